@@ -1,0 +1,63 @@
+# Needs Python 3.10+ and a JDK 17+; everything else is installed into .venv. `make` alone lists the targets.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+PYTEST_ARGS ?=
+BENCH_ARGS ?=
+# What exists of these is checked.
+PYTHON_CODE := $(wildcard pyspark_statestore datasource jvm-shim benchmarks examples tests setup.py)
+
+.DEFAULT_GOAL := help
+.PHONY: help install jar demo test lint typecheck unit bench wheel clean check-python check-jdk
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
+
+check-python:
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 10) or sys.exit("Python 3.10 or newer is needed, this is " + sys.version.split()[0] + ". Say which one to use: make PYTHON=/path/to/python3.10")'
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
+		{ echo 'This Python cannot make virtual environments. On Debian and Ubuntu: apt-get install python3-venv' >&2; exit 1; }
+
+check-jdk:
+	@$(PYTHON) jvm-shim/build.py --check >/dev/null
+
+# pyspark comes first: the shim is compiled against its jars, and without build isolation it is downloaded once only.
+# An editable install in compat mode is a .pth, which Spark's search for Python data sources follows.
+$(INSTALLED): setup.cfg setup.py pyproject.toml | check-python check-jdk
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade "pip>=23.1" "setuptools>=68" wheel
+	$(BIN)/python -m pip install "pyspark>=4.3,<4.4"
+	$(BIN)/python -m pip install --no-build-isolation --config-settings editable_mode=compat \
+		--editable ".[test,examples,benchmarks]"
+	touch $@
+
+install: $(INSTALLED) ## a virtual environment in .venv with the package, its jar and all tools
+
+jar: $(INSTALLED) ## compile the JVM shim where it has changed
+	$(BIN)/python jvm-shim/build.py
+
+demo: jar ## the same stream on stock Spark and on merged state, side by side
+	$(BIN)/python -m examples.demo
+
+test: lint typecheck unit ## everything that continuous integration runs
+
+unit: jar
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+lint: $(INSTALLED) ## ruff
+	$(BIN)/ruff check $(PYTHON_CODE)
+	$(BIN)/ruff format --check $(PYTHON_CODE)
+
+typecheck: $(INSTALLED) ## mypy
+	$(BIN)/mypy $(PYTHON_CODE)
+
+bench: jar ## benchmarks/small_files.py; its options in BENCH_ARGS="..."
+	$(BIN)/python -m benchmarks.small_files $(BENCH_ARGS)
+
+wheel: $(INSTALLED) ## dist/*.whl, with the jar inside
+	$(BIN)/python -m pip wheel --no-deps --no-build-isolation --wheel-dir dist .
+
+clean: ## remove what was built, but not .venv
+	rm -rf build dist pyspark_statestore/jars *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +

@@ -1,0 +1,95 @@
+"""What one run of the benchmark is: a workload, a door, a store, and how much of it."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Any
+
+WORKLOADS = ("aggregation", "dedup", "stream_join", "session_window", "transform_with_state")
+DOORS = ("provider", "path")
+STORES = ("rocksdb", "heap")
+SIDES = ("stock", "merged")
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One run: both sides, interleaved, in one JVM (or one side alone).
+
+    Attributes:
+        workload: One of WORKLOADS.
+        door: How merged state is reached, "provider" or "path". Stock Spark is the same either way.
+        store: "rocksdb" or "heap".
+        partitions: Shuffle partitions, that is, state stores for each stateful operator (a join has four).
+        batches: Micro-batches, one input file each.
+        delay_ms: Sleep in every metadata call of the file system, as a stand-in for its latency.
+        filesystem: "counting" (a disk with hflush) or "objectstore" (visible at close, rename copies).
+        rows_per_batch: Rows of an input file.
+        keys: Keys are drawn uniformly from this many.
+        sides: Which sides to run.
+        changelog: RocksDB changelog checkpointing.
+        checkpoint_version: spark.sql.streaming.stateStore.checkpointFormatVersion; 2 adds a `.crc` file to each file.
+        retain: spark.sql.streaming.minBatchesToRetain.
+        maintenance_interval: spark.sql.streaming.stateStore.maintenanceInterval, of both sides.
+        chmod_fork: Whether setPermission starts a chmod process, as `file:` does without Hadoop's native library.
+        options: Options of merged state, as for `configure`.
+        seed: Of the input data.
+    """
+
+    workload: str = "aggregation"
+    door: str = "provider"
+    store: str = "rocksdb"
+    partitions: int = 50
+    batches: int = 12
+    delay_ms: int = 0
+    filesystem: str = "counting"
+    rows_per_batch: int = 5_000
+    keys: int = 50_000
+    sides: tuple[str, ...] = SIDES
+    changelog: bool = True
+    checkpoint_version: int = 1
+    retain: int = 100
+    maintenance_interval: str = "10s"
+    chmod_fork: bool = False
+    options: dict[str, str] = field(default_factory=dict)
+    seed: int = 20130101
+
+    def possible(self) -> bool:
+        """Whether Spark can run it: transformWithState needs RocksDB, and refuses every provider class but its own."""
+        return self.workload != "transform_with_state" or (self.store == "rocksdb" and self.door == "path")
+
+    def title(self) -> str:
+        """A short name for tables and pictures."""
+        delay = f", {self.delay_ms} ms per call" if self.delay_ms else ""
+        where = "" if self.filesystem == "counting" else f", {self.filesystem}"
+        log = "" if self.changelog or self.store == "heap" else ", no changelog"
+        log += f", checkpoint version {self.checkpoint_version}" if self.checkpoint_version != 1 else ""
+        size = f"{self.partitions} partitions x {self.batches} batches"
+        return f"{self.workload} ({self.store}{log}, {self.door} door), {size}{where}{delay}"
+
+    def to_json(self) -> dict[str, Any]:
+        """The scenario as plain JSON values."""
+        return dataclasses.asdict(self)
+
+    @staticmethod
+    def from_json(values: dict[str, Any]) -> Scenario:
+        """The scenario that `to_json` wrote."""
+        return Scenario(**{**values, "sides": tuple(values["sides"])})
+
+
+# What a preset sets, unless the command line says otherwise. Lists are run one after the other.
+PRESETS: dict[str, dict[str, Any]] = {
+    "issue": {"workload": ("aggregation",), "partitions": (200,), "batches": 69, "maintenance_interval": "60s"},
+    "steady": {"workload": ("aggregation", "stream_join"), "partitions": (10, 50, 200), "batches": 12},
+    "amplification": {
+        "workload": ("aggregation",),
+        "partitions": (8,),
+        "batches": 100,
+        "rows_per_batch": 20_000,
+        "keys": 500_000,
+        # So that old versions die at all, several times: Spark would keep 100 batches and look once in 60 s.
+        "retain": 2,
+        "maintenance_interval": "5s",
+    },
+    "object-store": {"workload": ("aggregation",), "partitions": (50,), "filesystem": "objectstore"},
+}

@@ -1,0 +1,214 @@
+"""The two sides: child sessions of one Spark session, each with its query, its checkpoint and its counts."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from benchmarks import disk
+from benchmarks.filesystems import TEST_JAR, CallCounters, Counts, filesystem_settings, minus
+from benchmarks.scenario import Scenario
+from benchmarks.workloads import OUTPUT_MODES, fingerprint, streaming_result
+
+STATE = "org.apache.spark.sql.execution.streaming.state"
+STOCK_PROVIDERS = {"rocksdb": f"{STATE}.RocksDBStateStoreProvider", "heap": f"{STATE}.HDFSBackedStateStoreProvider"}
+
+
+class BenchmarkError(Exception):
+    """The benchmark cannot run, or the two sides differ; the message says why."""
+
+
+def merged_settings(scenario: Scenario) -> dict[str, str]:
+    """What `pyspark_statestore.configure` sets for this scenario, as a dictionary."""
+    try:
+        from pyspark_statestore import configure
+    except ImportError as error:
+        raise BenchmarkError(
+            f"pyspark_statestore cannot be imported ({error}); build it first (make build), or use --sides stock."
+        ) from error
+    builder = SparkSession.Builder()
+    configure(builder, mode=scenario.door, store=scenario.store, **scenario.options)
+    return {key: str(value) for key, value in builder._options.items()}
+
+
+def start_session(scenario: Scenario, work: Path, merged: dict[str, str]) -> SparkSession:
+    """Starts the one Spark session that both sides live in.
+
+    Args:
+        scenario: What is to be run.
+        work: A directory for Spark's local files.
+        merged: What `merged_settings` returned, or nothing for stock Spark alone.
+
+    Returns:
+        The session.
+    """
+    if not TEST_JAR.exists():
+        raise BenchmarkError(f"{TEST_JAR} is missing: python jvm-shim/build.py --tests")
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "ERROR",
+        "spark.driver.memory": "2g",
+        "spark.local.dir": str(work / "local"),
+        "spark.sql.warehouse.dir": str(work / "warehouse"),
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": str(scenario.partitions),
+        "spark.sql.streaming.minBatchesToRetain": str(scenario.retain),
+        "spark.sql.streaming.stateStore.maintenanceInterval": scenario.maintenance_interval,
+        "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": str(scenario.changelog).lower(),
+        "spark.sql.streaming.stateStore.checkpointFormatVersion": str(scenario.checkpoint_version),
+        # One batch for each input file, and nothing in between: batches of both sides have to correspond.
+        "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+        "spark.sql.streaming.noDataProgressEventInterval": "3600000",
+        # The side that waits its turn polls for input; the default of 10 ms would disturb the other.
+        "spark.sql.streaming.pollingDelay": "50ms",
+        **filesystem_settings(merged=bool(merged), chmod_fork=scenario.chmod_fork),
+    }
+    # Whatever is not a setting of a query has to be there from the start: jars, extensions, file systems.
+    settings |= {key: value for key, value in merged.items() if not key.startswith("spark.sql.streaming.")}
+    settings["spark.jars"] = ",".join(filter(None, [settings.get("spark.jars"), str(TEST_JAR)]))
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.master("local[2]").appName(f"small_files {scenario.workload}")
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+@dataclass
+class Side:
+    """One side of the comparison.
+
+    Attributes:
+        name: "stock" or "merged".
+        session: Its child session.
+        scenario: What is run.
+        root: The local directory of everything that it writes.
+        counters: The JVM's counters.
+        batches: What was measured, one entry for each batch.
+    """
+
+    name: str
+    session: SparkSession
+    scenario: Scenario
+    root: Path
+    counters: CallCounters
+    batches: list[dict[str, Any]] = field(default_factory=list)
+    _query: StreamingQuery | None = None
+    _before: dict[str, Counts] = field(default_factory=dict)
+
+    @property
+    def directory(self) -> Path:
+        """The checkpoint as a local directory."""
+        return self.root / "checkpoint"
+
+    @property
+    def checkpoint(self) -> str:
+        """The checkpoint's location as its query gets it."""
+        location = f"{self.scenario.filesystem}:{self.directory}"
+        return f"merged+{location}" if self.name == "merged" and self.scenario.door == "path" else location
+
+    def start(self, merged: dict[str, str]) -> None:
+        """Starts the query, which then waits for input.
+
+        Args:
+            merged: The settings of merged state; used by the merged side only.
+        """
+        (self.root / "input").mkdir(parents=True)
+        self.session.conf.set("spark.sql.streaming.stateStore.providerClass", STOCK_PROVIDERS[self.scenario.store])
+        if self.name == "merged":
+            for key, value in merged.items():
+                if key.startswith("spark.sql.streaming."):
+                    self.session.conf.set(key, value)
+        self.counters.register(self.name, str(self.directory))
+        result = streaming_result(self.session, self.scenario.workload, self.root / "input")
+        self._query = (
+            result.observe("check", *fingerprint(result.columns))
+            .writeStream.format("noop")
+            .outputMode(OUTPUT_MODES.get(self.scenario.workload, "append"))
+            .option("checkpointLocation", self.checkpoint)
+            .queryName(self.name)
+            .start()
+        )
+        self._query.processAllAvailable()
+
+    def run_batch(self, source: Path) -> dict[str, Any]:
+        """Feeds one file and waits until it is processed.
+
+        Args:
+            source: The input file.
+
+        Returns:
+            What was measured (also kept in `batches`). Background work of this side since its last batch is included.
+        """
+        assert self._query is not None
+        hidden = self.root / "input" / f".{source.name}"
+        shutil.copyfile(source, hidden)
+        hidden.rename(self.root / "input" / source.name)
+        self._query.processAllAvailable()
+        progress = self._query.lastProgress
+        expected = len(self.batches)
+        if progress is None or progress["batchId"] != expected or progress["numInputRows"] == 0:
+            raise BenchmarkError(f"{self.name}: batch {expected} was expected, the query reports {progress}")
+        after = self.counters.snapshot(self.name)
+        record = {
+            "batch": expected,
+            "trigger_ms": progress["durationMs"]["triggerExecution"],
+            "add_batch_ms": progress["durationMs"]["addBatch"],
+            "durations_ms": dict(progress["durationMs"]),
+            "output": list(progress["observedMetrics"]["check"]),
+            "counts": minus(after, self._before),
+            "disk": disk.usage(self.directory),
+        }
+        self._before = after
+        self.batches.append(record)
+        return record
+
+    def stop(self) -> None:
+        """Stops the query."""
+        if self._query is not None:
+            self._query.stop()
+            self._query = None
+
+
+def jvm_memory(spark: SparkSession) -> dict[str, int]:
+    """Memory of the session's JVM in bytes: peak resident size, and heap in use after a collection."""
+    jvm: Any = spark._jvm
+    status = Path(f"/proc/{jvm.java.lang.ProcessHandle.current().pid()}/status")
+    memory = {}
+    if status.exists():
+        fields = dict(line.split(":", 1) for line in status.read_text().splitlines())
+        memory["peak_resident"] = int(fields["VmHWM"].split()[0]) * 1024
+    jvm.System.gc()
+    runtime = jvm.Runtime.getRuntime()
+    memory["heap_after_gc"] = runtime.totalMemory() - runtime.freeMemory()
+    return memory
+
+
+def environment(spark: SparkSession) -> dict[str, Any]:
+    """What the numbers depend on, for the JSON."""
+    jvm: Any = spark._jvm
+    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, cwd=Path(__file__).parent)
+    return {
+        "spark": spark.version,
+        "java": jvm.System.getProperty("java.version"),
+        "python": sys.version.split()[0],
+        "hadoop": jvm.org.apache.hadoop.util.VersionInfo.getVersion(),
+        "cpus": os.cpu_count(),
+        "platform": " ".join(os.uname()[i] for i in (0, 2, 4)),
+        "commit": commit.stdout.strip() or None,
+        "spark_conf": {
+            key: value
+            for key, value in spark.sparkContext.getConf().getAll()
+            if key.startswith(("spark.sql.streaming", "spark.sql.shuffle", "spark.master", "spark.driver.memory"))
+        },
+    }

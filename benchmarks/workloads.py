@@ -1,0 +1,174 @@
+"""The streaming queries that are measured, and their input: seeded, and the same for both sides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+
+from benchmarks.scenario import Scenario
+
+SCHEMA = "key long, side int, ts timestamp, amount long"
+START = datetime(2013, 1, 1, tzinfo=timezone.utc)
+BATCH_SECONDS = 60
+
+# Where the `statestore` reader finds all of a workload's state: its options for each of the parts.
+STATE_PARTS: dict[str, list[dict[str, str]]] = {
+    "aggregation": [{}],
+    "dedup": [{}],
+    "stream_join": [{"joinSide": "left"}, {"joinSide": "right"}],
+    "session_window": [{}],
+    "transform_with_state": [{"stateVarName": "total"}, {"stateVarName": "latest"}, {"stateVarName": "buckets"}],
+}
+OUTPUT_MODES = {"aggregation": "update", "transform_with_state": "update"}
+
+
+def write_input(scenario: Scenario, directory: Path) -> list[Path]:
+    """Writes one Parquet file for each batch.
+
+    Args:
+        scenario: How many, how large, which seed.
+        directory: Where to.
+
+    Returns:
+        The files in their order.
+    """
+    random = np.random.default_rng(scenario.seed)
+    directory.mkdir(parents=True)
+    files = []
+    rows = scenario.rows_per_batch
+    for batch in range(scenario.batches):
+        begin = int(START.timestamp() * 1e6) + batch * BATCH_SECONDS * 1_000_000
+        table = pa.table(
+            {
+                "key": pa.array(random.integers(0, scenario.keys, rows), pa.int64()),
+                "side": pa.array(random.integers(0, 2, rows), pa.int32()),
+                "ts": pa.array(
+                    begin + random.integers(0, BATCH_SECONDS * 1_000_000, rows), pa.timestamp("us", tz="UTC")
+                ),
+                "amount": pa.array(random.integers(0, 1_000, rows), pa.int64()),
+            }
+        )
+        files.append(directory / f"{batch:05}.parquet")
+        pq.write_table(table, files[-1])
+    return files
+
+
+def streaming_result(spark: SparkSession, workload: str, input_directory: Path) -> DataFrame:
+    """The query's result as a streaming DataFrame.
+
+    Args:
+        spark: The side's session.
+        workload: Its name.
+        input_directory: Where its files appear.
+
+    Returns:
+        A streaming DataFrame.
+    """
+    reader = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1)
+    events = reader.parquet(f"file:{input_directory}")
+    return BUILDERS[workload](events)
+
+
+def _aggregation(events: DataFrame) -> DataFrame:
+    return events.groupBy("key").agg(
+        sf.count("*").alias("events"), sf.sum("amount").alias("amount"), sf.max("ts").alias("latest")
+    )
+
+
+def _dedup(events: DataFrame) -> DataFrame:
+    # Which one of two equal keys comes first in a batch is not defined, so only the key is given out.
+    return events.withWatermark("ts", "5 minutes").dropDuplicatesWithinWatermark(["key"]).select("key")
+
+
+def _stream_join(events: DataFrame) -> DataFrame:
+    left = events.where("side = 0").withWatermark("ts", "2 minutes").alias("l")
+    right = events.where("side = 1").withWatermark("ts", "2 minutes").alias("r")
+    near = "l.key = r.key AND r.ts BETWEEN l.ts - INTERVAL 3 MINUTES AND l.ts + INTERVAL 3 MINUTES"
+    return left.join(right, sf.expr(near)).selectExpr(
+        "l.key AS key", "l.ts AS left_ts", "r.ts AS right_ts", "l.amount + r.amount AS amount"
+    )
+
+
+def _session_window(events: DataFrame) -> DataFrame:
+    sessions = events.withWatermark("ts", "2 minutes").groupBy(sf.session_window("ts", "90 seconds"), "key")
+    return sessions.agg(sf.count("*").alias("events"), sf.sum("amount").alias("amount"))
+
+
+def _transform_with_state(events: DataFrame) -> DataFrame:
+    processor = _keyed_processor()
+    return events.groupBy("key").transformWithStateInPandas(
+        statefulProcessor=processor,
+        outputStructType="key long, events long, amount long",
+        outputMode="Update",
+        timeMode="None",
+    )
+
+
+def _keyed_processor() -> Any:
+    import pandas as pd
+    from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
+
+    class Totals(StatefulProcessor):
+        """Per key: totals (value state), its last amounts (list state), amounts by range (map state)."""
+
+        def init(self, handle: StatefulProcessorHandle) -> None:
+            self.total = handle.getValueState("total", "events long, amount long")
+            self.latest = handle.getListState("latest", "amount long")
+            self.buckets = handle.getMapState("buckets", "bucket long", "events long")
+
+        def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:
+            amounts = sorted(int(amount) for frame in rows for amount in frame["amount"])
+            events, amount = self.total.get() if self.total.exists() else (0, 0)
+            events, amount = events + len(amounts), amount + sum(amounts)
+            self.total.update((events, amount))
+            self.latest.put([(value,) for value in amounts[-3:]])
+            bucket = (amounts[-1] // 250,)
+            seen = self.buckets.getValue(bucket)[0] if self.buckets.containsKey(bucket) else 0
+            self.buckets.updateValue(bucket, (seen + 1,))
+            yield pd.DataFrame({"key": [key[0]], "events": [events], "amount": [amount]})
+
+        def close(self) -> None:
+            pass
+
+    return Totals()
+
+
+BUILDERS = {
+    "aggregation": _aggregation,
+    "dedup": _dedup,
+    "stream_join": _stream_join,
+    "session_window": _session_window,
+    "transform_with_state": _transform_with_state,
+}
+
+
+def fingerprint(columns: list[str]) -> list[Any]:
+    """Aggregates that tell two sets of rows apart, whatever their order: how many, and the sum of their hashes."""
+    hashes = sf.xxhash64(*[sf.col(f"`{column}`") for column in columns]).cast("decimal(20,0)")
+    return [sf.count("*").alias("rows"), sf.sum(hashes).cast("string").alias("hash")]
+
+
+def state_fingerprint(spark: SparkSession, workload: str, checkpoint: str) -> list[list[Any]]:
+    """What the `statestore` reader finds in a checkpoint, as counts and hashes.
+
+    Args:
+        spark: The side's session, which knows how to read its checkpoint.
+        workload: Its name.
+        checkpoint: Its location.
+
+    Returns:
+        For each part of the state: number of rows, hash.
+    """
+    found = []
+    for options in STATE_PARTS[workload]:
+        state = spark.read.format("statestore").options(**options).load(checkpoint)
+        found.append(list(state.agg(*fingerprint(state.columns)).first() or ()))
+    return found

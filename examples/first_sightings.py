@@ -1,0 +1,65 @@
+"""Deduplication: every aircraft once a day, however often it leaves New York.
+
+    python -m examples.first_sightings
+
+`dropDuplicatesWithinWatermark` forgets a key once the watermark is past the event time of its first row plus the
+delay. It is stopped half-way and restarted; the result equals the batch computation.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import click
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from examples import flights, harness
+
+NAME = "first_sightings"
+
+
+def sightings(departures: DataFrame) -> DataFrame:
+    """Keeps one row for each aircraft and service day.
+
+    A service day lasts less than 24 hours and the delay is 24 hours, so a key's later rows are always within the
+    watermark of its first, whatever the batches are. Only the key is selected: which of a key's rows comes first
+    within a batch is for Spark to say and differs from run to run.
+    """
+    return (
+        departures.where("tailnum IS NOT NULL")
+        .withWatermark("scheduled", "24 hours")
+        .dropDuplicatesWithinWatermark(["tailnum", "service_day"])
+        .select("service_day", "tailnum")
+    )
+
+
+def start(spark: SparkSession, where: harness.Places) -> StreamingQuery:
+    """Starts the query, or restarts it if its checkpoint is there."""
+    departures = flights.read_flights(spark, where.source, files_per_trigger=where.files_per_trigger)
+    return (
+        sightings(departures)
+        .writeStream.format("parquet")
+        .outputMode("append")
+        .option("path", str(where.output))
+        .option("checkpointLocation", where.checkpoint)
+        .trigger(availableNow=True)
+        .start()
+    )
+
+
+def expected(spark: SparkSession, where: harness.Places) -> DataFrame:
+    """The same in batch. A first row is written at once, so nothing is held back at the end of the stream."""
+    departures = flights.read_flights(spark, where.source).where("tailnum IS NOT NULL")
+    return departures.select("service_day", "tailnum").distinct()
+
+
+@click.command(help=__doc__)
+@harness.options()
+def main(settings: harness.Settings) -> None:
+    """Runs the example."""
+    sys.exit(harness.main(NAME, settings, start, expected))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,97 @@
+"""Stream-stream join: every flight with the weather observed at its airport within the hour before it.
+
+    python -m examples.flights_with_weather
+
+Two streams, each with its watermark, and a condition on their times, so that Spark can forget both sides. A left
+outer join: flights without an observation come out too, when the watermark says that none can follow. It is stopped
+half-way and restarted; the result equals the batch computation.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import click
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming import StreamingQuery
+
+from examples import flights, harness
+
+NAME = "flights_with_weather"
+LATENESS = "2 hours"
+
+
+def with_weather(departures: DataFrame, weather: DataFrame) -> DataFrame:
+    """Joins each flight with the observation that is at most an hour older than its scheduled departure.
+
+    The equality of the days follows from the times. It is there because Spark looks up state by equal columns: with
+    it a flight is compared with the observations of one day, without it with all that are in the state.
+    """
+    flight = departures.withWatermark("scheduled", LATENESS).alias("flight")
+    observation = weather.withWatermark("observed", LATENESS).alias("weather")
+    condition = F.expr(
+        """
+        flight.origin = weather.origin
+        AND flight.service_day = weather.service_day
+        AND weather.observed <= flight.scheduled
+        AND flight.scheduled < weather.observed + INTERVAL 1 HOUR
+        """
+    )
+    return flight.join(observation, condition, "left_outer").selectExpr(
+        "scheduled",
+        "flight.origin",
+        "dest",
+        "carrier",
+        "flight.flight",
+        "dep_delay",
+        "observed",
+        "temp",
+        "wind_speed",
+        "visib",
+    )
+
+
+def start(spark: SparkSession, where: harness.Places) -> StreamingQuery:
+    """Starts the query, or restarts it if its checkpoint is there."""
+    departures = flights.read_flights(spark, where.source, files_per_trigger=where.files_per_trigger)
+    weather = flights.read_weather(spark, where.source, files_per_trigger=where.files_per_trigger)
+    return (
+        with_weather(departures, weather)
+        .writeStream.format("parquet")
+        .outputMode("append")
+        .option("path", str(where.output))
+        .option("checkpointLocation", where.checkpoint)
+        .trigger(availableNow=True)
+        .start()
+    )
+
+
+def expected(spark: SparkSession, where: harness.Places) -> DataFrame:
+    """The same in batch, without the flights that the stream still waits for.
+
+    A match is written at once. A flight without one is written when it leaves the state. With two streams the
+    watermark W is the older of their two, and because of `observed <= scheduled` a flight waits for observations up
+    to its own time: Spark removes it as soon as `scheduled < W`. (W is that of the stream's end, because a query with
+    `availableNow` ends with a batch without data if its last batch moved the watermark. Files come in event-time
+    order, so no row is late.) The weather of 2013 ends on 30 December, so the full year's last flights are among
+    those held back.
+    """
+    departures, weather = flights.read_flights(spark, where.source), flights.read_weather(spark, where.source)
+    newest = departures.agg(F.max("scheduled").alias("flight")).crossJoin(
+        weather.agg(F.max("observed").alias("weather"))
+    )
+    watermark = newest.selectExpr(f"least(flight, weather) - INTERVAL {LATENESS} AS watermark")
+    joined = with_weather(departures, weather).crossJoin(watermark)
+    return joined.where("observed IS NOT NULL OR scheduled < watermark")
+
+
+@click.command(help=__doc__)
+@harness.options()
+def main(settings: harness.Settings) -> None:
+    """Runs the example."""
+    sys.exit(harness.main(NAME, settings, start, expected))
+
+
+if __name__ == "__main__":
+    main()

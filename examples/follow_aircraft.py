@@ -1,0 +1,126 @@
+"""Arbitrary state with `transformWithStateInPandas`: every aircraft's log book.
+
+    python -m examples.follow_aircraft
+
+For each flight: the aircraft's how-manieth it is, the late minutes gathered so far (value state), how often it has
+gone to this airport (map state), and where it went the three times before (list state). Spark admits
+`transformWithState` only with its own provider class, so merged state comes in through the path door: `merged+` in
+front of the checkpoint's path. It is stopped half-way and restarted; the result equals the batch computation.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import click
+import pandas as pd
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+
+from examples import flights, harness
+
+NAME = "follow_aircraft"
+ORDER = ["scheduled", "carrier", "flight", "origin"]
+INPUT = ["tailnum", *ORDER, "dest", "dep_delay"]
+DEST = INPUT.index("dest")
+LOG = ["tailnum", *ORDER, "dest", "flights_so_far", "late_minutes", "visits", "came_by"]
+LOG_SCHEMA = """
+    tailnum string, scheduled timestamp, carrier string, flight int, origin string, dest string,
+    flights_so_far int, late_minutes int, visits int, came_by string
+"""
+
+
+def by_schedule(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The values of `ORDER` in a row of `INPUT`."""
+    return row[1 : 1 + len(ORDER)]
+
+
+class LogBook(StatefulProcessor):
+    """Writes one line for each flight of an aircraft."""
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Declares the state: one of each kind."""
+        self.totals = handle.getValueState("totals", "flights int, late int")
+        self.visits = handle.getMapState("visits", "dest string", "times int")
+        self.recent = handle.getListState("recent", "airport string")
+
+    def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any) -> Iterator[pd.DataFrame]:
+        """Goes through an aircraft's flights of one batch, in the order of their schedule: Spark promises no order."""
+        flown = sorted((row for frame in rows for row in frame.itertuples(index=False, name=None)), key=by_schedule)
+        count, late = self.totals.get() or (0, 0)
+        recent = [airport for (airport,) in self.recent.get()]
+        # A state is read and written once for each key and batch, not for each row: every access is a trip to the JVM.
+        visits = {dest: self._visits(dest) for dest in {row[DEST] for row in flown}}
+        lines = []
+        for *flight, dest, delay in flown:
+            count += 1
+            late += max(0, int(delay)) if pd.notna(delay) else 0
+            visits[dest] += 1
+            lines.append((*flight, dest, count, late, visits[dest], " ".join(recent)))
+            recent = [*recent, dest][-3:]
+        self.totals.update((count, late))
+        self.recent.put([(airport,) for airport in recent])
+        for dest, times in visits.items():
+            self.visits.updateValue((dest,), (times,))
+        yield pd.DataFrame(lines, columns=LOG)
+
+    def _visits(self, dest: str) -> int:
+        times = self.visits.getValue((dest,))
+        return times[0] if times else 0
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+def start(spark: SparkSession, where: harness.Places) -> StreamingQuery:
+    """Starts the query, or restarts it if its checkpoint is there."""
+    departures = flights.read_flights(spark, where.source, files_per_trigger=where.files_per_trigger)
+    return (
+        departures.where("tailnum IS NOT NULL")
+        .select(INPUT)
+        .groupBy("tailnum")
+        .transformWithStateInPandas(LogBook(), LOG_SCHEMA, outputMode="append", timeMode="none")
+        .writeStream.format("parquet")
+        .outputMode("append")
+        .option("path", str(where.output))
+        .option("checkpointLocation", where.checkpoint)
+        .trigger(availableNow=True)
+        .start()
+    )
+
+
+def expected(spark: SparkSession, where: harness.Places) -> DataFrame:
+    """The same in batch, with window functions. Every flight is written at once, so nothing is held back.
+
+    Within a batch the log book sorts by `ORDER`, and batches follow each other in event time, so an aircraft's lines
+    are in `ORDER` over the whole stream; `ORDER` identifies a flight.
+    """
+    aircraft = Window.partitionBy("tailnum").orderBy(*ORDER)
+    so_far = aircraft.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    three_before = F.array_compact(F.array(*(F.lag("dest", back).over(aircraft) for back in (3, 2, 1))))
+    return (
+        flights.read_flights(spark, where.source)
+        .where("tailnum IS NOT NULL")
+        .select(
+            *("tailnum", *ORDER, "dest"),
+            F.row_number().over(aircraft).alias("flights_so_far"),
+            F.sum(F.greatest(F.lit(0), F.col("dep_delay"))).over(so_far).cast("int").alias("late_minutes"),
+            F.row_number().over(Window.partitionBy("tailnum", "dest").orderBy(*ORDER)).alias("visits"),
+            F.array_join(three_before, " ").alias("came_by"),
+        )
+    )
+
+
+@click.command(help=__doc__)
+@harness.options(doors=("path",), stores=("rocksdb",), files_per_trigger=28)
+def main(settings: harness.Settings) -> None:
+    """Runs the example."""
+    sys.exit(harness.main(NAME, settings, start, expected))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,95 @@
+"""Runs one side of the demo in a process of its own, and tells on stdout, in lines of JSON, what it cost.
+
+Two sides in one JVM would not be equal: the second finds its code compiled.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame
+
+from benchmarks import disk
+from benchmarks.filesystems import TEST_JAR, CallCounters, calls, filesystem_settings
+from examples import flights, harness, windowed_delays
+
+STATE = ("state", "merged", "state_meta")
+
+
+class Tell:
+    """Tells of events as lines of JSON."""
+
+    def batch(self, progress: Any) -> None:
+        """Tells of a finished batch."""
+        self.event("batch", **{name: progress[name] for name in ("batchId", "numInputRows", "batchDuration")})
+
+    def event(self, name: str, **facts: Any) -> None:
+        """Tells of anything."""
+        click.echo(json.dumps({"event": name, **facts}))
+
+
+@click.command()
+@harness.options()
+@click.option("--delay", type=click.IntRange(0), default=0)
+def main(settings: harness.Settings, delay: int) -> None:
+    """Runs the windowed aggregation over the counting file system."""
+    tell = Tell()
+    more = filesystem_settings(merged=settings.state == "merged") | {"spark.jars": str(TEST_JAR)}
+    spark = harness.session(settings, "demo", more)
+    where = harness.places(settings, "demo")
+    checkpoint = f"counting:{where.folder}"
+    if settings.state == "merged" and settings.door == "path":
+        checkpoint = f"merged+{checkpoint}"
+    counters = CallCounters(spark)
+    counters.register("query", str(where.folder))
+    counters.delay(delay)
+    where.output.mkdir()
+
+    def write(rows: DataFrame, batch: int) -> None:
+        # One file a batch, the same one if the batch is done again. Not Spark's own sink: it would write a file for
+        # each partition of each batch, on both sides, and what is to be seen here would hide behind them.
+        pq.write_table(rows.toArrow(), where.output / f"{batch:06d}.parquet")
+
+    departures = flights.read_flights(spark, where.source, files_per_trigger=settings.files_per_trigger)
+    began = time.monotonic()
+    query = (
+        windowed_delays.delays(departures)
+        .writeStream.foreachBatch(write)
+        .outputMode("append")
+        .option("checkpointLocation", checkpoint)
+        .trigger(availableNow=True)
+        .start()
+    )
+    batches = harness.follow(query, tell)
+    seconds = time.monotonic() - began
+    durations = [batch["durationMs"]["triggerExecution"] for batch in query.recentProgress if batch["numInputRows"]]
+    counted = calls(counters.snapshot("query"), STATE)
+    spark.stop()
+    usage = disk.usage(where.folder)
+    tell.event(
+        "result",
+        batches=batches,
+        seconds=seconds,
+        median_ms=statistics.median(durations),
+        calls=counted,
+        files=usage["files"],
+        bytes=usage["bytes"],
+        amplification=amplification(where.folder) if settings.state == "merged" else None,
+        checkpoint=str(where.folder),
+        output=str(where.output),
+    )
+
+
+def amplification(checkpoint: Path) -> float | None:
+    """Physical bytes of the merged files for each byte that is alive."""
+    return disk.merged_space(checkpoint).amplification
+
+
+if __name__ == "__main__":
+    main()

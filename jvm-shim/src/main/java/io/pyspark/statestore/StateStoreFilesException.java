@@ -1,0 +1,46 @@
+package io.pyspark.statestore;
+
+import java.io.IOException;
+
+/**
+ * The one exception of the shim: a stable id, what was wrong and where, and what to do. Ids are those of the Python
+ * package's catalogue ({@code pyspark_statestore.errors}); a test holds the two lists to each other.
+ */
+public final class StateStoreFilesException extends IOException {
+  /** Stable error ids. */
+  public enum Id {
+    PSS_UNSUPPORTED_FORMAT_VERSION,
+    PSS_CORRUPT_FILE,
+    PSS_CORRUPT_INDEX,
+    PSS_CORRUPT_SEGMENT,
+    PSS_MISSING_SEGMENT,
+    PSS_BAD_PATH,
+    PSS_INVALID_OPTION,
+    PSS_UNKNOWN_OPTION,
+    PSS_UNKNOWN_SCHEME,
+    PSS_NOT_A_CHECKPOINT,
+    PSS_WRITE_FAILED,
+    PSS_VERSION_MISMATCH,
+    PSS_UNSUPPORTED_SPARK,
+    PSS_NEEDS_PATH_DOOR
+  }
+
+  private static final long serialVersionUID = 1L;
+
+  private final Id id;
+
+  public StateStoreFilesException(Id id, String message) {
+    super("[" + id + "] " + message);
+    this.id = id;
+  }
+
+  public StateStoreFilesException(Id id, String message, Throwable cause) {
+    super("[" + id + "] " + message, cause);
+    this.id = id;
+  }
+
+  /** The stable id, which is also the first word of the message. */
+  public Id id() {
+    return id;
+  }
+}

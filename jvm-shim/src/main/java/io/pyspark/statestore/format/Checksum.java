@@ -1,0 +1,14 @@
+package io.pyspark.statestore.format;
+
+import java.util.zip.CRC32C;
+
+/** The format's one checksum. */
+public final class Checksum {
+  private Checksum() {}
+
+  public static int crc32c(byte[] bytes, int offset, int length) {
+    CRC32C crc = new CRC32C();
+    crc.update(bytes, offset, length);
+    return (int) crc.getValue();
+  }
+}

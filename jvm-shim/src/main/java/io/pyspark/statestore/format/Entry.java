@@ -1,0 +1,71 @@
+package io.pyspark.statestore.format;
+
+/**
+ * One fact of an index block: a segment was written (PUT), or what was known of a path was deleted (DELETE).
+ *
+ * @param kind {@link #PUT} or {@link #DELETE}
+ * @param type what the logical file is, one of the {@code TYPE_} constants
+ * @param generation how often the segment has been relocated; of equal keys the highest is read (rule 5)
+ * @param crc32c of the segment's bytes; 0 for a DELETE
+ * @param stamp hybrid logical clock of the write; for a DELETE, of the write that it kills (rule 4)
+ * @param writer id of the writing process, which breaks ties between equal stamps
+ * @param offset of the segment in its merged file, in bytes
+ * @param length of the segment, in bytes
+ * @param fileRef 0 for the file that holds this block, else 1-based into the name table of an index-only file
+ * @param path relative to {@code <checkpoint>/state/}
+ */
+public record Entry(
+    int kind,
+    int type,
+    int generation,
+    int crc32c,
+    long stamp,
+    long writer,
+    long offset,
+    long length,
+    int fileRef,
+    String path) {
+  public static final int PUT = 1;
+  public static final int DELETE = 2;
+
+  public static final int TYPE_OTHER = 0;
+  public static final int TYPE_SST = 1;
+  public static final int TYPE_CHANGELOG = 2;
+  public static final int TYPE_SNAPSHOT = 3;
+  public static final int TYPE_DELTA = 4;
+  public static final int TYPE_CHECKSUM = 5;
+  public static final int TYPE_LOG = 6;
+
+  /** A tombstone that kills the entries of {@code path} up to and including the key (rule 4). */
+  public static Entry tombstone(String path, long stamp, long writer) {
+    return new Entry(DELETE, typeOf(path), 0, 0, stamp, writer, 0, 0, 0, path);
+  }
+
+  public boolean isPut() {
+    return kind == PUT;
+  }
+
+  /** Rule 3's order: the newest write wins, and the writer's id breaks a tie. */
+  public static int compareKeys(long stampA, long writerA, long stampB, long writerB) {
+    int byStamp = Long.compare(stampA, stampB);
+    return byStamp != 0 ? byStamp : Long.compare(writerA, writerB);
+  }
+
+  /** What Spark stores under this name. */
+  public static int typeOf(String path) {
+    if (path.endsWith(".sst")) {
+      return TYPE_SST;
+    } else if (path.endsWith(".changelog")) {
+      return TYPE_CHANGELOG;
+    } else if (path.endsWith(".zip") || path.endsWith(".snapshot")) {
+      return TYPE_SNAPSHOT;
+    } else if (path.endsWith(".delta")) {
+      return TYPE_DELTA;
+    } else if (path.endsWith(".crc")) {
+      return TYPE_CHECKSUM;
+    } else if (path.endsWith(".log")) {
+      return TYPE_LOG;
+    }
+    return TYPE_OTHER;
+  }
+}

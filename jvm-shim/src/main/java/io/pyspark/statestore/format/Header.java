@@ -1,0 +1,94 @@
+package io.pyspark.statestore.format;
+
+import io.pyspark.statestore.StateStoreFilesException;
+import io.pyspark.statestore.StateStoreFilesException.Id;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.nio.charset.StandardCharsets;
+import java.util.Arrays;
+
+/**
+ * The start of a merged file.
+ *
+ * @param writer id of the process that writes the file
+ * @param createdMs when, in Unix milliseconds
+ * @param metaJson a JSON object; unknown keys are ignored
+ * @param length of the header in the file, in bytes
+ */
+public record Header(long writer, long createdMs, String metaJson, int length) {
+  public static final byte[] MAGIC = "PSSMERG1".getBytes(StandardCharsets.US_ASCII);
+  /** Magic without the version digit. */
+  private static final int FAMILY_LENGTH = 7;
+
+  private static final int FIXED = 8 + 4 + 8 + 8 + 4;
+  static final int MIN_LENGTH = FIXED + 4;
+  static final int MAX_LENGTH = 1 << 20;
+
+  public static Header of(long writer, long createdMs, String metaJson) {
+    return new Header(
+        writer, createdMs, metaJson, MIN_LENGTH + metaJson.getBytes(StandardCharsets.UTF_8).length);
+  }
+
+  public byte[] encode() {
+    byte[] meta = metaJson.getBytes(StandardCharsets.UTF_8);
+    ByteBuffer out = ByteBuffer.allocate(MIN_LENGTH + meta.length).order(ByteOrder.LITTLE_ENDIAN);
+    out.put(MAGIC).putInt(out.capacity()).putLong(writer).putLong(createdMs).putInt(meta.length).put(meta);
+    out.putInt(Checksum.crc32c(out.array(), 0, out.position()));
+    return out.array();
+  }
+
+  /**
+   * Reads the header from a file's first bytes.
+   *
+   * @param prefix the first bytes of the file, at least {@link #MAX_LENGTH} of them or all
+   * @return the header, or null where the file ends inside it: its writer died before the first flush
+   * @throws StateStoreFilesException when this is no merged file, or one of another version, or damaged
+   */
+  static Header decode(String file, byte[] prefix) throws StateStoreFilesException {
+    int magicSeen = Math.min(prefix.length, FAMILY_LENGTH);
+    if (!Arrays.equals(prefix, 0, magicSeen, MAGIC, 0, magicSeen)) {
+      throw new StateStoreFilesException(
+          Id.PSS_CORRUPT_FILE, file + " is not a merged file: it does not start with PSSMERG. "
+              + "Move it out of the _merged directory, which holds nothing else.");
+    }
+    if (prefix.length > FAMILY_LENGTH && prefix[FAMILY_LENGTH] != MAGIC[FAMILY_LENGTH]) {
+      throw new StateStoreFilesException(
+          Id.PSS_UNSUPPORTED_FORMAT_VERSION, file + " has format version "
+              + printable(prefix[FAMILY_LENGTH]) + "; this release reads version "
+              + (char) MAGIC[FAMILY_LENGTH] + ". Use the pyspark_statestore release that wrote it, or a newer one.");
+    }
+    if (prefix.length < FIXED) {
+      return null;
+    }
+    ByteBuffer in = ByteBuffer.wrap(prefix).order(ByteOrder.LITTLE_ENDIAN);
+    in.position(MAGIC.length);
+    int length = in.getInt();
+    long writer = in.getLong();
+    long created = in.getLong();
+    int metaLength = in.getInt();
+    if (length < MIN_LENGTH || length > MAX_LENGTH || metaLength != length - MIN_LENGTH) {
+      throw damaged(file, "its header's length " + length + " cannot be right");
+    }
+    if (prefix.length < length) {
+      return null;
+    }
+    if (in.getInt(length - 4) != Checksum.crc32c(prefix, 0, length - 4)) {
+      throw damaged(file, "its header's checksum does not match");
+    }
+    String meta = new String(prefix, FIXED, metaLength, StandardCharsets.UTF_8);
+    if (!meta.startsWith("{") || !meta.endsWith("}")) {
+      throw damaged(file, "its header's meta is not a JSON object");
+    }
+    return new Header(writer, created, meta, length);
+  }
+
+  private static String printable(byte b) {
+    return b > 32 && b < 127 ? String.valueOf((char) b) : String.format("0x%02x", b);
+  }
+
+  private static StateStoreFilesException damaged(String file, String what) {
+    return new StateStoreFilesException(
+        Id.PSS_CORRUPT_FILE, file + " is damaged at offset 0: " + what
+            + ". Restore the file from a copy; nothing was changed or deleted.");
+  }
+}

@@ -1,0 +1,155 @@
+package io.pyspark.statestore.format;
+
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.List;
+
+/**
+ * A group's index: fixed-width entries, an offset array and a heap of paths, so that Python maps it without a loop.
+ *
+ * @param entries in the order in which they were written
+ * @param names of other merged files, for an index-only file; else empty
+ */
+public record IndexBlock(List<Entry> entries, List<String> names) {
+  static final int ENTRY_SIZE = 48;
+
+  /** What {@code count} entries take at least; keeps a hostile count from allocating anything. */
+  static long minLength(int count) {
+    return (long) count * ENTRY_SIZE + 4L * (count + 1L);
+  }
+
+  /** Bytes from the block's start to its name table. */
+  private long nameTableStart(byte[][] paths) {
+    long heap = 0;
+    for (byte[] path : paths) {
+      heap += path.length;
+    }
+    return minLength(entries.size()) + heap;
+  }
+
+  /**
+   * Encodes the block.
+   *
+   * @return the bytes, and where the name table starts in them (0 without one)
+   */
+  Encoded encode() {
+    byte[][] paths = utf8(entries.stream().map(Entry::path).toList());
+    byte[][] files = utf8(names);
+    long tableStart = nameTableStart(paths);
+    long size = tableStart;
+    if (!names.isEmpty()) {
+      size += 4L + 4L * (names.size() + 1L);
+      for (byte[] file : files) {
+        size += file.length;
+      }
+    }
+    ByteBuffer out = ByteBuffer.allocate(Math.toIntExact(size)).order(ByteOrder.LITTLE_ENDIAN);
+    for (Entry e : entries) {
+      out.put((byte) e.kind()).put((byte) e.type()).putShort((short) e.generation()).putInt(e.crc32c());
+      out.putLong(e.stamp()).putLong(e.writer()).putLong(e.offset()).putLong(e.length());
+      out.putInt(e.fileRef()).putInt(0);
+    }
+    putHeap(out, paths);
+    if (!names.isEmpty()) {
+      out.putInt(names.size());
+      putHeap(out, files);
+    }
+    return new Encoded(out.array(), names.isEmpty() ? 0 : tableStart);
+  }
+
+  record Encoded(byte[] bytes, long nameTableStart) {}
+
+  /**
+   * Decodes a block whose checksum has been verified, trusting nothing in it.
+   *
+   * @throws MalformedIndexException that says what is impossible in it
+   */
+  static IndexBlock decode(byte[] bytes, Trailer trailer) throws MalformedIndexException {
+    ByteBuffer in = ByteBuffer.wrap(bytes).order(ByteOrder.LITTLE_ENDIAN);
+    int count = trailer.count();
+    long tableStart = trailer.nameTableOffset() == 0 ? bytes.length : trailer.nameTableOffset() - trailer.indexOffset();
+    if (tableStart < minLength(count) || tableStart > bytes.length) {
+      throw new MalformedIndexException("its name table lies outside of the index block");
+    }
+    List<String> names = List.of();
+    if (tableStart < bytes.length) {
+      in.position((int) tableStart);
+      int fileCount = in.remaining() < 4 ? -1 : in.getInt();
+      names = strings(in, fileCount, bytes.length, "name table");
+    }
+    in.position(count * ENTRY_SIZE);
+    List<String> paths = strings(in, count, (int) tableStart, "path heap");
+    List<Entry> entries = new ArrayList<>(count);
+    for (int i = 0; i < count; i++) {
+      in.position(i * ENTRY_SIZE);
+      entries.add(entry(in, paths.get(i), trailer, names.size()));
+    }
+    return new IndexBlock(entries, names);
+  }
+
+  private static Entry entry(ByteBuffer in, String path, Trailer trailer, int files) throws MalformedIndexException {
+    int kind = in.get() & 0xff;
+    int type = in.get() & 0xff;
+    int generation = in.getShort() & 0xffff;
+    int crc = in.getInt();
+    long stamp = in.getLong();
+    long writer = in.getLong();
+    long offset = in.getLong();
+    long length = in.getLong();
+    int fileRef = in.getInt();
+    PathRules.check(path);
+    if (kind != Entry.PUT && kind != Entry.DELETE) {
+      throw new MalformedIndexException("entry kind " + kind + " for " + path + " is unknown");
+    }
+    if (stamp < 0 || writer < 0 || fileRef < 0 || fileRef > files) {
+      throw new MalformedIndexException("the stamp, writer or file reference of " + path + " is out of range");
+    }
+    // A segment of this file lies before its index block; those of other files are checked when they are read.
+    boolean fits = offset >= 0 && length >= 0 && length <= Long.MAX_VALUE - offset
+        && (kind == Entry.DELETE || fileRef != 0 || offset + length <= trailer.indexOffset());
+    if (!fits) {
+      throw new MalformedIndexException("the segment of " + path + " lies outside of the file");
+    }
+    return new Entry(kind, type, generation, crc, stamp, writer, offset, length, fileRef, path);
+  }
+
+  /** Reads {@code count} strings: their offsets from the buffer's position on, then the heap up to {@code end}. */
+  private static List<String> strings(ByteBuffer in, int count, int end, String what) throws MalformedIndexException {
+    if (count < 0 || 4L * (count + 1L) > end - in.position()) {
+      throw new MalformedIndexException("the " + what + " is larger than the index block");
+    }
+    int heap = in.position() + 4 * (count + 1);
+    List<String> result = new ArrayList<>(count);
+    int from = in.getInt();
+    for (int i = 0; i < count; i++) {
+      int to = in.getInt();
+      if (from < 0 || to < from || to > end - heap || (i == 0 && from != 0)) {
+        throw new MalformedIndexException("the offsets of the " + what + " are not in order");
+      }
+      result.add(new String(in.array(), heap + from, to - from, StandardCharsets.UTF_8));
+      from = to;
+    }
+    if (from != end - heap) {
+      throw new MalformedIndexException("the " + what + " does not end where it says");
+    }
+    return result;
+  }
+
+  private static void putHeap(ByteBuffer out, byte[][] strings) {
+    int offset = 0;
+    out.putInt(offset);
+    for (byte[] s : strings) {
+      offset += s.length;
+      out.putInt(offset);
+    }
+    for (byte[] s : strings) {
+      out.put(s);
+    }
+  }
+
+  private static byte[][] utf8(List<String> strings) {
+    return strings.stream().map(s -> s.getBytes(StandardCharsets.UTF_8)).toArray(byte[][]::new);
+  }
+}

@@ -1,0 +1,103 @@
+package io.pyspark.statestore.format;
+
+import java.io.IOException;
+import java.io.RandomAccessFile;
+import java.nio.file.Files;
+import java.nio.file.Path;
+
+/** Prints what is in a merged file, for tests that hold this implementation of the format to the Python one. */
+public final class MergedFileTool {
+  private MergedFileTool() {}
+
+  /** Dumps each file named on the command line as one line of JSON, an error as its message. */
+  public static void main(String[] files) throws IOException {
+    for (String file : files) {
+      System.out.println(dump(file));
+    }
+  }
+
+  /** A local file as JSON: header, groups, valid length; or {@code {"error": …}}. */
+  public static String dump(String file) throws IOException {
+    try (RandomAccessFile in = new RandomAccessFile(file, "r")) {
+      return json(MergedFileReader.read(ranges(file, in)));
+    } catch (io.pyspark.statestore.StateStoreFilesException e) {
+      return "{\"error\": " + quote(e.id().name()) + ", \"message\": " + quote(e.getMessage()) + "}";
+    }
+  }
+
+  /** Writes a file of every kind that the format knows into {@code directory}. */
+  public static void writeVectors(String directory) throws IOException {
+    VectorFiles.write(Files.createDirectories(Path.of(directory)));
+  }
+
+  private static RangeSource ranges(String file, RandomAccessFile in) throws IOException {
+    long length = in.length();
+    return new RangeSource() {
+      @Override
+      public String name() {
+        return file;
+      }
+
+      @Override
+      public long length() {
+        return length;
+      }
+
+      @Override
+      public void readFully(long position, byte[] buffer, int offset, int count) throws IOException {
+        in.seek(position);
+        in.readFully(buffer, offset, count);
+      }
+    };
+  }
+
+  private static String json(MergedFileReader.Parsed parsed) {
+    StringBuilder out = new StringBuilder("{\"valid_length\": " + parsed.validLength());
+    out.append(", \"length\": ").append(parsed.length()).append(", \"sealed\": ").append(parsed.isSealed());
+    Header header = parsed.header();
+    if (header != null) {
+      out.append(", \"writer\": ").append(header.writer()).append(", \"created_ms\": ").append(header.createdMs());
+      out.append(", \"meta\": ").append(header.metaJson());
+    }
+    out.append(", \"groups\": [");
+    for (Group group : parsed.groups()) {
+      out.append(group == parsed.groups().get(0) ? "" : ", ").append(json(group));
+    }
+    return out.append("]}").toString();
+  }
+
+  private static String json(Group group) {
+    Trailer t = group.trailer();
+    StringBuilder out = new StringBuilder("{\"trailer_offset\": " + group.trailerOffset());
+    out.append(", \"flags\": ").append(t.flags()).append(", \"index_offset\": ").append(t.indexOffset());
+    out.append(", \"previous\": ").append(t.previous()).append(", \"group_stamp\": ").append(t.groupStamp());
+    out.append(", \"names\": [");
+    for (int i = 0; i < group.names().size(); i++) {
+      out.append(i == 0 ? "" : ", ").append(quote(group.names().get(i)));
+    }
+    out.append("], \"entries\": [");
+    for (int i = 0; i < group.entries().size(); i++) {
+      Entry e = group.entries().get(i);
+      out.append(i == 0 ? "" : ", ").append(String.format(
+          "{\"kind\": %d, \"type\": %d, \"generation\": %d, \"crc32c\": %d, \"stamp\": %d, \"writer\": %d, "
+              + "\"offset\": %d, \"length\": %d, \"file_ref\": %d, \"path\": %s}",
+          e.kind(), e.type(), e.generation(), Integer.toUnsignedLong(e.crc32c()), e.stamp(), e.writer(), e.offset(),
+          e.length(), e.fileRef(), quote(e.path())));
+    }
+    return out.append("]}").toString();
+  }
+
+  private static String quote(String text) {
+    StringBuilder out = new StringBuilder("\"");
+    for (char c : text.toCharArray()) {
+      if (c == '"' || c == '\\') {
+        out.append('\\').append(c);
+      } else if (c < 0x20 || c > 0x7e) {
+        out.append(String.format("\\u%04x", (int) c));
+      } else {
+        out.append(c);
+      }
+    }
+    return out.append('"').toString();
+  }
+}

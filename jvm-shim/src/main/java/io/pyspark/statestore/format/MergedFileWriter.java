@@ -1,0 +1,84 @@
+package io.pyspark.statestore.format;
+
+import java.io.IOException;
+import java.io.OutputStream;
+import java.util.ArrayList;
+import java.util.List;
+
+/**
+ * Appends groups to a merged file. Not thread-safe: a lane's one writer owns it. It neither flushes nor closes the
+ * stream: durability is the lane's business (rule 1).
+ */
+public final class MergedFileWriter {
+  private final OutputStream out;
+  private final List<Entry> written = new ArrayList<>();
+  private long position;
+  private long previousTrailer;
+
+  /** Starts a file by writing its header. */
+  public MergedFileWriter(OutputStream out, Header header) throws IOException {
+    this.out = out;
+    byte[] bytes = header.encode();
+    out.write(bytes);
+    position = bytes.length;
+  }
+
+  /** Where the next byte goes, which is how long the file is. */
+  public long position() {
+    return position;
+  }
+
+  /** Where payload bytes of the group that is being written go; the caller writes exactly {@code length}. */
+  public long payload(long length, PayloadSource source) throws IOException {
+    long offset = position;
+    source.writeTo(out);
+    position += length;
+    return offset;
+  }
+
+  /** Writes the bytes of a segment. */
+  public interface PayloadSource {
+    void writeTo(OutputStream out) throws IOException;
+  }
+
+  /** Ends a group of segments and tombstones. */
+  public void endGroup(List<Entry> entries, long groupStamp) throws IOException {
+    written.addAll(entries);
+    end(new IndexBlock(entries, List.of()), 0, groupStamp);
+  }
+
+  /** Ends the group and the file with it: one trailer serves both, as object stores want. */
+  public void endGroupAndSeal(List<Entry> entries, long groupStamp) throws IOException {
+    written.addAll(entries);
+    seal(groupStamp);
+  }
+
+  /** Ends the file with an index of all that was ever written to it. */
+  public void seal(long groupStamp) throws IOException {
+    end(new IndexBlock(written, List.of()), Trailer.SEALED | Trailer.CUMULATIVE, groupStamp);
+  }
+
+  /** Ends a file that only repeats the entries of others; their {@code fileRef} counts {@code names} from 1. */
+  public void sealIndexOnly(List<Entry> entries, List<String> names, long groupStamp) throws IOException {
+    end(new IndexBlock(entries, names), Trailer.SEALED | Trailer.CUMULATIVE | Trailer.INDEX_ONLY, groupStamp);
+  }
+
+  private void end(IndexBlock block, int flags, long groupStamp) throws IOException {
+    IndexBlock.Encoded encoded = block.encode();
+    byte[] index = encoded.bytes();
+    long nameTable = encoded.nameTableStart() == 0 ? 0 : position + encoded.nameTableStart();
+    Trailer trailer = new Trailer(
+        flags,
+        block.entries().size(),
+        position,
+        index.length,
+        previousTrailer,
+        groupStamp,
+        nameTable,
+        Checksum.crc32c(index, 0, index.length));
+    out.write(index);
+    out.write(trailer.encode());
+    previousTrailer = position + index.length;
+    position = previousTrailer + Trailer.SIZE;
+  }
+}

@@ -1,0 +1,81 @@
+package io.pyspark.statestore.format;
+
+import java.io.BufferedOutputStream;
+import java.io.IOException;
+import java.io.OutputStream;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+
+/** One small file of each kind, the same every time. */
+final class VectorFiles {
+  private static final long WRITER = 0x0123456789abcdefL;
+  private static final long CREATED_MS = 1_700_000_000_000L;
+  private static final long STAMP = CREATED_MS << 16;
+
+  private VectorFiles() {}
+
+  static void write(Path directory) throws IOException {
+    try (File f = new File(directory, "empty.merged")) {
+      f.out.flush();
+    }
+    try (File f = new File(directory, "one-group.merged")) {
+      f.group(f.put("0/0/1.changelog", "first"), f.put("0/0/1.changelog.crc", ""));
+    }
+    try (File f = new File(directory, "groups-and-tombstones.merged")) {
+      f.group(f.put("0/0/1.delta", "one"), f.put("0/1/1.delta", "uno"));
+      f.group(f.put("0/0/2.delta", "two"), Entry.tombstone("0/0/1.delta", STAMP + 1, WRITER));
+      f.group(f.put("0/0/left-keyToNumValues/SSTs/000008-ä.sst", "x".repeat(1000)));
+    }
+    try (File f = new File(directory, "sealed.merged")) {
+      f.group(f.put("0/0/1.delta", "one"));
+      f.group(f.put("0/0/2.delta", "two"));
+      f.writer.seal(f.stamp());
+    }
+    try (File f = new File(directory, "sealed-at-once.merged")) {
+      f.writer.endGroupAndSeal(List.of(f.put("0/0/3.zip", "zip")), f.stamp());
+    }
+    try (File f = new File(directory, "index-only.merged")) {
+      Entry copied = new Entry(Entry.PUT, Entry.TYPE_DELTA, 3, 0x9a8b7c6d, STAMP + 9, WRITER, 77, 3, 2, "0/5/9.delta");
+      f.writer.sealIndexOnly(List.of(copied), List.of("a.merged", "b.merged"), f.stamp());
+    }
+    try (File f = new File(directory, "torn.merged")) {
+      f.group(f.put("0/0/1.delta", "one"));
+      f.put("0/0/2.delta", "never finished");
+    }
+  }
+
+  private static final class File implements AutoCloseable {
+    private final OutputStream out;
+    private final MergedFileWriter writer;
+    private long stamp = STAMP;
+
+    File(Path directory, String name) throws IOException {
+      out = new BufferedOutputStream(Files.newOutputStream(directory.resolve(name)));
+      writer = new MergedFileWriter(out, Header.of(WRITER, CREATED_MS, "{\"app_id\":\"vectors\",\"plain\":false}"));
+    }
+
+    long stamp() {
+      return ++stamp;
+    }
+
+    Entry put(String path, String text) throws IOException {
+      byte[] bytes = text.getBytes(StandardCharsets.UTF_8);
+      long offset = writer.payload(bytes.length, target -> target.write(bytes));
+      int crc = Checksum.crc32c(bytes, 0, bytes.length);
+      return new Entry(
+          Entry.PUT, Entry.typeOf(path), 0, crc, stamp(), WRITER, offset, bytes.length, 0, path);
+    }
+
+    void group(Entry... entries) throws IOException {
+      writer.endGroup(new ArrayList<>(List.of(entries)), stamp());
+    }
+
+    @Override
+    public void close() throws IOException {
+      out.close();
+    }
+  }
+}

@@ -1,0 +1,232 @@
+package io.pyspark.statestore.fs;
+
+import io.pyspark.statestore.Options;
+import io.pyspark.statestore.ShimInfo;
+import io.pyspark.statestore.StateStoreFilesException;
+import io.pyspark.statestore.StateStoreFilesException.Id;
+import io.pyspark.statestore.log.LogOutputStream;
+import io.pyspark.statestore.log.MergedLog;
+import java.io.IOException;
+import java.util.ArrayList;
+import java.util.List;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.FSDataInputStream;
+import org.apache.hadoop.fs.FileStatus;
+import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.fs.PathFilter;
+import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager;
+
+/**
+ * Manages checkpoint files so that those of state stores become segments: an atomic create needs no temporary file and
+ * no rename. All other files, and all files of plain locations, go to the manager that Spark would have made.
+ */
+public final class MergedCheckpointFileManager implements CheckpointFileManager {
+  static final String CLASS_KEY = "spark.sql.streaming.checkpointFileManagerClass";
+  /** Set by the heap provider, which keeps its plain location: its state files are merged all the same. */
+  public static final String MERGE_PLAIN_PATHS = "io.pyspark.statestore.mergePlainPaths";
+
+  private final Configuration conf;
+  private final boolean mergedNames;
+  /** Manages what is not state, under real names. */
+  private final CheckpointFileManager plain;
+  /** Null where nothing is merged. */
+  private final MergedFileSystem fs;
+  /** The occasion of the last question that a task asked; Spark opens files for it from other threads. */
+  private volatile Object lastOccasion;
+
+  /** Called by Spark, by reflection. */
+  public MergedCheckpointFileManager(Path path, Configuration conf) throws IOException {
+    this.conf = conf;
+    this.mergedNames = Schemes.isMerged(path);
+    boolean merges = mergedNames || conf.getBoolean(MERGE_PLAIN_PATHS, false);
+    Options options = Options.from(conf);
+    if (merges) {
+      ShimInfo.checkCompatible(options, org.apache.spark.package$.MODULE$.SPARK_VERSION());
+    }
+    Path real = Schemes.toReal(path);
+    Path qualified = merges && !mergedNames ? real.getFileSystem(conf).makeQualified(real) : path;
+    this.fs = merges ? Schemes.mergedFileSystem(Schemes.toMerged(qualified), conf) : null;
+    this.plain = CheckpointFileManager.create(real, withoutThis(conf, options.fileManagerClass()));
+  }
+
+  /** The configuration in which Spark makes the manager that it would have made without us. */
+  private static Configuration withoutThis(Configuration conf, String userClass) {
+    Configuration copy = new Configuration(conf);
+    if (userClass.isEmpty()) {
+      copy.unset(CLASS_KEY);
+    } else {
+      copy.set(CLASS_KEY, userClass);
+    }
+    return copy;
+  }
+
+  private StateView state(Path path) throws IOException {
+    StatePath state = fs == null ? null : StatePath.of(qualified(path));
+    return state == null ? null : view(path, state);
+  }
+
+  private StateView file(Path path) throws IOException {
+    StatePath state = fs == null ? null : StatePath.of(qualified(path));
+    return state == null || !state.isFile() ? null : view(path, state);
+  }
+
+  private StateView view(Path path, StatePath state) throws IOException {
+    return fs.view(fs.log(state.stateDirectory(), conf), qualified(path), state, mergedNames);
+  }
+
+  private Path qualified(Path path) {
+    return fs.real().makeQualified(Schemes.toReal(path));
+  }
+
+  private StateView fresh(Path path) throws IOException {
+    StateView view = state(path);
+    if (view != null) {
+      Object occasion = Freshness.occasion();
+      if (occasion != null) {
+        lastOccasion = occasion;
+      }
+      Freshness.ensure(fs.log(StatePath.of(qualified(path)).stateDirectory(), conf));
+    }
+    return view;
+  }
+
+  @Override
+  public CancellableFSDataOutputStream createAtomic(Path path, boolean overwriteIfPossible) {
+    return io(() -> {
+      StateView view = file(path);
+      return view == null
+          ? plain.createAtomic(Schemes.toReal(path), overwriteIfPossible)
+          : new AtomicStream(view.create(overwriteIfPossible));
+    });
+  }
+
+  @Override
+  public FSDataInputStream open(Path path) {
+    return io(() -> {
+      StateView view = file(path);
+      if (view == null) {
+        return plain.open(Schemes.toReal(path));
+      }
+      MergedLog log = fs.log(StatePath.of(qualified(path)).stateDirectory(), conf);
+      // Every load of a RocksDB store asks for its versions first; one of a heap store opens files straight away.
+      boolean askedBefore = path.getName().contains(".changelog") || path.getName().contains(".zip");
+      Freshness.ensure(log, askedBefore ? lastOccasion : null);
+      return view.open();
+    });
+  }
+
+  @Override
+  public FileStatus[] list(Path path, PathFilter filter) {
+    return io(() -> {
+      StateView view = fresh(path);
+      FileStatus[] all = view == null ? plain.list(Schemes.toReal(path)) : view.list();
+      List<FileStatus> accepted = new ArrayList<>(all.length);
+      for (FileStatus status : all) {
+        if (mergedNames) {
+          status.setPath(Schemes.toMerged(status.getPath()));
+        }
+        if (filter.accept(status.getPath())) {
+          accepted.add(status);
+        }
+      }
+      return accepted.toArray(FileStatus[]::new);
+    });
+  }
+
+  @Override
+  public void mkdirs(Path path) {
+    io(() -> {
+      StateView view = state(path);
+      if (view == null) {
+        plain.mkdirs(Schemes.toReal(path));
+      } else {
+        view.mkdirs();
+      }
+      return null;
+    });
+  }
+
+  @Override
+  public boolean exists(Path path) {
+    return io(() -> {
+      StateView view = fresh(path);
+      return view == null ? plain.exists(Schemes.toReal(path)) : view.exists();
+    });
+  }
+
+  @Override
+  public void delete(Path path) {
+    io(() -> {
+      StatePath state = fs == null ? null : StatePath.of(qualified(path));
+      if (state == null) {
+        plain.delete(Schemes.toReal(path));
+      } else if (state.isFile()) {
+        view(path, state).deleteFile();
+      } else {
+        fresh(path).deleteDirectory(true);
+      }
+      return null;
+    });
+  }
+
+  @Override
+  public boolean isLocal() {
+    return plain.isLocal();
+  }
+
+  @Override
+  public Path createCheckpointDirectory() {
+    return io(() -> {
+      Path made;
+      try {
+        made = plain.createCheckpointDirectory();
+      } catch (Exception e) {
+        if (fs == null || !(e instanceof IOException)) {
+          throw e;
+        }
+        throw new StateStoreFilesException(
+            Id.PSS_NOT_A_CHECKPOINT, "The checkpoint location cannot be made or used as a directory: " + e.getMessage()
+                + ". Check that it is not a file and that you may write there.", e);
+      }
+      return mergedNames ? Schemes.toMerged(made) : made;
+    });
+  }
+
+  @Override
+  public void close() {
+    plain.close();
+  }
+
+  /** An atomic stream whose bytes are a segment to be. */
+  private static final class AtomicStream extends CancellableFSDataOutputStream {
+    private final LogOutputStream out;
+
+    AtomicStream(LogOutputStream out) {
+      super(out);
+      this.out = out;
+    }
+
+    @Override
+    public void cancel() {
+      out.cancel();
+    }
+  }
+
+  private interface Io<T> {
+    T run() throws Exception;
+  }
+
+  /** Scala's methods declare no exceptions; what Spark expects of them are {@code IOException}s all the same. */
+  private static <T> T io(Io<T> action) {
+    try {
+      return action.run();
+    } catch (Exception e) {
+      throw MergedCheckpointFileManager.<RuntimeException>sneak(e);
+    }
+  }
+
+  @SuppressWarnings("unchecked")
+  private static <E extends Exception> E sneak(Exception e) throws E {
+    throw (E) e;
+  }
+}

@@ -1,0 +1,67 @@
+package io.pyspark.statestore.fs;
+
+import io.pyspark.statestore.StateStoreFilesException;
+import io.pyspark.statestore.StateStoreFilesException.Id;
+import java.io.IOException;
+import java.net.URI;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.FileSystem;
+import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.fs.UnsupportedFileSystemException;
+
+/** Between {@code merged+hdfs://nn/q1} and the {@code hdfs://nn/q1} below it. */
+public final class Schemes {
+  public static final String PREFIX = "merged+";
+
+  private Schemes() {}
+
+  public static boolean isMerged(Path path) {
+    String scheme = path.toUri().getScheme();
+    return scheme != null && scheme.startsWith(PREFIX);
+  }
+
+  /** The path on the file system below. */
+  public static Path toReal(Path path) {
+    return isMerged(path) ? new Path(path.toUri().toString().substring(PREFIX.length())) : path;
+  }
+
+  /** The merged name of a path that has a scheme. */
+  public static Path toMerged(Path path) {
+    return path.toUri().getScheme() == null || isMerged(path) ? path : new Path(PREFIX + path.toUri());
+  }
+
+  /** The file system below the merged one. */
+  static FileSystem realFileSystem(URI merged, Configuration conf) throws IOException {
+    String real = merged.toString().substring(PREFIX.length());
+    try {
+      return FileSystem.get(URI.create(real), conf);
+    } catch (UnsupportedFileSystemException e) {
+      throw new StateStoreFilesException(
+          Id.PSS_UNKNOWN_SCHEME, merged + " is a merged location over '" + URI.create(real).getScheme()
+              + "', for which this session has no file system. Check the scheme, or add the jar and the fs."
+              + URI.create(real).getScheme() + ".impl setting of that file system.", e);
+    }
+  }
+
+  /** The merged file system of a merged path, whatever class loader the configuration came with. */
+  public static MergedFileSystem mergedFileSystem(Path merged, Configuration conf) throws IOException {
+    URI uri = merged.toUri();
+    return (MergedFileSystem) FileSystem.get(uri, withClasses(conf, uri.getScheme()));
+  }
+
+  /**
+   * A configuration in which Hadoop finds the merged file system: a jar that was added to a running session is not on
+   * the class loader that Hadoop's configuration knows.
+   */
+  public static Configuration withClasses(Configuration conf, String scheme) {
+    String key = "fs." + scheme + ".impl";
+    String name = MergedFileSystem.class.getName();
+    if (name.equals(conf.get(key)) && conf.getClassByNameOrNull(name) == MergedFileSystem.class) {
+      return conf;
+    }
+    Configuration copy = new Configuration(conf);
+    copy.setClassLoader(MergedFileSystem.class.getClassLoader());
+    copy.set(key, name);
+    return copy;
+  }
+}

@@ -1,0 +1,104 @@
+package io.pyspark.statestore.log;
+
+import java.io.IOException;
+import java.io.InterruptedIOException;
+import java.util.List;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.atomic.AtomicReference;
+
+/** What one caller wants to be made visible together, and how it went. */
+final class Commit {
+  /**
+   * A logical file to write.
+   *
+   * @param path relative to {@code state/}
+   * @param payload its bytes
+   */
+  record Item(String path, Payload payload) {}
+
+  private enum State {
+    QUEUED,
+    WRITING,
+    DONE,
+    WITHDRAWN
+  }
+
+  private final List<Item> items;
+  private final List<Tombstone> tombstones;
+  private final long openedBy;
+  private final AtomicReference<State> state = new AtomicReference<>(State.QUEUED);
+  private final CountDownLatch finished = new CountDownLatch(1);
+  private final long queuedAtNanos = System.nanoTime();
+  private volatile IOException failure;
+
+  Commit(List<Item> items, List<Tombstone> tombstones, long openedBy) {
+    this.items = items;
+    this.tombstones = tombstones;
+    this.openedBy = openedBy;
+  }
+
+  /** Id of the thread that opened the stream. */
+  long openedBy() {
+    return openedBy;
+  }
+
+  List<Item> items() {
+    return items;
+  }
+
+  List<Tombstone> tombstones() {
+    return tombstones;
+  }
+
+  long length() {
+    return items.stream().mapToLong(i -> i.payload().length()).sum();
+  }
+
+  long queuedAtNanos() {
+    return queuedAtNanos;
+  }
+
+  /** The writer takes it; false where its caller has withdrawn it. */
+  boolean startWriting() {
+    return state.compareAndSet(State.QUEUED, State.WRITING);
+  }
+
+  void done() {
+    state.set(State.DONE);
+    finished.countDown();
+  }
+
+  void fail(IOException cause) {
+    failure = cause;
+    done();
+  }
+
+  /**
+   * Waits until the commit is durable (rule 1). A caller that is interrupted before the writer took its commit takes
+   * it back, and nothing becomes visible; after that it is too late to stop, and the answer is waited for.
+   */
+  void await() throws IOException {
+    boolean interrupted = false;
+    try {
+      while (true) {
+        try {
+          finished.await();
+          break;
+        } catch (InterruptedException e) {
+          interrupted = true;
+          if (state.compareAndSet(State.QUEUED, State.WITHDRAWN)) {
+            throw new InterruptedIOException("The task was killed before its commit was written; nothing is visible");
+          }
+        }
+      }
+    } finally {
+      if (interrupted) {
+        Thread.currentThread().interrupt();
+      }
+    }
+    if (failure != null) {
+      // A new one for each caller: several tasks share a group's failure, and each adds its own trace.
+      throw new IOException(failure.getMessage(), failure);
+    }
+  }
+}

@@ -1,0 +1,109 @@
+package io.pyspark.statestore.log;
+
+import io.pyspark.statestore.Options;
+import java.util.List;
+import java.util.Map;
+import java.util.WeakHashMap;
+import java.util.function.LongSupplier;
+import java.util.function.Supplier;
+
+/**
+ * Decides for how long a group waits for more commits. It knows the streams that are open for writing, and so who may
+ * still come: nobody is waited for who cannot.
+ */
+final class Company {
+  private static final String CHECKSUM = ".crc";
+  /** Spark closes a file and its checksum file at the same time, from two threads. */
+  private static final long COMPANION_NANOS = 10_000_000;
+
+  private static final long MIN_AUTOMATIC_NANOS = 10_000_000;
+  private static final long MAX_AUTOMATIC_NANOS = 100_000_000;
+
+  /** What is open and by which thread; weak, so that a stream that nobody ever closed is not waited for. */
+  private final Map<Object, Visitor> open = new WeakHashMap<>();
+
+  private final LongSupplier recentWriteNanos;
+  private volatile boolean groupsAreFiles;
+
+  private record Visitor(String path, long thread) {}
+
+  Company(LongSupplier recentWriteNanos) {
+    this.recentWriteNanos = recentWriteNanos;
+  }
+
+  /** On a file system without hflush each group costs a file, and is worth waiting for. */
+  void groupsAreFiles(boolean value) {
+    groupsAreFiles = value;
+  }
+
+  synchronized void opened(Object stream, String path) {
+    open.put(stream, new Visitor(path, Thread.currentThread().getId()));
+  }
+
+  /** The stream's commit is queued, or will never be. */
+  synchronized void left(Object stream) {
+    open.remove(stream);
+    notifyAll();
+  }
+
+  synchronized void arrived() {
+    notifyAll();
+  }
+
+  /** Waits until all have come who should share a group with {@code queued}, or for as long as is allowed. */
+  synchronized void awaitFor(Supplier<List<Commit>> queued, Options options) {
+    long start = System.nanoTime();
+    long patience = patienceNanos(options);
+    while (true) {
+      long waited = System.nanoTime() - start;
+      long left = 0;
+      if (!open.isEmpty() && waited < patience) {
+        left = patience - waited;
+      } else if (waited < COMPANION_NANOS && companionIsOpen(queued.get())) {
+        left = COMPANION_NANOS - waited;
+      }
+      if (left <= 0) {
+        return;
+      }
+      try {
+        wait(left / 1_000_000, (int) (left % 1_000_000));
+      } catch (InterruptedException e) {
+        Thread.currentThread().interrupt();
+        return;
+      }
+    }
+  }
+
+  private long patienceNanos(Options options) {
+    if (!options.groupCommitIsAutomatic()) {
+      return options.groupCommitMaxWaitMs() * 1_000_000;
+    }
+    if (!groupsAreFiles) {
+      return 0;
+    }
+    // Waiting as long as a write takes at most doubles a commit's time, and halves the files at least.
+    return Math.max(MIN_AUTOMATIC_NANOS, Math.min(MAX_AUTOMATIC_NANOS, recentWriteNanos.getAsLong()));
+  }
+
+  private boolean companionIsOpen(List<Commit> queued) {
+    if (open.isEmpty()) {
+      return false;
+    }
+    for (Commit commit : queued) {
+      for (Commit.Item item : commit.items()) {
+        String companion = companionOf(item.path());
+        for (Visitor visitor : open.values()) {
+          // One thread that opened both closes them one after the other: waiting for it would be for nothing.
+          if (visitor.path.equals(companion) && visitor.thread != commit.openedBy()) {
+            return true;
+          }
+        }
+      }
+    }
+    return false;
+  }
+
+  private static String companionOf(String path) {
+    return path.endsWith(CHECKSUM) ? path.substring(0, path.length() - CHECKSUM.length()) : path + CHECKSUM;
+  }
+}

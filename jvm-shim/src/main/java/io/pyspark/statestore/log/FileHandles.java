@@ -1,0 +1,107 @@
+package io.pyspark.statestore.log;
+
+import java.io.FileNotFoundException;
+import java.io.IOException;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+import org.apache.hadoop.fs.FSDataInputStream;
+
+/**
+ * Merged files that are open for reading, one handle each, so that loading a checkpoint opens each file at most once.
+ * Positioned reads share a handle.
+ */
+final class FileHandles {
+  private static final long IDLE_NANOS = 30_000_000_000L;
+
+  private final Storage storage;
+  private final Map<String, Handle> handles = new ConcurrentHashMap<>();
+
+  private static final class Handle {
+    private FSDataInputStream in;
+    private volatile long usedNanos = System.nanoTime();
+    /** Bytes that the handle can see: those of an open file on HDFS that were flushed when it was opened. */
+    private long visible;
+  }
+
+  FileHandles(Storage storage) {
+    this.storage = storage;
+  }
+
+  /**
+   * Reads exactly {@code length} bytes of a merged file.
+   *
+   * @throws FileNotFoundException where the file does not exist (any more)
+   */
+  void readFully(MergedFile file, long position, byte[] buffer, int offset, int length) throws IOException {
+    Handle handle = handles.computeIfAbsent(file.name(), n -> new Handle());
+    FSDataInputStream in = use(handle, file, position + length);
+    try {
+      in.readFully(position, buffer, offset, length);
+    } catch (FileNotFoundException e) {
+      discard(handle, in);
+      throw e;
+    } catch (IOException e) {
+      // The handle may have been closed under us: by the interrupt of a killed task, or because it was idle.
+      discard(handle, in);
+      if (Thread.currentThread().isInterrupted()) {
+        throw e;
+      }
+      use(handle, file, position + length).readFully(position, buffer, offset, length);
+    }
+  }
+
+  private FSDataInputStream use(Handle handle, MergedFile file, long upTo) throws IOException {
+    synchronized (handle) {
+      handle.usedNanos = System.nanoTime();
+      if (handle.in == null || handle.visible < upTo) {
+        FSDataInputStream old = handle.in;
+        handle.in = storage.open(file.name());
+        handle.visible = Math.max(file.size(), upTo);
+        closeQuietly(old);
+      }
+      return handle.in;
+    }
+  }
+
+  private static void discard(Handle handle, FSDataInputStream in) {
+    synchronized (handle) {
+      if (handle.in == in) {
+        handle.in = null;
+      }
+      closeQuietly(in);
+    }
+  }
+
+  void close(String name) {
+    Handle handle = handles.remove(name);
+    if (handle != null) {
+      synchronized (handle) {
+        closeQuietly(handle.in);
+        handle.in = null;
+      }
+    }
+  }
+
+  void closeIdle() {
+    long now = System.nanoTime();
+    handles.forEach((name, handle) -> {
+      if (now - handle.usedNanos > IDLE_NANOS) {
+        close(name);
+      }
+    });
+  }
+
+  void closeAll() {
+    handles.keySet().forEach(this::close);
+  }
+
+  private static void closeQuietly(FSDataInputStream in) {
+    if (in != null) {
+      try {
+        in.close();
+      } catch (IOException e) {
+        // Nothing was written through it.
+      }
+    }
+  }
+}

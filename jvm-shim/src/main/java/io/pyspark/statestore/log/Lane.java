@@ -1,0 +1,250 @@
+package io.pyspark.statestore.log;
+
+import io.pyspark.statestore.Options;
+import io.pyspark.statestore.StateStoreFilesException;
+import io.pyspark.statestore.StateStoreFilesException.Id;
+import io.pyspark.statestore.format.Entry;
+import java.io.IOException;
+import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.Deque;
+import java.util.List;
+import java.util.concurrent.Executor;
+import java.util.concurrent.locks.ReentrantLock;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * One open merged file that this process appends to, and the queue of commits for it.
+ *
+ * <p>Group commit: while one group is being written and flushed, whoever comes waits in the queue; the next group
+ * takes them all, writes their payloads, one index block and one trailer, and flushes once. A thread of its own writes,
+ * so that the interrupt of a killed task cannot tear a group that others share.
+ */
+final class Lane {
+  /** Less garbage than this is not worth sealing a file for, in bytes. */
+  static final long GARBAGE_FLOOR = 8 << 20;
+
+  private static final Logger LOG = LoggerFactory.getLogger(Lane.class);
+
+  private final LogContext context;
+  private final Executor executor;
+  /** Held while the open file is touched; never while a payload is collected. */
+  private final ReentrantLock io = new ReentrantLock();
+
+  private final Deque<Commit> queue = new ArrayDeque<>();
+  private boolean draining;
+  private OpenFile open;
+  private volatile boolean busy;
+
+  Lane(LogContext context, Executor executor) {
+    this.context = context;
+    this.executor = executor;
+  }
+
+  boolean isBusy() {
+    return busy;
+  }
+
+  int waiting() {
+    synchronized (queue) {
+      return queue.size();
+    }
+  }
+
+  /** Queues a commit; {@link Commit#await()} tells when it is durable. */
+  void submit(Commit commit) {
+    boolean start;
+    synchronized (queue) {
+      queue.add(commit);
+      start = !draining;
+      draining = true;
+      busy = true;
+    }
+    context.company().arrived();
+    if (start) {
+      executor.execute(this::drain);
+    }
+  }
+
+  private void drain() {
+    while (true) {
+      context.company().awaitFor(this::queued, context.options());
+      List<Commit> group = nextGroup();
+      if (group == null) {
+        return;
+      }
+      io.lock();
+      try {
+        write(group);
+      } finally {
+        io.unlock();
+      }
+    }
+  }
+
+  private List<Commit> queued() {
+    synchronized (queue) {
+      return new ArrayList<>(queue);
+    }
+  }
+
+  /** All that wait, up to the size of a file; null when nobody does, and the writer's thread goes home. */
+  private List<Commit> nextGroup() {
+    synchronized (queue) {
+      if (queue.isEmpty()) {
+        draining = false;
+        busy = false;
+        return null;
+      }
+      List<Commit> group = new ArrayList<>();
+      long bytes = 0;
+      while (!queue.isEmpty() && (group.isEmpty() || bytes + queue.peek().length() <= context.options().maxFileSize())) {
+        Commit commit = queue.poll();
+        if (commit.startWriting()) {
+          group.add(commit);
+          bytes += commit.length();
+        }
+      }
+      return group;
+    }
+  }
+
+  private void write(List<Commit> group) {
+    List<Tombstone> tombstones = context.takeTombstones();
+    if (group.isEmpty() && tombstones.isEmpty()) {
+      return;
+    }
+    long startedNanos = System.nanoTime();
+    try {
+      sealIfStale();
+      if (open == null) {
+        open = OpenFile.create(context);
+        context.company().groupsAreFiles(!open.canFlush());
+      }
+      List<Entry> entries = new ArrayList<>();
+      for (Commit commit : group) {
+        for (Commit.Item item : commit.items()) {
+          entries.add(open.append(item.path(), item.payload()));
+        }
+        commit.tombstones().forEach(t -> entries.add(t.toEntry()));
+      }
+      tombstones.forEach(t -> entries.add(t.toEntry()));
+      open.commit(entries, context.options().hsync());
+    } catch (IOException | RuntimeException | Error e) {
+      context.returnTombstones(tombstones);
+      IOException failure = writeFailed(e);
+      giveUp();
+      group.forEach(c -> c.fail(failure));
+      return;
+    }
+    context.metrics().groupWritten(group, System.nanoTime() - startedNanos);
+    group.forEach(Commit::done);
+    sealIfFull();
+  }
+
+  private StateStoreFilesException writeFailed(Throwable cause) {
+    String file = open == null ? "a new merged file in " + context.storage().path("") : open.path().toString();
+    return new StateStoreFilesException(
+        Id.PSS_WRITE_FAILED, "Writing " + file + " of checkpoint " + context.checkpoint() + " failed: " + cause
+            + ". No commit of this group was acknowledged, nothing earlier is affected; Spark retries the tasks."
+            + " Check permissions, quota and free space of the file system.", cause);
+  }
+
+  /** Rule 7: a file that was left alone for too long may count as closed elsewhere already. */
+  private void sealIfStale() {
+    if (open != null && open.idleMs(context) > context.options().idleSealMs()) {
+      seal();
+    }
+  }
+
+  private void sealIfFull() {
+    if (open == null) {
+      return;
+    }
+    if (open.isFinished()) {
+      open = null;
+    } else if (open.size() >= context.options().maxFileSize() || context.hidesTooMuchGarbage(open.file())) {
+      seal();
+    }
+  }
+
+  /** Seals the file where nobody has appended for {@code idleSeal}; for the housekeeper. */
+  void sealIfIdle() {
+    if (io.tryLock()) {
+      try {
+        sealIfStale();
+      } finally {
+        io.unlock();
+      }
+    }
+  }
+
+  /** Seals the open file, for a clean stop. */
+  void sealNow() {
+    io.lock();
+    try {
+      if (open != null) {
+        seal();
+      }
+    } finally {
+      io.unlock();
+    }
+  }
+
+  private void seal() {
+    try {
+      // Whoever was away for longer than that may find that others have dealt with the file: leave it as it is.
+      if (open.idleMs(context) > context.options().closedAfterMs() / 2) {
+        giveUp();
+      } else {
+        open.seal();
+      }
+      open = null;
+    } catch (IOException | RuntimeException e) {
+      LOG.warn("Could not seal {}; all its groups are durable, and it counts as closed after closedAfter", open.path(),
+          e);
+      giveUp();
+    }
+  }
+
+  /** Writes what is queued of tombstones, where no group came to take them along. */
+  void writeTombstones() {
+    io.lock();
+    try {
+      write(List.of());
+    } finally {
+      io.unlock();
+    }
+  }
+
+  /** Never appends to the file again (rule 1). */
+  private void giveUp() {
+    if (open != null) {
+      open.giveUp();
+      open = null;
+    }
+  }
+
+  /** Forgets the open file: its checkpoint was deleted. */
+  void abandon() {
+    io.lock();
+    try {
+      giveUp();
+    } finally {
+      io.unlock();
+    }
+  }
+
+  /** Forgets the open file where the checkpoint was deleted under it. */
+  void forgetIfGone(MergedFile gone) {
+    io.lock();
+    try {
+      if (open != null && open.file() == gone) {
+        giveUp();
+      }
+    } finally {
+      io.unlock();
+    }
+  }
+}

@@ -1,0 +1,71 @@
+package io.pyspark.statestore.log;
+
+import io.pyspark.statestore.format.Entry;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.Executor;
+
+/**
+ * The lanes of one checkpoint in this process. Small commits (changelogs, deltas) have a lane of their own, so that a
+ * snapshot of 64 MiB never makes a commit of 2 KiB wait, and so that what dies together lies together.
+ */
+final class LanePool {
+  /** Below this, sharing a busy lane's next group is cheaper than another file. */
+  private static final long WORTH_A_LANE = 1 << 20;
+
+  private final LogContext context;
+  private final Executor executor;
+  private final Lane commits;
+  private final List<Lane> snapshots = new ArrayList<>();
+
+  LanePool(LogContext context, Executor executor) {
+    this.context = context;
+    this.executor = executor;
+    this.commits = new Lane(context, executor);
+  }
+
+  Lane forTombstones() {
+    return commits;
+  }
+
+  /** The lane for files of this kind. */
+  synchronized Lane choose(Commit commit) {
+    boolean snapshot = commit.items().stream().anyMatch(item -> isSnapshot(item.path()));
+    int lanes = context.options().maxOpenFiles() - 1;
+    if (!snapshot || lanes == 0) {
+      return commits;
+    }
+    if (snapshots.isEmpty()) {
+      snapshots.add(new Lane(context, executor));
+    }
+    Lane best = snapshots.get(0);
+    if (!best.isBusy() || commit.length() < WORTH_A_LANE) {
+      return best;
+    }
+    for (Lane lane : snapshots) {
+      if (!lane.isBusy()) {
+        return lane;
+      }
+      if (lane.waiting() < best.waiting()) {
+        best = lane;
+      }
+    }
+    if (snapshots.size() < lanes) {
+      best = new Lane(context, executor);
+      snapshots.add(best);
+    }
+    return best;
+  }
+
+  private static boolean isSnapshot(String path) {
+    String file = path.endsWith(".crc") ? path.substring(0, path.length() - 4) : path;
+    int type = Entry.typeOf(file);
+    return type == Entry.TYPE_SST || type == Entry.TYPE_SNAPSHOT || type == Entry.TYPE_LOG;
+  }
+
+  synchronized List<Lane> all() {
+    List<Lane> lanes = new ArrayList<>(snapshots);
+    lanes.add(commits);
+    return lanes;
+  }
+}

@@ -1,0 +1,42 @@
+package io.pyspark.statestore.log;
+
+import io.pyspark.statestore.Options;
+import java.util.List;
+
+/** What a lane needs of the log that it belongs to. */
+interface LogContext {
+  /** The checkpoint's location, for messages. */
+  String checkpoint();
+
+  Options options();
+
+  Storage storage();
+
+  Index index();
+
+  HybridClock clock();
+
+  Company company();
+
+  LogMetrics metrics();
+
+  /** This process's id in the checkpoint. */
+  long writerId();
+
+  /** The JSON object for a new file's header. */
+  String headerMeta();
+
+  String nextFileName(long nowMs);
+
+  /** Wall time in Unix milliseconds. */
+  long nowMs();
+
+  /** Tombstones that wait for a group to ride in. */
+  List<Tombstone> takeTombstones();
+
+  /** Gives back tombstones whose group failed. */
+  void returnTombstones(List<Tombstone> tombstones);
+
+  /** Whether an open file should be sealed so that the dead bytes in it can be reclaimed (rule 7). */
+  boolean hidesTooMuchGarbage(MergedFile file);
+}

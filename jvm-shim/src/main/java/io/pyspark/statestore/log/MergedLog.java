@@ -1,0 +1,366 @@
+package io.pyspark.statestore.log;
+
+import io.pyspark.statestore.Options;
+import io.pyspark.statestore.StateStoreFilesException;
+import io.pyspark.statestore.StateStoreFilesException.Id;
+import io.pyspark.statestore.format.PathRules;
+import java.io.IOException;
+import java.io.OutputStream;
+import java.nio.file.Path;
+import java.security.SecureRandom;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.atomic.AtomicInteger;
+import java.util.function.Supplier;
+import org.apache.hadoop.fs.FSInputStream;
+import org.apache.hadoop.fs.FileSystem;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * The merged files of one checkpoint, as one process sees and writes them.
+ *
+ * <p>What happens when a task commits: Spark closes the stream that {@link #create} gave it; {@link #commit} puts its
+ * payload, and for a snapshot's zip the staged SSTs with it, into the queue of a {@link Lane}; the lane writes all that
+ * wait as one group and flushes once ({@link OpenFile#commit}); the {@link Index} takes the new entries in; the task
+ * goes on. No metadata call was made.
+ */
+public final class MergedLog implements LogContext {
+  private static final Logger LOG = LoggerFactory.getLogger(MergedLog.class);
+  /** The age of a view that maintenance may work with: a stale view only deletes less. */
+  private static final long MAINTENANCE_VIEW_MS = 10_000;
+
+  private final String checkpoint;
+  private final Storage storage;
+  private final Supplier<Map<String, String>> identity;
+  private final HybridClock clock = new HybridClock(System::currentTimeMillis);
+  private final Index index = new Index();
+  private final LogMetrics metrics = new LogMetrics();
+  private final Company company = new Company(metrics::recentWriteNanos);
+  private final PendingTombstones tombstones = new PendingTombstones();
+  private final StagedFiles staged = new StagedFiles();
+  private final LocalSpace localSpace;
+  private final LanePool lanes;
+  private final FileHandles handles;
+  private final SegmentReader reader;
+  private final Prefetcher prefetcher;
+  private final Refresher refresher;
+  private final Cleaner cleaner;
+  private final long writerId = new SecureRandom().nextLong() >>> 1;
+  private final AtomicInteger nextFile = new AtomicInteger();
+  private final Set<String> knownDirectories = ConcurrentHashMap.newKeySet();
+  private volatile Options options;
+
+  /**
+   * Opens the log of a checkpoint and reads what is in it.
+   *
+   * @param checkpoint its location, for messages
+   * @param fs its file system
+   * @param stateDirectory {@code <checkpoint>/state}
+   * @param options how to work
+   * @param identity what the headers of new files say of this process
+   * @param localDirectory makes a local directory for what does not fit into memory
+   * @param threads to write and read with
+   */
+  MergedLog(
+      String checkpoint,
+      FileSystem fs,
+      org.apache.hadoop.fs.Path stateDirectory,
+      Options options,
+      Supplier<Map<String, String>> identity,
+      Supplier<Path> localDirectory,
+      ExecutorService threads)
+      throws IOException {
+    this.checkpoint = checkpoint;
+    this.options = options;
+    this.identity = identity;
+    storage = new Storage(fs, stateDirectory);
+    localSpace = new LocalSpace(localDirectory);
+    lanes = new LanePool(this, threads);
+    handles = new FileHandles(storage);
+    reader = new SegmentReader(checkpoint, handles, this::refreshAndFind, this::options);
+    prefetcher = new Prefetcher(this, handles, reader, threads);
+    refresher = new Refresher(this, threads, this::onGone);
+    cleaner = new Cleaner(this, refresher, this::writeDurably, this::onGone);
+    refresher.refresh();
+    if (!refresher.bornMerged() && index.files().isEmpty()) {
+      refresher.bornMerged(!storage.hasPartitionDirectories());
+    }
+  }
+
+  // ---- writing
+
+  /** Starts a logical file. It becomes visible when the stream is closed, replacing what was there. */
+  public LogOutputStream create(String path) throws IOException {
+    checkPath(path);
+    PayloadBuffer payload = new PayloadBuffer(localSpace, options.bufferMemory());
+    LogOutputStream stream = new LogOutputStream(this, path, payload);
+    company.opened(stream, path);
+    return stream;
+  }
+
+  /** The stream has nothing more to say. */
+  void left(LogOutputStream stream) {
+    company.left(stream);
+  }
+
+  /** Makes a file durable, with what was staged for it. */
+  void commit(LogOutputStream stream, String path, Payload payload, long openedBy) throws IOException {
+    String store = path.endsWith(".zip") ? path.substring(0, Math.max(0, path.lastIndexOf('/'))) : null;
+    List<Commit.Item> riders = store == null ? List.of() : staged.take(store);
+    boolean done = false;
+    try {
+      List<Commit.Item> items = new ArrayList<>(riders);
+      items.add(new Commit.Item(path, payload));
+      Commit commit = new Commit(items, List.of(), openedBy);
+      lanes.choose(commit).submit(commit);
+      company.left(stream);
+      commit.await();
+      done = true;
+    } finally {
+      if (done) {
+        riders.forEach(r -> r.payload().close());
+      } else if (store != null) {
+        staged.giveBack(store, riders);
+      }
+    }
+  }
+
+  /**
+   * Takes a local immutable file of a RocksDB snapshot. It becomes visible with the zip that names it.
+   *
+   * @return false where {@code path} is not such a file, and has to be created as any other
+   */
+  public boolean stage(String path, Path localFile) throws IOException {
+    String store = StagedFiles.storeOf(path);
+    if (store == null) {
+      return false;
+    }
+    checkPath(path);
+    staged.add(store, new Commit.Item(path, localSpace.keep(localFile)));
+    return true;
+  }
+
+  /** Deletes what this process sees of a path; whether there was anything. */
+  public boolean delete(String path) {
+    staged.drop(path);
+    Segment seen = index.find(path);
+    if (seen == null) {
+      return false;
+    }
+    Tombstone tombstone = Tombstone.of(seen);
+    index.applyUnwritten(tombstone);
+    tombstones.add(tombstone);
+    return true;
+  }
+
+  /** Deletes all below a directory; whether there was anything. */
+  public boolean deleteBelow(String directory) {
+    List<Segment> below = index.listRecursively(directory);
+    below.forEach(s -> delete(s.path()));
+    return !below.isEmpty();
+  }
+
+  private void writeDurably(List<Tombstone> needed) throws IOException {
+    Commit commit = new Commit(List.of(), needed, -1);
+    lanes.forTombstones().submit(commit);
+    commit.await();
+  }
+
+  private void checkPath(String path) throws StateStoreFilesException {
+    if (!PathRules.isValid(path)) {
+      throw new StateStoreFilesException(
+          Id.PSS_BAD_PATH, "'" + path + "' is no path below state/ of checkpoint " + checkpoint + ".");
+    }
+  }
+
+  // ---- reading
+
+  /** The live segment of a path, or null. */
+  public Segment find(String path) {
+    return index.find(path);
+  }
+
+  /** What lives where, for listings. */
+  public Index index() {
+    return index;
+  }
+
+  /** Whether plain state files may exist in this checkpoint, beside the merged ones (rule 10). */
+  public boolean mayHavePlainFiles() {
+    return !refresher.bornMerged();
+  }
+
+  /** Opens a segment, and fetches ahead what Spark will want after it. */
+  public FSInputStream open(Segment segment) throws IOException {
+    byte[] fetched = prefetcher.take(segment);
+    if (fetched == null && segment.length() <= SegmentReader.WHOLE) {
+      fetched = reader.read(segment);
+    }
+    if (fetched == null) {
+      return new SegmentInputStream(reader, segment);
+    }
+    prefetcher.opened(segment, fetched);
+    return new SegmentInputStream(segment, fetched);
+  }
+
+  /** Copies a whole segment to {@code out}, checked. */
+  public void copy(Segment segment, OutputStream out) throws IOException {
+    byte[] fetched = prefetcher.take(segment);
+    if (fetched != null) {
+      out.write(fetched);
+    } else {
+      reader.copy(segment, out);
+    }
+  }
+
+  private Segment refreshAndFind(String path) throws IOException {
+    refresher.refresh();
+    return index.find(path);
+  }
+
+  /** Looks again: for a path that should be there but is not. */
+  public Segment findAfterRefresh(String path) throws IOException {
+    return refreshAndFind(path);
+  }
+
+  /** Makes sure of a view at least as new as the first call for this occasion. */
+  public void refreshFor(Object occasion) throws IOException {
+    refresher.refreshFor(occasion);
+  }
+
+  /** Refreshes now. */
+  public void refresh() throws IOException {
+    refresher.refresh();
+  }
+
+  /** Directories that this process has made or found; asked again after anything has gone. */
+  public Set<String> knownDirectories() {
+    return knownDirectories;
+  }
+
+  // ---- maintenance
+
+  /** Called from Spark's maintenance threads: a view that is new enough, and cleaning where it is due. */
+  public void maintain() throws IOException {
+    cleaner.runIfDue();
+    refresher.refreshIfOlderThan(MAINTENANCE_VIEW_MS);
+  }
+
+  /** Unlinks at once what may go; for tests and tools. */
+  public int clean() {
+    return cleaner.run();
+  }
+
+  /** What has to happen while nobody commits; called by the process's housekeeper. */
+  void tick() {
+    handles.closeIdle();
+    prefetcher.dropStale();
+    if (tombstones.haveWaited(options.idleSealMs())) {
+      lanes.forTombstones().writeTombstones();
+    }
+    lanes.all().forEach(Lane::sealIfIdle);
+  }
+
+  /** Seals all open files: a process that stops cleanly leaves nothing open (rule 7). */
+  public void seal() {
+    if (!tombstones.isEmpty()) {
+      lanes.forTombstones().writeTombstones();
+    }
+    lanes.all().forEach(Lane::sealNow);
+    handles.closeAll();
+  }
+
+  /** The checkpoint was deleted: nothing more is to be written to it. */
+  void abandon() {
+    lanes.all().forEach(Lane::abandon);
+    handles.closeAll();
+    staged.closeAll();
+  }
+
+  private void onGone(MergedFile file) {
+    handles.close(file.name());
+    knownDirectories.clear();
+    lanes.all().forEach(lane -> lane.forgetIfGone(file));
+  }
+
+  // ---- what lanes need
+
+  @Override
+  public String checkpoint() {
+    return checkpoint;
+  }
+
+  @Override
+  public Options options() {
+    return options;
+  }
+
+  /** Works with other options from now on, as when a query is restarted with them. */
+  void options(Options changed) {
+    if (!changed.equals(options)) {
+      LOG.info("Options of {} are now {}", checkpoint, changed);
+      options = changed;
+    }
+  }
+
+  @Override
+  public Storage storage() {
+    return storage;
+  }
+
+  @Override
+  public HybridClock clock() {
+    return clock;
+  }
+
+  @Override
+  public Company company() {
+    return company;
+  }
+
+  @Override
+  public LogMetrics metrics() {
+    return metrics;
+  }
+
+  @Override
+  public long writerId() {
+    return writerId;
+  }
+
+  @Override
+  public String headerMeta() {
+    return HeaderMeta.json(identity.get(), refresher.bornMerged());
+  }
+
+  @Override
+  public String nextFileName(long nowMs) {
+    return String.format("%013d-%016x-%d.merged", nowMs, writerId, nextFile.incrementAndGet());
+  }
+
+  @Override
+  public long nowMs() {
+    return System.currentTimeMillis();
+  }
+
+  @Override
+  public List<Tombstone> takeTombstones() {
+    return tombstones.take();
+  }
+
+  @Override
+  public void returnTombstones(List<Tombstone> unwritten) {
+    tombstones.giveBack(unwritten);
+  }
+
+  @Override
+  public boolean hidesTooMuchGarbage(MergedFile file) {
+    double allowed = (options.maxSpaceAmplification() - 1) * index.liveBytes();
+    return index.deadBytes(file) > Math.max(Lane.GARBAGE_FLOOR, allowed);
+  }
+}

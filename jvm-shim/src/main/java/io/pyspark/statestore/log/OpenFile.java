@@ -1,0 +1,146 @@
+package io.pyspark.statestore.log;
+
+import io.pyspark.statestore.format.Entry;
+import io.pyspark.statestore.format.Header;
+import io.pyspark.statestore.format.MergedFileWriter;
+import io.pyspark.statestore.format.Trailer;
+import java.io.BufferedOutputStream;
+import java.io.IOException;
+import java.io.OutputStream;
+import java.util.List;
+import java.util.zip.CRC32C;
+import java.util.zip.CheckedOutputStream;
+import org.apache.hadoop.fs.FSDataOutputStream;
+import org.apache.hadoop.fs.Path;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/** A merged file while this process writes it. */
+final class OpenFile {
+  private static final Logger LOG = LoggerFactory.getLogger(OpenFile.class);
+  private static final int BUFFER = 64 * 1024;
+
+  private final LogContext context;
+  private final MergedFile file;
+  private final FSDataOutputStream out;
+  private final OutputStream buffered;
+  private final boolean canFlush;
+  private final MergedFileWriter writer;
+  private boolean finished;
+  private long goodTrailer;
+  private long lastAppendNanos = System.nanoTime();
+  private long lastAppendMs;
+
+  private OpenFile(LogContext context, MergedFile file, FSDataOutputStream out, Header header) throws IOException {
+    this.context = context;
+    this.file = file;
+    this.out = out;
+    this.buffered = new BufferedOutputStream(out, BUFFER);
+    this.canFlush = Storage.canFlush(out);
+    this.writer = new MergedFileWriter(buffered, header);
+    this.lastAppendMs = context.nowMs();
+  }
+
+  static OpenFile create(LogContext context) throws IOException {
+    long now = context.nowMs();
+    String name = context.nextFileName(now);
+    FSDataOutputStream out = context.storage().create(name);
+    MergedFile file = new MergedFile(name, MergedFile.Writer.THIS_PROCESS, now);
+    context.index().add(file);
+    LOG.info("Opened merged file {} of {}", name, context.checkpoint());
+    return new OpenFile(context, file, out, Header.of(context.writerId(), now, context.headerMeta()));
+  }
+
+  MergedFile file() {
+    return file;
+  }
+
+  Path path() {
+    return context.storage().path(file.name());
+  }
+
+  /** Whether groups can be made durable before the file is closed. */
+  boolean canFlush() {
+    return canFlush;
+  }
+
+  long size() {
+    return writer.position();
+  }
+
+  /** Whether the file was ended with its last group. */
+  boolean isFinished() {
+    return finished;
+  }
+
+  /** By the clock that says more: a monotonic clock may stand still while the machine sleeps. */
+  long idleMs(LogContext context) {
+    return Math.max((System.nanoTime() - lastAppendNanos) / 1_000_000, context.nowMs() - lastAppendMs);
+  }
+
+  /** Appends a payload to the group that is being written. */
+  Entry append(String path, Payload payload) throws IOException {
+    CRC32C crc = new CRC32C();
+    long length = payload.length();
+    long offset = writer.payload(length, target -> payload.writeTo(new CheckedOutputStream(target, crc)));
+    return new Entry(
+        Entry.PUT,
+        Entry.typeOf(path),
+        0,
+        (int) crc.getValue(),
+        context.clock().next(),
+        context.writerId(),
+        offset,
+        length,
+        0,
+        path);
+  }
+
+  /** Ends the group and makes it durable and visible (rule 1). */
+  void commit(List<Entry> entries, boolean hsync) throws IOException {
+    long stamp = context.clock().next();
+    if (canFlush) {
+      writer.endGroup(entries, stamp);
+      flush(hsync);
+    } else {
+      writer.endGroupAndSeal(entries, stamp);
+      buffered.flush();
+      out.close();
+      finished = true;
+      file.sealed();
+    }
+    goodTrailer = writer.position() - Trailer.SIZE;
+    lastAppendNanos = System.nanoTime();
+    lastAppendMs = context.nowMs();
+    file.appended(writer.position());
+    context.index().apply(file, entries);
+  }
+
+  private void flush(boolean hsync) throws IOException {
+    buffered.flush();
+    if (hsync) {
+      out.hsync();
+    } else {
+      out.hflush();
+    }
+  }
+
+  void seal() throws IOException {
+    writer.seal(context.clock().next());
+    flush(true);
+    out.close();
+    finished = true;
+    file.appended(writer.position());
+    file.sealed();
+  }
+
+  /** Leaves the file as it is; what of the last group has reached it is read back at the next refresh. */
+  void giveUp() {
+    file.givenUp(goodTrailer);
+    try {
+      out.close();
+    } catch (IOException | RuntimeException e) {
+      LOG.warn("Could not close {}, which is given up", path(), e);
+    }
+  }
+}

@@ -1,0 +1,45 @@
+package io.pyspark.statestore.log;
+
+import java.io.Closeable;
+import java.io.IOException;
+import java.io.InputStream;
+import java.io.OutputStream;
+import java.nio.file.Files;
+import java.nio.file.Path;
+
+/** The bytes of one logical file, collected before a lane is taken. */
+public interface Payload extends Closeable {
+  /** In bytes. */
+  long length();
+
+  void writeTo(OutputStream out) throws IOException;
+
+  /** Frees the memory or the local file; may be called twice. */
+  @Override
+  void close();
+
+  /** A local file that belongs to the payload and is deleted with it. */
+  static Payload ofFile(Path file) throws IOException {
+    long length = Files.size(file);
+    return new Payload() {
+      @Override
+      public long length() {
+        return length;
+      }
+
+      @Override
+      public void writeTo(OutputStream out) throws IOException {
+        try (InputStream in = Files.newInputStream(file)) {
+          if (in.transferTo(out) != length) {
+            throw new IOException(file + " changed while it was written to a merged file");
+          }
+        }
+      }
+
+      @Override
+      public void close() {
+        LocalSpace.deleteQuietly(file);
+      }
+    };
+  }
+}

@@ -1,0 +1,36 @@
+package io.pyspark.statestore.log;
+
+import java.util.ArrayList;
+import java.util.List;
+
+/** Deletions that wait for a group to ride in, so that deleting costs no write of its own. */
+final class PendingTombstones {
+  private List<Tombstone> waiting = new ArrayList<>();
+  private long oldestNanos;
+
+  synchronized void add(Tombstone tombstone) {
+    if (waiting.isEmpty()) {
+      oldestNanos = System.nanoTime();
+    }
+    waiting.add(tombstone);
+  }
+
+  synchronized List<Tombstone> take() {
+    List<Tombstone> taken = waiting;
+    waiting = new ArrayList<>();
+    return taken;
+  }
+
+  synchronized void giveBack(List<Tombstone> tombstones) {
+    tombstones.forEach(this::add);
+  }
+
+  /** Whether no group has come to take them for {@code ms}. */
+  synchronized boolean haveWaited(long ms) {
+    return !waiting.isEmpty() && (System.nanoTime() - oldestNanos) / 1_000_000 >= ms;
+  }
+
+  synchronized boolean isEmpty() {
+    return waiting.isEmpty();
+  }
+}

@@ -1,0 +1,184 @@
+package io.pyspark.statestore.log;
+
+import io.pyspark.statestore.format.Entry;
+import java.io.ByteArrayInputStream;
+import java.io.IOException;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.Comparator;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Future;
+import java.util.concurrent.Semaphore;
+import java.util.concurrent.atomic.AtomicLong;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
+import java.util.zip.CRC32C;
+import java.util.zip.ZipEntry;
+import java.util.zip.ZipInputStream;
+
+/**
+ * Fetches what a load will read next: the SSTs that a snapshot's zip names, and the changelogs or deltas that follow
+ * the one that was opened. Neighbours in a file are read in one range, several ranges at a time.
+ */
+final class Prefetcher {
+  /** Gaps up to this are read and thrown away: cheaper than another request. */
+  private static final int MAX_GAP = 64 * 1024;
+
+  private static final int MAX_RANGE = 8 << 20;
+  private static final int FILES_AHEAD = 64;
+  private static final long STALE_NANOS = 30_000_000_000L;
+  private static final Pattern SST_NAME = Pattern.compile("\"dfs(?:Sst|Log)FileName\"\\s*:\\s*\"([^\"/]+)\"");
+  private static final Pattern VERSION = Pattern.compile("(\\d{1,18})((?:_[^./]*)?\\.(?:changelog|delta))");
+
+  private final LogContext context;
+  private final FileHandles handles;
+  private final SegmentReader reader;
+  private final ExecutorService threads;
+  private final Map<Segment, Fetch> fetched = new ConcurrentHashMap<>();
+  private final AtomicLong bytesHeld = new AtomicLong();
+
+  private record Fetch(Future<byte[]> range, int offset, long sinceNanos) {}
+
+  private record Range(MergedFile file, long start, long end, List<Segment> segments) {}
+
+  Prefetcher(LogContext context, FileHandles handles, SegmentReader reader, ExecutorService threads) {
+    this.context = context;
+    this.handles = handles;
+    this.reader = reader;
+    this.threads = threads;
+  }
+
+  /** The segment's bytes where they were fetched, checked; else null. */
+  byte[] take(Segment segment) throws IOException {
+    Fetch fetch = fetched.remove(segment);
+    if (fetch == null) {
+      return null;
+    }
+    bytesHeld.addAndGet(-segment.length());
+    byte[] bytes = new byte[(int) segment.length()];
+    try {
+      System.arraycopy(fetch.range.get(), fetch.offset, bytes, 0, bytes.length);
+    } catch (ExecutionException e) {
+      return null;
+    } catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
+      throw new java.io.InterruptedIOException("Interrupted while reading state/" + segment.path());
+    }
+    CRC32C crc = new CRC32C();
+    crc.update(bytes, 0, bytes.length);
+    reader.check(segment, crc);
+    return bytes;
+  }
+
+  /** A file was opened: what it makes Spark read next is fetched. */
+  void opened(Segment segment, byte[] bytes) throws IOException {
+    List<Segment> wanted = new ArrayList<>();
+    if (segment.path().endsWith(".zip")) {
+      namedBy(segment, bytes, wanted);
+    } else if (segment.entry().type() == Entry.TYPE_CHANGELOG || segment.entry().type() == Entry.TYPE_DELTA) {
+      following(segment, wanted);
+    }
+    wanted.removeIf(s -> s.length() > SegmentReader.WHOLE || fetched.containsKey(s));
+    if (!wanted.isEmpty()) {
+      fetch(wanted);
+    }
+  }
+
+  private void namedBy(Segment zip, byte[] bytes, List<Segment> wanted) throws IOException {
+    String store = zip.path().substring(0, Math.max(0, zip.path().lastIndexOf('/')));
+    try (ZipInputStream in = new ZipInputStream(new ByteArrayInputStream(bytes))) {
+      for (ZipEntry entry = in.getNextEntry(); entry != null; entry = in.getNextEntry()) {
+        if (entry.getName().equals("metadata")) {
+          Matcher names = SST_NAME.matcher(new String(in.readAllBytes(), StandardCharsets.UTF_8));
+          while (names.find()) {
+            String folder = names.group(1).endsWith(".sst") ? "/SSTs/" : "/logs/";
+            addIfLive(store + folder + names.group(1), wanted);
+          }
+        }
+      }
+    } catch (java.util.zip.ZipException e) {
+      // Not ours to judge: Spark reads the zip itself and says what is wrong with it.
+    }
+  }
+
+  private void following(Segment segment, List<Segment> wanted) {
+    int slash = segment.path().lastIndexOf('/') + 1;
+    Matcher name = VERSION.matcher(segment.path().substring(slash));
+    // With checkpoint ids in the names the next file's name cannot be told from this one's.
+    if (name.matches() && !name.group(2).startsWith("_")) {
+      long version = Long.parseLong(name.group(1));
+      for (int i = 1; i <= FILES_AHEAD; i++) {
+        int before = wanted.size();
+        addIfLive(segment.path().substring(0, slash) + (version + i) + name.group(2), wanted);
+        if (wanted.size() == before) {
+          return;
+        }
+      }
+    }
+  }
+
+  private void addIfLive(String path, List<Segment> wanted) {
+    Segment segment = context.index().find(path);
+    if (segment != null) {
+      wanted.add(segment);
+    }
+  }
+
+  private void fetch(List<Segment> wanted) {
+    List<Range> ranges = ranges(wanted);
+    // A handful at a time, so that one load does not take all of the process's threads.
+    Semaphore parallel = new Semaphore(context.options().readParallelism());
+    for (Range range : ranges) {
+      long bytes = range.segments.stream().mapToLong(Segment::length).sum();
+      if (bytesHeld.addAndGet(bytes) > context.options().bufferMemory() || !parallel.tryAcquire()) {
+        bytesHeld.addAndGet(-bytes);
+        return;
+      }
+      Future<byte[]> read = threads.submit(() -> {
+        byte[] buffer = new byte[(int) (range.end - range.start)];
+        handles.readFully(range.file, range.start, buffer, 0, buffer.length);
+        return buffer;
+      });
+      long now = System.nanoTime();
+      range.segments.forEach(s -> fetched.put(s, new Fetch(read, (int) (s.entry().offset() - range.start), now)));
+    }
+  }
+
+  private static List<Range> ranges(List<Segment> wanted) {
+    Map<MergedFile, List<Segment>> byFile = new HashMap<>();
+    wanted.forEach(s -> byFile.computeIfAbsent(s.file(), f -> new ArrayList<>()).add(s));
+    List<Range> ranges = new ArrayList<>();
+    byFile.forEach((file, segments) -> {
+      segments.sort(Comparator.comparingLong(s -> s.entry().offset()));
+      Range open = null;
+      for (Segment s : segments) {
+        long start = s.entry().offset();
+        long end = start + s.length();
+        if (open != null && start - open.end <= MAX_GAP && end - open.start <= MAX_RANGE) {
+          open.segments.add(s);
+          open = new Range(file, open.start, Math.max(end, open.end), open.segments);
+          ranges.set(ranges.size() - 1, open);
+        } else {
+          open = new Range(file, start, end, new ArrayList<>(List.of(s)));
+          ranges.add(open);
+        }
+      }
+    });
+    return ranges;
+  }
+
+  /** Lets go of what nobody came for. */
+  void dropStale() {
+    long now = System.nanoTime();
+    fetched.forEach((segment, fetch) -> {
+      if (now - fetch.sinceNanos > STALE_NANOS && fetched.remove(segment) != null) {
+        bytesHeld.addAndGet(-segment.length());
+      }
+    });
+  }
+}

@@ -1,0 +1,55 @@
+package io.pyspark.statestore.log;
+
+import io.pyspark.statestore.format.Entry;
+
+/**
+ * Where the bytes of a logical file are.
+ *
+ * @param entry of the index
+ * @param file that holds the bytes
+ */
+public record Segment(Entry entry, MergedFile file) {
+  public String path() {
+    return entry.path();
+  }
+
+  public long length() {
+    return entry.length();
+  }
+
+  /** When it was written, in Unix milliseconds of the clock that stamped it. */
+  public long writtenAtMs() {
+    return HybridClock.millisOf(entry.stamp());
+  }
+
+  int compareKeyTo(long stamp, long writer) {
+    return Entry.compareKeys(entry.stamp(), entry.writer(), stamp, writer);
+  }
+
+  /** Rules 3 and 5: the newest key, of equal keys the highest generation; the name only makes the choice total. */
+  boolean beats(Segment other) {
+    int byKey = compareKeyTo(other.entry.stamp(), other.entry.writer());
+    if (byKey != 0) {
+      return byKey > 0;
+    }
+    int byGeneration = Integer.compare(entry.generation(), other.entry.generation());
+    return byGeneration != 0 ? byGeneration > 0 : file.name().compareTo(other.file.name()) > 0;
+  }
+
+  boolean isSamePlace(Segment other) {
+    return file == other.file
+        && entry.offset() == other.entry.offset()
+        && compareKeyTo(other.entry.stamp(), other.entry.writer()) == 0;
+  }
+
+  @Override
+  public boolean equals(Object other) {
+    return this == other;
+  }
+
+  @Override
+  public int hashCode() {
+    return System.identityHashCode(this);
+  }
+
+}

@@ -1,0 +1,95 @@
+package io.pyspark.statestore.log;
+
+import io.pyspark.statestore.Options;
+import io.pyspark.statestore.StateStoreFilesException;
+import io.pyspark.statestore.StateStoreFilesException.Id;
+import java.io.FileNotFoundException;
+import java.io.IOException;
+import java.io.OutputStream;
+import java.util.function.Supplier;
+import java.util.zip.CRC32C;
+
+/** Reads the bytes of segments and checks each that is read whole (rule 9). */
+final class SegmentReader {
+  private static final int CHUNK = 1 << 20;
+  /** Up to here a segment is read into memory at once, which also serves seeks. */
+  static final int WHOLE = 4 << 20;
+
+  /** Finds a segment again after a refresh, where its file has gone (rule 5). */
+  interface Finder {
+    Segment refreshAndFind(String path) throws IOException;
+  }
+
+  private final String checkpoint;
+  private final FileHandles handles;
+  private final Finder finder;
+  private final Supplier<Options> options;
+
+  SegmentReader(String checkpoint, FileHandles handles, Finder finder, Supplier<Options> options) {
+    this.checkpoint = checkpoint;
+    this.handles = handles;
+    this.finder = finder;
+    this.options = options;
+  }
+
+  /** Reads a part of a segment, and tells of which place: it may have been relocated meanwhile. */
+  Segment readAt(Segment segment, long position, byte[] buffer, int offset, int length) throws IOException {
+    try {
+      handles.readFully(segment.file(), segment.entry().offset() + position, buffer, offset, length);
+      return segment;
+    } catch (FileNotFoundException e) {
+      Segment moved = finder.refreshAndFind(segment.path());
+      if (moved == null || moved.file() == segment.file()) {
+        throw missing(segment, e);
+      }
+      if (moved.length() != segment.length() || moved.entry().crc32c() != segment.entry().crc32c()) {
+        // Not relocated but written anew: what was read of the old one does not fit.
+        throw missing(segment, e);
+      }
+      handles.readFully(moved.file(), moved.entry().offset() + position, buffer, offset, length);
+      return moved;
+    }
+  }
+
+  /** Reads a whole segment of at most {@link #WHOLE} bytes. */
+  byte[] read(Segment segment) throws IOException {
+    byte[] bytes = new byte[Math.toIntExact(segment.length())];
+    Segment from = readAt(segment, 0, bytes, 0, bytes.length);
+    CRC32C crc = new CRC32C();
+    crc.update(bytes, 0, bytes.length);
+    check(from, crc);
+    return bytes;
+  }
+
+  /** Copies a whole segment; what was written to {@code out} is good only if this returns. */
+  void copy(Segment segment, OutputStream out) throws IOException {
+    byte[] buffer = new byte[(int) Math.min(CHUNK, Math.max(1, segment.length()))];
+    CRC32C crc = new CRC32C();
+    Segment from = segment;
+    for (long position = 0; position < segment.length(); ) {
+      int n = (int) Math.min(buffer.length, segment.length() - position);
+      from = readAt(from, position, buffer, 0, n);
+      crc.update(buffer, 0, n);
+      out.write(buffer, 0, n);
+      position += n;
+    }
+    check(from, crc);
+  }
+
+  void check(Segment segment, CRC32C crc) throws StateStoreFilesException {
+    if (options.get().verifyChecksums() && (int) crc.getValue() != segment.entry().crc32c()) {
+      throw new StateStoreFilesException(
+          Id.PSS_CORRUPT_SEGMENT, "state/" + segment.path() + " of checkpoint " + checkpoint + " is damaged: its "
+              + segment.length() + " bytes in " + segment.file().name() + " at offset " + segment.entry().offset()
+              + " have another checksum than was written. Restore that file from a copy, or restart the query from an"
+              + " earlier batch whose state is whole.");
+    }
+  }
+
+  private StateStoreFilesException missing(Segment segment, FileNotFoundException cause) {
+    return new StateStoreFilesException(
+        Id.PSS_MISSING_SEGMENT, "state/" + segment.path() + " of checkpoint " + checkpoint + " should be in "
+            + segment.file().name() + " at offset " + segment.entry().offset()
+            + ", but that file does not exist, and no other has it. Restore the file from a copy.", cause);
+  }
+}

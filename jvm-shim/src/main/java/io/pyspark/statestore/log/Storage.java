@@ -1,0 +1,115 @@
+package io.pyspark.statestore.log;
+
+import io.pyspark.statestore.format.RangeSource;
+import java.io.FileNotFoundException;
+import java.io.IOException;
+import org.apache.hadoop.fs.FSDataInputStream;
+import org.apache.hadoop.fs.FSDataOutputStream;
+import org.apache.hadoop.fs.FileStatus;
+import org.apache.hadoop.fs.FileSystem;
+import org.apache.hadoop.fs.LocalFileSystem;
+import org.apache.hadoop.fs.Path;
+
+/** The directory of merged files, and all that is asked of the file system for them. */
+final class Storage {
+  static final String DIRECTORY = "_merged";
+  private static final String SUFFIX = ".merged";
+
+  private final FileSystem fs;
+  private final Path stateDirectory;
+  private final Path directory;
+
+  /**
+   * Storage of one checkpoint.
+   *
+   * @param fs its file system
+   * @param stateDirectory {@code <checkpoint>/state}
+   */
+  Storage(FileSystem fs, Path stateDirectory) {
+    // The raw one: a checksummed local file system would put a .crc beside every merged file, and cannot flush.
+    this.fs = fs instanceof LocalFileSystem local ? local.getRawFileSystem() : fs;
+    this.stateDirectory = stateDirectory;
+    this.directory = new Path(stateDirectory, DIRECTORY);
+  }
+
+  Path path(String name) {
+    return new Path(directory, name);
+  }
+
+  FSDataOutputStream create(String name) throws IOException {
+    return fs.create(path(name), false);
+  }
+
+  /** Whether what was written can be made durable before the file is closed. */
+  static boolean canFlush(FSDataOutputStream out) {
+    return out.hasCapability("hflush");
+  }
+
+  /** The merged files, none where nothing was ever merged here. */
+  FileStatus[] list() throws IOException {
+    try {
+      FileStatus[] all = fs.listStatus(directory);
+      return java.util.Arrays.stream(all)
+          .filter(s -> s.isFile() && s.getPath().getName().endsWith(SUFFIX))
+          .toArray(FileStatus[]::new);
+    } catch (FileNotFoundException e) {
+      return new FileStatus[0];
+    }
+  }
+
+  /** Directories of partitions that exist although nothing was merged: whether a plain checkpoint may be here. */
+  boolean hasPartitionDirectories() throws IOException {
+    for (FileStatus operator : listOrNone(stateDirectory)) {
+      if (operator.isDirectory() && isNumber(operator.getPath().getName())) {
+        for (FileStatus partition : listOrNone(operator.getPath())) {
+          if (partition.isDirectory() && isNumber(partition.getPath().getName())) {
+            return true;
+          }
+        }
+      }
+    }
+    return false;
+  }
+
+  private FileStatus[] listOrNone(Path path) throws IOException {
+    try {
+      return fs.listStatus(path);
+    } catch (FileNotFoundException e) {
+      return new FileStatus[0];
+    }
+  }
+
+  private static boolean isNumber(String name) {
+    return !name.isEmpty() && name.chars().allMatch(c -> c >= '0' && c <= '9');
+  }
+
+  FSDataInputStream open(String name) throws IOException {
+    return fs.open(path(name));
+  }
+
+  void delete(String name) throws IOException {
+    fs.delete(path(name), false);
+  }
+
+  /** An open merged file as a source of ranges; {@code statusLength} may be short of what has been flushed. */
+  static RangeSource ranges(String name, FSDataInputStream in, long statusLength) throws IOException {
+    // HDFS lists an open file with the length of its first flush; a stream opened after a flush sees all of it.
+    long visible = Math.max(statusLength, in.available());
+    return new RangeSource() {
+      @Override
+      public String name() {
+        return name;
+      }
+
+      @Override
+      public long length() {
+        return visible;
+      }
+
+      @Override
+      public void readFully(long position, byte[] buffer, int offset, int length) throws IOException {
+        in.readFully(position, buffer, offset, length);
+      }
+    };
+  }
+}

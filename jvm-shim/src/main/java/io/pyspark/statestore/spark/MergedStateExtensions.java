@@ -1,0 +1,14 @@
+package io.pyspark.statestore.spark;
+
+import org.apache.spark.sql.SparkSessionExtensions;
+import scala.runtime.AbstractFunction1;
+import scala.runtime.BoxedUnit;
+
+/** For {@code spark.sql.extensions}: see {@link TransformWithStateGuard}. */
+public final class MergedStateExtensions extends AbstractFunction1<SparkSessionExtensions, BoxedUnit> {
+  @Override
+  public BoxedUnit apply(SparkSessionExtensions extensions) {
+    extensions.injectPlannerStrategy(TransformWithStateGuard::new);
+    return BoxedUnit.UNIT;
+  }
+}

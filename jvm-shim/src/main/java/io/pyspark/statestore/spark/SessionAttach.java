@@ -1,0 +1,41 @@
+package io.pyspark.statestore.spark;
+
+import io.pyspark.statestore.Options;
+import io.pyspark.statestore.ShimInfo;
+import io.pyspark.statestore.StateStoreFilesException;
+import io.pyspark.statestore.fs.Schemes;
+import java.io.IOException;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.Path;
+import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.execution.SparkStrategy;
+import scala.collection.immutable.Seq;
+
+/** The part of {@code pyspark_statestore.attach} that has to run in the driver's JVM. */
+public final class SessionAttach {
+  private SessionAttach() {}
+
+  /**
+   * Finishes attaching a session to which the jar and the settings were added while it ran.
+   *
+   * @return the shim's version
+   */
+  public static String attach(SparkSession session) throws IOException {
+    Configuration conf = session.sessionState().newHadoopConf();
+    ShimInfo.checkCompatible(Options.from(conf), session.version());
+    // Hadoop looks the class up on a class loader that does not know the jar; what it has cached it does not look up.
+    Schemes.mergedFileSystem(new Path("merged+file:///"), conf);
+    Seq<SparkStrategy> strategies = session.experimental().extraStrategies();
+    if (strategies.forall(s -> !(s instanceof TransformWithStateGuard))) {
+      @SuppressWarnings("unchecked")
+      Seq<SparkStrategy> more = (Seq<SparkStrategy>) strategies.appended(new TransformWithStateGuard(session));
+      session.experimental().extraStrategies_$eq(more);
+    }
+    return ShimInfo.version();
+  }
+
+  /** Lets Hadoop find the merged scheme of one location, for one that is not on the local file system. */
+  public static void prepare(SparkSession session, String mergedLocation) throws IOException {
+    Schemes.mergedFileSystem(new Path(mergedLocation), session.sessionState().newHadoopConf());
+  }
+}

@@ -1,0 +1,153 @@
+package io.pyspark.statestore.testing;
+
+import com.fasterxml.jackson.core.JsonProcessingException;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import java.io.InterruptedIOException;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.TreeMap;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.atomic.LongAdder;
+import org.apache.hadoop.fs.Path;
+
+/**
+ * Process-wide, exact call counts of the test file systems, and the delay injected into metadata calls.
+ *
+ * <p>A count belongs to (root label, thread kind, category, operation). Root labels are registered by the test, so that two
+ * queries in one JVM are told apart even when their background threads run at the same time. Counts only ever grow between
+ * two {@link #reset()}, so a difference of two snapshots is exact without stopping anything.
+ */
+final class Counters {
+    private static final Set<String> TOP_LEVEL = Set.of("state", "offsets", "commits", "sources", "metadata");
+    private static final String UNREGISTERED = "";
+
+    private record Key(String root, String thread, String category, String operation) {}
+
+    private record Root(String label, String prefix) {}
+
+    private static final Map<Key, LongAdder> COUNTS = new ConcurrentHashMap<>();
+    private static final Map<String, Long> DELAYS = new ConcurrentHashMap<>();
+    private static volatile List<Root> roots = List.of();
+
+    private Counters() {}
+
+    /** Counts one metadata call and sleeps as long as the category's calls are to be delayed. */
+    static void metadataCall(String operation, Path path) throws InterruptedIOException {
+        Key key = key(operation, path);
+        count(key, 1);
+        long millis = DELAYS.getOrDefault(key.category, DELAYS.getOrDefault("*", 0L));
+        if (millis > 0 && !operation.equals("other")) {
+            try {
+                Thread.sleep(millis);
+            } catch (InterruptedException e) {
+                // Keep the flag: Spark kills tasks by interrupting them.
+                Thread.currentThread().interrupt();
+                throw new InterruptedIOException("interrupted in the injected delay of " + operation + " " + path);
+            }
+        }
+    }
+
+    /** Adds to a counter without any delay: the data path, and quantities such as bytes. */
+    static void add(String operation, Path path, long amount) {
+        count(key(operation, path), amount);
+    }
+
+    private static void count(Key key, long amount) {
+        COUNTS.computeIfAbsent(key, k -> new LongAdder()).add(amount);
+    }
+
+    private static Key key(String operation, Path path) {
+        String full = path.toUri().getPath();
+        Root root = rootOf(full);
+        String relative = root == null ? full : full.substring(root.prefix.length());
+        return new Key(
+                root == null ? UNREGISTERED : root.label, threadKind(), category(relative, root != null), operation);
+    }
+
+    private static Root rootOf(String path) {
+        Root best = null;
+        for (Root root : roots) {
+            boolean below = path.startsWith(root.prefix)
+                    && (path.length() == root.prefix.length() || path.charAt(root.prefix.length()) == '/');
+            if (below && (best == null || root.prefix.length() > best.prefix.length())) {
+                best = root;
+            }
+        }
+        return best;
+    }
+
+    /** The part of a checkpoint that a path belongs to; below a registered root only the first component decides. */
+    private static String category(String path, boolean rooted) {
+        String[] parts = (path.startsWith("/") ? path.substring(1) : path).split("/");
+        for (int i = 0; i < (rooted ? 1 : parts.length); i++) {
+            if (parts[i].equals("state")) {
+                return stateCategory(parts, i + 1);
+            }
+            if (TOP_LEVEL.contains(parts[i])) {
+                return parts[i];
+            }
+            // Spark writes its logs through a temp file beside the target: ".metadata.<uuid>.tmp".
+            if (parts[i].startsWith(".metadata.")) {
+                return "metadata";
+            }
+        }
+        return "other";
+    }
+
+    private static String stateCategory(String[] parts, int from) {
+        for (int i = from; i < parts.length; i++) {
+            if (parts[i].equals("_merged")) {
+                return "merged";
+            }
+            if (parts[i].equals("_metadata") || parts[i].equals("_stateSchema")) {
+                return "state_meta";
+            }
+        }
+        return "state";
+    }
+
+    private static String threadKind() {
+        String name = Thread.currentThread().getName();
+        if (name.startsWith("Executor task launch")) {
+            return "task";
+        }
+        if (name.startsWith("stream execution thread")) {
+            return "driver";
+        }
+        return name.contains("maintenance") ? "maintenance" : "other";
+    }
+
+    /** JSON: root label, then thread kind, then category, then operation, then count. */
+    static String snapshotJson() {
+        Map<String, Map<String, Map<String, Map<String, Long>>>> out = new TreeMap<>();
+        COUNTS.forEach((key, count) -> out.computeIfAbsent(key.root, k -> new TreeMap<>())
+                .computeIfAbsent(key.thread, k -> new TreeMap<>())
+                .computeIfAbsent(key.category, k -> new TreeMap<>())
+                .put(key.operation, count.sum()));
+        try {
+            return new ObjectMapper().writeValueAsString(out);
+        } catch (JsonProcessingException e) {
+            throw new IllegalStateException(e);
+        }
+    }
+
+    static void reset() {
+        COUNTS.clear();
+    }
+
+    static synchronized void registerRoot(String label, String pathPrefix) {
+        String path = new Path(pathPrefix).toUri().getPath();
+        List<Root> next = new java.util.ArrayList<>(roots);
+        next.add(new Root(label, path));
+        roots = List.copyOf(next);
+    }
+
+    static synchronized void clearRoots() {
+        roots = List.of();
+    }
+
+    static void setDelayMillis(String category, long millis) {
+        DELAYS.put(category, millis);
+    }
+}

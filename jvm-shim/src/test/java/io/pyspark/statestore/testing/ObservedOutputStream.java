@@ -1,0 +1,79 @@
+package io.pyspark.statestore.testing;
+
+import java.io.IOException;
+import java.io.OutputStream;
+import org.apache.hadoop.fs.Abortable;
+import org.apache.hadoop.fs.FSDataOutputStream;
+import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.fs.StreamCapabilities;
+import org.apache.hadoop.fs.Syncable;
+
+/** An output stream whose calls its file system sees; it promises exactly what the stream under it promises. */
+class ObservedOutputStream extends OutputStream implements Syncable, StreamCapabilities, Abortable {
+    final ObservedFileSystem fs;
+    final Path path;
+    final FSDataOutputStream inner;
+    private boolean closed;
+
+    ObservedOutputStream(ObservedFileSystem fs, Path path, FSDataOutputStream inner) {
+        this.fs = fs;
+        this.path = path;
+        this.inner = inner;
+    }
+
+    @Override
+    public void write(int b) throws IOException {
+        write(new byte[] {(byte) b}, 0, 1);
+    }
+
+    @Override
+    public void write(byte[] b, int off, int len) throws IOException {
+        fs.observedData("write", path, () -> {
+            inner.write(b, off, len);
+            return (long) len;
+        });
+    }
+
+    @Override
+    public void flush() throws IOException {
+        inner.flush();
+    }
+
+    @Override
+    public void hflush() throws IOException {
+        fs.observedData("hflush", path, () -> {
+            inner.hflush();
+            return 0L;
+        });
+    }
+
+    @Override
+    public void hsync() throws IOException {
+        fs.observedData("hsync", path, () -> {
+            inner.hsync();
+            return 0L;
+        });
+    }
+
+    @Override
+    public void close() throws IOException {
+        if (!closed) {
+            closed = true;
+            fs.observedData("close", path, () -> {
+                inner.close();
+                return 0L;
+            });
+        }
+    }
+
+    @Override
+    public AbortableResult abort() {
+        closed = true;
+        return inner.abort();
+    }
+
+    @Override
+    public boolean hasCapability(String capability) {
+        return inner.hasCapability(capability);
+    }
+}

@@ -1,0 +1,116 @@
+"""What a session has to be told so that its state goes through one of the two doors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pyspark_statestore._version import __version__
+from pyspark_statestore.conf import OPTIONS, check_settings, settings_of
+from pyspark_statestore.errors import StateStoreFilesError
+from pyspark_statestore.paths import MERGED_PREFIX, SCHEMES
+
+SUPPORTED_SPARK = "4.3"
+
+PROVIDER_KEY = "spark.sql.streaming.stateStore.providerClass"
+FILE_MANAGER_KEY = "spark.sql.streaming.checkpointFileManagerClass"
+EXTENSIONS_KEY = "spark.sql.extensions"
+OWN_FILE_MANAGER_KEY = OPTIONS["fileManagerClass"].key
+SHIM_VERSION_KEY = OPTIONS["shimVersion"].key
+
+MERGED_FILE_SYSTEM = "io.pyspark.statestore.fs.MergedFileSystem"
+MERGED_FILE_MANAGER = "io.pyspark.statestore.fs.MergedCheckpointFileManager"
+MERGED_EXTENSIONS = "io.pyspark.statestore.spark.MergedStateExtensions"
+
+_STOCK_PROVIDERS = {
+    "rocksdb": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+    "heap": "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider",
+}
+_MERGED_PROVIDERS = {
+    "rocksdb": "io.pyspark.statestore.spark.MergedRocksDBStateStoreProvider",
+    "heap": "io.pyspark.statestore.spark.MergedHDFSBackedStateStoreProvider",
+}
+MODES = ("provider", "path")
+STORES = tuple(_STOCK_PROVIDERS)
+
+
+@dataclass(frozen=True)
+class DoorSettings:
+    """What changes in a session's configuration.
+
+    Attributes:
+        set: New values by key.
+        remove: Keys of an earlier call that this one does without.
+    """
+
+    set: Mapping[str, str]
+    remove: frozenset[str]
+
+
+def door_settings(existing: Mapping[str, str], *, mode: str, store: str, options: Mapping[str, object]) -> DoorSettings:
+    """Works out the settings that can also be changed while a session runs.
+
+    Args:
+        existing: The session's settings so far; none of the user's own is lost.
+        mode: The door, ``provider`` or ``path``.
+        store: ``rocksdb`` or ``heap``.
+        options: As keyword arguments: ``max_file_size="128m"``.
+
+    Raises:
+        StateStoreFilesError: PSS_INVALID_OPTION, PSS_UNKNOWN_OPTION or PSS_CONFLICTING_SETTING.
+    """
+    _check_word("mode", mode, MODES)
+    _check_word("store", store, STORES)
+    changed = settings_of(options)
+    check_settings({**existing, **changed})
+    _check_provider(existing, store)
+    remove: set[str] = set()
+    manager = existing.get(FILE_MANAGER_KEY)
+    if mode == "path":
+        changed[PROVIDER_KEY] = _STOCK_PROVIDERS[store]
+        changed[FILE_MANAGER_KEY] = MERGED_FILE_MANAGER
+        if manager and manager != MERGED_FILE_MANAGER:
+            changed[OWN_FILE_MANAGER_KEY] = manager
+    else:
+        changed[PROVIDER_KEY] = _MERGED_PROVIDERS[store]
+        if manager == MERGED_FILE_MANAGER:  # an earlier call chose the path door: give back what it took
+            remove.add(OWN_FILE_MANAGER_KEY)
+            if own := existing.get(OWN_FILE_MANAGER_KEY):
+                changed[FILE_MANAGER_KEY] = own
+            else:
+                remove.add(FILE_MANAGER_KEY)
+    changed[SHIM_VERSION_KEY] = __version__
+    return DoorSettings(changed, frozenset(remove & existing.keys()))
+
+
+def file_system_settings() -> dict[str, str]:
+    """Returns the Hadoop settings that give every ``merged+<scheme>`` its file system."""
+    return {f"fs.{MERGED_PREFIX}{scheme}.impl": MERGED_FILE_SYSTEM for scheme in SCHEMES}
+
+
+def check_spark_version(found: str) -> None:
+    """Refuses a Spark of another minor version: the shim implements interfaces that are internal to Spark."""
+    if found.split(".")[:2] != SUPPORTED_SPARK.split("."):
+        raise StateStoreFilesError("PSS_UNSUPPORTED_SPARK", {"found": found, "supported": SUPPORTED_SPARK})
+
+
+def _check_word(key: str, value: str, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        words = " or ".join(map(repr, allowed))
+        raise StateStoreFilesError("PSS_INVALID_OPTION", {"key": key, "value": value, "allowed": words})
+
+
+def _check_provider(existing: Mapping[str, str], store: str) -> None:
+    provider = existing.get(PROVIDER_KEY)
+    if not provider or existing.get(SHIM_VERSION_KEY) or provider in _MERGED_PROVIDERS.values():
+        return  # nothing, or what an earlier call has set
+    if provider == _STOCK_PROVIDERS[store]:
+        return
+    matching = next((name for name, stock in _STOCK_PROVIDERS.items() if stock == provider), None)
+    if matching:
+        reason, action = f"store={store!r} was asked for", f"Pass store={matching!r}, or remove the setting"
+    else:
+        reason = "merged state builds on Spark's own providers and would replace this one"
+        action = "Remove the setting where merged state is wanted"
+    parameters = {"key": PROVIDER_KEY, "value": provider, "reason": reason, "action": action}
+    raise StateStoreFilesError("PSS_CONFLICTING_SETTING", parameters)

@@ -1,0 +1,121 @@
+"""The package's one exception, and the catalogue of everything it can say."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Mapping
+from types import MappingProxyType
+
+# What was wrong, where, what to do. The ids are an interface: people match on them, so none is renamed or reused.
+# The JVM shim uses the same ids; where it writes the message itself, the id comes first in square brackets as here.
+ERROR_CLASSES: Mapping[str, str] = MappingProxyType(
+    {
+        "PSS_UNSUPPORTED_FORMAT_VERSION": (
+            "{file} has format version {found}; this release reads version {supported}. "
+            "Use the pyspark-statestore release that wrote it, or a newer one."
+        ),
+        "PSS_CORRUPT_FILE": (
+            "{file} is no intact merged file, at offset {offset}: {reason}. "
+            "Restore the file from a copy; nothing was changed or deleted."
+        ),
+        "PSS_CORRUPT_INDEX": (
+            "{file} has a damaged index, at offset {offset}: {reason}. "
+            "Restore the file from a copy; nothing was changed or deleted."
+        ),
+        "PSS_CORRUPT_SEGMENT": (
+            "The bytes of {path} in {file}, {length} at offset {offset}, are not those that were written: {reason}. "
+            "Restore the merged file from a copy, or restart the query from an older batch."
+        ),
+        "PSS_MISSING_SEGMENT": (
+            "{path} should be in {file}, which does not exist (any more). "
+            "Restore the merged file from a copy, or restart the query from an older batch."
+        ),
+        "PSS_BAD_PATH": "{path!r} cannot be used: {reason}.",
+        "PSS_INVALID_OPTION": "{key} = {value!r} is not allowed. Allowed: {allowed}.",
+        "PSS_UNKNOWN_OPTION": "{key} is not an option of pyspark-statestore. {hint}",
+        "PSS_UNKNOWN_SCHEME": (
+            "The scheme {scheme!r} of {path!r} is not one that merged state is set up for ({known}). "
+            "For another Hadoop file system set spark.hadoop.fs.merged+{scheme}.impl to "
+            "io.pyspark.statestore.fs.MergedFileSystem and write the path as merged+{scheme}:... yourself."
+        ),
+        "PSS_NOT_A_CHECKPOINT": (
+            "{path} is not a streaming checkpoint: {reason}. "
+            "Give the directory that the query has as its checkpointLocation."
+        ),
+        "PSS_NO_PERMISSION": "No permission to {action} {path}. Grant it to {user}, or run as a user who has it.",
+        "PSS_WRITE_FAILED": "Writing {path} failed: {reason}. Earlier data is intact; remove the cause and retry.",
+        "PSS_VERSION_MISMATCH": (
+            "The Python package is pyspark-statestore {python_version}, but {what} is {jvm_version}. "
+            "Both have to be the same. {action}."
+        ),
+        "PSS_UNSUPPORTED_SPARK": (
+            "This is Spark {found}; this release of pyspark-statestore works with Spark {supported} only, because it "
+            'implements interfaces that Spark changes between minor versions. Install "pyspark=={supported}.*".'
+        ),
+        "PSS_JAR_MISSING": "The JVM part of pyspark-statestore cannot be used: {reason}. {action}.",
+        "PSS_NEEDS_PATH_DOOR": (
+            "{operator} does not work with mode='provider': Spark wants the class name of its own provider there. "
+            "Use configure(builder, mode='path') and give the query merged_path(...) as its checkpointLocation."
+        ),
+        "PSS_JDK_MISSING": "No JDK of Java {required} or newer was found: {reason}. Install one, or set JAVA_HOME.",
+        "PSS_CONFLICTING_SETTING": "{key} is {value!r}, which cannot be kept: {reason}. {action}.",
+        "PSS_SPARK_NOT_RUNNING": "{reason}. Give attach() a classic session that is running, or use configure().",
+    }
+)
+
+
+class StateStoreFilesError(Exception):
+    """Everything that this package raises on purpose.
+
+    The message reads ``[ID] what was wrong, where, what to do``. The id is stable, and both parts are to be had with
+    the methods that PySpark's own errors have.
+
+    Args:
+        error_class: An id from :data:`ERROR_CLASSES`.
+        message_parameters: What the id's message is filled with.
+
+    Example:
+        >>> try:
+        ...     configure(SparkSession.builder, mode="both")
+        ... except StateStoreFilesError as error:
+        ...     error.getErrorClass()
+        'PSS_INVALID_OPTION'
+    """
+
+    def __init__(self, error_class: str, message_parameters: Mapping[str, object]) -> None:
+        self._error_class = error_class
+        self._message_parameters = {key: str(value) for key, value in message_parameters.items()}
+        self._message = ERROR_CLASSES[error_class].format_map(_Lenient(self._message_parameters))
+        super().__init__(f"[{error_class}] {self._message}")
+
+    def getErrorClass(self) -> str:
+        """Returns the stable id, such as ``PSS_CORRUPT_SEGMENT``."""
+        return self._error_class
+
+    def getCondition(self) -> str:
+        """Returns the stable id under the name that PySpark 4 gives it."""
+        return self._error_class
+
+    def getMessageParameters(self) -> dict[str, str]:
+        """Returns what the message was filled with, by name."""
+        return dict(self._message_parameters)
+
+    def getMessage(self) -> str:
+        """Returns the whole message, id included."""
+        return str(self)
+
+    def __reduce__(self) -> tuple[type[StateStoreFilesError], tuple[str, dict[str, str]]]:
+        # Errors travel from Python workers to the driver by pickle.
+        return type(self), (self._error_class, self._message_parameters)
+
+
+class _Lenient(dict[str, str]):
+    """An error about an error helps nobody: a parameter that is missing shows as its name."""
+
+    def __missing__(self, key: str) -> str:
+        return f"<{key}>"
+
+
+def parameters_of(error_class: str) -> set[str]:
+    """Returns the names of the parameters that an id's message has."""
+    return {name for _, name, _, _ in string.Formatter().parse(ERROR_CLASSES[error_class]) if name}

@@ -1,0 +1,22 @@
+"""The merged file format, version 1: an append-only file of groups, each with its own index.
+
+This package needs neither Spark nor fsspec: files are anything with ``size`` and ``read_at``, or ``write``.
+"""
+
+from pyspark_statestore.format.layout import Entry, Kind, SegmentType, file_name, parse_file_name
+from pyspark_statestore.format.reader import BytesSource, MergedFile, RangeSource, read_merged_file, read_segment
+from pyspark_statestore.format.writer import MergedFileWriter
+
+__all__ = [
+    "BytesSource",
+    "Entry",
+    "Kind",
+    "MergedFile",
+    "MergedFileWriter",
+    "RangeSource",
+    "SegmentType",
+    "file_name",
+    "parse_file_name",
+    "read_merged_file",
+    "read_segment",
+]

@@ -1,0 +1,155 @@
+"""An index block, mapped: its entries, paths and file names stay in the bytes that were read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pyspark_statestore.format.checksum import crc32c
+from pyspark_statestore.format.layout import (
+    BAD_PATH_PATTERN,
+    ENTRY,
+    FILE_NAME_PATTERN,
+    MAX_PATH_LENGTH,
+    MAX_SIGNED,
+    U32,
+    Entry,
+    Kind,
+    SegmentType,
+    Trailer,
+    index_min_length,
+)
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+
+_FIELDS = ("kind", "type", "generation", "crc32c", "stamp", "writer", "offset", "length", "file_ref", "zero")
+_TYPES = ("<u1", "<u1", "<u2", "<u4", "<u8", "<u8", "<u8", "<u8", "<u4", "<u4")
+_KNOWN_TYPES = frozenset(SegmentType)
+_MAX_HEAP = (1 << 31) - 1
+
+
+class MalformedIndexError(ValueError):
+    """An index block says something impossible; whoever knows the file adds its name and the offset."""
+
+
+@dataclass(frozen=True)
+class IndexBlock:
+    """The entries of a group.
+
+    Attributes:
+        records: A NumPy record array with the entries' fixed-width fields.
+        paths: An Arrow string array of their logical paths.
+        names: Of other merged files, which the entries of an index-only file refer to.
+    """
+
+    records: np.ndarray[Any, Any] = field(repr=False)
+    paths: pa.StringArray = field(repr=False)
+    names: tuple[str, ...]
+
+    @classmethod
+    def empty(cls) -> IndexBlock:
+        """Returns a block without entries."""
+        encoded = U32.pack(0)
+        return cls.decode(encoded, Trailer(0, 0, 0, len(encoded), 0, 0, 0, crc32c(encoded)))
+
+    @classmethod
+    def decode(cls, encoded: bytes, trailer: Trailer) -> IndexBlock:
+        """Maps a block whose checksum has been verified, trusting nothing in it.
+
+        Args:
+            encoded: The block.
+            trailer: Of its group, already known to be plausible at its place.
+
+        Raises:
+            MalformedIndexError: That says what is impossible in it.
+        """
+        import numpy as np
+        import pyarrow.compute as pc
+
+        count = trailer.count
+        table_start = len(encoded)
+        if trailer.name_table_offset:
+            table_start = trailer.name_table_offset - trailer.index_offset
+        if not index_min_length(count) <= table_start <= len(encoded):
+            raise MalformedIndexError("its name table lies outside of the index block")
+        names: tuple[str, ...] = ()
+        if trailer.name_table_offset:
+            if table_start + U32.size > len(encoded):
+                raise MalformedIndexError("its name table lies outside of the index block")
+            file_count = U32.unpack_from(encoded, table_start)[0]
+            strings = _strings(encoded, table_start + U32.size, len(encoded), file_count, "name table")
+            if not pc.all(pc.match_substring_regex(strings, FILE_NAME_PATTERN), min_count=0).as_py():
+                raise MalformedIndexError("its name table holds something else than names of merged files")
+            names = tuple(strings.to_pylist())
+        records = np.frombuffer(encoded, dtype=np.dtype(list(zip(_FIELDS, _TYPES, strict=True))), count=count)
+        paths = _strings(encoded, ENTRY.size * count, table_start, count, "path heap")
+        block = cls(records, paths, names)
+        block._check(trailer)
+        return block
+
+    def _check(self, trailer: Trailer) -> None:
+        import numpy as np
+        import pyarrow.compute as pc
+
+        records = self.records
+        bad_path = pc.or_(
+            pc.match_substring_regex(self.paths, BAD_PATH_PATTERN),
+            pc.greater(pc.utf8_length(self.paths), MAX_PATH_LENGTH),
+        )
+        self._refuse(bad_path.to_numpy(zero_copy_only=False), "is not a relative path below state/")
+        self._refuse(~np.isin(records["kind"], [Kind.PUT, Kind.DELETE]), "has an entry of unknown kind")
+        out_of_range = records["file_ref"] > len(self.names)
+        for name in ("stamp", "writer", "offset", "length"):
+            out_of_range |= records[name] > MAX_SIGNED
+        self._refuse(out_of_range, "has a stamp, writer, offset, length or file reference that is out of range")
+        # A segment of this file lies before its index block; those of other files are checked when they are read.
+        # None of the sums overflows: both terms are below 2^63.
+        here = (records["kind"] == Kind.PUT) & (records["file_ref"] == 0)
+        beyond = here & (records["offset"] + records["length"] > trailer.index_offset)
+        self._refuse(beyond, "has a segment that lies outside of the file")
+
+    def _refuse(self, bad: Any, what: str) -> None:
+        if bad.any():
+            raise MalformedIndexError(f"the logical path {self.paths[int(bad.argmax())].as_py()!r} {what}")
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def __iter__(self) -> Iterator[Entry]:
+        for record, path in zip(self.records.tolist(), self.paths.to_pylist(), strict=True):
+            kind, type_, generation, crc, stamp, writer, offset, length, file_ref, _ = record
+            segment_type = SegmentType(type_) if type_ in _KNOWN_TYPES else SegmentType.OTHER
+            yield Entry(Kind(kind), segment_type, generation, crc, stamp, writer, offset, length, file_ref, path)
+
+    def to_arrow(self) -> pa.Table:
+        """Returns the entries as a table with a column per field, and ``path``."""
+        import pyarrow as pa
+
+        columns = {name: pa.array(self.records[name].copy()) for name in _FIELDS if name != "zero"}
+        return pa.table({**columns, "path": self.paths})
+
+
+def _strings(encoded: bytes, start: int, end: int, count: int, what: str) -> pa.StringArray:
+    """Maps ``count`` strings: their offsets from ``start`` on, then a heap that has to end at ``end``."""
+    import numpy as np
+    import pyarrow as pa
+
+    heap = start + 4 * (count + 1)
+    if heap > end:
+        raise MalformedIndexError(f"its {what} is larger than the index block")
+    if end - heap > _MAX_HEAP:
+        raise MalformedIndexError(f"its {what} is larger than any that this release writes")
+    offsets = np.frombuffer(encoded, dtype="<u4", count=count + 1, offset=start)
+    if offsets[0] != 0 or offsets[-1] != end - heap or bool((offsets[1:] < offsets[:-1]).any()):
+        raise MalformedIndexError(f"the offsets of its {what} are not in order")
+    # Arrow wants aligned offsets; the heap itself is used where it is.
+    buffers = [None, pa.py_buffer(offsets.tobytes()), pa.py_buffer(memoryview(encoded)[heap:end])]
+    array = pa.Array.from_buffers(pa.string(), count, buffers)
+    try:
+        array.validate(full=True)
+    except pa.ArrowInvalid as error:
+        raise MalformedIndexError(f"its {what} is not UTF-8") from error
+    return array

@@ -1,0 +1,233 @@
+"""Where every byte of a merged file is: constants, fixed-width records, names. Little-endian throughout.
+
+::
+
+    header   magic "PSSMERG1" | u32 header_length | u64 writer | u64 created_ms | u32 meta_length | meta | u32 crc32c
+    group*   payload | index block | trailer (64 bytes)
+
+    index block   entry[count] (48 bytes each) | u32 path_offset[count+1] | path heap
+                  | in an index-only file also: u32 file_count | u32 name_offset[file_count+1] | name heap
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+import struct
+from dataclasses import dataclass
+
+from pyspark_statestore.format.checksum import crc32c
+
+FORMAT_VERSION = "1"
+MAGIC_FAMILY = b"PSSMERG"
+HEADER_MAGIC = MAGIC_FAMILY + FORMAT_VERSION.encode()
+TRAILER_MAGIC = b"PSSGROUP"
+
+HEADER_FIXED = struct.Struct("<8sIQQI")
+"""magic, header_length, writer, created_ms, meta_length; the meta and a u32 crc32c follow."""
+HEADER_MIN_LENGTH = HEADER_FIXED.size + 4
+HEADER_MAX_LENGTH = 1 << 20
+
+ENTRY = struct.Struct("<BBHIQQQQII")
+"""kind, type, generation, crc32c, stamp, writer, offset, length, file_ref, zero."""
+
+TRAILER = struct.Struct("<8sIIQQQQQI")
+"""magic, flags, count, index_offset, index_length, previous, group_stamp, name_table_offset, index_crc; a u32 follows:
+the crc32c of these."""
+TRAILER_SIZE = TRAILER.size + 4
+
+U32 = struct.Struct("<I")
+
+MAX_SIGNED = (1 << 63) - 1
+"""Java has no unsigned 64 bits: stamps, writers, offsets and lengths stay below."""
+
+FLAG_SEALED = 1
+FLAG_CUMULATIVE = 2
+FLAG_INDEX_ONLY = 4
+
+MAX_PATH_LENGTH = 4096
+
+BAD_PATH_PATTERN = r"(^|/)\.{0,2}(/|$)|\\|\x00|^_merged/"
+"""Matches a logical path that is absolute, leads out of ``state/`` or into the merged files' directory. Python and RE2
+both read it, so that Arrow can check a whole index block at once."""
+_BAD_PATH = re.compile(BAD_PATH_PATTERN)
+
+FILE_NAME_PATTERN = r"^[0-9]{13}-[0-9a-f]{16}-[0-9]{1,10}\.merged$"
+_FILE_NAME = re.compile(FILE_NAME_PATTERN)
+
+
+class Kind(enum.IntEnum):
+    """What an entry says of its path."""
+
+    PUT = 1
+    DELETE = 2
+
+
+class SegmentType(enum.IntEnum):
+    """What a logical file is to Spark."""
+
+    OTHER = 0
+    SST = 1
+    CHANGELOG = 2
+    SNAPSHOT = 3
+    DELTA = 4
+    CHECKSUM = 5
+    LOG = 6
+
+    @classmethod
+    def of(cls, path: str) -> SegmentType:
+        """Tells the type from a logical path."""
+        return _TYPE_BY_SUFFIX.get(path[path.rfind(".") + 1 :], cls.OTHER) if "." in path else cls.OTHER
+
+
+_TYPE_BY_SUFFIX = {
+    "sst": SegmentType.SST,
+    "changelog": SegmentType.CHANGELOG,
+    "zip": SegmentType.SNAPSHOT,
+    "snapshot": SegmentType.SNAPSHOT,
+    "delta": SegmentType.DELTA,
+    "crc": SegmentType.CHECKSUM,
+    "log": SegmentType.LOG,
+}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One fact of an index block.
+
+    Attributes:
+        kind: PUT, or DELETE: what was known of the path was deleted.
+        type: What the logical file is.
+        generation: How often the segment was relocated; of equal keys the highest is read.
+        crc32c: Of the segment's bytes; 0 for a DELETE.
+        stamp: Hybrid logical clock of the write; for a DELETE, of the write that it kills.
+        writer: Id of the writing process; for a DELETE, of the one whose write it kills.
+        offset: Of the segment in its merged file.
+        length: Of the segment.
+        file_ref: 0 for the file that holds the entry, else 1-based into the name table of an index-only file.
+        path: Of the logical file, relative to ``<checkpoint>/state/``.
+    """
+
+    kind: Kind
+    type: SegmentType
+    generation: int
+    crc32c: int
+    stamp: int
+    writer: int
+    offset: int
+    length: int
+    file_ref: int
+    path: str
+
+    @property
+    def key(self) -> tuple[int, int]:
+        """What decides between two writes of a path: the highest (stamp, writer) wins."""
+        return self.stamp, self.writer
+
+    def pack(self) -> bytes:
+        """Returns the entry's 48 bytes; the path goes to the path heap."""
+        return ENTRY.pack(
+            self.kind,
+            self.type,
+            self.generation,
+            self.crc32c,
+            self.stamp,
+            self.writer,
+            self.offset,
+            self.length,
+            self.file_ref,
+            0,
+        )
+
+
+@dataclass(frozen=True)
+class Trailer:
+    """The last 64 bytes of a group; a group without a valid one does not exist."""
+
+    flags: int
+    count: int
+    index_offset: int
+    index_length: int
+    previous: int
+    group_stamp: int
+    name_table_offset: int
+    index_crc: int
+
+    @property
+    def sealed(self) -> bool:
+        """Whether the file never changes any more."""
+        return bool(self.flags & FLAG_SEALED)
+
+    @property
+    def cumulative(self) -> bool:
+        """Whether the index block holds every entry of the file."""
+        return bool(self.flags & FLAG_CUMULATIVE)
+
+    def pack(self) -> bytes:
+        """Returns the 64 bytes, checksum included."""
+        body = TRAILER.pack(
+            TRAILER_MAGIC,
+            self.flags,
+            self.count,
+            self.index_offset,
+            self.index_length,
+            self.previous,
+            self.group_stamp,
+            self.name_table_offset,
+            self.index_crc,
+        )
+        return body + U32.pack(crc32c(body))
+
+    @classmethod
+    def unpack(cls, data: bytes, file_offset: int) -> Trailer | None:
+        """Reads a trailer and refuses what cannot be one at its place.
+
+        Args:
+            data: 64 bytes.
+            file_offset: Where they start in the file.
+
+        Returns:
+            The trailer, or None where there is no whole and plausible one.
+        """
+        if len(data) != TRAILER_SIZE or data[:8] != TRAILER_MAGIC:
+            return None
+        if U32.unpack_from(data, TRAILER.size)[0] != crc32c(data[: TRAILER.size]):
+            return None
+        trailer = cls(*TRAILER.unpack_from(data)[1:])
+        plausible = (
+            HEADER_MIN_LENGTH <= trailer.index_offset <= file_offset
+            and trailer.index_offset + trailer.index_length == file_offset
+            and trailer.previous < trailer.index_offset
+            and trailer.group_stamp <= MAX_SIGNED
+            and index_min_length(trailer.count) <= trailer.index_length
+        )
+        return trailer if plausible else None
+
+
+def index_min_length(count: int) -> int:
+    """What the index block of this many entries takes at least; keeps a hostile count from allocating anything."""
+    return ENTRY.size * count + 4 * (count + 1)
+
+
+def is_valid_path(path: str) -> bool:
+    """Tells whether a logical path is relative, below ``state/`` and without a way out of it."""
+    return len(path) <= MAX_PATH_LENGTH and not _BAD_PATH.search(path)
+
+
+def file_name(created_ms: int, writer: int, number: int) -> str:
+    """Returns the name of a merged file.
+
+    Args:
+        created_ms: When it was begun, in Unix milliseconds.
+        writer: Id of the process that writes it.
+        number: Counts the files of that process.
+    """
+    return f"{created_ms:013d}-{writer:016x}-{number}.merged"
+
+
+def parse_file_name(name: str) -> tuple[int, int, int] | None:
+    """Returns (created_ms, writer, number) of a merged file's name, or None if it is not one."""
+    if not _FILE_NAME.match(name) or name.endswith("\n"):
+        return None
+    created, writer, number = name.removesuffix(".merged").split("-")
+    return int(created), int(writer, 16), int(number)

@@ -1,0 +1,286 @@
+"""Reads merged files: the last group whose checksums hold, then back along ``previous``.
+
+A merged file is input. Nothing is allocated from a length in it before that length is known to fit, and whatever an
+index says that cannot be is an error, not a guess.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from pyspark_statestore.errors import StateStoreFilesError
+from pyspark_statestore.format.checksum import crc32c
+from pyspark_statestore.format.index_block import IndexBlock, MalformedIndexError
+from pyspark_statestore.format.layout import (
+    FORMAT_VERSION,
+    HEADER_FIXED,
+    HEADER_MAX_LENGTH,
+    HEADER_MIN_LENGTH,
+    MAGIC_FAMILY,
+    TRAILER_MAGIC,
+    TRAILER_SIZE,
+    U32,
+    Entry,
+    Trailer,
+)
+
+TAIL_LENGTH = 64 * 1024
+"""One read of this size at the end serves most files."""
+
+_HEAD_LENGTH = 4096
+_META_TYPES: Mapping[str, type] = {"app_id": str, "executor_id": str, "query_run_id": str, "shim": str, "plain": bool}
+
+
+class RangeSource(Protocol):
+    """A file to read ranges of."""
+
+    @property
+    def size(self) -> int:
+        """How many bytes can be read now."""
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        """Returns exactly this range of the file."""
+
+
+@dataclass(frozen=True)
+class BytesSource:
+    """A merged file in memory."""
+
+    data: bytes
+
+    @property
+    def size(self) -> int:
+        """Its length."""
+        return len(self.data)
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        """Returns a slice."""
+        return self.data[offset : offset + length]
+
+
+@dataclass(frozen=True)
+class Header:
+    """The start of a merged file.
+
+    Attributes:
+        writer: Id of the process that wrote the file.
+        created_ms: When it was begun, in Unix milliseconds.
+        meta: What else it says of its origin; keys that this release does not know are kept.
+        length: In bytes.
+    """
+
+    writer: int
+    created_ms: int
+    meta: Mapping[str, Any]
+    length: int
+
+
+@dataclass(frozen=True)
+class Group:
+    """What one flush made durable."""
+
+    trailer_offset: int
+    trailer: Trailer
+    index: IndexBlock = field(repr=False)
+
+    @property
+    def end(self) -> int:
+        """The first byte after the group."""
+        return self.trailer_offset + TRAILER_SIZE
+
+
+@dataclass(frozen=True)
+class MergedFile:
+    """The index of a merged file.
+
+    Attributes:
+        name: As given by the caller, for messages.
+        header: None where the writer died before its first flush; there are no groups then.
+        groups: Oldest first. Where a group's index is cumulative, the groups before it are not read.
+        size: Bytes in the file.
+    """
+
+    name: str
+    header: Header | None
+    groups: tuple[Group, ...]
+    size: int
+
+    @property
+    def sealed(self) -> bool:
+        """Whether the file never changes any more."""
+        return bool(self.groups) and self.groups[-1].trailer.sealed
+
+    @property
+    def valid_length(self) -> int:
+        """Where the last whole group ends; bytes after it are a torn tail and do not exist."""
+        return self.groups[-1].end if self.groups else 0
+
+    def __len__(self) -> int:
+        return sum(len(group.index) for group in self.groups)
+
+    def __iter__(self) -> Iterator[Entry]:
+        """Yields the entries in the order in which they were written."""
+        for group in self.groups:
+            yield from group.index
+
+    def to_arrow(self) -> Any:
+        """Returns all entries as one ``pyarrow.Table``, mapped from the file's bytes without a loop over them."""
+        import pyarrow as pa
+
+        tables = [group.index.to_arrow() for group in self.groups]
+        return pa.concat_tables(tables) if tables else IndexBlock.empty().to_arrow()
+
+
+def read_merged_file(source: RangeSource, name: str = "<memory>") -> MergedFile:
+    """Reads the index of a merged file.
+
+    Args:
+        source: The file.
+        name: What messages call it.
+
+    Returns:
+        Its header and groups; a torn tail is left out.
+
+    Raises:
+        StateStoreFilesError: PSS_CORRUPT_FILE or PSS_CORRUPT_INDEX where the file is damaged or says the impossible,
+            PSS_UNSUPPORTED_FORMAT_VERSION where a newer release wrote it.
+    """
+    return _Reader(source, name).read()
+
+
+def read_segment(source: RangeSource, entry: Entry, name: str = "<memory>") -> bytes:
+    """Reads a whole segment and checks it.
+
+    Args:
+        source: The merged file that holds it.
+        entry: Its entry in the index.
+        name: What messages call the file.
+
+    Raises:
+        StateStoreFilesError: PSS_CORRUPT_SEGMENT where the bytes are not those that were written.
+    """
+    reason = None
+    if entry.offset + entry.length > source.size:
+        reason = f"the file has only {source.size} bytes"
+    else:
+        data = source.read_at(entry.offset, entry.length)
+        if len(data) == entry.length and crc32c(data) == entry.crc32c:
+            return data
+        reason = "their checksum does not match"
+    where = {"path": entry.path, "file": name, "offset": entry.offset, "length": entry.length}
+    raise StateStoreFilesError("PSS_CORRUPT_SEGMENT", {**where, "reason": reason})
+
+
+class _Reader:
+    """Reads one file; remembers the part that it read last, because neighbouring groups share one read."""
+
+    def __init__(self, source: RangeSource, name: str) -> None:
+        self._source = source
+        self._name = name
+        self._size = source.size
+        self._window = b""
+        self._window_start = 0
+
+    def read(self) -> MergedFile:
+        header = self._header()
+        groups: list[Group] = []
+        if header is not None:
+            group = self._last_group(header)
+            while group is not None:
+                groups.append(group)
+                if group.trailer.cumulative or group.trailer.previous == 0:
+                    break
+                group = self._group_at(group.trailer.previous, header)
+        return MergedFile(self._name, header, tuple(reversed(groups)), self._size)
+
+    def _header(self) -> Header | None:
+        head = self._range(0, min(self._size, TAIL_LENGTH if self._size <= TAIL_LENGTH else _HEAD_LENGTH))
+        family = head[: len(MAGIC_FAMILY)]
+        if family != MAGIC_FAMILY[: len(family)]:
+            raise self._damaged("PSS_CORRUPT_FILE", 0, "it does not start with PSSMERG")
+        version = head[len(MAGIC_FAMILY) : len(MAGIC_FAMILY) + 1]
+        if version and version != FORMAT_VERSION.encode():
+            found = version.decode("ascii", "backslashreplace")
+            where = {"file": self._name, "found": found, "supported": FORMAT_VERSION}
+            raise StateStoreFilesError("PSS_UNSUPPORTED_FORMAT_VERSION", where)
+        if len(head) < HEADER_FIXED.size:
+            return None
+        _, length, writer, created_ms, meta_length = HEADER_FIXED.unpack_from(head)
+        if not HEADER_MIN_LENGTH <= length <= HEADER_MAX_LENGTH or meta_length != length - HEADER_MIN_LENGTH:
+            raise self._damaged("PSS_CORRUPT_FILE", 8, f"its header cannot be {length} bytes long")
+        if length > self._size:
+            return None  # the writer died before its first flush was complete
+        if length > len(head):
+            head = self._range(0, length)
+        if U32.unpack_from(head, length - 4)[0] != crc32c(head[: length - 4]):
+            raise self._damaged("PSS_CORRUPT_FILE", length - 4, "its header's checksum does not match")
+        return Header(writer, created_ms, self._meta(head[HEADER_FIXED.size : length - 4]), length)
+
+    def _meta(self, encoded: bytes) -> dict[str, Any]:
+        try:
+            meta = json.loads(encoded.decode())
+        except (ValueError, RecursionError) as error:
+            raise self._damaged("PSS_CORRUPT_FILE", HEADER_FIXED.size, "its header's meta is not JSON") from error
+        if not isinstance(meta, dict):
+            raise self._damaged("PSS_CORRUPT_FILE", HEADER_FIXED.size, "its header's meta is not a JSON object")
+        for key, expected in _META_TYPES.items():
+            if key in meta and not isinstance(meta[key], expected):
+                reason = f"{key!r} in its header's meta is not a {expected.__name__}"
+                raise self._damaged("PSS_CORRUPT_FILE", HEADER_FIXED.size, reason)
+        return meta
+
+    def _last_group(self, header: Header) -> Group | None:
+        """Searches backwards for the last trailer whose checksums hold; what is after it does not exist."""
+        end = self._size
+        while end - TRAILER_SIZE >= header.length:
+            start = max(header.length, end - TAIL_LENGTH)
+            chunk = self._range(start, end - start)
+            at = chunk.rfind(TRAILER_MAGIC, 0, len(chunk) - TRAILER_SIZE + len(TRAILER_MAGIC))
+            while at >= 0:
+                trailer = Trailer.unpack(chunk[at : at + TRAILER_SIZE], start + at)
+                if trailer is not None and trailer.index_offset >= header.length:
+                    encoded = self._range(trailer.index_offset, trailer.index_length)
+                    if crc32c(encoded) == trailer.index_crc:
+                        return self._group(start + at, trailer, encoded)
+                at = chunk.rfind(TRAILER_MAGIC, 0, at + len(TRAILER_MAGIC) - 1)
+            if start == header.length:
+                break
+            end = start + TRAILER_SIZE - 1
+        return None
+
+    def _group_at(self, offset: int, header: Header) -> Group:
+        # A trailer that a valid one points to was flushed before it: here damage is damage, not a torn tail.
+        trailer = None
+        if offset >= header.length:
+            trailer = Trailer.unpack(self._range(offset, TRAILER_SIZE), offset)
+        if trailer is None or trailer.index_offset < header.length:
+            raise self._damaged("PSS_CORRUPT_INDEX", offset, "the trailer of a group is damaged")
+        encoded = self._range(trailer.index_offset, trailer.index_length)
+        if crc32c(encoded) != trailer.index_crc:
+            reason = "the checksum of an index block does not match"
+            raise self._damaged("PSS_CORRUPT_INDEX", trailer.index_offset, reason)
+        return self._group(offset, trailer, encoded)
+
+    def _group(self, offset: int, trailer: Trailer, encoded: bytes) -> Group:
+        try:
+            return Group(offset, trailer, IndexBlock.decode(encoded, trailer))
+        except MalformedIndexError as error:
+            raise self._damaged("PSS_CORRUPT_INDEX", trailer.index_offset, str(error)) from error
+
+    def _range(self, offset: int, length: int) -> bytes:
+        """Returns a range that is known to lie in the file, from the window where that holds it."""
+        if offset < self._window_start or offset + length > self._window_start + len(self._window):
+            end = offset + length
+            start = min(offset, max(0, end - TAIL_LENGTH))
+            data = self._source.read_at(start, end - start)
+            if len(data) != end - start:
+                raise self._damaged("PSS_CORRUPT_FILE", start, f"only {len(data)} of {end - start} bytes could be read")
+            self._window, self._window_start = data, start
+        at = offset - self._window_start
+        return self._window[at : at + length]
+
+    def _damaged(self, error_class: str, offset: int, reason: str) -> StateStoreFilesError:
+        return StateStoreFilesError(error_class, {"file": self._name, "offset": offset, "reason": reason})

@@ -1,0 +1,61 @@
+"""Checkpoint paths of the path door."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from pyspark_statestore.errors import StateStoreFilesError
+
+MERGED_PREFIX = "merged+"
+
+SCHEMES = ("file", "hdfs", "viewfs", "webhdfs", "s3a", "s3", "abfs", "abfss", "wasb", "gs", "oss", "cosn")
+"""The file systems that a session is set up for; any other Hadoop file system takes one more setting."""
+
+_URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(.*)", re.DOTALL)
+
+
+def merged_path(path: str | os.PathLike[str]) -> str:
+    """Returns the path that makes a query keep its state in merged files, for ``checkpointLocation``.
+
+    The checkpoint itself is where it would be without: ``merged+hdfs://nn/q1`` is the directory ``hdfs://nn/q1``.
+
+    Args:
+        path: A URI, an absolute path (taken for one on the local file system, whatever ``fs.defaultFS`` says), or a
+            merged path, which is returned as it is.
+
+    Returns:
+        The same place under the scheme ``merged+<scheme>``.
+
+    Raises:
+        StateStoreFilesError: PSS_BAD_PATH or PSS_UNKNOWN_SCHEME.
+
+    Example:
+        >>> merged_path("hdfs://nn/q1")
+        'merged+hdfs://nn/q1'
+        >>> merged_path("/tmp/q1")
+        'merged+file:/tmp/q1'
+    """
+    text = os.fspath(path)
+    if not isinstance(text, str):
+        raise _bad(str(text), "it is not text")
+    if text.startswith("/"):
+        return f"{MERGED_PREFIX}file:{text}"
+    found = _URI.fullmatch(text)
+    if not found:
+        raise _bad(text, "it is not absolute; give the whole path or a URI such as hdfs://namenode/checkpoints/q1")
+    scheme, rest = found[1].lower(), found[2]
+    if not rest.startswith("/") or not rest.strip("/"):
+        raise _bad(text, "a scheme has to be followed by an absolute path or by //host/path")
+    if scheme.startswith(MERGED_PREFIX):
+        if not scheme.removeprefix(MERGED_PREFIX) or scheme.count(MERGED_PREFIX) > 1:
+            raise _bad(text, f"{MERGED_PREFIX} has to be followed by one scheme, as in merged+hdfs://namenode/path")
+        return text
+    if scheme not in SCHEMES:
+        parameters = {"scheme": scheme, "path": text, "known": ", ".join(SCHEMES)}
+        raise StateStoreFilesError("PSS_UNKNOWN_SCHEME", parameters)
+    return f"{MERGED_PREFIX}{scheme}:{rest}"
+
+
+def _bad(path: str, reason: str) -> StateStoreFilesError:
+    return StateStoreFilesError("PSS_BAD_PATH", {"path": path, "reason": reason})

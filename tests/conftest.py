@@ -1,0 +1,179 @@
+"""What all tests share: the jars, Spark sessions on one JVM, checkpoint directories.
+
+A test that needs Spark takes the ``spark`` fixture (provider door, RocksDB) or, for other settings, ``make_spark``::
+
+    def test_something(make_spark, checkpoint_dir):
+        spark = make_spark(mode="path", store="heap", max_file_size="1m")
+        stock = make_spark()  # the first session is stopped
+
+Both reuse the running session where its settings are the ones asked for, so tests of a module that agree on them pay
+for one session. There is one JVM per pytest process, launched with both jars on the driver's class path: ``spark.jars``
+would reach the driver only while the JVM starts.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import runpy
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROOT = Path(__file__).resolve().parent.parent
+
+_BASE_SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.sql.shuffle.partitions": "3",
+    "spark.default.parallelism": "2",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.log.level": "ERROR",
+}
+
+
+class MakeSpark(Protocol):
+    """The type of the ``make_spark`` fixture, for annotations in tests."""
+
+    def __call__(
+        self,
+        conf: Mapping[str, str] | None = None,
+        *,
+        mode: str | None = None,
+        store: str = "rocksdb",
+        master: str = "local[2]",
+        **options: object,
+    ) -> SparkSession:
+        """See :func:`make_spark`."""
+
+
+def _build(*arguments: str) -> None:
+    main = runpy.run_path(str(ROOT / "jvm-shim" / "build.py"))["main"]
+    if main(list(arguments)) != 0:
+        pytest.exit("the JVM shim could not be built; the reason is above", returncode=1)
+
+
+@pytest.fixture(scope="session")
+def main_jar() -> Path:
+    """The shim's jar, compiled if its sources have changed."""
+    _build()
+    from pyspark_statestore import jar_path
+
+    return Path(jar_path())
+
+
+@pytest.fixture(scope="session")
+def test_jar(main_jar: Path) -> Path:
+    """The jar with the counting, faulty and object-store-like file systems, compiled if its sources have changed."""
+    _build("--tests")
+    return ROOT / "build" / "pyspark-statestore-test-shim.jar"
+
+
+class _Sessions:
+    """The one session of this process, and what it was made with."""
+
+    def __init__(self) -> None:
+        self._session: SparkSession | None = None
+        self._made_with = ""
+
+    def make(self, settings: Mapping[str, str], mode: str | None, store: str, options: Mapping[str, object]) -> Any:
+        made_with = json.dumps([dict(settings), mode, store, dict(options)], sort_keys=True, default=str)
+        if self._session is not None and self._made_with == made_with and self._running():
+            return self._session
+        self.stop()
+        from pyspark.sql import SparkSession
+
+        from pyspark_statestore import configure
+
+        builder = SparkSession.builder.config(map=dict(settings))
+        if mode is not None:
+            configure(builder, mode=mode, store=store, **options)
+        self._session = builder.getOrCreate()
+        self._made_with = made_with
+        return self._session
+
+    def stop(self) -> None:
+        if self._session is not None and self._running():
+            for query in self._session.streams.active:
+                query.stop()
+            self._session.stop()
+        self._session = None
+
+    def _running(self) -> bool:
+        # A test may have stopped it itself.
+        context = getattr(self._session, "_sc", None)
+        return context is not None and context._jsc is not None
+
+
+@pytest.fixture(scope="session")
+def _sessions(main_jar: Path, test_jar: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Sessions]:
+    from pyspark import SparkContext
+
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    temporary = tmp_path_factory.mktemp("spark")
+    arguments = [
+        *("--driver-class-path", f"{main_jar}{os.pathsep}{test_jar}"),
+        *("--driver-memory", "1g"),
+        *("--driver-java-options", f"-Djava.io.tmpdir={temporary} -Dderby.system.home={temporary}"),
+        *("--conf", f"spark.sql.warehouse.dir={temporary / 'warehouse'}"),
+        *("--conf", f"spark.local.dir={temporary}"),
+    ]
+    before = os.environ.get("PYSPARK_SUBMIT_ARGS")
+    os.environ["PYSPARK_SUBMIT_ARGS"] = " ".join(f"'{argument}'" for argument in [*arguments, "pyspark-shell"])
+    try:
+        # Without a configuration: Spark would make its settings system properties of the JVM, and thereby those of
+        # every later session.
+        SparkContext._ensure_initialized()
+    finally:
+        if before is None:
+            del os.environ["PYSPARK_SUBMIT_ARGS"]
+        else:
+            os.environ["PYSPARK_SUBMIT_ARGS"] = before
+    sessions = _Sessions()
+    yield sessions
+    sessions.stop()
+
+
+@pytest.fixture(scope="module")
+def make_spark(_sessions: _Sessions) -> Iterator[MakeSpark]:
+    """A function that returns a Spark session with the settings that a test wants.
+
+    ``make_spark(conf, mode=, store=, master=, **options)``: ``conf`` are Spark settings by key; with ``mode``
+    ``configure`` sets the door up, with ``store`` and ``options`` handed to it, without ``mode`` it is stock Spark.
+    The session that was running is stopped, unless it has just these settings. The last one stops with the module.
+    """
+
+    def make(
+        conf: Mapping[str, str] | None = None,
+        *,
+        mode: str | None = None,
+        store: str = "rocksdb",
+        master: str = "local[2]",
+        **options: object,
+    ) -> SparkSession:
+        settings = {**_BASE_SETTINGS, "spark.master": master, **(conf or {})}
+        session: SparkSession = _sessions.make(settings, mode, store, options)
+        return session
+
+    yield make
+    _sessions.stop()
+
+
+@pytest.fixture
+def spark(make_spark: MakeSpark) -> SparkSession:
+    """A session with the provider door and RocksDB; the tests of a module share it."""
+    return make_spark(mode="provider")
+
+
+@pytest.fixture
+def checkpoint_dir(tmp_path: Path) -> Path:
+    """A place for one query's checkpoint; ``checkpoint_dir.parent`` has room for a second one."""
+    return tmp_path / "checkpoint"

@@ -1,0 +1,244 @@
+"""configure() on a builder: no JVM is needed for it."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pyspark_statestore import OPTIONS, StateStoreFilesError, __version__, configure, doors, inherited, jars, session
+from pyspark_statestore.paths import SCHEMES
+
+PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
+OURS = "io.pyspark.statestore.fs.MergedCheckpointFileManager"
+EXTENSIONS = "io.pyspark.statestore.spark.MergedStateExtensions"
+STOCK = "org.apache.spark.sql.execution.streaming.state."
+OWN_MANAGER = OPTIONS["fileManagerClass"].key
+JAR = "/lib/pyspark-statestore-shim-" + __version__ + ".jar"
+
+
+@pytest.fixture(autouse=True)
+def _no_jvm_and_a_jar(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """These tests are about settings; other tests of the same process may have a JVM, and a jar may not be built."""
+    monkeypatch.setattr(session, "jar_path", lambda: JAR)
+    for module in (inherited, session):
+        monkeypatch.setattr(module, "running_jvm", lambda: None)
+    for name in ("PYSPARK_SUBMIT_ARGS", "SPARK_REMOTE", "SPARK_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+
+
+def configured(builder: SparkSession.Builder | None = None, **arguments: Any) -> dict[str, str]:
+    return dict(configure(builder or SparkSession.builder, **arguments)._options)
+
+
+def test_provider_door() -> None:
+    options = configured()
+
+    assert options[PROVIDER] == "io.pyspark.statestore.spark.MergedRocksDBStateStoreProvider"
+    assert MANAGER not in options
+    assert options["spark.jars"] == JAR
+    assert options["spark.sql.extensions"] == EXTENSIONS
+    assert options[OPTIONS["shimVersion"].key] == __version__
+    for scheme in SCHEMES:
+        assert options[f"spark.hadoop.fs.merged+{scheme}.impl"] == "io.pyspark.statestore.fs.MergedFileSystem"
+
+
+def test_the_other_doors_and_stores() -> None:
+    heap = "io.pyspark.statestore.spark.MergedHDFSBackedStateStoreProvider"
+    assert configured(store="heap")[PROVIDER] == heap
+    path = configured(mode="path")
+    assert (path[PROVIDER], path[MANAGER]) == (f"{STOCK}RocksDBStateStoreProvider", OURS)
+    assert configured(mode="path", store="heap")[PROVIDER] == f"{STOCK}HDFSBackedStateStoreProvider"
+
+
+def test_the_builder_is_returned_and_chains() -> None:
+    builder = SparkSession.builder.appName("mine")
+
+    assert configure(builder) is builder
+    assert builder._options["spark.app.name"] == "mine"
+
+
+def test_what_the_builder_has_is_kept() -> None:
+    builder = SparkSession.builder.config(
+        map={
+            "spark.jars": "/lib/a.jar, /lib/b.jar",
+            "spark.jars.packages": "org.x:y:1",
+            "spark.plugins": "org.x.Plugin",
+            "spark.sql.extensions": "org.x.Extensions",
+            MANAGER: "org.x.Manager",
+        }
+    )
+
+    options = configured(builder, mode="path")
+
+    assert options["spark.jars"] == f"/lib/a.jar,/lib/b.jar,{JAR}"
+    assert options["spark.jars.packages"] == "org.x:y:1"
+    assert options["spark.plugins"] == "org.x.Plugin"
+    assert options["spark.sql.extensions"] == f"org.x.Extensions,{EXTENSIONS}"
+    assert (options[MANAGER], options[OWN_MANAGER]) == (OURS, "org.x.Manager")
+
+
+def test_the_provider_door_leaves_the_file_manager_alone() -> None:
+    options = configured(SparkSession.builder.config(MANAGER, "org.x.Manager"))
+
+    assert options[MANAGER] == "org.x.Manager"
+    assert OWN_MANAGER not in options
+
+
+def test_what_spark_defaults_says_is_kept(tmp_path: Path) -> None:
+    (tmp_path / "spark-defaults.conf").write_text(
+        f"# spark.jars no\n\nspark.jars   /d/a.jar\nspark.sql.extensions=org.x.E\n{MANAGER}: org.x.M  \n"
+    )
+
+    options = configured(mode="path")
+
+    assert options["spark.jars"] == f"/d/a.jar,{JAR}"
+    assert options["spark.sql.extensions"] == f"org.x.E,{EXTENSIONS}"
+    assert options[OWN_MANAGER] == "org.x.M"
+
+
+@pytest.mark.parametrize("mode", doors.MODES)
+@pytest.mark.parametrize("store", doors.STORES)
+def test_twice_is_as_good_as_once(mode: str, store: str) -> None:
+    builder = SparkSession.builder.config(MANAGER, "org.x.Manager")
+
+    once = configured(builder, mode=mode, store=store, max_file_size="1m")
+
+    assert configured(builder, mode=mode, store=store) == once
+
+
+def test_the_last_call_decides() -> None:
+    for own in ({}, {MANAGER: "org.x.Manager"}):
+        builder = SparkSession.builder.config(map=own)
+        configure(builder, mode="path", store="heap")
+
+        assert configured(builder) == configured(SparkSession.builder.config(map=own))
+
+
+def test_options_are_set_and_checked_at_once() -> None:
+    assert configured(max_file_size="1m")[OPTIONS["maxFileSize"].key] == "1m"
+    builder = SparkSession.builder.config(OPTIONS["idleSeal"].key, "3min")
+    with pytest.raises(StateStoreFilesError, match=r"closedAfter"):
+        configure(builder)
+    assert configured(builder, closed_after="15m")[OPTIONS["closedAfter"].key] == "15m"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error_class", "word"),
+    [
+        ({"mode": "both"}, "PSS_INVALID_OPTION", "'provider' or 'path'"),
+        ({"store": "RocksDB"}, "PSS_INVALID_OPTION", "'rocksdb' or 'heap'"),
+        ({"max_file_size": "huge"}, "PSS_INVALID_OPTION", "maxFileSize"),
+        ({"max_files": 1}, "PSS_UNKNOWN_OPTION", "max_files"),
+    ],
+)
+def test_bad_arguments_change_nothing(arguments: dict[str, Any], error_class: str, word: str) -> None:
+    builder = SparkSession.builder.config("spark.jars", "/lib/a.jar")
+
+    with pytest.raises(StateStoreFilesError, match=error_class) as caught:
+        configure(builder, **arguments)
+
+    assert word in str(caught.value)
+    assert builder._options == {"spark.jars": "/lib/a.jar"}
+
+
+def test_an_unknown_setting_on_the_builder_is_found() -> None:
+    builder = SparkSession.builder.config(doors.SHIM_VERSION_KEY.replace("shimVersion", "maxFilesize"), "1m")
+
+    with pytest.raises(StateStoreFilesError, match="PSS_UNKNOWN_OPTION.*maxFileSize"):
+        configure(builder)
+
+
+@pytest.mark.parametrize(
+    ("provider", "arguments", "hint"),
+    [
+        (f"{STOCK}HDFSBackedStateStoreProvider", {}, "store='heap'"),
+        ("org.x.Provider", {}, "Remove the setting"),
+        ("org.x.Provider", {"mode": "path"}, "Remove the setting"),
+    ],
+)
+def test_another_provider_is_not_silently_replaced(provider: str, arguments: dict[str, Any], hint: str) -> None:
+    with pytest.raises(StateStoreFilesError, match="PSS_CONFLICTING_SETTING") as caught:
+        configure(SparkSession.builder.config(PROVIDER, provider), **arguments)
+
+    assert hint in str(caught.value)
+
+
+def test_the_stock_provider_of_the_same_store_is_what_merged_state_replaces() -> None:
+    builder = SparkSession.builder.config(PROVIDER, f"{STOCK}RocksDBStateStoreProvider")
+
+    assert configured(builder)[PROVIDER].endswith("MergedRocksDBStateStoreProvider")
+
+
+def test_a_jar_that_is_on_the_cluster_is_not_added_again() -> None:
+    remote = f"hdfs://nn/jars/pyspark-statestore-shim-{__version__}.jar"
+
+    assert configured(SparkSession.builder.config("spark.jars", remote))["spark.jars"] == remote
+
+
+def test_a_jar_of_another_version_is_refused() -> None:
+    builder = SparkSession.builder.config("spark.jars", "/x/pyspark-statestore-shim-0.0.9.jar")
+
+    with pytest.raises(StateStoreFilesError, match=r"PSS_VERSION_MISMATCH.*0\.0\.9"):
+        configure(builder)
+
+
+@pytest.mark.parametrize("arguments", ["--jars /a.jar", "--jars=/a.jar", "--conf spark.jars=/a.jar"])
+def test_jars_in_submit_args_would_hide_ours(monkeypatch: pytest.MonkeyPatch, arguments: str) -> None:
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", f"{arguments} pyspark-shell")
+    with pytest.raises(StateStoreFilesError, match="PSS_CONFLICTING_SETTING.*PYSPARK_SUBMIT_ARGS.*" + JAR):
+        configure(SparkSession.builder)
+
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", f"{arguments},{JAR} pyspark-shell")
+    assert JAR in configured()["spark.jars"]
+
+
+def test_other_versions_of_spark_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pyspark.__version__", "4.2.1")
+
+    with pytest.raises(StateStoreFilesError, match=r"PSS_UNSUPPORTED_SPARK.*4\.2\.1.*4\.3"):
+        configure(SparkSession.builder)
+
+
+@pytest.mark.parametrize("version", ["4.3.0", "4.3.12", "4.3.0.dev1", "4.3"])
+def test_every_patch_release_is_supported(version: str) -> None:
+    doors.check_spark_version(version)
+
+
+@pytest.mark.parametrize("version", ["4.30.0", "5.3.0", "4"])
+def test_what_only_looks_like_the_supported_release_is_not(version: str) -> None:
+    with pytest.raises(StateStoreFilesError, match="PSS_UNSUPPORTED_SPARK"):
+        doors.check_spark_version(version)
+
+
+def test_spark_connect_clients_are_told_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    builder = SparkSession.builder
+    builder._options["spark.remote"] = "sc://host"
+
+    with pytest.raises(StateStoreFilesError, match="PSS_CONFLICTING_SETTING.*Spark Connect"):
+        configure(builder)
+
+
+def test_a_jar_with_the_right_manifest_is_found(tmp_path: Path) -> None:
+    jar = tmp_path / "pyspark-statestore-shim-1.2.jar"
+    with pytest.raises(StateStoreFilesError, match="PSS_JAR_MISSING.*make jar"):
+        jars.checked_jar(tmp_path, "1.2")
+
+    for manifest, error in (("Implementation-Version: 1.2\r\n", None), ("Implementation-Version: 1.1\r\n", "1.1")):
+        with zipfile.ZipFile(jar, "w") as archive:
+            archive.writestr("META-INF/MANIFEST.MF", f"Manifest-Version: 1.0\r\n{manifest}\r\n")
+        if error is None:
+            assert jars.checked_jar(tmp_path, "1.2") == jar
+        else:
+            with pytest.raises(StateStoreFilesError, match="PSS_VERSION_MISMATCH.*" + error):
+                jars.checked_jar(tmp_path, "1.2")
+    with pytest.raises(StateStoreFilesError, match=r"PSS_VERSION_MISMATCH.*1\.3.*shim-1\.2"):
+        jars.checked_jar(tmp_path, "1.3")
+    jar.write_bytes(b"no zip")
+    with pytest.raises(StateStoreFilesError, match="PSS_JAR_MISSING.*cannot be read"):
+        jars.checked_jar(tmp_path, "1.2")

@@ -1,0 +1,66 @@
+"""The package's import is light, lazy and never fails."""
+
+import subprocess
+import sys
+
+import pytest
+
+import pyspark_statestore
+
+HEAVY = ("pyspark", "py4j", "pyarrow", "numpy", "pandas", "fsspec", "click", "rich", "google_crc32c", "rocksdict")
+
+
+def _run(code: str) -> str:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+@pytest.mark.parametrize("code", ["", "; pyspark_statestore.merged_path('/x'); pyspark_statestore.OPTIONS"])
+def test_nothing_heavy_is_imported(code: str) -> None:
+    loaded = f"print([name for name in {HEAVY!r} if name in sys.modules])"
+
+    assert _run(f"import sys, pyspark_statestore{code}; {loaded}") == "[]"
+
+
+def test_the_format_needs_neither_spark_nor_fsspec() -> None:
+    loaded = "print([name for name in ('pyspark', 'py4j', 'fsspec') if name in sys.modules])"
+    code = """
+import io, sys
+from pyspark_statestore.format import *
+out = io.BytesIO()
+file = MergedFileWriter(out, writer=1, created_ms=2)
+file.put("0/0/default/1.changelog", b"abc", stamp=1)
+file.seal()
+read_merged_file(BytesSource(out.getvalue())).to_arrow()
+"""
+
+    assert _run(f"{code}\n{loaded}") == "[]"
+
+
+def test_the_import_survives_without_any_dependency() -> None:
+    code = f"""
+import sys
+for name in {HEAVY!r}:
+    sys.modules[name] = None
+import pyspark_statestore
+print(pyspark_statestore.__version__)
+"""
+    assert _run(code) == pyspark_statestore.__version__
+
+
+@pytest.mark.parametrize("name", pyspark_statestore.__all__)
+def test_every_public_name_is_there(name: str) -> None:
+    assert getattr(pyspark_statestore, name) is getattr(pyspark_statestore, name)
+    assert name in dir(pyspark_statestore)
+
+
+def test_attach_is_the_function_and_not_its_module() -> None:
+    code = "import pyspark_statestore.attach as m; from pyspark_statestore import attach; print(callable(attach))"
+
+    assert _run("from pyspark_statestore import attach; print(callable(attach))") == "True"
+    assert _run(f"import pyspark_statestore; pyspark_statestore.attach; {code}") == "True"
+
+
+def test_unknown_names_are_attribute_errors() -> None:
+    with pytest.raises(AttributeError, match="no_such_name"):
+        _ = pyspark_statestore.no_such_name
