@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pyspark_statestore.doors import check_spark_version, door_settings, file_system_settings
+from pyspark_statestore.doors import DoorSettings, check_spark_version, door_settings, file_system_settings
 from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.jars import jar_missing, jar_path
 from pyspark_statestore.session import call_static, check_same_version, loaded_version
@@ -22,7 +22,7 @@ def attach(spark: SparkSession, *, mode: str = "provider", store: str = "rocksdb
     """Makes a running session keep the state of queries that are started from now on in merged files.
 
     For sessions that were started without the jar, as in a notebook. ``configure`` is the better way where the session
-    is yours to start: an extension that explains some of Spark's refusals can only be given to a new session.
+    is yours to start: it holds for every session of the application, ``attach`` for this one only.
 
     Args:
         spark: A classic session; a Spark Connect client cannot change its server that far.
@@ -45,13 +45,26 @@ def attach(spark: SparkSession, *, mode: str = "provider", store: str = "rocksdb
     hadoop = spark.sparkContext._jsc.hadoopConfiguration()
     for key, value in file_system_settings().items():
         hadoop.set(key, value)
-    # py4j's own lookup does not see added jars from every thread.
-    call_static(jvm, class_loader.loadClass(_ATTACH_CLASS), "attach", (_SESSION_CLASS, spark._jsparkSession))
-    for key in door.remove:
-        spark.conf.unset(key)
-    for key, value in door.set.items():
-        spark.conf.set(key, value)
+    before = _change(spark, door)
+    try:
+        # py4j's own lookup does not see added jars from every thread.
+        call_static(jvm, class_loader.loadClass(_ATTACH_CLASS), "attach", (_SESSION_CLASS, spark._jsparkSession))
+    except BaseException:
+        _change(spark, before)
+        raise
     return spark
+
+
+def _change(spark: Any, settings: DoorSettings) -> DoorSettings:
+    """Changes a session's settings and returns what changes them back."""
+    existing = dict(spark.conf.getAll)
+    for key in settings.remove:
+        spark.conf.unset(key)
+    for key, value in settings.set.items():
+        spark.conf.set(key, value)
+    touched = settings.remove | settings.set.keys()
+    back = {key: existing[key] for key in touched if key in existing}
+    return DoorSettings(back, frozenset(touched - back.keys()))
 
 
 def _check_running(spark: Any) -> None:
@@ -67,9 +80,9 @@ def _class_loader_with_jar(spark: Any, jvm: Any) -> Any:
     """Returns the class loader of the session's added jars, through which the shim's classes are found.
 
     The jar goes to two places. ADD JAR takes it to executors. For the driver it goes to the parent of the loader that
-    ADD JAR uses: the one that holds the jars of a session's start. The executor inside a local[n] driver has a loader of
-    its own below that parent; classes that each of the two had loaded for itself would meet in Hadoop's cache of file
-    systems and not be cast to each other. And Hadoop's Configuration looks classes up in the parent.
+    ADD JAR uses: the one that holds the jars of a session's start. The executor inside a local[n] driver has a loader
+    of its own below that parent; classes that each of the two had loaded for itself would meet in Hadoop's cache of
+    file systems and not be cast to each other. And Hadoop's Configuration looks classes up in the parent.
     """
     class_loader = spark._jsparkSession.sharedState().jarClassLoader()
     version = loaded_version(jvm, class_loader)

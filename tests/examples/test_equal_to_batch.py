@@ -56,17 +56,17 @@ def test_equal_to_batch(make_spark, settings, example):
     assert_state_is_merged(settings, example)
 
 
-def test_transform_with_state_is_equal_to_batch(make_spark, settings):
-    if (settings.door, settings.store) != ("path", "rocksdb"):
-        pytest.skip("Spark admits transformWithState with its own RocksDB provider only")
+def test_transform_with_state_is_equal_to_batch(make_spark, work_dir):
+    """Through the path door and with RocksDB, because Spark admits transformWithState with no provider but its own."""
     pytest.importorskip("google.protobuf", reason="pyspark's transformWithStateInPandas needs protobuf")
+    settings = harness.Settings(door="path", days=12, work_dir=work_dir, files_per_trigger=3)
     outcome = run_example(make_spark, settings, follow_aircraft)
     assert_equal_to_batch(outcome)
     assert_state_is_merged(settings, follow_aircraft)
 
 
-def test_comparison_sees_every_difference(make_spark, settings):
-    spark = make_spark(mode=settings.door, store=settings.store)
+def test_comparison_sees_every_difference(make_spark):
+    spark = make_spark(mode="path")
     facts = {"stopped_after": 1, "batches": 2, "seconds": 0.0}
     one, twice, other = (
         spark.createDataFrame(rows, "k int, v string") for rows in ([(1, "a")], [(1, "a"), (1, "a")], [(1, None)])

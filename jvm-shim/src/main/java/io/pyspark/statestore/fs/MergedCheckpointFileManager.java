@@ -1,7 +1,6 @@
 package io.pyspark.statestore.fs;
 
 import io.pyspark.statestore.Options;
-import io.pyspark.statestore.ShimInfo;
 import io.pyspark.statestore.StateStoreFilesException;
 import io.pyspark.statestore.StateStoreFilesException.Id;
 import io.pyspark.statestore.log.LogOutputStream;
@@ -25,7 +24,9 @@ public final class MergedCheckpointFileManager implements CheckpointFileManager 
   /** Set by the heap provider, which keeps its plain location: its state files are merged all the same. */
   public static final String MERGE_PLAIN_PATHS = "io.pyspark.statestore.mergePlainPaths";
 
-  private final Configuration conf;
+  /** Null where nothing is merged. */
+  private final Options options;
+  private final String queryRunId;
   private final boolean mergedNames;
   /** Manages what is not state, under real names. */
   private final CheckpointFileManager plain;
@@ -36,17 +37,14 @@ public final class MergedCheckpointFileManager implements CheckpointFileManager 
 
   /** Called by Spark, by reflection. */
   public MergedCheckpointFileManager(Path path, Configuration conf) throws IOException {
-    this.conf = conf;
     this.mergedNames = Schemes.isMerged(path);
     boolean merges = mergedNames || conf.getBoolean(MERGE_PLAIN_PATHS, false);
-    Options options = Options.from(conf);
-    if (merges) {
-      ShimInfo.checkCompatible(options, org.apache.spark.package$.MODULE$.SPARK_VERSION());
-    }
+    this.options = merges ? MergedFileSystem.checkedOptions(conf) : null;
+    this.queryRunId = conf.get(MergedFileSystem.RUN_ID, "");
     Path real = Schemes.toReal(path);
     Path qualified = merges && !mergedNames ? real.getFileSystem(conf).makeQualified(real) : path;
     this.fs = merges ? Schemes.mergedFileSystem(Schemes.toMerged(qualified), conf) : null;
-    this.plain = CheckpointFileManager.create(real, withoutThis(conf, options.fileManagerClass()));
+    this.plain = CheckpointFileManager.create(real, withoutThis(conf, conf.get(Options.PREFIX + "fileManagerClass", "")));
   }
 
   /** The configuration in which Spark makes the manager that it would have made without us. */
@@ -71,7 +69,11 @@ public final class MergedCheckpointFileManager implements CheckpointFileManager 
   }
 
   private StateView view(Path path, StatePath state) throws IOException {
-    return fs.view(fs.log(state.stateDirectory(), conf), qualified(path), state, mergedNames);
+    return fs.view(log(state), qualified(path), state, mergedNames);
+  }
+
+  private MergedLog log(StatePath state) throws IOException {
+    return fs.log(state.stateDirectory(), options, queryRunId);
   }
 
   private Path qualified(Path path) {
@@ -85,7 +87,7 @@ public final class MergedCheckpointFileManager implements CheckpointFileManager 
       if (occasion != null) {
         lastOccasion = occasion;
       }
-      Freshness.ensure(fs.log(StatePath.of(qualified(path)).stateDirectory(), conf));
+      Freshness.ensure(log(StatePath.of(qualified(path))));
     }
     return view;
   }
@@ -107,7 +109,7 @@ public final class MergedCheckpointFileManager implements CheckpointFileManager 
       if (view == null) {
         return plain.open(Schemes.toReal(path));
       }
-      MergedLog log = fs.log(StatePath.of(qualified(path)).stateDirectory(), conf);
+      MergedLog log = log(StatePath.of(qualified(path)));
       // Every load of a RocksDB store asks for its versions first; one of a heap store opens files straight away.
       boolean askedBefore = path.getName().contains(".changelog") || path.getName().contains(".zip");
       Freshness.ensure(log, askedBefore ? lastOccasion : null);

@@ -24,6 +24,9 @@ import org.apache.hadoop.util.Progressable;
  * Everything that is not state goes to the file system below, unchanged.
  */
 public final class MergedFileSystem extends FileSystem {
+  /** Where Spark puts the run's id, {@code StreamExecution.RUN_ID_KEY}. */
+  static final String RUN_ID = "sql.streaming.runId";
+
   private URI uri;
   private FileSystem real;
   private Path workingDirectory;
@@ -78,16 +81,20 @@ public final class MergedFileSystem extends FileSystem {
 
   private MergedLog log(Path stateDirectory) throws IOException {
     MergedLog open = MergedLogs.open(stateDirectory);
-    return open != null ? open : log(stateDirectory, getConf());
+    return open != null ? open : log(stateDirectory, checkedOptions(getConf()), getConf().get(RUN_ID, ""));
   }
 
-  /** The log of a checkpoint, working with the options in {@code conf} from now on. */
-  MergedLog log(Path stateDirectory, Configuration conf) throws IOException {
+  /** The log of a checkpoint, working with {@code options} from now on. */
+  MergedLog log(Path stateDirectory, Options options, String queryRunId) throws IOException {
+    return MergedLogs.of(
+        real, stateDirectory, options, () -> ProcessIdentity.headerFields(queryRunId), ProcessIdentity::localDirectory);
+  }
+
+  /** Reads the options and refuses to work with another Spark or another Python package than this jar's. */
+  static Options checkedOptions(Configuration conf) throws IOException {
     Options options = Options.from(conf);
     ShimInfo.checkCompatible(options, org.apache.spark.package$.MODULE$.SPARK_VERSION());
-    String runId = conf.get("sql.streaming.runId", "");
-    return MergedLogs.of(
-        real, stateDirectory, options, () -> ProcessIdentity.headerFields(runId), ProcessIdentity::localDirectory);
+    return options;
   }
 
   private Path toReal(Path path) {

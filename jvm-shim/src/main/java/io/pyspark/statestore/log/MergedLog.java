@@ -247,7 +247,9 @@ public final class MergedLog implements LogContext {
 
   /** Called from Spark's maintenance threads: a view that is new enough, and cleaning where it is due. */
   public void maintain() throws IOException {
-    cleaner.runIfDue();
+    if (options.compactionEnabled()) {
+      cleaner.runIfDue();
+    }
     refresher.refreshIfOlderThan(MAINTENANCE_VIEW_MS);
   }
 

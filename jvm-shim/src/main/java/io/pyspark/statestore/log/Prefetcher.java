@@ -9,11 +9,12 @@ import java.util.Comparator;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.Callable;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutionException;
-import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executor;
 import java.util.concurrent.Future;
-import java.util.concurrent.Semaphore;
+import java.util.concurrent.FutureTask;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
@@ -38,7 +39,7 @@ final class Prefetcher {
   private final LogContext context;
   private final FileHandles handles;
   private final SegmentReader reader;
-  private final ExecutorService threads;
+  private final Executor threads;
   private final Map<Segment, Fetch> fetched = new ConcurrentHashMap<>();
   private final AtomicLong bytesHeld = new AtomicLong();
 
@@ -46,7 +47,7 @@ final class Prefetcher {
 
   private record Range(MergedFile file, long start, long end, List<Segment> segments) {}
 
-  Prefetcher(LogContext context, FileHandles handles, SegmentReader reader, ExecutorService threads) {
+  Prefetcher(LogContext context, FileHandles handles, SegmentReader reader, Executor threads) {
     this.context = context;
     this.handles = handles;
     this.reader = reader;
@@ -130,23 +131,33 @@ final class Prefetcher {
   }
 
   private void fetch(List<Segment> wanted) {
-    List<Range> ranges = ranges(wanted);
-    // A handful at a time, so that one load does not take all of the process's threads.
-    Semaphore parallel = new Semaphore(context.options().readParallelism());
-    for (Range range : ranges) {
+    List<Range> ranges = new ArrayList<>();
+    for (Range range : ranges(wanted)) {
       long bytes = range.segments.stream().mapToLong(Segment::length).sum();
-      if (bytesHeld.addAndGet(bytes) > context.options().bufferMemory() || !parallel.tryAcquire()) {
+      if (bytesHeld.addAndGet(bytes) > context.options().bufferMemory()) {
         bytesHeld.addAndGet(-bytes);
-        return;
+        break;
       }
-      Future<byte[]> read = threads.submit(() -> {
-        byte[] buffer = new byte[(int) (range.end - range.start)];
-        handles.readFully(range.file, range.start, buffer, 0, buffer.length);
-        return buffer;
-      });
-      long now = System.nanoTime();
-      range.segments.forEach(s -> fetched.put(s, new Fetch(read, (int) (s.entry().offset() - range.start), now)));
+      ranges.add(range);
     }
+    List<Callable<byte[]>> reads = ranges.stream().<Callable<byte[]>>map(range -> () -> read(range)).toList();
+    List<FutureTask<byte[]>> started = Parallel.start(threads, context.options().readParallelism(), reads);
+    long now = System.nanoTime();
+    for (int i = 0; i < ranges.size(); i++) {
+      Range range = ranges.get(i);
+      FutureTask<byte[]> read = started.get(i);
+      range.segments.forEach(s -> {
+        if (fetched.putIfAbsent(s, new Fetch(read, (int) (s.entry().offset() - range.start), now)) != null) {
+          bytesHeld.addAndGet(-s.length());
+        }
+      });
+    }
+  }
+
+  private byte[] read(Range range) throws IOException {
+    byte[] buffer = new byte[(int) (range.end - range.start)];
+    handles.readFully(range.file, range.start, buffer, 0, buffer.length);
+    return buffer;
   }
 
   private static List<Range> ranges(List<Segment> wanted) {

@@ -5,6 +5,7 @@ import io.pyspark.statestore.format.Group;
 import io.pyspark.statestore.format.MergedFileReader;
 import java.io.FileNotFoundException;
 import java.io.IOException;
+import java.io.InterruptedIOException;
 import java.util.ArrayList;
 import java.util.HashSet;
 import java.util.LinkedHashMap;
@@ -13,9 +14,10 @@ import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.Callable;
 import java.util.concurrent.ExecutionException;
-import java.util.concurrent.ExecutorService;
-import java.util.concurrent.Future;
+import java.util.concurrent.Executor;
+import java.util.concurrent.FutureTask;
 import java.util.concurrent.locks.ReentrantLock;
+import java.util.function.Consumer;
 import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.hadoop.fs.FileStatus;
 
@@ -31,8 +33,8 @@ final class Refresher {
   private static final int REMEMBERED = 256;
 
   private final LogContext context;
-  private final ExecutorService readers;
-  private final java.util.function.Consumer<MergedFile> onGone;
+  private final Executor readers;
+  private final Consumer<MergedFile> onGone;
   private final ReentrantLock running = new ReentrantLock();
   private final Map<Object, Boolean> occasions = new LinkedHashMap<>() {
     private static final long serialVersionUID = 1L;
@@ -47,7 +49,7 @@ final class Refresher {
   private volatile long lastBeganNanos;
   private volatile boolean bornMerged;
 
-  Refresher(LogContext context, ExecutorService readers, java.util.function.Consumer<MergedFile> onGone) {
+  Refresher(LogContext context, Executor readers, Consumer<MergedFile> onGone) {
     this.context = context;
     this.readers = readers;
     this.onGone = onGone;
@@ -192,26 +194,16 @@ final class Refresher {
   }
 
   private void runAll(List<Callable<Void>> reads) throws IOException {
-    if (reads.size() == 1) {
-      try {
-        reads.get(0).call();
-      } catch (IOException e) {
-        throw e;
-      } catch (Exception e) {
-        throw new IOException(e);
-      }
-      return;
-    }
-    List<Future<Void>> futures = reads.stream().map(readers::submit).toList();
+    List<FutureTask<Void>> futures = Parallel.start(readers, context.options().readParallelism(), reads);
     try {
-      for (Future<Void> future : futures) {
+      for (FutureTask<Void> future : futures) {
         future.get();
       }
     } catch (ExecutionException e) {
       throw e.getCause() instanceof IOException io ? io : new IOException(e.getCause());
     } catch (InterruptedException e) {
       Thread.currentThread().interrupt();
-      throw new java.io.InterruptedIOException("Interrupted while reading the indexes of " + context.checkpoint());
+      throw new InterruptedIOException("Interrupted while reading the indexes of " + context.checkpoint());
     } finally {
       futures.forEach(f -> f.cancel(false));
     }

@@ -245,6 +245,7 @@ public abstract class ObservedFileSystem extends RawLocalFileSystem {
     }
 
     @Override
+    @SuppressWarnings("deprecation") // deprecated for users; it is how FileContext renames
     public void rename(Path source, Path target, Options.Rename... options) throws IOException {
         boolean overwrite = options != null && Set.of(options).contains(Options.Rename.OVERWRITE);
         observed("rename", target, () -> {

@@ -1,0 +1,83 @@
+"""attach() on a session that was started without the jar, each time in a Python process (and JVM) of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+SCRIPT = """
+import json, sys
+from pathlib import Path
+from pyspark.sql import SparkSession, functions as F
+from pyspark_statestore import StateStoreFilesError, attach, configure, merged_path
+
+mode, master, directory = sys.argv[1:]
+spark = (
+    SparkSession.builder.master(master)
+    .config("spark.ui.enabled", "false")
+    .config("spark.ui.showConsoleProgress", "false")
+    .config("spark.executor.memory", "600m")
+    .config("spark.sql.shuffle.partitions", "2")
+    .getOrCreate()
+)
+refused = []
+for call in (
+    lambda: configure(SparkSession.builder, mode=mode),
+    lambda: attach(spark, mode="both"),
+    lambda: attach(spark, max_file_size="huge"),
+):
+    try:
+        call()
+    except StateStoreFilesError as error:
+        refused.append(error.getErrorClass())
+untouched = not [key for key in spark.conf.getAll if "fileMerging" in key or "merged+" in key]
+
+spark.range(10).groupBy("id").count().collect()  # executors have started without the jar
+assert attach(attach(spark, mode=mode), mode=mode) is spark
+
+source, checkpoint = f"{directory}/source", f"{directory}/checkpoint"
+location = merged_path(checkpoint) if mode == "path" else checkpoint
+stream = spark.readStream.schema("id long").parquet(source).groupBy((F.col("id") % 5).alias("k")).count()
+for part in range(2):
+    spark.range(part * 10, part * 10 + 10).write.mode("append").parquet(source)
+    query = stream.writeStream.format("noop").outputMode("update").option("checkpointLocation", location)
+    query.trigger(availableNow=True).start().awaitTermination()
+rows = spark.read.format("statestore").load(location).select("key.k", "value.count").collect()
+files = [path.relative_to(checkpoint).as_posix() for path in Path(checkpoint, "state").rglob("*") if path.is_file()]
+
+spark.stop()
+try:
+    attach(spark)
+except StateStoreFilesError as error:
+    refused.append(error.getErrorClass())
+print(json.dumps({"refused": refused, "untouched": untouched, "rows": sorted(rows), "files": files}))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("mode", "master"), [("provider", "local[2]"), ("path", "local[2]"), ("provider", "local-cluster[1,1,900]")]
+)
+def test_a_session_without_the_jar_goes_on_with_merged_state(
+    mode: str, master: str, main_jar: Path, tmp_path: Path
+) -> None:
+    environment = {key: value for key, value in os.environ.items() if key != "PYSPARK_SUBMIT_ARGS"}
+    environment |= {"PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_DIRS": str(tmp_path)}
+    command = [sys.executable, "-c", SCRIPT, mode, master, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment, check=False)
+    assert done.returncode == 0, done.stderr[-5000:]
+    result = json.loads(done.stdout.splitlines()[-1])
+
+    assert result["refused"] == ["PSS_JAR_MISSING", "PSS_INVALID_OPTION", "PSS_INVALID_OPTION", "PSS_SPARK_NOT_RUNNING"]
+    assert result["untouched"]
+    assert result["rows"] == [[k, 4] for k in range(5)]
+    assert [name for name in result["files"] if name.endswith(".merged")]
+    assert not [name for name in result["files"] if name.endswith((".changelog", ".zip", ".sst"))]
