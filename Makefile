@@ -26,7 +26,7 @@ check-jdk:
 # An editable install in compat mode is a .pth, which Spark's search for Python data sources follows.
 $(INSTALLED): setup.cfg setup.py pyproject.toml | check-python check-jdk
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade "pip>=23.1" "setuptools>=68" wheel
+	$(BIN)/python -m pip install --quiet --upgrade "pip>=23.1" "setuptools>=68,<85" wheel
 	$(BIN)/python -m pip install "pyspark>=4.3,<4.4"
 	$(BIN)/python -m pip install --no-build-isolation --config-settings editable_mode=compat \
 		--editable ".[test,examples,benchmarks]"
@@ -38,6 +38,7 @@ jar: $(INSTALLED) ## compile the JVM shim where it has changed
 	$(BIN)/python jvm-shim/build.py
 
 demo: jar ## the same stream on stock Spark and on merged state, side by side
+	$(BIN)/python jvm-shim/build.py --tests
 	$(BIN)/python -m examples.demo
 
 test: lint typecheck unit ## everything that continuous integration runs
@@ -53,6 +54,7 @@ typecheck: $(INSTALLED) ## mypy
 	$(BIN)/mypy $(PYTHON_CODE)
 
 bench: jar ## benchmarks/small_files.py; its options in BENCH_ARGS="..."
+	$(BIN)/python jvm-shim/build.py --tests
 	$(BIN)/python -m benchmarks.small_files $(BENCH_ARGS)
 
 wheel: $(INSTALLED) ## dist/*.whl, with the jar inside

@@ -65,10 +65,10 @@ def print_tables(results: list[Figures]) -> None:
     Args:
         results: What the scenarios showed.
     """
-    console = Console()
+    console = Console(width=max(100, Console().width))
     for found in results:
         table = Table(title=found.scenario.title(), title_justify="left", title_style="bold")
-        table.add_column("")
+        table.add_column("", no_wrap=True)
         for name in found.sides:
             table.add_column(name, justify="right")
         table.add_column("merged / stock", justify="right")

@@ -153,12 +153,23 @@ class Side:
         assert self._query is not None
         hidden = self.root / "input" / f".{source.name}"
         shutil.copyfile(source, hidden)
-        hidden.rename(self.root / "input" / source.name)
+        # A self-join has two file sources. Spark asks both for their offsets under this lock, so both see the file at once;
+        # otherwise one could see it a batch earlier than the other.
+        lock = self._query._jsq.streamingQuery().awaitProgressLock()
+        lock.lock()
+        try:
+            hidden.rename(self.root / "input" / source.name)
+        finally:
+            lock.unlock()
         self._query.processAllAvailable()
         progress = self._query.lastProgress
         expected = len(self.batches)
         if progress is None or progress["batchId"] != expected or progress["numInputRows"] == 0:
-            raise BenchmarkError(f"{self.name}: batch {expected} was expected, the query reports {progress}")
+            recent = [
+                (each["batchId"], each["numInputRows"], each["timestamp"], each["sources"][0]["endOffset"])
+                for each in self._query.recentProgress[-5:]
+            ]
+            raise BenchmarkError(f"{self.name}: one batch, number {expected}, was expected; the query reports {recent}")
         after = self.counters.snapshot(self.name)
         record = {
             "batch": expected,

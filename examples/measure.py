@@ -70,6 +70,8 @@ def main(settings: harness.Settings, delay: int) -> None:
     seconds = time.monotonic() - began
     durations = [batch["durationMs"]["triggerExecution"] for batch in query.recentProgress if batch["numInputRows"]]
     counted = calls(counters.snapshot("query"), STATE)
+    jvm: Any = spark._jvm
+    processor = jvm.java.lang.ProcessHandle.current().info().totalCpuDuration().get().toMillis()
     spark.stop()
     usage = disk.usage(where.folder)
     tell.event(
@@ -77,6 +79,7 @@ def main(settings: harness.Settings, delay: int) -> None:
         batches=batches,
         seconds=seconds,
         median_ms=statistics.median(durations),
+        processor_ms=processor,
         calls=counted,
         files=usage["files"],
         bytes=usage["bytes"],

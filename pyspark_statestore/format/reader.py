@@ -198,6 +198,8 @@ class _Reader:
 
     def _header(self) -> Header | None:
         head = self._range(0, min(self._size, TAIL_LENGTH if self._size <= TAIL_LENGTH else _HEAD_LENGTH))
+        if not any(head):
+            return None  # the machine died before the file's first bytes reached the disk
         family = head[: len(MAGIC_FAMILY)]
         if family != MAGIC_FAMILY[: len(family)]:
             raise self._damaged("PSS_CORRUPT_FILE", 0, "it does not start with PSSMERG")

@@ -44,12 +44,12 @@ assert attach(attach(spark, mode=mode), mode=mode) is spark
 
 source, checkpoint = f"{directory}/source", f"{directory}/checkpoint"
 location = merged_path(checkpoint) if mode == "path" else checkpoint
-stream = spark.readStream.schema("id long").parquet(source).groupBy((F.col("id") % 5).alias("k")).count()
 for part in range(2):
     spark.range(part * 10, part * 10 + 10).write.mode("append").parquet(source)
+    stream = spark.readStream.schema("id long").parquet(source).groupBy((F.col("id") % 5).alias("k")).count()
     query = stream.writeStream.format("noop").outputMode("update").option("checkpointLocation", location)
     query.trigger(availableNow=True).start().awaitTermination()
-rows = spark.read.format("statestore").load(location).select("key.k", "value.count").collect()
+rows = spark.read.format("statestore").load(location).select("key.*", "value.*").collect()
 files = [path.relative_to(checkpoint).as_posix() for path in Path(checkpoint, "state").rglob("*") if path.is_file()]
 
 spark.stop()

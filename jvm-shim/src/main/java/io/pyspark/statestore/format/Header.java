@@ -41,10 +41,14 @@ public record Header(long writer, long createdMs, String metaJson, int length) {
    * Reads the header from a file's first bytes.
    *
    * @param prefix the first bytes of the file, at least {@link #MAX_LENGTH} of them or all
-   * @return the header, or null where the file ends inside it: its writer died before the first flush
+   * @return the header, or null where the file ends inside it or is all zeros: its writer, or the machine, died before
+   *     the first flush
    * @throws StateStoreFilesException when this is no merged file, or one of another version, or damaged
    */
   static Header decode(String file, byte[] prefix) throws StateStoreFilesException {
+    if (isZero(prefix)) {
+      return null;
+    }
     int magicSeen = Math.min(prefix.length, FAMILY_LENGTH);
     if (!Arrays.equals(prefix, 0, magicSeen, MAGIC, 0, magicSeen)) {
       throw new StateStoreFilesException(
@@ -80,6 +84,15 @@ public record Header(long writer, long createdMs, String metaJson, int length) {
       throw damaged(file, "its header's meta is not a JSON object");
     }
     return new Header(writer, created, meta, length);
+  }
+
+  private static boolean isZero(byte[] bytes) {
+    for (byte b : bytes) {
+      if (b != 0) {
+        return false;
+      }
+    }
+    return true;
   }
 
   private static String printable(byte b) {

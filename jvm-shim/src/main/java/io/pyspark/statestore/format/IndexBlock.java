@@ -2,6 +2,7 @@ package io.pyspark.statestore.format;
 
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
+import java.nio.charset.CharacterCodingException;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
@@ -78,6 +79,9 @@ public record IndexBlock(List<Entry> entries, List<String> names) {
       in.position((int) tableStart);
       int fileCount = in.remaining() < 4 ? -1 : in.getInt();
       names = strings(in, fileCount, bytes.length, "name table");
+      for (String name : names) {
+        PathRules.checkFileName(name);
+      }
     }
     in.position(count * ENTRY_SIZE);
     List<String> paths = strings(in, count, (int) tableStart, "path heap");
@@ -128,13 +132,21 @@ public record IndexBlock(List<Entry> entries, List<String> names) {
       if (from < 0 || to < from || to > end - heap || (i == 0 && from != 0)) {
         throw new MalformedIndexException("the offsets of the " + what + " are not in order");
       }
-      result.add(new String(in.array(), heap + from, to - from, StandardCharsets.UTF_8));
+      result.add(text(ByteBuffer.wrap(in.array(), heap + from, to - from), what));
       from = to;
     }
     if (from != end - heap) {
       throw new MalformedIndexException("the " + what + " does not end where it says");
     }
     return result;
+  }
+
+  private static String text(ByteBuffer utf8, String what) throws MalformedIndexException {
+    try {
+      return StandardCharsets.UTF_8.newDecoder().decode(utf8).toString();
+    } catch (CharacterCodingException e) {
+      throw new MalformedIndexException("the " + what + " is not UTF-8");
+    }
   }
 
   private static void putHeap(ByteBuffer out, byte[][] strings) {

@@ -84,21 +84,26 @@ public final class MergedFileReader {
 
   /** Searches backwards for the last trailer whose checksums hold; what is after it does not exist. */
   private Group lastGroup(Header header, long length, Window window) throws IOException {
-    for (long end = length; end - Trailer.SIZE >= header.length(); end = window.start + Trailer.SIZE - 1) {
-      window.load(Math.max(header.length(), end - TAIL), end);
-      for (int at = window.bytes.length - Trailer.SIZE; at >= 0; at--) {
-        Trailer trailer = Trailer.decode(window.bytes, at, window.start + at);
+    long end = length;
+    while (end - Trailer.SIZE >= header.length()) {
+      long start = Math.max(header.length(), end - TAIL);
+      window.load(start, end);
+      // Index blocks of candidates may make the window move; the search goes on over what was loaded here.
+      byte[] searched = window.bytes;
+      for (int at = searched.length - Trailer.SIZE; at >= 0; at--) {
+        Trailer trailer = Trailer.decode(searched, at, start + at);
         if (trailer == null || trailer.indexOffset() < header.length()) {
           continue;
         }
         byte[] index = window.range(trailer.indexOffset(), (int) trailer.indexLength());
         if (Checksum.crc32c(index, 0, index.length) == trailer.indexCrc()) {
-          return group(window.start + at, trailer, index);
+          return group(start + at, trailer, index);
         }
       }
-      if (window.start == header.length()) {
-        break;
+      if (start == header.length()) {
+        return null;
       }
+      end = start + Trailer.SIZE - 1;
     }
     return null;
   }

@@ -39,12 +39,16 @@ final class VectorFiles {
     }
     try (File f = new File(directory, "index-only.merged")) {
       Entry copied = new Entry(Entry.PUT, Entry.TYPE_DELTA, 3, 0x9a8b7c6d, STAMP + 9, WRITER, 77, 3, 2, "0/5/9.delta");
-      f.writer.sealIndexOnly(List.of(copied), List.of("a.merged", "b.merged"), f.stamp());
+      f.writer.sealIndexOnly(List.of(copied), List.of(name(1), name(2)), f.stamp());
     }
     try (File f = new File(directory, "torn.merged")) {
       f.group(f.put("0/0/1.delta", "one"));
       f.put("0/0/2.delta", "never finished");
     }
+  }
+
+  private static String name(int n) {
+    return String.format("%013d-%016x-%d.merged", CREATED_MS, WRITER, n);
   }
 
   private static final class File implements AutoCloseable {

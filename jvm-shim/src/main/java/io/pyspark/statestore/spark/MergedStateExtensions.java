@@ -8,7 +8,7 @@ import scala.runtime.BoxedUnit;
 public final class MergedStateExtensions extends AbstractFunction1<SparkSessionExtensions, BoxedUnit> {
   @Override
   public BoxedUnit apply(SparkSessionExtensions extensions) {
-    extensions.injectPlannerStrategy(TransformWithStateGuard::new);
+    extensions.injectCheckRule(TransformWithStateGuard.Rule::new);
     return BoxedUnit.UNIT;
   }
 }

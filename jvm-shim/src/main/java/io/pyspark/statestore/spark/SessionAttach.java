@@ -26,9 +26,9 @@ public final class SessionAttach {
     // Hadoop looks the class up on a class loader that does not know the jar; what it has cached it does not look up.
     Schemes.mergedFileSystem(new Path("merged+file:///"), conf);
     Seq<SparkStrategy> strategies = session.experimental().extraStrategies();
-    if (strategies.forall(s -> !(s instanceof TransformWithStateGuard))) {
+    if (strategies.forall(s -> !(s instanceof TransformWithStateGuard.Strategy))) {
       @SuppressWarnings("unchecked")
-      Seq<SparkStrategy> more = (Seq<SparkStrategy>) strategies.appended(new TransformWithStateGuard(session));
+      Seq<SparkStrategy> more = (Seq<SparkStrategy>) strategies.appended(new TransformWithStateGuard.Strategy(session));
       session.experimental().extraStrategies_$eq(more);
     }
     return ShimInfo.version();

@@ -8,33 +8,69 @@ import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.sql.execution.SparkStrategy;
 import scala.collection.immutable.Nil$;
 import scala.collection.immutable.Seq;
+import scala.runtime.AbstractFunction1;
+import scala.runtime.BoxedUnit;
 
 /**
- * Plans nothing. Where Spark would refuse transformWithState, because it compares the provider's class name, this
- * refuses first, in words that name the way out.
+ * Where Spark would refuse transformWithState, because it compares the provider's class name, this refuses first, in
+ * words that name the way out.
  */
-final class TransformWithStateGuard extends SparkStrategy {
+final class TransformWithStateGuard {
   private static final String PROVIDER_KEY = "spark.sql.streaming.stateStore.providerClass";
 
-  private final transient SparkSession session;
+  private TransformWithStateGuard() {}
 
-  TransformWithStateGuard(SparkSession session) {
-    this.session = session;
-  }
-
-  @Override
-  @SuppressWarnings("unchecked")
-  public Seq<SparkPlan> apply(LogicalPlan plan) {
-    String operator = plan.getClass().getSimpleName();
-    if (operator.startsWith("TransformWithState") && plan.isStreaming()) {
+  private static void check(SparkSession session, LogicalPlan operator) {
+    if (operator.getClass().getSimpleName().startsWith("TransformWithState") && operator.isStreaming()) {
       String provider = session.conf().get(PROVIDER_KEY, "");
       if (provider.startsWith(TransformWithStateGuard.class.getPackageName() + ".")) {
-        throw new IllegalStateException(new StateStoreFilesException(
-            Id.PSS_NEEDS_PATH_DOOR, "Spark 4.3 runs transformWithState only with a state store provider whose class is"
-                + " named RocksDBStateStoreProvider, and " + PROVIDER_KEY + " is " + provider + ". Use the path door:"
-                + " configure(builder, mode=\"path\") and checkpointLocation = merged_path(\"<location>\").").getMessage());
+        String message = "Spark 4.3 runs transformWithState only with a state store provider whose class is named"
+            + " RocksDBStateStoreProvider, and " + PROVIDER_KEY + " is " + provider + ". Use the path door:"
+            + " configure(builder, mode=\"path\") and checkpointLocation = merged_path(\"<location>\").";
+        // Of all exceptions, PySpark shows this one's message without a JVM stack trace.
+        throw new IllegalArgumentException(
+            new StateStoreFilesException(Id.PSS_NEEDS_PATH_DOOR, message).getMessage());
       }
     }
-    return (Seq<SparkPlan>) (Seq<?>) Nil$.MODULE$;
+  }
+
+  /** For a session that is being built: refuses when the DataFrame is made. */
+  static final class Rule extends AbstractFunction1<LogicalPlan, BoxedUnit> {
+    private final SparkSession session;
+
+    Rule(SparkSession session) {
+      this.session = session;
+    }
+
+    @Override
+    public BoxedUnit apply(LogicalPlan plan) {
+      plan.foreach(new AbstractFunction1<LogicalPlan, BoxedUnit>() {
+        @Override
+        public BoxedUnit apply(LogicalPlan operator) {
+          check(session, operator);
+          return BoxedUnit.UNIT;
+        }
+      });
+      return BoxedUnit.UNIT;
+    }
+  }
+
+  /**
+   * For a session that runs already, which takes no more rules: plans nothing, refuses when the query starts. A
+   * streaming query's own planner asks only the session's experimental strategies.
+   */
+  static final class Strategy extends SparkStrategy {
+    private final transient SparkSession session;
+
+    Strategy(SparkSession session) {
+      this.session = session;
+    }
+
+    @Override
+    @SuppressWarnings("unchecked")
+    public Seq<SparkPlan> apply(LogicalPlan plan) {
+      check(session, plan);
+      return (Seq<SparkPlan>) (Seq<?>) Nil$.MODULE$;
+    }
   }
 }

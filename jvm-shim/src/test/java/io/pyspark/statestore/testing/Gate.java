@@ -1,0 +1,58 @@
+package io.pyspark.statestore.testing;
+
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicBoolean;
+
+/**
+ * Stops a thread at a chosen place, so that a test decides what happens meanwhile and no race is left to luck. The places
+ * are calls of the file systems in {@link GatedFileSystems}, and {@link Tripwire} in a query's rows.
+ */
+public final class Gate {
+    private static final long PATIENCE_SECONDS = 60;
+
+    private static final Map<String, Stop> STOPS = new ConcurrentHashMap<>();
+
+    private record Stop(String contains, AtomicBoolean taken, CountDownLatch reached, CountDownLatch open) {}
+
+    private Gate() {}
+
+    /** The next thread that comes by stops there; {@code place} is "before create", "after close", "row" and the like. */
+    public static void hold(String place, String contains) {
+        STOPS.put(place, new Stop(contains, new AtomicBoolean(), new CountDownLatch(1), new CountDownLatch(1)));
+    }
+
+    /** Waits until a thread has come; whether one has. */
+    public static boolean awaitHeld(String place) throws InterruptedException {
+        return STOPS.get(place).reached.await(PATIENCE_SECONDS, TimeUnit.SECONDS);
+    }
+
+    /** Lets the thread at this place go on. */
+    public static void release(String place) {
+        STOPS.get(place).open.countDown();
+    }
+
+    /** Lets everyone go on, and stops nobody any more. */
+    public static void releaseAll() {
+        STOPS.values().forEach(stop -> stop.open.countDown());
+        STOPS.clear();
+    }
+
+    static void pass(String place, String what) {
+        Stop stop = STOPS.get(place);
+        if (stop == null || !what.contains(stop.contains) || !stop.taken.compareAndSet(false, true)) {
+            return;
+        }
+        stop.reached.countDown();
+        try {
+            if (!stop.open.await(PATIENCE_SECONDS, TimeUnit.SECONDS)) {
+                throw new IllegalStateException("nobody opened the gate at " + place + " " + what);
+            }
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+            throw new IllegalStateException("interrupted at the gate at " + place + " " + what, e);
+        }
+    }
+}

@@ -1,0 +1,39 @@
+"""A JVM without a Spark session, and checkpoints in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.jvm.lab import Checkpoint
+
+
+@pytest.fixture(scope="session")
+def jvm(_sessions: Any) -> Any:
+    """py4j's view of the JVM that all sessions of this process share."""
+    from pyspark import SparkContext
+
+    return SparkContext._jvm
+
+
+@pytest.fixture
+def new_checkpoint(jvm: Any, tmp_path: Path) -> Iterator[Callable[..., Checkpoint]]:
+    """Makes checkpoints: ``new_checkpoint("counting", name="other", maxFileSize="64k")``."""
+    made: list[Checkpoint] = []
+
+    def make(scheme: str = "file", name: str = "checkpoint", **options: str) -> Checkpoint:
+        made.append(Checkpoint(jvm, tmp_path / name, scheme, **options))
+        return made[-1]
+
+    yield make
+    for checkpoint in made:
+        checkpoint.forget()
+
+
+@pytest.fixture
+def checkpoint(new_checkpoint: Callable[..., Checkpoint]) -> Checkpoint:
+    """A checkpoint on ``file:``, with the default options."""
+    return new_checkpoint()

@@ -1,0 +1,256 @@
+"""Checkpoints for tests that work on merged logs without a query, and a second opinion on what is in them."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from py4j.protocol import Py4JJavaError
+
+from pyspark_statestore.format import (
+    BytesSource,
+    Entry,
+    Kind,
+    MergedFile,
+    MergedFileWriter,
+    file_name,
+    read_merged_file,
+    read_segment,
+)
+
+TESTING = "io.pyspark.statestore.testing"
+FILE_SYSTEMS = {
+    "counting": "CountingFileSystem",
+    "objectstore": "ObjectStoreLikeFileSystem",
+    "faulty": "FaultyFileSystem",
+    "gated": "GatedFileSystems$Disk",
+    "gatedstore": "GatedFileSystems$Store",
+}
+"""The test file systems' classes by scheme."""
+
+MERGED_FILE_SYSTEM = "io.pyspark.statestore.fs.MergedFileSystem"
+PREFIX = "spark.sql.streaming.stateStore.fileMerging."
+CREATED_MS = 1_700_000_000_000
+STAMP = CREATED_MS << 16
+
+
+def file_system_conf(*schemes: str) -> dict[str, str]:
+    """Hadoop settings for test file systems and what merges over them."""
+    conf = {}
+    for scheme in schemes:
+        if scheme in FILE_SYSTEMS:
+            conf[f"fs.{scheme}.impl"] = f"{TESTING}.{FILE_SYSTEMS[scheme]}"
+        conf[f"fs.merged+{scheme}.impl"] = MERGED_FILE_SYSTEM
+    return conf
+
+
+def until(condition: Callable[[], Any], what: str, seconds: float = 30) -> Any:
+    """Waits for something that another thread brings about."""
+    end = time.monotonic() + seconds
+    while not (result := condition()):
+        assert time.monotonic() < end, f"waited {seconds} s for {what}"
+        time.sleep(0.02)
+    return result
+
+
+@contextmanager
+def java_error(*words: str) -> Iterator[pytest.ExceptionInfo[Py4JJavaError]]:
+    """Expects a Java exception that says all of these words."""
+    with pytest.raises(Py4JJavaError) as caught:
+        yield caught
+    said = caught.value.java_exception.toString()
+    assert [word for word in words if word not in said] == [], said
+
+
+@dataclass
+class View:
+    """What is in a checkpoint's merged files by §4 and rules 3 to 5, read by the Python package."""
+
+    files: dict[str, MergedFile]
+    live: dict[str, tuple[str, Entry]] = field(default_factory=dict)
+    """By logical path: the merged file's name and the entry."""
+
+    @classmethod
+    def of(cls, state: Path) -> View:
+        names = sorted(path.name for path in (state / "_merged").glob("*.merged"))
+        data = {name: BytesSource((state / "_merged" / name).read_bytes()) for name in names}
+        view = cls({name: read_merged_file(source, name) for name, source in data.items()})
+        tombstones: dict[str, tuple[int, int]] = {}
+        best: dict[str, tuple[tuple[int, int], int, str, Entry]] = {}
+        for name, file in view.files.items():
+            for entry in file:
+                if entry.kind is Kind.DELETE:
+                    tombstones[entry.path] = max(entry.key, tombstones.get(entry.path, (-1, -1)))
+                else:
+                    candidate = (entry.key, entry.generation, name, entry)
+                    best[entry.path] = max(candidate, best.get(entry.path, candidate), key=lambda c: c[:3])
+        view.live = {p: (c[2], c[3]) for p, c in best.items() if c[0] > tombstones.get(p, (-1, -1))}
+        return view
+
+    def contents(self, state: Path) -> dict[str, bytes]:
+        """The bytes of every live path, each checked."""
+        sources = {name: BytesSource((state / "_merged" / name).read_bytes()) for name in self.files}
+        return {path: read_segment(sources[name], entry, name) for path, (name, entry) in self.live.items()}
+
+
+class Checkpoint:
+    """One checkpoint on a test's disk, as this JVM's merged log writes and reads it and as Python reads it afresh.
+
+    Args:
+        jvm: py4j's view of the JVM.
+        directory: The checkpoint, on the local disk.
+        scheme: The file system that it is merged over.
+        options: Of the log, by their names below the prefix.
+    """
+
+    def __init__(self, jvm: Any, directory: Path, scheme: str = "file", **options: str) -> None:
+        self.jvm = jvm
+        self.directory = directory
+        self.state = directory / "state"
+        self.merged = self.state / "_merged"
+        self.scheme = scheme
+        self.fs = self._file_system(options)
+
+    def _file_system(self, options: Mapping[str, str]) -> Any:
+        conf = self.jvm.org.apache.hadoop.conf.Configuration()
+        settings = file_system_conf(self.scheme)
+        settings.update({PREFIX + name.replace("__", "."): value for name, value in options.items()})
+        for key, value in settings.items():
+            conf.set(key, value)
+        # A new one: Hadoop's cache would hand out that of an earlier test, with its options.
+        uri = self.jvm.java.net.URI.create(f"merged+{self.scheme}:///")
+        return self.jvm.org.apache.hadoop.fs.FileSystem.newInstance(uri, conf)
+
+    def path(self, relative: str) -> Any:
+        """The Hadoop path of a logical file, with the merged scheme."""
+        return self.jvm.org.apache.hadoop.fs.Path(f"merged+{self.scheme}:{self.state}/{relative}")
+
+    @property
+    def log(self) -> Any:
+        """The MergedLog; None before it is first used."""
+        path = self.jvm.org.apache.hadoop.fs.Path(f"{self.scheme}:{self.state}")
+        return self.jvm.io.pyspark.statestore.log.MergedLogs.open(path)
+
+    def forget(self) -> None:
+        """What is left of a process that was killed: its unsealed files."""
+        path = self.jvm.org.apache.hadoop.fs.Path(f"{self.scheme}:{self.directory}")
+        self.jvm.io.pyspark.statestore.log.MergedLogs.forgetBelow(path)
+
+    def write(self, relative: str, data: bytes = b"some bytes") -> None:
+        """Commits a logical file."""
+        out = self.fs.create(self.path(relative), True)
+        out.write(data)
+        out.close()
+
+    def read(self, relative: str) -> bytes:
+        """Reads a logical file through the merged file system."""
+        stream = self.fs.open(self.path(relative))
+        try:
+            return bytes(stream.readAllBytes())
+        finally:
+            stream.close()
+
+    def delete(self, relative: str) -> bool:
+        """Deletes a logical file."""
+        return bool(self.fs.delete(self.path(relative), False))
+
+    def exists(self, relative: str) -> bool:
+        """Whether the merged file system knows a path."""
+        return bool(self.fs.exists(self.path(relative)))
+
+    def names(self, directory: str) -> list[str]:
+        """What a listing shows."""
+        return sorted(status.getPath().getName() for status in self.fs.listStatus(self.path(directory)))
+
+    def stage(self, relative: str, data: bytes) -> None:
+        """Uploads a local file, as Spark does with a snapshot's SSTs."""
+        local = self.directory.parent / Path(relative).name
+        local.write_bytes(data)
+        source = self.jvm.org.apache.hadoop.fs.Path(f"file:{local}")
+        self.fs.copyFromLocalFile(False, True, source, self.path(relative))
+
+    def clean(self) -> int:
+        """Unlinks what may go; how many files went."""
+        self.exists("0/0")  # opens the log
+        return int(self.log.clean())
+
+    def metrics(self) -> dict[str, int]:
+        """The log's counts."""
+        return dict(self.log.metrics().snapshot())
+
+    def files(self) -> list[str]:
+        """Names of the physical merged files, oldest first."""
+        found = [path.name for path in self.merged.glob("*.merged")]
+        return sorted(found, key=lambda name: int(re.findall(r"-(\d+)\.merged", name)[0]))
+
+    def view(self) -> View:
+        """What Python reads."""
+        return View.of(self.state)
+
+    def contents(self) -> dict[str, bytes]:
+        """The live files and their bytes, read by Python."""
+        return self.view().contents(self.state)
+
+    def sealed(self, name: str) -> bool:
+        """Whether a merged file is sealed."""
+        return self.view().files[name].sealed
+
+    @contextmanager
+    def foreign(self, number: int, *, writer: int = 77, seal: bool = True) -> Iterator[MergedFileWriter]:
+        """A merged file as another process writes it."""
+        self.merged.mkdir(parents=True, exist_ok=True)
+        with (self.merged / file_name(CREATED_MS, writer, number)).open("wb") as out:
+            file = MergedFileWriter(out, writer=writer, created_ms=CREATED_MS, meta={"plain": False})
+            yield file
+            if seal:
+                file.seal()
+            else:
+                file.end_group()
+
+
+def dump(data: bytes) -> dict[str, Any]:
+    """A file as ``MergedFileTool.dump`` shows it, but read by Python."""
+    file = read_merged_file(BytesSource(data))
+    shown: dict[str, Any] = {"valid_length": file.valid_length, "length": file.size, "sealed": file.sealed}
+    if file.header is not None:
+        shown |= {"writer": file.header.writer, "created_ms": file.header.created_ms, "meta": dict(file.header.meta)}
+    shown["groups"] = [
+        {
+            "trailer_offset": group.trailer_offset,
+            "flags": group.trailer.flags,
+            "index_offset": group.trailer.index_offset,
+            "previous": group.trailer.previous,
+            "group_stamp": group.trailer.group_stamp,
+            "names": list(group.index.names),
+            "entries": [
+                {
+                    "kind": int(entry.kind),
+                    "type": int(entry.type),
+                    "generation": entry.generation,
+                    "crc32c": entry.crc32c,
+                    "stamp": entry.stamp,
+                    "writer": entry.writer,
+                    "offset": entry.offset,
+                    "length": entry.length,
+                    "file_ref": entry.file_ref,
+                    "path": entry.path,
+                }
+                for entry in group.index
+            ],
+        }
+        for group in file.groups
+    ]
+    return shown
+
+
+def java_dump(jvm: Any, path: Path) -> dict[str, Any]:
+    """A file as the shim reads it; ``{"error": …}`` where it refuses to."""
+    shown: dict[str, Any] = json.loads(jvm.io.pyspark.statestore.format.MergedFileTool.dump(str(path)))
+    return shown

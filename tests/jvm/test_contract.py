@@ -1,0 +1,123 @@
+"""What Java and Python have to say alike: options, error ids, versions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pyspark_statestore import OPTIONS, StateStoreFilesError
+from pyspark_statestore._version import __version__
+from pyspark_statestore.conf import check_settings
+from pyspark_statestore.errors import ERROR_CLASSES
+from tests.jvm.lab import PREFIX, Checkpoint, java_error
+
+pytestmark = pytest.mark.spark
+
+
+def test_ids(jvm: Any) -> None:
+    assert set(jvm.io.pyspark.statestore.ShimInfo.errorClasses()) <= ERROR_CLASSES.keys()
+
+
+def test_options_and_defaults(jvm: Any) -> None:
+    declared = json.loads(jvm.io.pyspark.statestore.ShimInfo.optionsJson())
+
+    assert declared == {name: option.default for name, option in OPTIONS.items()}
+    assert list(declared) == list(OPTIONS)
+
+
+def test_version(jvm: Any) -> None:
+    assert jvm.io.pyspark.statestore.ShimInfo.version() == __version__
+
+
+def java_says(jvm: Any, settings: dict[str, str]) -> str:
+    """The error id with which Java refuses settings; empty if it takes them."""
+    from py4j.protocol import Py4JJavaError
+
+    conf = jvm.org.apache.hadoop.conf.Configuration(False)
+    for key, value in settings.items():
+        conf.set(key, value)
+    try:
+        # Static methods called "from" are keywords to Python.
+        getattr(jvm.io.pyspark.statestore.Options, "from")(conf)
+    except Py4JJavaError as error:
+        message = error.java_exception.getMessage()
+        assert all(key in message for key in settings if not key.endswith("idleSeal")), message
+        return str(error.java_exception.id())
+    return ""
+
+
+def python_says(settings: dict[str, str]) -> str:
+    try:
+        check_settings(settings)
+    except StateStoreFilesError as error:
+        return error.getErrorClass()
+    return ""
+
+
+VALUES = {
+    "bytes": ["64k", "65536", "1 MB", "1g", "2GB", "63k", "0", "-1", "1t", "1.5m", "m", "", "1e9", "\u0665m", "9" * 16],
+    "duration": ["5s", "9000ms", "10m", "10 MIN", "1h", "2d", "10", "0s", "-5s", "1w", "auto", "", "s", "1.5s"],
+    "integer": ["1", "4", "64", "256", "0", "65", "257", "1.5", "4.0", "4d", "1e1", "+4", "four", "", "99999999999"],
+    "number": ["1.05", "2", "1000", "2.50", "1", "1001", "NaN", "Infinity", "2f", "1e1", "0x1p3", "-2", "two", ""],
+    "boolean": ["true", "FALSE", " true ", "yes", "1", ""],
+    "choice": ["hflush", "HSYNC", "none", ""],
+    "string": ["", "any.Thing"],
+}
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_both_take_and_refuse_the_same_values(jvm: Any, name: str) -> None:
+    option = OPTIONS[name]
+    differ = []
+    for value in VALUES[option.type]:
+        settings = {option.key: value}
+        if name == "closedAfter":
+            settings[PREFIX + "idleSeal"] = "1s"
+        if name == "idleSeal":
+            settings[PREFIX + "closedAfter"] = "30d"
+        if java_says(jvm, settings) != python_says(settings):
+            differ.append((value, java_says(jvm, settings), python_says(settings)))
+    assert differ == []
+
+
+def test_options_that_depend_on_each_other(jvm: Any) -> None:
+    settings = {PREFIX + "idleSeal": "60s", PREFIX + "closedAfter": "299s"}
+    assert java_says(jvm, settings) == python_says(settings) == "PSS_INVALID_OPTION"
+    settings[PREFIX + "closedAfter"] = "300s"
+    assert java_says(jvm, settings) == python_says(settings) == ""
+
+
+def test_options_that_do_not_exist(jvm: Any) -> None:
+    settings = {PREFIX + "maxFilesize": "1m"}
+    assert java_says(jvm, settings) == python_says(settings) == "PSS_UNKNOWN_OPTION"
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"shimVersion": "9.9.9"}, ["PSS_VERSION_MISMATCH", "9.9.9", __version__]),
+        ({"maxFileSize": "big"}, ["PSS_INVALID_OPTION", PREFIX + "maxFileSize", "'big'", "128m"]),
+        ({"maxfilesize": "1m"}, ["PSS_UNKNOWN_OPTION", PREFIX + "maxfilesize", "maxFileSize"]),
+    ],
+)
+def test_nothing_is_written_with_settings_that_are_wrong(
+    new_checkpoint: Callable[..., Checkpoint], options: dict[str, str], words: list[str]
+) -> None:
+    checkpoint = new_checkpoint(**options)
+
+    with java_error(*words):
+        checkpoint.write("0/0/1.delta")
+
+    assert checkpoint.log is None
+    assert not checkpoint.directory.exists()
+
+
+def test_another_spark_is_refused(jvm: Any) -> None:
+    options = getattr(jvm.io.pyspark.statestore.Options, "from")(jvm.org.apache.hadoop.conf.Configuration(False))
+    for version in ("4.2.0", "4.30.0", "5.0.0-preview"):
+        with java_error("PSS_UNSUPPORTED_SPARK", version, "4.3"):
+            jvm.io.pyspark.statestore.ShimInfo.checkCompatible(options, version)
+    jvm.io.pyspark.statestore.ShimInfo.checkCompatible(options, "4.3.1-SNAPSHOT")

@@ -1,0 +1,331 @@
+"""The rules of the index (§5), by their numbers, with other processes' files written by Python."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pyspark_statestore.format import MergedFileWriter, file_name
+from tests.jvm.lab import CREATED_MS, STAMP, Checkpoint, java_error, until
+
+pytestmark = pytest.mark.spark
+
+P = "0/0/1.changelog"
+KEEP = "0/0/9.changelog"
+LARGE = bytes(70_000)
+"""A segment that fills a file of maxFileSize=64k, so that it is sealed."""
+
+
+def test_rule_3_the_newest_write_wins(checkpoint: Checkpoint) -> None:
+    with checkpoint.foreign(1, writer=5) as file:
+        file.put(P, b"old", stamp=STAMP)
+        file.put("0/0/2.changelog", b"by 5", stamp=STAMP)
+    with checkpoint.foreign(2, writer=6, seal=False) as file:
+        file.put("0/0/2.changelog", b"by 6", stamp=STAMP)
+        file.put(P, b"new", stamp=STAMP + 1)
+    with checkpoint.foreign(3, writer=7) as file:
+        file.put(P, b"oldest", stamp=STAMP - 1)
+
+    assert checkpoint.read(P) == b"new"
+    assert checkpoint.read("0/0/2.changelog") == b"by 6"
+    assert checkpoint.contents() == {P: b"new", "0/0/2.changelog": b"by 6"}
+
+    checkpoint.write(P, b"newest")
+    assert checkpoint.read(P) == b"newest"
+
+
+def test_rule_3_stamps_are_above_those_that_were_seen(checkpoint: Checkpoint) -> None:
+    in_a_year = STAMP + (10 * 365 * 86_400_000 << 16)
+    with checkpoint.foreign(1, writer=2**63 - 1) as file:
+        file.put(P, b"by a clock that is ahead", stamp=in_a_year)
+    assert checkpoint.read(P) == b"by a clock that is ahead"
+
+    checkpoint.write(P, b"later")
+
+    assert checkpoint.read(P) == b"later"
+    assert checkpoint.contents() == {P: b"later"}
+
+
+def test_rule_4_a_tombstone_kills_what_it_saw_and_nothing_newer(checkpoint: Checkpoint) -> None:
+    with checkpoint.foreign(1) as file:
+        file.put(P, b"seen", stamp=STAMP, writer=5)
+        file.put(KEEP, b"seen", stamp=STAMP, writer=5)
+    assert checkpoint.read(P) == b"seen"
+    # Its new owner writes it anew, and this process has not looked since.
+    with checkpoint.foreign(2) as file:
+        file.put(P, b"new", stamp=STAMP + 1, writer=6)
+
+    assert checkpoint.log.delete(P)
+    assert checkpoint.log.delete(KEEP)
+    assert checkpoint.log.find(P) is None
+    checkpoint.log.seal()
+
+    assert checkpoint.contents() == {P: b"new"}
+    assert checkpoint.read(P) == b"new"
+    assert not checkpoint.exists(KEEP)
+    assert checkpoint.clean() == 1
+    assert checkpoint.contents() == {P: b"new"}
+
+
+def test_rule_4_of_equal_stamps_the_writer_decides(checkpoint: Checkpoint) -> None:
+    with checkpoint.foreign(1) as file:
+        file.put(P, b"5", stamp=STAMP, writer=5)
+        file.put("0/0/2.delta", b"7", stamp=STAMP, writer=7)
+        file.delete(P, stamp=STAMP, writer=6)
+        file.delete("0/0/2.delta", stamp=STAMP, writer=6)
+
+    assert checkpoint.names("0/0") == ["2.delta"]
+    assert checkpoint.view().live.keys() == {"0/0/2.delta"}
+
+
+def test_rule_5_of_equal_keys_the_highest_generation_is_read(checkpoint: Checkpoint) -> None:
+    for generation in (1, 0, 2):
+        with checkpoint.foreign(generation, writer=7 + generation) as file:
+            file.put(P, b"x", stamp=STAMP, writer=5, generation=generation)
+
+    assert checkpoint.exists(P)
+    assert checkpoint.log.find(P).file().name() == checkpoint.view().live[P][0] == file_name(CREATED_MS, 9, 2)
+    assert checkpoint.clean() == 2
+    assert checkpoint.read(P) == b"x"
+
+
+@pytest.mark.parametrize("kind", ["small", "large"])
+def test_rule_5_a_missing_file_means_to_look_again_once(checkpoint: Checkpoint, kind: str) -> None:
+    data = b"x" if kind == "small" else bytes(5 << 20)
+    for generation in (0, 1):
+        with checkpoint.foreign(generation, writer=7 + generation) as file:
+            file.put(P, data, stamp=STAMP, writer=5, generation=generation)
+    assert checkpoint.exists(P)
+    stale = checkpoint.log.find(P)
+    (checkpoint.merged / stale.file().name()).unlink()
+
+    assert bytes(checkpoint.log.open(stale).readAllBytes()) == data
+    fresh = checkpoint.log.find(P)
+    assert fresh.file().name() == file_name(CREATED_MS, 7, 0)
+
+    checkpoint.forget()
+    assert checkpoint.exists(P)
+    gone = checkpoint.log.find(P)
+    (checkpoint.merged / gone.file().name()).unlink()
+    with java_error("PSS_MISSING_SEGMENT", str(checkpoint.directory), f"state/{P}", gone.file().name(), "offset"):
+        checkpoint.log.open(gone).readAllBytes()
+    with java_error("FileNotFoundException", P):
+        checkpoint.read(P)
+
+
+def test_rule_6_tombstones_are_carried_over(checkpoint: Checkpoint) -> None:
+    with checkpoint.foreign(1, writer=5) as file:
+        file.put(P, b"old", stamp=STAMP)
+        file.put(KEEP, b"keep", stamp=STAMP)
+    with checkpoint.foreign(2, writer=6) as file:
+        file.put(P, b"new", stamp=STAMP + 1)
+        file.delete(P, stamp=STAMP + 1, writer=6)
+        file.delete("0/0/never.changelog", stamp=STAMP + 1, writer=6)
+    assert not checkpoint.exists(P)
+
+    assert checkpoint.clean() == 1
+
+    assert not (checkpoint.merged / file_name(CREATED_MS, 6, 2)).exists()
+    assert checkpoint.contents() == {KEEP: b"keep"}
+    tombstones = [entry.path for file in checkpoint.view().files.values() for entry in file if entry.kind == 2]
+    assert tombstones == [P]
+    checkpoint.forget()
+    assert checkpoint.names("0/0") == ["9.changelog"]
+
+
+def test_rule_6_a_tombstone_that_another_file_repeats_is_not_carried_over(checkpoint: Checkpoint) -> None:
+    with checkpoint.foreign(1, writer=5) as file:
+        file.put(P, b"old", stamp=STAMP)
+        file.put(KEEP, b"keep", stamp=STAMP)
+    for number in (2, 3):
+        with checkpoint.foreign(number, writer=6) as file:
+            file.delete(P, stamp=STAMP + number, writer=6)
+
+    assert checkpoint.clean() == 1
+
+    assert len(checkpoint.files()) == 2
+    assert checkpoint.contents() == {KEEP: b"keep"}
+
+
+def test_rule_6_what_an_unwritten_tombstone_killed_is_not_dead_yet(new_checkpoint: Callable[..., Checkpoint]) -> None:
+    checkpoint = new_checkpoint(maxFileSize="64k")
+    with checkpoint.foreign(1, writer=5) as file:
+        file.put(P, b"old", stamp=STAMP)
+        file.put(KEEP, b"keep", stamp=STAMP)
+    checkpoint.write(P, LARGE)
+    assert checkpoint.sealed(checkpoint.files()[-1])
+    assert checkpoint.log.delete(P)
+
+    checkpoint.clean()
+    checkpoint.forget()
+
+    # Deleted, or still what it was; never the older write that it replaced.
+    assert checkpoint.contents().get(P, LARGE) == LARGE
+    assert checkpoint.read(KEEP) == b"keep"
+
+
+def test_rules_6_and_7_only_closed_files_are_unlinked(new_checkpoint: Callable[..., Checkpoint]) -> None:
+    checkpoint = new_checkpoint(idleSeal="1s", closedAfter="5s")
+    checkpoint.write(P)
+    own = checkpoint.files()[0]
+    with checkpoint.foreign(1, writer=5) as file:
+        file.put(P, b"dead", stamp=STAMP)
+    with checkpoint.foreign(2, writer=6, seal=False) as file:
+        file.put(P, b"dead", stamp=STAMP)
+    checkpoint.log.refresh()
+
+    assert checkpoint.clean() == 1
+    unsealed = file_name(CREATED_MS, 6, 2)
+    assert checkpoint.files() == [own, unsealed]
+    # Its writer may come back to it any moment, for as long as closedAfter.
+    assert checkpoint.clean() == 0
+    until(checkpoint.clean, "the unsealed file to count as closed")
+    assert checkpoint.files() == [own]
+    assert checkpoint.read(P) == b"some bytes"
+
+
+def test_rule_6_an_own_file_goes_when_it_is_sealed_and_dead(new_checkpoint: Callable[..., Checkpoint]) -> None:
+    checkpoint = new_checkpoint(maxFileSize="64k")
+    checkpoint.write(P, b"small")
+    assert checkpoint.clean() == 0
+    checkpoint.write(P, LARGE)
+    checkpoint.write(P, LARGE)
+    checkpoint.write(P, b"small again")
+
+    assert checkpoint.clean() == 2
+
+    assert checkpoint.contents() == {P: b"small again"}
+    assert checkpoint.metrics()["unlinkedFiles"] == 2
+
+
+def test_rule_8_in_doubt_nothing_is_deleted(checkpoint: Checkpoint) -> None:
+    with checkpoint.foreign(1) as file:
+        file.put(P, b"dead", stamp=STAMP)
+        file.delete(P, stamp=STAMP, writer=77)
+    assert not checkpoint.exists(P)
+    doubtful = checkpoint.merged / file_name(CREATED_MS, 5, 2)
+    doubtful.write_bytes(b"PSSMERG1 and then nonsense, for long enough that it is not just cut off")
+    before = checkpoint.files()
+
+    assert int(checkpoint.log.clean()) == 0
+
+    assert checkpoint.files() == before
+    doubtful.unlink()
+    assert checkpoint.clean() == 1
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_order_in_which_files_are_seen_does_not_matter(
+    new_checkpoint: Callable[..., Checkpoint], seed: int
+) -> None:
+    chance = random.Random(seed)
+    checkpoint = new_checkpoint()
+    checkpoint.merged.mkdir(parents=True)
+    paths = [f"0/{n % 2}/{n}.changelog" for n in range(6)]
+    facts: list[tuple[str, int, int]] = []
+    grown = [MergedFileWriter((checkpoint.merged / file_name(CREATED_MS, w, w)).open("wb", buffering=0), writer=w,
+                              created_ms=CREATED_MS, meta={"plain": False}) for w in range(1, 5)]
+    chance.shuffle(grown)
+    for _ in range(25):
+        file = chance.choice(grown)
+        for _ in range(chance.randint(1, 3)):
+            path = chance.choice(paths)
+            if facts and chance.random() < 0.4:
+                path, stamp, writer = chance.choice(facts)
+                if chance.random() < 0.7:
+                    file.delete(path, stamp=stamp, writer=writer)
+                else:
+                    data = f"{path} {stamp} {writer}".encode()
+                    file.put(path, data, stamp=stamp, writer=writer, generation=chance.randint(1, 3))
+            else:
+                stamp = STAMP + chance.randint(0, 9)
+                facts.append((path, stamp, file.writer))
+                file.put(path, f"{path} {stamp} {file.writer}".encode(), stamp=stamp)
+        file.end_group()
+        if chance.random() < 0.5:
+            assert_same_as_python(checkpoint, paths)
+    for file in grown:
+        file.seal()
+    assert_same_as_python(checkpoint, paths)
+
+    before = checkpoint.contents()
+    checkpoint.clean()
+    assert checkpoint.contents() == before
+    checkpoint.forget()
+    assert_same_as_python(checkpoint, paths)
+
+
+def assert_same_as_python(checkpoint: Checkpoint, paths: list[str]) -> None:
+    expected = checkpoint.view()
+    checkpoint.exists("0/0")
+    checkpoint.log.refresh()
+    found = {path: checkpoint.log.find(path) for path in paths}
+    assert {path: (s.file().name(), s.entry().offset()) for path, s in found.items() if s is not None} == {
+        path: (name, entry.offset) for path, (name, entry) in expected.live.items()
+    }
+    counts = {file.name(): checkpoint.log.index().referenceCount(file) for file in checkpoint.log.index().files()}
+    assert counts == {
+        name: sum(live == name for live, _ in expected.live.values()) for name in expected.files
+    }
+
+
+@pytest.mark.parametrize("tail", [0, 1, 5_000, 40_000, 70_000])
+@pytest.mark.parametrize("entries", [5, 400, 900, 3000])
+def test_files_that_grow_are_read_on_from_where_they_were(checkpoint: Checkpoint, entries: int, tail: int) -> None:
+    """With indexes around the 64 KiB that are read at once, and another process's unfinished write behind them."""
+    checkpoint.merged.mkdir(parents=True)
+    path = checkpoint.merged / file_name(CREATED_MS, 5, 1)
+    with path.open("wb", buffering=0) as out:
+        file = MergedFileWriter(out, writer=5, created_ms=CREATED_MS, meta={"plain": False})
+        for group in range(3):
+            for partition in range(entries if group else 3):
+                file.put(f"0/{partition}/{group}.delta", b"x", stamp=STAMP + group)
+            file.end_group()
+            end = out.tell()
+            out.write(bytes(tail))
+            assert len(checkpoint.names("0/2")) == group + 1
+            assert checkpoint.exists(f"0/{entries - 1}/{group}.delta") or not group
+            out.truncate(end)
+            out.seek(end)
+
+
+@pytest.mark.parametrize("how", ["removed", "deleted", "deleted above"])
+def test_a_checkpoint_that_was_deleted_and_is_begun_again(checkpoint: Checkpoint, how: str) -> None:
+    """Under an open log: first what Spark's heap store does, which makes its directory and writes, and asks nothing."""
+    checkpoint.write(P, b"of the first life")
+    checkpoint.write("0/0/1.zip", b"of the first life")
+    checkpoint.delete("0/0/1.zip")
+    if how == "removed":
+        shutil.rmtree(checkpoint.directory)
+    else:
+        above = "/.." * (1 if how == "deleted" else 2)
+        target = (checkpoint.state / above.strip("/")).resolve()
+        assert checkpoint.fs.delete(checkpoint.jvm.org.apache.hadoop.fs.Path(f"merged+file:{target}"), True)
+    assert not checkpoint.directory.exists()
+
+    checkpoint.fs.mkdirs(checkpoint.path("0/0"))
+    checkpoint.write("0/0/2.changelog", b"of the second")
+
+    assert checkpoint.contents() == {"0/0/2.changelog": b"of the second"}
+    assert checkpoint.names("0/0") == ["2.changelog"]
+    assert checkpoint.read("0/0/2.changelog") == b"of the second"
+
+
+def test_logs_of_several_checkpoints_do_not_touch_each_other(
+    new_checkpoint: Callable[..., Checkpoint], jvm: Any
+) -> None:
+    one, other = new_checkpoint(name="q"), new_checkpoint(name="q2")
+    one.write(P, b"one")
+    other.write(P, b"other")
+
+    one.forget()
+
+    assert other.log is not None
+    assert one.log is None
+    assert (one.read(P), other.read(P)) == (b"one", b"other")
+    one.delete(P)
+    assert other.exists(P)

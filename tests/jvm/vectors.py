@@ -1,0 +1,100 @@
+"""The committed vector files. ``python -m tests.jvm.vectors`` writes them anew, for a new version of the format only."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from pyspark_statestore.format import BytesSource, Kind, MergedFileWriter, file_name, read_merged_file
+from tests.jvm.lab import CREATED_MS, STAMP, dump, java_dump
+
+DIRECTORY = Path(__file__).resolve().parent.parent / "vectors"
+WRITER = 0x0123456789ABCDEF
+
+SAYS = {
+    "java-empty": "a header and no group: the writer died after its first write",
+    "java-one-group": "one flush, two segments, one of them empty",
+    "java-groups-and-tombstones": "three flushes, a tombstone in the second, a path that is not ASCII in the third",
+    "java-sealed": "two flushes, then a cumulative index that repeats both",
+    "java-sealed-at-once": "as object stores want it: the only group is the cumulative index, too",
+    "java-index-only": "an entry of another file, the second of the name table",
+    "java-torn": "one flush, then payload that no trailer ever followed",
+    "python-relocated": "segments of two other writers, copied with their keys by a third, and a tombstone carried over",
+    "python-growing": "three flushes without a seal, the second of tombstones alone",
+    "python-sealed": "one flush, then a seal that brings another segment along",
+    "python-index-only": "the entries of two sealed files, a tombstone among them",
+}
+
+
+def write_python(directory: Path) -> None:
+    """Writes the Python half."""
+    meta: dict[str, str | bool] = {"app_id": "vectors", "executor_id": "7", "plain": True}
+    with (directory / "python-relocated.merged").open("wb") as out:
+        file = MergedFileWriter(out, writer=WRITER, created_ms=CREATED_MS, meta=meta)
+        file.put("0/3/41.changelog", b"of writer 5", stamp=STAMP + 1, writer=5, generation=1)
+        file.put("0/3/SSTs/000009-\u00fc.sst", bytes(range(200)), stamp=STAMP + 2, writer=2**63 - 1, generation=65_535)
+        file.delete("0/3/40.changelog", stamp=STAMP, writer=5)
+        file.seal(group_stamp=STAMP + 9)
+    with (directory / "python-growing.merged").open("wb") as out:
+        file = MergedFileWriter(out, writer=WRITER, created_ms=CREATED_MS)
+        file.put("1/0/left-keyToNumValues/1.delta", b"left", stamp=STAMP + 1)
+        file.put("1/0/right-keyToNumValues/1.delta", b"right", stamp=STAMP + 2)
+        file.end_group()
+        file.delete("1/0/left-keyToNumValues/1.delta", stamp=STAMP + 1, writer=WRITER)
+        file.end_group(group_stamp=STAMP + 3)
+        file.put("1/0/left-keyToNumValues/2.snapshot", b"", stamp=STAMP + 4)
+        file.end_group()
+    with (directory / "python-sealed.merged").open("wb") as out:
+        file = MergedFileWriter(out, writer=WRITER, created_ms=CREATED_MS, meta=meta)
+        file.put("0/0/1.changelog", b"one", stamp=STAMP + 1)
+        file.end_group()
+        file.put("0/0/1.changelog.crc", b"crc", stamp=STAMP + 2)
+        file.seal()
+    sources = {number: (directory / f"python-{kind}.merged") for number, kind in ((1, "relocated"), (2, "sealed"))}
+    with (directory / "python-index-only.merged").open("wb") as out:
+        file = MergedFileWriter(out, writer=WRITER, created_ms=CREATED_MS, meta=meta)
+        entries = {
+            file_name(CREATED_MS, WRITER, number): list(read_merged_file(BytesSource(path.read_bytes())))
+            for number, path in sources.items()
+        }
+        file.seal_index_only(entries, group_stamp=STAMP + 20)
+
+
+def write_java(jvm: Any, directory: Path) -> None:
+    """Writes the Java half."""
+    scratch = directory / "written-by-java"
+    jvm.io.pyspark.statestore.format.MergedFileTool.writeVectors(str(scratch))
+    for path in scratch.iterdir():
+        path.rename(directory / f"java-{path.name}")
+    scratch.rmdir()
+
+
+def describe(jvm: Any, path: Path) -> dict[str, Any]:
+    """What a vector's JSON file says: what it shows, the facts as its writer's own reader sees them, its segments."""
+    data = path.read_bytes()
+    facts = java_dump(jvm, path) if path.name.startswith("java-") else dump(data)
+    here = [e for group in facts["groups"] for e in group["entries"] if e["kind"] == Kind.PUT and not e["file_ref"]]
+    segments = {entry["path"]: data[entry["offset"] : entry["offset"] + entry["length"]].hex() for entry in here}
+    return {"says": SAYS[path.stem], "facts": facts, "segments": segments}
+
+
+def main() -> None:
+    """Writes the files and what is in them."""
+    from pyspark import SparkContext
+
+    from pyspark_statestore import jar_path
+
+    os.environ["PYSPARK_SUBMIT_ARGS"] = f"--driver-class-path {jar_path()} pyspark-shell"
+    SparkContext._ensure_initialized()
+    DIRECTORY.mkdir(exist_ok=True)
+    write_java(SparkContext._jvm, DIRECTORY)
+    write_python(DIRECTORY)
+    for path in sorted(DIRECTORY.glob("*.merged")):
+        described = describe(SparkContext._jvm, path)
+        path.with_suffix(".json").write_text(json.dumps(described) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,113 @@
+"""Every workload gives out, batch by batch, what it gives out on stock Spark, stopped half-way and restarted.
+
+Which settings are combined, for RocksDB: door (2) x checkpoint format (2) x changelog (2) x checksums (2), of whose 16
+combinations the 8 with an even number of second values: all values of any three of the four dimensions meet. For
+transformWithState, which takes one door only, those of the 8 that have this door: all values of any two meet. For the
+heap store, which knows one checkpoint format and no changelogs, door x checksums in full, and both values of changelog
+with each.
+All workloads of a setting run at the same time in one session, so this also shows that queries do not touch each other.
+"""
+
+from itertools import product
+
+import pytest
+
+from tests.streaming.runs import STATE_STORE, Run, Setting, assert_state_is_merged, restart_maintenance
+from tests.streaming.workloads import BATCHES, WORKLOADS, write_batches
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+CONF = {
+    # Snapshots are written by maintenance, in the middle of these short queries.
+    f"{STATE_STORE}maintenanceInterval": "300ms",
+    f"{STATE_STORE}minDeltasForSnapshot": "1",
+}
+ROCKSDB = [
+    Setting(door, "rocksdb", format_version, changelog, checksums)
+    for door, format_version, changelog, checksums in product(("provider", "path"), (1, 2), (True, False), (True, False))
+    if ((door == "path") + (format_version == 2) + changelog + checksums) % 2 == 0
+]
+HEAP = [
+    Setting(door, "heap", 1, changelog=checksums == (door == "path"), checksums=checksums)
+    for door, checksums in product(("provider", "path"), (True, False))
+]
+SETTINGS = sorted(ROCKSDB + HEAP, key=lambda s: (s.door, s.store))  # those that share a session are neighbours
+
+
+def names_for(setting):
+    admitted = setting.door != "provider" and setting.store == "rocksdb"
+    return [name for name, workload in WORKLOADS.items() if admitted or not workload.only_stock_class]
+
+
+def run_all(spark, setting, names, folder):
+    """Runs queries side by side over the first half of the input, and then from their checkpoints over the rest."""
+    runs = {name: Run(spark, name, setting, folder / name) for name in names}
+    for half in (range(BATCHES // 2), range(BATCHES // 2, BATCHES)):
+        queries = {}
+        for name, run in runs.items():
+            write_batches(run.input, half)
+            queries[name] = run.start()
+        for name, run in runs.items():
+            run.finish(queries[name])
+    return runs
+
+
+@pytest.fixture(scope="module")
+def stock_runs(make_spark, tmp_path_factory):
+    spark = make_spark(CONF)
+    restart_maintenance(spark)
+    found = {}
+    for store in ("rocksdb", "heap"):
+        setting = Setting("stock", store)
+        names = [name for name, workload in WORKLOADS.items() if store == "rocksdb" or not workload.only_stock_class]
+        found[store] = run_all(spark, setting, names, tmp_path_factory.mktemp(f"stock-{store}"))
+    return found
+
+
+@pytest.fixture(scope="module", params=SETTINGS, ids=str)
+def setting(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def merged_runs(make_spark, stock_runs, setting, tmp_path_factory):
+    spark = make_spark(CONF, mode=setting.door, store=setting.store)
+    restart_maintenance(spark)
+    return run_all(spark, setting, names_for(setting), tmp_path_factory.mktemp(str(setting)))
+
+
+@pytest.mark.parametrize("workload", WORKLOADS)
+def test_equal_to_stock(setting, stock_runs, merged_runs, workload):
+    if workload not in names_for(setting):
+        pytest.skip("Spark admits transformWithState with its own RocksDB provider only")
+    stock, merged = stock_runs[setting.store][workload], merged_runs[workload]
+    assert merged.rows == stock.rows
+    assert merged.metrics == stock.metrics
+    paths = assert_state_is_merged(merged)
+    assert {path.split("/")[1] for path in paths} == {"0", "1", "2"}
+
+
+@pytest.mark.parametrize("store", ["rocksdb", "heap"])
+def test_reference_is_worth_comparing_with(stock_runs, store):
+    """The queries give something out before and after the restart, forget state, and meet late rows."""
+    for name, run in stock_runs[store].items():
+        by_batch = [len(rows) for _, rows in sorted(run.rows.items())]
+        assert len(by_batch) > BATCHES, name
+        assert min(sum(by_batch[:3]), sum(by_batch[3:])) > 0, name
+        figures = [sum(column) for column in zip(*(m for batch in run.metrics.values() for m in batch), strict=True)]
+        assert figures[0] > 0, name
+        assert figures[2] > 0 or name == "transform_with_state", name
+        assert figures[3] > 0, name
+
+
+def test_settings_cover_what_they_say():
+    def values(one):
+        return (one.door, one.format_version, one.changelog, one.checksums)
+
+    for left, middle, right in ((0, 1, 2), (0, 1, 3), (0, 2, 3), (1, 2, 3)):
+        assert len({(values(s)[left], values(s)[middle], values(s)[right]) for s in ROCKSDB}) == 8
+    path_only = [values(s) for s in ROCKSDB if s.door == "path"]
+    for left, right in ((1, 2), (1, 3), (2, 3)):
+        assert len({(v[left], v[right]) for v in path_only}) == 4
+    assert {(s.door, s.checksums) for s in HEAP} == set(product(("provider", "path"), (True, False)))
+    assert {(s.door, s.changelog) for s in HEAP} == set(product(("provider", "path"), (True, False)))

@@ -1,0 +1,56 @@
+"""A query goes on from any batch that it has committed, and from none, on a copy of its checkpoint.
+
+The copy is taken while the process that wrote the merged files still has them open, as a backup would: their groups are
+readable as they are. Each of the two stores is met with each door and with a query of one and of four stores.
+"""
+
+import shutil
+
+import pytest
+
+from tests.streaming.runs import STATE_STORE, Run, Setting, assert_state_is_merged, restart_maintenance
+from tests.streaming.workloads import BATCHES, write_batches
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+CONF = {f"{STATE_STORE}maintenanceInterval": "300ms", f"{STATE_STORE}minDeltasForSnapshot": "1"}
+CASES = [
+    (Setting("path", "heap"), "aggregation"),
+    (Setting("path", "rocksdb", 2, changelog=True, checksums=True), "outer_join"),
+    (Setting("provider", "heap"), "outer_join"),
+    (Setting("provider", "rocksdb", 1, changelog=False), "aggregation"),
+]
+
+
+def forget_batches_after(checkpoint, batch):
+    """Makes a checkpoint that of a query that has committed no batch after this one."""
+    logs = [checkpoint / "offsets", checkpoint / "commits", *(checkpoint / "sources").iterdir()]
+    for log in logs:
+        for file in log.iterdir():
+            number = file.name.removeprefix(".").split(".")[0]
+            if number.isdigit() and int(number) > batch:
+                file.unlink()
+
+
+@pytest.mark.parametrize(("setting", "workload"), CASES, ids=str)
+def test_restart_from_every_batch(make_spark, tmp_path, setting, workload):
+    spark = make_spark(CONF, mode=setting.door, store=setting.store)
+    restart_maintenance(spark)
+    whole = Run(spark, workload, setting, tmp_path / "whole")
+    write_batches(whole.input, range(BATCHES))
+    whole.run()
+    last = max(whole.rows)
+    assert last >= BATCHES
+
+    copies = {}
+    for batch in range(-1, last):
+        copy = Run(spark, workload, setting, tmp_path / f"from-{batch}", input=whole.input)
+        shutil.copytree(whole.checkpoint, copy.checkpoint)
+        forget_batches_after(copy.checkpoint, batch)
+        copies[batch] = copy, copy.start()
+    for batch, (copy, query) in copies.items():
+        copy.finish(query)
+        assert copy.rows == {b: rows for b, rows in whole.rows.items() if b > batch}, batch
+        assert copy.metrics == {b: figures for b, figures in whole.metrics.items() if b > batch}, batch
+        assert_state_is_merged(copy)
+    assert set(copies) == set(range(-1, last))
