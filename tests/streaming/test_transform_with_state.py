@@ -100,7 +100,9 @@ def test_time_to_live_and_processing_time_timers(make_spark, tmp_path, setting):
     lines = [eval(row) for rows in merged.rows.values() for row in rows]
     assert {line[1] for line in lines} == {"data", "timer"}
     assert max(line[2] for line in lines) > 20, "what lives long outlives batches and the restart"
-    assert {line[5:] for line in lines} == {(False, 0, 0)}, "what lives for a millisecond is gone in the next batch"
+    # A timer comes after its batch's data, so it may see what was written a moment before.
+    of_data = {line[5:] for line in lines if line[1] == "data"}
+    assert of_data == {(False, 0, 0)}, "what lives for a millisecond is gone in the next batch"
 
 
 def refused(run):

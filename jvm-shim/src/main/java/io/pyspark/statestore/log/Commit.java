@@ -63,6 +63,11 @@ final class Commit {
     return state.compareAndSet(State.QUEUED, State.WRITING);
   }
 
+  /** Its group failed through no fault of its own: it goes back into the queue. */
+  void writeAgain() {
+    state.set(State.QUEUED);
+  }
+
   void done() {
     state.set(State.DONE);
     finished.countDown();

@@ -5,6 +5,8 @@ import io.pyspark.statestore.StateStoreFilesException;
 import io.pyspark.statestore.StateStoreFilesException.Id;
 import io.pyspark.statestore.format.Entry;
 import java.io.IOException;
+import java.io.InterruptedIOException;
+import java.nio.channels.ClosedByInterruptException;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Deque;
@@ -18,8 +20,9 @@ import org.slf4j.LoggerFactory;
  * One open merged file that this process appends to, and the queue of commits for it.
  *
  * <p>Group commit: while one group is being written and flushed, whoever comes waits in the queue; the next group
- * takes them all, writes their payloads, one index block and one trailer, and flushes once. A thread of its own writes,
- * so that the interrupt of a killed task cannot tear a group that others share.
+ * takes them all, writes their payloads, one index block and one trailer, and flushes once. Whoever finds the lane free
+ * leads: he writes one group himself, which costs no change of threads, and leaves those who came meanwhile to a thread
+ * of the pool. The interrupt of a killed leader fails his own commit only: the others of his group are written again.
  */
 final class Lane {
   /** Less garbage than this is not worth sealing a file for, in bytes. */
@@ -35,7 +38,6 @@ final class Lane {
   private final Deque<Commit> queue = new ArrayDeque<>();
   private boolean draining;
   private OpenFile open;
-  private volatile boolean busy;
 
   Lane(LogContext context, Executor executor) {
     this.context = context;
@@ -43,7 +45,9 @@ final class Lane {
   }
 
   boolean isBusy() {
-    return busy;
+    synchronized (queue) {
+      return draining;
+    }
   }
 
   int waiting() {
@@ -52,34 +56,58 @@ final class Lane {
     }
   }
 
-  /** Queues a commit; {@link Commit#await()} tells when it is durable. */
-  void submit(Commit commit) {
-    boolean start;
+  /**
+   * Queues a commit; {@link Commit#await()} tells when it is durable.
+   *
+   * @return whether the caller has to {@link #lead}
+   */
+  boolean submit(Commit commit) {
+    boolean lead;
     synchronized (queue) {
       queue.add(commit);
-      start = !draining;
+      lead = !draining;
       draining = true;
-      busy = true;
     }
     context.company().arrived();
-    if (start) {
-      executor.execute(this::drain);
+    return lead;
+  }
+
+  /** Writes one group, that of the caller's commit, in the caller's thread. */
+  void lead(Commit own) {
+    context.company().awaitFor(this::queued, context.options());
+    // A killed task takes its commit back while it is still queued; others may wait behind it.
+    if (!Thread.currentThread().isInterrupted()) {
+      writeGroup(own);
+    }
+    synchronized (queue) {
+      if (queue.isEmpty()) {
+        draining = false;
+        return;
+      }
+    }
+    executor.execute(this::drain);
+  }
+
+  /** Writes groups until nobody waits. */
+  private void drain() {
+    while (true) {
+      synchronized (queue) {
+        if (queue.isEmpty()) {
+          draining = false;
+          return;
+        }
+      }
+      context.company().awaitFor(this::queued, context.options());
+      writeGroup(null);
     }
   }
 
-  private void drain() {
-    while (true) {
-      context.company().awaitFor(this::queued, context.options());
-      List<Commit> group = nextGroup();
-      if (group == null) {
-        return;
-      }
-      io.lock();
-      try {
-        write(group);
-      } finally {
-        io.unlock();
-      }
+  private void writeGroup(Commit leader) {
+    io.lock();
+    try {
+      write(nextGroup(), leader);
+    } finally {
+      io.unlock();
     }
   }
 
@@ -89,15 +117,10 @@ final class Lane {
     }
   }
 
-  /** All that wait, up to the size of a file; null when nobody does, and the writer's thread goes home. */
+  /** All that wait, up to the size of a file. */
   private List<Commit> nextGroup() {
+    List<Commit> group = new ArrayList<>();
     synchronized (queue) {
-      if (queue.isEmpty()) {
-        draining = false;
-        busy = false;
-        return null;
-      }
-      List<Commit> group = new ArrayList<>();
       long bytes = 0;
       while (!queue.isEmpty() && (group.isEmpty() || bytes + queue.peek().length() <= context.options().maxFileSize())) {
         Commit commit = queue.poll();
@@ -106,11 +129,11 @@ final class Lane {
           bytes += commit.length();
         }
       }
-      return group;
     }
+    return group;
   }
 
-  private void write(List<Commit> group) {
+  private void write(List<Commit> group, Commit leader) {
     List<Tombstone> tombstones = context.takeTombstones();
     if (group.isEmpty() && tombstones.isEmpty()) {
       return;
@@ -135,12 +158,35 @@ final class Lane {
       context.returnTombstones(tombstones);
       IOException failure = writeFailed(e);
       giveUp();
-      group.forEach(c -> c.fail(failure));
+      if (leader != null && wasInterrupted(e)) {
+        requeue(group, leader);
+        leader.fail(failure);
+      } else {
+        group.forEach(c -> c.fail(failure));
+      }
       return;
     }
     context.metrics().groupWritten(group, System.nanoTime() - startedNanos);
     group.forEach(Commit::done);
     sealIfFull();
+  }
+
+  private static boolean wasInterrupted(Throwable failure) {
+    return failure instanceof InterruptedIOException
+        || failure instanceof ClosedByInterruptException
+        || Thread.currentThread().isInterrupted();
+  }
+
+  private void requeue(List<Commit> group, Commit leader) {
+    synchronized (queue) {
+      for (int i = group.size() - 1; i >= 0; i--) {
+        Commit other = group.get(i);
+        if (other != leader) {
+          other.writeAgain();
+          queue.addFirst(other);
+        }
+      }
+    }
   }
 
   private StateStoreFilesException writeFailed(Throwable cause) {
@@ -212,7 +258,7 @@ final class Lane {
   void writeTombstones() {
     io.lock();
     try {
-      write(List.of());
+      write(List.of(), null);
     } finally {
       io.unlock();
     }

@@ -117,8 +117,12 @@ public final class MergedLog implements LogContext {
       List<Commit.Item> items = new ArrayList<>(riders);
       items.add(new Commit.Item(path, payload));
       Commit commit = new Commit(items, List.of(), openedBy);
-      lanes.choose(commit).submit(commit);
+      Lane lane = lanes.choose(commit);
+      boolean lead = lane.submit(commit);
       company.left(stream);
+      if (lead) {
+        lane.lead(commit);
+      }
       commit.await();
       done = true;
     } finally {
@@ -167,7 +171,10 @@ public final class MergedLog implements LogContext {
 
   private void writeDurably(List<Tombstone> needed) throws IOException {
     Commit commit = new Commit(List.of(), needed, -1);
-    lanes.forTombstones().submit(commit);
+    Lane lane = lanes.forTombstones();
+    if (lane.submit(commit)) {
+      lane.lead(commit);
+    }
     commit.await();
   }
 
