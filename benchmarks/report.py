@@ -83,9 +83,9 @@ def _print_summary(console: Console, results: list[Figures]) -> None:
     def pair(found: Figures, figure: str, digits: int = 1) -> str:
         return " / ".join(_number(getattr(side, figure), digits) for side in found.sides.values())
 
-    table = Table(title="all runs: " + " / ".join(results[0].sides), title_justify="left", title_style="bold")
-    for column in ("", "created", "calls per batch", "files left", "space ampl.", "batch, s", "time ratio"):
-        table.add_column(column, justify="left" if not column else "right")
+    table = Table(title="all runs, " + " / ".join(results[0].sides), title_justify="left", title_style="bold")
+    for column in ("", "created", "calls\nper batch", "files\nleft", "space\nampl.", "batch, s", "time\nratio"):
+        table.add_column(column, justify="left" if not column else "right", no_wrap=bool(column))
     for found in results:
         table.add_row(
             found.scenario.title(),
@@ -126,8 +126,10 @@ def draw(results: list[Figures], raw: list[dict[str, Any]], target: Path) -> Non
             )
         steady = len(result["sides"][next(iter(result["sides"]))]["batches"]) // 2 + 0.5
         time_axis.axvspan(steady, time_axis.get_xlim()[1], color="#000000", alpha=0.05, label="steady (medians)")
-        time_axis.set(title="seconds per batch", xlabel="batch")
-        time_axis.set_ylim(bottom=0)
+        time_axis.set(title="seconds per batch (the first, warm-up, may be cut off)", xlabel="batch")
+        # The first batch warms the JVM up, mostly at the expense of the side that runs first.
+        usual = [batch["trigger_ms"] / 1000 for side in result["sides"].values() for batch in side["batches"][1:]]
+        time_axis.set_ylim(0, 1.25 * max(usual))
         files_axis.set(title="files under state/ (log scale)", xlabel="batch", yscale="log")
         files_axis.set_ylim(bottom=0.8, top=max(20.0, files_axis.get_ylim()[1] * 2))
         for axis in (time_axis, files_axis):

@@ -153,8 +153,8 @@ class Side:
         assert self._query is not None
         hidden = self.root / "input" / f".{source.name}"
         shutil.copyfile(source, hidden)
-        # A self-join has two file sources. Spark asks both for their offsets under this lock, so both see the file at once;
-        # otherwise one could see it a batch earlier than the other.
+        # A self-join has two file sources. Spark asks both for their offsets under this lock, so both see the file in
+        # the same batch.
         lock = self._query._jsq.streamingQuery().awaitProgressLock()
         lock.lock()
         try:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
+import json
 import random
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -287,10 +290,6 @@ def test_a_staged_file_that_is_deleted_is_not_written(checkpoint: Checkpoint) ->
 
 def test_ssts_are_read_in_few_ranges(new_checkpoint: Callable[..., Checkpoint], jvm: Any, tmp_path: Path) -> None:
     """Opening a zip fetches what it names; each merged file is opened once."""
-    import io
-    import json
-    import zipfile
-
     checkpoint = new_checkpoint("counting", name=tmp_path.name)
     counting = jvm.io.pyspark.statestore.testing.CountingFileSystem
     counting.registerRoot(tmp_path.name, str(checkpoint.directory))

@@ -29,8 +29,25 @@ CASES = [
 ]
 
 
-def everything(run):
-    return sorted(row for rows in run.rows.values() for row in rows)
+def retire(run, until):
+    """Goes on with a query that was begun, over the rest of the input and then more until there has been enough.
+
+    Args:
+        run: The query.
+        until: Called after each batch with the number of the next; whether there has been enough.
+    """
+    write_batches(run.input, REST)
+    query = run.start(available_now=False)
+    try:
+        query.processAllAvailable()
+        batch = REST.stop
+        while not until(batch):
+            write_batch(run.input, batch, rows=5)  # Spark retires old versions as new ones come
+            query.processAllAvailable()
+            batch += 1
+    finally:
+        query.stop()
+    return batch
 
 
 @pytest.mark.parametrize(("setting", "workload"), CASES, ids=str)
@@ -41,29 +58,25 @@ def test_from_stock(make_spark, tmp_path, setting, workload):
     begun = Run(spark, workload, as_stock, tmp_path / "query")
     write_batches(begun.input, BEGUN)
     begun.run()
-    assert plain_state_files(begun.checkpoint)
+    old = set(plain_state_files(begun.checkpoint))
+    assert old
     assert not (begun.checkpoint / "state" / "_merged").exists()
 
     merged = Run(spark, workload, setting, begun.folder)
-    query = merged.start(available_now=False)
-    try:
-        # Once merged state is there, all plain files are old ones: there can never be more of them, or others.
-        write_batches(merged.input, REST)
-        query.processAllAvailable()
-        old = set(plain_state_files(merged.checkpoint))
-        assert segments(merged.checkpoint)
-        batch, deadline = REST.stop, time.monotonic() + DEADLINE
-        while old and time.monotonic() < deadline:
-            write_batch(merged.input, batch, rows=5)  # Spark retires old versions as new ones come
-            batch += 1
-            query.processAllAvailable()
-            left = set(plain_state_files(merged.checkpoint))
-            assert left <= old
-            old = left
-        assert old == set()
-    finally:
-        query.stop()
+    deadline = time.monotonic() + DEADLINE
 
-    stock = Run(spark, workload, as_stock, tmp_path / "stock", input=merged.input)
+    def all_old_files_are_gone(next_batch):
+        left = set(plain_state_files(merged.checkpoint))
+        assert left <= old, "no plain file is ever added"
+        return not left or time.monotonic() > deadline
+
+    batches = retire(merged, all_old_files_are_gone)
+    assert plain_state_files(merged.checkpoint) == []
+    assert segments(merged.checkpoint)
+
+    stock = Run(spark, workload, as_stock, tmp_path / "stock")
+    write_batches(stock.input, BEGUN)
     stock.run()
-    assert everything(stock) == sorted(everything(begun) + everything(merged))
+    retire(stock, lambda next_batch: next_batch == batches)
+    assert {**begun.rows, **merged.rows} == stock.rows
+    assert not begun.rows.keys() & merged.rows.keys()

@@ -1,10 +1,12 @@
-"""A query goes on from any batch that it has committed, and from none, on a copy of its checkpoint.
+"""A query goes on from any batch that it has committed, or does its first again, on a copy of its checkpoint.
 
 The copy is taken while the process that wrote the merged files still has them open, as a backup would: their groups are
 readable as they are. Each of the two stores is met with each door and with a query of one and of four stores.
 """
 
+import json
 import shutil
+import uuid
 
 import pytest
 
@@ -22,13 +24,23 @@ CASES = [
 ]
 
 
+def copy_checkpoint(source, target):
+    """Copies a checkpoint for a query of its own: Spark would stop one that runs under the same id."""
+    shutil.copytree(source, target)
+    (target / ".metadata.crc").unlink()
+    (target / "metadata").write_text(json.dumps({"id": str(uuid.uuid4())}))
+
+
 def forget_batches_after(checkpoint, batch):
-    """Makes a checkpoint that of a query that has committed no batch after this one."""
-    logs = [checkpoint / "offsets", checkpoint / "commits", *(checkpoint / "sources").iterdir()]
-    for log in logs:
+    """Makes a checkpoint that of a query that has committed no batch after this one.
+
+    The first batch stays planned: where nothing is, Spark refuses a checkpoint with state in it.
+    """
+    for log in (checkpoint / "offsets", checkpoint / "commits", *(checkpoint / "sources").iterdir()):
+        last = batch if log.name == "commits" else max(batch, 0)
         for file in log.iterdir():
             number = file.name.removeprefix(".").split(".")[0]
-            if number.isdigit() and int(number) > batch:
+            if number.isdigit() and int(number) > last:
                 file.unlink()
 
 
@@ -45,7 +57,7 @@ def test_restart_from_every_batch(make_spark, tmp_path, setting, workload):
     copies = {}
     for batch in range(-1, last):
         copy = Run(spark, workload, setting, tmp_path / f"from-{batch}", input=whole.input)
-        shutil.copytree(whole.checkpoint, copy.checkpoint)
+        copy_checkpoint(whole.checkpoint, copy.checkpoint)
         forget_batches_after(copy.checkpoint, batch)
         copies[batch] = copy, copy.start()
     for batch, (copy, query) in copies.items():

@@ -32,7 +32,7 @@ public class MergedHDFSBackedStateStoreProvider extends HDFSBackedStateStoreProv
         keyStateEncoderSpec,
         useColumnFamilies,
         storeConf,
-        ProviderConf.forPlainPaths(hadoopConf),
+        ProviderConf.mergingPlainPaths(hadoopConf),
         useMultipleValuesPerKey,
         stateSchemaProvider);
   }

@@ -6,14 +6,47 @@ import java.io.IOException;
 import java.io.UncheckedIOException;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.Path;
+import org.apache.spark.sql.execution.streaming.state.KeyStateEncoderSpec;
 import org.apache.spark.sql.execution.streaming.state.RocksDB;
 import org.apache.spark.sql.execution.streaming.state.RocksDBConf;
 import org.apache.spark.sql.execution.streaming.state.RocksDBEventForwarder;
 import org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider;
+import org.apache.spark.sql.execution.streaming.state.StateSchemaProvider;
+import org.apache.spark.sql.execution.streaming.state.StateStoreConf;
+import org.apache.spark.sql.execution.streaming.state.StateStoreId;
+import org.apache.spark.sql.types.StructType;
 import scala.Option;
 
-/** The provider door for RocksDB: stock Spark over a merged file system. */
+/**
+ * The provider door for RocksDB: stock Spark over a merged file system.
+ *
+ * <p>RocksDB copies SSTs through a Hadoop file system, so its root gets the merged scheme. The change feed makes a file
+ * manager for the store's plain location, so the configuration merges plain paths, too.
+ */
 public class MergedRocksDBStateStoreProvider extends RocksDBStateStoreProvider {
+  @Override
+  public void init(
+      StateStoreId stateStoreId,
+      StructType keySchema,
+      StructType valueSchema,
+      KeyStateEncoderSpec keyStateEncoderSpec,
+      boolean useColumnFamilies,
+      StateStoreConf storeConf,
+      Configuration hadoopConf,
+      boolean useMultipleValuesPerKey,
+      Option<StateSchemaProvider> stateSchemaProvider) {
+    super.init(
+        stateStoreId,
+        keySchema,
+        valueSchema,
+        keyStateEncoderSpec,
+        useColumnFamilies,
+        storeConf,
+        ProviderConf.mergingPlainPaths(hadoopConf),
+        useMultipleValuesPerKey,
+        stateSchemaProvider);
+  }
+
   @Override
   public RocksDB createRocksDB(
       String dfsRootDir,
@@ -31,7 +64,7 @@ public class MergedRocksDBStateStoreProvider extends RocksDBStateStoreProvider {
         merged.toString(),
         conf,
         localRootDir,
-        ProviderConf.forMergedScheme(hadoopConf, merged.toUri().getScheme()),
+        Schemes.withClasses(hadoopConf, merged.toUri().getScheme()),
         loggingId,
         useColumnFamilies,
         enableStateStoreCheckpointIds,

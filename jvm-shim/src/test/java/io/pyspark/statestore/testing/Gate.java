@@ -4,7 +4,7 @@ import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
-import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.concurrent.atomic.AtomicReference;
 
 /**
  * Stops a thread at a chosen place, so that a test decides what happens meanwhile and no race is left to luck. The places
@@ -15,13 +15,13 @@ public final class Gate {
 
     private static final Map<String, Stop> STOPS = new ConcurrentHashMap<>();
 
-    private record Stop(String contains, AtomicBoolean taken, CountDownLatch reached, CountDownLatch open) {}
+    private record Stop(String contains, AtomicReference<Thread> held, CountDownLatch reached, CountDownLatch open) {}
 
     private Gate() {}
 
     /** The next thread that comes by stops there; {@code place} is "before create", "after close", "row" and the like. */
     public static void hold(String place, String contains) {
-        STOPS.put(place, new Stop(contains, new AtomicBoolean(), new CountDownLatch(1), new CountDownLatch(1)));
+        STOPS.put(place, new Stop(contains, new AtomicReference<>(), new CountDownLatch(1), new CountDownLatch(1)));
     }
 
     /** Waits until a thread has come; whether one has. */
@@ -34,6 +34,11 @@ public final class Gate {
         STOPS.get(place).open.countDown();
     }
 
+    /** Interrupts the thread at this place, as Spark does with the thread of a task that it kills. */
+    public static void interrupt(String place) {
+        STOPS.get(place).held.get().interrupt();
+    }
+
     /** Lets everyone go on, and stops nobody any more. */
     public static void releaseAll() {
         STOPS.values().forEach(stop -> stop.open.countDown());
@@ -42,7 +47,7 @@ public final class Gate {
 
     static void pass(String place, String what) {
         Stop stop = STOPS.get(place);
-        if (stop == null || !what.contains(stop.contains) || !stop.taken.compareAndSet(false, true)) {
+        if (stop == null || !what.contains(stop.contains) || !stop.held.compareAndSet(null, Thread.currentThread())) {
             return;
         }
         stop.reached.countDown();

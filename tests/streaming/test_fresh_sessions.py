@@ -1,0 +1,43 @@
+"""Merged state in sessions that start in a JVM of their own: by ``configure`` with executors, by ``attach`` without the jar.
+
+``local[2]`` with ``configure`` is what all other tests have.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.streaming.runs import merged_files, plain_state_files
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+SCRIPT = Path(__file__).with_name("fresh_session.py")
+ROOT = SCRIPT.parents[2]
+CLUSTER = "local-cluster[2,1,1024]"
+
+
+@pytest.mark.parametrize(("how", "master"), [("attach", "local[2]"), ("attach", CLUSTER), ("configure", CLUSTER)])
+def test_fresh_session(main_jar, tmp_path, how, master):
+    environment = {key: value for key, value in os.environ.items() if key != "PYSPARK_SUBMIT_ARGS"}
+    environment |= {"PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_DIRS": str(tmp_path)}
+    environment |= {"SPARK_WORKER_DIR": str(tmp_path / "work"), "SPARK_LOCAL_IP": "127.0.0.1"}
+    command = [sys.executable, str(SCRIPT), how, master, str(tmp_path), "provider", "path"]
+    done = subprocess.run(
+        command, capture_output=True, text=True, cwd=tmp_path, env=environment, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr[-5000:]
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert set(found) == {"provider", "path"}
+    for mode, result in found.items():
+        checkpoint = tmp_path / mode / "checkpoint"
+        assert len(result["expected"]) == 7
+        assert result["given_out"] == result["expected"]
+        assert result["state"] == result["expected"]
+        assert merged_files(checkpoint)
+        assert plain_state_files(checkpoint) == []
+        # One process of the session's, or two executors and the driver: none of them makes many.
+        assert len(merged_files(checkpoint)) <= 16
