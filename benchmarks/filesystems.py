@@ -14,6 +14,8 @@ TEST_JAR = Path(__file__).resolve().parent.parent / "build" / "pyspark-statestor
 # Calls that a NameNode or an object store answers; the others move bytes.
 METADATA_CALLS = (
     "create",
+    "addBlock",
+    "complete",
     "append",
     "open",
     "getFileStatus",

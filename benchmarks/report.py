@@ -12,7 +12,19 @@ from benchmarks.figures import Figures
 from benchmarks.filesystems import METADATA_CALLS
 
 COLOURS = {"stock": "#b0483a", "merged": "#2f6db3"}
-KIND_COLOURS = ("#4c78a8", "#f58518", "#54a24b", "#e45756", "#72b7b2", "#b279a2", "#ff9da6", "#9d755d", "#bab0ac")
+KIND_COLOURS = (
+    "#4c78a8",
+    "#83bcb6",
+    "#9ecae9",
+    "#f58518",
+    "#54a24b",
+    "#e45756",
+    "#72b7b2",
+    "#b279a2",
+    "#ff9da6",
+    "#9d755d",
+    "#bab0ac",
+)
 
 
 def _number(value: float | None, digits: int = 1) -> str:

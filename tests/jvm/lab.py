@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -58,6 +60,23 @@ def until(condition: Callable[[], Any], what: str, seconds: float = 30) -> Any:
         assert time.monotonic() < end, f"waited {seconds} s for {what}"
         time.sleep(0.02)
     return result
+
+
+def in_time(action: Callable[..., Any], *arguments: Any, seconds: float = 30) -> Any:
+    """Does something that must not wait for ever; its own errors are raised here."""
+    done: Future[Any] = Future()
+
+    def run() -> None:
+        try:
+            done.set_result(action(*arguments))
+        except BaseException as error:
+            done.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    try:
+        return done.result(seconds)
+    except TimeoutError:
+        pytest.fail(f"{action} still hangs after {seconds} s", pytrace=False)
 
 
 @contextmanager
@@ -145,9 +164,13 @@ class Checkpoint:
 
     def write(self, relative: str, data: bytes = b"some bytes") -> None:
         """Commits a logical file."""
-        out = self.fs.create(self.path(relative), True)
-        out.write(data)
-        out.close()
+
+        def commit() -> None:
+            out = self.fs.create(self.path(relative), True)
+            out.write(data)
+            out.close()
+
+        in_time(commit)
 
     def read(self, relative: str) -> bytes:
         """Reads a logical file through the merged file system."""

@@ -150,9 +150,8 @@ def test_an_idle_file_is_sealed_and_tombstones_get_a_group_of_their_own(
     checkpoint.delete("0/0/1.changelog")
     assert not checkpoint.sealed(checkpoint.files()[0])
 
+    until(lambda: checkpoint.view().live.keys() == {"0/0/2.changelog"}, "the tombstone")
     until(lambda: all(file.sealed for file in checkpoint.view().files.values()), "the seal")
-
-    assert checkpoint.view().live.keys() == {"0/0/2.changelog"}
 
 
 def test_a_file_that_was_left_alone_is_not_appended_to(new_checkpoint: Callable[..., Checkpoint]) -> None:
@@ -200,11 +199,11 @@ def test_names_say_who_wrote_a_file_and_when(checkpoint: Checkpoint) -> None:
     headers = [checkpoint.view().files[name].header for name in names]
     assert all(header is not None for header in headers)
     assert [parse_file_name(name) for name in names] == [
-        (header.created_ms, header.writer, number)
-        for number, header in enumerate(headers, 1)
-        if header is not None
+        (header.created_ms, header.writer, number) for number, header in enumerate(headers, 1) if header is not None
     ]
-    assert {"app_id", "executor_id", "query_run_id", "shim", "plain"} <= (headers[0].meta.keys() if headers[0] else set())
+    assert {"app_id", "executor_id", "query_run_id", "shim", "plain"} <= (
+        headers[0].meta.keys() if headers[0] else set()
+    )
 
 
 def run_program(main_jar: Path, test_jar: Path, *arguments: object, limit: int | None = None) -> str:

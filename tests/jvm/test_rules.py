@@ -274,9 +274,7 @@ def assert_same_as_python(checkpoint: Checkpoint, paths: list[str]) -> None:
     }
     assert {path: checkpoint.read(path) for path in found} == expected.contents(checkpoint.state)
     counts = {file.name(): checkpoint.log.index().referenceCount(file) for file in checkpoint.log.index().files()}
-    assert counts == {
-        name: sum(live == name for live, _ in expected.live.values()) for name in expected.files
-    }
+    assert counts == {name: sum(live == name for live, _ in expected.live.values()) for name in expected.files}
 
 
 @pytest.mark.parametrize("tail", [0, 1, 5_000, 40_000, 70_000])

@@ -150,7 +150,12 @@ def test_rule_9_a_wrong_byte_is_an_error(checkpoint: Checkpoint, tmp_path: Path,
     checkpoint.write("0/0/0.zip", b"before")
     checkpoint.write("0/0/1.zip", random.Random(1).randbytes(size))
     name, offset = flip(checkpoint, "0/0/1.zip", size // 2)
-    words = ("PSS_CORRUPT_SEGMENT", f"state/0/0/1.zip of checkpoint file:{checkpoint.directory}", name, f"offset {offset}")
+    words = (
+        "PSS_CORRUPT_SEGMENT",
+        f"state/0/0/1.zip of checkpoint file:{checkpoint.directory}",
+        name,
+        f"offset {offset}",
+    )
     target = tmp_path / "copy"
 
     with java_error(*words):
@@ -238,7 +243,10 @@ def test_rule_2_ssts_become_visible_with_their_zip(checkpoint: Checkpoint, jvm: 
 
     checkpoint.write("0/1/3.zip", b"z")
     checkpoint.write("0/0/left/3.zip", b"z")
-    assert groups_of(checkpoint)[1:] == [{"0/1/SSTs/000008-c.sst", "0/1/3.zip"}, {"0/0/left/SSTs/000008-d.sst", "0/0/left/3.zip"}]
+    assert groups_of(checkpoint)[1:] == [
+        {"0/1/SSTs/000008-c.sst", "0/1/3.zip"},
+        {"0/0/left/SSTs/000008-d.sst", "0/0/left/3.zip"},
+    ]
     assert local_files(jvm) == before
 
 

@@ -34,7 +34,9 @@ pytestmark = pytest.mark.spark
 WRITER = 2**63 - 1
 Read = Callable[[bytes], dict[str, Any]]
 
-STEMS = st.sampled_from(["1.changelog", "2.zip", "3.delta", "SSTs/000004-x.sst", "5.zip.crc", "logs/x.log", "\u00fc.delta"])
+STEMS = st.sampled_from(
+    ["1.changelog", "2.zip", "3.delta", "SSTs/000004-x.sst", "5.zip.crc", "logs/x.log", "\u00fc.delta"]
+)
 PATHS = st.builds("{}/{}/{}".format, st.integers(0, 3), st.integers(0, 200), STEMS)
 STAMPS = st.integers(0, 2**63 - 1)
 PUTS = st.fixed_dictionaries(
@@ -42,7 +44,7 @@ PUTS = st.fixed_dictionaries(
 )
 DELETES = st.fixed_dictionaries({"delete": PATHS, "stamp": STAMPS, "writer": STAMPS})
 GROUPS = st.lists(st.lists(PUTS | DELETES, max_size=8), max_size=6)
-META = st.dictionaries(st.sampled_from(["app_id", "shim", "later"]), st.text("a\"\\\u00fc\n\u2028", max_size=5))
+META = st.dictionaries(st.sampled_from(["app_id", "shim", "later"]), st.text('a"\\\u00fc\n\u2028', max_size=5))
 RANDOM = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 

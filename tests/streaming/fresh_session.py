@@ -52,7 +52,7 @@ def run(spark: SparkSession, mode: str, directory: Path) -> dict[str, object]:
         query = totals(stream).writeStream.foreachBatch(take).outputMode("update")
         query.option("checkpointLocation", location).trigger(availableNow=True).start().awaitTermination()
     expected = {row["k"]: [row["n"], row["total"]] for row in totals(spark.read.parquet(source)).collect()}
-    state = spark.read.format("statestore").load(location).selectExpr("key.k", "value.count", "value.sum").collect()
+    state = spark.read.format("statestore").load(location).select("key.*", "value.*").collect()
     files = [str(file.relative_to(checkpoint)) for file in checkpoint.rglob("*") if file.is_file()]
     return {
         "given_out": sorted(given_out.items()),

@@ -16,6 +16,8 @@ from tests.streaming.workloads import BATCHES, write_batches
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 CONF = {f"{STATE_STORE}maintenanceInterval": "300ms", f"{STATE_STORE}minDeltasForSnapshot": "1"}
+# Spark adds batches without data to run after those with data, but not after a restart.
+DATA_ONLY = {"noDataMicroBatches_enabled": "false"}
 CASES = [
     (Setting("path", "heap"), "aggregation"),
     (Setting("path", "rocksdb", 2, changelog=True, checksums=True), "outer_join"),
@@ -50,19 +52,22 @@ def test_restart_from_every_batch(make_spark, tmp_path, setting, workload):
     restart_maintenance(spark)
     whole = Run(spark, workload, setting, tmp_path / "whole")
     write_batches(whole.input, range(BATCHES))
-    whole.run()
-    last = max(whole.rows)
-    assert last >= BATCHES
+    whole.run(**DATA_ONLY)
+    last = BATCHES - 1
+    assert max(whole.rows) == last
 
     copies = {}
-    for batch in range(-1, last):
+    for batch in range(-1, last + 1):
         copy = Run(spark, workload, setting, tmp_path / f"from-{batch}", input=whole.input)
         copy_checkpoint(whole.checkpoint, copy.checkpoint)
         forget_batches_after(copy.checkpoint, batch)
-        copies[batch] = copy, copy.start()
-    for batch, (copy, query) in copies.items():
-        copy.finish(query)
+        copies[batch] = copy
+    write_batches(whole.input, [BATCHES])
+    whole.run(**DATA_ONLY)
+    assert all(whole.rows.values())
+    queries = {batch: copy.start(**DATA_ONLY) for batch, copy in copies.items()}
+    for batch, copy in copies.items():
+        copy.finish(queries[batch])
         assert copy.rows == {b: rows for b, rows in whole.rows.items() if b > batch}, batch
         assert copy.metrics == {b: figures for b, figures in whole.metrics.items() if b > batch}, batch
         assert_state_is_merged(copy)
-    assert set(copies) == set(range(-1, last))

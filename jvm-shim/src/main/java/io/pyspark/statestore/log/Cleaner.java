@@ -1,7 +1,6 @@
 package io.pyspark.statestore.log;
 
 import java.io.IOException;
-import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.Consumer;
@@ -9,7 +8,8 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Unlinks merged files in which nothing lives (rule 6). Runs on Spark's maintenance threads, at most once per interval
+ * Unlinks merged files in which nothing lives (rule 6), and has live segments moved out of those in which little does.
+ * Runs on Spark's maintenance threads, at most once per interval
  * and process, and holds no lock that a commit needs.
  */
 final class Cleaner {
@@ -19,12 +19,19 @@ final class Cleaner {
   private final LogContext context;
   private final Refresher refresher;
   private final DurableTombstones writer;
+  private final Relocator relocator;
   private final Consumer<MergedFile> onGone;
   private final ReentrantLock running = new ReentrantLock();
   private volatile long lastRunNanos = System.nanoTime() - INTERVAL_NANOS;
 
-  Cleaner(LogContext context, Refresher refresher, DurableTombstones writer, Consumer<MergedFile> onGone) {
+  Cleaner(
+      LogContext context,
+      Refresher refresher,
+      Relocator relocator,
+      DurableTombstones writer,
+      Consumer<MergedFile> onGone) {
     this.context = context;
+    this.relocator = relocator;
     this.refresher = refresher;
     this.onGone = onGone;
     this.writer = writer;
@@ -60,25 +67,35 @@ final class Cleaner {
   }
 
   private int clean() {
-    List<MergedFile> gone = new ArrayList<>();
+    int gone = 0;
     try {
       refresher.refresh();
-      for (MergedFile file : context.index().filesWithoutLiveSegments()) {
-        if (file.isClosed(context.nowMs(), context.options().closedAfterMs()) && file.wholeIndexRead()) {
-          unlink(file);
-          gone.add(file);
-        }
+      gone = unlinkDead();
+      if (context.options().compactionEnabled()) {
+        relocator.run();
+        gone += unlinkDead();
       }
     } catch (IOException | RuntimeException e) {
       // Rule 8: when in doubt, delete nothing.
-      LOG.warn("Cleaning of {} stopped after {} files; it is tried again at the next maintenance",
-          context.checkpoint(), gone.size(), e);
+      LOG.warn("Cleaning of {} stopped; it is tried again at the next maintenance", context.checkpoint(), e);
     }
-    if (!gone.isEmpty()) {
-      LOG.info("[checkpoint={}] [unlinkedFiles={}] [files={}] [liveBytes={}]", context.checkpoint(), gone.size(),
-          context.index().files().size(), context.index().liveBytes());
+    if (gone > 0) {
+      LOG.info("[checkpoint={}] [unlinkedFiles={}] [files={}] [physicalBytes={}] [liveBytes={}]",
+          context.checkpoint(), gone, context.index().files().size(), context.index().physicalBytes(),
+          context.index().liveBytes());
     }
-    return gone.size();
+    return gone;
+  }
+
+  private int unlinkDead() throws IOException {
+    int gone = 0;
+    for (MergedFile file : context.index().filesWithoutLiveSegments()) {
+      if (file.isClosed(context.nowMs(), context.options().closedAfterMs()) && file.wholeIndexRead()) {
+        unlink(file);
+        gone++;
+      }
+    }
+    return gone;
   }
 
   private void unlink(MergedFile file) throws IOException {

@@ -1,5 +1,6 @@
 package io.pyspark.statestore.log;
 
+import io.pyspark.statestore.format.Entry;
 import java.io.IOException;
 import java.io.InterruptedIOException;
 import java.util.List;
@@ -13,8 +14,13 @@ final class Commit {
    *
    * @param path relative to {@code state/}
    * @param payload its bytes
+   * @param moved for a segment that is relocated, its entry so far: the key stays (rule 5); else null
    */
-  record Item(String path, Payload payload) {}
+  record Item(String path, Payload payload, Entry moved) {
+    Item(String path, Payload payload) {
+      this(path, payload, null);
+    }
+  }
 
   private enum State {
     QUEUED,

@@ -16,8 +16,8 @@ final class Company {
   /** Spark closes a file and its checksum file at the same time, from two threads. */
   private static final long COMPANION_NANOS = 10_000_000;
 
-  private static final long MIN_AUTOMATIC_NANOS = 10_000_000;
-  private static final long MAX_AUTOMATIC_NANOS = 100_000_000;
+  private static final long MIN_AUTOMATIC_NANOS = 50_000_000;
+  private static final long MAX_AUTOMATIC_NANOS = 200_000_000;
 
   /** What is open and by which thread; weak, so that a stream that nobody ever closed is not waited for. */
   private final Map<Object, Visitor> open = new WeakHashMap<>();

@@ -242,6 +242,16 @@ public final class Index {
     return liveBytes;
   }
 
+  /** Bytes of all files, dead ones and indexes included. */
+  public synchronized long physicalBytes() {
+    return files.values().stream().mapToLong(MergedFile::size).sum();
+  }
+
+  /** The segments of a file that are live. */
+  synchronized List<Segment> liveSegments(MergedFile file) {
+    return file.segments.stream().filter(s -> stateOrNull(s.path()).live == s).toList();
+  }
+
   /** Live segments of a file: its reference count. */
   public synchronized int referenceCount(MergedFile file) {
     return file.liveCount;

@@ -148,7 +148,7 @@ final class Lane {
       List<Entry> entries = new ArrayList<>();
       for (Commit commit : group) {
         for (Commit.Item item : commit.items()) {
-          entries.add(open.append(item.path(), item.payload()));
+          entries.add(open.append(item));
         }
         commit.tombstones().forEach(t -> entries.add(t.toEntry()));
       }
@@ -220,6 +220,17 @@ final class Lane {
     if (io.tryLock()) {
       try {
         sealIfStale();
+      } finally {
+        io.unlock();
+      }
+    }
+  }
+
+  /** Seals a file in which too much is dead, so that it can be cleaned. */
+  void sealIfFullOfGarbage() {
+    if (io.tryLock()) {
+      try {
+        sealIfFull();
       } finally {
         io.unlock();
       }

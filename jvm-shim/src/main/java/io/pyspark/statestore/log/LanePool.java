@@ -17,22 +17,29 @@ final class LanePool {
   private final Executor executor;
   private final Lane commits;
   private final List<Lane> snapshots = new ArrayList<>();
+  /** What survives long enough to be moved is kept apart from what is new. */
+  private final Lane relocations;
 
   LanePool(LogContext context, Executor executor) {
     this.context = context;
     this.executor = executor;
     this.commits = new Lane(context, executor);
+    this.relocations = new Lane(context, executor);
   }
 
   Lane forTombstones() {
     return commits;
   }
 
+  Lane forRelocations() {
+    return context.options().maxOpenFiles() > 2 ? relocations : commits;
+  }
+
   /** The lane for files of this kind. */
   synchronized Lane choose(Commit commit) {
     boolean snapshot = commit.items().stream().anyMatch(item -> isSnapshot(item.path()));
-    int lanes = context.options().maxOpenFiles() - 1;
-    if (!snapshot || lanes == 0) {
+    int lanes = context.options().maxOpenFiles() - 2;
+    if (!snapshot || lanes < 0) {
       return commits;
     }
     if (snapshots.isEmpty()) {
@@ -50,7 +57,7 @@ final class LanePool {
         best = lane;
       }
     }
-    if (snapshots.size() < lanes) {
+    if (snapshots.size() < Math.max(1, lanes)) {
       best = new Lane(context, executor);
       snapshots.add(best);
     }
@@ -66,6 +73,7 @@ final class LanePool {
   synchronized List<Lane> all() {
     List<Lane> lanes = new ArrayList<>(snapshots);
     lanes.add(commits);
+    lanes.add(relocations);
     return lanes;
   }
 }

@@ -15,6 +15,8 @@ public final class LogMetrics {
   private final LongAdder waitNanos = new LongAdder();
   private final LongAdder refreshes = new LongAdder();
   private final LongAdder unlinked = new LongAdder();
+  private final LongAdder relocatedSegments = new LongAdder();
+  private final LongAdder relocatedBytes = new LongAdder();
   private final LongAdder failedDeletes = new LongAdder();
   private final AtomicLong recentWriteNanos = new AtomicLong();
 
@@ -43,6 +45,11 @@ public final class LogMetrics {
     unlinked.increment();
   }
 
+  void relocated(int count, long bytes) {
+    relocatedSegments.add(count);
+    relocatedBytes.add(bytes);
+  }
+
   void deleteFailed() {
     failedDeletes.increment();
   }
@@ -57,6 +64,8 @@ public final class LogMetrics {
     values.put("waitNanos", waitNanos.sum());
     values.put("refreshes", refreshes.sum());
     values.put("unlinkedFiles", unlinked.sum());
+    values.put("relocatedSegments", relocatedSegments.sum());
+    values.put("relocatedBytes", relocatedBytes.sum());
     values.put("failedDeletes", failedDeletes.sum());
     return values;
   }

@@ -53,6 +53,7 @@ public final class MergedLog implements LogContext {
   private final long writerId = new SecureRandom().nextLong() >>> 1;
   private final AtomicInteger nextFile = new AtomicInteger();
   private final Set<String> knownDirectories = ConcurrentHashMap.newKeySet();
+  private final Map<String, Long> servedPartitions = new ConcurrentHashMap<>();
   private volatile Options options;
 
   /**
@@ -85,10 +86,11 @@ public final class MergedLog implements LogContext {
     reader = new SegmentReader(checkpoint, handles, this::refreshAndFind, this::options);
     prefetcher = new Prefetcher(this, handles, reader, threads);
     refresher = new Refresher(this, threads, this::onGone);
-    cleaner = new Cleaner(this, refresher, this::writeDurably, this::onGone);
+    Relocator relocator = new Relocator(this, reader, localSpace, this::serves, this::writeRelocated);
+    cleaner = new Cleaner(this, refresher, relocator, this::writeTombstones, this::onGone);
     refresher.refresh();
     if (!refresher.bornMerged() && index.files().isEmpty()) {
-      refresher.bornMerged(!storage.hasPartitionDirectories());
+      refresher.bornMerged(!storage.hasPlainState());
     }
   }
 
@@ -97,6 +99,7 @@ public final class MergedLog implements LogContext {
   /** Starts a logical file. It becomes visible when the stream is closed, replacing what was there. */
   public LogOutputStream create(String path) throws IOException {
     checkPath(path);
+    servedPartitions.put(partition(path), nowMs());
     PayloadBuffer payload = new PayloadBuffer(localSpace, options.bufferMemory());
     LogOutputStream stream = new LogOutputStream(this, path, payload);
     company.opened(stream, path);
@@ -169,13 +172,31 @@ public final class MergedLog implements LogContext {
     return !below.isEmpty();
   }
 
-  private void writeDurably(List<Tombstone> needed) throws IOException {
-    Commit commit = new Commit(List.of(), needed, -1);
-    Lane lane = lanes.forTombstones();
+  private void writeTombstones(List<Tombstone> needed) throws IOException {
+    write(lanes.forTombstones(), new Commit(List.of(), needed, -1));
+  }
+
+  private void writeRelocated(List<Commit.Item> items) throws IOException {
+    write(lanes.forRelocations(), new Commit(items, List.of(), -1));
+  }
+
+  private static void write(Lane lane, Commit commit) throws IOException {
     if (lane.submit(commit)) {
       lane.lead(commit);
     }
     commit.await();
+  }
+
+  /** Whether this process has written to a path's partition lately, and so probably will again. */
+  private boolean serves(String path) {
+    Long lastMs = servedPartitions.get(partition(path));
+    return lastMs != null && nowMs() - lastMs < options.closedAfterMs();
+  }
+
+  /** {@code <operator>/<partition>} of a path. */
+  private static String partition(String path) {
+    int end = path.indexOf('/', path.indexOf('/') + 1);
+    return end < 0 ? path : path.substring(0, end);
   }
 
   private void checkPath(String path) throws StateStoreFilesException {
@@ -254,14 +275,14 @@ public final class MergedLog implements LogContext {
 
   /** Called from Spark's maintenance threads: a view that is new enough, and cleaning where it is due. */
   public void maintain() throws IOException {
-    if (options.compactionEnabled()) {
-      cleaner.runIfDue();
-    }
+    lanes.all().forEach(Lane::sealIfFullOfGarbage);
+    cleaner.runIfDue();
     refresher.refreshIfOlderThan(MAINTENANCE_VIEW_MS);
   }
 
-  /** Unlinks at once what may go; for tests and tools. */
+  /** Cleans at once, and returns how many files went; for tests and tools. */
   public int clean() {
+    lanes.all().forEach(Lane::sealIfFullOfGarbage);
     return cleaner.run();
   }
 
@@ -369,7 +390,8 @@ public final class MergedLog implements LogContext {
 
   @Override
   public boolean hidesTooMuchGarbage(MergedFile file) {
-    double allowed = (options.maxSpaceAmplification() - 1) * index.liveBytes();
+    // A quarter each: several files are open at a time, and closed ones have garbage of their own.
+    double allowed = (options.maxSpaceAmplification() - 1) * index.liveBytes() / 4;
     return index.deadBytes(file) > Math.max(Lane.GARBAGE_FLOOR, allowed);
   }
 }

@@ -79,21 +79,22 @@ final class OpenFile {
   }
 
   /** Appends a payload to the group that is being written. */
-  Entry append(String path, Payload payload) throws IOException {
+  Entry append(Commit.Item item) throws IOException {
     CRC32C crc = new CRC32C();
-    long length = payload.length();
-    long offset = writer.payload(length, target -> payload.writeTo(new CheckedOutputStream(target, crc)));
+    long length = item.payload().length();
+    long offset = writer.payload(length, target -> item.payload().writeTo(new CheckedOutputStream(target, crc)));
+    Entry moved = item.moved();
     return new Entry(
         Entry.PUT,
-        Entry.typeOf(path),
-        0,
+        Entry.typeOf(item.path()),
+        moved == null ? 0 : moved.generation() + 1,
         (int) crc.getValue(),
-        context.clock().next(),
-        context.writerId(),
+        moved == null ? context.clock().next() : moved.stamp(),
+        moved == null ? context.writerId() : moved.writer(),
         offset,
         length,
         0,
-        path);
+        item.path());
   }
 
   /** Ends the group and makes it durable and visible (rule 1). */

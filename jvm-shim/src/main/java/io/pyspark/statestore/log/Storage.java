@@ -57,15 +57,25 @@ final class Storage {
     }
   }
 
-  /** Directories of partitions that exist although nothing was merged: whether a plain checkpoint may be here. */
-  boolean hasPartitionDirectories() throws IOException {
+  /**
+   * Whether stock Spark has committed state here. Each of its batches writes files for every partition, so looking at
+   * partition 0 of each operator is enough; what a batch left that never ended is not needed by anybody.
+   */
+  boolean hasPlainState() throws IOException {
     for (FileStatus operator : listOrNone(stateDirectory)) {
-      if (operator.isDirectory() && isNumber(operator.getPath().getName())) {
-        for (FileStatus partition : listOrNone(operator.getPath())) {
-          if (partition.isDirectory() && isNumber(partition.getPath().getName())) {
-            return true;
-          }
-        }
+      if (operator.isDirectory() && isNumber(operator.getPath().getName())
+          && holdsFiles(new Path(operator.getPath(), "0"), true)) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  private boolean holdsFiles(Path directory, boolean storesBelow) throws IOException {
+    for (FileStatus child : listOrNone(directory)) {
+      boolean metadata = child.getPath().getName().startsWith("_");
+      if (child.isFile() || storesBelow && !metadata && holdsFiles(child.getPath(), false)) {
+        return true;
       }
     }
     return false;

@@ -62,6 +62,18 @@ public abstract class ObservedFileSystem extends RawLocalFileSystem {
         return bytes;
     }
 
+    /** A request that a real file system's client makes to its server on its own account; counted and delayed. */
+    final void serverCall(String operation, Path path) throws IOException {
+        if (!INSIDE.get()) {
+            Counters.metadataCall(operation, path);
+        }
+    }
+
+    /** Whether a file's first bytes cost a request of their own, as on HDFS. */
+    protected boolean allocatesBlocks() {
+        return false;
+    }
+
     /** The stream that a user gets for a file that was created or opened for append. */
     protected ObservedOutputStream observe(Path path, FSDataOutputStream stream) {
         return new ObservedOutputStream(this, path, stream);

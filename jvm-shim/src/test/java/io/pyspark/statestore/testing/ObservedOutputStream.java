@@ -14,6 +14,8 @@ class ObservedOutputStream extends OutputStream implements Syncable, StreamCapab
     final Path path;
     final FSDataOutputStream inner;
     private boolean closed;
+    private boolean hasBlock;
+    private boolean hasData;
 
     ObservedOutputStream(ObservedFileSystem fs, Path path, FSDataOutputStream inner) {
         this.fs = fs;
@@ -28,6 +30,7 @@ class ObservedOutputStream extends OutputStream implements Syncable, StreamCapab
 
     @Override
     public void write(byte[] b, int off, int len) throws IOException {
+        hasData |= len > 0;
         fs.observedData("write", path, () -> {
             inner.write(b, off, len);
             return (long) len;
@@ -41,6 +44,7 @@ class ObservedOutputStream extends OutputStream implements Syncable, StreamCapab
 
     @Override
     public void hflush() throws IOException {
+        allocateBlock();
         fs.observedData("hflush", path, () -> {
             inner.hflush();
             return 0L;
@@ -49,6 +53,7 @@ class ObservedOutputStream extends OutputStream implements Syncable, StreamCapab
 
     @Override
     public void hsync() throws IOException {
+        allocateBlock();
         fs.observedData("hsync", path, () -> {
             inner.hsync();
             return 0L;
@@ -59,10 +64,20 @@ class ObservedOutputStream extends OutputStream implements Syncable, StreamCapab
     public void close() throws IOException {
         if (!closed) {
             closed = true;
+            allocateBlock();
+            fs.serverCall("complete", path);
             fs.observedData("close", path, () -> {
                 inner.close();
                 return 0L;
             });
+        }
+    }
+
+    /** A file's first bytes leave the client: HDFS asks the NameNode where to. */
+    private void allocateBlock() throws IOException {
+        if (hasData && !hasBlock && fs.allocatesBlocks()) {
+            hasBlock = true;
+            fs.serverCall("addBlock", path);
         }
     }
 

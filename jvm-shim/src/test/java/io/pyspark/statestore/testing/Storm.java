@@ -23,7 +23,7 @@ public final class Storm {
      * Each thread is a partition that commits its versions one after the other, {@code <state>/0/<thread>/<n>.changelog}
      * with {@link #content}.
      *
-     * @return what went wrong; empty if nothing did
+     * @return the commits that failed, each by its path and the message; empty if all went well
      */
     public static List<String> commit(FileSystem fs, String state, int threads, int commits) throws Exception {
         return run(fs, state, threads, commits, null);
@@ -45,7 +45,12 @@ public final class Storm {
             writers[t] = started(failures, () -> {
                 start.await();
                 for (int version = 1; version <= commits; version++) {
-                    write(fs, new Path(state + "/0/" + partition + "/" + version + ".changelog"), content(partition, version));
+                    String path = "0/" + partition + "/" + version + ".changelog";
+                    try {
+                        write(fs, new Path(state + "/" + path), content(partition, version));
+                    } catch (IOException e) {
+                        failures.add(path + " " + e.getMessage());
+                    }
                 }
             });
         }

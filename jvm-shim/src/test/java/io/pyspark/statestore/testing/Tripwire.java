@@ -1,33 +1,33 @@
 package io.pyspark.statestore.testing;
 
-import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.concurrent.atomic.AtomicInteger;
 
 /**
  * Trouble in a query's rows: {@code SELECT reflect('io.pyspark.statestore.testing.Tripwire', 'pass', cast(k AS string))}.
  */
 public final class Tripwire {
-    private static volatile String trips = "";
-    private static final AtomicBoolean ARMED = new AtomicBoolean();
+    private static volatile String value = "";
+    private static final AtomicInteger LEFT = new AtomicInteger();
 
     private Tripwire() {}
 
-    /** The next row with this value fails its task, once. */
-    public static void arm(String value) {
-        trips = value;
-        ARMED.set(true);
+    /** The next rows with this value fail their tasks, so many times. */
+    public static void arm(String trips, int times) {
+        value = trips;
+        LEFT.set(times);
     }
 
-    /** Whether a row has come since {@link #arm}. */
-    public static boolean tripped() {
-        return !ARMED.get();
+    /** How many times it will still do so. */
+    public static int left() {
+        return LEFT.get();
     }
 
     /** Called for each row: fails, stops at the {@link Gate} called "row", or returns the value. */
-    public static String pass(String value) {
-        if (trips.equals(value) && ARMED.compareAndSet(true, false)) {
-            throw new IllegalStateException("tripped over " + value);
+    public static String pass(String row) {
+        if (value.equals(row) && LEFT.getAndUpdate(n -> Math.max(0, n - 1)) > 0) {
+            throw new IllegalStateException("tripped over " + row);
         }
-        Gate.pass("row", value);
-        return value;
+        Gate.pass("row", row);
+        return row;
     }
 }
