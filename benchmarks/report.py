@@ -155,6 +155,7 @@ def draw(results: list[Figures], raw: list[dict[str, Any]], target: Path) -> Non
 def _draw_calls(axis: Any, found: Figures) -> None:
     names = list(found.sides)
     left = dict.fromkeys(names, 0.0)
+    axis.barh(names, [0] * len(names))  # so that the sides are there even when neither made a call
     for kind, colour in zip(METADATA_CALLS, KIND_COLOURS, strict=True):
         widths = [found.sides[name].calls_per_batch[kind] for name in names]
         if any(widths):

@@ -104,6 +104,7 @@ class IndexBlock:
         out_of_range = records["file_ref"] > len(self.names)
         for name in ("stamp", "writer", "offset", "length"):
             out_of_range |= records[name] > MAX_SIGNED
+        out_of_range |= records["offset"] + records["length"] > MAX_SIGNED
         self._refuse(out_of_range, "has a stamp, writer, offset, length or file reference that is out of range")
         # A segment of this file lies before its index block; those of other files are checked when they are read.
         # None of the sums overflows: both terms are below 2^63.

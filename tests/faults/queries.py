@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
@@ -86,7 +87,7 @@ class Query:
         return self.checkpoint / "state"
 
     def feed(self, *batches: int) -> None:
-        """One file for each: keys that are in all of them, and some of the batch's own, 100 and its number among them."""
+        """One file for each: keys that are in all of them, and some of its own, 100 and its number among them."""
         for batch in batches:
             own = [100 + batch, *range(1000 + 10 * batch, 1010 + 10 * batch)]
             rows = [(key, batch * 10 + key) for key in [*range(10), *own]]
@@ -124,7 +125,7 @@ class Query:
 
     def failure(self) -> str:
         """Runs it, and returns all that is said of why it fails."""
-        with pytest.raises(PySparkException) as caught:
+        with pytest.raises((PySparkException, Py4JJavaError)) as caught:
             in_time(self.run, seconds=130)
         return said_by(caught.value)
 
@@ -149,7 +150,7 @@ class Query:
 def said_by(error: BaseException) -> str:
     """An error's message, and those of its causes in the JVM, which PySpark leaves out."""
     said = [str(error)]
-    java = getattr(error, "_origin", None)
+    java = getattr(error, "_origin", None) or getattr(error, "java_exception", None)
     while java is not None:
         said.append(str(java.toString()))
         java = java.getCause()

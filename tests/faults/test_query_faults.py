@@ -1,4 +1,4 @@
-"""Real streaming queries that fail in the middle: nothing of the failed batch shows, and a restart gives the right result."""
+"""Queries that fail in the middle: nothing of the failed batch shows, and a restart gives the right result."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def helpers(jvm: Any) -> Iterator[Any]:
 
 @pytest.fixture
 def new_query(session: SparkSession, tmp_path: Path, helpers: Any) -> Callable[..., Query]:
-    def make(name: str = "query", **arguments: str) -> Query:
+    def make(name: str = "query", **arguments: Any) -> Query:
         return Query(session, tmp_path / name, **arguments)
 
     return make

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from pyspark_statestore import StateStoreFilesError
 from pyspark_statestore.format import Kind, MergedFileWriter, file_name
 from tests.jvm.lab import CREATED_MS, STAMP, Checkpoint, java_error, until
 
@@ -156,7 +157,7 @@ def test_rule_6_a_tombstone_that_another_file_repeats_is_carried_over_once(check
 
 
 def test_rule_6_what_an_unwritten_tombstone_killed_is_not_dead_yet(new_checkpoint: Callable[..., Checkpoint]) -> None:
-    checkpoint = new_checkpoint(maxFileSize="64k")
+    checkpoint = new_checkpoint(maxFileSize="64k", compaction__enabled="false")
     with checkpoint.foreign(1, writer=5) as file:
         file.put(P, b"old", stamp=STAMP)
         file.put(KEEP, b"keep", stamp=STAMP)
@@ -173,7 +174,7 @@ def test_rule_6_what_an_unwritten_tombstone_killed_is_not_dead_yet(new_checkpoin
 
 
 def test_rules_6_and_7_only_closed_files_are_unlinked(new_checkpoint: Callable[..., Checkpoint]) -> None:
-    checkpoint = new_checkpoint(idleSeal="1s", closedAfter="5s")
+    checkpoint = new_checkpoint(idleSeal="1s", closedAfter="5s", compaction__enabled="false")
     checkpoint.write(P)
     own = checkpoint.files()[0]
     with checkpoint.foreign(1, writer=5) as file:
@@ -333,3 +334,109 @@ def test_logs_of_several_checkpoints_do_not_touch_each_other(
     assert (one.read(P), other.read(P)) == (b"one", b"other")
     one.delete(P)
     assert other.exists(P)
+
+
+# ---- relocation
+
+
+def sparse(checkpoint: Checkpoint, partition: int = 0) -> str:
+    """Another process's sealed file in which little lives, in a partition that this process serves."""
+    checkpoint.write(f"0/{partition}/7.changelog", b"served")
+    with checkpoint.foreign(1, writer=5) as file:
+        file.put(f"0/{partition}/1.zip", bytes(50_000), stamp=STAMP)
+        file.put(f"0/{partition}/2.zip", b"lives" * 100, stamp=STAMP + 1)
+        file.put(f"0/{partition}/3.zip", b"lives, too", stamp=STAMP + 2, writer=6, generation=4)
+        file.delete(f"0/{partition}/1.zip", stamp=STAMP, writer=5)
+    return file_name(CREATED_MS, 5, 1)
+
+
+def test_rule_5_relocation_copies_facts(checkpoint: Checkpoint) -> None:
+    name = sparse(checkpoint)
+    before = checkpoint.contents()
+    facts = {path: entry for path, (_, entry) in checkpoint.view().live.items()}
+
+    assert checkpoint.clean() == 1
+
+    assert name not in checkpoint.files()
+    assert checkpoint.contents() == before
+    assert {path: checkpoint.read(path) for path in before} == before
+    for path, (_, entry) in checkpoint.view().live.items():
+        moved = path.endswith(".zip")
+        assert (entry.key, entry.crc32c) == (facts[path].key, facts[path].crc32c)
+        assert entry.generation == facts[path].generation + moved
+    checkpoint.delete("0/0/2.zip")
+    checkpoint.log.seal()
+    checkpoint.forget()
+    assert checkpoint.contents() == {path: data for path, data in before.items() if path != "0/0/2.zip"}
+
+
+def test_relocation_comes_to_rest(checkpoint: Checkpoint) -> None:
+    """Small segments have indexes about as large as they are. These are no garbage that moving them could remove."""
+    for version in range(1, 101):
+        checkpoint.write(f"0/0/{version}.changelog", bytes(150))
+    for version in range(1, 51):
+        checkpoint.delete(f"0/0/{version}.changelog")
+    for _ in range(2):
+        checkpoint.log.seal()
+        checkpoint.clean()
+    checkpoint.log.seal()
+    files = checkpoint.files()
+
+    for _ in range(3):
+        checkpoint.clean()
+        checkpoint.log.seal()
+
+    assert checkpoint.files() == files
+    assert len(checkpoint.contents()) == 50
+
+
+def test_only_what_this_process_serves_is_moved(new_checkpoint: Callable[..., Checkpoint]) -> None:
+    others = new_checkpoint(name="others")
+    name = sparse(others)
+    others.forget()
+    others.write("0/1/1.changelog", b"of another partition")
+    off = new_checkpoint(name="off", compaction__enabled="false")
+    sparse(off)
+
+    assert others.clean() == off.clean() == 0
+
+    assert name in others.files()
+    assert name in off.files()
+
+
+@pytest.mark.parametrize("verify", ["true", "false"])
+def test_rule_9_relocation_does_not_make_a_wrong_byte_right(
+    new_checkpoint: Callable[..., Checkpoint], verify: str
+) -> None:
+    checkpoint = new_checkpoint(verifyChecksums=verify)
+    name = sparse(checkpoint)
+    entry = checkpoint.view().live["0/0/2.zip"][1]
+    data = bytearray((checkpoint.merged / name).read_bytes())
+    data[entry.offset] ^= 1
+    (checkpoint.merged / name).write_bytes(data)
+
+    checkpoint.clean()
+
+    with pytest.raises(StateStoreFilesError, match="PSS_CORRUPT_SEGMENT"):
+        checkpoint.contents()
+    assert verify == "false" or name in checkpoint.files()
+
+
+def test_a_relocation_that_fails_changes_nothing(new_checkpoint: Callable[..., Checkpoint], jvm: Any) -> None:
+    checkpoint = new_checkpoint("faulty")
+    name = sparse(checkpoint)
+    before = checkpoint.contents()
+    faulty = jvm.io.pyspark.statestore.testing.FaultyFileSystem
+    faulty.addRule("hflush", "_merged", 1, "torn")
+    try:
+        assert int(checkpoint.log.clean()) == 0
+        assert faulty.fired() == 1
+    finally:
+        faulty.clear()
+    assert name in checkpoint.files()
+    assert checkpoint.contents() == before
+
+    assert checkpoint.clean() >= 1
+
+    assert name not in checkpoint.files()
+    assert checkpoint.contents() == before

@@ -1,4 +1,4 @@
-"""The committed vector files. ``python -m tests.jvm.vectors`` writes them anew, for a new version of the format only."""
+"""The committed vector files. ``python -m tests.jvm.vectors`` writes them anew, for a new version of the format."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SAYS = {
     "java-sealed-at-once": "as object stores want it: the only group is the cumulative index, too",
     "java-index-only": "an entry of another file, the second of the name table",
     "java-torn": "one flush, then payload that no trailer ever followed",
-    "python-relocated": "segments of two other writers, copied with their keys by a third, and a tombstone carried over",
+    "python-relocated": "segments of two other writers, copied with their keys, and a tombstone carried over",
     "python-growing": "three flushes without a seal, the second of tombstones alone",
     "python-sealed": "one flush, then a seal that brings another segment along",
     "python-index-only": "the entries of two sealed files, a tombstone among them",

@@ -10,7 +10,7 @@ import json
 import sys
 from pathlib import Path
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from pyspark_statestore import attach, configure, merged_path
@@ -39,10 +39,10 @@ def run(spark: SparkSession, mode: str, directory: Path) -> dict[str, object]:
     location = merged_path(checkpoint) if mode == "path" else str(checkpoint)
     given_out: dict[int, list[int]] = {}
 
-    def take(batch, batch_id):
+    def take(batch: DataFrame, batch_id: int) -> None:
         given_out.update({row["k"]: [row["n"], row["total"]] for row in batch.collect()})
 
-    def totals(rows):
+    def totals(rows: DataFrame) -> DataFrame:
         return rows.groupBy((sf.col("id") % 7).alias("k")).agg(sf.count("*").alias("n"), sf.sum("id").alias("total"))
 
     for part in range(2):

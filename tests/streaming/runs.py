@@ -118,16 +118,15 @@ class Run:
         """The checkpoint as Spark is told."""
         return self.setting.location(self.checkpoint)
 
-    def start(self, *, available_now: bool = True, **conf: str) -> StreamingQuery:
+    def start(self, conf: Mapping[str, str] | None = None, *, available_now: bool = True) -> StreamingQuery:
         """Starts or restarts the query.
 
         Args:
+            conf: More settings than those of how it keeps its state.
             available_now: Whether it ends when it has read all that is there.
-            **conf: More settings, under ``spark.sql.streaming.``, with _ for a dot.
         """
         workload = WORKLOADS[self.workload]
-        more = {f"spark.sql.streaming.{key.replace('_', '.')}": value for key, value in conf.items()}
-        with session_conf(self.spark, {**self.setting.conf, **more}):
+        with session_conf(self.spark, {**self.setting.conf, **(conf or {})}):
             result = workload.build(lambda: events(self.spark, self.input))
             writer = result.writeStream.outputMode(workload.output_mode).foreachBatch(self._take)
             writer = writer.option("checkpointLocation", self.location)
@@ -144,9 +143,9 @@ class Run:
             if progress["batchId"] in self.rows:
                 self.metrics[progress["batchId"]] = [_figures(store) for store in progress["stateOperators"]]
 
-    def run(self, **conf: str) -> None:
+    def run(self, conf: Mapping[str, str] | None = None) -> None:
         """Reads all that is there."""
-        self.finish(self.start(**conf))
+        self.finish(self.start(conf))
 
     def _take(self, batch: DataFrame, batch_id: int) -> None:
         self.rows[batch_id] = sorted(repr(tuple(row)) for row in batch.collect())
@@ -171,7 +170,7 @@ def merged_files(checkpoint: Path) -> list[Path]:
 
 def segments(checkpoint: Path) -> set[str]:
     """Returns the logical paths, relative to ``state/``, that merged files hold or have held; deleted ones too."""
-    paths = set()
+    paths: set[str] = set()
     for file in merged_files(checkpoint):
         index = read_merged_file(BytesSource(file.read_bytes()), file.name)
         paths.update(entry.path for entry in index if entry.kind == 1)
@@ -203,5 +202,5 @@ def assert_state_is_merged(run: Run) -> set[str]:
 
 def restart_maintenance(spark: SparkSession) -> None:
     """Unloads all state stores, so that the next one starts Spark's maintenance with the session's interval."""
-    package = spark.sparkContext._jvm.org.apache.spark.sql.execution.streaming.state  # type: ignore[union-attr]
+    package = spark.sparkContext._jvm.org.apache.spark.sql.execution.streaming.state
     getattr(getattr(package, "StateStore$"), "MODULE$").stop()

@@ -8,10 +8,14 @@ with each.
 All workloads of a setting run at the same time in one session, so this also shows that queries do not touch each other.
 """
 
+from collections.abc import Sequence
 from itertools import product
+from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
+from tests.conftest import MakeSpark
 from tests.streaming.runs import STATE_STORE, Run, Setting, assert_state_is_merged, restart_maintenance
 from tests.streaming.workloads import BATCHES, WORKLOADS, write_batches
 
@@ -24,7 +28,8 @@ CONF = {
 }
 ROCKSDB = [
     Setting(door, "rocksdb", format_version, changelog, checksums)
-    for door, format_version, changelog, checksums in product(("provider", "path"), (1, 2), (True, False), (True, False))
+    for door, format_version in product(("provider", "path"), (1, 2))
+    for changelog, checksums in product((True, False), (True, False))
     if ((door == "path") + (format_version == 2) + changelog + checksums) % 2 == 0
 ]
 HEAP = [
@@ -34,12 +39,12 @@ HEAP = [
 SETTINGS = sorted(ROCKSDB + HEAP, key=lambda s: (s.door, s.store))  # those that share a session are neighbours
 
 
-def names_for(setting):
+def names_for(setting: Setting) -> list[str]:
     admitted = setting.door != "provider" and setting.store == "rocksdb"
     return [name for name, workload in WORKLOADS.items() if admitted or not workload.only_stock_class]
 
 
-def run_all(spark, setting, names, folder):
+def run_all(spark: SparkSession, setting: Setting, names: Sequence[str], folder: Path) -> dict[str, Run]:
     """Runs queries side by side over the first half of the input, and then from their checkpoints over the rest."""
     runs = {name: Run(spark, name, setting, folder / name) for name in names}
     for half in (range(BATCHES // 2), range(BATCHES // 2, BATCHES)):
@@ -53,7 +58,7 @@ def run_all(spark, setting, names, folder):
 
 
 @pytest.fixture(scope="module")
-def stock_runs(make_spark, tmp_path_factory):
+def stock_runs(make_spark: MakeSpark, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Run]]:
     spark = make_spark(CONF)
     restart_maintenance(spark)
     found = {}
@@ -65,19 +70,27 @@ def stock_runs(make_spark, tmp_path_factory):
 
 
 @pytest.fixture(scope="module", params=SETTINGS, ids=str)
-def setting(request):
-    return request.param
+def setting(request: pytest.FixtureRequest) -> Setting:
+    chosen: Setting = request.param
+    return chosen
 
 
 @pytest.fixture(scope="module")
-def merged_runs(make_spark, stock_runs, setting, tmp_path_factory):
+def merged_runs(
+    make_spark: MakeSpark,
+    stock_runs: dict[str, dict[str, Run]],
+    setting: Setting,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> dict[str, Run]:
     spark = make_spark(CONF, mode=setting.door, store=setting.store)
     restart_maintenance(spark)
     return run_all(spark, setting, names_for(setting), tmp_path_factory.mktemp(str(setting)))
 
 
 @pytest.mark.parametrize("workload", WORKLOADS)
-def test_equal_to_stock(setting, stock_runs, merged_runs, workload):
+def test_equal_to_stock(
+    setting: Setting, stock_runs: dict[str, dict[str, Run]], merged_runs: dict[str, Run], workload: str
+) -> None:
     if workload not in names_for(setting):
         pytest.skip("Spark admits transformWithState with its own RocksDB provider only")
     stock, merged = stock_runs[setting.store][workload], merged_runs[workload]
@@ -88,7 +101,7 @@ def test_equal_to_stock(setting, stock_runs, merged_runs, workload):
 
 
 @pytest.mark.parametrize("store", ["rocksdb", "heap"])
-def test_reference_is_worth_comparing_with(stock_runs, store):
+def test_reference_is_worth_comparing_with(stock_runs: dict[str, dict[str, Run]], store: str) -> None:
     """The queries give something out before and after the restart, forget state, and meet late rows."""
     for name, run in stock_runs[store].items():
         by_batch = [len(rows) for _, rows in sorted(run.rows.items())]
@@ -100,8 +113,8 @@ def test_reference_is_worth_comparing_with(stock_runs, store):
         assert figures[3] > 0, name
 
 
-def test_settings_cover_what_they_say():
-    def values(one):
+def test_settings_cover_what_they_say() -> None:
+    def values(one: Setting) -> tuple[object, ...]:
         return (one.door, one.format_version, one.changelog, one.checksums)
 
     for left, middle, right in ((0, 1, 2), (0, 1, 3), (0, 2, 3), (1, 2, 3)):

@@ -1,4 +1,4 @@
-"""Merged state in sessions that start in a JVM of their own: by ``configure`` with executors, by ``attach`` without the jar.
+"""Merged state in sessions that start in a JVM of their own: with executors, or without the jar.
 
 ``local[2]`` with ``configure`` is what all other tests have.
 """
@@ -21,7 +21,7 @@ CLUSTER = "local-cluster[2,1,1024]"
 
 
 @pytest.mark.parametrize(("how", "master"), [("attach", "local[2]"), ("attach", CLUSTER), ("configure", CLUSTER)])
-def test_fresh_session(main_jar, tmp_path, how, master):
+def test_fresh_session(main_jar: Path, tmp_path: Path, how: str, master: str) -> None:
     environment = {key: value for key, value in os.environ.items() if key != "PYSPARK_SUBMIT_ARGS"}
     environment |= {"PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_DIRS": str(tmp_path)}
     environment |= {"SPARK_WORKER_DIR": str(tmp_path / "work"), "SPARK_LOCAL_IP": "127.0.0.1"}

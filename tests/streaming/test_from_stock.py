@@ -4,9 +4,12 @@ Its files are read where they are, everything new is merged, and the old files g
 """
 
 import time
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+from tests.conftest import MakeSpark
 from tests.streaming.runs import STATE_STORE, Run, Setting, plain_state_files, restart_maintenance, segments
 from tests.streaming.workloads import write_batch, write_batches
 
@@ -29,12 +32,15 @@ CASES = [
 ]
 
 
-def retire(run, until):
+def retire(run: Run, until: Callable[[int], bool]) -> int:
     """Goes on with a query that was begun, over the rest of the input and then more until there has been enough.
 
     Args:
         run: The query.
         until: Called after each batch with the number of the next; whether there has been enough.
+
+    Returns:
+        The number of batches of input.
     """
     write_batches(run.input, REST)
     query = run.start(available_now=False)
@@ -51,7 +57,7 @@ def retire(run, until):
 
 
 @pytest.mark.parametrize(("setting", "workload"), CASES, ids=str)
-def test_from_stock(make_spark, tmp_path, setting, workload):
+def test_from_stock(make_spark: MakeSpark, tmp_path: Path, setting: Setting, workload: str) -> None:
     spark = make_spark(CONF, mode="path", store=setting.store)
     restart_maintenance(spark)
     as_stock = Setting("stock", setting.store, setting.format_version, setting.changelog, setting.checksums)
@@ -65,7 +71,7 @@ def test_from_stock(make_spark, tmp_path, setting, workload):
     merged = Run(spark, workload, setting, begun.folder)
     deadline = time.monotonic() + DEADLINE
 
-    def all_old_files_are_gone(next_batch):
+    def all_old_files_are_gone(next_batch: int) -> bool:
         left = set(plain_state_files(merged.checkpoint))
         assert left <= old, "no plain file is ever added"
         return not left or time.monotonic() > deadline

@@ -7,9 +7,11 @@ readable as they are. Each of the two stores is met with each door and with a qu
 import json
 import shutil
 import uuid
+from pathlib import Path
 
 import pytest
 
+from tests.conftest import MakeSpark
 from tests.streaming.runs import STATE_STORE, Run, Setting, assert_state_is_merged, restart_maintenance
 from tests.streaming.workloads import BATCHES, write_batches
 
@@ -17,7 +19,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 CONF = {f"{STATE_STORE}maintenanceInterval": "300ms", f"{STATE_STORE}minDeltasForSnapshot": "1"}
 # Spark adds batches without data to run after those with data, but not after a restart.
-DATA_ONLY = {"noDataMicroBatches_enabled": "false"}
+DATA_ONLY = {"spark.sql.streaming.noDataMicroBatches.enabled": "false"}
 CASES = [
     (Setting("path", "heap"), "aggregation"),
     (Setting("path", "rocksdb", 2, changelog=True, checksums=True), "outer_join"),
@@ -26,14 +28,14 @@ CASES = [
 ]
 
 
-def copy_checkpoint(source, target):
+def copy_checkpoint(source: Path, target: Path) -> None:
     """Copies a checkpoint for a query of its own: Spark would stop one that runs under the same id."""
     shutil.copytree(source, target)
     (target / ".metadata.crc").unlink()
     (target / "metadata").write_text(json.dumps({"id": str(uuid.uuid4())}))
 
 
-def forget_batches_after(checkpoint, batch):
+def forget_batches_after(checkpoint: Path, batch: int) -> None:
     """Makes a checkpoint that of a query that has committed no batch after this one.
 
     The first batch stays planned: where nothing is, Spark refuses a checkpoint with state in it.
@@ -47,12 +49,12 @@ def forget_batches_after(checkpoint, batch):
 
 
 @pytest.mark.parametrize(("setting", "workload"), CASES, ids=str)
-def test_restart_from_every_batch(make_spark, tmp_path, setting, workload):
+def test_restart_from_every_batch(make_spark: MakeSpark, tmp_path: Path, setting: Setting, workload: str) -> None:
     spark = make_spark(CONF, mode=setting.door, store=setting.store)
     restart_maintenance(spark)
     whole = Run(spark, workload, setting, tmp_path / "whole")
     write_batches(whole.input, range(BATCHES))
-    whole.run(**DATA_ONLY)
+    whole.run(DATA_ONLY)
     last = BATCHES - 1
     assert max(whole.rows) == last
 
@@ -63,9 +65,9 @@ def test_restart_from_every_batch(make_spark, tmp_path, setting, workload):
         forget_batches_after(copy.checkpoint, batch)
         copies[batch] = copy
     write_batches(whole.input, [BATCHES])
-    whole.run(**DATA_ONLY)
+    whole.run(DATA_ONLY)
     assert all(whole.rows.values())
-    queries = {batch: copy.start(**DATA_ONLY) for batch, copy in copies.items()}
+    queries = {batch: copy.start(DATA_ONLY) for batch, copy in copies.items()}
     for batch, copy in copies.items():
         copy.finish(queries[batch])
         assert copy.rows == {b: rows for b, rows in whole.rows.items() if b > batch}, batch

@@ -1,9 +1,11 @@
 """Spark's ``statestore`` and ``state-metadata`` readers see in a merged checkpoint what they see in a stock one."""
 
 import re
+from typing import Any
 
 import pytest
 
+from tests.conftest import MakeSpark
 from tests.streaming.runs import (
     STATE_STORE,
     Run,
@@ -21,11 +23,12 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 # Where Spark can do so, maintenance is part of each task: the snapshots are those of the same versions everywhere.
 CONF = {f"{STATE_STORE}unloadOnCommit": "true", f"{STATE_STORE}minDeltasForSnapshot": "1"}
 DOORS_AND_STORES = [("path", "heap"), ("path", "rocksdb"), ("provider", "heap"), ("provider", "rocksdb")]
+Pairs = dict[str, list[Run]]
 NAMES = ("aggregation", "outer_join", "transform_with_state")
 
 
 @pytest.fixture(scope="module", params=DOORS_AND_STORES, ids="-".join)
-def pairs(request, make_spark, tmp_path_factory):
+def pairs(request: pytest.FixtureRequest, make_spark: MakeSpark, tmp_path_factory: pytest.TempPathFactory) -> Pairs:
     """By workload, a run on stock and one on merged state; both in one session, over the same input."""
     door, store = request.param
     spark = make_spark(CONF, mode=door, store=store)
@@ -48,61 +51,62 @@ def pairs(request, make_spark, tmp_path_factory):
     return found
 
 
-def read(run, source="statestore", **options):
+def read(run: Run, source: str, **options: Any) -> tuple[list[tuple[str, str]], list[str]]:
     """What a reader says of a run's checkpoint: its columns, and its rows in an order of their own."""
     with session_conf(run.spark, run.setting.conf):
         found = run.spark.read.format(source).options(**options).load(run.location)
         return found.dtypes, sorted(repr(tuple(row)) for row in found.collect())
 
 
-def assert_same(pair, source="statestore", **options):
+def assert_same(pair: list[Run], *, source: str = "statestore", **options: Any) -> list[str]:
     stock, merged = (read(run, source, **options) for run in pair)
     assert merged == stock, options
     return stock[1]
 
 
-def pair_of(pairs, name):
+def pair_of(pairs: Pairs, name: str) -> list[Run]:
     if name not in pairs:
         pytest.skip("Spark admits transformWithState with its own RocksDB provider only")
     return pairs[name]
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_state_metadata(pairs, name):
-    assert assert_same(pair_of(pairs, name), "state-metadata")
+def test_state_metadata(pairs: Pairs, name: str) -> None:
+    assert assert_same(pair_of(pairs, name), source="state-metadata")
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_state_of_the_last_batch(pairs, name):
+def test_state_of_the_last_batch(pairs: Pairs, name: str) -> None:
     pair = pair_of(pairs, name)
-    assert any([assert_same(pair, **part) for part in WORKLOADS[name].state_parts])
+    states = [assert_same(pair, **part) for part in WORKLOADS[name].state_parts]
+    assert any(states)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_state_of_an_earlier_batch(pairs, name):
+def test_state_of_an_earlier_batch(pairs: Pairs, name: str) -> None:
     pair = pair_of(pairs, name)
     part = WORKLOADS[name].state_parts[0]
     states = [assert_same(pair, batchId=batch, **part) for batch in (0, BATCHES - 1)]
     assert states[0] != states[1]
 
 
-def test_one_store_of_a_join(pairs):
+def test_one_store_of_a_join(pairs: Pairs) -> None:
     assert assert_same(pair_of(pairs, "outer_join"), storeName="left-keyToNumValues", batchId=1)
 
 
-def test_registered_timers(pairs):
+def test_registered_timers(pairs: Pairs) -> None:
     assert assert_same(pair_of(pairs, "transform_with_state"), readRegisteredTimers="true", batchId=1)
 
 
 @pytest.mark.parametrize("span", [{"changeStartBatchId": 0}, {"changeStartBatchId": 1, "changeEndBatchId": 2}], ids=str)
 @pytest.mark.parametrize("name", ["aggregation", "transform_with_state"])
-def test_change_feed(pairs, name, span):
+def test_change_feed(pairs: Pairs, name: str, span: dict[str, int]) -> None:
     pair = pair_of(pairs, name)
     changes = assert_same(pair, readChangeFeed="true", **WORKLOADS[name].state_parts[0], **span)
     assert any("'update'" in change for change in changes)
 
 
-def test_from_a_snapshot(pairs):
+def test_from_a_snapshot(pairs: Pairs) -> None:
     stock, merged = pair = pair_of(pairs, "aggregation")
     partition = 1
     snapshot = re.compile(rf"0/{partition}/(\d+)\.(?:zip|snapshot)")

@@ -61,6 +61,8 @@ public record Options(
     DEFAULTS.put("shimVersion", "");
   }
 
+  private static final Pattern WHOLE = Pattern.compile("\\d{1,9}");
+  private static final Pattern DECIMAL = Pattern.compile("\\d{1,9}(?:\\.\\d{1,9})?");
   private static final Pattern QUANTITY = Pattern.compile("(\\d{1,15})\\s*([a-z]*)");
   private static final Map<String, Long> BYTES = Map.of(
       "", 1L, "b", 1L, "k", 1L << 10, "kb", 1L << 10, "m", 1L << 20, "mb", 1L << 20, "g", 1L << 30, "gb", 1L << 30);
@@ -131,9 +133,9 @@ public record Options(
 
     private double number(String name, double min, double max, String allowed) throws StateStoreFilesException {
       try {
-        double value = Double.parseDouble(text(name));
-        boolean whole = value == Math.rint(value) || !allowed.startsWith("a whole");
-        if (value >= min && value <= max && whole) {
+        boolean plain = (allowed.startsWith("a whole") ? WHOLE : DECIMAL).matcher(text(name)).matches();
+        double value = plain ? Double.parseDouble(text(name)) : Double.NaN;
+        if (value >= min && value <= max) {
           return value;
         }
       } catch (NumberFormatException e) {

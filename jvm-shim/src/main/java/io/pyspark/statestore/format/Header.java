@@ -1,11 +1,17 @@
 package io.pyspark.statestore.format;
 
+import com.fasterxml.jackson.core.JsonProcessingException;
+import com.fasterxml.jackson.databind.DeserializationFeature;
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
 import io.pyspark.statestore.StateStoreFilesException;
 import io.pyspark.statestore.StateStoreFilesException.Id;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
+import java.nio.charset.CharacterCodingException;
 import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
+import java.util.List;
 
 /**
  * The start of a merged file.
@@ -79,11 +85,32 @@ public record Header(long writer, long createdMs, String metaJson, int length) {
     if (in.getInt(length - 4) != Checksum.crc32c(prefix, 0, length - 4)) {
       throw damaged(file, "its header's checksum does not match");
     }
-    String meta = new String(prefix, FIXED, metaLength, StandardCharsets.UTF_8);
-    if (!meta.startsWith("{") || !meta.endsWith("}")) {
-      throw damaged(file, "its header's meta is not a JSON object");
+    if (writer < 0 || created < 0) {
+      throw damaged(file, "its header's writer or time is out of range");
     }
-    return new Header(writer, created, meta, length);
+    return new Header(writer, created, meta(file, Arrays.copyOfRange(prefix, FIXED, FIXED + metaLength)), length);
+  }
+
+  private static String meta(String file, byte[] utf8) throws StateStoreFilesException {
+    try {
+      String text = StandardCharsets.UTF_8.newDecoder().decode(ByteBuffer.wrap(utf8)).toString();
+      JsonNode meta = new ObjectMapper().enable(DeserializationFeature.FAIL_ON_TRAILING_TOKENS).readTree(text);
+      if (meta.isObject() && isTyped(meta)) {
+        return text;
+      }
+    } catch (CharacterCodingException | JsonProcessingException e) {
+      // falls through to the one message
+    }
+    throw damaged(file, "its header's meta is not the JSON object that it should be");
+  }
+
+  private static boolean isTyped(JsonNode meta) {
+    for (String key : List.of("app_id", "executor_id", "query_run_id", "shim")) {
+      if (meta.has(key) && !meta.get(key).isTextual()) {
+        return false;
+      }
+    }
+    return !meta.has("plain") || meta.get("plain").isBoolean();
   }
 
   private static boolean isZero(byte[] bytes) {

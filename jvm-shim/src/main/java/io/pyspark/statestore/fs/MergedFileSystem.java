@@ -60,7 +60,7 @@ public final class MergedFileSystem extends FileSystem {
   /** The state path behind a name of this file system, or null. */
   private StateView state(Path path) throws IOException {
     Path realPath = toReal(path);
-    StatePath state = StatePath.of(realPath);
+    StatePath state = StatePath.ofDirectoryToo(realPath);
     return state == null ? null : view(realPath, state);
   }
 
@@ -86,9 +86,16 @@ public final class MergedFileSystem extends FileSystem {
 
   /** The log of a checkpoint, working with {@code options} from now on. */
   MergedLog log(Path stateDirectory, Options options, String queryRunId) throws IOException {
-    return MergedLogs.of(
+    MergedLog log = MergedLogs.of(
         real, stateDirectory, options, () -> ProcessIdentity.headerFields(queryRunId), ProcessIdentity::localDirectory);
+    if (!queryRunId.isEmpty()) {
+      // Each run looks once, whatever it asks: between runs a checkpoint may be deleted or put back from a copy.
+      log.refreshFor(new QueryRun(queryRunId));
+    }
+    return log;
   }
+
+  private record QueryRun(String id) {}
 
   /** Reads the options and refuses to work with another Spark or another Python package than this jar's. */
   static Options checkedOptions(Configuration conf) throws IOException {
@@ -104,7 +111,7 @@ public final class MergedFileSystem extends FileSystem {
   private StateView fresh(Path path) throws IOException {
     StateView view = state(path);
     if (view != null) {
-      Freshness.ensure(log(StatePath.of(toReal(path)).stateDirectory()));
+      Freshness.ensure(log(StatePath.ofDirectoryToo(toReal(path)).stateDirectory()));
     }
     return view;
   }
@@ -166,7 +173,7 @@ public final class MergedFileSystem extends FileSystem {
   @Override
   public boolean delete(Path path, boolean recursive) throws IOException {
     Path realPath = toReal(path);
-    StatePath state = StatePath.of(realPath);
+    StatePath state = StatePath.ofDirectoryToo(realPath);
     if (state == null) {
       boolean deleted = real.delete(realPath, recursive);
       if (deleted) {
@@ -189,14 +196,7 @@ public final class MergedFileSystem extends FileSystem {
     if (view != null) {
       return view.list();
     }
-    Path realPath = toReal(path);
-    StatePath operator = StatePath.ofOperator(realPath);
-    if (operator != null) {
-      MergedLog log = log(operator.stateDirectory());
-      Freshness.ensure(log);
-      return view(realPath, operator).list();
-    }
-    FileStatus[] found = real.listStatus(realPath);
+    FileStatus[] found = real.listStatus(toReal(path));
     for (FileStatus status : found) {
       status.setPath(Schemes.toMerged(status.getPath()));
     }

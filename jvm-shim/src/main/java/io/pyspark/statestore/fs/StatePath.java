@@ -47,8 +47,13 @@ record StatePath(Path stateDirectory, String relative, boolean isFile) {
     return new StatePath(directory, relative.toString(), file);
   }
 
-  /** Of a path {@code <checkpoint>/state/<operator>}: the state directory and the operator; else null. */
-  static StatePath ofOperator(Path path) {
+  /** As {@link #of}, and of an operator's directory too, which has partitions but no files of its own. */
+  static StatePath ofDirectoryToo(Path path) {
+    StatePath state = of(path);
+    return state == null ? ofOperator(path) : state;
+  }
+
+  private static StatePath ofOperator(Path path) {
     Path parent = path.getParent();
     return parent != null && parent.getName().equals("state") && isNumber(path.getName())
         ? new StatePath(parent, path.getName(), false)

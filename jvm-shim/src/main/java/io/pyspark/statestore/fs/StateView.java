@@ -25,6 +25,7 @@ final class StateView {
   private final FileSystem real;
   private final Path realPath;
   private final String relative;
+  private final boolean isFile;
   private final UnaryOperator<Path> named;
 
   /**
@@ -39,6 +40,7 @@ final class StateView {
     this.real = real;
     this.realPath = realPath;
     this.relative = path.relative();
+    this.isFile = path.isFile();
     this.named = named;
   }
 
@@ -95,7 +97,7 @@ final class StateView {
     if (log.find(relative) != null || isKnownDirectory()) {
       return true;
     }
-    return log.mayHavePlainFiles() && real.exists(realPath);
+    return (log.mayHavePlainFiles() || !isFile) && real.exists(realPath);
   }
 
   FileStatus status() throws IOException {
@@ -105,6 +107,9 @@ final class StateView {
     }
     if (isKnownDirectory()) {
       return directoryStatus(realPath);
+    }
+    if (isFile && !log.mayHavePlainFiles()) {
+      throw new FileNotFoundException(named.apply(realPath) + " does not exist");
     }
     FileStatus status = real.getFileStatus(realPath);
     status.setPath(named.apply(status.getPath()));
@@ -118,7 +123,7 @@ final class StateView {
     }
     Map<String, FileStatus> found = new LinkedHashMap<>();
     boolean known = isKnownDirectory();
-    if (log.mayHavePlainFiles() || !known) {
+    if (log.mayHavePlainFiles() || !known || relative.indexOf('/') < 0) {
       try {
         for (FileStatus status : real.listStatus(realPath)) {
           status.setPath(named.apply(status.getPath()));

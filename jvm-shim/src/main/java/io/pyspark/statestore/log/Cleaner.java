@@ -88,14 +88,23 @@ final class Cleaner {
   }
 
   private int unlinkDead() throws IOException {
-    int gone = 0;
-    for (MergedFile file : context.index().filesWithoutLiveSegments()) {
-      if (file.isClosed(context.nowMs(), context.options().closedAfterMs()) && file.wholeIndexRead()) {
-        unlink(file);
-        gone++;
-      }
+    List<MergedFile> dead = context.index().filesWithoutLiveSegments().stream()
+        .filter(f -> f.isClosed(context.nowMs(), context.options().closedAfterMs()) && f.wholeIndexRead())
+        .toList();
+    if (dead.isEmpty()) {
+      return 0;
     }
-    return gone;
+    // What is dead only by a deletion that nobody could read yet would come back if this process died now.
+    if (!context.tombstones().allDurable()) {
+      writer.write(List.of());
+    }
+    if (!context.tombstones().allDurable()) {
+      return 0;
+    }
+    for (MergedFile file : dead) {
+      unlink(file);
+    }
+    return dead.size();
   }
 
   private void unlink(MergedFile file) throws IOException {

@@ -80,8 +80,10 @@ final class Commit {
   }
 
   void fail(IOException cause) {
-    failure = cause;
-    done();
+    if (state.get() != State.DONE) {
+      failure = cause;
+      done();
+    }
   }
 
   /**

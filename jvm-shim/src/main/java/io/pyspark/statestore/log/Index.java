@@ -39,9 +39,10 @@ public final class Index {
     private Tombstone tombstone;
   }
 
-  /** Adds a file, without entries yet. */
-  synchronized void add(MergedFile file) {
-    files.put(file.name(), file);
+  /** Adds a file, without entries yet; returns the one that is known by this name. */
+  synchronized MergedFile addIfAbsent(MergedFile file) {
+    MergedFile known = files.putIfAbsent(file.name(), file);
+    return known == null ? file : known;
   }
 
   synchronized MergedFile file(String name) {
@@ -53,8 +54,15 @@ public final class Index {
     return new ArrayList<>(files.values());
   }
 
-  /** Adds entries of a file; those that are known already change nothing. */
-  synchronized void apply(MergedFile file, Collection<Entry> entries) {
+  /**
+   * Adds entries of a file; those that are known already change nothing.
+   *
+   * @return false where the file does not exist any more, and nothing was added
+   */
+  synchronized boolean apply(MergedFile file, Collection<Entry> entries) {
+    if (files.get(file.name()) != file) {
+      return false;
+    }
     for (Entry entry : entries) {
       if (entry.isPut()) {
         addSegment(new Segment(entry, file));
@@ -66,6 +74,7 @@ public final class Index {
         kill(tombstone);
       }
     }
+    return true;
   }
 
   /** A deletion that this process will write soon: it already reads as deleted here. */

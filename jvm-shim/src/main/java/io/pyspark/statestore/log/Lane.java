@@ -104,8 +104,12 @@ final class Lane {
 
   private void writeGroup(Commit leader) {
     io.lock();
+    List<Commit> group = nextGroup();
     try {
-      write(nextGroup(), leader);
+      write(group, leader);
+    } catch (RuntimeException | Error e) {
+      // Nobody may wait for ever, whatever went wrong.
+      group.forEach(c -> c.fail(new IOException(e)));
     } finally {
       io.unlock();
     }
@@ -134,7 +138,7 @@ final class Lane {
   }
 
   private void write(List<Commit> group, Commit leader) {
-    List<Tombstone> tombstones = context.takeTombstones();
+    List<Tombstone> tombstones = context.tombstones().take();
     if (group.isEmpty() && tombstones.isEmpty()) {
       return;
     }
@@ -155,7 +159,7 @@ final class Lane {
       tombstones.forEach(t -> entries.add(t.toEntry()));
       open.commit(entries, context.options().hsync());
     } catch (IOException | RuntimeException | Error e) {
-      context.returnTombstones(tombstones);
+      context.tombstones().giveBack(tombstones);
       IOException failure = writeFailed(e);
       giveUp();
       if (leader != null && wasInterrupted(e)) {
@@ -166,6 +170,7 @@ final class Lane {
       }
       return;
     }
+    context.tombstones().written(tombstones);
     context.metrics().groupWritten(group, System.nanoTime() - startedNanos);
     group.forEach(Commit::done);
     sealIfFull();
@@ -190,7 +195,7 @@ final class Lane {
   }
 
   private StateStoreFilesException writeFailed(Throwable cause) {
-    String file = open == null ? "a new merged file in " + context.storage().path("") : open.path().toString();
+    String file = open == null ? "a new file in " + context.storage().directory() : open.path().toString();
     return new StateStoreFilesException(
         Id.PSS_WRITE_FAILED, "Writing " + file + " of checkpoint " + context.checkpoint() + " failed: " + cause
             + ". No commit of this group was acknowledged, nothing earlier is affected; Spark retries the tasks."
@@ -258,7 +263,7 @@ final class Lane {
         open.seal();
       }
       open = null;
-    } catch (IOException | RuntimeException e) {
+    } catch (IOException | RuntimeException | Error e) {
       LOG.warn("Could not seal {}; all its groups are durable, and it counts as closed after closedAfter", open.path(),
           e);
       giveUp();

@@ -1,7 +1,6 @@
 package io.pyspark.statestore.log;
 
 import io.pyspark.statestore.Options;
-import java.util.List;
 
 /** What a lane needs of the log that it belongs to. */
 interface LogContext {
@@ -31,11 +30,8 @@ interface LogContext {
   /** Wall time in Unix milliseconds. */
   long nowMs();
 
-  /** Tombstones that wait for a group to ride in. */
-  List<Tombstone> takeTombstones();
-
-  /** Gives back tombstones whose group failed. */
-  void returnTombstones(List<Tombstone> tombstones);
+  /** Deletions that wait for a group to ride in. */
+  PendingTombstones tombstones();
 
   /** Whether an open file should be sealed so that the dead bytes in it can be reclaimed (rule 7). */
   boolean hidesTooMuchGarbage(MergedFile file);

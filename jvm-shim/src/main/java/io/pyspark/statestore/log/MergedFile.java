@@ -31,12 +31,14 @@ public final class MergedFile {
   private volatile long lastTrailer;
   private volatile long changedAtMs;
   private volatile boolean wholeIndexRead;
+  private volatile boolean seen;
 
   MergedFile(String name, Writer writer, long nowMs) {
     this.name = name;
     this.writer = writer;
     this.changedAtMs = nowMs;
     this.wholeIndexRead = writer == Writer.THIS_PROCESS;
+    this.seen = writer == Writer.OTHER;
   }
 
   /** The file's name in {@code _merged/}. */
@@ -61,9 +63,15 @@ public final class MergedFile {
     return wholeIndexRead;
   }
 
-  /** This process has appended a group. */
+  /** This process has appended a group, so that listings have shown the file since. */
   void appended(long newSize) {
     size = newSize;
+    seen = true;
+  }
+
+  /** Whether a listing that does not show the file says that it is gone: not before its first group is visible. */
+  boolean seen() {
+    return seen;
   }
 
   void sealed() {

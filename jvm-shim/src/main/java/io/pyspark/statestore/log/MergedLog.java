@@ -379,13 +379,8 @@ public final class MergedLog implements LogContext {
   }
 
   @Override
-  public List<Tombstone> takeTombstones() {
-    return tombstones.take();
-  }
-
-  @Override
-  public void returnTombstones(List<Tombstone> unwritten) {
-    tombstones.giveBack(unwritten);
+  public PendingTombstones tombstones() {
+    return tombstones;
   }
 
   @Override

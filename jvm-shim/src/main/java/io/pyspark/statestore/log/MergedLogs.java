@@ -93,7 +93,7 @@ public final class MergedLogs {
     LOGS.values().forEach(log -> {
       try {
         log.tick();
-      } catch (RuntimeException e) {
+      } catch (RuntimeException | Error e) {
         LOG.warn("Housekeeping of {} failed and is tried again", log.checkpoint(), e);
       }
     });
@@ -104,7 +104,7 @@ public final class MergedLogs {
     LOGS.values().forEach(log -> {
       try {
         log.seal();
-      } catch (RuntimeException e) {
+      } catch (RuntimeException | Error e) {
         LOG.warn("Could not seal the files of {}; all its groups are durable", log.checkpoint(), e);
       }
     });

@@ -5,6 +5,7 @@ import io.pyspark.statestore.format.Header;
 import io.pyspark.statestore.format.MergedFileWriter;
 import io.pyspark.statestore.format.Trailer;
 import java.io.BufferedOutputStream;
+import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.io.OutputStream;
 import java.util.List;
@@ -44,11 +45,17 @@ final class OpenFile {
   static OpenFile create(LogContext context) throws IOException {
     long now = context.nowMs();
     String name = context.nextFileName(now);
-    FSDataOutputStream out = context.storage().create(name);
     MergedFile file = new MergedFile(name, MergedFile.Writer.THIS_PROCESS, now);
-    context.index().add(file);
-    LOG.info("Opened merged file {} of {}", name, context.checkpoint());
-    return new OpenFile(context, file, out, Header.of(context.writerId(), now, context.headerMeta()));
+    // Known before it exists: a refresh that lists it in between must not take it for another process's.
+    context.index().addIfAbsent(file);
+    try {
+      FSDataOutputStream out = context.storage().create(name);
+      LOG.info("Opened merged file {} of {}", name, context.checkpoint());
+      return new OpenFile(context, file, out, Header.of(context.writerId(), now, context.headerMeta()));
+    } catch (IOException | RuntimeException | Error e) {
+      context.index().remove(file);
+      throw e;
+    }
   }
 
   MergedFile file() {
@@ -108,13 +115,18 @@ final class OpenFile {
       buffered.flush();
       out.close();
       finished = true;
-      file.sealed();
     }
     goodTrailer = writer.position() - Trailer.SIZE;
     lastAppendNanos = System.nanoTime();
     lastAppendMs = context.nowMs();
     file.appended(writer.position());
-    context.index().apply(file, entries);
+    if (!context.index().apply(file, entries)) {
+      throw new FileNotFoundException(path() + " was deleted while it was written");
+    }
+    if (finished) {
+      // Only now: a closed file without live segments would be cleaned.
+      file.sealed();
+    }
   }
 
   private void flush(boolean hsync) throws IOException {
@@ -140,7 +152,8 @@ final class OpenFile {
     file.givenUp(goodTrailer);
     try {
       out.close();
-    } catch (IOException | RuntimeException e) {
+    } catch (IOException | RuntimeException | Error e) {
+      // Hadoop's local file system reports a full disk as an Error, once more for what is still in its buffer.
       LOG.warn("Could not close {}, which is given up", path(), e);
     }
   }

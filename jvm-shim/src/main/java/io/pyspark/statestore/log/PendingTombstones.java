@@ -6,6 +6,7 @@ import java.util.List;
 /** Deletions that wait for a group to ride in, so that deleting costs no write of its own. */
 final class PendingTombstones {
   private List<Tombstone> waiting = new ArrayList<>();
+  private int inFlight;
   private long oldestNanos;
 
   synchronized void add(Tombstone tombstone) {
@@ -18,11 +19,24 @@ final class PendingTombstones {
   synchronized List<Tombstone> take() {
     List<Tombstone> taken = waiting;
     waiting = new ArrayList<>();
+    inFlight += taken.size();
     return taken;
   }
 
-  synchronized void giveBack(List<Tombstone> tombstones) {
-    tombstones.forEach(this::add);
+  /** What was taken is durable. */
+  synchronized void written(List<Tombstone> taken) {
+    inFlight -= taken.size();
+  }
+
+  /** The group of what was taken has failed. */
+  synchronized void giveBack(List<Tombstone> taken) {
+    inFlight -= taken.size();
+    taken.forEach(this::add);
+  }
+
+  /** Whether every deletion that this process's index knows of is durable. */
+  synchronized boolean allDurable() {
+    return waiting.isEmpty() && inFlight == 0;
   }
 
   /** Whether no group has come to take them for {@code ms}. */

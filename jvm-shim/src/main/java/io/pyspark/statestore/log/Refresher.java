@@ -113,7 +113,7 @@ final class Refresher {
   }
 
   private void run() throws IOException {
-    List<MergedFile> before = context.index().files();
+    List<MergedFile> before = context.index().files().stream().filter(MergedFile::seen).toList();
     FileStatus[] listed = context.storage().list();
     Set<String> names = new HashSet<>();
     List<Callable<Void>> reads = new ArrayList<>();
@@ -131,6 +131,10 @@ final class Refresher {
         context.index().remove(file);
         onGone.accept(file);
       }
+    }
+    if (!before.isEmpty() && context.index().files().isEmpty()) {
+      // The checkpoint was deleted; who knows what is put in its place.
+      bornMerged = !context.storage().hasPlainState();
     }
   }
 
@@ -154,8 +158,10 @@ final class Refresher {
           known == null ? 0 : known.lastTrailer());
       MergedFile file = known;
       if (file == null) {
-        file = new MergedFile(name, MergedFile.Writer.OTHER, context.nowMs());
-        context.index().add(file);
+        file = context.index().addIfAbsent(new MergedFile(name, MergedFile.Writer.OTHER, context.nowMs()));
+        if (file.writer() == MergedFile.Writer.THIS_PROCESS) {
+          return null;
+        }
       }
       long trailer = file.lastTrailer();
       for (Group group : parsed.groups()) {

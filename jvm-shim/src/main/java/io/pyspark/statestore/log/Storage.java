@@ -32,6 +32,10 @@ final class Storage {
     this.directory = new Path(stateDirectory, DIRECTORY);
   }
 
+  Path directory() {
+    return directory;
+  }
+
   Path path(String name) {
     return new Path(directory, name);
   }

@@ -26,7 +26,7 @@ final class TransformWithStateGuard {
       if (provider.startsWith(TransformWithStateGuard.class.getPackageName() + ".")) {
         String message = "Spark 4.3 runs transformWithState only with a state store provider whose class is named"
             + " RocksDBStateStoreProvider, and " + PROVIDER_KEY + " is " + provider + ". Use the path door:"
-            + " configure(builder, mode=\"path\") and checkpointLocation = merged_path(\"<location>\").";
+            + " configure(builder, mode=\"path\") and checkpointLocation = merged_path(\"<a location that is not used yet>\").";
         // Of all exceptions, PySpark shows this one's message without a JVM stack trace.
         throw new IllegalArgumentException(
             new StateStoreFilesException(Id.PSS_NEEDS_PATH_DOOR, message).getMessage());
