@@ -300,7 +300,7 @@ def test_files_that_grow_are_read_on_from_where_they_were(checkpoint: Checkpoint
 
 @pytest.mark.parametrize("how", ["removed", "deleted", "deleted above"])
 def test_a_checkpoint_that_was_deleted_and_is_begun_again(checkpoint: Checkpoint, how: str) -> None:
-    """Under an open log: first what Spark's heap store does, which makes its directory and writes, and asks nothing."""
+    """Under an open log. Before a store's first commit Spark asks for its directory and makes it, and no more."""
     checkpoint.write(P, b"of the first life")
     checkpoint.write("0/0/1.zip", b"of the first life")
     checkpoint.delete("0/0/1.zip")
@@ -312,6 +312,7 @@ def test_a_checkpoint_that_was_deleted_and_is_begun_again(checkpoint: Checkpoint
         assert checkpoint.fs.delete(checkpoint.jvm.org.apache.hadoop.fs.Path(f"merged+file:{target}"), True)
     assert not checkpoint.directory.exists()
 
+    assert not checkpoint.exists("0/0")
     checkpoint.fs.mkdirs(checkpoint.path("0/0"))
     checkpoint.write("0/0/2.changelog", b"of the second")
 

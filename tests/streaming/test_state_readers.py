@@ -100,7 +100,7 @@ def test_registered_timers(pairs: Pairs) -> None:
 
 @pytest.mark.parametrize("span", [{"changeStartBatchId": 0}, {"changeStartBatchId": 1, "changeEndBatchId": 2}], ids=str)
 @pytest.mark.parametrize("name", ["aggregation", "transform_with_state"])
-def test_change_feed(pairs: Pairs, name: str, span: dict[str, int]) -> None:
+def test_change_feed(pairs: Pairs, name: str, span: dict[str, Any]) -> None:
     pair = pair_of(pairs, name)
     changes = assert_same(pair, readChangeFeed="true", **WORKLOADS[name].state_parts[0], **span)
     assert any("'update'" in change for change in changes)
@@ -116,6 +116,6 @@ def test_from_a_snapshot(pairs: Pairs) -> None:
     )
     assert of_merged == of_stock != []
     version = of_stock[0]
-    options = {"snapshotStartBatchId": version - 1, "snapshotPartitionId": partition}
+    options: dict[str, Any] = {"snapshotStartBatchId": version - 1, "snapshotPartitionId": partition}
     assert assert_same(pair, **options, batchId=version - 1)
     assert assert_same(pair, **options, batchId=version)  # the snapshot, and a batch replayed on it

@@ -14,7 +14,9 @@ import java.util.List;
  * @param names of other merged files, for an index-only file; else empty
  */
 public record IndexBlock(List<Entry> entries, List<String> names) {
-  static final int ENTRY_SIZE = 48;
+  /** Of an entry, in bytes, without its path. */
+  public static final int ENTRY_SIZE = 48;
+
 
   /** What {@code count} entries take at least; keeps a hostile count from allocating anything. */
   static long minLength(int count) {

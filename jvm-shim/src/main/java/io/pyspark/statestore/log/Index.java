@@ -20,6 +20,7 @@ public final class Index {
   private final Map<String, MergedFile> files = new LinkedHashMap<>();
   private final NavigableMap<String, Directory> directories = new TreeMap<>();
   private long liveBytes;
+  private long liveBytesWithEntries;
 
   private static final class Directory {
     private final Map<String, PathState> paths = new HashMap<>();
@@ -124,6 +125,7 @@ public final class Index {
       segment.file().liveCount += sign;
       segment.file().liveBytes += sign * segment.length();
       liveBytes += sign * segment.length();
+      liveBytesWithEntries += sign * segment.lengthWithEntries();
       directories.get(parent(path)).liveCount += sign;
     }
   }
@@ -249,6 +251,11 @@ public final class Index {
   /** Bytes of all live segments. */
   public synchronized long liveBytes() {
     return liveBytes;
+  }
+
+  /** Bytes that the live segments take at least, however they are laid out. */
+  synchronized long liveBytesWithEntries() {
+    return liveBytesWithEntries;
   }
 
   /** Bytes of all files, dead ones and indexes included. */

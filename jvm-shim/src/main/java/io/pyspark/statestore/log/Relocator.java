@@ -1,5 +1,6 @@
 package io.pyspark.statestore.log;
 
+import io.pyspark.statestore.StateStoreFilesException;
 import java.io.IOException;
 import java.util.ArrayList;
 import java.util.Comparator;
@@ -20,6 +21,8 @@ final class Relocator {
   private static final double START = 0.4;
 
   private static final double STOP = 0.25;
+  /** Less garbage than this is left alone, in bytes. */
+  private static final long WORTHWHILE = 16 << 10;
   /** One commit's worth, in bytes. */
   private static final long CHUNK = 4 << 20;
 
@@ -45,9 +48,9 @@ final class Relocator {
 
   /** One round, bounded to a file's size of copied bytes. */
   void run() throws IOException {
-    long garbage = context.index().physicalBytes() - context.index().liveBytes();
+    long garbage = context.index().physicalBytes() - context.index().liveBytesWithEntries();
     double allowed = (context.options().maxSpaceAmplification() - 1) * context.index().liveBytes();
-    if (garbage <= START * allowed) {
+    if (garbage <= Math.max(WORTHWHILE, START * allowed)) {
       return;
     }
     long budget = context.options().maxFileSize();
@@ -55,9 +58,13 @@ final class Relocator {
       if (garbage <= STOP * allowed || candidate.liveBytes > budget) {
         return;
       }
-      budget -= candidate.liveBytes;
-      garbage -= candidate.file.size() - candidate.liveBytes;
-      relocate(candidate);
+      try {
+        relocate(candidate);
+        budget -= candidate.liveBytes;
+        garbage -= candidate.gain();
+      } catch (StateStoreFilesException e) {
+        LOG.warn("{} stays as it is: a live segment in it cannot be read", candidate.file, e);
+      }
     }
   }
 
@@ -65,11 +72,17 @@ final class Relocator {
    * A file that could be emptied.
    *
    * @param live segments of it that this process may move
+   * @param liveBytes of them, with what their index entries take
    */
   private record Candidate(MergedFile file, List<Segment> live, long liveBytes) {
+    /** Reclaimed bytes. */
+    long gain() {
+      return file.size() - liveBytes;
+    }
+
     /** Copied bytes per reclaimed byte. */
     double cost() {
-      return (double) liveBytes / Math.max(1, file.size() - liveBytes);
+      return (double) liveBytes / Math.max(1, gain());
     }
   }
 
@@ -79,7 +92,7 @@ final class Relocator {
     for (MergedFile file : context.index().files()) {
       if (file.isClosed(context.nowMs(), context.options().closedAfterMs()) && file.wholeIndexRead()) {
         List<Segment> live = context.index().liveSegments(file);
-        long bytes = live.stream().mapToLong(Segment::length).sum();
+        long bytes = live.stream().mapToLong(Segment::lengthWithEntries).sum();
         Candidate candidate = new Candidate(file, live, bytes);
         if (candidate.cost() < 3 && live.stream().allMatch(s -> serves.test(s.path()))) {
           found.add(candidate);
@@ -97,7 +110,7 @@ final class Relocator {
       for (Segment segment : candidate.live) {
         PayloadBuffer payload = new PayloadBuffer(localSpace, context.options().bufferMemory());
         chunk.add(new Commit.Item(segment.path(), payload, segment.entry()));
-        reader.copy(segment, payload);
+        reader.checkAlways(segment, reader.copy(segment, payload));
         bytes += segment.length();
         if (bytes >= CHUNK) {
           flush(chunk);

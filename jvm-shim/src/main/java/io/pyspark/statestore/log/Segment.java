@@ -1,6 +1,7 @@
 package io.pyspark.statestore.log;
 
 import io.pyspark.statestore.format.Entry;
+import io.pyspark.statestore.format.IndexBlock;
 
 /**
  * Where the bytes of a logical file are.
@@ -15,6 +16,11 @@ public record Segment(Entry entry, MergedFile file) {
 
   public long length() {
     return entry.length();
+  }
+
+  /** The bytes and its two index entries, in its group's block and in the sealed file's. */
+  long lengthWithEntries() {
+    return entry.length() + 2L * (IndexBlock.ENTRY_SIZE + 4 + entry.path().length());
   }
 
   /** When it was written, in Unix milliseconds of the clock that stamped it. */

@@ -61,8 +61,12 @@ final class SegmentReader {
     return bytes;
   }
 
-  /** Copies a whole segment; what was written to {@code out} is good only if this returns. */
-  void copy(Segment segment, OutputStream out) throws IOException {
+  /**
+   * Copies a whole segment; what was written to {@code out} is good only if this returns.
+   *
+   * @return the checksum of what was copied
+   */
+  int copy(Segment segment, OutputStream out) throws IOException {
     byte[] buffer = new byte[(int) Math.min(CHUNK, Math.max(1, segment.length()))];
     CRC32C crc = new CRC32C();
     Segment from = segment;
@@ -74,10 +78,18 @@ final class SegmentReader {
       position += n;
     }
     check(from, crc);
+    return (int) crc.getValue();
   }
 
   void check(Segment segment, CRC32C crc) throws StateStoreFilesException {
-    if (options.get().verifyChecksums() && (int) crc.getValue() != segment.entry().crc32c()) {
+    if (options.get().verifyChecksums()) {
+      checkAlways(segment, (int) crc.getValue());
+    }
+  }
+
+  /** For bytes that are about to be written again, under a checksum that would make them look right. */
+  void checkAlways(Segment segment, int crc32c) throws StateStoreFilesException {
+    if (crc32c != segment.entry().crc32c()) {
       throw new StateStoreFilesException(
           Id.PSS_CORRUPT_SEGMENT, "state/" + segment.path() + " of checkpoint " + checkpoint + " is damaged: its "
               + segment.length() + " bytes in " + segment.file().name() + " at offset " + segment.entry().offset()
