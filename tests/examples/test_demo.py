@@ -3,6 +3,8 @@
 import io
 import subprocess
 import sys
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,11 +14,13 @@ from rich.console import Console
 
 from examples import demo
 
-OPTIONS = demo.Options(days=6, batches=3, partitions=2, store="rocksdb", door="provider", delay=0, work_dir=None)
+OPTIONS = demo.Options(
+    days=6, batches=3, partitions=2, store="rocksdb", door="provider", delay=0, work_dir=Path("unused")
+)
 
 
-def side(**changes):
-    facts = {
+def side(**changes: Any) -> dict[str, Any]:
+    facts: dict[str, Any] = {
         "batches": 4,
         "seconds": 12.0,
         "median_ms": 500,
@@ -31,11 +35,11 @@ def side(**changes):
 
 def cells(results, title):
     table = demo.table(results, OPTIONS)
-    titles = [cell.strip() for cell in table.columns[0].cells]
+    titles = [str(cell).strip() for cell in table.columns[0].cells]
     return [list(column.cells)[titles.index(title)] for column in table.columns[1:]]
 
 
-def test_table_shows_what_was_measured():
+def test_table_shows_what_was_measured() -> None:
     merged = side(calls={"create": 4, "hflush": 20}, files=2, amplification=1.25, median_ms=400)
     results = {"stock": side(), "merged": merged}
     assert cells(results, "files created under state/") == ["1,000", "4", "0.004"]
@@ -46,11 +50,11 @@ def test_table_shows_what_was_measured():
     Console(file=io.StringIO()).print(demo.table(results, OPTIONS))
 
 
-def test_one_side_alone_has_no_ratio():
+def test_one_side_alone_has_no_ratio() -> None:
     assert cells({"stock": side()}, "files left under state/") == ["990", ""]
 
 
-def test_sides_that_wrote_other_rows_are_an_error(tmp_path):
+def test_sides_that_wrote_other_rows_are_an_error(tmp_path) -> None:
     results = {}
     for state, departures in (("stock", [1, 2]), ("merged", [1, 3])):
         folder = tmp_path / state
@@ -63,10 +67,10 @@ def test_sides_that_wrote_other_rows_are_an_error(tmp_path):
         demo.same_rows(results)
 
 
-def test_a_side_that_fails_shows_the_end_of_its_log(tmp_path, monkeypatch):
+def test_a_side_that_fails_shows_the_end_of_its_log(tmp_path, monkeypatch) -> None:
     started = subprocess.Popen
     fails = [sys.executable, "-c", "import sys; print('the reason', file=sys.stderr); sys.exit(3)"]
-    monkeypatch.setattr(demo.subprocess, "Popen", lambda command, **more: started(fails, **more))
+    monkeypatch.setattr(subprocess, "Popen", lambda command, **more: started(fails, **more))
     options = demo.Options(**{**vars(OPTIONS), "work_dir": tmp_path})
     with pytest.raises(demo.DemoError, match=r"exit code 3(.|\n)*the reason"):
         demo.measure("stock", options)
@@ -75,7 +79,7 @@ def test_a_side_that_fails_shows_the_end_of_its_log(tmp_path, monkeypatch):
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.parametrize("door", ["provider", "path"])
-def test_small_demo(door, test_jar, tmp_path):
+def test_small_demo(door, test_jar, tmp_path) -> None:
     arguments = f"--days 6 --batches 3 --partitions 2 --door {door} --work-dir {tmp_path}"
     result = CliRunner().invoke(demo.main, arguments.split())
     assert result.exit_code == 0, result.output

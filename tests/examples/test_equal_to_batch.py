@@ -50,13 +50,13 @@ def assert_state_is_merged(settings, example):
 
 
 @pytest.mark.parametrize("example", [windowed_delays, first_sightings, flights_with_weather], ids=lambda e: e.NAME)
-def test_equal_to_batch(make_spark, settings, example):
+def test_equal_to_batch(make_spark, settings, example) -> None:
     outcome = run_example(make_spark, settings, example)
     assert_equal_to_batch(outcome)
     assert_state_is_merged(settings, example)
 
 
-def test_transform_with_state_is_equal_to_batch(make_spark, work_dir):
+def test_transform_with_state_is_equal_to_batch(make_spark, work_dir) -> None:
     """Through the path door and with RocksDB, because Spark admits transformWithState with no provider but its own."""
     pytest.importorskip("google.protobuf", reason="pyspark's transformWithStateInPandas needs protobuf")
     settings = harness.Settings(door="path", days=12, work_dir=work_dir, files_per_trigger=3)
@@ -65,7 +65,7 @@ def test_transform_with_state_is_equal_to_batch(make_spark, work_dir):
     assert_state_is_merged(settings, follow_aircraft)
 
 
-def test_comparison_sees_every_difference(make_spark):
+def test_comparison_sees_every_difference(make_spark) -> None:
     spark = make_spark(mode="path")
     facts = {"stopped_after": 1, "batches": 2, "seconds": 0.0}
     one, twice, other = (

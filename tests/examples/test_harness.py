@@ -1,11 +1,12 @@
 """What the example programs say and return, and the options that they refuse."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
-from examples import first_sightings, flights_with_weather, follow_aircraft, harness, windowed_delays
+from examples import first_sightings, flights, flights_with_weather, follow_aircraft, harness, windowed_delays
 
 EXAMPLES = [windowed_delays, first_sightings, flights_with_weather, follow_aircraft]
 
@@ -18,7 +19,7 @@ class NoSession:
 @pytest.fixture
 def outcome_of(monkeypatch):
     def set_outcome(**changes):
-        facts = {
+        facts: dict[str, Any] = {
             "rows": 3,
             "expected": 3,
             "missing": [],
@@ -34,7 +35,7 @@ def outcome_of(monkeypatch):
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda e: e.NAME)
-def test_exit_code_says_whether_the_result_is_equal(example, outcome_of, tmp_path):
+def test_exit_code_says_whether_the_result_is_equal(example, outcome_of, tmp_path) -> None:
     outcome_of()
     result = CliRunner().invoke(example.main, ["--work-dir", str(tmp_path)])
     assert result.exit_code == 0, result.output
@@ -47,33 +48,33 @@ def test_exit_code_says_whether_the_result_is_equal(example, outcome_of, tmp_pat
 
 
 @pytest.mark.parametrize("changes", [{"missing": ["a"]}, {"surplus": ["a"]}, {"rows": 4}])
-def test_any_difference_is_unequal(changes):
-    facts = {"rows": 3, "expected": 3, "missing": [], "surplus": []}
+def test_any_difference_is_unequal(changes) -> None:
+    facts: dict[str, Any] = {"rows": 3, "expected": 3, "missing": [], "surplus": []}
     assert harness.Outcome(**facts, stopped_after=1, batches=2, seconds=0).equal
     assert not harness.Outcome(**facts | changes, stopped_after=1, batches=2, seconds=0).equal
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda e: e.NAME)
-def test_help_shows_the_command(example):
+def test_help_shows_the_command(example) -> None:
     result = CliRunner().invoke(example.main, ["--help"])
     assert result.exit_code == 0
     assert f"python -m examples.{example.NAME}" in result.output
 
 
 @pytest.mark.parametrize("wrong", [("--door", "provider"), ("--store", "heap")])
-def test_transform_with_state_takes_the_path_door_only(wrong):
+def test_transform_with_state_takes_the_path_door_only(wrong) -> None:
     result = CliRunner().invoke(follow_aircraft.main, wrong)
     assert result.exit_code == 2
     assert wrong[1] in result.output
 
 
 @pytest.mark.parametrize("wrong", [("--days", "1"), ("--state", "other"), ("--partitions", "0"), ("--door", "window")])
-def test_bad_options_are_refused(wrong):
+def test_bad_options_are_refused(wrong) -> None:
     assert CliRunner().invoke(windowed_delays.main, wrong).exit_code == 2
 
 
-def test_places_of_both_doors(tmp_path, monkeypatch):
-    monkeypatch.setattr(harness.flights, "prepare", lambda work_dir, days: work_dir / "input")
+def test_places_of_both_doors(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(flights, "prepare", lambda work_dir, days: work_dir / "input")
     settings = {"work_dir": tmp_path, "days": 5}
     by_key = harness.places(harness.Settings(**settings, door="provider"), "e")
     by_path = harness.places(harness.Settings(**settings, door="path"), "e")
@@ -84,8 +85,8 @@ def test_places_of_both_doors(tmp_path, monkeypatch):
     assert len({by_key.folder, by_path.folder, stock.folder}) == 3
 
 
-def test_a_run_begins_with_an_empty_folder_and_leaves_others_alone(tmp_path, monkeypatch):
-    monkeypatch.setattr(harness.flights, "prepare", lambda work_dir, days: work_dir / "input")
+def test_a_run_begins_with_an_empty_folder_and_leaves_others_alone(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(flights, "prepare", lambda work_dir, days: work_dir / "input")
     settings = harness.Settings(work_dir=tmp_path)
     old = harness.places(settings, "one").folder / "state" / "old"
     other = harness.places(settings, "two").folder / "state" / "old"
@@ -97,7 +98,7 @@ def test_a_run_begins_with_an_empty_folder_and_leaves_others_alone(tmp_path, mon
     assert other.exists()
 
 
-def test_state_files_are_counted_by_kind(tmp_path):
+def test_state_files_are_counted_by_kind(tmp_path) -> None:
     for name in ("_merged/a.merged", "0/_metadata/metadata", "0/0/1.changelog"):
         file = Path(tmp_path, "state", name)
         file.parent.mkdir(parents=True)

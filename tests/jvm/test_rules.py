@@ -90,11 +90,11 @@ def test_rule_4_of_equal_stamps_the_writer_decides(checkpoint: Checkpoint) -> No
 
 def test_rule_5_of_equal_keys_the_highest_generation_is_read(checkpoint: Checkpoint) -> None:
     for generation in (1, 0, 2):
-        with checkpoint.foreign(generation, writer=7 + generation) as file:
+        with checkpoint.foreign(generation, writer=9 - generation) as file:
             file.put(P, b"x", stamp=STAMP, writer=5, generation=generation)
 
     assert checkpoint.exists(P)
-    assert checkpoint.log.find(P).file().name() == checkpoint.view().live[P][0] == file_name(CREATED_MS, 9, 2)
+    assert checkpoint.log.find(P).file().name() == checkpoint.view().live[P][0] == file_name(CREATED_MS, 7, 2)
     assert checkpoint.clean() == 2
     assert checkpoint.read(P) == b"x"
 
