@@ -181,21 +181,29 @@ def test_tombstones_of_a_failed_group_are_written_with_the_next(
 # ---- tasks that are killed while they commit
 
 
-def commit_in_thread(checkpoint: Checkpoint, path: str, data: bytes) -> Future[None]:
-    """A commit in a thread of its own, as a task's."""
-    done: Future[None] = Future()
+def in_thread(action: Callable[[], Any]) -> Future[Any]:
+    """Does something in a thread of its own, as a task does; to JVM threads that are interrupted no test comes back."""
+    done: Future[Any] = Future()
 
     def run() -> None:
         try:
-            out = checkpoint.fs.create(checkpoint.path(path), True)
-            out.write(data)
-            out.close()
-            done.set_result(None)
+            done.set_result(action())
         except BaseException as error:
             done.set_exception(error)
 
     threading.Thread(target=run, daemon=True).start()
     return done
+
+
+def commit_in_thread(checkpoint: Checkpoint, path: str, data: bytes) -> Future[Any]:
+    """A commit in a thread of its own."""
+
+    def commit() -> None:
+        out = checkpoint.fs.create(checkpoint.path(path), True)
+        out.write(data)
+        out.close()
+
+    return in_thread(commit)
 
 
 @pytest.mark.parametrize("place", ["before create", "before write", "before hflush"])
@@ -224,6 +232,29 @@ def test_a_killed_task_takes_no_other_with_it(new_checkpoint: Callable[..., Chec
     assert checkpoint.read("0/1/1.changelog") == b"again"
 
 
+def test_the_others_of_a_killed_tasks_group_are_written_again(
+    new_checkpoint: Callable[..., Checkpoint], gate: Any
+) -> None:
+    """One task writes for all that have come; its kill is not theirs."""
+    checkpoint = new_checkpoint("gated", groupCommit__maxWait="30s")
+    paths = [f"0/{n}/1.changelog" for n in range(3)]
+    streams = [checkpoint.fs.create(checkpoint.path(path), True) for path in paths]
+    for path, stream in zip(paths, streams, strict=True):
+        stream.write(path.encode())
+    gate.hold("before hflush", "_merged")
+    commits = [in_thread(stream.close) for stream in streams]
+    assert gate.awaitHeld("before hflush")
+
+    gate.interrupt("before hflush")
+
+    errors = [commit.exception(30) for commit in commits]
+    assert sum(error is not None for error in errors) == 1
+    found = checkpoint.contents()
+    for path, error in zip(paths, errors, strict=True):
+        assert found.get(path, path.encode() if error else b"") == path.encode()
+    assert checkpoint.metrics()["commits"] == 2
+
+
 def test_a_task_that_is_killed_while_it_waits(new_checkpoint: Callable[..., Checkpoint], gate: Any, jvm: Any) -> None:
     """The commit before it is stuck in its flush; who waits behind it can still be withdrawn, and leaves nothing."""
     checkpoint = new_checkpoint("gated")
@@ -231,19 +262,14 @@ def test_a_task_that_is_killed_while_it_waits(new_checkpoint: Callable[..., Chec
     first = commit_in_thread(checkpoint, ONE, b"one")
     assert gate.awaitHeld("before hflush")
     threads: dict[str, Any] = {}
-    waiting: Future[None] = Future()
 
-    def wait() -> None:
+    def commit() -> None:
         threads["java"] = jvm.java.lang.Thread.currentThread()
-        try:
-            out = checkpoint.fs.create(checkpoint.path(TWO), True)
-            out.write(b"withdrawn")
-            out.close()
-            waiting.set_result(None)
-        except BaseException as error:
-            waiting.set_exception(error)
+        out = checkpoint.fs.create(checkpoint.path(TWO), True)
+        out.write(b"withdrawn")
+        out.close()
 
-    threading.Thread(target=wait, daemon=True).start()
+    waiting = in_thread(commit)
     until(lambda: "java" in threads and threads["java"].getState().toString() == "WAITING", "the second to wait")
     threads["java"].interrupt()
 
