@@ -8,7 +8,7 @@ import scala.runtime.BoxedUnit;
 public final class MergedStateExtensions extends AbstractFunction1<SparkSessionExtensions, BoxedUnit> {
   @Override
   public BoxedUnit apply(SparkSessionExtensions extensions) {
-    extensions.injectCheckRule(TransformWithStateGuard.Rule::new);
+    extensions.injectCheckRule(TransformWithStateGuard.CheckRule::new);
     return BoxedUnit.UNIT;
   }
 }

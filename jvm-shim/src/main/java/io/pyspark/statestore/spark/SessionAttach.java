@@ -7,8 +7,9 @@ import io.pyspark.statestore.fs.Schemes;
 import java.io.IOException;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.Path;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.classic.SparkSession;
-import org.apache.spark.sql.execution.SparkStrategy;
 import scala.collection.immutable.Seq;
 
 /** The part of {@code pyspark_statestore.attach} that has to run in the driver's JVM. */
@@ -25,11 +26,12 @@ public final class SessionAttach {
     ShimInfo.checkCompatible(Options.from(conf), session.version());
     // Hadoop looks the class up on a class loader that does not know the jar; what it has cached it does not look up.
     Schemes.mergedFileSystem(new Path("merged+file:///"), conf);
-    Seq<SparkStrategy> strategies = session.experimental().extraStrategies();
-    if (strategies.forall(s -> !(s instanceof TransformWithStateGuard.Strategy))) {
+    Seq<Rule<LogicalPlan>> rules = session.experimental().extraOptimizations();
+    if (rules.forall(r -> !(r instanceof TransformWithStateGuard.Optimization))) {
       @SuppressWarnings("unchecked")
-      Seq<SparkStrategy> more = (Seq<SparkStrategy>) strategies.appended(new TransformWithStateGuard.Strategy(session));
-      session.experimental().extraStrategies_$eq(more);
+      Seq<Rule<LogicalPlan>> more =
+          (Seq<Rule<LogicalPlan>>) rules.appended(new TransformWithStateGuard.Optimization(session));
+      session.experimental().extraOptimizations_$eq(more);
     }
     return ShimInfo.version();
   }

@@ -4,10 +4,7 @@ import io.pyspark.statestore.StateStoreFilesException;
 import io.pyspark.statestore.StateStoreFilesException.Id;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
-import org.apache.spark.sql.execution.SparkPlan;
-import org.apache.spark.sql.execution.SparkStrategy;
-import scala.collection.immutable.Nil$;
-import scala.collection.immutable.Seq;
+import org.apache.spark.sql.catalyst.rules.Rule;
 import scala.runtime.AbstractFunction1;
 import scala.runtime.BoxedUnit;
 
@@ -34,43 +31,43 @@ final class TransformWithStateGuard {
     }
   }
 
+  private static void checkAll(SparkSession session, LogicalPlan plan) {
+    plan.foreach(new AbstractFunction1<LogicalPlan, BoxedUnit>() {
+      @Override
+      public BoxedUnit apply(LogicalPlan operator) {
+        check(session, operator);
+        return BoxedUnit.UNIT;
+      }
+    });
+  }
+
   /** For a session that is being built: refuses when the DataFrame is made. */
-  static final class Rule extends AbstractFunction1<LogicalPlan, BoxedUnit> {
+  static final class CheckRule extends AbstractFunction1<LogicalPlan, BoxedUnit> {
     private final SparkSession session;
 
-    Rule(SparkSession session) {
+    CheckRule(SparkSession session) {
       this.session = session;
     }
 
     @Override
     public BoxedUnit apply(LogicalPlan plan) {
-      plan.foreach(new AbstractFunction1<LogicalPlan, BoxedUnit>() {
-        @Override
-        public BoxedUnit apply(LogicalPlan operator) {
-          check(session, operator);
-          return BoxedUnit.UNIT;
-        }
-      });
+      checkAll(session, plan);
       return BoxedUnit.UNIT;
     }
   }
 
-  /**
-   * For a session that runs already, which takes no more rules: plans nothing, refuses when the query starts. A
-   * streaming query's own planner asks only the session's experimental strategies.
-   */
-  static final class Strategy extends SparkStrategy {
-    private final transient SparkSession session;
+  /** For a session that runs already, which takes no more check rules: refuses when the query starts. */
+  static final class Optimization extends Rule<LogicalPlan> {
+    private final SparkSession session;
 
-    Strategy(SparkSession session) {
+    Optimization(SparkSession session) {
       this.session = session;
     }
 
     @Override
-    @SuppressWarnings("unchecked")
-    public Seq<SparkPlan> apply(LogicalPlan plan) {
-      check(session, plan);
-      return (Seq<SparkPlan>) (Seq<?>) Nil$.MODULE$;
+    public LogicalPlan apply(LogicalPlan plan) {
+      checkAll(session, plan);
+      return plan;
     }
   }
 }
