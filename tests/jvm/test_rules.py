@@ -371,24 +371,25 @@ def test_rule_5_relocation_copies_facts(checkpoint: Checkpoint) -> None:
     assert checkpoint.contents() == {path: data for path, data in before.items() if path != "0/0/2.zip"}
 
 
-def test_relocation_comes_to_rest(checkpoint: Checkpoint) -> None:
+def test_relocation_comes_to_rest(checkpoint: Checkpoint, jvm: Any) -> None:
     """Small segments have indexes about as large as they are. These are no garbage that moving them could remove."""
-    for version in range(1, 101):
-        checkpoint.write(f"0/0/{version}.changelog", bytes(150))
-    for version in range(1, 51):
-        checkpoint.delete(f"0/0/{version}.changelog")
+    storm = jvm.io.pyspark.statestore.testing.Storm
+    assert list(storm.commit(checkpoint.fs, f"merged+file:{checkpoint.state}", 8, 200)) == []
+    for partition in range(5):
+        checkpoint.fs.delete(checkpoint.path(f"0/{partition}"), True)
     for _ in range(2):
         checkpoint.log.seal()
         checkpoint.clean()
     checkpoint.log.seal()
     files = checkpoint.files()
+    assert checkpoint.metrics()["relocatedSegments"] == 600
 
     for _ in range(3):
         checkpoint.clean()
         checkpoint.log.seal()
 
     assert checkpoint.files() == files
-    assert len(checkpoint.contents()) == 50
+    assert len(checkpoint.contents()) == 600
 
 
 def test_only_what_this_process_serves_is_moved(new_checkpoint: Callable[..., Checkpoint]) -> None:

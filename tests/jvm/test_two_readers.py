@@ -338,6 +338,14 @@ def test_any_change_is_seen_alike(java_reads: Read, data: st.DataObject) -> None
     assert mine == theirs
 
 
+@pytest.mark.parametrize("tail", [65_471, 65_472, 65_473, 65_504, 65_535, 65_536, 131_000])
+def test_a_trailer_across_the_border_of_two_reads(java_reads: Read, tail: int) -> None:
+    data = SAMPLES["growing"] + bytes(tail)
+
+    assert java_reads(data) == dump(data)
+    assert dump(data)["valid_length"] == len(SAMPLES["growing"])
+
+
 def test_a_long_index_and_a_long_tail(java_reads: Read) -> None:
     """Indexes that exceed the 64 KiB that are read first, and torn tails that do."""
     for count in (900, 1100, 3000):
