@@ -79,7 +79,17 @@ class Scenario:
 
 # What a preset sets, unless the command line says otherwise. Lists are run one after the other.
 PRESETS: dict[str, dict[str, Any]] = {
-    "issue": {"workload": ("aggregation",), "partitions": (200,), "batches": 69, "maintenance_interval": "60s"},
+    # As Spark is when nobody has set anything: no changelogs, maintenance once a minute, chmod as on `file:`.
+    "issue": {
+        "workload": ("aggregation",),
+        "partitions": (200,),
+        "batches": 69,
+        "maintenance_interval": "60s",
+        "changelog": False,
+        "chmod_fork": True,
+    },
+    # What a batch takes, near and far: Spark's defaults again.
+    "time": {"partitions": (50,), "batches": 20, "delay_ms": (0, 5, 20), "changelog": False, "chmod_fork": True},
     "steady": {"workload": ("aggregation", "stream_join"), "partitions": (10, 50, 200), "batches": 12},
     "amplification": {
         "workload": ("aggregation",),
