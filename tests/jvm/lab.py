@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from py4j.protocol import Py4JJavaError
+from pyspark.errors.exceptions.captured import CapturedException
 
 from pyspark_statestore.format import (
     BytesSource,
@@ -80,11 +81,14 @@ def in_time(action: Callable[..., Any], *arguments: Any, seconds: float = 30) ->
 
 
 @contextmanager
-def java_error(*words: str) -> Iterator[pytest.ExceptionInfo[Py4JJavaError]]:
-    """Expects a Java exception that says all of these words."""
-    with pytest.raises(Py4JJavaError) as caught:
+def java_error(*words: str) -> Iterator[pytest.ExceptionInfo[Exception]]:
+    """Expects a Java exception that says all of these words.
+
+    Once a session has been made in the process, PySpark turns those that it knows into exceptions of its own.
+    """
+    with pytest.raises((Py4JJavaError, CapturedException)) as caught:
         yield caught
-    said = caught.value.java_exception.toString()
+    said = str(caught.value)
     assert [word for word in words if word not in said] == [], said
 
 

@@ -98,7 +98,7 @@ public final class MergedFileSystem extends FileSystem {
   private record QueryRun(String id) {}
 
   /** Reads the options and refuses to work with another Spark or another Python package than this jar's. */
-  static Options checkedOptions(Configuration conf) throws IOException {
+  public static Options checkedOptions(Configuration conf) throws IOException {
     Options options = Options.from(conf);
     ShimInfo.checkCompatible(options, org.apache.spark.package$.MODULE$.SPARK_VERSION());
     return options;

@@ -2,6 +2,8 @@ package io.pyspark.statestore.spark;
 
 import io.pyspark.statestore.Options;
 import io.pyspark.statestore.fs.MergedCheckpointFileManager;
+import io.pyspark.statestore.fs.MergedFileSystem;
+import java.io.IOException;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.spark.sql.internal.SQLConf;
 
@@ -9,8 +11,18 @@ import org.apache.spark.sql.internal.SQLConf;
 final class ProviderConf {
   private ProviderConf() {}
 
-  /** A copy of {@code conf} with the merged manager, for a store that keeps its plain location. */
+  /**
+   * A copy of {@code conf} with the merged manager, for a store that keeps its plain location.
+   *
+   * @throws IllegalArgumentException for options that cannot be: at once, since Spark keeps a provider whose file manager
+   *     fails later, and fails again whenever it closes it
+   */
   static Configuration mergingPlainPaths(Configuration conf) {
+    try {
+      MergedFileSystem.checkedOptions(conf);
+    } catch (IOException e) {
+      throw new IllegalArgumentException(e.getMessage(), e);
+    }
     Configuration copy = new Configuration(conf);
     String key = SQLConf.STREAMING_CHECKPOINT_FILE_MANAGER_CLASS().parent().key();
     String own = MergedCheckpointFileManager.class.getName();
