@@ -87,7 +87,12 @@ public final class MergedFileSystem extends FileSystem {
   /** The log of a checkpoint, working with {@code options} from now on. */
   MergedLog log(Path stateDirectory, Options options, String queryRunId) throws IOException {
     MergedLog log = MergedLogs.of(
-        real, stateDirectory, options, () -> ProcessIdentity.headerFields(queryRunId), ProcessIdentity::localDirectory);
+        real,
+        stateDirectory,
+        options,
+        () -> ProcessIdentity.headerFields(queryRunId),
+        ProcessIdentity::localDirectory,
+        ProcessIdentity::taskSlots);
     if (!queryRunId.isEmpty()) {
       // Each run looks once, whatever it asks: between runs a checkpoint may be deleted or put back from a copy.
       log.refreshFor(new QueryRun(queryRunId));

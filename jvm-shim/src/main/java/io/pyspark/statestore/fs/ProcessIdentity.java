@@ -6,12 +6,17 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.LinkedHashMap;
 import java.util.Map;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
 import io.pyspark.statestore.ShimInfo;
 import org.apache.spark.SparkEnv;
 import org.apache.spark.util.Utils;
 
 /** Who this process is in Spark, and where it may put local files. */
 final class ProcessIdentity {
+  /** {@code local}, {@code local[2]}, {@code local[*]}, {@code local[2,4]}; not {@code local-cluster[…]}. */
+  private static final Pattern LOCAL = Pattern.compile("local(?:\\[([0-9*]+)(?:,.*)?\\])?");
+
   private ProcessIdentity() {}
 
   /** What the headers of merged files say of their writer. */
@@ -23,6 +28,26 @@ final class ProcessIdentity {
     fields.put("query_run_id", queryRunId);
     fields.put("shim", ShimInfo.version());
     return fields;
+  }
+
+  /** How many tasks run at the same time in this process, at most. */
+  static int taskSlots() {
+    SparkEnv env = SparkEnv.get();
+    if (env == null) {
+      return 1;
+    }
+    Matcher local = LOCAL.matcher(env.conf().get("spark.master", ""));
+    String cores = local.matches() ? local.group(1) : env.conf().get("spark.executor.cores", "*");
+    int slots = cores == null ? 1 : cores.equals("*") ? Runtime.getRuntime().availableProcessors() : parse(cores);
+    return Math.max(1, slots / Math.max(1, parse(env.conf().get("spark.task.cpus", "1"))));
+  }
+
+  private static int parse(String number) {
+    try {
+      return Integer.parseInt(number.trim());
+    } catch (NumberFormatException e) {
+      return 1;
+    }
   }
 
   /** A new directory that goes with the application; on the disk of the local RocksDB, so that SSTs can be linked. */

@@ -90,6 +90,7 @@ final class Cleaner {
   private int unlinkDead() throws IOException {
     List<MergedFile> dead = context.index().filesWithoutLiveSegments().stream()
         .filter(f -> f.isClosed(context.nowMs(), context.options().closedAfterMs()) && f.wholeIndexRead())
+        .filter(f -> !f.isIndexOnly())
         .toList();
     if (dead.isEmpty()) {
       return 0;

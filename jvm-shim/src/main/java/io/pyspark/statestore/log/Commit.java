@@ -60,6 +60,11 @@ final class Commit {
     return items.stream().mapToLong(i -> i.payload().length()).sum();
   }
 
+  /** Whether a file is unlinked on the strength of it, so that it has to be as durable as that: on the disk. */
+  boolean allowsUnlink() {
+    return items.isEmpty() || items.stream().anyMatch(item -> item.moved() != null);
+  }
+
   long queuedAtNanos() {
     return queuedAtNanos;
   }

@@ -3,13 +3,16 @@ package io.pyspark.statestore.log;
 import io.pyspark.statestore.Options;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.WeakHashMap;
 import java.util.function.LongSupplier;
 import java.util.function.Supplier;
+import java.util.stream.Collectors;
 
 /**
- * Decides for how long a group waits for more commits. It knows the streams that are open for writing, and so who may
- * still come: nobody is waited for who cannot.
+ * Decides for how long a group waits for more commits. Where each group costs a file, it waits for as many partitions as
+ * tasks run side by side in this process, and for all that have a stream open for writing, so that tasks go on in step and
+ * share a file each time. Everywhere a file waits for its checksum file.
  */
 final class Company {
   private static final String CHECKSUM = ".crc";
@@ -51,13 +54,13 @@ final class Company {
   }
 
   /** Waits until all have come who should share a group with {@code queued}, or for as long as is allowed. */
-  synchronized void awaitFor(Supplier<List<Commit>> queued, Options options) {
+  synchronized void awaitFor(Supplier<List<Commit>> queued, Options options, int expectedPartitions) {
     long start = System.nanoTime();
     long patience = patienceNanos(options);
     while (true) {
       long waited = System.nanoTime() - start;
       long left = 0;
-      if (!open.isEmpty() && waited < patience) {
+      if (waited < patience && othersMayCome(queued.get(), expectedPartitions)) {
         left = patience - waited;
       } else if (waited < COMPANION_NANOS && companionIsOpen(queued.get())) {
         left = COMPANION_NANOS - waited;
@@ -72,6 +75,16 @@ final class Company {
         return;
       }
     }
+  }
+
+  private boolean othersMayCome(List<Commit> queued, int expectedPartitions) {
+    Set<String> here = queued.stream()
+        .flatMap(c -> c.items().stream())
+        .map(item -> MergedLog.partition(item.path()))
+        .collect(Collectors.toSet());
+    // A task closes the streams of its stores one after the other: those of who is here already do not count.
+    return here.size() < expectedPartitions
+        || open.values().stream().anyMatch(v -> !here.contains(MergedLog.partition(v.path)));
   }
 
   private long patienceNanos(Options options) {

@@ -74,7 +74,7 @@ final class Lane {
 
   /** Writes one group, that of the caller's commit, in the caller's thread. */
   void lead(Commit own) {
-    context.company().awaitFor(this::queued, context.options());
+    awaitCompany();
     // A killed task takes its commit back while it is still queued; others may wait behind it.
     if (!Thread.currentThread().isInterrupted()) {
       writeGroup(own);
@@ -97,7 +97,7 @@ final class Lane {
           return;
         }
       }
-      context.company().awaitFor(this::queued, context.options());
+      awaitCompany();
       writeGroup(null);
     }
   }
@@ -113,6 +113,10 @@ final class Lane {
     } finally {
       io.unlock();
     }
+  }
+
+  private void awaitCompany() {
+    context.company().awaitFor(this::queued, context.options(), context.expectedCompany());
   }
 
   private List<Commit> queued() {
@@ -157,7 +161,7 @@ final class Lane {
         commit.tombstones().forEach(t -> entries.add(t.toEntry()));
       }
       tombstones.forEach(t -> entries.add(t.toEntry()));
-      open.commit(entries, context.options().hsync());
+      open.commit(entries, context.options().hsync() || group.stream().anyMatch(Commit::allowsUnlink));
     } catch (IOException | RuntimeException | Error e) {
       context.tombstones().giveBack(tombstones);
       IOException failure = writeFailed(e);

@@ -19,6 +19,9 @@ interface LogContext {
 
   LogMetrics metrics();
 
+  /** How many partitions may commit at the same time in this process. */
+  int expectedCompany();
+
   /** This process's id in the checkpoint. */
   long writerId();
 

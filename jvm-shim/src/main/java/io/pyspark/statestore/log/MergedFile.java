@@ -32,6 +32,7 @@ public final class MergedFile {
   private volatile long changedAtMs;
   private volatile boolean wholeIndexRead;
   private volatile boolean seen;
+  private volatile boolean indexOnly;
 
   MergedFile(String name, Writer writer, long nowMs) {
     this.name = name;
@@ -86,6 +87,15 @@ public final class MergedFile {
     lastTrailer = lastGoodTrailer;
     wholeIndexRead = false;
     writer = Writer.NOBODY;
+  }
+
+  /** The file repeats the entries of others: that nothing counts as living in it says nothing about its use. */
+  void indexOnly() {
+    indexOnly = true;
+  }
+
+  boolean isIndexOnly() {
+    return indexOnly;
   }
 
   /** The index of the file was read up to {@code trailer}. */

@@ -15,6 +15,7 @@ import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.function.IntSupplier;
 import java.util.function.Supplier;
 import org.apache.hadoop.fs.FSInputStream;
 import org.apache.hadoop.fs.FileSystem;
@@ -37,6 +38,7 @@ public final class MergedLog implements LogContext {
   private final String checkpoint;
   private final Storage storage;
   private final Supplier<Map<String, String>> identity;
+  private final IntSupplier taskSlots;
   private final HybridClock clock = new HybridClock(System::currentTimeMillis);
   private final Index index = new Index();
   private final LogMetrics metrics = new LogMetrics();
@@ -65,6 +67,7 @@ public final class MergedLog implements LogContext {
    * @param options how to work
    * @param identity what the headers of new files say of this process
    * @param localDirectory makes a local directory for what does not fit into memory
+   * @param taskSlots how many tasks run at the same time in this process
    * @param threads to write and read with
    */
   MergedLog(
@@ -74,11 +77,13 @@ public final class MergedLog implements LogContext {
       Options options,
       Supplier<Map<String, String>> identity,
       Supplier<Path> localDirectory,
+      IntSupplier taskSlots,
       ExecutorService threads)
       throws IOException {
     this.checkpoint = checkpoint;
     this.options = options;
     this.identity = identity;
+    this.taskSlots = taskSlots;
     storage = new Storage(fs, stateDirectory);
     localSpace = new LocalSpace(localDirectory);
     lanes = new LanePool(this, threads);
@@ -194,7 +199,7 @@ public final class MergedLog implements LogContext {
   }
 
   /** {@code <operator>/<partition>} of a path. */
-  private static String partition(String path) {
+  static String partition(String path) {
     int end = path.indexOf('/', path.indexOf('/') + 1);
     return end < 0 ? path : path.substring(0, end);
   }
@@ -356,6 +361,11 @@ public final class MergedLog implements LogContext {
   @Override
   public LogMetrics metrics() {
     return metrics;
+  }
+
+  @Override
+  public int expectedCompany() {
+    return Math.min(taskSlots.getAsInt(), servedPartitions.size());
   }
 
   @Override

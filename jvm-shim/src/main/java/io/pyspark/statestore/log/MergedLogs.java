@@ -11,6 +11,7 @@ import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.ThreadFactory;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.function.IntSupplier;
 import java.util.function.Supplier;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.util.ShutdownHookManager;
@@ -43,13 +44,15 @@ public final class MergedLogs {
    * @param options how to work from now on
    * @param identity what headers of new files say of this process
    * @param localDirectory makes a local directory for spilled payload
+   * @param taskSlots how many tasks run at the same time in this process
    */
   public static MergedLog of(
       FileSystem fs,
       org.apache.hadoop.fs.Path stateDirectory,
       Options options,
       Supplier<Map<String, String>> identity,
-      Supplier<Path> localDirectory)
+      Supplier<Path> localDirectory,
+      IntSupplier taskSlots)
       throws IOException {
     String key = stateDirectory.toString();
     MergedLog log = LOGS.get(key);
@@ -58,7 +61,8 @@ public final class MergedLogs {
         log = LOGS.get(key);
         if (log == null) {
           log = new MergedLog(
-              stateDirectory.getParent().toString(), fs, stateDirectory, options, identity, localDirectory, THREADS);
+              stateDirectory.getParent().toString(), fs, stateDirectory, options, identity, localDirectory, taskSlots,
+              THREADS);
           LOGS.put(key, log);
           return log;
         }

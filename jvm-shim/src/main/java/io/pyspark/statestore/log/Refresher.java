@@ -189,6 +189,7 @@ final class Refresher {
       context.index().apply(file, group.entries());
       return;
     }
+    file.indexOnly();
     Map<Integer, List<Entry>> byFile = new LinkedHashMap<>();
     group.entries().forEach(e -> byFile.computeIfAbsent(e.fileRef(), r -> new ArrayList<>()).add(e));
     byFile.forEach((ref, entries) -> {

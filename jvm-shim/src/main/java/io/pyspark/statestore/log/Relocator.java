@@ -90,7 +90,8 @@ final class Relocator {
   private List<Candidate> candidates() {
     List<Candidate> found = new ArrayList<>();
     for (MergedFile file : context.index().files()) {
-      if (file.isClosed(context.nowMs(), context.options().closedAfterMs()) && file.wholeIndexRead()) {
+      boolean closed = file.isClosed(context.nowMs(), context.options().closedAfterMs());
+      if (closed && file.wholeIndexRead() && !file.isIndexOnly()) {
         List<Segment> live = context.index().liveSegments(file);
         long bytes = live.stream().mapToLong(Segment::lengthWithEntries).sum();
         Candidate candidate = new Candidate(file, live, bytes);
