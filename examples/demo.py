@@ -152,7 +152,7 @@ def same_rows(results: dict[str, dict[str, Any]]) -> int:
 
 @click.command(help=__doc__)
 @click.option("--days", type=click.IntRange(2, flights.YEAR_DAYS), default=flights.YEAR_DAYS, show_default=True)
-@click.option("--batches", type=click.IntRange(1, 100), default=40, show_default=True, help="How many, about.")
+@click.option("--batches", type=click.IntRange(1, 100), default=20, show_default=True, help="How many, about.")
 @click.option("--partitions", type=click.IntRange(1), default=50, show_default=True, help="Shuffle partitions.")
 @click.option("--store", type=click.Choice(("rocksdb", "heap")), default="rocksdb", show_default=True)
 @click.option("--door", type=click.Choice(("provider", "path")), default="provider", show_default=True)
