@@ -35,9 +35,4 @@ public final class SessionAttach {
     }
     return ShimInfo.version();
   }
-
-  /** Lets Hadoop find the merged scheme of one location, for one that is not on the local file system. */
-  public static void prepare(SparkSession session, String mergedLocation) throws IOException {
-    Schemes.mergedFileSystem(new Path(mergedLocation), session.sessionState().newHadoopConf());
-  }
 }
