@@ -106,7 +106,7 @@ final class Refresher {
       lastBeganNanos = System.nanoTime();
       run();
       succeeded = mine;
-      context.metrics().refreshed();
+      context.metrics().refreshed(true, System.nanoTime() - lastBeganNanos);
     } finally {
       running.unlock();
     }
