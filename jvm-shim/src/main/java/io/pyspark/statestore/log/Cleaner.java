@@ -68,6 +68,7 @@ final class Cleaner {
 
   private int clean() {
     int gone = 0;
+    MaintenanceReport report = MaintenanceReport.begin(context);
     try {
       refresher.refresh();
       gone = unlinkDead();
@@ -78,12 +79,9 @@ final class Cleaner {
     } catch (IOException | RuntimeException e) {
       // Rule 8: when in doubt, delete nothing.
       LOG.warn("Cleaning of {} stopped; it is tried again at the next maintenance", context.checkpoint(), e);
+      report.stopped();
     }
-    if (gone > 0) {
-      LOG.info("[checkpoint={}] [unlinkedFiles={}] [files={}] [physicalBytes={}] [liveBytes={}]",
-          context.checkpoint(), gone, context.index().files().size(), context.index().physicalBytes(),
-          context.index().liveBytes());
-    }
+    report.end();
     return gone;
   }
 
@@ -112,6 +110,7 @@ final class Cleaner {
     List<Tombstone> needed = context.index().tombstonesToCarryOver(file);
     if (!needed.isEmpty()) {
       writer.write(needed);
+      context.metrics().carriedOver(needed.size());
     }
     try {
       context.storage().delete(file.name());
