@@ -51,10 +51,10 @@ def beans(jvm: Any, plugin: str = PLUGIN) -> dict[tuple[str, str], float]:
     found: dict[tuple[str, str], float] = {}
     for line in str(getattr(jvm, f"{TESTING}.Beans").numbers()).splitlines():
         name, _, attribute, value = line.split("\t")
-        owner, _, metric = name.partition(f".plugin.{plugin}.")
+        owner, _, metric = name.partition(f"plugin.{plugin}.")
         if metric:
             key = (metric.removeprefix("fileMerging."), attribute)
-            assert owner.endswith(".driver")
+            assert owner.endswith(".driver."), f"{name!r} has no application"
             assert key not in found, f"{key} twice"
             found[key] = float(value)
     return found
