@@ -31,6 +31,8 @@ public final class LogMetrics {
     FAILED_GROUPS("failedGroups"),
     /** Logical files that were given up before they were durable. */
     CANCELLED_UPLOADS("cancelledUploads"),
+    /** Those of them that stopped early, while their bytes were being written into a group. */
+    CANCELLED_COMMITS("cancelledCommits"),
     REFRESHES("refreshes"),
     /** Refreshes that read the tails of all files that others append to, too. */
     COMPLETE_REFRESHES("completeRefreshes"),
@@ -113,6 +115,10 @@ public final class LogMetrics {
 
   void uploadCancelled() {
     add(Count.CANCELLED_UPLOADS, 1);
+  }
+
+  void cancelled() {
+    add(Count.CANCELLED_COMMITS, 1);
   }
 
   /** How long writing and flushing a group takes these days, in nanoseconds. */
