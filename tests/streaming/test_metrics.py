@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from pyspark_statestore.format import file_name
 from tests.conftest import MakeSpark
 from tests.jvm.conftest import jvm, new_checkpoint
-from tests.jvm.lab import CREATED_MS, STAMP, TESTING, Checkpoint, View, file_system_conf, java_error, until
+from tests.jvm.lab import CREATED_MS, TESTING, Checkpoint, View, file_system_conf, java_error, until
 from tests.streaming.runs import Run, Setting
 from tests.streaming.workloads import write_batches
 
@@ -150,7 +150,7 @@ def test_a_plugin_that_fails_fails_alone(session: SparkSession, jvm: Any) -> Non
 @pytest.fixture
 def checkpoint(session: SparkSession, new_checkpoint: Callable[..., Checkpoint]) -> Checkpoint:
     """A checkpoint in the session's JVM, on a file system that fails on demand."""
-    made = new_checkpoint("faulty", maxFileSize="64k")
+    made = new_checkpoint("faulty", maxFileSize="64k", idleSeal="1s")
     made.exists(ONE)
     return made
 
@@ -226,10 +226,10 @@ def test_relocation_is_counted(checkpoint: Checkpoint, jvm: Any) -> None:
 
 
 def test_tombstones_that_are_carried_over_are_counted(checkpoint: Checkpoint, jvm: Any) -> None:
-    with checkpoint.foreign(1, writer=5, seal=False) as file:  # somebody may still write to it, so it stays
-        file.put(ONE, b"dead", stamp=STAMP)
+    checkpoint.write(ONE, b"in a file that stays open")
+    _, entry = checkpoint.view().live[ONE]
     with checkpoint.foreign(2, writer=6) as file:
-        file.delete(ONE, stamp=STAMP, writer=5)
+        file.delete(ONE, stamp=entry.stamp, writer=entry.writer)
     before = read(jvm)
 
     def gone() -> bool:
