@@ -75,6 +75,7 @@ public final class MergedLog implements LogContext {
    * @param localDirectory makes a local directory for what does not fit into memory
    * @param taskSlots how many tasks run at the same time in this process
    * @param threads to write and read with
+   * @param occasions of the question for which it is opened, see {@link #refreshFor}
    */
   MergedLog(
       String checkpoint,
@@ -84,7 +85,8 @@ public final class MergedLog implements LogContext {
       Supplier<Map<String, String>> identity,
       Supplier<Path> localDirectory,
       IntSupplier taskSlots,
-      ExecutorService threads)
+      ExecutorService threads,
+      Object... occasions)
       throws IOException {
     this.checkpoint = checkpoint;
     this.options = options;
@@ -103,7 +105,11 @@ public final class MergedLog implements LogContext {
     Relocator relocator =
         new Relocator(this, refresher, intents, reader, localSpace, this::serves, this::writeRelocated);
     cleaner = new Cleaner(this, refresher, intents, relocator, this::writeTombstones, this::onGone);
-    refresher.refresh();
+    if (occasions.length == 0) {
+      refresher.refresh();
+    } else {
+      refresher.refreshFor(occasions);
+    }
     if (!refresher.bornMerged() && index.files().isEmpty()) {
       refresher.bornMerged(!storage.hasPlainState());
     }
