@@ -97,7 +97,7 @@ OPTIONS = {
 
 
 def leftovers(view: View) -> list[str]:
-    """Sealed files that hold nothing that anybody needs, neither data nor a tombstone."""
+    """Sealed files that hold nothing that anybody needs: neither data, nor a tombstone, nor the highest stamp."""
     live = {name for name, _ in view.live.values()}
     puts = [(name, entry) for name, file in view.files.items() for entry in file if entry.kind is Kind.PUT]
     needed = {
@@ -108,7 +108,8 @@ def leftovers(view: View) -> list[str]:
         for other, entry in puts
         if other != name and entry.path == tombstone.path and entry.key <= tombstone.key
     }
-    return [name for name, file in view.files.items() if file.sealed and name not in live | needed]
+    newest = max(view.files, key=lambda name: max((g.trailer.group_stamp for g in view.files[name].groups), default=0))
+    return [name for name, file in view.files.items() if file.sealed and name not in live | needed | {newest}]
 
 
 def paths_of(script: Iterable[Step]) -> list[str]:

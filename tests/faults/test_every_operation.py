@@ -36,9 +36,7 @@ def check(jvm: Any, checkpoint: Path, script: list[Step], run: dict[str, Any], *
     model = Model(blind)
     problems = list(model.follow(script, run["steps"]))
     state = checkpoint / "state"
-    view = View.of(state)
-    problems += [f"never cleaned: {name}" for name in leftovers(view)]
-    problems += [f"afterwards {problem}" for problem in model.compare(view.contents(state))]
+    problems += [f"afterwards {problem}" for problem in model.compare(View.of(state).contents(state))]
     later = [*read(*paths_of(script)), changelog(3, 9, 1), CLEAN, CLEAN, SEAL, *read(*paths_of(script))]
     program = getattr(jvm, f"{TESTING}.FaultScript")
     told = program.runHealthy(str(checkpoint), "faulty", json.dumps(settings("faulty")), json.dumps(later))
@@ -81,6 +79,31 @@ def test_a_full_disk(jvm: Any, tmp_path: Path, scheme: str, kind: str) -> None:
     """Nothing can be written from the n-th time on, until there is space again."""
     script = [*LIFE, changelog(4, 1, 30), CLEAN, SEAL]
     assert_all_right(jvm, tmp_path, script, scheme=scheme, operation="write", kind=kind, times=1000)
+
+
+@pytest.mark.parametrize("scheme", ["faulty", "faultystore"])
+def test_nothing_is_left_for_ever(jvm: Any, tmp_path: Path, scheme: str) -> None:
+    """What a fault has left, files that could not be deleted above all, goes when the process cleans later."""
+    conf = settings(scheme) | {PREFIX + "idleSeal": "1s", PREFIX + "closedAfter": "5s"}
+    faults = [
+        {"scheme": scheme, "conf": conf, "contains": "state/_merged", "operation": operation, "kind": kind}
+        for operation in ("create", "write", "close", "read", "listStatus", "delete")
+        for kind in ("ioexception", "success_but_error")
+    ]
+    program = getattr(jvm, f"{TESTING}.FaultScript")
+    in_time(program.runAllAndWait, str(tmp_path), json.dumps(faults), json.dumps(LIFE), 6_000, 4, seconds=300)
+
+    states = sorted(tmp_path.glob("*/*/state"))
+    assert len(states) > 100
+    left = {str(state): leftovers(View.of(state)) for state in states}
+    assert {state: files for state, files in left.items() if files} == {}
+    assert list(tmp_path.rglob("*.relocating")) == []
+
+
+@pytest.mark.parametrize("kind", ["ioexception", "permission", "success_but_error"])
+def test_deletes_that_fail_are_counted(jvm: Any, tmp_path: Path, kind: str) -> None:
+    runs = run_all(jvm, tmp_path, LIFE, scheme="faulty", operation="delete", kind=kind)
+    assert [run["metrics"]["failedDeletes"] for run in runs] == [1] * (len(runs) - 1) + [0]
 
 
 @pytest.mark.parametrize("interrupts", [False, True], ids=["released", "killed"])

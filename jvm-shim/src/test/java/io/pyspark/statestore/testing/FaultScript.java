@@ -61,40 +61,67 @@ public final class FaultScript {
      * before its turn comes; each in a directory of its own, named after the number.
      *
      * @param directory for all of them
-     * @param fault JSON: scheme, conf, operation, contains, kind, times, from (the first number, 1), step, limit, interrupts (whether
-     *     a call that hangs is ended by killing its task, rather than by letting it go on)
+     * @param fault JSON: scheme, conf, operation, contains, kind, times, interrupts (whether a call that hangs is ended by killing
+     *     its task, rather than by letting it go on)
      * @param script JSON list of steps
-     * @return JSON list: of each run what {@link #run} tells, the last one without a fault
+     * @return JSON list: of each run its n, how many calls went wrong, the results of its steps; the last one is without a fault
      */
     public static String runAll(String directory, String fault, String script) throws Exception {
-        JsonNode what = JSON.readTree(fault);
         ArrayNode runs = JSON.createArrayNode();
+        for (FaultScript each : allRuns(directory, JSON.readTree(fault), JSON.readTree(script), runs)) {
+            each.end();
+        }
+        return JSON.writeValueAsString(runs);
+    }
+
+    /**
+     * As {@link #runAll} for several faults, each in a directory named after its place in the list; but the processes live on
+     * for {@code millis}, and clean before they end.
+     */
+    public static void runAllAndWait(String directory, String faults, String script, long millis, int cleanings)
+            throws Exception {
+        List<FaultScript> all = new ArrayList<>();
+        for (JsonNode fault : JSON.readTree(faults)) {
+            String own = directory + "/" + all.size();
+            all.addAll(allRuns(own, fault, JSON.readTree(script), JSON.createArrayNode()));
+        }
+        Thread.sleep(millis);
+        for (FaultScript each : all) {
+            for (int i = 0; i < cleanings; i++) {
+                each.log().clean();
+            }
+            each.end();
+        }
+    }
+
+    private static List<FaultScript> allRuns(String directory, JsonNode fault, JsonNode script, ArrayNode runs)
+            throws Exception {
+        List<FaultScript> all = new ArrayList<>();
         int fired;
-        int n = what.path("from").asInt(1);
+        int n = 1;
         do {
             Faults.clear();
             java.nio.file.Path checkpoint = java.nio.file.Path.of(directory, Integer.toString(n));
             Files.createDirectories(checkpoint.resolve("state/_merged"));
-            String contains = checkpoint + "/" + what.path("contains").asText("");
+            String contains = checkpoint + "/" + fault.get("contains").asText();
             Faults.addRule(
-                    what.get("operation").asText(), contains, n, what.path("times").asInt(1), what.get("kind").asText());
-            ObjectNode run = runs.addObject();
-            run.put("n", n);
-            FaultScript self = new FaultScript(what.get("scheme").asText(), checkpoint, what.get("conf"));
-            self.run(JSON.readTree(script), what.path("interrupts").asBoolean(false), run);
+                    fault.get("operation").asText(), contains, n, fault.path("times").asInt(1), fault.get("kind").asText());
+            ObjectNode run = runs.addObject().put("n", n++);
+            all.add(new FaultScript(fault.get("scheme").asText(), checkpoint, fault.get("conf")));
+            all.get(all.size() - 1).run(script, fault.path("interrupts").asBoolean(false), run);
             fired = run.get("fired").asInt();
-            n += what.path("step").asInt(1);
-        } while (fired > 0 && n < what.path("limit").asInt(1000));
+        } while (fired > 0);
         Faults.clear();
-        return JSON.writeValueAsString(runs);
+        return all;
     }
 
     /** Runs one script where nothing goes wrong, as a process that comes later. */
     public static String runHealthy(String checkpoint, String scheme, String conf, String script) throws Exception {
         Faults.clear();
         ObjectNode run = JSON.createObjectNode();
-        new FaultScript(scheme, java.nio.file.Path.of(checkpoint), JSON.readTree(conf))
-                .run(JSON.readTree(script), false, run);
+        FaultScript self = new FaultScript(scheme, java.nio.file.Path.of(checkpoint), JSON.readTree(conf));
+        self.run(JSON.readTree(script), false, run);
+        self.end();
         return JSON.writeValueAsString(run);
     }
 
@@ -102,27 +129,24 @@ public final class FaultScript {
         ArrayNode steps = told.putArray("steps");
         int fired = 0;
         Faults.onHang(events::add);
-        try {
-            for (JsonNode step : script) {
-                if (step.get("do").asText().equals("heal")) {
-                    fired = Faults.fired();
-                    Faults.clear();
-                }
-                steps.add(runAsTask(step, interrupts));
+        for (JsonNode step : script) {
+            if (step.get("do").asText().equals("heal")) {
+                fired = Faults.fired();
+                Faults.clear();
             }
-            told.put("fired", fired + Faults.fired());
-            Faults.seen().forEach(told.putArray("seen")::add);
-            MergedLog log = openLog();
-            if (log != null) {
-                ObjectNode metrics = told.putObject("metrics");
-                log.metrics().snapshot().forEach(metrics::put);
-            }
-        } finally {
-            Faults.release();
-            MergedLogs.forgetBelow(new Path(scheme + ":" + checkpoint));
-            threads.shutdownNow();
-            fs.close();
+            steps.add(runAsTask(step, interrupts));
         }
+        told.put("fired", fired + Faults.fired());
+        Faults.release();
+        ObjectNode metrics = told.putObject("metrics");
+        log().metrics().snapshot().forEach(metrics::put);
+    }
+
+    /** The process is killed: what it has not flushed is gone. */
+    private void end() throws IOException {
+        MergedLogs.forgetBelow(new Path(scheme + ":" + checkpoint));
+        threads.shutdownNow();
+        fs.close();
     }
 
     private ObjectNode runAsTask(JsonNode step, boolean interrupts) throws Exception {

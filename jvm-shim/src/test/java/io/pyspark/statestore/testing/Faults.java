@@ -98,11 +98,6 @@ public final class Faults {
         return FIRED.get();
     }
 
-    /** How many calls each rule has seen. */
-    static List<Integer> seen() {
-        return RULES.stream().map(rule -> rule.seen.get()).toList();
-    }
-
     /** Forgets all rules and how often they fired, and lets go what hangs. */
     public static void clear() {
         RULES.clear();
