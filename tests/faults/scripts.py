@@ -140,8 +140,8 @@ class Model:
     """What may be in a checkpoint after the steps so far.
 
     Attributes:
-        possible: By path the contents that it may have, None for no file. More than one after an error, which may hide a
-            success, and after a deletion that is not yet known to be durable.
+        possible: By path the contents that it may have, None for no file. More than one after an error, which may hide
+            a success, and after a deletion that is not yet known to be durable.
         blind: A listing lied: what a step saw in which that happened says nothing.
     """
 
