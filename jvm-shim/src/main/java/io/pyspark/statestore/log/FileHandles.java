@@ -4,7 +4,9 @@ import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.locks.ReentrantLock;
 import org.apache.hadoop.fs.FSDataInputStream;
+import org.apache.hadoop.fs.FSError;
 
 /**
  * Merged files that are open for reading, one handle each, so that loading a checkpoint opens each file at most once.
@@ -17,7 +19,11 @@ final class FileHandles {
   private final Map<String, Handle> handles = new ConcurrentHashMap<>();
 
   private static final class Handle {
+    /** Held while the file is opened, which may take long. */
+    private final ReentrantLock opening = new ReentrantLock();
     private FSDataInputStream in;
+    /** Nobody looks after it any more: whoever still reads through it closes it. */
+    private volatile boolean abandoned;
     private volatile long usedNanos = System.nanoTime();
     /** Bytes that the handle can see: those of an open file on HDFS that were flushed when it was opened. */
     private long visible;
@@ -40,18 +46,39 @@ final class FileHandles {
     } catch (FileNotFoundException e) {
       discard(handle, in);
       throw e;
-    } catch (IOException e) {
-      // The handle may have been closed under us: by the interrupt of a killed task, or because it was idle.
+    } catch (IOException | FSError e) {
+      // The handle may have been closed under us: by the interrupt of a killed task, or because it was idle. Hadoop's local
+      // file system says so with an Error.
       discard(handle, in);
       if (Thread.currentThread().isInterrupted()) {
-        throw e;
+        throw e instanceof IOException io ? io : new IOException(e);
       }
-      use(handle, file, position + length).readFully(position, buffer, offset, length);
+      in = readAgain(handle, file, position, buffer, offset, length);
+    }
+    if (handle.abandoned) {
+      discard(handle, in);
+    }
+  }
+
+  private FSDataInputStream readAgain(
+      Handle handle, MergedFile file, long position, byte[] buffer, int offset, int length)
+      throws IOException {
+    FSDataInputStream in = use(handle, file, position + length);
+    try {
+      in.readFully(position, buffer, offset, length);
+      return in;
+    } catch (IOException e) {
+      discard(handle, in);
+      throw e;
+    } catch (FSError e) {
+      discard(handle, in);
+      throw new IOException(e);
     }
   }
 
   private FSDataInputStream use(Handle handle, MergedFile file, long upTo) throws IOException {
-    synchronized (handle) {
+    handle.opening.lock();
+    try {
       handle.usedNanos = System.nanoTime();
       if (handle.in == null || handle.visible < upTo) {
         FSDataInputStream old = handle.in;
@@ -60,24 +87,36 @@ final class FileHandles {
         closeQuietly(old);
       }
       return handle.in;
+    } finally {
+      handle.opening.unlock();
     }
   }
 
   private static void discard(Handle handle, FSDataInputStream in) {
-    synchronized (handle) {
+    handle.opening.lock();
+    try {
       if (handle.in == in) {
         handle.in = null;
       }
       closeQuietly(in);
+    } finally {
+      handle.opening.unlock();
     }
   }
 
+  /** Closes a handle, without waiting for an opening that hangs. */
   void close(String name) {
     Handle handle = handles.remove(name);
-    if (handle != null) {
-      synchronized (handle) {
+    if (handle == null) {
+      return;
+    }
+    handle.abandoned = true;
+    if (handle.opening.tryLock()) {
+      try {
         closeQuietly(handle.in);
         handle.in = null;
+      } finally {
+        handle.opening.unlock();
       }
     }
   }
