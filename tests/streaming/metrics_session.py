@@ -75,7 +75,7 @@ def main() -> None:
     query = run.start(available_now=False)
     query.processAllAvailable()
     state = run.checkpoint / "state"
-    end = time.monotonic() + 90
+    end = time.monotonic() + 180
     values: dict[str, Any] = {}
     expected: dict[str, float] = {}
     while time.monotonic() < end:

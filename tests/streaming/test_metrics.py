@@ -333,7 +333,7 @@ def test_executors(main_jar: Path, test_jar: Path, tmp_path: Path) -> None:
     environment |= {"SPARK_WORKER_DIR": str(tmp_path / "work"), "SPARK_LOCAL_IP": "127.0.0.1"}
     command = [sys.executable, str(script), str(tmp_path), str(test_jar)]
     done = subprocess.run(
-        command, capture_output=True, text=True, cwd=tmp_path, env=environment, timeout=300, check=False
+        command, capture_output=True, text=True, cwd=tmp_path, env=environment, timeout=400, check=False
     )
     assert done.returncode == 0, done.stderr[-5000:]
     found = json.loads(done.stdout.splitlines()[-1])
