@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import subprocess
+import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -39,7 +40,6 @@ class Place:
         for key, value in self.settings({}).items():
             conf.set(key, value)
         self.fs = jvm.org.apache.hadoop.fs.FileSystem.get(self.path("").toUri(), conf)
-        self._downloads = 0
 
     def settings(self, options: Mapping[str, str]) -> dict[str, str]:
         """Hadoop settings of a process that works here, with options of merged state."""
@@ -62,8 +62,7 @@ class Place:
 
     def state(self) -> Path:
         """A copy of the state directory's merged files on the disk, as any reader gets them now."""
-        self._downloads += 1
-        state = self.local / f"copy-{self._downloads}" / "state"
+        state = Path(tempfile.mkdtemp(dir=self.local, prefix="copy-")) / "state"
         (state / "_merged").mkdir(parents=True)
         for name in self.merged_files():
             stream = self.fs.open(self.path(f"state/_merged/{name}"))
