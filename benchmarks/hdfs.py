@@ -90,12 +90,13 @@ class HdfsSide(Side):
         return f"merged+{location}" if self.name == "merged" and self.scenario.door == "path" else location
 
 
-def run(scenario: Scenario, master: str, hdfs: LocalHdfs, work: Path) -> dict[str, Any]:
+def run(scenario: Scenario, master: str, conf: dict[str, str], hdfs: LocalHdfs, work: Path) -> dict[str, Any]:
     """Runs both sides, batch by batch in turn.
 
     Args:
         scenario: What to run.
         master: Where.
+        conf: More Spark settings.
         hdfs: Where the checkpoints are.
         work: An empty directory for all else.
 
@@ -107,7 +108,7 @@ def run(scenario: Scenario, master: str, hdfs: LocalHdfs, work: Path) -> dict[st
     """
     files = write_input(scenario, work / "staging")
     merged = merged_settings(scenario)
-    spark = start_session(scenario, work, merged, master, hdfs.client_settings())
+    spark = start_session(scenario, work, merged, master, {**hdfs.client_settings(), **conf})
     counters = NameNodeCounters(hdfs)
     sides = [HdfsSide(name, spark.newSession(), scenario, work / name, counters) for name in SIDES]
     HdfsSide.url = hdfs.url
@@ -143,7 +144,7 @@ def run(scenario: Scenario, master: str, hdfs: LocalHdfs, work: Path) -> dict[st
                 raise BenchmarkError(f"{what} differs: {results['stock'][what]}, {results['merged'][what]}")
         if not sum(rows for rows, _ in results["stock"]["output"]):
             raise BenchmarkError("the query gave nothing out: this proves nothing")
-        about = {"scenario": scenario.to_json(), "master": master, "environment": environment(spark)}
+        about = {"scenario": scenario.to_json(), "master": master, "conf": conf, "environment": environment(spark)}
         return {**about, "requests": asked.found, "name_node_total": bean, "sides": results}
     finally:
         for side in sides:
@@ -188,9 +189,10 @@ class _Asked:
 )
 @click.option("--maintenance-interval", default="60s", help="Of both sides.")
 @click.option("--rows-per-batch", type=click.IntRange(1), default=5_000)
+@click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A Spark setting, such as spark.locality.wait=0s.")
 @click.option("--build/--no-build", default=True, help="Compile the shim first if its sources changed.")
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), default=Path("build/benchmarks"))
-def main(master: str, build: bool, out: Path, **values: Any) -> None:
+def main(master: str, conf: tuple[str, ...], build: bool, out: Path, **values: Any) -> None:
     """Count the requests to a NameNode that stock Spark and merged state cost."""
     scenario = Scenario(**values)
     if not scenario.possible():
@@ -200,7 +202,7 @@ def main(master: str, build: bool, out: Path, **values: Any) -> None:
     work = Path(tempfile.mkdtemp(prefix="hdfs-benchmark-"))
     try:
         with LocalHdfs() as hdfs:
-            result = run(scenario, master, hdfs, work)
+            result = run(scenario, master, dict(each.split("=", 1) for each in conf), hdfs, work)
     except (BenchmarkError, HdfsUnavailable) as error:
         raise click.ClickException(str(error)) from error
     finally:
