@@ -12,7 +12,7 @@ from benchmarks.local_hdfs import HdfsUnavailable, LocalHdfs
 from tests.hdfs.places import Disk, Hdfs, Place, SharedCheckpoint, Shell
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def hdfs() -> Iterator[LocalHdfs]:
     """One NameNode and one DataNode; they stop with the tests."""
     try:
@@ -33,16 +33,20 @@ def jvm(_sessions: Any) -> Any:
 
 
 @pytest.fixture
-def on_hdfs(hdfs: LocalHdfs, jvm: Any, tmp_path: Path) -> Hdfs:
+def on_hdfs(hdfs: LocalHdfs, jvm: Any, tmp_path: Path) -> Iterator[Hdfs]:
     """A test's own directory on HDFS."""
-    return Hdfs(jvm, tmp_path, hdfs.url)
+    place = Hdfs(jvm, tmp_path, hdfs.url)
+    yield place
+    # Or this JVM would go on renewing leases on an HDFS that is not there any more.
+    place.forget()
 
 
 @pytest.fixture(params=["hdfs", "file"])
 def place(request: pytest.FixtureRequest, jvm: Any, tmp_path: Path) -> Place:
     """A test's own directory, on HDFS and on the disk: what holds on one holds on the other."""
     if request.param == "hdfs":
-        return Hdfs(jvm, tmp_path, request.getfixturevalue("hdfs").url)
+        on_hdfs: Hdfs = request.getfixturevalue("on_hdfs")
+        return on_hdfs
     return Disk(jvm, tmp_path)
 
 

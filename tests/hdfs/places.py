@@ -54,6 +54,10 @@ class Place:
         """The same as a Hadoop path."""
         return self.jvm.org.apache.hadoop.fs.Path(self.location(relative, merged=merged))
 
+    def forget(self) -> None:
+        """Closes what this JVM has open of the checkpoint, without sealing it."""
+        self.jvm.io.pyspark.statestore.log.MergedLogs.forgetBelow(self.path(""))
+
     def merged_files(self) -> dict[str, int]:
         """The merged files and the lengths that a listing shows."""
         merged = self.path("state/_merged")
@@ -121,7 +125,7 @@ class SharedCheckpoint(Checkpoint):
 
     def forget(self) -> None:
         """What is left of a process that was killed: its unsealed files."""
-        self.jvm.io.pyspark.statestore.log.MergedLogs.forgetBelow(self.place.path(""))
+        self.place.forget()
 
     def load(self, relative: str) -> bytes:
         """Reads a file as a load does: asks first, which refreshes the view."""

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import threading
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +17,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
+from benchmarks.local_hdfs import Call, LocalHdfs
 from tests.conftest import MakeSpark
 from tests.hdfs.places import Disk, Hdfs, Place
 from tests.hdfs.query_process import stream, totals
@@ -57,7 +59,10 @@ class Run:
     place: Place
     mode: str
     source: Path
+    hdfs: LocalHdfs | None = None
     given_out: dict[int, dict[int, tuple[int, ...]]] = field(default_factory=dict)
+    asked: dict[int, Counter[Call]] = field(default_factory=dict)
+    """What the NameNode had been asked when a batch's state was committed."""
 
     @property
     def location(self) -> str:
@@ -66,6 +71,8 @@ class Run:
     def start(self) -> StreamingQuery:
         def take(batch: DataFrame, batch_id: int) -> None:
             self.given_out[batch_id] = rows(batch)
+            if self.hdfs is not None:
+                self.asked[batch_id] = self.hdfs.calls()
 
         query = stream(self.spark, str(self.source)).writeStream.foreachBatch(take).outputMode("update")
         return query.option("checkpointLocation", self.location).trigger(availableNow=True).start()
@@ -79,6 +86,13 @@ class Run:
     def state(self) -> dict[int, tuple[int, ...]]:
         read = self.spark.read.format("statestore").load(self.location)
         return rows(read.select("key.*", "value.*").toDF("k", "n", "total"))
+
+
+def asked_for_stores(run: Run, batch: int) -> list[Call]:
+    """What the NameNode was asked of the state stores' directories from one batch's commits to the next's."""
+    stores = f"{run.place.checkpoint}/state/0/"
+    new = run.asked[batch] - run.asked[batch - 1]
+    return [call for call in new if call.path.startswith(stores) and not call.path.startswith(f"{stores}_")]
 
 
 def plain_state_files(place: Place) -> list[str]:
@@ -96,13 +110,20 @@ def plain_state_files(place: Place) -> list[str]:
     [("provider", "rocksdb", "true"), ("path", "rocksdb", "false"), ("provider", "heap", "false")],
 )
 def test_equal_to_batch_and_to_disk(
-    make_spark: MakeSpark, on_hdfs: Hdfs, tmp_path: Path, jvm: Any, mode: str, store: str, changelog: str
+    make_spark: MakeSpark,
+    hdfs: LocalHdfs,
+    on_hdfs: Hdfs,
+    tmp_path: Path,
+    jvm: Any,
+    mode: str,
+    store: str,
+    changelog: str,
 ) -> None:
     spark = make_spark(CONF, mode=mode, store=store)
     spark.conf.set(CHANGELOG, changelog)
     source = tmp_path / "input"
     runs = {
-        "hdfs": Run(spark, on_hdfs, mode, source),
+        "hdfs": Run(spark, on_hdfs, mode, source, hdfs),
         "file": Run(spark, Disk(jvm, tmp_path), mode, source),
     }
     for half in (range(BATCHES // 2), range(BATCHES // 2, BATCHES)):
@@ -121,6 +142,8 @@ def test_equal_to_batch_and_to_disk(
     for run in runs.values():
         assert plain_state_files(run.place) == []
         assert 1 <= len(run.place.merged_files()) <= 4
+    # After the first batch of each of its two runs no request is for a store.
+    assert [asked_for_stores(on, batch) for batch in (1, 3)] == [[], []]
     # The same logical files, but for the names that RocksDB's snapshots make up for theirs.
     names = [{path for path in run.place.view().live if not path.endswith(".sst")} for run in runs.values()]
     assert names[0] == names[1]
