@@ -66,6 +66,9 @@ def print_tables(result: dict[str, Any]) -> None:
     table.add_row("all", *[f"{sum(each.values()):,}" for each in counts], style="bold")
     figures = [f"{per_partition_and_batch(result, side):.3f}" for side in SIDES]
     table.add_row("per partition and batch", *figures, style="bold")
+    scenario = Scenario.from_json(result["scenario"])
+    leases = [by_kind(result, side, ("leases",)).total() / (scenario.partitions * scenario.batches) for side in SIDES]
+    table.add_row("  of it renewals of leases (by time)", *[f"{each:.3f}" for each in leases])
     table.add_row("left out: mkdirs of state in batch 0", *[str(first_mkdirs(result, side)) for side in SIDES])
     console.print(table)
     console.print(f"The NameNode's own count of all requests: {result['name_node_total']:,} (the same as here).")
@@ -115,7 +118,7 @@ def draw(result: dict[str, Any], target: Path) -> None:
     for side in SIDES:
         text = f" {left[side]:,}  ({per_partition_and_batch(result, side):.3g} per partition and batch)"
         kinds_axis.text(left[side], side, text, va="center", fontweight="bold")
-    kinds_axis.set_xlim(0, max(left.values()) * 1.75)
+    kinds_axis.set_xlim(0, max(left.values()) * 2.2)
     kinds_axis.invert_yaxis()
     kinds_axis.set_xlabel("requests for state in the whole run, without the first batch's mkdirs")
     kinds_axis.set_title("NameNode requests by kind", fontsize=10)
