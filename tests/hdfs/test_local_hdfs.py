@@ -43,9 +43,10 @@ def test_counts_are_those_of_the_name_node(hdfs: LocalHdfs, on_hdfs: Hdfs) -> No
 
 
 @pytest.mark.slow
-def test_servers_end_with_whoever_started_them(hdfs: LocalHdfs) -> None:
+def test_servers_end_with_whoever_started_them(hdfs: LocalHdfs, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "benchmarks.local_hdfs"]
-    owner = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=dict(os.environ))
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    owner = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=environment)
     assert owner.stdout is not None
     port = int(owner.stdout.readline().rsplit(":", 1)[1])
     socket.create_connection(("127.0.0.1", port)).close()
