@@ -9,7 +9,7 @@ BENCH_ARGS ?=
 PYTHON_CODE := $(wildcard pyspark_statestore datasource jvm-shim benchmarks examples tests setup.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help install jar demo test lint typecheck unit bench wheel clean check-python check-jdk
+.PHONY: help install jar demo test test-hdfs lint typecheck unit bench wheel clean check-python check-jdk
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -45,6 +45,9 @@ test: lint typecheck unit ## everything that continuous integration runs
 
 unit: jar
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+test-hdfs: jar ## the tests on a real HDFS, which is downloaded once; they are part of `make test`, too
+	$(BIN)/python -m pytest -rs tests/hdfs $(PYTEST_ARGS)
 
 lint: $(INSTALLED) ## ruff
 	$(BIN)/ruff check $(PYTHON_CODE)
