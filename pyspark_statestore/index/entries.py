@@ -91,11 +91,12 @@ class Entries:
         return cls._of(names, columns, np.concatenate(numbers), paths, distinct)
 
     @classmethod
-    def of(cls, files: Mapping[str, Iterable[Entry]]) -> Entries:
+    def of(cls, files: Mapping[str, Iterable[Entry]], *, distinct: bool = False) -> Entries:
         """Takes entries one by one, for few of them; ``file_ref`` does not count.
 
         Args:
             files: The entries by the name of the file that they are about.
+            distinct: Whether the caller has made sure that no entry is there twice.
         """
         names = tuple(sorted(files))
         rows = [(number, entry) for number, name in enumerate(names) for entry in files[name]]
@@ -103,7 +104,7 @@ class Entries:
             name: np.array([getattr(entry, name) for _, entry in rows], dtype=type_) for name, type_ in _dtypes()
         }
         paths = [pa.array([entry.path for _, entry in rows], pa.string())]
-        return cls._of(names, columns, np.array([number for number, _ in rows], "i4"), paths)
+        return cls._of(names, columns, np.array([number for number, _ in rows], "i4"), paths, distinct)
 
     @classmethod
     def _of(

@@ -129,7 +129,8 @@ def plan_unlinks(
     """
     entries = resolution.entries
     dead = np.flatnonzero(resolution.totals.live_segment_count == 0)
-    newest = max(entries.files, key=lambda name: (states[name].stamp, name), default="")
+    lasting = [name for name in entries.files if not states[name].index_only]
+    newest = max(lasting, key=lambda name: (states[name].stamp, name), default="")
     unlink: list[Unlink] = []
     kept: dict[str, str] = {}
     rows = np.flatnonzero(resolution.greatest)
