@@ -13,7 +13,7 @@ from tests.model.views import PythonView, View
 from tests.model.world import CLOSED, IDLE, World
 
 PATHS = ("0/0/1.changelog", "0/1/1.changelog")
-SKEWS = (0, 1_000, -1_000)
+SKEWS = (0, 100_000, -100_000)
 WHO = st.integers(0, 2)
 PATH = st.sampled_from(PATHS)
 OFTEN = st.sampled_from([True, True, True, False])
@@ -41,7 +41,8 @@ class Machine(RuleBasedStateMachine):
         self.started += 1
         writer = 1 + self.started * 7_919 % 997
         view = type(self).make_view(self.abides_by)
-        process = Process(self.world, f"P{number}.{self.started}", writer, skew, self.abides_by, view)
+        name = f"P{number}.{self.started}"
+        process = Process(self.world, name, writer, skew, self.abides_by, view)
         process.refresh()
         return process
 

@@ -126,7 +126,7 @@ class Process:
         entries = []
         for number, put in enumerate(puts):
             if put.stamp < 0:
-                put = replace(put, stamp=self.view.next_stamp(self.wall), writer=self.writer)
+                put = replace(put, stamp=self.view.next_stamp(self.wall, self.world.now), writer=self.writer)
                 floor = self._floor.get(put.path, (-1, -1))
                 if put.path.rpartition("/")[0] in self.owned:
                     assert put.key > floor, (
@@ -134,7 +134,7 @@ class Process:
                         + self.world.story()
                     )
             entries.append(replace(put, offset=1 + 10 * (len(puts) * len(self.world.history) + number), length=1))
-        group = Group([*entries, *tombstones], self.view.next_stamp(self.wall))
+        group = Group([*entries, *tombstones], self.view.next_stamp(self.wall, self.world.now))
         self.flight = _Flight(self._file, group, list(tombstones), entries, self._last_append)
 
     def end_append(self, flush: Flush) -> bool:
@@ -201,7 +201,7 @@ class Process:
             return
         stamp, writer = saw
         if not self.rules.deletes_kill_what_they_saw:
-            stamp, writer = self.view.next_stamp(self.wall), self.writer
+            stamp, writer = self.view.next_stamp(self.wall, self.world.now), self.writer
         tombstone = Entry(Kind.DELETE, SegmentType.of(path), 0, 0, stamp, writer, 0, 0, 0, path)
         self.world.truth.will_delete(tombstone, saw)
         self._pending.append(tombstone)
@@ -228,6 +228,7 @@ class Process:
     def begin_refresh(self, then: Callable[[], None] = lambda: None) -> None:
         """Lists."""
         world = self.world
+        self.view.begin_refresh()
         listing = {name: file for name, file in world.files.items()}
         for intent in world.intents:
             self._intents_seen.setdefault(intent, world.now)
@@ -284,7 +285,7 @@ class Process:
             self._gone(name)
         self._floor = refresh.floor
         self._ready = True
-        self.view.refreshed(refresh.intents, complete=True)
+        self.view.refreshed(refresh.intents, complete=True, now=self.world.now)
         self._say("has refreshed")
         self._check_view(refresh)
         refresh.then()
@@ -322,15 +323,18 @@ class Process:
     def refresh_listing(self) -> None:
         """What maintenance does most of the time: sees what has come and gone, and reads none of it."""
         world = self.world
+        self.view.begin_refresh()
         for intent in world.intents:
             self._intents_seen.setdefault(intent, world.now)
         for name in self.view.names() - set(world.files):
-            self._gone(name)
+            # What lived in it lives in a tail that is not read now.
+            if not self.view.relocatable(name):
+                self._gone(name)
         for name in world.files:
             self.view.listed(name, world.now)
         self._say("lists only")
         intents = [i for i in world.intents if world.now - self._intents_seen[i] < CLOSED]
-        self.view.refreshed(intents, complete=False)
+        self.view.refreshed(intents, complete=False, now=self.world.now)
 
     def read_tail(self, number: int) -> None:
         """Reads what is new in one file."""
@@ -399,7 +403,7 @@ class Process:
             copies = []
         relocation.copies = []
         if not self.rules.copies_keep_their_key:
-            copies = [replace(copy, stamp=self.view.next_stamp(self.wall), writer=self.writer) for copy in copies]
+            copies = [replace(copy, stamp=self.view.next_stamp(self.wall, self.world.now), writer=self.writer) for copy in copies]
         if copies:
             self._begin(copies, self._take_pending())
 
@@ -448,7 +452,7 @@ class Process:
             return
         name = cleaning.files[0]
         if not cleaning.carried:
-            carry = [copied(tombstone) for tombstone in self.view.carry(name)]
+            carry = self.view.carry(name)
             if carry and self.rules.carries_tombstones and not self._append([], carry, flush):
                 self.cleaning = None
                 return
@@ -481,7 +485,7 @@ class Process:
                 for name, gs in repeats.items()
             }
         name = self._new_name()
-        group = Group(own, self.view.next_stamp(self.wall))
+        group = Group(own, self.view.next_stamp(self.wall, self.world.now))
         self.world.files[name] = File(sealed=True, repeats=repeats)
         self.world.append(name, group)
         self._say(f"repeats {sorted(repeats)} in {name}")

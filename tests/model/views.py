@@ -34,7 +34,7 @@ class Found:
 class View(Protocol):
     """One process's index. The decisions are taken here, the steps between them in the process."""
 
-    def next_stamp(self, wall: int) -> int:
+    def next_stamp(self, wall: int, now: int) -> int:
         """Of the hybrid clock."""
 
     def opened(self, name: str, now: int) -> None:
@@ -75,14 +75,17 @@ class View(Protocol):
     def relocatable(self, name: str) -> list[Entry]:
         """The live segments of a file, to be copied."""
 
-    def refreshed(self, intents: Collection[str], *, complete: bool) -> None:
+    def begin_refresh(self) -> None:
+        """A listing is made."""
+
+    def refreshed(self, intents: Collection[str], *, complete: bool, now: int) -> None:
         """A refresh has ended; the intents that count in its listing."""
 
     def plan(self, now: int) -> list[str]:
         """The files that may go, right after a refresh."""
 
     def carry(self, name: str) -> list[Entry]:
-        """The tombstones of a planned file that have to be written again first."""
+        """What has to be written again before a planned file goes: its tombstones, with a generation more."""
 
 
 @dataclass
@@ -114,7 +117,7 @@ class PythonView:
         self._droppable: frozenset[str] = frozenset()
         self._carried: dict[str, list[Entry]] = {}
 
-    def next_stamp(self, wall: int) -> int:
+    def next_stamp(self, wall: int, now: int) -> int:
         self._highest = max(wall << 16, self._highest + 1)
         return self._highest
 
@@ -143,7 +146,7 @@ class PythonView:
     ) -> None:
         self.listed(name, now)
         known = self._files[name]
-        if entries or (sealed and not known.sealed):
+        if stamp >= 0 or (sealed and not known.sealed):
             known.changed_at = now
         known.read_at = now
         known.whole = True
@@ -192,7 +195,10 @@ class PythonView:
     def relocatable(self, name: str) -> list[Entry]:
         return [self._row(int(i)).entry for i in relocatable(self._resolution(), name)]
 
-    def refreshed(self, intents: Collection[str], *, complete: bool) -> None:
+    def begin_refresh(self) -> None:
+        pass
+
+    def refreshed(self, intents: Collection[str], *, complete: bool, now: int) -> None:
         self._droppable = frozenset()
         if complete:
             self._droppable = self._watch.refreshed(self._resolution(), intents)
@@ -205,7 +211,7 @@ class PythonView:
         if not self._rules.highest_stamp_stays:
             states["~"] = FileState(False, stamp=1 << 62)
         plan = plan_unlinks(resolution, states, self._droppable)
-        self._carried = {u.name: [self._row(int(i)).entry for i in u.carry] for u in plan.unlink}
+        self._carried = {u.name: [copied(self._row(int(i)).entry) for i in u.carry] for u in plan.unlink}
         if not self._rules.total_order:
             self._carried = {n: [t for t in c if not self._repeated(t, n)] for n, c in self._carried.items()}
         return [u.name for u in plan.unlink]

@@ -9,9 +9,9 @@ from pyspark_statestore.format import Entry, Kind
 
 Key = tuple[int, int]
 
-IDLE = 10
-"""``idleSeal``, in the unit of simulated time."""
-CLOSED = 100
+IDLE = 1_000
+"""``idleSeal``, in milliseconds of simulated time."""
+CLOSED = 10_000
 """``closedAfter``."""
 
 
@@ -95,7 +95,7 @@ class World:
 
     def __init__(self, paths: tuple[str, ...]) -> None:
         self.paths = paths
-        self.now = 10_000
+        self.now = 1_000_000
         self.files: dict[str, File] = {}
         self.intents: dict[str, int] = {}
         """When each was created."""
