@@ -67,11 +67,26 @@ class TombstoneWatch:
     one, without victims, that shows none of the intents of the first.
 
     The answers hold for the view that they were given for. A refresh that only lists says nothing here.
+
+    Example:
+        >>> watch = TombstoneWatch()
+        >>> watch.begin({})  # nothing is known yet
+        >>> resolution = ...  # list, read, resolve
+        >>> watch.refreshed(resolution, intents)
+        frozenset()
     """
 
     def __init__(self) -> None:
         self._known: dict[str, int] = {}
         self._waiting_for: dict[str, frozenset[str]] = {}
+
+    def begin(self, tombstone_counts: Mapping[str, int]) -> None:
+        """Before the listing of a complete refresh.
+
+        Args:
+            tombstone_counts: How many tombstones are known by now, by file.
+        """
+        self._known = dict(tombstone_counts)
 
     def refreshed(self, resolution: Resolution, intents: Collection[str]) -> frozenset[str]:
         """Takes note of a complete refresh: a listing, then every entry of every file.
@@ -86,15 +101,13 @@ class TombstoneWatch:
         entries = resolution.entries
         tombstones = resolution.totals.tombstone_count
         held = np.bincount(entries.file[resolution.held], minlength=len(entries.files)) > 0
-        known: dict[str, int] = {}
         waiting: dict[str, frozenset[str]] = {}
         for number in np.flatnonzero(tombstones):
             name, count = entries.files[number], int(tombstones[number])
-            known[name] = count
-            # Unknown before the listing: an intent may have come and gone between the listing and the tombstone.
+            # Where it was unknown before the listing, an intent may be missing in the listing though it is older than the tombstone.
             if not held[number] and self._known.get(name) == count:
                 waiting[name] = self._waiting_for.get(name, frozenset(intents)) & frozenset(intents)
-        self._known, self._waiting_for = known, waiting
+        self._waiting_for = waiting
         return frozenset(name for name, missing in waiting.items() if not missing)
 
 

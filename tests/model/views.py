@@ -196,7 +196,8 @@ class PythonView:
         return [self._row(int(i)).entry for i in relocatable(self._resolution(), name)]
 
     def begin_refresh(self) -> None:
-        pass
+        counts = {n: sum(e.kind is Kind.DELETE for e in known.entries) for n, known in self._files.items()}
+        self._watch.begin(counts)
 
     def refreshed(self, intents: Collection[str], *, complete: bool, now: int) -> None:
         self._droppable = frozenset()

@@ -81,7 +81,7 @@ class Truth:
 
 @dataclass
 class Window:
-    """What was right for each path at some time since a refresh began."""
+    """What a refresh may find: all that was durable when it began, and any part of what became so since."""
 
     allowed: dict[str, set[int | None]]
 
@@ -122,10 +122,10 @@ class World:
         self.truth.durable(group.entries)
         for window in self.windows:
             for entry in group.entries:
-                window.allowed[entry.path].add(self.truth.expected(entry.path))
+                window.allowed[entry.path].add(entry.crc32c if entry.kind is Kind.PUT else None)
 
     def begin_window(self) -> Window:
-        """For a refresh: remembers from now on what would have been right."""
+        """For a refresh: remembers from now on what it may find."""
         window = Window({path: {self.truth.expected(path)} for path in self.paths})
         self.windows.append(window)
         return window
