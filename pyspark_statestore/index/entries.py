@@ -85,7 +85,7 @@ class Entries:
             distinct &= mine.isdisjoint(spoken_for)
             spoken_for |= mine
         if not records:
-            return cls._of(names, {name: np.empty(0, type_) for name, type_ in _dtypes()}, np.empty(0, "i4"), [])
+            return cls._of(names, {name: np.empty(0, type_) for name, type_ in _dtypes()}, np.empty(0, "i4"), [], True)
         joined = np.concatenate(records)
         columns = {name: joined[name].astype(type_) for name, type_ in _dtypes()}
         return cls._of(names, columns, np.concatenate(numbers), paths, distinct)
@@ -139,6 +139,12 @@ class Entries:
     def is_put(self) -> Column:
         """Which rows are segments; the others are tombstones."""
         return self.kind == Kind.PUT
+
+    def take(self, rows: Column) -> Entries:
+        """Some of the rows, of all files."""
+        columns = {name: getattr(self, name)[rows] for name in _COLUMNS}
+        path = self.path.take(pa.array(rows, pa.int64()))
+        return Entries(self.files, self.file[rows], **columns, path=path, distinct=self.distinct)
 
     def to_arrow(self) -> pa.Table:
         """Returns a table with a column per attribute, ``file`` as a dictionary of names."""

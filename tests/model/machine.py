@@ -173,9 +173,8 @@ class Machine(RuleBasedStateMachine):
                 last.clean_next(Flush.OK)
             last.seal()
             self.world.check()
-        used = {name for name, entry in self.world.entries() if self.world.read().get(entry.path) == entry.crc32c}
-        left = [name for name, file in self.world.files.items() if name not in used and not file.index_only]
-        assert len(left) <= 1 and not self.world.intents, f"{left} should have gone\n" + self.world.story()
+        left = set(self.world.files) - self.world.needed()
+        assert len(left) <= 1 and not self.world.intents, f"{sorted(left)} should have gone\n" + self.world.story()
 
     def processes_are_sound(self) -> bool:
         """Whether the run has ended without an error, so that what is left can be judged."""

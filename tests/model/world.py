@@ -141,8 +141,8 @@ class World:
                 for entry in group.entries:
                     yield name, entry
 
-    def read(self) -> dict[str, int]:
-        """What somebody finds who knows nothing and reads everything, in the plainest way."""
+    def read(self) -> dict[str, tuple[str, int]]:
+        """What somebody finds who knows nothing and reads everything, in the plainest way: the file and the write."""
         best: dict[str, tuple[Key, int, str, int]] = {}
         deleted_to: dict[str, Key] = {}
         for name, entry in self.entries():
@@ -151,18 +151,29 @@ class World:
                 best[entry.path] = max(candidate, best.get(entry.path, candidate))
             else:
                 deleted_to[entry.path] = max(entry.key, deleted_to.get(entry.path, entry.key))
-        return {path: found[3] for path, found in best.items() if found[0] > deleted_to.get(path, (-1, -1))}
+        return {path: found[2:] for path, found in best.items() if found[0] > deleted_to.get(path, (-1, -1))}
+
+    def needed(self) -> set[str]:
+        """The files that have to stay: something is read from them, or a tombstone in them holds something down."""
+        puts = [(name, entry) for name, entry in self.entries() if entry.kind is Kind.PUT]
+        holding = {
+            name
+            for name, tombstone in self.entries()
+            if tombstone.kind is Kind.DELETE
+            and any(n != name and e.path == tombstone.path and e.key <= tombstone.key for n, e in puts)
+        }
+        index_only = {name for name, file in self.files.items() if file.index_only}
+        return {name for name, _ in self.read().values()} | holding | index_only
 
     def check(self) -> None:
         """Nothing is lost, nothing comes back."""
-        found = self.read()
+        read = self.read()
         for path in self.paths:
             expected = self.truth.expected(path)
-            if found.get(path) != expected:
+            _, found = read.get(path, ("", None))
+            if found != expected:
                 what = "came back" if expected is None else "is lost"
-                raise AssertionError(
-                    f"{path} {what}: write {found.get(path)} is read, it should be {expected}\n" + self.story()
-                )
+                raise AssertionError(f"{path} {what}: write {found} is read, it should be {expected}\n" + self.story())
 
     def story(self) -> str:
         """What has happened, and what is on the disk."""
