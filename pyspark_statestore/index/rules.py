@@ -104,7 +104,7 @@ class TombstoneWatch:
         waiting: dict[str, frozenset[str]] = {}
         for number in np.flatnonzero(tombstones):
             name, count = entries.files[number], int(tombstones[number])
-            # Where it was unknown before the listing, an intent may be missing in the listing though it is older than the tombstone.
+            # One that was unknown before the listing may be younger than an intent which the listing does not show.
             if not held[number] and self._known.get(name) == count:
                 waiting[name] = self._waiting_for.get(name, frozenset(intents)) & frozenset(intents)
         self._waiting_for = waiting

@@ -84,9 +84,7 @@ class JavaView:
 
 
 def _text(entries: Iterable[Entry]) -> str:
-    return "\n".join(
-        f"{e.kind:d} {e.generation} {e.crc32c} {e.stamp} {e.writer} {e.offset} {e.path}" for e in entries
-    )
+    return "\n".join(f"{e.kind:d} {e.generation} {e.crc32c} {e.stamp} {e.writer} {e.offset} {e.path}" for e in entries)
 
 
 def _entries(text: str) -> list[Entry]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
@@ -29,7 +27,10 @@ class Machine(RuleBasedStateMachine):
     """
 
     abides_by = Rules()
-    make_view: Callable[[Rules], View] = PythonView
+
+    def make_view(self) -> View:
+        """The index of a new process."""
+        return PythonView(self.abides_by)
 
     def __init__(self) -> None:
         super().__init__()
@@ -40,9 +41,8 @@ class Machine(RuleBasedStateMachine):
     def _start(self, number: int, skew: int) -> Process:
         self.started += 1
         writer = 1 + self.started * 7_919 % 997
-        view = type(self).make_view(self.abides_by)
         name = f"P{number}.{self.started}"
-        process = Process(self.world, name, writer, skew, self.abides_by, view)
+        process = Process(self.world, name, writer, skew, self.abides_by, self.make_view())
         process.refresh()
         return process
 
@@ -174,7 +174,8 @@ class Machine(RuleBasedStateMachine):
             last.seal()
             self.world.check()
         left = set(self.world.files) - self.world.needed()
-        assert len(left) <= 1 and not self.world.intents, f"{sorted(left)} should have gone\n" + self.world.story()
+        assert len(left) <= 1, f"{sorted(left)} should have gone\n" + self.world.story()
+        assert not self.world.intents, "the intents of the dead should have gone\n" + self.world.story()
 
     def processes_are_sound(self) -> bool:
         """Whether the run has ended without an error, so that what is left can be judged."""

@@ -1,4 +1,4 @@
-"""What the simulated processes abide by. All on is what is guaranteed; one off is a bug that the machine has to find."""
+"""What the simulated processes abide by. All on is what is guaranteed, one off a bug to find."""
 
 from __future__ import annotations
 

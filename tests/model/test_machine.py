@@ -15,6 +15,7 @@ from tests.model.conftest import model_settings
 from tests.model.java_view import JavaView
 from tests.model.machine import Machine
 from tests.model.rules import Rules
+from tests.model.views import View
 
 WRONG = r"came back|is lost|does not see|took .* over|is right"
 
@@ -25,12 +26,9 @@ def machine(rules: Rules, jvm: Any = None) -> type[Machine]:
     class Bound(Machine):
         abides_by = rules
 
-        @staticmethod
-        def make_view(rules: Rules) -> Any:
-            return JavaView(jvm)
+        def make_view(self) -> View:
+            return JavaView(jvm) if jvm else super().make_view()
 
-    if jvm is None:
-        Bound.make_view = Machine.make_view  # type: ignore[method-assign]
     return Bound
 
 
@@ -43,9 +41,7 @@ def test_the_java_index_loses_nothing_and_brings_nothing_back(jvm: Any) -> None:
     run_state_machine_as_test(machine(Rules(), jvm), settings=model_settings())
 
 
-@pytest.mark.parametrize(
-    "rule", ["take_over_refreshes", "deletes_kill_what_they_saw", "carries_tombstones"]
-)
+@pytest.mark.parametrize("rule", ["take_over_refreshes", "deletes_kill_what_they_saw", "carries_tombstones"])
 def test_the_machine_finds_what_is_left_out_in_python(rule: str) -> None:
     with pytest.raises(AssertionError, match=WRONG):
         run_state_machine_as_test(machine(Rules(**{rule: False})), settings=settings.get_profile("mutant"))

@@ -22,6 +22,11 @@ class Group:
     entries: list[Entry]
     stamp: int
 
+    def __str__(self) -> str:
+        return ", ".join(
+            f"{e.kind.name} {e.path} key={e.key} generation={e.generation} write={e.crc32c}" for e in self.entries
+        )
+
 
 @dataclass
 class File:
@@ -178,14 +183,7 @@ class World:
     def story(self) -> str:
         """What has happened, and what is on the disk."""
         files = [
-            f"  {name}{' sealed' if file.sealed else ''}: "
-            + "; ".join(
-                ", ".join(
-                    f"{entry.kind.name} {entry.path} key={entry.key} gen={entry.generation} write={entry.crc32c}"
-                    for entry in group.entries
-                )
-                for group in file.groups
-            )
+            f"  {name}{' sealed' if file.sealed else ''}: {'; '.join(map(str, file.groups))}"
             for name, file in self.files.items()
         ]
         return "\n".join([*self.history, "files:", *files, f"intents: {sorted(self.intents)}"])
