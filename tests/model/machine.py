@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from tests.model.process import Flush, Process
 from tests.model.rules import Rules
@@ -56,6 +56,20 @@ class Machine(RuleBasedStateMachine):
         if self.abides_by.take_over_refreshes:
             process.refresh()
         process.take_over(path.rpartition("/")[0])
+
+    @initialize(prelude=st.integers(0, 3))
+    def begins(self, prelude: int) -> None:
+        """Most of what can go wrong begins like this; random steps would seldom lead there."""
+        first, second, third = self.processes
+        if prelude > 0:
+            self.write(0, PATHS, Flush.OK, at_once=True, seals=True)
+            third.refresh()
+        if prelude > 1:
+            third.begin_relocation(0, at_once=True)
+        second.refresh()
+        if prelude > 2:
+            self.delete(1, PATHS[0], Flush.OK, at_once=True, seals=True)
+        first.refresh()
 
     @rule(by=st.sampled_from([1, IDLE // 2, IDLE + 1, CLOSED // 2 + 1, CLOSED]))
     def time_passes(self, by: int) -> None:
