@@ -22,7 +22,7 @@ settings.register_profile("model", max_examples=100, derandomize=True, **_COMMON
 settings.register_profile("soak", max_examples=10_000, **_COMMON)
 # A mutant only has to be found, its history need not be the shortest.
 settings.register_profile(
-    "mutant", max_examples=500, derandomize=True, phases=[Phase.generate], report_multiple_bugs=False, **_COMMON
+    "mutant", max_examples=2_000, derandomize=True, phases=[Phase.generate], report_multiple_bugs=False, **_COMMON
 )
 
 

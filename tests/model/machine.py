@@ -57,7 +57,7 @@ class Machine(RuleBasedStateMachine):
             process.refresh()
         process.take_over(path.rpartition("/")[0])
 
-    @initialize(prelude=st.integers(0, 3))
+    @initialize(prelude=st.integers(0, 4))
     def begins(self, prelude: int) -> None:
         """Most of what can go wrong begins like this; random steps would seldom lead there."""
         first, second, third = self.processes
@@ -69,6 +69,10 @@ class Machine(RuleBasedStateMachine):
         second.refresh()
         if prelude > 2:
             self.delete(1, PATHS[0], Flush.OK, at_once=True, seals=True)
+        if prelude > 3:
+            third.begin_copies()
+            third.end_append(Flush.OK)
+            third.end_relocation()
         first.refresh()
 
     @rule(by=st.sampled_from([1, IDLE // 2, IDLE + 1, CLOSED // 2 + 1, CLOSED]))
