@@ -36,8 +36,8 @@ public final class MergedLog implements LogContext {
   private static final long MAINTENANCE_VIEW_MS = 10_000;
 
   private static final String ZIP = ".zip";
-  /** For so many times closedAfter a process without commits goes on cleaning. */
-  private static final int KEEP_CLEANING = 3;
+  /** For so long after others' files count as closed a process without commits goes on cleaning. */
+  private static final long KEEP_CLEANING_MS = 300_000;
 
   private final String checkpoint;
   private final Storage storage;
@@ -319,7 +319,8 @@ public final class MergedLog implements LogContext {
     handles.closeIdle();
     prefetcher.dropStale();
     long nowMs = nowMs();
-    servedPartitions.values().removeIf(lastMs -> nowMs - lastMs >= KEEP_CLEANING * options.closedAfterMs());
+    long keepMs = 2 * options.closedAfterMs() + KEEP_CLEANING_MS;
+    servedPartitions.values().removeIf(lastMs -> nowMs - lastMs >= keepMs);
     staged.dropUnclaimed(options.closedAfterMs());
     if (tombstones.haveWaited(options.idleSealMs())) {
       lanes.forTombstones().writeTombstones();
@@ -328,7 +329,7 @@ public final class MergedLog implements LogContext {
     // In a query without input Spark's maintenance asks for nothing, since it has nothing to delete. What has died is to
     // go all the same, until files of processes that died meanwhile count as closed, too.
     long idleMs = nowMs - servedPartitions.values().stream().mapToLong(Long::longValue).max().orElse(0);
-    if (idleMs >= options.idleSealMs() && idleMs < KEEP_CLEANING * options.closedAfterMs()) {
+    if (idleMs >= options.idleSealMs() && idleMs < keepMs) {
       threads.execute(cleaner::runIfDue);
     }
   }

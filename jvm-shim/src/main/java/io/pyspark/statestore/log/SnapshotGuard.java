@@ -16,7 +16,7 @@ import java.util.function.Predicate;
  */
 final class SnapshotGuard {
   /** A partition that this process has written to so lately is still its own. */
-  private static final long SURELY_OWN_MS = 30_000;
+  private static final long SURELY_OWN_MS = 5_000;
   /** How old the view may be in which a shared file lives. */
   private static final long VIEW_NANOS = 1_000_000_000L;
   /** Zips hold a manifest and a list of names; what is larger is none of Spark's. */
