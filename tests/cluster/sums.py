@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.streaming import StreamingQuery
 
-from tests.jvm.lab import FILE_SYSTEMS, TESTING, View, file_system_conf
+from tests.jvm.lab import FILE_SYSTEMS, TESTING, View, file_system_conf, until
 
 PARTITIONS = 4
 RETAINED = 3
@@ -53,14 +53,15 @@ class Sums:
         spark: The session.
         root: For its ``input`` and its ``checkpoint``.
         scheme: The file system of the checkpoint.
-        through: What is done with each row before it is summed up.
+        hold: Where a ``Handshake`` may stop tasks: at a key's row before its partition is committed, named by the key,
+            and at its row in the result, named by the key with ``out-`` before it.
         after: Called after each batch, with its number.
     """
 
     spark: SparkSession
     root: Path
     scheme: str = "counting"
-    through: str = "k"
+    hold: Path | None = None
     after: Callable[[int], None] = lambda batch: None
     given: dict[int, dict[int, tuple[int, int]]] = field(default_factory=dict)
     owners: dict[tuple[int, int], str] = field(default_factory=dict)
@@ -83,7 +84,7 @@ class Sums:
 
     def start(self, *, available_now: bool = True) -> StreamingQuery:
         """Starts or restarts it."""
-        writer = query(self.spark, self.root / "input", self.through).writeStream.outputMode("update")
+        writer = query(self.spark, self.root / "input", self.hold).writeStream.outputMode("update")
         writer = writer.foreachBatch(self._take).option("checkpointLocation", self.location)
         return (writer.trigger(availableNow=True) if available_now else writer).start()
 
@@ -120,7 +121,8 @@ class Sums:
         assert latest == expected(batches)
         for batch in range(max(0, batches - RETAINED), batches):
             reader = self.spark.read.format("statestore").option("batchId", batch).load(self.location)
-            found = {row.k: (row.total, row.rows) for row in reader.selectExpr("key.k", "value.*").toDF("k", "total", "rows").collect()}
+            rows = reader.selectExpr("key.k", "value.*").collect()
+            found = {key: (total, count) for key, total, count in rows}
             assert found == expected(batch + 1), f"state after batch {batch}"
 
 
@@ -139,12 +141,51 @@ def write_input(directory: Path, batches: Iterable[int]) -> None:
         hidden.rename(directory / f"{batch:04}.json")
 
 
-def query(spark: SparkSession, source: Path, through: str) -> DataFrame:
+def query(spark: SparkSession, source: Path, hold: Path | None = None) -> DataFrame:
     """The query, without its sink."""
     stream = spark.readStream.schema("k long, v long").option("maxFilesPerTrigger", 1).json(str(source))
-    # What is done to rows happens where the state is: after the shuffle.
+    if hold is not None:
+        # Rows are held where the state is, so they are shuffled before.
+        inside = _handshake("cast(k AS string)", hold)
+        stream = stream.repartition(PARTITIONS, "k").where(f"{inside} IS NOT NULL")
     sums = stream.groupBy("k").agg(sf.sum("v").alias("total"), sf.count("*").alias("rows"))
-    return sums.selectExpr("k", "total", "rows", f"{through} AS through")
+    if hold is not None:
+        out = _handshake("concat('out-', k)", hold)
+        sums = sums.where(f"{out} IS NOT NULL")
+    return sums
+
+
+def _handshake(name: str, directory: Path) -> str:
+    return f"reflect('{TESTING}.Handshake', 'pass', {name}, '{directory}')"
+
+
+class Hold:
+    """A task that is to stop at a row, of whatever process.
+
+    Args:
+        directory: The same as the query's.
+        row: Its name there.
+    """
+
+    def __init__(self, directory: Path, row: str) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self._order = directory / f"hold-{row}"
+        self._held = directory / f"held-{row}"
+        self._order.touch()
+
+    def wait(self, seconds: float = 120) -> int:
+        """Waits until a task has come; the id of its process."""
+        until(self._held.exists, f"a task at {self._held}", seconds)
+        return int(self._held.read_text())
+
+    def release(self) -> None:
+        """Lets it go on, and all that come later."""
+        self._order.unlink(missing_ok=True)
+
+
+def held_key(batch: int) -> int:
+    """A key that only this batch has."""
+    return 1000 + 10 * batch
 
 
 def expected(batches: int) -> dict[int, tuple[int, int]]:
@@ -171,17 +212,21 @@ def stable_view(state: Path) -> View:
     raise AssertionError(f"files in {state} come and go without a pause")
 
 
-def await_only_needed_files(sums: Sums, seconds: float = 90) -> None:
-    """Waits until each merged file holds something that lives; the query's maintenance runs."""
-    end = time.monotonic() + seconds
-    while True:
-        view = stable_view(sums.checkpoint / "state")
-        there = {path.name for path in (sums.checkpoint / "state" / "_merged").iterdir()}
-        left = there - {file for file, _ in view.live.values()}
-        if not left:
-            return
-        assert time.monotonic() < end, f"nobody needs {left}"
-        time.sleep(0.2)
+def await_gone(sums: Sums, seconds: float = 120) -> None:
+    """Waits until of the files that are there now those are gone in which nothing lives.
+
+    The query runs, without input. The file with the highest stamp may stay.
+    """
+    state = sums.checkpoint / "state"
+    first = set(stable_view(state).files)
+
+    def left() -> set[str]:
+        view = stable_view(state)
+        stamps = {name: max((entry.stamp for entry in file), default=0) for name, file in view.files.items()}
+        kept = {name for name, _ in view.live.values()} | {max(stamps, key=lambda name: (stamps[name], name))}
+        return first & view.files.keys() - kept
+
+    until(lambda: not left(), "the end of files that nobody needs", seconds)
 
 
 def executor_counts(spark: SparkSession, executors: int = 2) -> Mapping[str, dict[str, Any]]:

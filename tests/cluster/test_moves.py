@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql.streaming import StreamingQuery
 
-from tests.cluster.sums import MASTER, OPTIONS, PARTITIONS, Sums, await_only_needed_files, executor_counts, settings
+from tests.cluster.sums import MASTER, OPTIONS, PARTITIONS, Sums, await_gone, executor_counts, settings
 from tests.jvm.lab import TESTING, until
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -53,5 +53,5 @@ def test_partitions_that_move_with_every_batch(
     # One look at the directory for each batch and executor, however many partitions come; and one to open the log.
     assert all(BATCHES - 2 <= count <= BATCHES + 2 for count in listings.values()), listings
     sums.assert_right(BATCHES)
-    await_only_needed_files(sums)
+    await_gone(sums)
     running[0].stop()

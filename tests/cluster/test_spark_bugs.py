@@ -204,6 +204,7 @@ def test_SPARK_55892_a_snapshot_whose_shared_file_is_gone(one: Jvm, other: Jvm, 
     settle(other, checkpoint_dir)
     before = live(checkpoint_dir)
     assert shared not in before
+    time.sleep(1.1)  # so old may be what the other one knows
 
     with java_error("PSS_STALE_SNAPSHOT", shared.removeprefix("SSTs/")):
         late.upload()

@@ -5,6 +5,7 @@ import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.util.Map;
+import java.util.concurrent.atomic.AtomicReference;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.Path;
 import org.apache.spark.sql.execution.streaming.state.RocksDB;
@@ -67,19 +68,26 @@ public final class RocksDBStore implements AutoCloseable {
         db.commit(false);
     }
 
-    /** Uploads what waits to be uploaded, then deletes old versions. */
-    public void maintain() {
-        db.doMaintenance();
+    /** Uploads what waits to be uploaded, in a thread that is named as Spark's for this. */
+    public void upload() throws Throwable {
+        onMaintenanceThread(db::doSnapshotMaintenance);
     }
 
-    /** Uploads what waits to be uploaded. */
-    public void upload() {
-        db.doSnapshotMaintenance();
+    /** Deletes old versions, in a thread that is named as Spark's for this. */
+    public void cleanUp() throws Throwable {
+        onMaintenanceThread(db::doCleanupMaintenance);
     }
 
-    /** Deletes old versions. */
-    public void cleanUp() {
-        db.doCleanupMaintenance();
+    private static void onMaintenanceThread(Runnable action) throws Throwable {
+        AtomicReference<Throwable> failure = new AtomicReference<>();
+        Thread thread = new Thread(action, "state-store-maintenance-thread-test");
+        thread.setDaemon(true);
+        thread.setUncaughtExceptionHandler((t, e) -> failure.set(e));
+        thread.start();
+        thread.join();
+        if (failure.get() != null) {
+            throw failure.get();
+        }
     }
 
     /** Forgets what was not committed; the next load starts from the files. */
