@@ -171,6 +171,7 @@ final class Lane {
       open.commit(entries, context.options().hsync() || group.stream().anyMatch(Commit::allowsUnlink));
     } catch (IOException | RuntimeException | Error e) {
       context.tombstones().giveBack(tombstones);
+      context.metrics().groupFailed();
       IOException failure = writeFailed(e);
       giveUp();
       if (leader != null && wasInterrupted(e)) {

@@ -155,7 +155,7 @@ final class Refresher {
         succeededCompletely = mine;
         lastCompleteNanos = lastBeganNanos;
       }
-      context.metrics().refreshed(complete);
+      context.metrics().refreshed(complete, System.nanoTime() - lastBeganNanos);
       return mine;
     } finally {
       running.unlock();
