@@ -34,9 +34,7 @@ class Jvm:
             redirect_stderr=subprocess.DEVNULL,
         )
         # Without memory management: finalizers that run at any time would call a process that may be dead or frozen.
-        parameters = GatewayParameters(
-            port=port, auth_token=token, auto_convert=True, enable_memory_management=False
-        )
+        parameters = GatewayParameters(port=port, auth_token=token, auto_convert=True, enable_memory_management=False)
         self.gateway = JavaGateway(gateway_parameters=parameters)
 
     @property

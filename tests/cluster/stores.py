@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ def open_store(
     compact: bool = True,
     retain: int = 2,
     fixes: bool = False,
-    **options: str,
+    options: Mapping[str, str] | None = None,
 ) -> Any:
     """A RocksDBStore; each is one of Spark's "managers" of the store.
 
@@ -33,7 +34,7 @@ def open_store(
         compact: Whether each snapshot has SSTs of its own only.
         retain: Versions that maintenance keeps.
         fixes: Whether Spark's own protection against uploading a snapshot too late is on.
-        **options: Of the merged log.
+        options: Of the merged log, by their names below the prefix.
     """
     settings = {
         f"{ROCKSDB}changelogCheckpointing.enabled": str(changelog).lower(),
@@ -47,7 +48,7 @@ def open_store(
     hadoop = {
         **file_system_conf("file"),
         "spark.sql.streaming.checkpointFileManagerClass": GATED_MANAGER,
-        **{f"spark.sql.streaming.stateStore.fileMerging.{name}": value for name, value in options.items()},
+        **{f"spark.sql.streaming.stateStore.fileMerging.{name}": value for name, value in (options or {}).items()},
     }
     return getattr(jvm, f"{TESTING}.RocksDBStore")(
         f"merged+file:{checkpoint}/state/{STORE}", _java_map(jvm, settings), _java_map(jvm, hadoop)

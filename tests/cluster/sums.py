@@ -56,6 +56,7 @@ class Sums:
         hold: Where a ``Handshake`` may stop tasks: at a key's row before its partition is committed, named by the key,
             and at its row in the result, named by the key with ``out-`` before it.
         after: Called after each batch, with its number.
+        given: What it gave out, by batch.
     """
 
     spark: SparkSession
@@ -212,21 +213,32 @@ def stable_view(state: Path) -> View:
     raise AssertionError(f"files in {state} come and go without a pause")
 
 
-def await_gone(sums: Sums, seconds: float = 120) -> None:
-    """Waits until of the files that are there now those are gone in which nothing lives.
+def await_gone(sums: Sums, running: StreamingQuery, batches: int, seconds: float = 150) -> None:
+    """Feeds a running query until of the files that are there now those are gone in which nothing lives.
 
-    The query runs, without input. The file with the highest stamp may stay.
+    Spark deletes old versions, and files are cleaned, while there is input. The file with the highest stamp may stay.
+
+    Args:
+        sums: The query.
+        running: Its run.
+        batches: How many it has had.
+        seconds: To wait for it, at most.
     """
     state = sums.checkpoint / "state"
     first = set(stable_view(state).files)
-
-    def left() -> set[str]:
+    end = time.monotonic() + seconds
+    while True:
         view = stable_view(state)
         stamps = {name: max((entry.stamp for entry in file), default=0) for name, file in view.files.items()}
         kept = {name for name, _ in view.live.values()} | {max(stamps, key=lambda name: (stamps[name], name))}
-        return first & view.files.keys() - kept
-
-    until(lambda: not left(), "the end of files that nobody needs", seconds)
+        left = first & view.files.keys() - kept
+        if not left:
+            break
+        assert time.monotonic() < end, f"nobody needs {left}"
+        sums.feed([batches])
+        batches += 1
+        running.processAllAvailable()
+    sums.assert_right(batches)
 
 
 def executor_counts(spark: SparkSession, executors: int = 2) -> Mapping[str, dict[str, Any]]:

@@ -53,5 +53,5 @@ def test_partitions_that_move_with_every_batch(
     # One look at the directory for each batch and executor, however many partitions come; and one to open the log.
     assert all(BATCHES - 2 <= count <= BATCHES + 2 for count in listings.values()), listings
     sums.assert_right(BATCHES)
-    await_gone(sums)
+    await_gone(sums, running[0], BATCHES)
     running[0].stop()

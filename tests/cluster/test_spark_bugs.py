@@ -24,6 +24,12 @@ from tests.jvm.lab import TESTING, Checkpoint, View, java_error
 
 pytestmark = pytest.mark.spark
 
+LATE = 1.1
+"""Seconds after which a process that has not written to a partition looks again before it uploads a snapshot of it.
+
+Above a second, and above half of the ``idleSeal`` of these tests.
+"""
+
 
 @pytest.fixture(scope="module")
 def one(main_jar: Path, test_jar: Path) -> Iterator[Jvm]:
@@ -99,9 +105,7 @@ def next_millisecond() -> None:
     time.sleep(0.005)
 
 
-def test_SPARK_42353_files_of_a_snapshot_under_way_are_no_orphans(
-    one: Jvm, other: Jvm, checkpoint_dir: Path
-) -> None:
+def test_SPARK_42353_files_of_a_snapshot_under_way_are_no_orphans(one: Jvm, other: Jvm, checkpoint_dir: Path) -> None:
     """Maintenance deletes SSTs that no snapshot names and that are older than all that one names.
 
     Those of an upload that takes long are such files until its zip is there. Here they become visible with it; where
@@ -134,17 +138,20 @@ def test_pull_request_52209_two_managers_that_clean_at_the_same_time(
     with (
         opened(one, checkpoint_dir) as first,
         opened(one, checkpoint_dir) as second,
-        opened(one, checkpoint_dir) as slow,
+        opened(one, checkpoint_dir, compact=False) as slow,
     ):
-        for version in (1, 2, 3):
-            fill(first, version, x=str(version))
-            first.upload()
-        fill(slow, 4, x="4")
+        fill(first, 1, x="1")
+        first.upload()
+        # Spark looks for orphans only where there are more files than it knows of, so there are several to upload here.
+        for version in range(1, 5):
+            fill(slow, version, x=str(version))
         with held(one, "before createAtomic", "/4.zip", slow.upload):
             next_millisecond()
-            for version in (4, 5):
+            for version in (2, 3, 4):
                 fill(first, version, x=str(version))
-                first.upload()
+            first.upload()
+            fill(first, 5, x="5")
+            first.upload()
             replaced = snapshots(checkpoint_dir)[4]
             with held(one, "before list", "/SSTs", first.cleanUp):
                 second.cleanUp()
@@ -161,7 +168,7 @@ def test_pull_request_52209_two_managers_that_clean_at_the_same_time(
 
 def late_snapshot(one: Jvm, checkpoint: Path) -> Any:
     """A manager that has not yet uploaded its snapshot of version 3, which shares files with the earlier ones."""
-    late = open_store(one.view, checkpoint, compact=False)
+    late = open_store(one.view, checkpoint, compact=False, options={"idleSeal": "1s", "closedAfter": "5s"})
     for version in (1, 2):
         fill(late, version, **{"x": str(version), f"k{version}": "here"})
         late.upload()
@@ -182,6 +189,7 @@ def test_SPARK_55892_a_late_snapshot_of_files_that_another_executor_has_deleted(
         settle(other, checkpoint_dir)
         assert set(snapshots(checkpoint_dir)) == {5, 6}
         before = live(checkpoint_dir)
+        time.sleep(LATE)
 
         with java_error("PSS_STALE_SNAPSHOT"):
             late.upload()
@@ -204,7 +212,7 @@ def test_SPARK_55892_a_snapshot_whose_shared_file_is_gone(one: Jvm, other: Jvm, 
     settle(other, checkpoint_dir)
     before = live(checkpoint_dir)
     assert shared not in before
-    time.sleep(1.1)  # so old may be what the other one knows
+    time.sleep(LATE)
 
     with java_error("PSS_STALE_SNAPSHOT", shared.removeprefix("SSTs/")):
         late.upload()
@@ -223,9 +231,7 @@ def test_SPARK_55892_a_snapshot_that_is_not_late(one: Jvm, other: Jvm, checkpoin
     late.close()
 
 
-def test_SPARK_46796_another_executor_has_written_the_version_anew(
-    one: Jvm, other: Jvm, checkpoint_dir: Path
-) -> None:
+def test_SPARK_46796_another_executor_has_written_the_version_anew(one: Jvm, other: Jvm, checkpoint_dir: Path) -> None:
     """RocksDB gives the same local names to different SSTs on two executors that commit the same version.
 
     Spark tells them apart by the unique names that the version's zip maps them to, so it has to be the zip that was
@@ -254,9 +260,7 @@ def test_SPARK_46796_another_executor_has_written_the_version_anew(
         second.cleanUp()
         settle(one, checkpoint_dir)
         settle(other, checkpoint_dir)
-        assert_whole(
-            checkpoint_dir, other, {2: {"x": "of the other"}, 3: {"x": "of the other", "y": "3", "k": "here"}}
-        )
+        assert_whole(checkpoint_dir, other, {2: {"x": "of the other"}, 3: {"x": "of the other", "y": "3", "k": "here"}})
 
 
 def test_SPARK_47036_a_version_is_committed_again_after_its_upload_failed(

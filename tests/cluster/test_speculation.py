@@ -1,66 +1,74 @@
-"""Two attempts of one task, on two executors, that both commit the same version."""
+"""Two attempts of one task, on two executors, that both commit the same version.
+
+Spark never starts a speculative attempt on the host of the first one, and all executors of a local cluster are on one
+host, so that there is no speculation in it. What it comes down to for the state is here: two executors that load the
+same version and commit the next one, at the same time or one after the other, neither of which is stopped in time.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.cluster.sums import MASTER, OPTIONS, Hold, Sums, await_gone, held_key, settings, stable_view
-from tests.jvm.lab import until
+from tests.cluster.processes import second_jvm
+from tests.cluster.stores import STORE, open_store
+from tests.jvm.lab import Checkpoint, View
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = pytest.mark.spark
 
-BATCHES = 6
-
-
-def writers_of(sums: Sums, version: int) -> dict[str, set[int]]:
-    """Who has written a version of each partition."""
-    found: dict[str, set[int]] = {}
-    for file in stable_view(sums.checkpoint / "state").files.values():
-        for entry in file:
-            if entry.path.endswith(f"/{version}.changelog"):
-                found.setdefault(entry.path, set()).add(entry.writer)
-    return found
+VERSIONS = 10
+RETAINED = 3
 
 
+@pytest.mark.parametrize("changelog", [True, False], ids=["changelog", "snapshots"])
 def test_two_attempts_that_commit_the_same_version(
-    make_spark: Callable[..., Any], main_jar: Path, test_jar: Path, tmp_path: Path
+    main_jar: Path, test_jar: Path, checkpoint_dir: Path, changelog: bool
 ) -> None:
-    conf = settings(
-        (main_jar, test_jar),
-        spark__locality__wait="0s",
-        spark__speculation="true",
-        spark__speculation__interval="50ms",
-        spark__speculation__multiplier="1.01",
-        spark__speculation__quantile="0.5",
-        spark__speculation__minTaskRuntime="0ms",
-    )
-    spark = make_spark(conf, mode="provider", master=MASTER, **OPTIONS)
-    sums = Sums(spark, tmp_path, hold=tmp_path / "holds")
-    holds = {}
-    for batch in (1, 3, 4):
-        key = held_key(batch)
-        # The first attempt stops before its commit, the second one after its own, with a row of the result.
-        holds[batch] = Hold(tmp_path / "holds", str(key)), Hold(tmp_path / "holds", f"out-{key}")
-    sums.feed(range(BATCHES))
-    query = sums.start(available_now=False)
-    try:
-        for batch, (before, after) in holds.items():
-            before.wait()
-            after.wait()
-            before.release()
-            both = until(
-                lambda batch=batch: [path for path, who in writers_of(sums, batch + 1).items() if len(who) == 2],
-                f"two commits of one version in batch {batch}",
-                120,
-            )
-            assert len(both) == 1
-            after.release()
-        query.processAllAvailable()
-        sums.assert_right(BATCHES)
-        await_gone(sums)
-    finally:
-        query.stop()
+    options = {"idleSeal": "1s", "closedAfter": "5s", "maxSpaceAmplification": "1.2"}
+    both_wrote = 0
+    with (
+        second_jvm(main_jar, test_jar) as one,
+        second_jvm(main_jar, test_jar) as other,
+        ThreadPoolExecutor(2) as threads,
+    ):
+        how = {"changelog": changelog, "compact": False, "retain": RETAINED}
+        stores = [open_store(jvm.view, checkpoint_dir, options=options, **how) for jvm in (one, other)]
+        logs = [Checkpoint(jvm.view, checkpoint_dir, **options) for jvm in (one, other)]
+        for version in range(1, VERSIONS + 1):
+            for store in stores:
+                # An attempt is a task of its own: it begins with what is committed.
+                store.rollback()
+                store.load(version - 1)
+                store.put("x", str(version))
+                store.put(f"k{version}", "here")
+            if version % 3:
+                list(threads.map(lambda store: store.commit(), stores))
+            else:
+                # The one that lost goes on after the batch: commits, uploads.
+                stores[version % 2].commit()
+                stores[1 - version % 2].commit()
+            if changelog:
+                list(threads.map(lambda store: store.upload(), stores))
+            list(threads.map(lambda store: store.cleanUp(), stores))
+            for number, log in enumerate(logs):
+                log.write(f"0/9/{number}.changelog")  # deletions ride in its group
+            name = f"{STORE}/{version}.{'changelog' if changelog else 'zip'}"
+            files = View.of(checkpoint_dir / "state").files.values()
+            both_wrote += len({entry.writer for file in files for entry in file if entry.path == name}) == 2
+
+        assert both_wrote >= VERSIONS / 2
+        with second_jvm(main_jar, test_jar) as third:
+            reader = open_store(third.view, checkpoint_dir, options=options, **how)
+            for version in range(VERSIONS - RETAINED + 1, VERSIONS + 1):
+                reader.load(version)
+                assert reader.get("x") == str(version)
+                assert all(reader.get(f"k{number}") == "here" for number in range(1, version + 1))
+                assert reader.get(f"k{version + 1}") is None
+        for log in (*logs, *logs):
+            log.log.seal()
+            log.clean()
+        view = View.of(checkpoint_dir / "state")
+        # All that is left holds something, but for the file with the highest stamp.
+        assert len(view.files.keys() - {file for file, _ in view.live.values()}) <= 1

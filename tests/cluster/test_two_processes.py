@@ -74,9 +74,7 @@ def of_writer(view: View, writer: int) -> set[str]:
     return {name for name, file in view.files.items() if file.header is not None and file.header.writer == writer}
 
 
-def await_gone(
-    watch: Watch, checkpoint: Checkpoint, names: set[str], meanwhile: str, seconds: float = 120
-) -> float:
+def await_gone(watch: Watch, checkpoint: Checkpoint, names: set[str], meanwhile: str, seconds: float = 120) -> float:
     """Has a process clean, and write a certain path, until the files are gone; how long they were there at least."""
     begun = time.monotonic()
     seen = begun
@@ -185,9 +183,7 @@ def test_rule_6_a_deletion_outlives_the_file_that_says_so(
     deletes.delete("0/1/1.delta")
     deletes.write("0/1/2.delta")
     watch = Watch(theirs.state)
-    tombstones_in = {
-        name for name, file in watch.look().files.items() if any(e.kind is Kind.DELETE for e in file)
-    }
+    tombstones_in = {name for name, file in watch.look().files.items() if any(e.kind is Kind.DELETE for e in file)}
     assert tombstones_in
     deleter.kill()
 
@@ -202,9 +198,7 @@ def test_rule_6_a_deletion_outlives_the_file_that_says_so(
     assert third.names("0/0") == sorted(Path(path).name for path in paths[2:])
 
 
-def test_a_cold_start_opens_an_index_only_file_instead_of_those_it_covers(
-    survivor: Jvm, checkpoint_dir: Path
-) -> None:
+def test_a_cold_start_opens_an_index_only_file_instead_of_those_it_covers(survivor: Jvm, checkpoint_dir: Path) -> None:
     checkpoint = Checkpoint(survivor.view, checkpoint_dir, "counting", **OPTIONS)
     entries: dict[str, list[Entry]] = {}
     for number in range(1, 13):
