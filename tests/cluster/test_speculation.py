@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.cluster.processes import second_jvm
+from tests.cluster.processes import Jvm, second_jvm
 from tests.cluster.stores import STORE, open_store
 from tests.jvm.lab import Checkpoint, View
 
@@ -26,15 +27,20 @@ RETAINED = 3
 def test_two_attempts_that_commit_the_same_version(
     main_jar: Path, test_jar: Path, checkpoint_dir: Path, changelog: bool
 ) -> None:
-    options = {"idleSeal": "1s", "closedAfter": "5s", "maxSpaceAmplification": "1.2"}
+    options = {"idleSeal": "2s", "closedAfter": "60s", "maxSpaceAmplification": "1.2"}
     both_wrote = 0
     with (
         second_jvm(main_jar, test_jar) as one,
         second_jvm(main_jar, test_jar) as other,
         ThreadPoolExecutor(2) as threads,
     ):
-        how = {"changelog": changelog, "compact": False, "retain": RETAINED}
-        stores = [open_store(jvm.view, checkpoint_dir, options=options, **how) for jvm in (one, other)]
+
+        def opened(jvm: Jvm) -> Any:
+            return open_store(
+                jvm.view, checkpoint_dir, changelog=changelog, compact=False, retain=RETAINED, options=options
+            )
+
+        stores = [opened(jvm) for jvm in (one, other)]
         logs = [Checkpoint(jvm.view, checkpoint_dir, **options) for jvm in (one, other)]
         for version in range(1, VERSIONS + 1):
             for store in stores:
@@ -60,7 +66,7 @@ def test_two_attempts_that_commit_the_same_version(
 
         assert both_wrote >= VERSIONS / 2
         with second_jvm(main_jar, test_jar) as third:
-            reader = open_store(third.view, checkpoint_dir, options=options, **how)
+            reader = opened(third)
             for version in range(VERSIONS - RETAINED + 1, VERSIONS + 1):
                 reader.load(version)
                 assert reader.get("x") == str(version)

@@ -94,7 +94,8 @@ def test_rule_7_a_survivor_moves_and_unlinks_what_a_killed_process_left(
 ) -> None:
     victim = start()
     theirs = Checkpoint(victim.view, checkpoint_dir, scheme, **OPTIONS)
-    kept, deleted = [], []
+    kept: list[str] = []
+    deleted: list[str] = []
     for version in range(1, 25):
         path = f"0/0/{version}.delta"
         theirs.write(path, content(path))
