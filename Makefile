@@ -5,11 +5,12 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
+SOAK_MINUTES ?= 240
 # What exists of these is checked.
 PYTHON_CODE := $(wildcard pyspark_statestore datasource jvm-shim benchmarks examples tests setup.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help install jar demo test lint typecheck unit bench wheel clean check-python check-jdk
+.PHONY: help install jar demo test lint typecheck unit soak bench wheel clean check-python check-jdk
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -45,6 +46,10 @@ test: lint typecheck unit ## everything that continuous integration runs
 
 unit: jar
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+soak: jar ## kill executors and drivers at random for SOAK_MINUTES=240; SOAK_SEED=... repeats a run's choices
+	SOAK_MINUTES=$(SOAK_MINUTES) $(if $(SOAK_SEED),SOAK_SEED=$(SOAK_SEED)) \
+		$(BIN)/python -m pytest -s tests/cluster/test_soak.py $(PYTEST_ARGS)
 
 lint: $(INSTALLED) ## ruff
 	$(BIN)/ruff check $(PYTHON_CODE)
