@@ -372,9 +372,21 @@ def _rows(answer: list[Any]) -> Rows:
 
 def processes() -> dict[int, int]:
     """The processes of this machine and the group of each; without those that are dead but not buried."""
-    listed = subprocess.run(["ps", "-A", "-o", "pid=,pgid=,stat="], check=True, capture_output=True, text=True).stdout
-    lines = (line.split() for line in listed.splitlines())
-    return {int(pid): int(group) for pid, group, state in lines if not state.startswith("Z")}
+    if Path("/proc/self/stat").exists():
+        lines = (_stat(pid) for pid in os.listdir("/proc") if pid.isdigit())
+    else:
+        command = ["ps", "-A", "-o", "pid=,pgid=,stat="]
+        lines = (line.split() for line in subprocess.check_output(command, text=True).splitlines())
+    return {int(line[0]): int(line[1]) for line in lines if line and not line[2].startswith("Z")}
+
+
+def _stat(pid: str) -> list[str]:
+    try:
+        # After the command, which may hold anything: state, parent, group.
+        state, _, group, *_ = Path("/proc", pid, "stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+    return [pid, group, state]
 
 
 def _collect(lines: IO[str], answers: queue.Queue[dict[str, Any]]) -> None:

@@ -80,6 +80,8 @@ _SNAPSHOT = re.compile(r"0/(\d+)/(?:[\w-]+/)?(\d+)\.(zip|snapshot)")
 
 def check_replays(app: Application) -> None:
     """Every snapshot, with the changelogs after it, gives the last version, too."""
+    if app.setting.store == "rocksdb" and not app.setting.changelog:
+        return  # each snapshot is the whole of its version then
     expected = [set(part) for part in app.workload.state(app.rows())]
     view = stable_view(app.state)
     found = {(int(m[1]), int(m[2])) for path in view.live if (m := _SNAPSHOT.fullmatch(path))}

@@ -129,7 +129,7 @@ def main() -> None:
                 raise ValueError(f"no such command: {name}")
             _say({"answer": getattr(running, name)(**command)})
         except Exception as error:
-            _say({"error": str(error)})
+            _say({"error": str(error)[:1000]})
     running.query.stop()
     running.spark.stop()
 

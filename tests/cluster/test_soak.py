@@ -9,6 +9,8 @@ import os
 import random
 import signal
 import time
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -50,52 +52,85 @@ POINTS = {
 """By how often each is chosen."""
 
 
-def _order_something(app: Application, generator: random.Random, victim: str) -> str:
-    point = generator.choices([*POINTS], [*POINTS.values()])[0]
-    fraction = generator.choice([0.0, round(generator.random(), 2), 1.0])
-    nth = generator.choice([1, 1, 2, 5])
-    app.order(point, fraction=fraction, nth=nth, victim=victim)
-    return f"{victim} at {point} number {nth}, {fraction}"
+@dataclass(frozen=True)
+class Kill:
+    """One kill of the soak, chosen before anything of it happens.
 
+    Attributes:
+        victim: ``self``, an executor; ``driver``; or ``all``.
+        point: Where.
+        fraction: How much of the call there is done.
+        nth: Which call of the process.
+        batches: For how many batches to wait until a process gets there.
+        delay: Where none does, the executor with the number ``choice`` is killed so many seconds after the next batch.
+        choice: See there.
+        wait: Whether to let the query recover, and to check it, before the next kill.
+    """
 
-def _await_death(app: Application, generator: random.Random, victim: str) -> None:
-    """Feeds until the ordered kill has happened; where nobody comes to its point, at a moment of its own."""
-    order = app.last_order
-    for _ in range(generator.randrange(1, 4)):
-        app.feed()
-        until(lambda: order.done or app.committed >= app.fed or not app.driver_runs, "a batch or a kill")
-        if order.done or not app.driver_runs:
-            break
-    if order.withdraw():
-        app.feed()
-        time.sleep(generator.random() / 2)
-        if victim == "self":
-            executors = app.executors()
-            if executors:
-                os.kill(generator.choice(executors), signal.SIGKILL)
+    victim: str
+    point: str
+    fraction: float
+    nth: int
+    batches: int
+    delay: float
+    choice: int
+    wait: bool
+
+    @classmethod
+    def chosen(cls, generator: random.Random, victims: list[str]) -> Kill:
+        """Throws the dice, always so many times."""
+        return cls(
+            generator.choice(victims),
+            generator.choices([*POINTS], [*POINTS.values()])[0],
+            generator.choice([0.0, round(generator.random(), 2), 1.0]),
+            generator.choice([1, 1, 2, 5]),
+            generator.randrange(1, 4),
+            round(generator.random() / 2, 3),
+            generator.randrange(2),
+            generator.random() < 0.25,
+        )
+
+    def carry_out(self, app: Application) -> None:
+        """Feeds until somebody is dead."""
+        order = app.order(self.point, fraction=self.fraction, nth=self.nth, victim=self.victim)
+        for _ in range(self.batches):
+            app.feed()
+            until(lambda: order.done or app.committed >= app.fed or not app.driver_runs, "a batch or a kill")
+            if order.done or not app.driver_runs:
+                break
+        if order.withdraw():
+            app.feed()
+            time.sleep(self.delay)
+            self._at_once(app)
+        else:
+            until(lambda: order.done, "the end of a kill")
+            until(lambda: not processes().keys() & set(order.dead), f"the death of {order.done}")
+        app.kills += 1
+
+    def _at_once(self, app: Application) -> None:
+        if self.victim == "self":
+            executors = until(app.executors, "an executor")
+            with suppress(ProcessLookupError):
+                os.kill(executors[self.choice % len(executors)], signal.SIGKILL)
         else:
             app.kill()
-    else:
-        until(lambda: order.done, "the end of a kill")
-        until(lambda: not processes().keys() & set(order.dead), f"the death of {order.done}")
-    app.kills += 1
 
 
 def _round(app: Application, generator: random.Random) -> None:
+    kills = [Kill.chosen(generator, ["self"] if number else ["driver", "all"]) for number in range(KILLS)]
     graveyard = Graveyard(app.state)
     app.feed(3)
     app.start()
     app.finish()
-    for number in range(KILLS):
-        victim = generator.choice(["driver", "all"]) if number == 0 else "self"
-        print(f"batch {app.fed}: {_order_something(app, generator, victim)}", flush=True)
-        _await_death(app, generator, victim)
+    for kill in kills:
+        print(f"batch {app.fed}: {kill}", flush=True)
+        kill.carry_out(app)
         graveyard.visit()
-        if victim != "self":
+        if kill.victim != "self":
             app.await_death()
             graveyard.visit()
             app.start()
-        if generator.random() < 0.25:
+        if kill.wait:
             app.finish()
             check(app, graveyard)
     app.feed(2)
