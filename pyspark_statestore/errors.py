@@ -30,6 +30,10 @@ ERROR_CLASSES: Mapping[str, str] = MappingProxyType(
             "{path} should be in {file}, which does not exist (any more). "
             "Restore the merged file from a copy, or restart the query from an older batch."
         ),
+        "PSS_STALE_SNAPSHOT": (
+            "The snapshot {path} comes too late and was not written: {reason}. "
+            "Nothing is lost: older snapshots and changelogs restore the version."
+        ),
         "PSS_BAD_PATH": "{path!r} cannot be used: {reason}.",
         "PSS_INVALID_OPTION": "{key} = {value!r} is not allowed. Allowed: {allowed}.",
         "PSS_UNKNOWN_OPTION": "{key} is not an option of pyspark-statestore. {hint}",

@@ -52,7 +52,7 @@ BAD_PATH_PATTERN = r"(^|/)\.{0,2}(/|$)|\\|\x00|^_merged/"
 both read it, so that Arrow can check a whole index block at once."""
 _BAD_PATH = re.compile(BAD_PATH_PATTERN)
 
-FILE_NAME_PATTERN = r"^[0-9]{13}-[0-9a-f]{16}-[0-9]{1,10}\.merged$"
+FILE_NAME_PATTERN = r"^[0-9]{13}-[0-9a-f]{16}-[0-9]{1,10}(\.index)?\.merged$"
 _FILE_NAME = re.compile(FILE_NAME_PATTERN)
 
 
@@ -214,20 +214,21 @@ def is_valid_path(path: str) -> bool:
     return len(path) <= MAX_PATH_LENGTH and not _BAD_PATH.search(path)
 
 
-def file_name(created_ms: int, writer: int, number: int) -> str:
+def file_name(created_ms: int, writer: int, number: int, *, index_only: bool = False) -> str:
     """Returns the name of a merged file.
 
     Args:
         created_ms: When it was begun, in Unix milliseconds.
         writer: Id of the process that writes it.
         number: Counts the files of that process.
+        index_only: Whether the file repeats the indexes of others; readers look at these first.
     """
-    return f"{created_ms:013d}-{writer:016x}-{number}.merged"
+    return f"{created_ms:013d}-{writer:016x}-{number}{'.index' if index_only else ''}.merged"
 
 
 def parse_file_name(name: str) -> tuple[int, int, int] | None:
     """Returns (created_ms, writer, number) of a merged file's name, or None if it is not one."""
     if not _FILE_NAME.match(name) or name.endswith("\n"):
         return None
-    created, writer, number = name.removesuffix(".merged").split("-")
+    created, writer, number = name.removesuffix(".merged").removesuffix(".index").split("-")
     return int(created), int(writer, 16), int(number)

@@ -149,7 +149,7 @@ class MergedFileWriter:
                 )
         for number, entries in enumerate(files.values(), start=1):
             for entry in entries:
-                self._add(replace(entry, file_ref=number if entry.kind is Kind.PUT else 0))
+                self._add(replace(entry, file_ref=number))
         self._write_group(self._pending, names, FLAG_SEALED | FLAG_CUMULATIVE | FLAG_INDEX_ONLY, group_stamp)
 
     def _add(self, entry: Entry) -> None:

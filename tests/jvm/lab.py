@@ -230,11 +230,13 @@ class Checkpoint:
         return self.view().files[name].sealed
 
     @contextmanager
-    def foreign(self, number: int, *, writer: int = 77, seal: bool = True) -> Iterator[MergedFileWriter]:
+    def foreign(
+        self, number: int, *, writer: int = 77, seal: bool = True, created_ms: int = CREATED_MS
+    ) -> Iterator[MergedFileWriter]:
         """A merged file as another process writes it."""
         self.merged.mkdir(parents=True, exist_ok=True)
-        with (self.merged / file_name(CREATED_MS, writer, number)).open("wb") as out:
-            file = MergedFileWriter(out, writer=writer, created_ms=CREATED_MS, meta={"plain": False})
+        with (self.merged / file_name(created_ms, writer, number)).open("wb") as out:
+            file = MergedFileWriter(out, writer=writer, created_ms=created_ms, meta={"plain": False})
             yield file
             if seal:
                 file.seal()

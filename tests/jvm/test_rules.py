@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +18,9 @@ pytestmark = pytest.mark.spark
 
 P = "0/0/1.changelog"
 KEEP = "0/0/9.changelog"
+NEWER = "0/1/1.changelog"
+"""Written so that no other file has the highest stamp."""
+
 LARGE = bytes(70_000)
 """A segment that fills a file of maxFileSize=64k, so that it is sealed."""
 
@@ -95,6 +99,7 @@ def test_rule_5_of_equal_keys_the_highest_generation_is_read(checkpoint: Checkpo
 
     assert checkpoint.exists(P)
     assert checkpoint.log.find(P).file().name() == checkpoint.view().live[P][0] == file_name(CREATED_MS, 7, 2)
+    checkpoint.write(KEEP)  # so that none of the files has the highest stamp, which is kept
     assert checkpoint.clean() == 2
     assert checkpoint.read(P) == b"x"
 
@@ -132,14 +137,31 @@ def test_rule_6_tombstones_are_carried_over(checkpoint: Checkpoint) -> None:
         file.delete(P, stamp=STAMP + 1, writer=6)
         file.delete("0/0/never.changelog", stamp=STAMP + 1, writer=6)
     assert not checkpoint.exists(P)
+    checkpoint.write(NEWER, b"newer")
 
     assert checkpoint.clean() == 1
 
     assert not (checkpoint.merged / file_name(CREATED_MS, 6, 2)).exists()
-    assert checkpoint.contents() == {KEEP: b"keep"}
+    assert checkpoint.contents() == {KEEP: b"keep", NEWER: b"newer"}
     assert tombstones(checkpoint) == [P]
     checkpoint.forget()
     assert checkpoint.names("0/0") == ["9.changelog"]
+
+
+def test_rule_6_the_highest_stamp_is_kept(checkpoint: Checkpoint) -> None:
+    """A clock that was ahead must not be forgotten: its stamps are still in others' memory."""
+    ahead = STAMP + (1 << 62)
+    with checkpoint.foreign(1, writer=5) as file:
+        file.put(P, b"x", stamp=ahead)
+        file.delete(P, stamp=ahead, writer=5)
+    assert not checkpoint.exists(P)
+
+    assert checkpoint.clean() == 0
+    checkpoint.forget()
+    checkpoint.write(P, b"again")
+
+    assert checkpoint.view().live[P][1].stamp > ahead
+    assert checkpoint.clean() == 1
 
 
 def test_rule_6_a_tombstone_that_another_file_repeats_is_carried_over_once(checkpoint: Checkpoint) -> None:
@@ -149,10 +171,11 @@ def test_rule_6_a_tombstone_that_another_file_repeats_is_carried_over_once(check
     for number in (2, 3):
         with checkpoint.foreign(number, writer=6) as file:
             file.delete(P, stamp=STAMP + number, writer=6)
+    checkpoint.write(NEWER, b"newer")
 
     assert checkpoint.clean() == 2
 
-    assert checkpoint.contents() == {KEEP: b"keep"}
+    assert checkpoint.contents() == {KEEP: b"keep", NEWER: b"newer"}
     assert tombstones(checkpoint) == [P]
 
 
@@ -179,12 +202,11 @@ def test_rules_6_and_7_only_closed_files_are_unlinked(new_checkpoint: Callable[.
     own = checkpoint.files()[0]
     with checkpoint.foreign(1, writer=5) as file:
         file.put(P, b"dead", stamp=STAMP)
-    with checkpoint.foreign(2, writer=6, seal=False) as file:
-        file.put(P, b"dead", stamp=STAMP)
-    checkpoint.log.refresh()
-
     assert checkpoint.clean() == 1
-    unsealed = file_name(CREATED_MS, 6, 2)
+    now = time.time_ns() // 1_000_000
+    with checkpoint.foreign(2, writer=6, seal=False, created_ms=now) as file:
+        file.put(P, b"dead", stamp=STAMP)
+    unsealed = file_name(now, 6, 2)
     assert checkpoint.files() == [own, unsealed]
     # Its writer may come back to it any moment, for as long as closedAfter.
     assert checkpoint.clean() == 0
@@ -220,6 +242,7 @@ def test_rule_8_in_doubt_nothing_is_deleted(checkpoint: Checkpoint) -> None:
 
     assert checkpoint.files() == before
     doubtful.unlink()
+    checkpoint.write(NEWER)
     assert checkpoint.clean() == 1
 
 
@@ -425,7 +448,7 @@ def test_rule_9_relocation_does_not_make_a_wrong_byte_right(
 
 
 def test_a_relocation_that_fails_changes_nothing(new_checkpoint: Callable[..., Checkpoint], jvm: Any) -> None:
-    checkpoint = new_checkpoint("faulty")
+    checkpoint = new_checkpoint("faulty", idleSeal="1s", closedAfter="5s")
     name = sparse(checkpoint)
     before = checkpoint.contents()
     faulty = jvm.io.pyspark.statestore.testing.FaultyFileSystem
@@ -438,7 +461,9 @@ def test_a_relocation_that_fails_changes_nothing(new_checkpoint: Callable[..., C
     assert name in checkpoint.files()
     assert checkpoint.contents() == before
 
-    assert checkpoint.clean() >= 1
-
-    assert name not in checkpoint.files()
+    # Copies of the failed round may still appear, so tombstones in the file are kept, which takes a little longer.
+    until(lambda: checkpoint.clean() >= 0 and name not in checkpoint.files(), "the file to go")
     assert checkpoint.contents() == before
+    until(
+        lambda: checkpoint.clean() >= 0 and not list(checkpoint.merged.glob("*.relocating")), "the announcement to go"
+    )

@@ -146,7 +146,7 @@ def test_an_index_only_file_names_the_others() -> None:
     block = parsed.groups[0].index
     assert parsed.groups[0].trailer.flags == 7
     assert list(block.names) == names
-    assert [entry.file_ref for entry in parsed] == [1, 1, 1, 0, 1, 2, 2]
+    assert [entry.file_ref for entry in parsed] == [1, 1, 1, 1, 1, 2, 2]
     assert [entry.path for entry in parsed] == [entry.path for entry in [*first, *second]]
 
 

@@ -20,6 +20,7 @@ public final class StateStoreFilesException extends IOException {
     PSS_UNKNOWN_SCHEME,
     PSS_NOT_A_CHECKPOINT,
     PSS_WRITE_FAILED,
+    PSS_STALE_SNAPSHOT,
     PSS_VERSION_MISMATCH,
     PSS_UNSUPPORTED_SPARK,
     PSS_NEEDS_PATH_DOOR

@@ -5,7 +5,8 @@ package io.pyspark.statestore.format;
  *
  * @param kind {@link #PUT} or {@link #DELETE}
  * @param type what the logical file is, one of the {@code TYPE_} constants
- * @param generation how often the segment has been relocated; of equal keys the highest is read (rule 5)
+ * @param generation how often the segment has been relocated; of equal keys the highest is read (rule 5); for a
+ *     DELETE, how often it was carried over (rule 6)
  * @param crc32c of the segment's bytes; 0 for a DELETE
  * @param stamp hybrid logical clock of the write; for a DELETE, of the write that it kills (rule 4)
  * @param writer id of the writing process, which breaks ties between equal stamps
@@ -36,9 +37,13 @@ public record Entry(
   public static final int TYPE_CHECKSUM = 5;
   public static final int TYPE_LOG = 6;
 
-  /** A tombstone that kills the entries of {@code path} up to and including the key (rule 4). */
-  public static Entry tombstone(String path, long stamp, long writer) {
-    return new Entry(DELETE, typeOf(path), 0, 0, stamp, writer, 0, 0, 0, path);
+  /**
+   * A tombstone that kills the entries of {@code path} up to and including the key (rule 4).
+   *
+   * @param generation how often it has been carried over (rule 6)
+   */
+  public static Entry tombstone(String path, int generation, long stamp, long writer) {
+    return new Entry(DELETE, typeOf(path), generation, 0, stamp, writer, 0, 0, 0, path);
   }
 
   public boolean isPut() {

@@ -1,5 +1,6 @@
 package io.pyspark.statestore.format;
 
+import java.io.FilterOutputStream;
 import java.io.IOException;
 import java.io.OutputStream;
 import java.util.ArrayList;
@@ -28,12 +29,42 @@ public final class MergedFileWriter {
     return position;
   }
 
-  /** Where payload bytes of the group that is being written go; the caller writes exactly {@code length}. */
+  /**
+   * Where payload bytes of the group that is being written go; the caller writes exactly {@code length}. Where the
+   * source gives up before, its bytes stay in the file as garbage, and other payloads may follow them.
+   */
   public long payload(long length, PayloadSource source) throws IOException {
     long offset = position;
-    source.writeTo(out);
-    position += length;
+    Counted counted = new Counted(out);
+    try {
+      source.writeTo(counted);
+    } finally {
+      position += counted.count;
+    }
+    if (counted.count != length) {
+      throw new IOException(counted.count + " bytes were written where " + length + " were announced");
+    }
     return offset;
+  }
+
+  private static final class Counted extends FilterOutputStream {
+    private long count;
+
+    Counted(OutputStream out) {
+      super(out);
+    }
+
+    @Override
+    public void write(int b) throws IOException {
+      out.write(b);
+      count++;
+    }
+
+    @Override
+    public void write(byte[] bytes, int offset, int length) throws IOException {
+      out.write(bytes, offset, length);
+      count += length;
+    }
   }
 
   /** Writes the bytes of a segment. */

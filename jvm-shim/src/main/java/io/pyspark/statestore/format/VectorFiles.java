@@ -26,7 +26,7 @@ final class VectorFiles {
     }
     try (File f = new File(directory, "groups-and-tombstones.merged")) {
       f.group(f.put("0/0/1.delta", "one"), f.put("0/1/1.delta", "uno"));
-      f.group(f.put("0/0/2.delta", "two"), Entry.tombstone("0/0/1.delta", STAMP + 1, WRITER));
+      f.group(f.put("0/0/2.delta", "two"), Entry.tombstone("0/0/1.delta", 0, STAMP + 1, WRITER));
       f.group(f.put("0/0/left-keyToNumValues/SSTs/000008-ä.sst", "x".repeat(1000)));
     }
     try (File f = new File(directory, "sealed.merged")) {

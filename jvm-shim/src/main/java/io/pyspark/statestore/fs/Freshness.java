@@ -1,5 +1,6 @@
 package io.pyspark.statestore.fs;
 
+import io.pyspark.statestore.log.MaintenanceThreads;
 import io.pyspark.statestore.log.MergedLog;
 import java.io.IOException;
 import org.apache.spark.SparkEnv;
@@ -13,8 +14,6 @@ import org.apache.spark.TaskContext;
  * may work with an older view, which only deletes less. Whoever else asks gets a refresh of his own.
  */
 final class Freshness {
-  private static final String MAINTENANCE_THREADS = "state-store-maintenance";
-
   private record StageAttempt(String application, int stage, int attempt) {}
 
   private Freshness() {}
@@ -37,7 +36,7 @@ final class Freshness {
   static void ensure(MergedLog log, Object fallback) throws IOException {
     Object own = occasion();
     Object occasion = own == null ? fallback : own;
-    if (Thread.currentThread().getName().startsWith(MAINTENANCE_THREADS)) {
+    if (MaintenanceThreads.isCurrent()) {
       log.maintain();
     } else if (occasion != null) {
       log.refreshFor(occasion);

@@ -9,28 +9,32 @@ import org.slf4j.LoggerFactory;
 
 /**
  * Unlinks merged files in which nothing lives (rule 6), and has live segments moved out of those in which little does.
- * Runs on Spark's maintenance threads, at most once per interval
- * and process, and holds no lock that a commit needs.
+ * Runs on Spark's maintenance threads, at most once per interval and process, and holds no lock that a commit needs.
  */
 final class Cleaner {
   private static final Logger LOG = LoggerFactory.getLogger(Cleaner.class);
-  private static final long INTERVAL_NANOS = 10_000_000_000L;
+  private static final long MAX_INTERVAL_MS = 10_000;
+  /** Files that one round unlinks at most: what has piled up for days must not keep a maintenance thread for minutes. */
+  private static final int MAX_UNLINKS = 256;
 
   private final LogContext context;
   private final Refresher refresher;
+  private final Intents intents;
   private final DurableTombstones writer;
   private final Relocator relocator;
   private final Consumer<MergedFile> onGone;
   private final ReentrantLock running = new ReentrantLock();
-  private volatile long lastRunNanos = System.nanoTime() - INTERVAL_NANOS;
+  private volatile long lastRunNanos = System.nanoTime() - 2 * MAX_INTERVAL_MS * 1_000_000;
 
   Cleaner(
       LogContext context,
       Refresher refresher,
+      Intents intents,
       Relocator relocator,
       DurableTombstones writer,
       Consumer<MergedFile> onGone) {
     this.context = context;
+    this.intents = intents;
     this.relocator = relocator;
     this.refresher = refresher;
     this.onGone = onGone;
@@ -44,10 +48,10 @@ final class Cleaner {
 
   /** Cleans where the last time is long enough ago and nobody else is at it. */
   void runIfDue() {
-    if (System.nanoTime() - lastRunNanos >= INTERVAL_NANOS && running.tryLock()) {
+    if (isDue() && running.tryLock()) {
       try {
-        if (System.nanoTime() - lastRunNanos >= INTERVAL_NANOS) {
-          clean();
+        if (isDue()) {
+          clean(refresher.mayReadTails());
         }
       } finally {
         lastRunNanos = System.nanoTime();
@@ -56,23 +60,32 @@ final class Cleaner {
     }
   }
 
+  private boolean isDue() {
+    long interval = Math.min(MAX_INTERVAL_MS, context.options().idleSealMs());
+    return (System.nanoTime() - lastRunNanos) / 1_000_000 >= interval;
+  }
+
   /** Cleans now; how many files went. */
   int run() {
     running.lock();
     try {
-      return clean();
+      return clean(true);
     } finally {
       running.unlock();
     }
   }
 
-  private int clean() {
+  private int clean(boolean completely) {
     int gone = 0;
     try {
-      refresher.refresh();
+      if (completely) {
+        context.index().proveTombstones(refresher.refresh(), this::isClosed, intents::noneSince);
+      } else {
+        refresher.refreshListing();
+      }
+      intents.removeLeftOver();
       gone = unlinkDead();
-      if (context.options().compactionEnabled()) {
-        relocator.run();
+      if (context.options().compactionEnabled() && relocator.run()) {
         gone += unlinkDead();
       }
     } catch (IOException | RuntimeException e) {
@@ -87,40 +100,55 @@ final class Cleaner {
     return gone;
   }
 
+  private boolean isClosed(MergedFile file) {
+    return file.isClosed(context.nowMs(), context.options().closedAfterMs());
+  }
+
   private int unlinkDead() throws IOException {
-    List<MergedFile> dead = context.index().filesWithoutLiveSegments().stream()
-        .filter(f -> f.isClosed(context.nowMs(), context.options().closedAfterMs()) && f.wholeIndexRead())
-        .filter(f -> !f.isIndexOnly())
-        .toList();
-    if (dead.isEmpty()) {
+    Responsibility responsibility = new Responsibility(context);
+    long now = context.nowMs();
+    long deletions = context.tombstones().count();
+    context.index().files().forEach(f -> f.dead(context.index().referenceCount(f) == 0, now));
+    UnlinkPlan plan = UnlinkPlan.of(
+        context.index(),
+        f -> isClosed(f) && f.wholeIndexRead() && isUseless(f) && responsibility.isMine(f),
+        f -> now - f.deadSinceMs() < context.options().idleSealMs(),
+        MAX_UNLINKS);
+    if (plan.steps().isEmpty()) {
       return 0;
     }
     // What is dead only by a deletion that nobody could read yet would come back if this process died now.
-    if (!context.tombstones().allDurable()) {
+    if (!context.tombstones().areDurable(deletions)) {
       writer.write(List.of());
     }
-    if (!context.tombstones().allDurable()) {
+    if (!context.tombstones().areDurable(deletions)) {
       return 0;
     }
-    for (MergedFile file : dead) {
-      unlink(file);
-    }
-    return dead.size();
-  }
-
-  private void unlink(MergedFile file) throws IOException {
-    List<Tombstone> needed = context.index().tombstonesToCarryOver(file);
+    List<Tombstone> needed = plan.steps().stream().flatMap(step -> step.carryOver().stream()).toList();
     if (!needed.isEmpty()) {
       writer.write(needed);
+      context.metrics().carriedOver(needed.size());
     }
+    return (int) plan.steps().stream().filter(step -> unlink(step.file())).count();
+  }
+
+  /** Whether nobody reads a file for what it repeats of others. */
+  private boolean isUseless(MergedFile file) {
+    return !file.isIndexOnly() || file.covered().stream().noneMatch(name -> context.index().file(name) != null);
+  }
+
+  /** A file that cannot be unlinked stays in the index as dead, so the next round tries it again. */
+  private boolean unlink(MergedFile file) {
     try {
       context.storage().delete(file.name());
-    } catch (IOException e) {
+    } catch (IOException | RuntimeException e) {
       context.metrics().deleteFailed();
-      throw e;
+      LOG.warn("{} of {} could not be unlinked and is tried again", file, context.checkpoint(), e);
+      return false;
     }
     context.metrics().unlinked();
     context.index().remove(file);
     onGone.accept(file);
+    return true;
   }
 }

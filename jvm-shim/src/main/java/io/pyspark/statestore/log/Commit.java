@@ -25,6 +25,8 @@ final class Commit {
   private enum State {
     QUEUED,
     WRITING,
+    /** All of it is in the file; its fate is that of its group. */
+    FLUSHING,
     DONE,
     WITHDRAWN
   }
@@ -69,14 +71,40 @@ final class Commit {
     return queuedAtNanos;
   }
 
+  /** Takes it back: its caller, who writes it himself, was killed. */
+  void withdraw() {
+    state.compareAndSet(State.WRITING, State.WITHDRAWN);
+  }
+
   /** The writer takes it; false where its caller has withdrawn it. */
   boolean startWriting() {
     return state.compareAndSet(State.QUEUED, State.WRITING);
   }
 
-  /** Its group failed through no fault of its own: it goes back into the queue. */
-  void writeAgain() {
+  /** Whether its caller has been killed while its payload was being written: the rest need not be. */
+  boolean isWithdrawn() {
+    return state.get() == State.WITHDRAWN;
+  }
+
+  /** Its payload is written; false where its caller has withdrawn it meanwhile, and it must not become visible. */
+  boolean startFlushing() {
+    return state.compareAndSet(State.WRITING, State.FLUSHING);
+  }
+
+  /** The writer has let go of a commit that was withdrawn. */
+  void dropped() {
+    failure = new InterruptedIOException("The task was killed while its commit was written; nothing of it is visible");
+    finished.countDown();
+  }
+
+  /** Its group failed through no fault of its own: it goes back into the queue, unless its caller was killed. */
+  boolean writeAgain() {
+    if (state.get() == State.WITHDRAWN) {
+      dropped();
+      return false;
+    }
     state.set(State.QUEUED);
+    return true;
   }
 
   void done() {
@@ -86,14 +114,14 @@ final class Commit {
 
   void fail(IOException cause) {
     if (state.get() != State.DONE) {
-      failure = cause;
+      failure = state.get() == State.WITHDRAWN ? new InterruptedIOException(cause.getMessage()) : cause;
       done();
     }
   }
 
   /**
-   * Waits until the commit is durable (rule 1). A caller that is interrupted before the writer took its commit takes
-   * it back, and nothing becomes visible; after that it is too late to stop, and the answer is waited for.
+   * Waits until the commit is durable (rule 1). A caller that is interrupted before the flush takes its commit back, and
+   * nothing becomes visible; after that it is too late to stop, and the answer is waited for.
    */
   void await() throws IOException {
     boolean interrupted = false;
@@ -107,12 +135,17 @@ final class Commit {
           if (state.compareAndSet(State.QUEUED, State.WITHDRAWN)) {
             throw new InterruptedIOException("The task was killed before its commit was written; nothing is visible");
           }
+          // The writer stops at the next block and says so; until then it reads the payload.
+          state.compareAndSet(State.WRITING, State.WITHDRAWN);
         }
       }
     } finally {
       if (interrupted) {
         Thread.currentThread().interrupt();
       }
+    }
+    if (failure instanceof InterruptedIOException) {
+      throw new InterruptedIOException(failure.getMessage());
     }
     if (failure != null) {
       // A new one for each caller: several tasks share a group's failure, and each adds its own trace.

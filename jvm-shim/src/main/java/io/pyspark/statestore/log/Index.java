@@ -3,12 +3,17 @@ package io.pyspark.statestore.log;
 import io.pyspark.statestore.format.Entry;
 import java.util.ArrayList;
 import java.util.Collection;
+import java.util.Comparator;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.NavigableMap;
+import java.util.Set;
 import java.util.TreeMap;
+import java.util.function.LongPredicate;
+import java.util.function.Predicate;
 
 /**
  * The union of the entries of all merged files, in whatever order they come: per path the newest write that no
@@ -68,9 +73,11 @@ public final class Index {
       if (entry.isPut()) {
         addSegment(new Segment(entry, file));
       } else {
-        Tombstone tombstone = new Tombstone(entry.path(), entry.stamp(), entry.writer());
+        Tombstone tombstone = Tombstone.of(entry);
         if (file.tombstones.add(tombstone)) {
-          state(entry.path()).tombstones.merge(file, tombstone, (a, b) -> a.covers(b) ? a : b);
+          state(entry.path())
+              .tombstones
+              .merge(file, tombstone, (a, b) -> Tombstone.compareCopies(a, file, b, file) >= 0 ? a : b);
         }
         kill(tombstone);
       }
@@ -195,19 +202,86 @@ public final class Index {
     return directory.isEmpty() ? directories : directories.subMap(directory + "/", directory + "0");
   }
 
-  /** Rule 6: the tombstones of a file that hold down an entry elsewhere and that no other file repeats. */
-  synchronized List<Tombstone> tombstonesToCarryOver(MergedFile file) {
-    List<Tombstone> needed = new ArrayList<>();
+  /**
+   * What the tombstones of a file are needed for (rule 6): not those that a greater copy in another file repeats, nor
+   * those that are known to be needless.
+   *
+   * @param holding those that hold down an entry in another file
+   * @param victims the files of these entries
+   * @param idle those that hold down nothing that is known, yet
+   */
+  record TombstoneUse(List<Tombstone> holding, Set<MergedFile> victims, List<Tombstone> idle) {}
+
+  synchronized TombstoneUse useOfTombstones(MergedFile file) {
+    TombstoneUse use = new TombstoneUse(new ArrayList<>(), new HashSet<>(), new ArrayList<>());
     for (Tombstone tombstone : file.tombstones) {
       PathState state = stateOrNull(tombstone.path());
-      if (state != null
-          && state.segments.stream().anyMatch(s -> s.file() != file && tombstone.kills(s))
-          && state.tombstones.entrySet().stream()
-              .noneMatch(other -> other.getKey() != file && other.getValue().covers(tombstone))) {
-        needed.add(tombstone);
+      if (isRepeated(state, tombstone, file)) {
+        continue;
+      }
+      if (addVictims(state, tombstone, file, use.victims)) {
+        use.holding.add(tombstone);
+      } else if (!file.needless.contains(tombstone)) {
+        use.idle.add(tombstone);
       }
     }
-    return needed;
+    return use;
+  }
+
+  private static boolean isRepeated(PathState state, Tombstone tombstone, MergedFile file) {
+    return state.tombstones.entrySet().stream()
+        .anyMatch(copy -> copy.getKey() != file
+            && Tombstone.compareCopies(copy.getValue(), copy.getKey(), tombstone, file) > 0);
+  }
+
+  private static boolean addVictims(
+      PathState state, Tombstone tombstone, MergedFile file, Set<MergedFile> victims) {
+    boolean any = false;
+    for (Segment segment : state.segments) {
+      if (segment.file() != file && tombstone.kills(segment)) {
+        victims.add(segment.file());
+        any = true;
+      }
+    }
+    return any;
+  }
+
+  /**
+   * After a complete refresh: finds the tombstones in closed files that will never be needed again. That is so where no
+   * file held what they kill when the refresh began, and no relocation that may have begun before it is still under way.
+   *
+   * @param refresh number of the refresh
+   * @param closed whether nobody appends to a file any more
+   * @param noRelocationSince whether every relocation that was under way at a refresh has ended since
+   */
+  synchronized void proveTombstones(long refresh, Predicate<MergedFile> closed, LongPredicate noRelocationSince) {
+    for (MergedFile file : files.values()) {
+      // What was read by this very refresh may be younger than other files' indexes that it read.
+      if (file.needless.size() == file.tombstones.size() || file.changedIn() >= refresh || !closed.test(file)) {
+        continue;
+      }
+      for (Tombstone tombstone : file.tombstones) {
+        if (file.needless.contains(tombstone)) {
+          continue;
+        }
+        if (addVictims(stateOrNull(tombstone.path()), tombstone, file, new HashSet<>())) {
+          file.idleSince.remove(tombstone);
+        } else if (noRelocationSince.test(file.idleSince.computeIfAbsent(tombstone, t -> refresh))) {
+          file.needless.add(tombstone);
+          file.idleSince.remove(tombstone);
+        }
+      }
+    }
+  }
+
+  /**
+   * The file with the highest stamp, which is kept however dead it is, or null: stamps must not go back for those who
+   * come later, and they look for the highest one in the files.
+   */
+  synchronized MergedFile newest() {
+    return files.values().stream()
+        .max(Comparator.comparingLong(MergedFile::lastStamp).thenComparing(MergedFile::name))
+        .orElse(null);
   }
 
   /** Files that nothing live is in. */

@@ -10,6 +10,7 @@ import java.nio.channels.ClosedByInterruptException;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Deque;
+import java.util.Iterator;
 import java.util.List;
 import java.util.concurrent.Executor;
 import java.util.concurrent.locks.ReentrantLock;
@@ -147,6 +148,7 @@ final class Lane {
       return;
     }
     long startedNanos = System.nanoTime();
+    boolean killed = false;
     try {
       sealIfStale();
       if (open == null) {
@@ -154,13 +156,18 @@ final class Lane {
         context.company().groupsAreFiles(!open.canFlush());
       }
       List<Entry> entries = new ArrayList<>();
-      for (Commit commit : group) {
-        for (Commit.Item item : commit.items()) {
-          entries.add(open.append(item));
+      for (Iterator<Commit> commits = group.iterator(); commits.hasNext(); ) {
+        Commit commit = commits.next();
+        if (!append(commit, commit == leader, entries)) {
+          commits.remove();
         }
-        commit.tombstones().forEach(t -> entries.add(t.toEntry()));
       }
+      // A killed leader's own commit is out of it; the others' flush must not fail by his interrupt.
+      killed = leader != null && leader.isWithdrawn() && Thread.interrupted();
       tombstones.forEach(t -> entries.add(t.toEntry()));
+      if (entries.isEmpty()) {
+        return;
+      }
       open.commit(entries, context.options().hsync() || group.stream().anyMatch(Commit::allowsUnlink));
     } catch (IOException | RuntimeException | Error e) {
       context.tombstones().giveBack(tombstones);
@@ -173,11 +180,40 @@ final class Lane {
         group.forEach(c -> c.fail(failure));
       }
       return;
+    } finally {
+      if (killed) {
+        Thread.currentThread().interrupt();
+      }
     }
     context.tombstones().written(tombstones);
     context.metrics().groupWritten(group, System.nanoTime() - startedNanos);
     group.forEach(Commit::done);
     sealIfFull();
+  }
+
+  /** Appends one commit's payloads; false where it was withdrawn meanwhile, and nothing of it will be visible. */
+  private boolean append(Commit commit, boolean isOwn, List<Entry> entries) throws IOException {
+    int before = entries.size();
+    try {
+      for (Commit.Item item : commit.items()) {
+        entries.add(open.append(item, () -> {
+          if (isOwn && Thread.currentThread().isInterrupted()) {
+            commit.withdraw();
+          }
+          return commit.isWithdrawn();
+        }));
+      }
+      if (commit.startFlushing()) {
+        commit.tombstones().forEach(t -> entries.add(t.toEntry()));
+        return true;
+      }
+    } catch (WithdrawnException e) {
+      // What it has left in the file is garbage.
+    }
+    entries.subList(before, entries.size()).clear();
+    commit.dropped();
+    context.metrics().cancelled();
+    return false;
   }
 
   private static boolean wasInterrupted(Throwable failure) {
@@ -190,8 +226,7 @@ final class Lane {
     synchronized (queue) {
       for (int i = group.size() - 1; i >= 0; i--) {
         Commit other = group.get(i);
-        if (other != leader) {
-          other.writeAgain();
+        if (other != leader && other.writeAgain()) {
           queue.addFirst(other);
         }
       }

@@ -30,6 +30,9 @@ interface LogContext {
 
   String nextFileName(long nowMs);
 
+  /** Number of the newest refresh that has begun. */
+  long refreshNumber();
+
   /** Wall time in Unix milliseconds. */
   long nowMs();
 

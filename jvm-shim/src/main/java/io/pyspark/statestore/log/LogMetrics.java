@@ -14,6 +14,9 @@ public final class LogMetrics {
   private final LongAdder writeNanos = new LongAdder();
   private final LongAdder waitNanos = new LongAdder();
   private final LongAdder refreshes = new LongAdder();
+  private final LongAdder completeRefreshes = new LongAdder();
+  private final LongAdder cancelledCommits = new LongAdder();
+  private final LongAdder carriedOver = new LongAdder();
   private final LongAdder unlinked = new LongAdder();
   private final LongAdder relocatedSegments = new LongAdder();
   private final LongAdder relocatedBytes = new LongAdder();
@@ -37,8 +40,19 @@ public final class LogMetrics {
     return recentWriteNanos.get();
   }
 
-  void refreshed() {
+  void refreshed(boolean complete) {
     refreshes.increment();
+    if (complete) {
+      completeRefreshes.increment();
+    }
+  }
+
+  void cancelled() {
+    cancelledCommits.increment();
+  }
+
+  void carriedOver(int tombstones) {
+    carriedOver.add(tombstones);
   }
 
   void unlinked() {
@@ -63,6 +77,9 @@ public final class LogMetrics {
     values.put("writeNanos", writeNanos.sum());
     values.put("waitNanos", waitNanos.sum());
     values.put("refreshes", refreshes.sum());
+    values.put("completeRefreshes", completeRefreshes.sum());
+    values.put("cancelledCommits", cancelledCommits.sum());
+    values.put("carriedOverTombstones", carriedOver.sum());
     values.put("unlinkedFiles", unlinked.sum());
     values.put("relocatedSegments", relocatedSegments.sum());
     values.put("relocatedBytes", relocatedBytes.sum());

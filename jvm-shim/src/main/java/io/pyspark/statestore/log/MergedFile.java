@@ -1,9 +1,15 @@
 package io.pyspark.statestore.log;
 
 import java.util.ArrayList;
+import java.util.Collection;
+import java.util.HashMap;
+import java.util.HashSet;
 import java.util.LinkedHashSet;
 import java.util.List;
+import java.util.Map;
 import java.util.Set;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
 
 /**
  * What this process knows of one physical file under {@code _merged/}. Its counts are guarded by the {@link Index}
@@ -20,26 +26,53 @@ public final class MergedFile {
     NOBODY
   }
 
+  /** Another process's file whose newest group is so old counts as closed, however short this process has known it. */
+  static final long ABANDONED_MS = 24 * 3_600_000L;
+
+  private static final Pattern NAME = Pattern.compile("\\d+-([0-9a-f]{16})-");
+
   private final String name;
   final List<Segment> segments = new ArrayList<>();
   final Set<Tombstone> tombstones = new LinkedHashSet<>();
   long liveBytes;
   int liveCount;
+  /** By tombstone the number of the first complete refresh that found nothing for it to hold down. */
+  final Map<Tombstone, Long> idleSince = new HashMap<>(0);
 
+  /** Those of its tombstones that will never be needed again. */
+  final Set<Tombstone> needless = new HashSet<>(0);
+
+  private final long writerId;
   private volatile Writer writer;
   private volatile long size;
   private volatile long lastTrailer;
   private volatile long changedAtMs;
+  private volatile long readAtMs;
+  private volatile long lastStamp;
+  private volatile long changedIn;
   private volatile boolean wholeIndexRead;
   private volatile boolean seen;
   private volatile boolean indexOnly;
+  private volatile Set<String> covered = Set.of();
+  private volatile long listedLength = -1;
+  private volatile long listedModification = -1;
+  private volatile long deadSinceMs;
 
   MergedFile(String name, Writer writer, long nowMs) {
     this.name = name;
+    this.writerId = writerOf(name);
     this.writer = writer;
     this.changedAtMs = nowMs;
+    this.readAtMs = nowMs;
+    this.lastStamp = nowMs << 16;
     this.wholeIndexRead = writer == Writer.THIS_PROCESS;
-    this.seen = writer == Writer.OTHER;
+    this.seen = writer != Writer.THIS_PROCESS;
+  }
+
+  /** The process that wrote a file, by the file's name; 0 where the name does not tell. */
+  static long writerOf(String name) {
+    Matcher parts = NAME.matcher(name);
+    return parts.lookingAt() ? Long.parseUnsignedLong(parts.group(1), 16) : 0;
   }
 
   /** The file's name in {@code _merged/}. */
@@ -64,10 +97,26 @@ public final class MergedFile {
     return wholeIndexRead;
   }
 
-  /** This process has appended a group, so that listings have shown the file since. */
-  void appended(long newSize) {
+  long writerId() {
+    return writerId;
+  }
+
+  /**
+   * This process has appended a group, so that listings have shown the file since.
+   *
+   * @param stamp of the group
+   * @param refresh number of the newest refresh that has begun
+   */
+  void appended(long newSize, long stamp, long refresh) {
     size = newSize;
+    lastStamp = stamp;
+    changedIn = refresh;
     seen = true;
+  }
+
+  /** Number of the newest refresh that had begun when the file changed last, as far as is known. */
+  long changedIn() {
+    return changedIn;
   }
 
   /** Whether a listing that does not show the file says that it is gone: not before its first group is visible. */
@@ -90,25 +139,66 @@ public final class MergedFile {
   }
 
   /** The file repeats the entries of others: that nothing counts as living in it says nothing about its use. */
-  void indexOnly() {
+  void indexOnly(Collection<String> names) {
     indexOnly = true;
+    covered = Set.copyOf(names);
   }
 
   boolean isIndexOnly() {
     return indexOnly;
   }
 
-  /** The index of the file was read up to {@code trailer}. */
-  void read(long newSize, long trailer, boolean isSealed, long nowMs) {
-    if (newSize != size || trailer != lastTrailer) {
+  /** The files whose entries an index-only file repeats. */
+  Set<String> covered() {
+    return covered;
+  }
+
+  /**
+   * The index of the file was read up to {@code trailer}.
+   *
+   * @param newestStamp of its groups
+   * @param refresh number of the refresh that read it
+   */
+  void read(long newSize, long trailer, boolean isSealed, long newestStamp, long nowMs, long refresh) {
+    if (newSize != size || trailer != lastTrailer || !wholeIndexRead) {
       changedAtMs = nowMs;
+      changedIn = refresh;
     }
     size = newSize;
     lastTrailer = trailer;
+    lastStamp = newestStamp;
+    readAtMs = nowMs;
     wholeIndexRead = true;
     if (isSealed) {
       writer = Writer.NOBODY;
     }
+  }
+
+  /** An index-only file has told all that is in this one, which is sealed. */
+  void readElsewhere(long listedSize, long newestStamp, long refresh) {
+    size = listedSize;
+    lastStamp = newestStamp;
+    changedIn = refresh;
+    wholeIndexRead = true;
+    writer = Writer.NOBODY;
+  }
+
+  /** What a listing says of the file; whether that is something else than the last one said. */
+  boolean listed(long length, long modification) {
+    boolean changed = length != listedLength || modification != listedModification;
+    listedLength = length;
+    listedModification = modification;
+    return changed;
+  }
+
+  /** The highest stamp that is known to be in it. */
+  long lastStamp() {
+    return lastStamp;
+  }
+
+  /** Whether only another look at its end can tell if it is closed. */
+  boolean needsAnotherLook(long nowMs, long closedAfterMs) {
+    return writer == Writer.OTHER && !isClosed(nowMs, closedAfterMs) && nowMs - changedAtMs >= closedAfterMs;
   }
 
   /** Rule 7: nobody appends to it any more, as far as this process may assume. */
@@ -116,8 +206,19 @@ public final class MergedFile {
     return switch (writer) {
       case NOBODY -> true;
       case THIS_PROCESS -> false;
-      case OTHER -> nowMs - changedAtMs >= closedAfterMs;
+      case OTHER -> readAtMs - changedAtMs >= closedAfterMs
+          || nowMs - HybridClock.millisOf(lastStamp) >= Math.max(closedAfterMs, ABANDONED_MS);
     };
+  }
+
+  /** Notes that nothing lives in the file, or that something does; since when nothing does, or 0. */
+  long dead(boolean isDead, long nowMs) {
+    deadSinceMs = isDead ? (deadSinceMs == 0 ? nowMs : deadSinceMs) : 0;
+    return deadSinceMs;
+  }
+
+  long deadSinceMs() {
+    return deadSinceMs;
   }
 
   @Override

@@ -35,6 +35,10 @@ public final class MergedLog implements LogContext {
   /** The age of a view that maintenance may work with: a stale view only deletes less. */
   private static final long MAINTENANCE_VIEW_MS = 10_000;
 
+  private static final String ZIP = ".zip";
+  /** For so many times closedAfter a process without commits goes on cleaning. */
+  private static final int KEEP_CLEANING = 3;
+
   private final String checkpoint;
   private final Storage storage;
   private final Supplier<Map<String, String>> identity;
@@ -51,9 +55,11 @@ public final class MergedLog implements LogContext {
   private final SegmentReader reader;
   private final Prefetcher prefetcher;
   private final Refresher refresher;
+  private final SnapshotGuard snapshotGuard;
   private final Cleaner cleaner;
   private final long writerId = new SecureRandom().nextLong() >>> 1;
   private final AtomicInteger nextFile = new AtomicInteger();
+  private final ExecutorService threads;
   private final Set<String> knownDirectories = ConcurrentHashMap.newKeySet();
   private final Map<String, Long> servedPartitions = new ConcurrentHashMap<>();
   private volatile Options options;
@@ -84,15 +90,19 @@ public final class MergedLog implements LogContext {
     this.options = options;
     this.identity = identity;
     this.taskSlots = taskSlots;
+    this.threads = threads;
     storage = new Storage(fs, stateDirectory);
     localSpace = new LocalSpace(localDirectory);
     lanes = new LanePool(this, threads);
     handles = new FileHandles(storage);
     reader = new SegmentReader(checkpoint, handles, this::refreshAndFind, this::options);
     prefetcher = new Prefetcher(this, handles, reader, threads);
-    refresher = new Refresher(this, threads, this::onGone);
-    Relocator relocator = new Relocator(this, reader, localSpace, this::serves, this::writeRelocated);
-    cleaner = new Cleaner(this, refresher, relocator, this::writeTombstones, this::onGone);
+    Intents intents = new Intents(this);
+    refresher = new Refresher(this, intents, threads, this::onGone);
+    snapshotGuard = new SnapshotGuard(this, refresher, path -> staged.find(path) != null);
+    Relocator relocator =
+        new Relocator(this, refresher, intents, reader, localSpace, this::serves, this::writeRelocated);
+    cleaner = new Cleaner(this, refresher, intents, relocator, this::writeTombstones, this::onGone);
     refresher.refresh();
     if (!refresher.bornMerged() && index.files().isEmpty()) {
       refresher.bornMerged(!storage.hasPlainState());
@@ -104,7 +114,10 @@ public final class MergedLog implements LogContext {
   /** Starts a logical file. It becomes visible when the stream is closed, replacing what was there. */
   public LogOutputStream create(String path) throws IOException {
     checkPath(path);
-    servedPartitions.put(partition(path), nowMs());
+    if (!path.endsWith(ZIP) || !MaintenanceThreads.isCurrent()) {
+      // A late upload says nothing about whose partition it is.
+      servedPartitions.put(partition(path), nowMs());
+    }
     PayloadBuffer payload = new PayloadBuffer(localSpace, options.bufferMemory());
     LogOutputStream stream = new LogOutputStream(this, path, payload);
     company.opened(stream, path);
@@ -118,7 +131,10 @@ public final class MergedLog implements LogContext {
 
   /** Makes a file durable, with what was staged for it. */
   void commit(LogOutputStream stream, String path, Payload payload, long openedBy) throws IOException {
-    String store = path.endsWith(".zip") ? path.substring(0, Math.max(0, path.lastIndexOf('/'))) : null;
+    String store = path.endsWith(ZIP) ? SnapshotZip.store(path) : null;
+    if (store != null) {
+      snapshotGuard.check(path, payload, unwrittenMs(path));
+    }
     List<Commit.Item> riders = store == null ? List.of() : staged.take(store);
     boolean done = false;
     try {
@@ -194,8 +210,12 @@ public final class MergedLog implements LogContext {
 
   /** Whether this process has written to a path's partition lately, and so probably will again. */
   private boolean serves(String path) {
+    return unwrittenMs(path) < options.closedAfterMs();
+  }
+
+  private long unwrittenMs(String path) {
     Long lastMs = servedPartitions.get(partition(path));
-    return lastMs != null && nowMs() - lastMs < options.closedAfterMs();
+    return lastMs == null ? Long.MAX_VALUE : nowMs() - lastMs;
   }
 
   /** {@code <operator>/<partition>} of a path. */
@@ -295,10 +315,19 @@ public final class MergedLog implements LogContext {
   void tick() {
     handles.closeIdle();
     prefetcher.dropStale();
+    long nowMs = nowMs();
+    servedPartitions.values().removeIf(lastMs -> nowMs - lastMs >= KEEP_CLEANING * options.closedAfterMs());
+    staged.dropUnclaimed(options.closedAfterMs());
     if (tombstones.haveWaited(options.idleSealMs())) {
       lanes.forTombstones().writeTombstones();
     }
     lanes.all().forEach(Lane::sealIfIdle);
+    // In a query without input Spark's maintenance asks for nothing, since it has nothing to delete. What has died is to
+    // go all the same, until files of processes that died meanwhile count as closed, too.
+    long idleMs = nowMs - servedPartitions.values().stream().mapToLong(Long::longValue).max().orElse(0);
+    if (idleMs >= options.idleSealMs() && idleMs < KEEP_CLEANING * options.closedAfterMs()) {
+      threads.execute(cleaner::runIfDue);
+    }
   }
 
   /** Seals all open files: a process that stops cleanly leaves nothing open (rule 7). */
@@ -365,7 +394,14 @@ public final class MergedLog implements LogContext {
 
   @Override
   public int expectedCompany() {
-    return Math.min(taskSlots.getAsInt(), servedPartitions.size());
+    long nowMs = nowMs();
+    long lately = servedPartitions.values().stream().filter(lastMs -> nowMs - lastMs < options.idleSealMs()).count();
+    return (int) Math.min(taskSlots.getAsInt(), lately);
+  }
+
+  @Override
+  public long refreshNumber() {
+    return refresher.number();
   }
 
   @Override

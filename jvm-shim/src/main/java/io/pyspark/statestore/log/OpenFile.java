@@ -6,9 +6,11 @@ import io.pyspark.statestore.format.MergedFileWriter;
 import io.pyspark.statestore.format.Trailer;
 import java.io.BufferedOutputStream;
 import java.io.FileNotFoundException;
+import java.io.FilterOutputStream;
 import java.io.IOException;
 import java.io.OutputStream;
 import java.util.List;
+import java.util.function.BooleanSupplier;
 import java.util.zip.CRC32C;
 import java.util.zip.CheckedOutputStream;
 import org.apache.hadoop.fs.FSDataOutputStream;
@@ -85,11 +87,17 @@ final class OpenFile {
     return Math.max((System.nanoTime() - lastAppendNanos) / 1_000_000, context.nowMs() - lastAppendMs);
   }
 
-  /** Appends a payload to the group that is being written. */
-  Entry append(Commit.Item item) throws IOException {
+  /**
+   * Appends a payload to the group that is being written.
+   *
+   * @param withdrawn asked before each block: whether nobody wants it any more
+   * @throws WithdrawnException where that is so; what was written of it is garbage
+   */
+  Entry append(Commit.Item item, BooleanSupplier withdrawn) throws IOException {
     CRC32C crc = new CRC32C();
     long length = item.payload().length();
-    long offset = writer.payload(length, target -> item.payload().writeTo(new CheckedOutputStream(target, crc)));
+    long offset = writer.payload(
+        length, target -> item.payload().writeTo(new Stoppable(new CheckedOutputStream(target, crc), withdrawn)));
     Entry moved = item.moved();
     return new Entry(
         Entry.PUT,
@@ -110,6 +118,10 @@ final class OpenFile {
     if (canFlush) {
       writer.endGroup(entries, stamp);
       flush(hsync);
+      if (idleMs(context) > context.options().closedAfterMs() / 2) {
+        // Others may have taken the file for closed, and unlinked it (rule 7).
+        throw new IOException("Writing and flushing a group took " + idleMs(context) + " ms");
+      }
     } else {
       writer.endGroupAndSeal(entries, stamp);
       buffered.flush();
@@ -119,13 +131,31 @@ final class OpenFile {
     goodTrailer = writer.position() - Trailer.SIZE;
     lastAppendNanos = System.nanoTime();
     lastAppendMs = context.nowMs();
-    file.appended(writer.position());
+    file.appended(writer.position(), stamp, context.refreshNumber());
     if (!context.index().apply(file, entries)) {
       throw new FileNotFoundException(path() + " was deleted while it was written");
     }
     if (finished) {
       // Only now: a closed file without live segments would be cleaned.
       file.sealed();
+    }
+  }
+
+  /** Stops a copy between two blocks. */
+  private static final class Stoppable extends FilterOutputStream {
+    private final BooleanSupplier withdrawn;
+
+    Stoppable(OutputStream out, BooleanSupplier withdrawn) {
+      super(out);
+      this.withdrawn = withdrawn;
+    }
+
+    @Override
+    public void write(byte[] bytes, int offset, int length) throws IOException {
+      if (withdrawn.getAsBoolean()) {
+        throw new WithdrawnException();
+      }
+      out.write(bytes, offset, length);
     }
   }
 
@@ -139,22 +169,24 @@ final class OpenFile {
   }
 
   void seal() throws IOException {
-    writer.seal(context.clock().next());
+    long stamp = context.clock().next();
+    writer.seal(stamp);
     flush(true);
     out.close();
     finished = true;
-    file.appended(writer.position());
+    file.appended(writer.position(), stamp, context.refreshNumber());
     file.sealed();
   }
 
   /** Leaves the file as it is; what of the last group has reached it is read back at the next refresh. */
   void giveUp() {
-    file.givenUp(goodTrailer);
     try {
       out.close();
     } catch (IOException | RuntimeException | Error e) {
       // Hadoop's local file system reports a full disk as an Error, once more for what is still in its buffer.
       LOG.warn("Could not close {}, which is given up", path(), e);
     }
+    // Only now: closing may make more of the last group visible.
+    file.givenUp(goodTrailer);
   }
 }

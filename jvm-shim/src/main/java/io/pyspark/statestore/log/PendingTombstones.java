@@ -1,12 +1,17 @@
 package io.pyspark.statestore.log;
 
 import java.util.ArrayList;
+import java.util.IdentityHashMap;
 import java.util.List;
+import java.util.Map;
 
 /** Deletions that wait for a group to ride in, so that deleting costs no write of its own. */
 final class PendingTombstones {
   private List<Tombstone> waiting = new ArrayList<>();
-  private int inFlight;
+  /** What waits or is being written, by the order in which it came. */
+  private final Map<Tombstone, Long> notDurable = new IdentityHashMap<>();
+
+  private long count;
   private long oldestNanos;
 
   synchronized void add(Tombstone tombstone) {
@@ -14,29 +19,33 @@ final class PendingTombstones {
       oldestNanos = System.nanoTime();
     }
     waiting.add(tombstone);
+    notDurable.putIfAbsent(tombstone, ++count);
   }
 
   synchronized List<Tombstone> take() {
     List<Tombstone> taken = waiting;
     waiting = new ArrayList<>();
-    inFlight += taken.size();
     return taken;
   }
 
   /** What was taken is durable. */
   synchronized void written(List<Tombstone> taken) {
-    inFlight -= taken.size();
+    taken.forEach(notDurable::remove);
   }
 
   /** The group of what was taken has failed. */
   synchronized void giveBack(List<Tombstone> taken) {
-    inFlight -= taken.size();
     taken.forEach(this::add);
   }
 
-  /** Whether every deletion that this process's index knows of is durable. */
-  synchronized boolean allDurable() {
-    return waiting.isEmpty() && inFlight == 0;
+  /** How many there have been: what comes after this does not count for {@link #areDurable}. */
+  synchronized long count() {
+    return count;
+  }
+
+  /** Whether the first {@code upTo} of all deletions are durable. */
+  synchronized boolean areDurable(long upTo) {
+    return notDurable.values().stream().noneMatch(number -> number <= upTo);
   }
 
   /** Whether no group has come to take them for {@code ms}. */

@@ -3,7 +3,6 @@ package io.pyspark.statestore.log;
 import io.pyspark.statestore.format.Entry;
 import java.io.ByteArrayInputStream;
 import java.io.IOException;
-import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.HashMap;
@@ -19,8 +18,6 @@ import java.util.concurrent.atomic.AtomicLong;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import java.util.zip.CRC32C;
-import java.util.zip.ZipEntry;
-import java.util.zip.ZipInputStream;
 
 /**
  * Fetches what a load will read next: the SSTs that a snapshot's zip names, and the changelogs or deltas that follow
@@ -33,7 +30,6 @@ final class Prefetcher {
   private static final int MAX_RANGE = 8 << 20;
   private static final int FILES_AHEAD = 64;
   private static final long STALE_NANOS = 30_000_000_000L;
-  private static final Pattern SST_NAME = Pattern.compile("\"dfs(?:Sst|Log)FileName\"\\s*:\\s*\"([^\"/]+)\"");
   private static final Pattern VERSION = Pattern.compile("(\\d{1,18})((?:_[^./]*)?\\.(?:changelog|delta))");
 
   private final LogContext context;
@@ -91,19 +87,8 @@ final class Prefetcher {
   }
 
   private void namedBy(Segment zip, byte[] bytes, List<Segment> wanted) throws IOException {
-    String store = zip.path().substring(0, Math.max(0, zip.path().lastIndexOf('/')));
-    try (ZipInputStream in = new ZipInputStream(new ByteArrayInputStream(bytes))) {
-      for (ZipEntry entry = in.getNextEntry(); entry != null; entry = in.getNextEntry()) {
-        if (entry.getName().equals("metadata")) {
-          Matcher names = SST_NAME.matcher(new String(in.readAllBytes(), StandardCharsets.UTF_8));
-          while (names.find()) {
-            String folder = names.group(1).endsWith(".sst") ? "/SSTs/" : "/logs/";
-            addIfLive(store + folder + names.group(1), wanted);
-          }
-        }
-      }
-    } catch (java.util.zip.ZipException e) {
-      // Not ours to judge: Spark reads the zip itself and says what is wrong with it.
+    for (String path : SnapshotZip.filesNamed(zip.path(), new ByteArrayInputStream(bytes))) {
+      addIfLive(path, wanted);
     }
   }
 

@@ -7,12 +7,12 @@ import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.io.InterruptedIOException;
 import java.util.ArrayList;
-import java.util.HashSet;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.Callable;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Executor;
 import java.util.concurrent.FutureTask;
@@ -20,6 +20,8 @@ import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.Consumer;
 import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.hadoop.fs.FileStatus;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 
 /**
  * Brings the index up to date with the file system: lists the merged files once, reads the indexes of new ones and the
@@ -29,8 +31,12 @@ import org.apache.hadoop.fs.FileStatus;
  * the question.
  */
 final class Refresher {
+  private static final Logger LOG = LoggerFactory.getLogger(Refresher.class);
   /** How many recent occasions are remembered, so that all tasks of one stage share one refresh. */
   private static final int REMEMBERED = 256;
+  /** How often a refresh begins again because files went away under it. */
+  private static final int ATTEMPTS = 10;
+
 
   private final LogContext context;
   private final Executor readers;
@@ -44,13 +50,20 @@ final class Refresher {
       return size() > REMEMBERED;
     }
   };
-  private long begun;
+  private final Intents intents;
+  /** Index-only files that are damaged: they only save reads. */
+  private final Set<String> unreadable = ConcurrentHashMap.newKeySet();
+  /** Number of the newest refresh that has begun, of any kind. */
+  private volatile long begun;
   private long succeeded;
+  private long succeededCompletely;
   private volatile long lastBeganNanos;
+  private volatile long lastCompleteNanos = System.nanoTime();
   private volatile boolean bornMerged;
 
-  Refresher(LogContext context, Executor readers, Consumer<MergedFile> onGone) {
+  Refresher(LogContext context, Intents intents, Executor readers, Consumer<MergedFile> onGone) {
     this.context = context;
+    this.intents = intents;
     this.readers = readers;
     this.onGone = onGone;
   }
@@ -58,6 +71,11 @@ final class Refresher {
   /** Whether a merged file says that this checkpoint never had plain state files. */
   boolean bornMerged() {
     return bornMerged;
+  }
+
+  /** Whether plain state files may exist in this checkpoint, beside the merged ones (rule 10). */
+  boolean mayHavePlainFiles() {
+    return !bornMerged;
   }
 
   void bornMerged(boolean value) {
@@ -81,131 +99,240 @@ final class Refresher {
     }
   }
 
-  /** Refreshes where the view is older than {@code maxAgeMs}. */
+  /** Looks at the listing where the view is older than {@code maxAgeMs}. */
   void refreshIfOlderThan(long maxAgeMs) throws IOException {
     if ((System.nanoTime() - lastBeganNanos) / 1_000_000 > maxAgeMs) {
-      refresh();
+      refreshListing();
     }
   }
 
-  /** Returns after a refresh that began after this call. */
-  void refresh() throws IOException {
-    long needed;
-    synchronized (this) {
-      needed = begun + 1;
-    }
+  /** Number of the newest refresh that has begun. */
+  long number() {
+    return begun;
+  }
+
+  /**
+   * Whether maintenance may read the tails of all files that others have open: on average one of them a second, so that
+   * a thousand executors do not keep a NameNode busy with looking at each other.
+   */
+  boolean mayReadTails() {
+    long open = context.index().files().stream().filter(f -> f.writer() == MergedFile.Writer.OTHER).count();
+    return System.nanoTime() - lastCompleteNanos >= open * 1_000_000_000L;
+  }
+
+  /**
+   * Returns after a complete refresh that began after this call: a listing, and the tails of all files that others may
+   * append to.
+   *
+   * @return its number
+   */
+  long refresh() throws IOException {
+    return refresh(true);
+  }
+
+  /**
+   * Returns after a refresh that began after this call. It reads the indexes of files that are new in the listing or look
+   * different in it; what others have appended since to files that stay open may be missing, so it only deletes less.
+   */
+  void refreshListing() throws IOException {
+    refresh(false);
+  }
+
+  private long refresh(boolean complete) throws IOException {
+    long needed = begun + 1;
     running.lock();
     try {
-      if (succeeded >= needed) {
-        return;
+      long newest = complete ? succeededCompletely : succeeded;
+      if (newest >= needed) {
+        return newest;
       }
-      long mine;
-      synchronized (this) {
-        mine = ++begun;
-      }
+      long mine = begun + 1;
+      begun = mine;
       lastBeganNanos = System.nanoTime();
-      run();
+      run(mine, complete);
       succeeded = mine;
-      context.metrics().refreshed();
+      if (complete) {
+        succeededCompletely = mine;
+        lastCompleteNanos = lastBeganNanos;
+      }
+      context.metrics().refreshed(complete);
+      return mine;
     } finally {
       running.unlock();
     }
   }
 
-  private void run() throws IOException {
-    List<MergedFile> before = context.index().files().stream().filter(MergedFile::seen).toList();
-    FileStatus[] listed = context.storage().list();
-    Set<String> names = new HashSet<>();
-    List<Callable<Void>> reads = new ArrayList<>();
-    for (FileStatus status : listed) {
-      String name = status.getPath().getName();
-      names.add(name);
-      MergedFile known = context.index().file(name);
-      if (known == null || mayHaveGrown(known, status)) {
-        reads.add(() -> read(name, known, status.getLen()));
+  private void run(long number, boolean complete) throws IOException {
+    for (int attempt = 1; !look(number, complete); attempt++) {
+      if (attempt == ATTEMPTS) {
+        throw new IOException("Merged files of " + context.checkpoint() + " went away while they were read, " + ATTEMPTS
+            + " times in a row; try again");
       }
     }
-    runAll(reads);
+  }
+
+  /**
+   * Lists and reads.
+   *
+   * @return false where a file that was listed was unlinked before it was read: what was in it has been written elsewhere
+   *     before that, but perhaps to where this refresh has looked already
+   */
+  private boolean look(long number, boolean complete) throws IOException {
+    List<MergedFile> before = context.index().files().stream().filter(MergedFile::seen).toList();
+    Storage.Listing listing = context.storage().list();
+    Map<String, FileStatus> listed = new LinkedHashMap<>();
+    listing.files().forEach(status -> listed.put(status.getPath().getName(), status));
+    readIndexOnly(listed, number);
+    List<Callable<Boolean>> reads = new ArrayList<>();
+    listed.forEach((name, status) -> {
+      MergedFile known = context.index().file(name);
+      if (known == null ? !unreadable.contains(name) : mayHaveGrown(known, status, complete)) {
+        reads.add(() -> read(name, known, status, number));
+      }
+    });
+    if (!runAll(reads)) {
+      return false;
+    }
     for (MergedFile file : before) {
-      if (!names.contains(file.name())) {
+      // What lived in it lives in a tail that only a complete refresh reads.
+      if (!listed.containsKey(file.name()) && (complete || context.index().referenceCount(file) == 0)) {
+        confirmGone(file);
         context.index().remove(file);
         onGone.accept(file);
       }
     }
+    // Last: whose end is noticed here has made its copies durable before, in files that have been read above.
+    intents.listed(listing.intents(), number, complete);
     if (!before.isEmpty() && context.index().files().isEmpty()) {
       // The checkpoint was deleted; who knows what is put in its place.
       bornMerged = !context.storage().hasPlainState();
     }
+    return true;
   }
 
-  private static boolean mayHaveGrown(MergedFile file, FileStatus status) {
+  /**
+   * Others hardly ever unlink what this process has written, so asking once more costs nothing; a listing that leaves
+   * files out would have their deletions forgotten (rule 8).
+   */
+  private void confirmGone(MergedFile file) throws IOException {
+    if (file.writerId() == context.writerId() && context.storage().exists(file.name())) {
+      throw new IOException("The listing of " + context.storage().directory() + " leaves out " + file.name()
+          + ", which exists; nothing is concluded from it");
+    }
+  }
+
+  /** Files that repeat the indexes of others come first: what they cover need not be opened. */
+  private void readIndexOnly(Map<String, FileStatus> listed, long number) {
+    for (Map.Entry<String, FileStatus> file : listed.entrySet()) {
+      String name = file.getKey();
+      if (name.endsWith(Storage.INDEX_SUFFIX) && context.index().file(name) == null && !unreadable.contains(name)) {
+        try {
+          read(name, null, file.getValue(), number, listed);
+        } catch (IOException e) {
+          unreadable.add(name);
+          LOG.warn("{} of {} cannot be read; the files that it repeats are read instead", name, context.checkpoint(),
+              e);
+        }
+      }
+    }
+  }
+
+  private boolean mayHaveGrown(MergedFile file, FileStatus status, boolean complete) {
+    boolean looksDifferent = file.listed(status.getLen(), status.getModificationTime());
     return switch (file.writer()) {
       case THIS_PROCESS -> false;
       case NOBODY -> !file.wholeIndexRead();
       // The listed length of a file that is open on HDFS says nothing, so its end has to be looked at.
-      case OTHER -> !isLocal(status) || status.getLen() != file.size();
+      case OTHER -> looksDifferent
+          || complete && (isLocal(status) ? status.getLen() != file.size() : !isClosed(file))
+          || file.needsAnotherLook(context.nowMs(), context.options().closedAfterMs());
     };
+  }
+
+  private boolean isClosed(MergedFile file) {
+    return file.isClosed(context.nowMs(), context.options().closedAfterMs());
   }
 
   private static boolean isLocal(FileStatus status) {
     return "file".equals(status.getPath().toUri().getScheme());
   }
 
-  private Void read(String name, MergedFile known, long statusLength) throws IOException {
+  private boolean read(String name, MergedFile known, FileStatus status, long number) throws IOException {
+    return read(name, known, status, number, Map.of());
+  }
+
+  /** Reads a file's index as far as it is not known; false where the file does not exist any more. */
+  private boolean read(
+      String name, MergedFile known, FileStatus status, long number, Map<String, FileStatus> mayBeCovered)
+      throws IOException {
     try (FSDataInputStream in = context.storage().open(name)) {
       MergedFileReader.Parsed parsed = MergedFileReader.readSince(
-          Storage.ranges(context.storage().path(name).toString(), in, statusLength),
+          Storage.ranges(context.storage().path(name).toString(), in, status.getLen()),
           known == null ? 0 : known.lastTrailer());
       MergedFile file = known;
       if (file == null) {
         file = context.index().addIfAbsent(new MergedFile(name, MergedFile.Writer.OTHER, context.nowMs()));
         if (file.writer() == MergedFile.Writer.THIS_PROCESS) {
-          return null;
+          return true;
         }
+        file.listed(status.getLen(), status.getModificationTime());
       }
       long trailer = file.lastTrailer();
+      long lastStamp = parsed.header() == null ? 0 : parsed.header().createdMs() << 16;
       for (Group group : parsed.groups()) {
-        apply(file, group);
+        apply(file, group, mayBeCovered, number);
         context.clock().observe(group.trailer().groupStamp());
         trailer = group.trailerOffset();
+        lastStamp = Math.max(lastStamp, group.trailer().groupStamp());
+      }
+      if (parsed.groups().isEmpty() && trailer > 0) {
+        lastStamp = Math.max(lastStamp, file.lastStamp());
       }
       file.read(parsed.length(), trailer, parsed.isSealed() || file.writer() == MergedFile.Writer.NOBODY,
-          context.nowMs());
+          lastStamp, context.nowMs(), number);
       if (parsed.header() != null && HeaderMeta.saysBornMerged(parsed.header().metaJson())) {
         bornMerged = true;
       }
+      return true;
     } catch (FileNotFoundException e) {
-      // Unlinked between the listing and now: what lived in it has been written elsewhere before.
-      if (known != null) {
-        context.index().remove(known);
-        onGone.accept(known);
-      }
+      return false;
     }
-    return null;
   }
 
-  private void apply(MergedFile file, Group group) {
+  private void apply(MergedFile file, Group group, Map<String, FileStatus> mayBeCovered, long number) {
     if (!group.trailer().isIndexOnly()) {
       context.index().apply(file, group.entries());
       return;
     }
-    file.indexOnly();
+    file.indexOnly(group.names());
     Map<Integer, List<Entry>> byFile = new LinkedHashMap<>();
     group.entries().forEach(e -> byFile.computeIfAbsent(e.fileRef(), r -> new ArrayList<>()).add(e));
-    byFile.forEach((ref, entries) -> {
-      MergedFile owner = ref == 0 ? file : context.index().file(group.names().get(ref - 1));
-      if (owner != null) {
-        context.index().apply(owner, entries);
+    for (int ref = 1; ref <= group.names().size(); ref++) {
+      String name = group.names().get(ref - 1);
+      FileStatus covered = mayBeCovered.get(name);
+      MergedFile owner = context.index().file(name);
+      boolean first = owner == null && covered != null;
+      if (first) {
+        owner = context.index().addIfAbsent(new MergedFile(name, MergedFile.Writer.OTHER, context.nowMs()));
       }
-    });
+      if (owner != null && owner.writer() != MergedFile.Writer.THIS_PROCESS) {
+        List<Entry> entries = byFile.getOrDefault(ref, List.of());
+        context.index().apply(owner, entries);
+        if (first) {
+          owner.readElsewhere(covered.getLen(), entries.stream().mapToLong(Entry::stamp).max().orElse(0), number);
+        }
+      }
+    }
   }
 
-  private void runAll(List<Callable<Void>> reads) throws IOException {
-    List<FutureTask<Void>> futures = Parallel.start(readers, context.options().readParallelism(), reads);
+  private boolean runAll(List<Callable<Boolean>> reads) throws IOException {
+    List<FutureTask<Boolean>> futures = Parallel.start(readers, context.options().readParallelism(), reads);
     try {
-      for (FutureTask<Void> future : futures) {
-        future.get();
+      boolean allThere = true;
+      for (FutureTask<Boolean> future : futures) {
+        allThere &= future.get();
       }
+      return allThere;
     } catch (ExecutionException e) {
       throw e.getCause() instanceof IOException io ? io : new IOException(e.getCause());
     } catch (InterruptedException e) {

@@ -21,12 +21,19 @@ final class Relocator {
   private static final double START = 0.4;
 
   private static final double STOP = 0.25;
+  /** Copied bytes per reclaimed byte: files that cost more are left to die by themselves. */
+  private static final double MAX_COST = 3;
   /** Less garbage than this is left alone, in bytes. */
   private static final long WORTHWHILE = 16 << 10;
   /** One commit's worth, in bytes. */
   private static final long CHUNK = 4 << 20;
 
+  /** The format has 16 bits for it. */
+  private static final int MAX_GENERATION = 0xffff;
+
   private final LogContext context;
+  private final Refresher refresher;
+  private final Intents intents;
   private final SegmentReader reader;
   private final LocalSpace localSpace;
   private final Predicate<String> serves;
@@ -38,51 +45,91 @@ final class Relocator {
   }
 
   Relocator(
-      LogContext context, SegmentReader reader, LocalSpace localSpace, Predicate<String> serves, Writer writer) {
+      LogContext context,
+      Refresher refresher,
+      Intents intents,
+      SegmentReader reader,
+      LocalSpace localSpace,
+      Predicate<String> serves,
+      Writer writer) {
     this.context = context;
+    this.refresher = refresher;
+    this.intents = intents;
     this.reader = reader;
     this.localSpace = localSpace;
     this.serves = serves;
     this.writer = writer;
   }
 
-  /** One round, bounded to a file's size of copied bytes. */
-  void run() throws IOException {
-    long garbage = context.index().physicalBytes() - context.index().liveBytesWithEntries();
-    double allowed = (context.options().maxSpaceAmplification() - 1) * context.index().liveBytes();
-    if (garbage <= Math.max(WORTHWHILE, START * allowed)) {
-      return;
+  /**
+   * One round, bounded to a file's size of copied bytes.
+   *
+   * @return whether anything was moved
+   */
+  boolean run() throws IOException {
+    if (tooMuchGarbage() <= 0 || candidates().isEmpty()) {
+      return false;
     }
-    long budget = context.options().maxFileSize();
-    for (Candidate candidate : candidates()) {
-      if (garbage <= STOP * allowed || candidate.liveBytes > budget) {
-        return;
-      }
-      try {
-        relocate(candidate);
-        budget -= candidate.liveBytes;
-        garbage -= candidate.gain();
-      } catch (StateStoreFilesException e) {
-        LOG.warn("{} stays as it is: a live segment in it cannot be read", candidate.file, e);
+    Intents.Intent intent = intents.announce();
+    boolean inDoubt = true;
+    try {
+      // Only what is found to live after the announcement may be copied (rule 5).
+      refresher.refresh();
+      boolean moved = moveOut(intent);
+      inDoubt = false;
+      return moved;
+    } catch (UnreadException e) {
+      inDoubt = false;
+      throw e.getCause();
+    } finally {
+      if (inDoubt) {
+        intent.inDoubt();
+      } else {
+        intent.done();
       }
     }
   }
 
+  /** Bytes of garbage above those at which a round stops, or 0 where it is not worth to begin one. */
+  private double tooMuchGarbage() {
+    long garbage = context.index().physicalBytes() - context.index().liveBytesWithEntries();
+    double allowed = (context.options().maxSpaceAmplification() - 1) * context.index().liveBytes();
+    return garbage <= Math.max(WORTHWHILE, START * allowed) ? 0 : garbage - STOP * allowed;
+  }
+
+  private boolean moveOut(Intents.Intent intent) throws IOException {
+    double excess = tooMuchGarbage();
+    long budget = context.options().maxFileSize();
+    boolean moved = false;
+    for (Candidate candidate : candidates()) {
+      if (excess <= 0 || candidate.bytes > budget || !intent.isTimely()) {
+        break;
+      }
+      if (relocate(candidate, intent)) {
+        moved = true;
+        budget -= candidate.bytes;
+        excess -= candidate.gain();
+      }
+    }
+    return moved;
+  }
+
   /**
-   * A file that could be emptied.
+   * A file that is mostly garbage.
    *
-   * @param live segments of it that this process may move
-   * @param liveBytes of them, with what their index entries take
+   * @param segments live ones of it that this process may move
+   * @param bytes of them, with what their index entries take
+   * @param liveBytes of all live segments in the file, likewise
    */
-  private record Candidate(MergedFile file, List<Segment> live, long liveBytes) {
-    /** Reclaimed bytes. */
-    long gain() {
-      return file.size() - liveBytes;
+  private record Candidate(MergedFile file, List<Segment> segments, long bytes, long liveBytes) {
+    /** Bytes that are reclaimed by moving these, where the owners of the others move theirs. */
+    double gain() {
+      return (double) (file.size() - liveBytes) * bytes / Math.max(1, liveBytes);
     }
 
     /** Copied bytes per reclaimed byte. */
     double cost() {
-      return (double) liveBytes / Math.max(1, gain());
+      return (double) liveBytes / Math.max(1, file.size() - liveBytes);
     }
   }
 
@@ -93,9 +140,11 @@ final class Relocator {
       boolean closed = file.isClosed(context.nowMs(), context.options().closedAfterMs());
       if (closed && file.wholeIndexRead() && !file.isIndexOnly()) {
         List<Segment> live = context.index().liveSegments(file);
-        long bytes = live.stream().mapToLong(Segment::lengthWithEntries).sum();
-        Candidate candidate = new Candidate(file, live, bytes);
-        if (candidate.cost() < 3 && live.stream().allMatch(s -> serves.test(s.path()))) {
+        List<Segment> own = live.stream()
+            .filter(s -> serves.test(s.path()) && s.entry().generation() < MAX_GENERATION)
+            .toList();
+        Candidate candidate = new Candidate(file, own, bytes(own), bytes(live));
+        if (!own.isEmpty() && candidate.cost() < MAX_COST) {
           found.add(candidate);
         }
       }
@@ -104,34 +153,69 @@ final class Relocator {
     return found;
   }
 
-  private void relocate(Candidate candidate) throws IOException {
+  private static long bytes(List<Segment> segments) {
+    return segments.stream().mapToLong(Segment::lengthWithEntries).sum();
+  }
+
+  /** Whether all of a file's segments that were to be moved have been. */
+  private boolean relocate(Candidate candidate, Intents.Intent intent) throws IOException {
     List<Commit.Item> chunk = new ArrayList<>();
     try {
       long bytes = 0;
-      for (Segment segment : candidate.live) {
+      for (Segment segment : candidate.segments) {
         PayloadBuffer payload = new PayloadBuffer(localSpace, context.options().bufferMemory());
         chunk.add(new Commit.Item(segment.path(), payload, segment.entry()));
-        reader.checkAlways(segment, reader.copy(segment, payload));
+        try {
+          reader.checkAlways(segment, reader.copy(segment, payload));
+        } catch (StateStoreFilesException e) {
+          LOG.warn("{} stays as it is: a live segment in it cannot be read", candidate.file, e);
+          return false;
+        } catch (IOException e) {
+          throw new UnreadException(e);
+        }
         bytes += segment.length();
         if (bytes >= CHUNK) {
-          flush(chunk);
+          if (!flush(chunk, intent)) {
+            return false;
+          }
           bytes = 0;
         }
       }
-      flush(chunk);
-      context.metrics().relocated(candidate.live.size(), candidate.liveBytes);
-      LOG.debug("Moved {} live segments ({} bytes) out of {} ({} bytes)", candidate.live.size(), candidate.liveBytes,
+      if (!flush(chunk, intent)) {
+        return false;
+      }
+      context.metrics().relocated(candidate.segments.size(), candidate.bytes);
+      LOG.debug("Moved {} live segments ({} bytes) out of {} ({} bytes)", candidate.segments.size(), candidate.bytes,
           candidate.file, candidate.file.size());
+      return true;
     } finally {
       chunk.forEach(i -> i.payload().close());
     }
   }
 
-  private void flush(List<Commit.Item> chunk) throws IOException {
+  private boolean flush(List<Commit.Item> chunk, Intents.Intent intent) throws IOException {
+    if (!intent.isTimely()) {
+      return false;
+    }
     if (!chunk.isEmpty()) {
       writer.write(List.copyOf(chunk));
       chunk.forEach(i -> i.payload().close());
       chunk.clear();
+    }
+    return true;
+  }
+
+  /** Nothing of what was being copied was written. */
+  private static final class UnreadException extends IOException {
+    private static final long serialVersionUID = 1L;
+
+    UnreadException(IOException cause) {
+      super(cause);
+    }
+
+    @Override
+    public synchronized IOException getCause() {
+      return (IOException) super.getCause();
     }
   }
 }

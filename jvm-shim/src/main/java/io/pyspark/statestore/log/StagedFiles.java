@@ -14,6 +14,7 @@ import java.util.Map;
  */
 final class StagedFiles {
   private final Map<String, List<Commit.Item>> byStore = new HashMap<>();
+  private final Map<String, Long> changedNanos = new HashMap<>();
 
   /** The store directory that a snapshot's file belongs to, or null where {@code path} is no such file. */
   static String storeOf(String path) {
@@ -27,6 +28,7 @@ final class StagedFiles {
   }
 
   synchronized void add(String store, Commit.Item item) {
+    changedNanos.put(store, System.nanoTime());
     List<Commit.Item> items = byStore.computeIfAbsent(store, s -> new ArrayList<>());
     items.removeIf(old -> {
       boolean again = old.path().equals(item.path());
@@ -71,6 +73,19 @@ final class StagedFiles {
         return dropped;
       });
     }
+  }
+
+  /** Drops what no zip has come for: its store lives elsewhere by now, and a zip that names it would be refused. */
+  synchronized void dropUnclaimed(long afterMs) {
+    long now = System.nanoTime();
+    byStore.entrySet().removeIf(store -> {
+      boolean unclaimed = (now - changedNanos.get(store.getKey())) / 1_000_000 >= 2 * afterMs;
+      if (unclaimed) {
+        store.getValue().forEach(item -> item.payload().close());
+      }
+      return unclaimed;
+    });
+    changedNanos.keySet().retainAll(byStore.keySet());
   }
 
   synchronized void closeAll() {

@@ -3,17 +3,29 @@ package io.pyspark.statestore.log;
 import io.pyspark.statestore.format.RangeSource;
 import java.io.FileNotFoundException;
 import java.io.IOException;
+import java.util.ArrayList;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Set;
 import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.hadoop.fs.FSDataOutputStream;
+import org.apache.hadoop.fs.FSError;
 import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.LocalFileSystem;
 import org.apache.hadoop.fs.Path;
 
-/** The directory of merged files, and all that is asked of the file system for them. */
+/**
+ * The directory of merged files, and all that is asked of the file system for them. Hadoop's local file system reports
+ * some failures as an {@link FSError}; here they are exceptions like all others.
+ */
 final class Storage {
   static final String DIRECTORY = "_merged";
   private static final String SUFFIX = ".merged";
+  /** Of files that repeat the indexes of others: known from their names, so that they can be read before these. */
+  static final String INDEX_SUFFIX = ".index.merged";
+
+  static final String INTENT_SUFFIX = ".relocating";
 
   private final FileSystem fs;
   private final Path stateDirectory;
@@ -49,16 +61,32 @@ final class Storage {
     return out.hasCapability("hflush");
   }
 
-  /** The merged files, none where nothing was ever merged here. */
-  FileStatus[] list() throws IOException {
+  /**
+   * What is in the directory.
+   *
+   * @param files the merged files
+   * @param intents names of the announcements of relocations that are under way
+   */
+  record Listing(List<FileStatus> files, Set<String> intents) {}
+
+  /** What is in the directory; nothing where nothing was ever merged here. */
+  Listing list() throws IOException {
+    Listing listing = new Listing(new ArrayList<>(), new HashSet<>());
     try {
-      FileStatus[] all = fs.listStatus(directory);
-      return java.util.Arrays.stream(all)
-          .filter(s -> s.isFile() && s.getPath().getName().endsWith(SUFFIX))
-          .toArray(FileStatus[]::new);
+      for (FileStatus status : fs.listStatus(directory)) {
+        String name = status.getPath().getName();
+        if (status.isFile() && name.endsWith(SUFFIX)) {
+          listing.files.add(status);
+        } else if (status.isFile() && name.endsWith(INTENT_SUFFIX)) {
+          listing.intents.add(name);
+        }
+      }
     } catch (FileNotFoundException e) {
-      return new FileStatus[0];
+      return new Listing(List.of(), Set.of());
+    } catch (FSError e) {
+      throw new IOException(e);
     }
+    return listing;
   }
 
   /**
@@ -101,8 +129,28 @@ final class Storage {
     return fs.open(path(name));
   }
 
+  /** Makes an empty file. */
+  void createEmpty(String name) throws IOException {
+    try {
+      fs.create(path(name), false).close();
+    } catch (FSError e) {
+      throw new IOException(e);
+    }
+  }
+
+  /** Deletes a file; one that is gone already is no failure. */
   void delete(String name) throws IOException {
-    fs.delete(path(name), false);
+    try {
+      if (!fs.delete(path(name), false) && fs.exists(path(name))) {
+        throw new IOException("The file system did not delete " + path(name) + " and did not say why");
+      }
+    } catch (FSError e) {
+      throw new IOException(e);
+    }
+  }
+
+  boolean exists(String name) throws IOException {
+    return fs.exists(path(name));
   }
 
   /** An open merged file as a source of ranges; {@code statusLength} may be short of what has been flushed. */

@@ -8,14 +8,24 @@ import io.pyspark.statestore.format.Entry;
  * @param path relative to {@code state/}
  * @param stamp of the newest entry that it kills
  * @param writer of that entry
+ * @param generation how often it has been carried over (rule 6)
  */
-record Tombstone(String path, long stamp, long writer) {
+record Tombstone(String path, long stamp, long writer, int generation) {
   static Tombstone of(Segment seen) {
-    return new Tombstone(seen.path(), seen.entry().stamp(), seen.entry().writer());
+    return new Tombstone(seen.path(), seen.entry().stamp(), seen.entry().writer(), 0);
+  }
+
+  static Tombstone of(Entry entry) {
+    return new Tombstone(entry.path(), entry.stamp(), entry.writer(), entry.generation());
   }
 
   Entry toEntry() {
-    return Entry.tombstone(path, stamp, writer);
+    return Entry.tombstone(path, generation, stamp, writer);
+  }
+
+  /** The copy that outlives the file that this one is in. */
+  Tombstone carriedOver() {
+    return new Tombstone(path, stamp, writer, Math.min(generation + 1, 0xffff));
   }
 
   boolean kills(Segment segment) {
@@ -24,5 +34,18 @@ record Tombstone(String path, long stamp, long writer) {
 
   boolean covers(Tombstone other) {
     return Entry.compareKeys(stamp, writer, other.stamp, other.writer) >= 0;
+  }
+
+  /**
+   * The total order of a path's tombstones: key, generation, name of the file. A file may go only because of a greater
+   * copy elsewhere, so two processes never each rely on the copy that the other one unlinks.
+   */
+  static int compareCopies(Tombstone a, MergedFile inA, Tombstone b, MergedFile inB) {
+    int byKey = Entry.compareKeys(a.stamp, a.writer, b.stamp, b.writer);
+    if (byKey != 0) {
+      return byKey;
+    }
+    int byGeneration = Integer.compare(a.generation, b.generation);
+    return byGeneration != 0 ? byGeneration : inA.name().compareTo(inB.name());
   }
 }

@@ -73,6 +73,6 @@ public final class GroupScript {
 
     private static Entry delete(JsonNode delete) {
         return Entry.tombstone(
-                delete.get("delete").textValue(), delete.get("stamp").longValue(), delete.get("writer").longValue());
+                delete.get("delete").textValue(), 0, delete.get("stamp").longValue(), delete.get("writer").longValue());
     }
 }
