@@ -134,8 +134,13 @@ def leftovers(app: Application, graveyard: Graveyard) -> list[str]:
 
 
 def files_in_use(view: View) -> set[str]:
-    """The merged files in which something lives, or that alone keep something dead that is in another file."""
+    """The merged files in which something lives, or that alone keep something dead that is in another file.
+
+    And the one with the highest stamp, from which those who come later go on.
+    """
     in_use = {file for file, _ in view.live.values()}
+    stamps = {name: max((g.trailer.group_stamp for g in file.groups), default=0) for name, file in view.files.items()}
+    in_use |= {name for name, stamp in stamps.items() if stamp == max(stamps.values())}
     puts: dict[str, list[tuple[str, Key]]] = {}
     for name, file in view.files.items():
         for entry in file:

@@ -65,13 +65,14 @@ def test_a_file_is_of_use_as_long_as_something_lives_in_it_or_its_tombstones_hol
     dead = _write(app, 2, puts={"0/0/3.changelog": 12})
     weaker = _write(app, 3, deletes={"0/0/1.changelog": 10})
     stronger = _write(app, 4, deletes={"0/0/1.changelog": 10, "0/0/3.changelog": 12})
+    newest = _write(app, 5, puts={"0/0/4.changelog": 13}, deletes={"0/0/4.changelog": 13})
 
-    assert files_in_use(stable_view(app.state)) == {mixed, stronger}
+    assert files_in_use(stable_view(app.state)) == {mixed, stronger, newest}
 
     (app.state / "_merged" / dead).unlink()
     (app.state / "_merged" / mixed).unlink()
-    assert files_in_use(stable_view(app.state)) == set()
-    assert names_in(app.state) == [weaker, stronger]
+    assert files_in_use(stable_view(app.state)) == {newest}
+    assert names_in(app.state) == [weaker, stronger, newest]
 
 
 def test_relocations_without_end_and_old_versions_are_left_over(app: Application) -> None:
