@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import re
+import threading
 import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -50,9 +54,31 @@ class Graveyard:
 
     state: Path
     buried: dict[str, Key] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def visit(self) -> View:
         """Looks at the checkpoint, and fails where something dead lives."""
+        with self._lock:
+            return self._visit()
+
+    @contextmanager
+    def watched(self) -> Iterator[Graveyard]:
+        """Visits all the time, and fails at the end where something dead has lived."""
+        stop = threading.Event()
+
+        def watch() -> None:
+            while not stop.wait(0.2):
+                self.visit()
+
+        with ThreadPoolExecutor(1) as threads:
+            watching = threads.submit(watch)
+            try:
+                yield self
+            finally:
+                stop.set()
+                watching.result()
+
+    def _visit(self) -> View:
         view = stable_view(self.state)
         for file in view.files.values():
             for entry in file:

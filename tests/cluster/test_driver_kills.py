@@ -37,9 +37,16 @@ def app(jars: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> It
 
 
 @pytest.fixture(scope="module")
-def graveyard(app: Application) -> Graveyard:
-    """What was deleted in that application."""
+def all_deleted(app: Application) -> Graveyard:
+    """What was deleted in that application, by all tests."""
     return Graveyard(app.state)
+
+
+@pytest.fixture
+def graveyard(all_deleted: Graveyard) -> Iterator[Graveyard]:
+    """The same, watched while a test runs."""
+    with all_deleted.watched():
+        yield all_deleted
 
 
 @pytest.mark.parametrize("point", POINTS)

@@ -118,17 +118,19 @@ class Kill:
 
 def _round(app: Application, generator: random.Random) -> None:
     kills = [Kill.chosen(generator, ["self"] if number else ["driver", "all"]) for number in range(KILLS)]
-    graveyard = Graveyard(app.state)
+    with Graveyard(app.state).watched() as graveyard:
+        _kill_all(app, kills, graveyard)
+
+
+def _kill_all(app: Application, kills: list[Kill], graveyard: Graveyard) -> None:
     app.feed(3)
     app.start()
     app.finish()
     for kill in kills:
         print(f"batch {app.fed}: {kill}", flush=True)
         kill.carry_out(app)
-        graveyard.visit()
         if kill.victim != "self":
             app.await_death()
-            graveyard.visit()
             app.start()
         if kill.wait:
             app.finish()
