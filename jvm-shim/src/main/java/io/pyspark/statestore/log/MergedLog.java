@@ -75,6 +75,7 @@ public final class MergedLog implements LogContext {
    * @param localDirectory makes a local directory for what does not fit into memory
    * @param taskSlots how many tasks run at the same time in this process
    * @param threads to write and read with
+   * @param occasions of the question for which it is opened, see {@link #refreshFor}
    */
   MergedLog(
       String checkpoint,
@@ -84,7 +85,8 @@ public final class MergedLog implements LogContext {
       Supplier<Map<String, String>> identity,
       Supplier<Path> localDirectory,
       IntSupplier taskSlots,
-      ExecutorService threads)
+      ExecutorService threads,
+      Object... occasions)
       throws IOException {
     this.checkpoint = checkpoint;
     this.options = options;
@@ -103,7 +105,11 @@ public final class MergedLog implements LogContext {
     Relocator relocator =
         new Relocator(this, refresher, intents, reader, localSpace, this::serves, this::writeRelocated);
     cleaner = new Cleaner(this, refresher, intents, relocator, this::writeTombstones, this::onGone);
-    refresher.refresh();
+    if (occasions.length == 0) {
+      refresher.refresh();
+    } else {
+      refresher.refreshFor(occasions);
+    }
     if (!refresher.bornMerged() && index.files().isEmpty()) {
       refresher.bornMerged(!storage.hasPlainState());
     }
@@ -132,10 +138,7 @@ public final class MergedLog implements LogContext {
   /** Makes a file durable, with what was staged for it. */
   void commit(LogOutputStream stream, String path, Payload payload, long openedBy) throws IOException {
     String store = path.endsWith(ZIP) ? SnapshotZip.store(path) : null;
-    if (store != null) {
-      snapshotGuard.check(path, payload, unwrittenMs(path));
-    }
-    List<Commit.Item> riders = store == null ? List.of() : staged.take(store);
+    List<Commit.Item> riders = store == null ? List.of() : staged.take(store, snapshotGuard.check(path, payload, unwrittenMs(path)));
     boolean done = false;
     try {
       List<Commit.Item> items = new ArrayList<>(riders);
