@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -39,13 +40,21 @@ def merged_settings(scenario: Scenario) -> dict[str, str]:
     return {key: str(value) for key, value in builder._options.items()}
 
 
-def start_session(scenario: Scenario, work: Path, merged: dict[str, str]) -> SparkSession:
+def start_session(
+    scenario: Scenario,
+    work: Path,
+    merged: dict[str, str],
+    master: str = "local[2]",
+    more: Mapping[str, str] | None = None,
+) -> SparkSession:
     """Starts the one Spark session that both sides live in.
 
     Args:
         scenario: What is to be run.
         work: A directory for Spark's local files.
         merged: What `merged_settings` returned, or nothing for stock Spark alone.
+        master: Where it runs.
+        more: Settings beside those that the scenario asks for.
 
     Returns:
         The session.
@@ -71,12 +80,13 @@ def start_session(scenario: Scenario, work: Path, merged: dict[str, str]) -> Spa
         # The side that waits its turn polls for input; the default of 10 ms would disturb the other.
         "spark.sql.streaming.pollingDelay": "50ms",
         **filesystem_settings(merged=bool(merged), chmod_fork=scenario.chmod_fork),
+        **(more or {}),
     }
     # Whatever is not a setting of a query has to be there from the start: jars, extensions, file systems.
     settings |= {key: value for key, value in merged.items() if not key.startswith("spark.sql.streaming.")}
     settings["spark.jars"] = ",".join(filter(None, [settings.get("spark.jars"), str(TEST_JAR)]))
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.master("local[2]").appName(f"small_files {scenario.workload}")
+    builder = SparkSession.builder.master(master).appName(f"small_files {scenario.workload}")
     for key, value in settings.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
