@@ -17,6 +17,7 @@ from pyspark.sql.streaming import StreamingQuery
 from benchmarks import disk
 from benchmarks.filesystems import TEST_JAR, CallCounters, Counts, filesystem_settings, minus
 from benchmarks.scenario import Scenario
+from benchmarks.space import SpaceReader
 from benchmarks.workloads import OUTPUT_MODES, fingerprint, streaming_result
 
 STATE = "org.apache.spark.sql.execution.streaming.state"
@@ -115,6 +116,7 @@ class Side:
     batches: list[dict[str, Any]] = field(default_factory=list)
     _query: StreamingQuery | None = None
     _before: dict[str, Counts] = field(default_factory=dict)
+    _space: SpaceReader | None = None
 
     @property
     def directory(self) -> Path:
@@ -190,6 +192,9 @@ class Side:
             "counts": minus(after, self._before),
             "disk": disk.usage(self.directory),
         }
+        if self.scenario.trace_space and self.name == "merged":
+            self._space = self._space or SpaceReader(self.directory / "state" / "_merged")
+            record["space"] = self._space.measure()
         self._before = after
         self.batches.append(record)
         return record
