@@ -5,6 +5,7 @@ import java.io.IOException;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import org.apache.hadoop.fs.FSDataInputStream;
+import org.apache.hadoop.fs.FSError;
 
 /**
  * Merged files that are open for reading, one handle each, so that loading a checkpoint opens each file at most once.
@@ -40,13 +41,28 @@ final class FileHandles {
     } catch (FileNotFoundException e) {
       discard(handle, in);
       throw e;
-    } catch (IOException e) {
-      // The handle may have been closed under us: by the interrupt of a killed task, or because it was idle.
+    } catch (IOException | FSError e) {
+      // The handle may have been closed under us: by the interrupt of a killed task, or because it was idle. Hadoop's local
+      // file system says so with an Error.
       discard(handle, in);
       if (Thread.currentThread().isInterrupted()) {
-        throw e;
+        throw e instanceof IOException io ? io : new IOException(e);
       }
-      use(handle, file, position + length).readFully(position, buffer, offset, length);
+      readAgain(handle, file, position, buffer, offset, length);
+    }
+  }
+
+  private void readAgain(Handle handle, MergedFile file, long position, byte[] buffer, int offset, int length)
+      throws IOException {
+    FSDataInputStream in = use(handle, file, position + length);
+    try {
+      in.readFully(position, buffer, offset, length);
+    } catch (IOException e) {
+      discard(handle, in);
+      throw e;
+    } catch (FSError e) {
+      discard(handle, in);
+      throw new IOException(e);
     }
   }
 

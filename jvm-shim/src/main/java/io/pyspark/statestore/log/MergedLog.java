@@ -36,6 +36,8 @@ public final class MergedLog implements LogContext {
   private static final long MAINTENANCE_VIEW_MS = 10_000;
 
   private static final String ZIP = ".zip";
+  /** For so many times closedAfter a process without commits goes on cleaning. */
+  private static final int KEEP_CLEANING = 3;
 
   private final String checkpoint;
   private final Storage storage;
@@ -57,6 +59,7 @@ public final class MergedLog implements LogContext {
   private final Cleaner cleaner;
   private final long writerId = new SecureRandom().nextLong() >>> 1;
   private final AtomicInteger nextFile = new AtomicInteger();
+  private final ExecutorService threads;
   private final Set<String> knownDirectories = ConcurrentHashMap.newKeySet();
   private final Map<String, Long> servedPartitions = new ConcurrentHashMap<>();
   private volatile Options options;
@@ -87,6 +90,7 @@ public final class MergedLog implements LogContext {
     this.options = options;
     this.identity = identity;
     this.taskSlots = taskSlots;
+    this.threads = threads;
     storage = new Storage(fs, stateDirectory);
     localSpace = new LocalSpace(localDirectory);
     lanes = new LanePool(this, threads);
@@ -312,12 +316,18 @@ public final class MergedLog implements LogContext {
     handles.closeIdle();
     prefetcher.dropStale();
     long nowMs = nowMs();
-    servedPartitions.values().removeIf(lastMs -> nowMs - lastMs >= options.closedAfterMs());
+    servedPartitions.values().removeIf(lastMs -> nowMs - lastMs >= KEEP_CLEANING * options.closedAfterMs());
     staged.dropUnclaimed(options.closedAfterMs());
     if (tombstones.haveWaited(options.idleSealMs())) {
       lanes.forTombstones().writeTombstones();
     }
     lanes.all().forEach(Lane::sealIfIdle);
+    // In a query without input Spark's maintenance asks for nothing, since it has nothing to delete. What has died is to
+    // go all the same, until files of processes that died meanwhile count as closed, too.
+    long idleMs = nowMs - servedPartitions.values().stream().mapToLong(Long::longValue).max().orElse(0);
+    if (idleMs >= options.idleSealMs() && idleMs < KEEP_CLEANING * options.closedAfterMs()) {
+      threads.execute(cleaner::runIfDue);
+    }
   }
 
   /** Seals all open files: a process that stops cleanly leaves nothing open (rule 7). */

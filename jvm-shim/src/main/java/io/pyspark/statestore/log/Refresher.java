@@ -196,6 +196,7 @@ final class Refresher {
     for (MergedFile file : before) {
       // What lived in it lives in a tail that only a complete refresh reads.
       if (!listed.containsKey(file.name()) && (complete || context.index().referenceCount(file) == 0)) {
+        confirmGone(file);
         context.index().remove(file);
         onGone.accept(file);
       }
@@ -207,6 +208,17 @@ final class Refresher {
       bornMerged = !context.storage().hasPlainState();
     }
     return true;
+  }
+
+  /**
+   * Others hardly ever unlink what this process has written, so asking once more costs nothing; a listing that leaves
+   * files out would have their deletions forgotten (rule 8).
+   */
+  private void confirmGone(MergedFile file) throws IOException {
+    if (file.writerId() == context.writerId() && context.storage().exists(file.name())) {
+      throw new IOException("The listing of " + context.storage().directory() + " leaves out " + file.name()
+          + ", which exists; nothing is concluded from it");
+    }
   }
 
   /** Files that repeat the indexes of others come first: what they cover need not be opened. */

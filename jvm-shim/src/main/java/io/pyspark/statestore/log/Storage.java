@@ -9,12 +9,16 @@ import java.util.List;
 import java.util.Set;
 import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.hadoop.fs.FSDataOutputStream;
+import org.apache.hadoop.fs.FSError;
 import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.LocalFileSystem;
 import org.apache.hadoop.fs.Path;
 
-/** The directory of merged files, and all that is asked of the file system for them. */
+/**
+ * The directory of merged files, and all that is asked of the file system for them. Hadoop's local file system reports
+ * some failures as an {@link FSError}; here they are exceptions like all others.
+ */
 final class Storage {
   static final String DIRECTORY = "_merged";
   private static final String SUFFIX = ".merged";
@@ -79,6 +83,8 @@ final class Storage {
       }
     } catch (FileNotFoundException e) {
       return new Listing(List.of(), Set.of());
+    } catch (FSError e) {
+      throw new IOException(e);
     }
     return listing;
   }
@@ -125,14 +131,26 @@ final class Storage {
 
   /** Makes an empty file. */
   void createEmpty(String name) throws IOException {
-    fs.create(path(name), false).close();
+    try {
+      fs.create(path(name), false).close();
+    } catch (FSError e) {
+      throw new IOException(e);
+    }
   }
 
   /** Deletes a file; one that is gone already is no failure. */
   void delete(String name) throws IOException {
-    if (!fs.delete(path(name), false) && fs.exists(path(name))) {
-      throw new IOException("The file system did not delete " + path(name) + " and did not say why");
+    try {
+      if (!fs.delete(path(name), false) && fs.exists(path(name))) {
+        throw new IOException("The file system did not delete " + path(name) + " and did not say why");
+      }
+    } catch (FSError e) {
+      throw new IOException(e);
     }
+  }
+
+  boolean exists(String name) throws IOException {
+    return fs.exists(path(name));
   }
 
   /** An open merged file as a source of ranges; {@code statusLength} may be short of what has been flushed. */
