@@ -166,6 +166,8 @@ final class Lane {
       killed = leader != null && leader.isWithdrawn() && Thread.interrupted();
       tombstones.forEach(t -> entries.add(t.toEntry()));
       if (entries.isEmpty()) {
+        // Who came for tombstones that wait finds that another lane is writing them.
+        group.forEach(Commit::done);
         return;
       }
       open.commit(entries, context.options().hsync() || group.stream().anyMatch(Commit::allowsUnlink));
