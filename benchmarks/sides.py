@@ -130,12 +130,12 @@ class Side:
         return f"merged+{location}" if self.name == "merged" and self.scenario.door == "path" else location
 
     def start(self, merged: dict[str, str]) -> None:
-        """Starts the query, which then waits for input.
+        """Starts the query, and returns when it waits for input.
 
         Args:
             merged: The settings of merged state; used by the merged side only.
         """
-        (self.root / "input").mkdir(parents=True)
+        (self.root / "input").mkdir(parents=True, exist_ok=True)
         self.session.conf.set("spark.sql.streaming.stateStore.providerClass", STOCK_PROVIDERS[self.scenario.store])
         if self.name == "merged":
             for key, value in merged.items():
@@ -198,6 +198,12 @@ class Side:
         self._before = after
         self.batches.append(record)
         return record
+
+    def progress(self) -> dict[str, Any]:
+        """What the query says of its last batch that had input."""
+        assert self._query is not None
+        found: dict[str, Any] = [each for each in self._query.recentProgress if each["numInputRows"]][-1]
+        return found
 
     def stop(self) -> None:
         """Stops the query."""

@@ -10,7 +10,7 @@ import json
 import statistics
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +80,8 @@ def steadiness(result: dict[str, Any], warm_up: int) -> Steadiness:
 
     def metadata_calls(batches: list[dict[str, Any]]) -> float:
         counted = [calls(batch["counts"], STATE_CATEGORIES) for batch in batches]
-        return sum(each.get(kind, 0) for each in counted for kind in METADATA_CALLS) / len(batches) / partitions
+        total = sum(each.get(kind, 0) for each in counted for kind in METADATA_CALLS)
+        return float(total / len(batches) / partitions)
 
     return Steadiness(
         files={name: ends(batches, "files", 1) for name, batches in sides.items()},
@@ -194,11 +195,13 @@ def planned(batches: int, partitions: int, rows: int, options: dict[str, str], q
         options=options,
         trace_space=True,
     )
-    keys = {**PRESETS["amplification"], "workload": "aggregation", "partitions": PRESETS["amplification"]["partitions"][0]}
+    keys = {
+        **PRESETS["amplification"],
+        "workload": "aggregation",
+        "partitions": PRESETS["amplification"]["partitions"][0],
+    }
     if quick:
         keys["batches"] = batches
-    from dataclasses import replace
-
     return [churn, replace(churn, changelog=False), Scenario(**keys, options=options, trace_space=True)]
 
 
@@ -207,7 +210,9 @@ def planned(batches: int, partitions: int, rows: int, options: dict[str, str], q
 @click.option("--partitions", type=click.IntRange(1), default=10)
 @click.option("--rows-per-batch", type=click.IntRange(1), default=5_000)
 @click.option("--warm-up", type=click.IntRange(1), default=30, help="Batches that do not count.")
-@click.option("--only", type=click.Choice(["changelog", "snapshots", "keys"]), multiple=True, help="Leave the others out.")
+@click.option(
+    "--only", type=click.Choice(["changelog", "snapshots", "keys"]), multiple=True, help="Leave the others out."
+)
 @click.option("--sides", type=click.Choice(["both", "merged"]), default="both")
 @click.option("--quick", is_flag=True, help="60 batches of each.")
 @click.option("--option", "options", multiple=True, metavar="NAME=VALUE", help="Of merged state, as for configure().")
@@ -230,7 +235,11 @@ def main(
         raise click.ClickException("the shim could not be built")
     batches = min(batches, 60) if quick else batches
     values = dict(pair.partition("=")[::2] for pair in options)
-    runs = dict(zip(("changelog", "snapshots", "keys"), planned(batches, partitions, rows_per_batch, values, quick)))
+    runs = dict(
+        zip(
+            ("changelog", "snapshots", "keys"), planned(batches, partitions, rows_per_batch, values, quick), strict=True
+        )
+    )
     results = []
     for name, scenario in runs.items():
         if not only or name in only:

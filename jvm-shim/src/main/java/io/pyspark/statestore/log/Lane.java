@@ -27,7 +27,7 @@ import org.slf4j.LoggerFactory;
  */
 final class Lane {
   /** Less garbage than this is not worth sealing a file for, in bytes. */
-  static final long GARBAGE_FLOOR = 8 << 20;
+  static final long GARBAGE_FLOOR = 2 << 20;
 
   private static final Logger LOG = LoggerFactory.getLogger(Lane.class);
 
