@@ -14,7 +14,7 @@ import org.slf4j.LoggerFactory;
 final class Cleaner {
   private static final Logger LOG = LoggerFactory.getLogger(Cleaner.class);
   private static final long MAX_INTERVAL_MS = 10_000;
-  /** After a round that was worth it, the next one comes sooner while there is too much garbage. */
+  /** Where there is much garbage that can go, cleaning waits only so long; unless the last round failed to do it. */
   private static final long PRESSING_INTERVAL_MS = 1_000;
   /** Files that one round unlinks at most: what has piled up for days must not keep a maintenance thread for minutes. */
   private static final int MAX_UNLINKS = 256;
@@ -26,7 +26,7 @@ final class Cleaner {
   private final Relocator relocator;
   private final Consumer<MergedFile> onGone;
   private final ReentrantLock running = new ReentrantLock();
-  private volatile boolean lastWasWorthIt = true;
+  private volatile boolean lastKeptItsPromise = true;
   private volatile long lastRunNanos = System.nanoTime() - 2 * MAX_INTERVAL_MS * 1_000_000;
 
   Cleaner(
@@ -71,11 +71,12 @@ final class Cleaner {
 
   /** Whether there is too much garbage, and this process can probably do something about it now. */
   boolean isPressing() {
-    if (!lastWasWorthIt || !relocator.hasSomeGarbage()) {
-      return false;
-    }
-    return !plan(context.nowMs()).steps().isEmpty()
-        || context.options().compactionEnabled() && relocator.hasTooMuchGarbage() && relocator.hasCandidates();
+    return lastKeptItsPromise && promisesMuch();
+  }
+
+  private boolean promisesMuch() {
+    return relocator.hasSomeGarbage()
+        && (!plan(context.nowMs()).steps().isEmpty() || context.options().compactionEnabled() && relocator.isNeeded());
   }
 
   /** Cleans now; how many files went. */
@@ -90,7 +91,7 @@ final class Cleaner {
 
   private int clean(boolean completely) {
     int gone = 0;
-    lastWasWorthIt = false;
+    lastKeptItsPromise = !promisesMuch();
     try {
       if (completely) {
         context.index().proveTombstones(refresher.refresh(), this::isClosed, intents::noneSince);
@@ -100,14 +101,14 @@ final class Cleaner {
       intents.removeLeftOver();
       gone = unlinkDead();
       if (context.options().compactionEnabled() && relocator.run()) {
-        lastWasWorthIt = true;
+        lastKeptItsPromise = true;
         gone += unlinkDead();
       }
     } catch (IOException | RuntimeException e) {
       // Rule 8: when in doubt, delete nothing.
       LOG.warn("Cleaning of {} stopped; it is tried again at the next maintenance", context.checkpoint(), e);
     }
-    lastWasWorthIt |= gone > 0;
+    lastKeptItsPromise |= gone > 0;
     if (gone > 0) {
       LOG.info("[checkpoint={}] [unlinkedFiles={}] [files={}] [physicalBytes={}] [liveBytes={}]",
           context.checkpoint(), gone, context.index().files().size(), context.index().physicalBytes(),

@@ -75,7 +75,7 @@ final class Relocator {
    * @return whether anything was moved
    */
   boolean run() throws IOException {
-    if (!hasTooMuchGarbage() || !hasCandidates()) {
+    if (!isNeeded()) {
       return false;
     }
     Intents.Intent intent = intents.announce();
@@ -102,9 +102,13 @@ final class Relocator {
     return garbage() > Math.max(WORTHWHILE, SOME * allowedGarbage());
   }
 
-  /** Whether it is time to move live segments. */
-  boolean hasTooMuchGarbage() {
-    return tooMuchGarbage() > 0;
+  /** Whether it is time to move live segments, and there are such that may be moved. */
+  boolean isNeeded() {
+    if (tooMuchGarbage() <= 0) {
+      return false;
+    }
+    List<Candidate> found = candidates();
+    return !found.isEmpty() && found.get(0).bytes <= budget();
   }
 
   /** This process has committed so many bytes. */
@@ -113,16 +117,16 @@ final class Relocator {
     credit.updateAndGet(known -> Math.min(context.options().maxFileSize(), known + earned));
   }
 
-  /** Whether moving segments of this process's partitions would win anything. */
-  boolean hasCandidates() {
-    return !candidates().isEmpty();
-  }
-
   /** Bytes of garbage above those at which a round stops, or 0 where it is not worth to begin one. */
   private double tooMuchGarbage() {
     double allowed = allowedGarbage();
-    double start = credit.get() > 0 ? START : URGENT;
-    return garbage() <= Math.max(WORTHWHILE, start * allowed) ? 0 : garbage() - STOP * allowed;
+    return garbage() <= Math.max(WORTHWHILE, START * allowed) ? 0 : garbage() - STOP * allowed;
+  }
+
+  /** Bytes that may be moved now. */
+  private long budget() {
+    long most = context.options().maxFileSize();
+    return garbage() > URGENT * allowedGarbage() ? most : Math.min(most, credit.get());
   }
 
   private long garbage() {
@@ -135,7 +139,7 @@ final class Relocator {
 
   private boolean moveOut(Intents.Intent intent) throws IOException {
     double excess = tooMuchGarbage();
-    long budget = context.options().maxFileSize();
+    long budget = budget();
     boolean moved = false;
     for (Candidate candidate : candidates()) {
       if (excess <= 0 || candidate.bytes > budget || !intent.isTimely()) {
