@@ -22,7 +22,8 @@ def attach(spark: SparkSession, *, mode: str = "provider", store: str = "rocksdb
     """Makes a running session keep the state of queries that are started from now on in merged files.
 
     For sessions that were started without the jar, as in a notebook. ``configure`` is the better way where the session
-    is yours to start: it holds for every session of the application, ``attach`` for this one only.
+    is yours to start: it holds for every session of the application, ``attach`` for this one only. And Spark takes
+    plugins only when it starts, so an attached session shows no ``fileMerging`` metrics.
 
     Args:
         spark: A classic session; a Spark Connect client cannot change its server that far.

@@ -15,12 +15,14 @@ SUPPORTED_SPARK = "4.3"
 PROVIDER_KEY = "spark.sql.streaming.stateStore.providerClass"
 FILE_MANAGER_KEY = "spark.sql.streaming.checkpointFileManagerClass"
 EXTENSIONS_KEY = "spark.sql.extensions"
+PLUGINS_KEY = "spark.plugins"
 OWN_FILE_MANAGER_KEY = OPTIONS["fileManagerClass"].key
 SHIM_VERSION_KEY = OPTIONS["shimVersion"].key
 
 MERGED_FILE_SYSTEM = "io.pyspark.statestore.fs.MergedFileSystem"
 MERGED_FILE_MANAGER = "io.pyspark.statestore.fs.MergedCheckpointFileManager"
 MERGED_EXTENSIONS = "io.pyspark.statestore.spark.MergedStateExtensions"
+METRICS_PLUGIN = "io.pyspark.statestore.spark.FileMergingPlugin"
 
 _STOCK_PROVIDERS = {
     "rocksdb": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",

@@ -10,6 +10,8 @@ from pyspark_statestore._version import __version__
 from pyspark_statestore.doors import (
     EXTENSIONS_KEY,
     MERGED_EXTENSIONS,
+    METRICS_PLUGIN,
+    PLUGINS_KEY,
     check_spark_version,
     door_settings,
     file_system_settings,
@@ -60,6 +62,7 @@ def configure(
     changed = dict(door.set)
     changed.update({f"spark.hadoop.{key}": value for key, value in file_system_settings().items()})
     changed[JARS_KEY] = _with_jar(existing.get(JARS_KEY, ""))
+    changed[PLUGINS_KEY] = _with(existing.get(PLUGINS_KEY, ""), METRICS_PLUGIN)
     changed[EXTENSIONS_KEY] = _with(existing.get(EXTENSIONS_KEY, ""), MERGED_EXTENSIONS)
     _check_jvm()
     for key in door.remove:

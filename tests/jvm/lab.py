@@ -33,6 +33,7 @@ FILE_SYSTEMS = {
     "counting": "CountingFileSystem",
     "objectstore": "ObjectStoreLikeFileSystem",
     "faulty": "FaultyFileSystem",
+    "faultystore": "FaultyObjectStore",
     "gated": "GatedFileSystems$Disk",
     "gatedstore": "GatedFileSystems$Store",
 }

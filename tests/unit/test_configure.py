@@ -15,6 +15,7 @@ from pyspark_statestore.paths import SCHEMES
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 OURS = "io.pyspark.statestore.fs.MergedCheckpointFileManager"
+PLUGIN = "io.pyspark.statestore.spark.FileMergingPlugin"
 EXTENSIONS = "io.pyspark.statestore.spark.MergedStateExtensions"
 STOCK = "org.apache.spark.sql.execution.streaming.state."
 OWN_MANAGER = OPTIONS["fileManagerClass"].key
@@ -43,6 +44,7 @@ def test_provider_door() -> None:
     assert MANAGER not in options
     assert options["spark.jars"] == JAR
     assert options["spark.sql.extensions"] == EXTENSIONS
+    assert options["spark.plugins"] == PLUGIN
     assert options[OPTIONS["shimVersion"].key] == __version__
     for scheme in SCHEMES:
         assert options[f"spark.hadoop.fs.merged+{scheme}.impl"] == "io.pyspark.statestore.fs.MergedFileSystem"
@@ -68,7 +70,7 @@ def test_what_the_builder_has_is_kept() -> None:
         map={
             "spark.jars": "/lib/a.jar, /lib/b.jar",
             "spark.jars.packages": "org.x:y:1",
-            "spark.plugins": "org.x.Plugin",
+            "spark.plugins": "org.x.Plugin, org.x.Other",
             "spark.sql.extensions": "org.x.Extensions",
             MANAGER: "org.x.Manager",
         }
@@ -78,7 +80,7 @@ def test_what_the_builder_has_is_kept() -> None:
 
     assert options["spark.jars"] == f"/lib/a.jar,/lib/b.jar,{JAR}"
     assert options["spark.jars.packages"] == "org.x:y:1"
-    assert options["spark.plugins"] == "org.x.Plugin"
+    assert options["spark.plugins"] == f"org.x.Plugin,org.x.Other,{PLUGIN}"
     assert options["spark.sql.extensions"] == f"org.x.Extensions,{EXTENSIONS}"
     assert (options[MANAGER], options[OWN_MANAGER]) == (OURS, "org.x.Manager")
 
@@ -93,12 +95,14 @@ def test_the_provider_door_leaves_the_file_manager_alone() -> None:
 def test_what_spark_defaults_says_is_kept(tmp_path: Path) -> None:
     (tmp_path / "spark-defaults.conf").write_text(
         f"# spark.jars no\n\nspark.jars   /d/a.jar\nspark.sql.extensions=org.x.E\n{MANAGER}: org.x.M  \n"
+        "spark.plugins org.x.P\n"
     )
 
     options = configured(mode="path")
 
     assert options["spark.jars"] == f"/d/a.jar,{JAR}"
     assert options["spark.sql.extensions"] == f"org.x.E,{EXTENSIONS}"
+    assert options["spark.plugins"] == f"org.x.P,{PLUGIN}"
     assert options[OWN_MANAGER] == "org.x.M"
 
 
@@ -118,6 +122,23 @@ def test_the_last_call_decides() -> None:
         configure(builder, mode="path", store="heap")
 
         assert configured(builder) == configured(SparkSession.builder.config(map=own))
+
+
+@pytest.mark.parametrize("words", ["--conf spark.plugins=org.x.P", "-c spark.plugins=org.x.P --conf spark.a=b"])
+def test_plugins_of_spark_submit_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, words: str) -> None:
+    (tmp_path / "spark-defaults.conf").write_text("spark.plugins org.x.Hidden\n")
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", f"{words} pyspark-shell")
+
+    assert configured()["spark.plugins"] == f"org.x.P,{PLUGIN}"
+
+
+def test_plugins_of_a_running_jvm_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As spark-submit starts it before the script: its settings are in the JVM only."""
+    monkeypatch.setattr(inherited, "running_jvm_conf", lambda: {"spark.plugins": f"org.x.P,{PLUGIN}"})
+
+    assert configured()["spark.plugins"] == f"org.x.P,{PLUGIN}"
+    own = SparkSession.builder.config("spark.plugins", "org.x.Own")
+    assert configured(own)["spark.plugins"] == f"org.x.Own,{PLUGIN}"
 
 
 def test_options_are_set_and_checked_at_once() -> None:

@@ -10,6 +10,8 @@ import java.io.IOException;
 import java.io.OutputStream;
 import java.net.URI;
 import java.nio.file.Files;
+import java.util.Objects;
+import java.util.stream.Stream;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.hadoop.fs.FSDataOutputStream;
@@ -86,16 +88,19 @@ public final class MergedFileSystem extends FileSystem {
 
   /** The log of a checkpoint, working with {@code options} from now on. */
   MergedLog log(Path stateDirectory, Options options, String queryRunId) throws IOException {
+    // Each run looks once, whatever it asks: between runs a checkpoint may be deleted or put back from a copy.
+    Object run = queryRunId.isEmpty() ? null : new QueryRun(queryRunId);
+    Object[] occasions = Stream.of(run, Freshness.occasion()).filter(Objects::nonNull).toArray();
     MergedLog log = MergedLogs.of(
         real,
         stateDirectory,
         options,
         () -> ProcessIdentity.headerFields(queryRunId),
         ProcessIdentity::localDirectory,
-        ProcessIdentity::taskSlots);
-    if (!queryRunId.isEmpty()) {
-      // Each run looks once, whatever it asks: between runs a checkpoint may be deleted or put back from a copy.
-      log.refreshFor(new QueryRun(queryRunId));
+        ProcessIdentity::taskSlots,
+        occasions);
+    if (run != null) {
+      log.refreshFor(run);
     }
     return log;
   }

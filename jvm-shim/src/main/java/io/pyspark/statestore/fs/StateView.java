@@ -97,7 +97,9 @@ final class StateView {
     if (log.find(relative) != null || isKnownDirectory()) {
       return true;
     }
-    return (log.mayHavePlainFiles() || !isFile) && real.exists(realPath);
+    // Where nothing is plain, a store's directory that holds nothing need not be asked for: Spark would only make it.
+    boolean storeDirectory = !isFile && relative.indexOf('/') > 0;
+    return (log.mayHavePlainFiles() || !isFile && !storeDirectory) && real.exists(realPath);
   }
 
   FileStatus status() throws IOException {

@@ -92,6 +92,7 @@ final class Cleaner {
   private int clean(boolean completely) {
     int gone = 0;
     lastKeptItsPromise = !promisesMuch();
+    MaintenanceReport report = MaintenanceReport.begin(context);
     try {
       if (completely) {
         context.index().proveTombstones(refresher.refresh(), this::isClosed, intents::noneSince);
@@ -107,13 +108,10 @@ final class Cleaner {
     } catch (IOException | RuntimeException e) {
       // Rule 8: when in doubt, delete nothing.
       LOG.warn("Cleaning of {} stopped; it is tried again at the next maintenance", context.checkpoint(), e);
+      report.stopped();
     }
     lastKeptItsPromise |= gone > 0;
-    if (gone > 0) {
-      LOG.info("[checkpoint={}] [unlinkedFiles={}] [files={}] [physicalBytes={}] [liveBytes={}]",
-          context.checkpoint(), gone, context.index().files().size(), context.index().physicalBytes(),
-          context.index().liveBytes());
-    }
+    report.end();
     return gone;
   }
 

@@ -4,6 +4,7 @@ import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.locks.ReentrantLock;
 import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.hadoop.fs.FSError;
 
@@ -18,7 +19,11 @@ final class FileHandles {
   private final Map<String, Handle> handles = new ConcurrentHashMap<>();
 
   private static final class Handle {
+    /** Held while the file is opened, which may take long. */
+    private final ReentrantLock opening = new ReentrantLock();
     private FSDataInputStream in;
+    /** Nobody looks after it any more: whoever still reads through it closes it. */
+    private volatile boolean abandoned;
     private volatile long usedNanos = System.nanoTime();
     /** Bytes that the handle can see: those of an open file on HDFS that were flushed when it was opened. */
     private long visible;
@@ -48,15 +53,20 @@ final class FileHandles {
       if (Thread.currentThread().isInterrupted()) {
         throw e instanceof IOException io ? io : new IOException(e);
       }
-      readAgain(handle, file, position, buffer, offset, length);
+      in = readAgain(handle, file, position, buffer, offset, length);
+    }
+    if (handle.abandoned) {
+      discard(handle, in);
     }
   }
 
-  private void readAgain(Handle handle, MergedFile file, long position, byte[] buffer, int offset, int length)
+  private FSDataInputStream readAgain(
+      Handle handle, MergedFile file, long position, byte[] buffer, int offset, int length)
       throws IOException {
     FSDataInputStream in = use(handle, file, position + length);
     try {
       in.readFully(position, buffer, offset, length);
+      return in;
     } catch (IOException e) {
       discard(handle, in);
       throw e;
@@ -67,7 +77,8 @@ final class FileHandles {
   }
 
   private FSDataInputStream use(Handle handle, MergedFile file, long upTo) throws IOException {
-    synchronized (handle) {
+    handle.opening.lock();
+    try {
       handle.usedNanos = System.nanoTime();
       if (handle.in == null || handle.visible < upTo) {
         FSDataInputStream old = handle.in;
@@ -76,24 +87,36 @@ final class FileHandles {
         closeQuietly(old);
       }
       return handle.in;
+    } finally {
+      handle.opening.unlock();
     }
   }
 
   private static void discard(Handle handle, FSDataInputStream in) {
-    synchronized (handle) {
+    handle.opening.lock();
+    try {
       if (handle.in == in) {
         handle.in = null;
       }
       closeQuietly(in);
+    } finally {
+      handle.opening.unlock();
     }
   }
 
+  /** Closes a handle, without waiting for an opening that hangs. */
   void close(String name) {
     Handle handle = handles.remove(name);
-    if (handle != null) {
-      synchronized (handle) {
+    if (handle == null) {
+      return;
+    }
+    handle.abandoned = true;
+    if (handle.opening.tryLock()) {
+      try {
         closeQuietly(handle.in);
         handle.in = null;
+      } finally {
+        handle.opening.unlock();
       }
     }
   }

@@ -24,8 +24,35 @@ import java.util.function.Predicate;
 public final class Index {
   private final Map<String, MergedFile> files = new LinkedHashMap<>();
   private final NavigableMap<String, Directory> directories = new TreeMap<>();
+  private int liveCount;
   private long liveBytes;
   private long liveBytesWithEntries;
+
+  /**
+   * What there is in all.
+   *
+   * @param files merged files
+   * @param physicalBytes of all files, dead ones and indexes included
+   * @param liveSegments logical files
+   * @param liveBytes of these
+   */
+  public record Totals(int files, long physicalBytes, int liveSegments, long liveBytes) {
+    public static final Totals NOTHING = new Totals(0, 0, 0, 0);
+
+    /** The sum of two checkpoints' totals. */
+    public Totals plus(Totals other) {
+      return new Totals(
+          files + other.files,
+          physicalBytes + other.physicalBytes,
+          liveSegments + other.liveSegments,
+          liveBytes + other.liveBytes);
+    }
+
+    /** Physical bytes per live byte; not a number where nothing lives. */
+    public double spaceAmplification() {
+      return liveBytes == 0 ? Double.NaN : (double) physicalBytes / liveBytes;
+    }
+  }
 
   private static final class Directory {
     private final Map<String, PathState> paths = new HashMap<>();
@@ -131,6 +158,7 @@ public final class Index {
     if (segment != null) {
       segment.file().liveCount += sign;
       segment.file().liveBytes += sign * segment.length();
+      liveCount += sign;
       liveBytes += sign * segment.length();
       liveBytesWithEntries += sign * segment.lengthWithEntries();
       directories.get(parent(path)).liveCount += sign;
@@ -335,6 +363,11 @@ public final class Index {
   /** Bytes of all files, dead ones and indexes included. */
   public synchronized long physicalBytes() {
     return files.values().stream().mapToLong(MergedFile::size).sum();
+  }
+
+  /** What there is in all; takes no longer than there are files. */
+  public synchronized Totals totals() {
+    return new Totals(files.size(), physicalBytes(), liveCount, liveBytes);
   }
 
   /** The segments of a file that are live. */

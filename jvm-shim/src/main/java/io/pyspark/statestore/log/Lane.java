@@ -29,6 +29,9 @@ final class Lane {
   /** Less garbage than this is not worth sealing a file for, in bytes. */
   static final long GARBAGE_FLOOR = 2 << 20;
 
+  /** No file is open for longer, so that one that was modified a day ago is nobody's any more (rule 7). */
+  private static final long MAX_AGE_MS = 3_600_000;
+
   private static final Logger LOG = LoggerFactory.getLogger(Lane.class);
 
   private final LogContext context;
@@ -173,6 +176,7 @@ final class Lane {
       open.commit(entries, context.options().hsync() || group.stream().anyMatch(Commit::allowsUnlink));
     } catch (IOException | RuntimeException | Error e) {
       context.tombstones().giveBack(tombstones);
+      context.metrics().groupFailed();
       IOException failure = writeFailed(e);
       giveUp();
       if (leader != null && wasInterrupted(e)) {
@@ -256,7 +260,9 @@ final class Lane {
     }
     if (open.isFinished()) {
       open = null;
-    } else if (open.size() >= context.options().maxFileSize() || context.hidesTooMuchGarbage(open.file())) {
+    } else if (open.size() >= context.options().maxFileSize()
+        || open.ageMs() > MAX_AGE_MS
+        || context.hidesTooMuchGarbage(open.file())) {
       seal();
     }
   }

@@ -1,38 +1,124 @@
 package io.pyspark.statestore.log;
 
+import java.util.EnumMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.atomic.AtomicLong;
+import java.util.concurrent.atomic.AtomicReference;
 import java.util.concurrent.atomic.LongAdder;
+import java.util.function.Consumer;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 
 /** What a log has done since it was opened. */
 public final class LogMetrics {
-  private final LongAdder groups = new LongAdder();
-  private final LongAdder commits = new LongAdder();
-  private final LongAdder segments = new LongAdder();
+  private static final Logger LOG = LoggerFactory.getLogger(LogMetrics.class);
+
+  /** Hears of what all logs of this process do; null where nobody listens. */
+  private static final AtomicReference<Listener> LISTENER = new AtomicReference<>();
+
+  /** What is counted. */
+  public enum Count {
+    /** Groups made durable. */
+    GROUPS("groups"),
+    COMMITS("commits"),
+    /** Segments in these groups, relocated ones too. */
+    SEGMENTS("segments"),
+    /** Payload of these segments. */
+    WRITTEN_BYTES("writtenBytes"),
+    /** Groups that could not be made durable, all of whose commits failed or were written again. */
+    FAILED_GROUPS("failedGroups"),
+    /** Logical files that were given up before they were durable. */
+    CANCELLED_UPLOADS("cancelledUploads"),
+    /** Those of them that stopped early, while their bytes were being written into a group. */
+    CANCELLED_COMMITS("cancelledCommits"),
+    REFRESHES("refreshes"),
+    /** Refreshes that read the tails of all files that others append to, too. */
+    COMPLETE_REFRESHES("completeRefreshes"),
+    RELOCATED_SEGMENTS("relocatedSegments"),
+    RELOCATED_BYTES("relocatedBytes"),
+    UNLINKED_FILES("unlinkedFiles"),
+    FAILED_DELETES("failedDeletes"),
+    /** Tombstones written again, so that the file that held them can be unlinked (rule 6). */
+    CARRIED_OVER_TOMBSTONES("carriedOverTombstones");
+
+    private final String key;
+
+    Count(String key) {
+      this.key = key;
+    }
+
+    /** Its name in {@link LogMetrics#snapshot()}. */
+    public String key() {
+      return key;
+    }
+  }
+
+  /** Hears of everything as it happens, in the thread that does it: it has to be quick. */
+  public interface Listener {
+    void counted(Count what, long by);
+
+    /** A group was written and flushed. */
+    void flushed(int segments, long nanos);
+
+    /** A commit was made durable so long after it was queued. */
+    void committed(long waitedNanos);
+
+    void refreshed(long nanos);
+  }
+
+  private final Map<Count, LongAdder> counts = new EnumMap<>(Count.class);
   private final LongAdder writeNanos = new LongAdder();
   private final LongAdder waitNanos = new LongAdder();
-  private final LongAdder refreshes = new LongAdder();
-  private final LongAdder completeRefreshes = new LongAdder();
-  private final LongAdder cancelledCommits = new LongAdder();
-  private final LongAdder carriedOver = new LongAdder();
-  private final LongAdder unlinked = new LongAdder();
-  private final LongAdder relocatedSegments = new LongAdder();
-  private final LongAdder relocatedBytes = new LongAdder();
-  private final LongAdder failedDeletes = new LongAdder();
+  private final LongAdder refreshNanos = new LongAdder();
   private final AtomicLong recentWriteNanos = new AtomicLong();
+  private volatile long lastUsedNanos = System.nanoTime();
+
+  LogMetrics() {
+    for (Count what : Count.values()) {
+      counts.put(what, new LongAdder());
+    }
+  }
+
+  /** Tells somebody of everything that any log of this process does from now on; who was told before is not any more. */
+  public static void listen(Listener listener) {
+    LISTENER.set(listener);
+  }
+
+  /** Tells them no longer. */
+  public static void stopListening(Listener listener) {
+    LISTENER.compareAndSet(listener, null);
+  }
 
   void groupWritten(List<Commit> group, long nanos) {
     long now = System.nanoTime();
-    groups.increment();
-    commits.add(group.size());
-    writeNanos.add(nanos);
+    int segments = group.stream().mapToInt(commit -> commit.items().size()).sum();
+    lastUsedNanos = now;
     recentWriteNanos.updateAndGet(recent -> recent == 0 ? nanos : (7 * recent + nanos) / 8);
+    writeNanos.add(nanos);
+    add(Count.GROUPS, 1);
+    add(Count.COMMITS, group.size());
+    add(Count.SEGMENTS, segments);
+    add(Count.WRITTEN_BYTES, group.stream().mapToLong(Commit::length).sum());
+    tell(listener -> listener.flushed(segments, nanos));
     for (Commit commit : group) {
-      segments.add(commit.items().size());
-      waitNanos.add(now - commit.queuedAtNanos());
+      long waited = now - commit.queuedAtNanos();
+      waitNanos.add(waited);
+      tell(listener -> listener.committed(waited));
     }
+  }
+
+  void groupFailed() {
+    add(Count.FAILED_GROUPS, 1);
+  }
+
+  void uploadCancelled() {
+    add(Count.CANCELLED_UPLOADS, 1);
+  }
+
+  void cancelled() {
+    add(Count.CANCELLED_COMMITS, 1);
   }
 
   /** How long writing and flushing a group takes these days, in nanoseconds. */
@@ -40,50 +126,74 @@ public final class LogMetrics {
     return recentWriteNanos.get();
   }
 
-  void refreshed(boolean complete) {
-    refreshes.increment();
-    if (complete) {
-      completeRefreshes.increment();
-    }
-  }
-
-  void cancelled() {
-    cancelledCommits.increment();
-  }
-
-  void carriedOver(int tombstones) {
-    carriedOver.add(tombstones);
+  /**
+   * A refresh has ended well.
+   *
+   * @param complete whether it read the tails of all files that others append to
+   * @param nanos how long it took
+   */
+  void refreshed(boolean complete, long nanos) {
+    lastUsedNanos = System.nanoTime();
+    refreshNanos.add(nanos);
+    add(Count.REFRESHES, 1);
+    add(Count.COMPLETE_REFRESHES, complete ? 1 : 0);
+    tell(listener -> listener.refreshed(nanos));
   }
 
   void unlinked() {
-    unlinked.increment();
+    add(Count.UNLINKED_FILES, 1);
   }
 
   void relocated(int count, long bytes) {
-    relocatedSegments.add(count);
-    relocatedBytes.add(bytes);
+    add(Count.RELOCATED_SEGMENTS, count);
+    add(Count.RELOCATED_BYTES, bytes);
   }
 
   void deleteFailed() {
-    failedDeletes.increment();
+    add(Count.FAILED_DELETES, 1);
+  }
+
+  void carriedOver(int tombstones) {
+    add(Count.CARRIED_OVER_TOMBSTONES, tombstones);
+  }
+
+  private void add(Count what, long by) {
+    if (by != 0) {
+      counts.get(what).add(by);
+      tell(listener -> listener.counted(what, by));
+    }
+  }
+
+  private static void tell(Consumer<Listener> news) {
+    Listener listener = LISTENER.get();
+    if (listener != null) {
+      try {
+        news.accept(listener);
+      } catch (RuntimeException | LinkageError e) {
+        // What is only looked at must not fail a commit.
+        stopListening(listener);
+        LOG.warn("Metrics are not updated any more", e);
+      }
+    }
+  }
+
+  /** So many times so far. */
+  long count(Count what) {
+    return counts.get(what).sum();
+  }
+
+  /** When a group was written or the index refreshed for the last time, by {@link System#nanoTime()}. */
+  public long lastUsedNanos() {
+    return lastUsedNanos;
   }
 
   /** Counts by name; times are in nanoseconds. */
   public Map<String, Long> snapshot() {
     Map<String, Long> values = new LinkedHashMap<>();
-    values.put("groups", groups.sum());
-    values.put("commits", commits.sum());
-    values.put("segments", segments.sum());
+    counts.forEach((what, count) -> values.put(what.key(), count.sum()));
     values.put("writeNanos", writeNanos.sum());
     values.put("waitNanos", waitNanos.sum());
-    values.put("refreshes", refreshes.sum());
-    values.put("completeRefreshes", completeRefreshes.sum());
-    values.put("cancelledCommits", cancelledCommits.sum());
-    values.put("carriedOverTombstones", carriedOver.sum());
-    values.put("unlinkedFiles", unlinked.sum());
-    values.put("relocatedSegments", relocatedSegments.sum());
-    values.put("relocatedBytes", relocatedBytes.sum());
-    values.put("failedDeletes", failedDeletes.sum());
+    values.put("refreshNanos", refreshNanos.sum());
     return values;
   }
 }

@@ -51,6 +51,11 @@ public final class LogOutputStream extends OutputStream {
         throw new IOException("state/" + path + " was not written: an earlier write to it failed");
       }
       log.commit(this, path, payload, openedBy);
+    } catch (IOException e) {
+      if (Thread.currentThread().isInterrupted()) {
+        log.metrics().uploadCancelled();
+      }
+      throw e;
     } finally {
       log.left(this);
       payload.close();
@@ -61,6 +66,7 @@ public final class LogOutputStream extends OutputStream {
   public synchronized void cancel() {
     if (!finished) {
       finished = true;
+      log.metrics().uploadCancelled();
       log.left(this);
       payload.close();
     }

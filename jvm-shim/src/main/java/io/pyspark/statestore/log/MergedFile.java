@@ -26,7 +26,10 @@ public final class MergedFile {
     NOBODY
   }
 
-  /** Another process's file whose newest group is so old counts as closed, however short this process has known it. */
+  /**
+   * Another process's file that is so old counts as closed, however short this process has known it. Both its newest stamp
+   * and its modification time, by the file system's own clock, have to say so: one clock may be wrong.
+   */
   static final long ABANDONED_MS = 24 * 3_600_000L;
 
   private static final Pattern NAME = Pattern.compile("\\d+-([0-9a-f]{16})-");
@@ -56,6 +59,8 @@ public final class MergedFile {
   private volatile Set<String> covered = Set.of();
   private volatile long listedLength = -1;
   private volatile long listedModification = -1;
+  /** By how much it was modified before the file that was modified last. */
+  private volatile long olderThanNewestMs;
   private volatile long deadSinceMs;
 
   MergedFile(String name, Writer writer, long nowMs) {
@@ -183,8 +188,13 @@ public final class MergedFile {
     writer = Writer.NOBODY;
   }
 
-  /** What a listing says of the file; whether that is something else than the last one said. */
-  boolean listed(long length, long modification) {
+  /**
+   * What a listing says of the file; whether that is something else than the last one said.
+   *
+   * @param newestModification of all files in the listing
+   */
+  boolean listed(long length, long modification, long newestModification) {
+    olderThanNewestMs = newestModification - modification;
     boolean changed = length != listedLength || modification != listedModification;
     listedLength = length;
     listedModification = modification;
@@ -207,7 +217,7 @@ public final class MergedFile {
       case NOBODY -> true;
       case THIS_PROCESS -> false;
       case OTHER -> readAtMs - changedAtMs >= closedAfterMs
-          || nowMs - HybridClock.millisOf(lastStamp) >= Math.max(closedAfterMs, ABANDONED_MS);
+          || Math.min(nowMs - HybridClock.millisOf(lastStamp), olderThanNewestMs) >= Math.max(closedAfterMs, ABANDONED_MS);
     };
   }
 

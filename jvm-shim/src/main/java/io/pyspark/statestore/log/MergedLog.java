@@ -36,8 +36,8 @@ public final class MergedLog implements LogContext {
   private static final long MAINTENANCE_VIEW_MS = 10_000;
 
   private static final String ZIP = ".zip";
-  /** For so many times closedAfter a process without commits goes on cleaning. */
-  private static final int KEEP_CLEANING = 3;
+  /** For so long after others' files count as closed a process without commits goes on cleaning. */
+  private static final long KEEP_CLEANING_MS = 300_000;
 
   private final String checkpoint;
   private final Storage storage;
@@ -76,6 +76,7 @@ public final class MergedLog implements LogContext {
    * @param localDirectory makes a local directory for what does not fit into memory
    * @param taskSlots how many tasks run at the same time in this process
    * @param threads to write and read with
+   * @param occasions of the question for which it is opened, see {@link #refreshFor}
    */
   MergedLog(
       String checkpoint,
@@ -85,7 +86,8 @@ public final class MergedLog implements LogContext {
       Supplier<Map<String, String>> identity,
       Supplier<Path> localDirectory,
       IntSupplier taskSlots,
-      ExecutorService threads)
+      ExecutorService threads,
+      Object... occasions)
       throws IOException {
     this.checkpoint = checkpoint;
     this.options = options;
@@ -104,7 +106,11 @@ public final class MergedLog implements LogContext {
     relocator =
         new Relocator(this, refresher, intents, reader, localSpace, this::serves, this::writeRelocated);
     cleaner = new Cleaner(this, refresher, intents, relocator, this::writeTombstones, this::onGone);
-    refresher.refresh();
+    if (occasions.length == 0) {
+      refresher.refresh();
+    } else {
+      refresher.refreshFor(occasions);
+    }
     if (!refresher.bornMerged() && index.files().isEmpty()) {
       refresher.bornMerged(!storage.hasPlainState());
     }
@@ -133,10 +139,7 @@ public final class MergedLog implements LogContext {
   /** Makes a file durable, with what was staged for it. */
   void commit(LogOutputStream stream, String path, Payload payload, long openedBy) throws IOException {
     String store = path.endsWith(ZIP) ? SnapshotZip.store(path) : null;
-    if (store != null) {
-      snapshotGuard.check(path, payload, unwrittenMs(path));
-    }
-    List<Commit.Item> riders = store == null ? List.of() : staged.take(store);
+    List<Commit.Item> riders = store == null ? List.of() : staged.take(store, snapshotGuard.check(path, payload, unwrittenMs(path)));
     boolean done = false;
     try {
       List<Commit.Item> items = new ArrayList<>(riders);
@@ -318,7 +321,8 @@ public final class MergedLog implements LogContext {
     handles.closeIdle();
     prefetcher.dropStale();
     long nowMs = nowMs();
-    servedPartitions.values().removeIf(lastMs -> nowMs - lastMs >= KEEP_CLEANING * options.closedAfterMs());
+    long keepMs = 2 * options.closedAfterMs() + KEEP_CLEANING_MS;
+    servedPartitions.values().removeIf(lastMs -> nowMs - lastMs >= keepMs);
     staged.dropUnclaimed(options.closedAfterMs());
     if (tombstones.haveWaited(options.idleSealMs())) {
       lanes.forTombstones().writeTombstones();
@@ -329,7 +333,7 @@ public final class MergedLog implements LogContext {
     // In a query without input Spark's maintenance asks for nothing, since it has nothing to delete. What has died is to
     // go all the same, until files of processes that died meanwhile count as closed, too.
     long idleMs = nowMs - servedPartitions.values().stream().mapToLong(Long::longValue).max().orElse(0);
-    boolean idle = idleMs >= options.idleSealMs() && idleMs < KEEP_CLEANING * options.closedAfterMs();
+    boolean idle = idleMs >= options.idleSealMs() && idleMs < keepMs;
     if (idle || cleaner.isPressing()) {
       threads.execute(cleaner::runIfDue);
     }

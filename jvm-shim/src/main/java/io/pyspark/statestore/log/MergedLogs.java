@@ -45,6 +45,7 @@ public final class MergedLogs {
    * @param identity what headers of new files say of this process
    * @param localDirectory makes a local directory for spilled payload
    * @param taskSlots how many tasks run at the same time in this process
+   * @param occasions of the question that is asked; where it opens the log, the first refresh serves them
    */
   public static MergedLog of(
       FileSystem fs,
@@ -52,7 +53,8 @@ public final class MergedLogs {
       Options options,
       Supplier<Map<String, String>> identity,
       Supplier<Path> localDirectory,
-      IntSupplier taskSlots)
+      IntSupplier taskSlots,
+      Object... occasions)
       throws IOException {
     String key = stateDirectory.toString();
     MergedLog log = LOGS.get(key);
@@ -62,7 +64,7 @@ public final class MergedLogs {
         if (log == null) {
           log = new MergedLog(
               stateDirectory.getParent().toString(), fs, stateDirectory, options, identity, localDirectory, taskSlots,
-              THREADS);
+              THREADS, occasions);
           LOGS.put(key, log);
           return log;
         }

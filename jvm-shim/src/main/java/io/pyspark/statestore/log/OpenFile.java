@@ -29,6 +29,7 @@ final class OpenFile {
   private final OutputStream buffered;
   private final boolean canFlush;
   private final MergedFileWriter writer;
+  private final long createdNanos = System.nanoTime();
   private boolean finished;
   private long goodTrailer;
   private long lastAppendNanos = System.nanoTime();
@@ -80,6 +81,11 @@ final class OpenFile {
   /** Whether the file was ended with its last group. */
   boolean isFinished() {
     return finished;
+  }
+
+  /** Since it was created. */
+  long ageMs() {
+    return (System.nanoTime() - createdNanos) / 1_000_000;
   }
 
   /** By the clock that says more: a monotonic clock may stand still while the machine sleeps. */

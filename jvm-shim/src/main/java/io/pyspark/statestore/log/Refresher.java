@@ -42,11 +42,12 @@ final class Refresher {
   private final Executor readers;
   private final Consumer<MergedFile> onGone;
   private final ReentrantLock running = new ReentrantLock();
-  private final Map<Object, Boolean> occasions = new LinkedHashMap<>() {
+  /** By occasion, the number of the refresh that serves it. */
+  private final Map<Object, Long> occasions = new LinkedHashMap<>() {
     private static final long serialVersionUID = 1L;
 
     @Override
-    protected boolean removeEldestEntry(Map.Entry<Object, Boolean> eldest) {
+    protected boolean removeEldestEntry(Map.Entry<Object, Long> eldest) {
       return size() > REMEMBERED;
     }
   };
@@ -56,10 +57,11 @@ final class Refresher {
   /** Number of the newest refresh that has begun, of any kind. */
   private volatile long begun;
   private long succeeded;
-  private long succeededCompletely;
+  private volatile long succeededCompletely;
   private volatile long lastBeganNanos;
   private volatile long lastCompleteNanos = System.nanoTime();
   private volatile boolean bornMerged;
+  private volatile long newestModification;
 
   Refresher(LogContext context, Intents intents, Executor readers, Consumer<MergedFile> onGone) {
     this.context = context;
@@ -83,20 +85,18 @@ final class Refresher {
   }
 
   /**
-   * Makes sure that one refresh began after the first call for this occasion.
+   * Makes sure that for each of these occasions one refresh began after the first call for it.
    *
-   * @param occasion equal for all questions that may share an answer
+   * @param asked each equal for all questions that may share an answer
    */
-  void refreshFor(Object occasion) throws IOException {
+  void refreshFor(Object... asked) throws IOException {
+    long needed = 0;
     synchronized (occasions) {
-      if (occasions.containsKey(occasion)) {
-        return;
+      for (Object occasion : asked) {
+        needed = Math.max(needed, occasions.computeIfAbsent(occasion, o -> begun + 1));
       }
     }
-    refresh();
-    synchronized (occasions) {
-      occasions.put(occasion, true);
-    }
+    refresh(true, needed);
   }
 
   /** Looks at the listing where the view is older than {@code maxAgeMs}. */
@@ -127,7 +127,7 @@ final class Refresher {
    * @return its number
    */
   long refresh() throws IOException {
-    return refresh(true);
+    return refresh(true, begun + 1);
   }
 
   /**
@@ -135,11 +135,13 @@ final class Refresher {
    * different in it; what others have appended since to files that stay open may be missing, so it only deletes less.
    */
   void refreshListing() throws IOException {
-    refresh(false);
+    refresh(false, begun + 1);
   }
 
-  private long refresh(boolean complete) throws IOException {
-    long needed = begun + 1;
+  private long refresh(boolean complete, long needed) throws IOException {
+    if (succeededCompletely >= needed) {
+      return succeededCompletely;
+    }
     running.lock();
     try {
       long newest = complete ? succeededCompletely : succeeded;
@@ -155,7 +157,7 @@ final class Refresher {
         succeededCompletely = mine;
         lastCompleteNanos = lastBeganNanos;
       }
-      context.metrics().refreshed(complete);
+      context.metrics().refreshed(complete, System.nanoTime() - lastBeganNanos);
       return mine;
     } finally {
       running.unlock();
@@ -182,6 +184,8 @@ final class Refresher {
     Storage.Listing listing = context.storage().list();
     Map<String, FileStatus> listed = new LinkedHashMap<>();
     listing.files().forEach(status -> listed.put(status.getPath().getName(), status));
+    newestModification =
+        listing.files().stream().mapToLong(FileStatus::getModificationTime).max().orElse(0);
     readIndexOnly(listed, number);
     List<Callable<Boolean>> reads = new ArrayList<>();
     listed.forEach((name, status) -> {
@@ -238,7 +242,7 @@ final class Refresher {
   }
 
   private boolean mayHaveGrown(MergedFile file, FileStatus status, boolean complete) {
-    boolean looksDifferent = file.listed(status.getLen(), status.getModificationTime());
+    boolean looksDifferent = file.listed(status.getLen(), status.getModificationTime(), newestModification);
     return switch (file.writer()) {
       case THIS_PROCESS -> false;
       case NOBODY -> !file.wholeIndexRead();
@@ -275,7 +279,7 @@ final class Refresher {
         if (file.writer() == MergedFile.Writer.THIS_PROCESS) {
           return true;
         }
-        file.listed(status.getLen(), status.getModificationTime());
+        file.listed(status.getLen(), status.getModificationTime(), newestModification);
       }
       long trailer = file.lastTrailer();
       long lastStamp = parsed.header() == null ? 0 : parsed.header().createdMs() << 16;

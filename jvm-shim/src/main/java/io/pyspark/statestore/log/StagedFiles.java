@@ -4,6 +4,7 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.function.Predicate;
 
 /**
  * SSTs and archived logs of RocksDB snapshots whose {@code .zip} is not written yet, by store.
@@ -13,8 +14,20 @@ import java.util.Map;
  * ended, however it ended ({@code RocksDBFileMapping.snapshotsPendingUpload}), so a later zip may name them.
  */
 final class StagedFiles {
-  private final Map<String, List<Commit.Item>> byStore = new HashMap<>();
-  private final Map<String, Long> changedNanos = new HashMap<>();
+  private final Map<String, List<Staged>> byStore = new HashMap<>();
+
+  private record Staged(Commit.Item item, long sinceNanos) {
+    String path() {
+      return item.path();
+    }
+
+    boolean closeIf(boolean unneeded) {
+      if (unneeded) {
+        item.payload().close();
+      }
+      return unneeded;
+    }
+  }
 
   /** The store directory that a snapshot's file belongs to, or null where {@code path} is no such file. */
   static String storeOf(String path) {
@@ -28,22 +41,22 @@ final class StagedFiles {
   }
 
   synchronized void add(String store, Commit.Item item) {
-    changedNanos.put(store, System.nanoTime());
-    List<Commit.Item> items = byStore.computeIfAbsent(store, s -> new ArrayList<>());
-    items.removeIf(old -> {
-      boolean again = old.path().equals(item.path());
-      if (again) {
-        old.payload().close();
-      }
-      return again;
-    });
-    items.add(item);
+    List<Staged> all = byStore.computeIfAbsent(store, s -> new ArrayList<>());
+    all.removeIf(old -> old.closeIf(old.path().equals(item.path())));
+    all.add(new Staged(item, System.nanoTime()));
   }
 
-  /** Takes what is staged for a store, for the group of its zip. */
-  synchronized List<Commit.Item> take(String store) {
-    List<Commit.Item> items = byStore.remove(store);
-    return items == null ? List.of() : items;
+  /** Takes what a zip needs of what is staged for its store; the rest may belong to an upload that is under way. */
+  synchronized List<Commit.Item> take(String store, Predicate<String> needed) {
+    List<Commit.Item> taken = new ArrayList<>();
+    byStore.getOrDefault(store, new ArrayList<>()).removeIf(staged -> {
+      boolean take = needed.test(staged.path());
+      if (take) {
+        taken.add(staged.item());
+      }
+      return take;
+    });
+    return taken;
   }
 
   /** Gives back what a failed group had taken. */
@@ -56,40 +69,31 @@ final class StagedFiles {
     return store == null
         ? null
         : byStore.getOrDefault(store, List.of()).stream()
-            .filter(i -> i.path().equals(path))
+            .filter(staged -> staged.path().equals(path))
+            .map(Staged::item)
             .findFirst()
             .orElse(null);
   }
 
   /** Drops a staged file that Spark deletes before its zip came. */
   synchronized void drop(String path) {
-    List<Commit.Item> items = byStore.get(storeOf(path));
-    if (items != null) {
-      items.removeIf(i -> {
-        boolean dropped = i.path().equals(path);
-        if (dropped) {
-          i.payload().close();
-        }
-        return dropped;
-      });
+    List<Staged> all = byStore.get(storeOf(path));
+    if (all != null) {
+      all.removeIf(staged -> staged.closeIf(staged.path().equals(path)));
     }
   }
 
-  /** Drops what no zip has come for: its store lives elsewhere by now, and a zip that names it would be refused. */
+  /** Drops what no zip has come for: nothing will name it any more, and a zip that does would be refused. */
   synchronized void dropUnclaimed(long afterMs) {
     long now = System.nanoTime();
-    byStore.entrySet().removeIf(store -> {
-      boolean unclaimed = (now - changedNanos.get(store.getKey())) / 1_000_000 >= 2 * afterMs;
-      if (unclaimed) {
-        store.getValue().forEach(item -> item.payload().close());
-      }
-      return unclaimed;
+    byStore.values().removeIf(all -> {
+      all.removeIf(staged -> staged.closeIf((now - staged.sinceNanos()) / 1_000_000 >= 2 * afterMs));
+      return all.isEmpty();
     });
-    changedNanos.keySet().retainAll(byStore.keySet());
   }
 
   synchronized void closeAll() {
-    byStore.values().forEach(items -> items.forEach(i -> i.payload().close()));
+    byStore.values().forEach(all -> all.forEach(staged -> staged.item().payload().close()));
     byStore.clear();
   }
 }

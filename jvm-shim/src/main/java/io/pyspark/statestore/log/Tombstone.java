@@ -1,6 +1,7 @@
 package io.pyspark.statestore.log;
 
 import io.pyspark.statestore.format.Entry;
+import io.pyspark.statestore.format.IndexBlock;
 
 /**
  * The deletion of what was seen of a path (rule 4): kills its entries up to and including this key.
@@ -26,6 +27,11 @@ record Tombstone(String path, long stamp, long writer, int generation) {
   /** The copy that outlives the file that this one is in. */
   Tombstone carriedOver() {
     return new Tombstone(path, stamp, writer, Math.min(generation + 1, 0xffff));
+  }
+
+  /** What its index entries take, in its group's block and in the sealed file's. */
+  long bytes() {
+    return 2L * (IndexBlock.ENTRY_SIZE + 4 + path.length());
   }
 
   boolean kills(Segment segment) {

@@ -21,6 +21,9 @@ record UnlinkPlan(List<Step> steps) {
    */
   record Step(MergedFile file, List<Tombstone> carryOver) {}
 
+  /** So many files that hold little but needed tombstones are joined; fewer would be written again round after round. */
+  private static final int WORTH_JOINING = 4;
+
   /**
    * Plans one round.
    *
@@ -31,6 +34,7 @@ record UnlinkPlan(List<Step> steps) {
    */
   static UnlinkPlan of(Index index, Predicate<MergedFile> mayGo, Predicate<MergedFile> patient, int atMost) {
     List<Step> steps = new ArrayList<>();
+    List<Step> mostlyNeeded = new ArrayList<>();
     Set<MergedFile> going = new HashSet<>();
     List<MergedFile> dead = new ArrayList<>(index.filesWithoutLiveSegments());
     dead.sort(Comparator.comparing(MergedFile::name));
@@ -49,8 +53,16 @@ record UnlinkPlan(List<Step> steps) {
       if (!carryOver.isEmpty() && going.containsAll(use.victims()) && patient.test(file)) {
         continue;
       }
+      Step step = new Step(file, carryOver.stream().map(Tombstone::carriedOver).toList());
+      if (2 * carryOver.stream().mapToLong(Tombstone::bytes).sum() > file.size()) {
+        mostlyNeeded.add(step);
+        continue;
+      }
       going.add(file);
-      steps.add(new Step(file, carryOver.stream().map(Tombstone::carriedOver).toList()));
+      steps.add(step);
+    }
+    if (mostlyNeeded.size() >= WORTH_JOINING) {
+      steps.addAll(mostlyNeeded);
     }
     return new UnlinkPlan(steps);
   }

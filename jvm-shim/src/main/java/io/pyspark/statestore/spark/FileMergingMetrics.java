@@ -1,0 +1,113 @@
+package io.pyspark.statestore.spark;
+
+import com.codahale.metrics.Counter;
+import com.codahale.metrics.ExponentiallyDecayingReservoir;
+import com.codahale.metrics.Gauge;
+import com.codahale.metrics.Histogram;
+import com.codahale.metrics.MetricRegistry;
+import com.codahale.metrics.Timer;
+import io.pyspark.statestore.log.Index;
+import io.pyspark.statestore.log.LogMetrics;
+import io.pyspark.statestore.log.LogMetrics.Count;
+import io.pyspark.statestore.log.MergedLog;
+import io.pyspark.statestore.log.MergedLogs;
+import java.util.EnumMap;
+import java.util.Map;
+import java.util.concurrent.TimeUnit;
+
+/**
+ * What the logs of this process do and hold, as Dropwizard metrics. Names are those of Flink's file merging where Flink
+ * has the same.
+ *
+ * <p>Counters, histogram and timers begin with the application. Gauges add up the checkpoints that the application
+ * works on here: those whose view has been refreshed or written to since it began, and lately.
+ */
+final class FileMergingMetrics implements LogMetrics.Listener {
+  private static final String PREFIX = "fileMerging.";
+
+  private final long beganNanos = System.nanoTime();
+  private final Map<Count, Counter> counters = new EnumMap<>(Count.class);
+  private final Histogram segmentsPerGroup = new Histogram(new ExponentiallyDecayingReservoir());
+  private final Timer flushTime = new Timer();
+  private final Timer commitWait = new Timer();
+  private final Timer refreshTime = new Timer();
+
+  private FileMergingMetrics() {}
+
+  /** Registers the metrics and keeps them up to date until {@link #stop()}. */
+  static FileMergingMetrics start(MetricRegistry registry) {
+    FileMergingMetrics metrics = new FileMergingMetrics();
+    metrics.register(registry);
+    LogMetrics.listen(metrics);
+    return metrics;
+  }
+
+  void stop() {
+    LogMetrics.stopListening(this);
+  }
+
+  private void register(MetricRegistry registry) {
+    gauge(registry, "logicalFileCount", () -> totals().liveSegments());
+    gauge(registry, "logicalFileSize", () -> totals().liveBytes());
+    gauge(registry, "physicalFileCount", () -> totals().files());
+    gauge(registry, "physicalFileSize", () -> totals().physicalBytes());
+    gauge(registry, "spaceAmplification", () -> totals().spaceAmplification());
+    for (Count what : Count.values()) {
+      counters.put(what, registry.register(PREFIX + name(what), new Counter()));
+    }
+    registry.register(PREFIX + "segmentsPerGroup", segmentsPerGroup);
+    registry.register(PREFIX + "flushTime", flushTime);
+    registry.register(PREFIX + "commitWait", commitWait);
+    registry.register(PREFIX + "refreshTime", refreshTime);
+  }
+
+  private static void gauge(MetricRegistry registry, String name, Gauge<Number> gauge) {
+    registry.register(PREFIX + name, gauge);
+  }
+
+  private static String name(Count what) {
+    return switch (what) {
+      case GROUPS -> "groupCommits";
+      case SEGMENTS -> "writtenSegments";
+      default -> what.key();
+    };
+  }
+
+  private Index.Totals totals() {
+    Index.Totals sum = Index.Totals.NOTHING;
+    for (MergedLog log : MergedLogs.all().values()) {
+      if (isInUse(log)) {
+        sum = sum.plus(log.index().totals());
+      }
+    }
+    return sum;
+  }
+
+  /** A log stays open when its query ends or moves away; from then on nobody keeps its view up to date. */
+  private boolean isInUse(MergedLog log) {
+    long lastUsedNanos = log.metrics().lastUsedNanos();
+    long idleMs = TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - lastUsedNanos);
+    return lastUsedNanos - beganNanos >= 0 && idleMs < log.options().closedAfterMs();
+  }
+
+  @Override
+  public void counted(Count what, long by) {
+    counters.get(what).inc(by);
+  }
+
+  @Override
+  public void flushed(int segments, long nanos) {
+    segmentsPerGroup.update(segments);
+    flushTime.update(nanos, TimeUnit.NANOSECONDS);
+  }
+
+  @Override
+  public void committed(long waitedNanos) {
+    commitWait.update(waitedNanos, TimeUnit.NANOSECONDS);
+  }
+
+  @Override
+  public void refreshed(long nanos) {
+    refreshTime.update(nanos, TimeUnit.NANOSECONDS);
+  }
+}

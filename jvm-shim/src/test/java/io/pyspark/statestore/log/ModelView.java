@@ -1,0 +1,190 @@
+package io.pyspark.statestore.log;
+
+import io.pyspark.statestore.Options;
+import io.pyspark.statestore.StateStoreFilesException;
+import io.pyspark.statestore.format.Entry;
+import java.lang.reflect.Proxy;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.stream.Collectors;
+import org.apache.hadoop.conf.Configuration;
+
+/**
+ * One simulated process's index for {@code tests/model}: the decisions are those of {@link Index}, {@link MergedFile},
+ * {@link UnlinkPlan} and {@link Intents}; the disk and the steps in between are the model's.
+ *
+ * <p>Entries cross as text, a line each: kind, generation, crc32c, stamp, writer, offset, path.
+ */
+public final class ModelView {
+  /** Bytes of a group: so many that tombstones are never most of a file, and carrying them over is always worth it. */
+  private static final long GROUP = 1 << 20;
+
+  private final Index index = new Index();
+  private final HybridClock clock = new HybridClock(() -> this.wall);
+  private final Options options;
+  private final Intents intents;
+  private final Map<String, List<Tombstone>> planned = new HashMap<>();
+  private long wall;
+  private long now;
+  private long refresh;
+
+  /** A view of nothing. */
+  public ModelView(long idleSealMs, long closedAfterMs) throws StateStoreFilesException {
+    Configuration conf = new Configuration(false);
+    conf.set(Options.PREFIX + "idleSeal", idleSealMs + "ms");
+    conf.set(Options.PREFIX + "closedAfter", closedAfterMs + "ms");
+    options = Options.from(conf);
+    intents = new Intents((LogContext) Proxy.newProxyInstance(
+        getClass().getClassLoader(), new Class<?>[] {LogContext.class}, (proxy, method, arguments) ->
+            switch (method.getName()) {
+              case "options" -> options;
+              case "nowMs" -> now;
+              default -> throw new UnsupportedOperationException(method.getName());
+            }));
+  }
+
+  /** What the clock of this process shows, and the time that passes for all. */
+  public void time(long wallMs, long nowMs) {
+    wall = wallMs;
+    now = nowMs;
+  }
+
+  public long nextStamp() {
+    return clock.next();
+  }
+
+  public void opened(String name) {
+    index.addIfAbsent(new MergedFile(name, MergedFile.Writer.THIS_PROCESS, now));
+  }
+
+  public void appended(String name, String entries, long stamp) {
+    MergedFile file = index.file(name);
+    file.appended(file.size() + GROUP, stamp, refresh);
+    index.apply(file, parse(entries));
+  }
+
+  public void sealed(String name) {
+    index.file(name).sealed();
+  }
+
+  public void givenUp(String name) {
+    index.file(name).givenUp(0);
+  }
+
+  public void listed(String name) {
+    index.addIfAbsent(new MergedFile(name, MergedFile.Writer.OTHER, now));
+  }
+
+  /**
+   * The file has been read to its end.
+   *
+   * @param stamp of the newest group that was not known, or -1
+   */
+  public void read(String name, String entries, long stamp, boolean isSealed, boolean indexOnly) {
+    MergedFile file = index.addIfAbsent(new MergedFile(name, MergedFile.Writer.OTHER, now));
+    index.apply(file, parse(entries));
+    clock.observe(stamp);
+    if (indexOnly) {
+      file.indexOnly(Set.of());
+    }
+    boolean isNobodys = isSealed || file.writer() == MergedFile.Writer.NOBODY;
+    long size = file.size() + (stamp >= 0 ? GROUP : 0);
+    long newest = stamp >= 0 ? Math.max(stamp, file.size() == 0 ? 0 : file.lastStamp()) : file.lastStamp();
+    file.read(size, size, isNobodys, newest, now, refresh);
+  }
+
+  public void remove(String name) {
+    MergedFile file = index.file(name);
+    if (file != null) {
+      index.remove(file);
+    }
+  }
+
+  public String names() {
+    return index.files().stream().map(MergedFile::name).collect(Collectors.joining("\n"));
+  }
+
+  public boolean needsRead(String name) {
+    MergedFile file = index.file(name);
+    return file == null || switch (file.writer()) {
+      case THIS_PROCESS -> false;
+      case OTHER -> true;
+      case NOBODY -> !file.wholeIndexRead();
+    };
+  }
+
+  /** Deletes what is seen of a path, as {@link MergedLog#delete} does: the key, or nothing. */
+  public String delete(String path) {
+    Segment seen = index.find(path);
+    if (seen == null) {
+      return "";
+    }
+    index.applyUnwritten(Tombstone.of(seen));
+    return seen.entry().stamp() + " " + seen.entry().writer();
+  }
+
+  /** The file's name and the entry, or nothing. */
+  public String find(String path) {
+    Segment found = index.find(path);
+    return found == null ? "" : found.file().name() + "\n" + format(found.entry());
+  }
+
+  /** The live segments of a file. */
+  public String live(String name) {
+    MergedFile file = index.file(name);
+    return file == null ? "" : index.liveSegments(file).stream()
+        .map(s -> format(s.entry())).collect(Collectors.joining("\n"));
+  }
+
+  /** A refresh lists. */
+  public void beginRefresh() {
+    refresh++;
+  }
+
+  /** A refresh has ended, which showed these announcements; see {@code Cleaner.clean}. */
+  public void refreshed(String names, boolean complete) {
+    intents.listed(names.isEmpty() ? Set.of() : Set.of(names.split("\n")), refresh, complete);
+    if (complete) {
+      index.proveTombstones(refresh, this::isClosed, intents::noneSince);
+    }
+  }
+
+  /** The files that may go. All of them are this process's to unlink: who does it must not matter for safety. */
+  public String plan() {
+    planned.clear();
+    List<String> names = new ArrayList<>();
+    UnlinkPlan plan = UnlinkPlan.of(
+        index, f -> isClosed(f) && f.wholeIndexRead() && !f.isIndexOnly(), f -> false, Integer.MAX_VALUE);
+    for (UnlinkPlan.Step step : plan.steps()) {
+      names.add(step.file().name());
+      planned.put(step.file().name(), step.carryOver());
+    }
+    return String.join("\n", names);
+  }
+
+  /** What has to be written again before a planned file goes. */
+  public String carry(String name) {
+    return planned.get(name).stream().map(t -> format(t.toEntry())).collect(Collectors.joining("\n"));
+  }
+
+  private boolean isClosed(MergedFile file) {
+    return file.isClosed(now, options.closedAfterMs());
+  }
+
+  private static List<Entry> parse(String entries) {
+    return entries.lines().map(line -> {
+      String[] part = line.split(" ");
+      return new Entry(
+          Integer.parseInt(part[0]), Entry.typeOf(part[6]), Integer.parseInt(part[1]), Integer.parseInt(part[2]),
+          Long.parseLong(part[3]), Long.parseLong(part[4]), Long.parseLong(part[5]), 1, 0, part[6]);
+    }).toList();
+  }
+
+  private static String format(Entry entry) {
+    return entry.kind() + " " + entry.generation() + " " + entry.crc32c() + " " + entry.stamp() + " " + entry.writer()
+        + " " + entry.offset() + " " + entry.path();
+  }
+}

@@ -1,0 +1,69 @@
+package io.pyspark.statestore.testing;
+
+import io.pyspark.statestore.log.MergedLogs;
+import java.lang.reflect.InvocationTargetException;
+import java.lang.reflect.Method;
+import java.util.ArrayList;
+import java.util.List;
+import org.apache.spark.api.java.function.VoidFunction2;
+import org.apache.spark.sql.Dataset;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.execution.streaming.state.StateStore$;
+import org.apache.spark.sql.execution.streaming.state.StateStoreProvider;
+
+/**
+ * What a query does with each batch in {@code foreachBatch}: compute it, and then all the maintenance that Spark would do some
+ * time later, and the cleaning of the checkpoint's merged files, at once and in the same order each time.
+ */
+public final class Upkeep implements VoidFunction2<Dataset<Row>, Long> {
+    private static final long serialVersionUID = 1L;
+
+    private final String checkpoint;
+
+    /** For a checkpoint whose location contains this text. */
+    public Upkeep(String checkpoint) {
+        this.checkpoint = checkpoint;
+    }
+
+    @Override
+    public void call(Dataset<Row> batch, Long number) throws Exception {
+        batch.write().format("noop").mode("overwrite").save();
+        List<Throwable> failures = new ArrayList<>();
+        // A view of the state is as new as the thread's name asks for.
+        Thread maintenance = new Thread(this::maintain, "state-store-maintenance-by-hand");
+        maintenance.setUncaughtExceptionHandler((thread, failure) -> failures.add(failure));
+        maintenance.start();
+        maintenance.join();
+        if (!failures.isEmpty()) {
+            throw new IllegalStateException("maintenance failed", failures.get(0));
+        }
+    }
+
+    private void maintain() {
+        for (StateStoreProvider provider : providers()) {
+            if (provider.stateStoreId().checkpointRootLocation().contains(checkpoint)) {
+                provider.doMaintenance();
+            }
+        }
+        MergedLogs.all().forEach((state, log) -> {
+            if (state.contains(checkpoint)) {
+                log.clean();
+            }
+        });
+    }
+
+    /** Spark's own list, which it keeps to itself. */
+    private static List<StateStoreProvider> providers() {
+        try {
+            Method loaded = StateStore$.class.getDeclaredMethod("loadedProviders");
+            loaded.setAccessible(true);
+            scala.collection.mutable.HashMap<?, ?> map =
+                    (scala.collection.mutable.HashMap<?, ?>) loaded.invoke(StateStore$.MODULE$);
+            List<StateStoreProvider> providers = new ArrayList<>();
+            map.values().foreach(provider -> providers.add((StateStoreProvider) provider));
+            return providers;
+        } catch (NoSuchMethodException | IllegalAccessException | InvocationTargetException e) {
+            throw new IllegalStateException(e);
+        }
+    }
+}

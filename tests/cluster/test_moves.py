@@ -1,0 +1,57 @@
+"""Partitions that move to another executor with every batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql.streaming import StreamingQuery
+
+from tests.cluster.sums import MASTER, OPTIONS, PARTITIONS, Sums, await_gone, executor_counts, settings
+from tests.jvm.lab import TESTING, until
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+BATCHES = 12
+
+
+def test_partitions_that_move_with_every_batch(
+    make_spark: Callable[..., Any], main_jar: Path, test_jar: Path, tmp_path: Path
+) -> None:
+    spark = make_spark(
+        settings((main_jar, test_jar), spark__locality__wait="60s"), mode="provider", master=MASTER, **OPTIONS
+    )
+    sums = Sums(spark, tmp_path)
+    sums.feed(range(BATCHES))
+    mover = getattr(spark.sparkContext._jvm, f"{TESTING}.Mover")
+    running: list[StreamingQuery] = []
+
+    def move(batch: int) -> None:
+        until(lambda: running, "the query's start")
+        # Spark's own reasons are load, locality waits that run out, and lost executors.
+        assert mover.move(f"{sums.location}/state", PARTITIONS, str(running[0].runId), ["0", "1"]) == PARTITIONS
+
+    sums.after = move
+    running.append(sums.start(available_now=False))
+    running[0].processAllAvailable()
+
+    versions = range(1, BATCHES + 1)
+    moves = [
+        (partition, version)
+        for partition in range(PARTITIONS)
+        for version in versions[1:]
+        if sums.owners[partition, version] != sums.owners[partition, version - 1]
+    ]
+    assert len(moves) >= 0.9 * PARTITIONS * (BATCHES - 1), sums.owners
+    listings = {}
+    for executor, by_root in executor_counts(spark).items():
+        merged = by_root[""].get("task", {}).get("merged", {})
+        listings[executor] = merged.get("listStatus", 0)
+    print(f"{len(moves)} moves, listings by tasks: {listings}")
+    # One look at the directory for each batch and executor, however many partitions come; and one to open the log.
+    assert all(BATCHES - 2 <= count <= BATCHES + 2 for count in listings.values()), listings
+    sums.assert_right(BATCHES)
+    await_gone(sums, running[0], BATCHES)
+    running[0].stop()

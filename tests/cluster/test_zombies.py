@@ -1,0 +1,131 @@
+"""An old run, or an executor of one, that goes on committing and deleting after a new run took over."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cluster.processes import second_jvm
+from tests.cluster.stores import STORE, fill, open_store
+from tests.cluster.sums import OPTIONS, Hold, Sums, await_gone, expected, held_key, settings, write_input
+from tests.jvm.lab import Checkpoint, View, until, java_error, until
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+ROOT = Path(__file__).resolve().parents[2]
+MERGED = {"idleSeal": "1s", "closedAfter": "5s", "maxSpaceAmplification": "1.2"}
+
+
+def test_an_executor_of_an_old_run_goes_on(main_jar: Path, test_jar: Path, checkpoint_dir: Path) -> None:
+    with second_jvm(main_jar, test_jar) as old, second_jvm(main_jar, test_jar) as new:
+        zombie = open_store(old.view, checkpoint_dir, options=MERGED)
+        for version in range(1, 6):
+            fill(zombie, version, x=str(version), **{f"k{version}": "here"})
+            zombie.upload()
+            zombie.cleanUp()
+        zombie.load(5)
+        zombie.put("x", "6")
+        old.freeze()
+
+        # A new run does the batch anew, and others after it.
+        store = open_store(new.view, checkpoint_dir, options=MERGED)
+        for version in range(6, 11):
+            fill(store, version, x=str(version), **{f"k{version}": "here"} if version > 6 else {})
+            store.upload()
+            store.cleanUp()
+        old.thaw()
+
+        # The old one's task ends, its maintenance uploads and deletes what it thinks is old, and so do later tasks.
+        zombie.commit()
+        with java_error("PSS_STALE_SNAPSHOT"):
+            zombie.upload()
+        zombie.cleanUp()
+        for version in range(7, 11):
+            fill(zombie, version, x=str(version), **{f"k{version}": "here"})
+            zombie.cleanUp()
+        Checkpoint(old.view, checkpoint_dir).write("0/9/1.changelog")  # deletions ride in its group
+
+        for version in (11, 12, 13):
+            fill(store, version, x=str(version))
+            store.upload()
+            store.cleanUp()
+        Checkpoint(new.view, checkpoint_dir).write("0/9/2.changelog")
+        with second_jvm(main_jar, test_jar) as third:
+            reader = open_store(third.view, checkpoint_dir, options=MERGED)
+            for version in (12, 13):
+                reader.load(version)
+                assert reader.get("x") == str(version)
+                assert all(reader.get(f"k{number}") == "here" for number in (1, 2, 3, 4, 5, 7, 8, 9, 10))
+
+        def old_versions_are_gone() -> bool:
+            # Maintenance may work with a view that is some seconds old, and delete the rest later.
+            store.cleanUp()
+            Checkpoint(new.view, checkpoint_dir).write("0/9/2.changelog")
+            live = {path.removeprefix(f"{STORE}/") for path in View.of(checkpoint_dir / "state").live}
+            return {
+                int(name.split(".")[0]) for name in live if name.endswith((".zip", ".changelog")) and "/" not in name
+            } == {12, 13}
+
+        until(old_versions_are_gone, "old versions to go")
+
+
+@contextmanager
+def old_run(root: Path, hold: Path, *jars: Path) -> Iterator[subprocess.Popen[str]]:
+    """A run in processes of its own, which are gone afterwards."""
+    with (root / "old_run.log").open("w") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.cluster.old_run", str(root), str(hold), os.pathsep.join(map(str, jars))],
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=log,
+            text=True,
+            cwd=root,
+            env={**os.environ, "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable},
+            start_new_session=True,
+        )
+    try:
+        yield process
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait(60)
+
+
+def test_an_old_run_goes_on_after_a_new_one_took_over(
+    make_spark: Callable[..., Any], main_jar: Path, test_jar: Path, tmp_path: Path
+) -> None:
+    write_input(tmp_path / "input", range(4))
+    holds = tmp_path / "holds"
+    hold = Hold(holds, str(held_key(3)))
+    with old_run(tmp_path, holds, main_jar, test_jar) as process:
+        hold.wait()  # batch 3 is under way: some of its partitions are committed, one is not
+        os.killpg(process.pid, signal.SIGSTOP)
+
+        spark = make_spark(settings((main_jar, test_jar)), mode="provider", master="local[2]", **OPTIONS)
+        sums = Sums(spark, tmp_path, hold=holds)
+        write_input(tmp_path / "input", range(4, 8))
+        query = sums.start(available_now=False)
+        query.processAllAvailable()
+        assert min(sums.given) == 3
+
+        hold.release()
+        os.killpg(process.pid, signal.SIGCONT)
+        said = tmp_path / "failed"
+        write_input(tmp_path / "input", range(8, 10))
+        until(said.exists, "the end of the old run's query", 120)
+        assert "Concurrent update to the log" in said.read_text()
+        write_input(tmp_path / "input", range(10, 13))
+        query.processAllAvailable()
+
+        for batch in range(3):
+            sums.given[batch] = expected(batch + 1)  # what the old run gave out
+        sums.assert_right(13)
+        await_gone(sums, query, 13)
+        query.stop()

@@ -1,0 +1,44 @@
+"""A killed task's snapshot upload stops where it is, and costs nobody else anything."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.faults.scripts import KIB, Step, changelog, read, stage, write
+from tests.faults.test_every_operation import check, run_all
+
+pytestmark = pytest.mark.spark
+
+UPLOAD: list[Step] = [
+    changelog(0, 1, 1),
+    *[stage(f"0/0/SSTs/{name}.sst", name, 256) for name in ("one", "two", "three", "four")],
+    write("0/0/2.zip", "zip", 1),
+    changelog(0, 2, 1),
+    *read("0/0/1.changelog", "0/0/2.changelog"),
+]
+
+
+def test_a_killed_upload_stops_early(jvm: Any, tmp_path: Path) -> None:
+    # Every block of the snapshot in turn is the one during whose write the task is killed.
+    runs = run_all(jvm, tmp_path, UPLOAD, scheme="faulty", operation="write", kind="killed_unnoticed")
+
+    assert [problem for run in runs for problem in check(jvm, tmp_path / str(run["n"]), UPLOAD, run)] == []
+    cancelled = [run for run in runs if run["metrics"]["cancelledCommits"]]
+    assert len(cancelled) > 10
+    for run in cancelled:
+        zip_step, after = run["steps"][5], run["steps"][6:]
+        assert "killed while its commit was written" in str(zip_step)
+        assert all("error" not in step for step in after)
+        assert run["metrics"]["failedGroups"] == 0
+    uploads = [bytes_of_snapshots(tmp_path / str(run["n"])) for run in cancelled]
+    assert uploads == sorted(uploads)
+    assert uploads[0] < 256 * KIB
+    assert uploads[len(uploads) // 2] < 3 * 256 * KIB
+
+
+def bytes_of_snapshots(checkpoint: Path) -> int:
+    """How much of the upload is on the disk."""
+    return sum(file.stat().st_size for file in (checkpoint / "state" / "_merged").iterdir())

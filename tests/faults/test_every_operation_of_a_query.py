@@ -1,0 +1,147 @@
+"""Every call for merged files in a short query fails once: it fails or goes on, and a restart gives the right state."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from tests.faults.queries import CONF, MASTER, Query, said_by
+from tests.jvm.lab import TESTING, View, in_time
+
+pytestmark = pytest.mark.spark
+
+DOORS = [("path", "rocksdb"), ("provider", "heap")]
+FAULTS = [
+    ("create", "success_but_error"),
+    ("hflush", "torn"),
+    ("hsync", "ioexception"),
+    ("close", "ioexception"),
+    ("delete", "success_but_error"),
+    ("listStatus", "ioexception"),
+]
+OPERATIONS = [operation for operation, _ in FAULTS]
+KEYS = 200
+BATCHES = (0, 1, 2)
+
+
+@pytest.fixture(scope="module")
+def session(make_spark: Any) -> SparkSession:
+    conf = {
+        "spark.sql.streaming.minBatchesToRetain": "1",
+        "spark.sql.streaming.stateStore.minDeltasForSnapshot": "1",
+    }
+    spark: SparkSession = make_spark(
+        {**CONF, **conf}, mode="path", master=MASTER, max_file_size="64k", max_space_amplification=1.1
+    )
+    return spark
+
+
+@pytest.fixture
+def faulty(jvm: Any) -> Iterator[Any]:
+    faulty = getattr(jvm, f"{TESTING}.FaultyFileSystem")
+    faulty.clear()
+    yield faulty
+    faulty.clear()
+
+
+class Maintained(Query):
+    """A query whose state is large enough to fill files, and that is maintained and cleaned after each batch."""
+
+    def feed(self, *batches: int) -> None:
+        for batch in batches:
+            rows = [(key, batch * 10 + key) for key in range(batch * 50, batch * 50 + KEYS)]
+            self.rows += rows
+            path = self.source / f"{batch:04d}.json"
+            lines = [json.dumps({"k": k, "v": v, "text": _text(k, v)}) for k, v in rows]
+            path.write_text("\n".join(lines), encoding="utf-8")
+            os.utime(path, (1_700_000_000 + batch,) * 2)
+
+    def start(self) -> Any:
+        self.set_up()
+        schema = "k long, v long, text string"
+        stream = self.spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).json(str(self.source))
+        result = stream.groupBy("k").agg(F.sum("v"), F.count("*"), F.max("text"))
+        writer = result.writeStream.outputMode("update").option("checkpointLocation", self.location)
+        upkeep = getattr(self.spark._jvm, f"{TESTING}.Upkeep")
+        writer._jwrite.foreachBatch(upkeep(str(self.checkpoint)))
+        return writer.trigger(availableNow=True).start()
+
+    def assert_right(self) -> None:
+        self.set_up()
+        state = self.spark.read.format("statestore").load(self.location)
+        found = {tuple(row) for row in state.selectExpr("key.k", "value.*").collect()}
+        values: dict[int, list[int]] = {}
+        for key, value in self.rows:
+            values.setdefault(key, []).append(value)
+        assert found == {(k, sum(v), len(v), max(_text(k, each) for each in v)) for k, v in values.items()}
+
+
+def _text(key: int, value: int) -> str:
+    """Something that cannot be compressed."""
+    return hashlib.sha512(f"{key} {value}".encode()).hexdigest()
+
+
+@pytest.fixture(scope="module")
+def recorded(session: SparkSession, jvm: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, int]]:
+    """How many calls of each kind the query makes for merged files, by store, where nothing fails."""
+    counts: dict[str, dict[str, int]] = {}
+    faulty = getattr(jvm, f"{TESTING}.FaultyFileSystem")
+    for door, store in DOORS:
+        query = Maintained(session, tmp_path_factory.mktemp(store) / "recorded", door, store)
+        query.feed(*BATCHES)
+        faulty.registerRoot(store, str(query.checkpoint))
+        query.run()
+        query.assert_right()
+        counts[store] = dict.fromkeys(OPERATIONS, 0)
+        for thread in json.loads(faulty.snapshotJson())[store].values():
+            for operation, count in thread.get("merged", {}).items():
+                counts[store][operation] = counts[store].get(operation, 0) + count
+        metrics = dict(jvm.io.pyspark.statestore.log.MergedLogs.all())[f"faulty:{query.state}"].metrics().snapshot()
+        assert metrics["relocatedSegments"] > 0 < metrics["unlinkedFiles"]
+    faulty.clearRoots()
+    return counts
+
+
+@pytest.mark.parametrize(("operation", "kind"), FAULTS)
+@pytest.mark.parametrize(("door", "store"), DOORS, ids=["-".join(door) for door in DOORS])
+def test_a_query(
+    session: SparkSession,
+    recorded: dict[str, dict[str, int]],
+    tmp_path: Path,
+    faulty: Any,
+    door: str,
+    store: str,
+    operation: str,
+    kind: str,
+) -> None:
+    assert recorded[store][operation] > 0
+    fired = 0
+    for n in range(1, recorded[store][operation] + 1):
+        query = Maintained(session, tmp_path / str(n), door, store)
+        query.feed(*BATCHES)
+        faulty.addRule(operation, f"{query.state}/_merged", n, kind)
+        try:
+            in_time(query.run, seconds=130)
+        except (PySparkException, Py4JJavaError) as error:
+            said = said_by(error)
+            assert "PSS_" in said or "injected fault" in said, f"n = {n}: {said}"
+        fired += faulty.fired()
+        faulty.clear()
+
+        query.feed(len(BATCHES))
+        query.run()
+
+        query.assert_right()
+        View.of(query.state).contents(query.state)
+    # What the threads of a query do is the same each time but for a call or two.
+    assert fired >= recorded[store][operation] / 2

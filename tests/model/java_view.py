@@ -1,0 +1,107 @@
+"""The same view, with the Java index."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
+
+from pyspark_statestore.format import Entry, Kind, SegmentType
+from tests.model.views import Found
+from tests.model.world import CLOSED, IDLE, Key
+
+
+class JavaView:
+    """Decides with ``io.pyspark.statestore.log.Index`` and its neighbours.
+
+    Args:
+        jvm: py4j's view of the JVM.
+    """
+
+    def __init__(self, jvm: Any) -> None:
+        self._java = jvm.io.pyspark.statestore.log.ModelView(IDLE, CLOSED)
+
+    def next_stamp(self, wall: int, now: int) -> int:
+        self._java.time(wall, now)
+        return int(self._java.nextStamp())
+
+    def opened(self, name: str, now: int) -> None:
+        self._java.time(now, now)
+        self._java.opened(name)
+
+    def appended(self, name: str, entries: Sequence[Entry], stamp: int, now: int) -> None:
+        self._java.time(now, now)
+        self._java.appended(name, _text(entries), stamp)
+
+    def sealed(self, name: str) -> None:
+        self._java.sealed(name)
+
+    def given_up(self, name: str) -> None:
+        self._java.givenUp(name)
+
+    def listed(self, name: str, now: int) -> None:
+        self._java.time(now, now)
+        self._java.listed(name)
+
+    def read(
+        self, name: str, entries: Sequence[Entry], stamp: int, *, sealed: bool, index_only: bool, now: int
+    ) -> None:
+        self._java.time(now, now)
+        self._java.read(name, _text(entries), stamp, sealed, index_only)
+
+    def remove(self, name: str) -> None:
+        self._java.remove(name)
+
+    def names(self) -> set[str]:
+        return set(self._java.names().split())
+
+    def needs_read(self, name: str) -> bool:
+        return bool(self._java.needsRead(name))
+
+    def delete(self, path: str) -> Key | None:
+        saw = self._java.delete(path).split()
+        return (int(saw[0]), int(saw[1])) if saw else None
+
+    def find(self, path: str) -> Found | None:
+        name, _, line = self._java.find(path).partition("\n")
+        return Found(name, _entry(line)) if name else None
+
+    def relocatable(self, name: str) -> list[Entry]:
+        return _entries(self._java.live(name))
+
+    def begin_refresh(self) -> None:
+        self._java.beginRefresh()
+
+    def refreshed(self, intents: Collection[str], *, complete: bool, now: int) -> None:
+        self._java.time(now, now)
+        self._java.refreshed("\n".join(intents), complete)
+
+    def plan(self, now: int) -> list[str]:
+        self._java.time(now, now)
+        return list(self._java.plan().split())
+
+    def carry(self, name: str) -> list[Entry]:
+        return _entries(self._java.carry(name))
+
+
+def _text(entries: Iterable[Entry]) -> str:
+    return "\n".join(f"{e.kind:d} {e.generation} {e.crc32c} {e.stamp} {e.writer} {e.offset} {e.path}" for e in entries)
+
+
+def _entries(text: str) -> list[Entry]:
+    return [_entry(line) for line in text.splitlines()]
+
+
+def _entry(line: str) -> Entry:
+    kind, generation, crc32c, stamp, writer, offset, path = line.split()
+    return Entry(
+        Kind(int(kind)),
+        SegmentType.of(path),
+        int(generation),
+        int(crc32c),
+        int(stamp),
+        int(writer),
+        int(offset),
+        1,
+        0,
+        path,
+    )

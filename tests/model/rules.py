@@ -1,0 +1,28 @@
+"""What the simulated processes abide by. All on is what is guaranteed, one off a bug to find."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Rules:
+    """Numbers in comments are those of docs/guarantees.md."""
+
+    take_over_refreshes: bool = True  # 3
+    deletes_kill_what_they_saw: bool = True  # 4: else a tombstone has a fresh stamp
+    copies_keep_their_key: bool = True  # 5: else a relocated segment has a fresh stamp
+    carries_tombstones: bool = True  # 6
+    reads_the_whole_index: bool = True  # 6
+    deletes_are_durable_first: bool = True  # 6: what counts as dead is dead for those who come after a crash
+    highest_stamp_stays: bool = True  # 6, for 3: stamps never go backwards
+    leaves_idle_files: bool = True  # 7: a writer does not append to a file that others may count as closed
+    late_flushes_fail: bool = True  # 7
+    closed_is_confirmed: bool = True  # 7: by a read at the end of the time
+    has_intents: bool = True  # relocation says beforehand what it is about to do
+    late_relocations_are_thrown_away: bool = True  # an intent counts for a time only
+    total_order: bool = True  # of copies: two cleaners never rely on each other's
+    drops_after_complete_refresh: bool = True  # a tombstone is dropped where all is seen, not after a mere listing
+    knows_before_it_watches: bool = True  # a tombstone that is first read in a refresh may be younger than its listing
+    refresh_starts_again: bool = True  # where a listed file is gone when it is opened
+    index_only_is_a_cache: bool = True  # what an index-only file says of a file is no fact of its own

@@ -1,0 +1,289 @@
+"""What a simulated process knows, and what follows from it; here with the Python index."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+import numpy as np
+
+from pyspark_statestore.format import Entry, Kind
+from pyspark_statestore.index import (
+    Entries,
+    FileState,
+    Resolution,
+    TombstoneWatch,
+    is_closed,
+    plan_unlinks,
+    relocatable,
+    resolve,
+)
+from tests.model.rules import Rules
+from tests.model.world import CLOSED, Key
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a path leads to."""
+
+    file: str
+    entry: Entry
+
+
+class View(Protocol):
+    """One process's index. The decisions are taken here, the steps between them in the process."""
+
+    def next_stamp(self, wall: int, now: int) -> int:
+        """Of the hybrid clock."""
+
+    def opened(self, name: str, now: int) -> None:
+        """This process begins a file."""
+
+    def appended(self, name: str, entries: Sequence[Entry], stamp: int, now: int) -> None:
+        """A group of this process is durable."""
+
+    def sealed(self, name: str) -> None:
+        """This process has sealed a file of its own."""
+
+    def given_up(self, name: str) -> None:
+        """A flush has failed: what is in the file has to be read back."""
+
+    def listed(self, name: str, now: int) -> None:
+        """A file of another process exists."""
+
+    def read(
+        self, name: str, entries: Sequence[Entry], stamp: int, *, sealed: bool, index_only: bool, now: int
+    ) -> None:
+        """The tail of a file has been read, up to its end."""
+
+    def remove(self, name: str) -> None:
+        """A file does not exist any more."""
+
+    def names(self) -> set[str]:
+        """The files that exist as far as is known."""
+
+    def needs_read(self, name: str) -> bool:
+        """Whether there may be more in a file than is known."""
+
+    def delete(self, path: str) -> Key | None:
+        """Deletes what is seen of a path, in this view at once; the key of what was seen."""
+
+    def find(self, path: str) -> Found | None:
+        """What a path leads to."""
+
+    def relocatable(self, name: str) -> list[Entry]:
+        """The live segments of a file, to be copied."""
+
+    def begin_refresh(self) -> None:
+        """A listing is made."""
+
+    def refreshed(self, intents: Collection[str], *, complete: bool, now: int) -> None:
+        """A refresh has ended; the intents that count in its listing."""
+
+    def plan(self, now: int) -> list[str]:
+        """The files that may go, right after a refresh."""
+
+    def carry(self, name: str) -> list[Entry]:
+        """What has to be written again before a planned file goes: its tombstones, with a generation more."""
+
+
+@dataclass
+class _Known:
+    own: bool
+    changed_at: int
+    entries: list[Entry] = field(default_factory=list)
+    read_at: int = -1
+    whole: bool = False
+    sealed: bool = False
+    index_only: bool = False
+    stamp: int = -1
+
+
+class PythonView:
+    """A view that decides with :mod:`pyspark_statestore.index`.
+
+    Args:
+        rules: Those that are off are broken here, where they are rules of the index.
+    """
+
+    def __init__(self, rules: Rules) -> None:
+        self._rules = rules
+        self._files: dict[str, _Known] = {}
+        self._deletions: dict[str, Key] = {}
+        self._highest = 0
+        self._resolved: Resolution | None = None
+        self._watch = _watch(rules)
+        self._droppable: frozenset[str] = frozenset()
+        self._carried: dict[str, list[Entry]] = {}
+
+    def next_stamp(self, wall: int, now: int) -> int:
+        self._highest = max(wall << 16, self._highest + 1)
+        return self._highest
+
+    def opened(self, name: str, now: int) -> None:
+        self._files[name] = _Known(True, now, whole=True)
+        self._resolved = None
+
+    def appended(self, name: str, entries: Sequence[Entry], stamp: int, now: int) -> None:
+        self._add(name, entries, stamp)
+
+    def sealed(self, name: str) -> None:
+        self._files[name].sealed = True
+
+    def given_up(self, name: str) -> None:
+        self._files[name].own = False
+        self._files[name].sealed = True
+        self._files[name].whole = False
+
+    def listed(self, name: str, now: int) -> None:
+        if name not in self._files:
+            self._files[name] = _Known(False, now)
+            self._resolved = None
+
+    def read(
+        self, name: str, entries: Sequence[Entry], stamp: int, *, sealed: bool, index_only: bool, now: int
+    ) -> None:
+        self.listed(name, now)
+        known = self._files[name]
+        if stamp >= 0 or (sealed and not known.sealed):
+            known.changed_at = now
+        known.read_at = now
+        known.whole = True
+        known.sealed |= sealed
+        known.index_only = index_only
+        self._add(name, entries, stamp)
+
+    def _add(self, name: str, entries: Sequence[Entry], stamp: int) -> None:
+        known = self._files[name]
+        known.entries += entries
+        known.stamp = max(known.stamp, stamp)
+        self._highest = max(self._highest, stamp)
+        for entry in entries:
+            if entry.kind is Kind.DELETE:
+                self._remember(entry.path, entry.key)
+        self._resolved = None
+
+    def _remember(self, path: str, key: Key) -> None:
+        self._deletions[path] = max(key, self._deletions.get(path, key))
+
+    def remove(self, name: str) -> None:
+        if self._files.pop(name, None):
+            self._resolved = None
+
+    def names(self) -> set[str]:
+        return set(self._files)
+
+    def needs_read(self, name: str) -> bool:
+        known = self._files.get(name)
+        return known is None or (not known.own and not (known.sealed and known.whole))
+
+    def delete(self, path: str) -> Key | None:
+        found = self.find(path)
+        if found is None:
+            return None
+        self._remember(path, found.entry.key)
+        self._resolved = None
+        return found.entry.key
+
+    def find(self, path: str) -> Found | None:
+        resolution = self._resolution()
+        at = np.flatnonzero(resolution.live & (resolution.entries.path.to_numpy() == path))
+        assert len(at) <= 1, "two segments are read of one path"
+        return self._row(int(at[0])) if len(at) else None
+
+    def relocatable(self, name: str) -> list[Entry]:
+        return [self._row(int(i)).entry for i in relocatable(self._resolution(), name)]
+
+    def begin_refresh(self) -> None:
+        counts = {n: sum(e.kind is Kind.DELETE for e in known.entries) for n, known in self._files.items()}
+        self._watch.begin(counts)
+
+    def refreshed(self, intents: Collection[str], *, complete: bool, now: int) -> None:
+        self._droppable = frozenset()
+        if complete:
+            self._droppable = self._watch.refreshed(self._resolution(), intents)
+        elif isinstance(self._watch, _LiteralWatch):
+            self._droppable = self._watch.listed(intents)
+
+    def plan(self, now: int) -> list[str]:
+        resolution = self._resolution()
+        states = {name: self._state(known, now) for name, known in self._files.items()}
+        if not self._rules.highest_stamp_stays:
+            states["~"] = FileState(False, stamp=1 << 62)
+        plan = plan_unlinks(resolution, states, self._droppable)
+        self._carried = {u.name: [copied(self._row(int(i)).entry) for i in u.carry] for u in plan.unlink}
+        if not self._rules.total_order:
+            self._carried = {n: [t for t in c if not self._repeated(t, n)] for n, c in self._carried.items()}
+        return [u.name for u in plan.unlink]
+
+    def carry(self, name: str) -> list[Entry]:
+        return self._carried[name]
+
+    def _state(self, known: _Known, now: int) -> FileState:
+        until = known.read_at if self._rules.closed_is_confirmed else now
+        closed = is_closed(sealed=known.sealed, unchanged_ms=until - known.changed_at, closed_after_ms=CLOSED)
+        whole = known.whole or not self._rules.reads_the_whole_index
+        if not self._rules.reads_the_whole_index:
+            closed = True
+        return FileState(closed and not (known.own and not known.sealed), whole, known.stamp, known.index_only)
+
+    def _repeated(self, tombstone: Entry, name: str) -> bool:
+        return any(
+            e.kind is Kind.DELETE and e.path == tombstone.path and e.key >= tombstone.key
+            for other, known in self._files.items()
+            if other != name
+            for e in known.entries
+        )
+
+    def _resolution(self) -> Resolution:
+        if self._resolved is None:
+            files = {name: known.entries for name, known in self._files.items()}
+            if not self._rules.highest_stamp_stays:
+                files["~"] = []
+            entries = Entries.of(files, distinct=True)
+            gone = [Entry(Kind.DELETE, 0, 0, 0, *key, 0, 0, 0, path) for path, key in self._deletions.items()]  # type: ignore[arg-type]
+            self._resolved = resolve(entries, deletions=Entries.of({"": gone}))
+        return self._resolved
+
+    def _row(self, row: int) -> Found:
+        entries = self._resolution().entries
+        name = entries.files[entries.file[row]]
+        first = int(np.searchsorted(entries.file, entries.file[row]))
+        return Found(name, self._files[name].entries[row - first])
+
+
+class _HastyWatch(TombstoneWatch):
+    """Believes that a tombstone which it has just read was there when the listing was made."""
+
+    def refreshed(self, resolution: Resolution, intents: Collection[str]) -> frozenset[str]:
+        counts = resolution.totals.tombstone_count
+        self._known = {name: int(count) for name, count in zip(resolution.entries.files, counts, strict=True)}
+        return super().refreshed(resolution, intents)
+
+
+class _LiteralWatch(TombstoneWatch):
+    """Decides after a listing: no intent that is still there was there at the last refresh without victims."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._free: dict[str, frozenset[str]] = {}
+
+    def refreshed(self, resolution: Resolution, intents: Collection[str]) -> frozenset[str]:
+        super().refreshed(resolution, ())
+        self._free = {name: frozenset(intents) for name in self._waiting_for}
+        return self.listed(intents)
+
+    def listed(self, intents: Collection[str]) -> frozenset[str]:
+        return frozenset(name for name, there in self._free.items() if not there & frozenset(intents))
+
+
+def _watch(rules: Rules) -> TombstoneWatch:
+    if not rules.drops_after_complete_refresh:
+        return _LiteralWatch()
+    return TombstoneWatch() if rules.knows_before_it_watches else _HastyWatch()
+
+
+def copied(entry: Entry) -> Entry:
+    """The same fact, copied once more."""
+    return replace(entry, generation=entry.generation + 1)

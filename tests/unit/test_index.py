@@ -1,0 +1,348 @@
+"""The index: any order of reading gives the same view, and the view is what the rules say."""
+
+from __future__ import annotations
+
+import io
+import math
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pyspark_statestore.format import (
+    BytesSource,
+    Entry,
+    Kind,
+    MergedFile,
+    MergedFileWriter,
+    SegmentType,
+    file_name,
+    read_merged_file,
+)
+from pyspark_statestore.index import (
+    MAX_GENERATION,
+    Entries,
+    FileState,
+    Resolution,
+    Status,
+    TombstoneWatch,
+    is_closed,
+    plan_unlinks,
+    relocatable,
+    resolve,
+)
+
+Files = dict[str, list[Entry]]
+NAMES = [file_name(1_700_000_000_000, writer, 1) for writer in (5, 3, 9)]
+PATHS = ["0/0/1.changelog", "0/0/2.zip", "0/1/1.changelog", "ü/1.delta"]
+
+
+def entry(
+    kind: Kind, path: str, stamp: int, writer: int = 1, generation: int = 0, *, offset: int = 0, length: int = 10
+) -> Entry:
+    if kind is Kind.DELETE:
+        offset = length = 0
+    return Entry(kind, SegmentType.of(path), generation, 0, stamp, writer, offset, length, 0, path)
+
+
+def put(path: str, stamp: int, **more: int) -> Entry:
+    return entry(Kind.PUT, path, stamp, **more)
+
+
+def delete(path: str, stamp: int, **more: int) -> Entry:
+    return entry(Kind.DELETE, path, stamp, **more)
+
+
+def _placed(files: list[list[tuple[Any, ...]]]) -> Files:
+    """Entries at places of their own, as in a file."""
+    return {
+        name: [entry(*fact, offset=100 + 10 * at) for at, fact in enumerate(facts)]
+        for name, facts in zip(NAMES, files, strict=True)
+    }
+
+
+FACTS = st.tuples(
+    st.sampled_from(Kind), st.sampled_from(PATHS), st.integers(0, 4), st.integers(0, 2), st.integers(0, 2)
+)
+FILES = st.lists(st.lists(FACTS, max_size=8), min_size=len(NAMES), max_size=len(NAMES)).map(_placed)
+
+
+def naive(files: Files) -> dict[str, tuple[str, int]]:
+    """What lives, by the words of the rules 3 to 5: per path the file's name and the offset."""
+    live = {}
+    for path in {e.path for entries in files.values() for e in entries}:
+        facts = [(e, name) for name, entries in files.items() for e in entries if e.path == path]
+        deleted = [e.key for e, _ in facts if e.kind is Kind.DELETE]
+        puts = [(e.key, e.generation, name, e.offset) for e, name in facts if e.kind is Kind.PUT]
+        newest = max(puts, default=None)
+        if newest and all(newest[0] > key for key in deleted):
+            live[path] = newest[2:]
+    return live
+
+
+def found(resolution: Resolution) -> dict[str, tuple[str, int]]:
+    table = resolution.to_arrow()
+    columns = [table[name].to_pylist() for name in ("path", "file", "offset")]
+    assert len(set(columns[0])) == len(columns[0])
+    return {path: (name, offset) for path, name, offset in zip(*columns, strict=True)}
+
+
+@settings(deadline=None, max_examples=150)
+@given(FILES)
+def test_it_agrees_with_a_plain_dictionary(files: Files) -> None:
+    resolution = resolve(Entries.of(files))
+
+    assert found(resolution) == naive(files)
+    for name, expected in files.items():
+        number = resolution.entries.files.index(name)
+        expected = list(dict.fromkeys(expected))
+        puts = [e for e in expected if e.kind is Kind.PUT]
+        living = [place for place in naive(files).values() if place[0] == name]
+        assert resolution.totals.segment_count[number] == len(puts)
+        assert resolution.totals.tombstone_count[number] == len(expected) - len(puts)
+        assert resolution.totals.live_segment_count[number] == len(living)
+        assert resolution.totals.live_bytes[number] == 10 * len(living)
+
+
+@settings(deadline=None, max_examples=100)
+@given(FILES, st.randoms(use_true_random=False), st.integers(0, 3))
+def test_no_order_or_grouping_of_the_facts_matters(files: Files, rnd: random.Random, repeated: int) -> None:
+    pieces = [(name, e) for name, entries in files.items() for e in entries]
+    pieces += rnd.choices(pieces, k=repeated) if pieces else []
+    rnd.shuffle(pieces)
+    cut = rnd.randint(0, len(pieces))
+    parts = []
+    for some in (pieces[:cut], pieces[cut:]):
+        part: Files = {name: [] for name in NAMES}
+        for name, e in some:
+            part[name].append(e)
+        parts.append(Entries.of(part))
+    rnd.shuffle(parts)
+
+    whole, shuffled = resolve(Entries.of(files)), resolve(Entries.concat(parts))
+
+    assert found(shuffled) == found(whole)
+    for column in ("segment_count", "live_segment_count", "live_bytes", "tombstone_count"):
+        distinct = resolve(Entries.of({name: list(dict.fromkeys(e)) for name, e in files.items()}))
+        assert list(getattr(shuffled.totals, column)) == list(getattr(distinct.totals, column))
+
+
+@settings(deadline=None, max_examples=50)
+@given(FILES)
+def test_saying_it_twice_changes_nothing(files: Files) -> None:
+    once = Entries.of({name: list(dict.fromkeys(entries)) for name, entries in files.items()})
+    twice = resolve(Entries.concat([once, once]))
+
+    assert found(twice) == found(resolve(once))
+    assert np.count_nonzero(twice.status == Status.REPEATED) == len(once)
+
+
+def written(write: Callable[[MergedFileWriter], object], name: str = NAMES[0]) -> MergedFile:
+    out = io.BytesIO()
+    write(MergedFileWriter(out, writer=1, created_ms=1))
+    return read_merged_file(BytesSource(out.getvalue()), name)
+
+
+@settings(deadline=None, max_examples=30)
+@given(FILES)
+def test_files_are_read_into_columns(files: Files) -> None:
+    def write(entries: list[Entry]) -> Callable[[MergedFileWriter], object]:
+        def groups(file: MergedFileWriter) -> None:
+            for e in entries:
+                if e.kind is Kind.PUT:
+                    file.put(e.path, b"0123456789", stamp=e.stamp, writer=e.writer, generation=e.generation)
+                else:
+                    file.delete(e.path, stamp=e.stamp, writer=e.writer)
+                file.end_group()
+
+        return groups
+
+    merged = {name: written(write(entries), name) for name, entries in files.items()}
+
+    entries = Entries.read(merged)
+
+    assert entries.distinct
+    expected = Entries.of({name: list(file) for name, file in merged.items()})
+    rows = [list(zip(*table.to_pydict().values(), strict=True)) for table in (entries.to_arrow(), expected.to_arrow())]
+    assert sorted(rows[0]) == sorted(rows[1])
+    assert found(resolve(entries)) == naive({name: list(file) for name, file in merged.items()})
+
+
+def test_an_index_only_file_speaks_for_others_and_for_itself_says_nothing() -> None:
+    first = [put(PATHS[0], 1), put(PATHS[1], 2), delete(PATHS[2], 9)]
+    second = [put(PATHS[2], 8), delete(PATHS[0], 1)]
+    index = written(lambda file: file.seal_index_only({NAMES[0]: first, NAMES[1]: second}), NAMES[2])
+    unread = MergedFile("", None, (), 0)
+
+    entries = Entries.read({NAMES[0]: unread, NAMES[1]: unread, NAMES[2]: index})
+    resolution = resolve(entries)
+
+    assert found(resolution) == {PATHS[1]: (NAMES[0], 0)}
+    assert resolution.totals.tombstone_count.tolist() == [1, 1, 0]  # by name: 3, 5, 9
+    # What it says of a file that is gone does not count any more, tombstones included.
+    alone = resolve(Entries.read({NAMES[1]: unread, NAMES[2]: index}))
+    assert found(alone) == {PATHS[2]: (NAMES[1], 0)}
+    # A file and what repeats it are the same facts.
+    both = Entries.read({NAMES[1]: written(lambda file: _write(file, second), NAMES[1]), NAMES[2]: index})
+    assert not both.distinct
+
+
+def _write(file: MergedFileWriter, entries: list[Entry]) -> None:
+    for e in entries:
+        if e.kind is Kind.PUT:
+            file.put(e.path, b"", stamp=e.stamp, writer=e.writer)
+        else:
+            file.delete(e.path, stamp=e.stamp, writer=e.writer)
+    file.seal()
+
+
+def test_nothing_is_in_nothing() -> None:
+    for entries in (Entries.read({}), Entries.of({}), Entries.concat([]), Entries.read({NAMES[0]: written(id)})):
+        resolution = resolve(entries)
+        assert found(resolution) == {}
+        assert resolution.live_bytes == 0
+    assert plan_unlinks(resolve(Entries.of({})), {}).unlink == ()
+
+
+def test_status_and_amplification() -> None:
+    files = {
+        NAMES[0]: [put(PATHS[0], 1), put(PATHS[1], 5), put(PATHS[2], 3)],
+        NAMES[1]: [put(PATHS[0], 2), delete(PATHS[2], 3), put(PATHS[1], 5, generation=1, length=30)],
+        NAMES[2]: [delete(PATHS[3], 1)],
+    }
+    resolution = resolve(Entries.of(files))
+
+    status = dict(zip(Entries.of(files).to_arrow()["file"].to_pylist(), [0] * 7, strict=False))
+    assert set(status) == set(NAMES)
+    by_file = {
+        name: [Status(s).name for s in resolution.status[resolution.entries.file == number]]
+        for number, name in enumerate(resolution.entries.files)
+    }
+    assert by_file == {
+        NAMES[0]: ["SUPERSEDED", "SUPERSEDED", "DELETED"],
+        NAMES[1]: ["LIVE", "TOMBSTONE", "LIVE"],
+        NAMES[2]: ["TOMBSTONE"],
+    }
+    amplification = dict(
+        zip(resolution.entries.files, resolution.space_amplification(dict.fromkeys(NAMES, 80)), strict=True)
+    )
+    assert amplification[NAMES[1]] == 2.0
+    assert math.isnan(amplification[NAMES[0]])
+    assert resolution.live_bytes == 40
+
+
+def test_deletions_that_no_file_tells_count_for_what_lives_only() -> None:
+    entries = Entries.of({NAMES[0]: [put(PATHS[0], 1), put(PATHS[1], 1)]})
+
+    resolution = resolve(entries, deletions=Entries.of({"": [delete(PATHS[0], 1), delete(PATHS[3], 1)]}))
+
+    assert set(found(resolution)) == {PATHS[1]}
+    assert resolution.totals.tombstone_count.tolist() == [0]
+
+
+def plan(files: Files, droppable: frozenset[str] = frozenset(), **states: FileState) -> tuple[dict[str, int], Any]:
+    """By name of a file that may go, how many tombstones it leaves behind; and why others stay."""
+    known = {name: states.get(f"f{number}", FileState(True)) for number, name in enumerate(NAMES)}
+    made = plan_unlinks(resolve(Entries.of(files)), {name: known[name] for name in files}, droppable)
+    return {unlink.name: len(unlink.carry) for unlink in made.unlink}, made.kept
+
+
+DEAD: Files = {
+    NAMES[0]: [put(PATHS[0], 1), put(PATHS[1], 1)],
+    NAMES[1]: [delete(PATHS[0], 1)],
+    NAMES[2]: [put(PATHS[3], 9)],
+}
+NEWEST = FileState(True, stamp=99)
+
+
+def test_rule_6_a_tombstone_is_carried_over_until_it_is_known_to_be_needless() -> None:
+    assert plan(DEAD, f2=NEWEST)[0] == {NAMES[1]: 1}
+    assert plan(DEAD, frozenset([NAMES[1]]), f2=NEWEST)[0] == {NAMES[1]: 0}
+
+
+@pytest.mark.parametrize(
+    ("state", "why"),
+    [
+        (FileState(False), "appended"),
+        (FileState(True, whole_index_read=False), "not been read"),
+        (FileState(True, index_only=True), "speaks for"),
+        (FileState(True, stamp=100), "highest stamp"),
+    ],
+)
+def test_rule_6_what_may_not_go(state: FileState, why: str) -> None:
+    unlinked, kept = plan(DEAD, f1=state, f2=NEWEST)
+
+    assert unlinked == {}
+    assert why in kept[NAMES[1]]
+
+
+def test_rule_6_of_two_copies_only_the_lesser_is_relied_on_by_nobody() -> None:
+    twice = {**DEAD, NAMES[1]: [delete(PATHS[0], 1)], NAMES[2]: [delete(PATHS[0], 1)]}
+    greater = max(NAMES[1], NAMES[2])
+
+    unlinked, _ = plan(twice, f0=NEWEST)
+
+    assert {name for name, carried in unlinked.items() if carried} == {greater}
+    raised = {**twice, NAMES[1]: [delete(PATHS[0], 1, generation=1)]}
+    assert plan(raised, f0=NEWEST)[0] == {NAMES[1]: 1, NAMES[2]: 0}
+
+
+def test_rule_6_a_tombstone_is_needless_after_a_refresh_without_victims_and_intents() -> None:
+    held = resolve(Entries.of(DEAD))
+    free = resolve(Entries.of({NAMES[1]: DEAD[NAMES[1]], NAMES[2]: DEAD[NAMES[2]]}))
+    one = {NAMES[1]: 1}
+    watch = TombstoneWatch()
+
+    def refreshed(known: dict[str, int], resolution: Resolution, *intents: str) -> bool:
+        watch.begin(known)
+        return NAMES[1] in watch.refreshed(resolution, intents)
+
+    assert not refreshed({}, free)  # it may be younger than the listing
+    assert refreshed(one, free)
+    assert not refreshed(one, held)
+    assert not refreshed(one, free, "a", "b")
+    assert not refreshed(one, free, "b", "c")
+    assert refreshed(one, free, "c", "d")  # c and d began when there was nothing left to copy
+    assert not refreshed(one, held, "d")
+    assert not refreshed(one, free, "d")  # from the beginning
+    assert refreshed(one, free)
+
+
+def test_rule_5_live_segments_are_copied_up_to_the_last_generation() -> None:
+    files = {
+        NAMES[0]: [
+            put(PATHS[0], 1),
+            put(PATHS[1], 1, generation=MAX_GENERATION),
+            put(PATHS[2], 1, generation=MAX_GENERATION - 1),
+        ],
+        NAMES[1]: [put(PATHS[0], 2)],
+    }
+    resolution = resolve(Entries.of(files))
+
+    rows = relocatable(resolution, NAMES[0])
+
+    assert resolution.entries.take(rows).path.to_pylist() == [PATHS[2]]
+    assert len(relocatable(resolution, "another")) == 0
+
+
+def test_rule_7_closed() -> None:
+    assert is_closed(sealed=True, unchanged_ms=0, closed_after_ms=10)
+    assert is_closed(sealed=False, unchanged_ms=10, closed_after_ms=10)
+    assert not is_closed(sealed=False, unchanged_ms=9, closed_after_ms=10)
+
+
+def test_keys_beyond_32_bits_and_equal_stamps() -> None:
+    high = (1 << 63) - 1
+    files = {
+        NAMES[0]: [put(PATHS[0], high, writer=high - 1), put(PATHS[1], high, writer=high)],
+        NAMES[1]: [put(PATHS[0], high, writer=high), delete(PATHS[1], high, writer=high - 1)],
+    }
+
+    assert found(resolve(Entries.of(files))) == {PATHS[0]: (NAMES[1], 0), PATHS[1]: (NAMES[0], 0)}
+    killed = {**files, NAMES[2]: [replace(delete(PATHS[1], high), writer=high)]}
+    assert set(found(resolve(Entries.of(killed)))) == {PATHS[0]}
