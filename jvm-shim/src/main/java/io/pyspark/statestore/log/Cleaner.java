@@ -15,7 +15,12 @@ final class Cleaner {
   private static final Logger LOG = LoggerFactory.getLogger(Cleaner.class);
   private static final long MAX_INTERVAL_MS = 10_000;
   /** Where there is much garbage that can go, cleaning waits only so long; unless the last round failed to do it. */
-  private static final long PRESSING_INTERVAL_MS = 1_000;
+  private static final long PRESSING_INTERVAL_MS = 500;
+  /**
+   * Spark deletes one partition's old versions after the other's. Segments are moved when that is over: what is moved
+   * before may be deleted a moment later.
+   */
+  private static final long QUIET_MS = 250;
   /** Files that one round unlinks at most: what has piled up for days must not keep a maintenance thread for minutes. */
   private static final int MAX_UNLINKS = 256;
 
@@ -54,7 +59,8 @@ final class Cleaner {
     if (isDue() && running.tryLock()) {
       try {
         if (isDue()) {
-          clean(refresher.mayReadTails());
+          // A maintenance thread asks before it deletes.
+          clean(refresher.mayReadTails(), !MaintenanceThreads.isCurrent() && isQuiet() || relocator.isUrgent());
         }
       } finally {
         lastRunNanos = System.nanoTime();
@@ -71,7 +77,11 @@ final class Cleaner {
 
   /** Whether there is too much garbage, and this process can probably do something about it now. */
   boolean isPressing() {
-    return lastKeptItsPromise && promisesMuch();
+    return lastKeptItsPromise && (isQuiet() || relocator.isUrgent()) && promisesMuch();
+  }
+
+  private boolean isQuiet() {
+    return context.tombstones().quietMs() >= QUIET_MS;
   }
 
   private boolean promisesMuch() {
@@ -83,15 +93,15 @@ final class Cleaner {
   int run() {
     running.lock();
     try {
-      return clean(true);
+      return clean(true, true);
     } finally {
       running.unlock();
     }
   }
 
-  private int clean(boolean completely) {
+  private int clean(boolean completely, boolean mayMove) {
     int gone = 0;
-    lastKeptItsPromise = !promisesMuch();
+    boolean kept = !mayMove || !promisesMuch();
     MaintenanceReport report = MaintenanceReport.begin(context);
     try {
       if (completely) {
@@ -101,8 +111,8 @@ final class Cleaner {
       }
       intents.removeLeftOver();
       gone = unlinkDead();
-      if (context.options().compactionEnabled() && relocator.run()) {
-        lastKeptItsPromise = true;
+      if (mayMove && context.options().compactionEnabled() && relocator.run()) {
+        kept = true;
         gone += unlinkDead();
       }
     } catch (IOException | RuntimeException e) {
@@ -110,7 +120,7 @@ final class Cleaner {
       LOG.warn("Cleaning of {} stopped; it is tried again at the next maintenance", context.checkpoint(), e);
       report.stopped();
     }
-    lastKeptItsPromise |= gone > 0;
+    lastKeptItsPromise = kept || gone > 0;
     report.end();
     return gone;
   }

@@ -13,11 +13,13 @@ final class PendingTombstones {
 
   private long count;
   private long oldestNanos;
+  private volatile long newestNanos = System.nanoTime();
 
   synchronized void add(Tombstone tombstone) {
     if (waiting.isEmpty()) {
       oldestNanos = System.nanoTime();
     }
+    newestNanos = System.nanoTime();
     waiting.add(tombstone);
     notDurable.putIfAbsent(tombstone, ++count);
   }
@@ -46,6 +48,11 @@ final class PendingTombstones {
   /** Whether the first {@code upTo} of all deletions are durable. */
   synchronized boolean areDurable(long upTo) {
     return notDurable.values().stream().noneMatch(number -> number <= upTo);
+  }
+
+  /** For how long nothing was deleted. */
+  long quietMs() {
+    return (System.nanoTime() - newestNanos) / 1_000_000;
   }
 
   /** Whether no group has come to take them for {@code ms}. */

@@ -21,13 +21,13 @@ final class Relocator {
   /** From this share of what {@code maxSpaceAmplification} allows, dead files are not left until the next maintenance. */
   private static final double SOME = 0.2;
   /** Live segments are moved from this share of it, until garbage is down to the other one: what waits may die yet. */
-  private static final double START = 0.4;
+  private static final double START = 0.5;
 
-  private static final double STOP = 0.3;
+  private static final double STOP = 0.35;
   /** Bytes that may be moved for each byte that is written, as long as garbage stays below {@code URGENT}. */
-  private static final double SHARE_OF_WRITES = 0.4;
+  private static final double SHARE_OF_WRITES = 0.35;
 
-  private static final double URGENT = 0.8;
+  private static final double URGENT = 0.85;
   /** Copied bytes per reclaimed byte: files that cost more are left to die by themselves. */
   private static final double MAX_COST = 3;
   /** Less garbage than this is left alone, in bytes. */
@@ -102,6 +102,11 @@ final class Relocator {
     return garbage() > Math.max(WORTHWHILE, SOME * allowedGarbage());
   }
 
+  /** Whether there is so much garbage that nothing else counts. */
+  boolean isUrgent() {
+    return garbage() > Math.max(WORTHWHILE, URGENT * allowedGarbage());
+  }
+
   /** Whether it is time to move live segments, and there are such that may be moved. */
   boolean isNeeded() {
     if (tooMuchGarbage() <= 0) {
@@ -126,7 +131,7 @@ final class Relocator {
   /** Bytes that may be moved now. */
   private long budget() {
     long most = context.options().maxFileSize();
-    return garbage() > URGENT * allowedGarbage() ? most : Math.min(most, credit.get());
+    return isUrgent() ? most : Math.min(most, credit.get());
   }
 
   private long garbage() {
