@@ -5,11 +5,12 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
+SOAK_MINUTES ?= 240
 # What exists of these is checked.
 PYTHON_CODE := $(wildcard pyspark_statestore datasource jvm-shim benchmarks examples tests setup.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help install jar demo test test-hdfs lint typecheck unit bench wheel clean check-python check-jdk
+.PHONY: help install jar demo test test-hdfs lint typecheck unit soak bench wheel clean check-python check-jdk
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -48,6 +49,12 @@ unit: jar
 
 test-hdfs: jar ## the tests on a real HDFS, which is downloaded once; they are part of `make test`, too
 	$(BIN)/python -m pytest -rs tests/hdfs $(PYTEST_ARGS)
+
+soak: jar ## kill executors and drivers at random for SOAK_MINUTES=240; SOAK_SEED=... repeats a run's choices
+	SOAK_MINUTES=$(SOAK_MINUTES) $(if $(SOAK_SEED),SOAK_SEED=$(SOAK_SEED)) \
+		$(BIN)/python -m pytest -s tests/cluster/test_soak.py $(PYTEST_ARGS)
+	HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest tests/model/test_machine.py -k loses_nothing $(PYTEST_ARGS)
+	PSS_STORM_SECONDS=60 $(BIN)/python -m pytest tests/jvm/test_storm.py $(PYTEST_ARGS)
 
 lint: $(INSTALLED) ## ruff
 	$(BIN)/ruff check $(PYTHON_CODE)

@@ -6,7 +6,7 @@ import dataclasses
 from dataclasses import dataclass, field
 from typing import Any
 
-WORKLOADS = ("aggregation", "dedup", "stream_join", "session_window", "transform_with_state")
+WORKLOADS = ("aggregation", "windowed_aggregation", "dedup", "stream_join", "session_window", "transform_with_state")
 DOORS = ("provider", "path")
 STORES = ("rocksdb", "heap")
 SIDES = ("stock", "merged")
@@ -34,6 +34,7 @@ class Scenario:
         chmod_fork: Whether setPermission starts a chmod process, as `file:` does without Hadoop's native library.
         options: Options of merged state, as for `configure`.
         seed: Of the input data.
+        trace_space: Whether to read the merged files' indexes after every batch, for their space amplification.
     """
 
     workload: str = "aggregation"
@@ -53,6 +54,7 @@ class Scenario:
     chmod_fork: bool = False
     options: dict[str, str] = field(default_factory=dict)
     seed: int = 20130101
+    trace_space: bool = False
 
     def possible(self) -> bool:
         """Whether Spark can run it: transformWithState needs RocksDB, and refuses every provider class but its own."""

@@ -17,6 +17,7 @@ from pyspark.sql.streaming import StreamingQuery
 from benchmarks import disk
 from benchmarks.filesystems import TEST_JAR, CallCounters, Counts, filesystem_settings, minus
 from benchmarks.scenario import Scenario
+from benchmarks.space import SpaceReader
 from benchmarks.workloads import OUTPUT_MODES, fingerprint, streaming_result
 
 STATE = "org.apache.spark.sql.execution.streaming.state"
@@ -115,6 +116,7 @@ class Side:
     batches: list[dict[str, Any]] = field(default_factory=list)
     _query: StreamingQuery | None = None
     _before: dict[str, Counts] = field(default_factory=dict)
+    _space: SpaceReader | None = None
 
     @property
     def directory(self) -> Path:
@@ -128,12 +130,12 @@ class Side:
         return f"merged+{location}" if self.name == "merged" and self.scenario.door == "path" else location
 
     def start(self, merged: dict[str, str]) -> None:
-        """Starts the query, which then waits for input.
+        """Starts the query, and returns when it waits for input.
 
         Args:
             merged: The settings of merged state; used by the merged side only.
         """
-        (self.root / "input").mkdir(parents=True)
+        (self.root / "input").mkdir(parents=True, exist_ok=True)
         self.session.conf.set("spark.sql.streaming.stateStore.providerClass", STOCK_PROVIDERS[self.scenario.store])
         if self.name == "merged":
             for key, value in merged.items():
@@ -190,9 +192,18 @@ class Side:
             "counts": minus(after, self._before),
             "disk": disk.usage(self.directory),
         }
+        if self.scenario.trace_space and self.name == "merged":
+            self._space = self._space or SpaceReader(self.directory / "state" / "_merged")
+            record["space"] = self._space.measure()
         self._before = after
         self.batches.append(record)
         return record
+
+    def progress(self) -> dict[str, Any]:
+        """What the query says of its last batch that had input."""
+        assert self._query is not None
+        found: dict[str, Any] = [each for each in self._query.recentProgress if each["numInputRows"]][-1]
+        return found
 
     def stop(self) -> None:
         """Stops the query."""

@@ -22,12 +22,13 @@ BATCH_SECONDS = 60
 # Where the `statestore` reader finds all of a workload's state: its options for each of the parts.
 STATE_PARTS: dict[str, list[dict[str, str]]] = {
     "aggregation": [{}],
+    "windowed_aggregation": [{}],
     "dedup": [{}],
     "stream_join": [{"joinSide": "left"}, {"joinSide": "right"}],
     "session_window": [{}],
     "transform_with_state": [{"stateVarName": "total"}, {"stateVarName": "latest"}, {"stateVarName": "buckets"}],
 }
-OUTPUT_MODES = {"aggregation": "update", "transform_with_state": "update"}
+OUTPUT_MODES = {"aggregation": "update", "windowed_aggregation": "update", "transform_with_state": "update"}
 
 
 def write_input(scenario: Scenario, directory: Path) -> list[Path]:
@@ -81,6 +82,12 @@ def _aggregation(events: DataFrame) -> DataFrame:
     return events.groupBy("key").agg(
         sf.count("*").alias("events"), sf.sum("amount").alias("amount"), sf.max("ts").alias("latest")
     )
+
+
+def _windowed_aggregation(events: DataFrame) -> DataFrame:
+    # Rows come and go: after the windows of the watermark's ten minutes and their own five, the state stays as large.
+    windows = events.withWatermark("ts", "10 minutes").groupBy(sf.window("ts", "5 minutes"), "key")
+    return windows.agg(sf.count("*").alias("events"), sf.sum("amount").alias("amount"))
 
 
 def _dedup(events: DataFrame) -> DataFrame:
@@ -143,6 +150,7 @@ def _keyed_processor() -> Any:
 
 BUILDERS = {
     "aggregation": _aggregation,
+    "windowed_aggregation": _windowed_aggregation,
     "dedup": _dedup,
     "stream_join": _stream_join,
     "session_window": _session_window,

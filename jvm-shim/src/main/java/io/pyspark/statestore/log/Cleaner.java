@@ -14,6 +14,8 @@ import org.slf4j.LoggerFactory;
 final class Cleaner {
   private static final Logger LOG = LoggerFactory.getLogger(Cleaner.class);
   private static final long MAX_INTERVAL_MS = 10_000;
+  /** Where there is much garbage that can go, cleaning waits only so long; unless the last round failed to do it. */
+  private static final long PRESSING_INTERVAL_MS = 1_000;
   /** Files that one round unlinks at most: what has piled up for days must not keep a maintenance thread for minutes. */
   private static final int MAX_UNLINKS = 256;
 
@@ -24,6 +26,7 @@ final class Cleaner {
   private final Relocator relocator;
   private final Consumer<MergedFile> onGone;
   private final ReentrantLock running = new ReentrantLock();
+  private volatile boolean lastKeptItsPromise = true;
   private volatile long lastRunNanos = System.nanoTime() - 2 * MAX_INTERVAL_MS * 1_000_000;
 
   Cleaner(
@@ -62,7 +65,18 @@ final class Cleaner {
 
   private boolean isDue() {
     long interval = Math.min(MAX_INTERVAL_MS, context.options().idleSealMs());
-    return (System.nanoTime() - lastRunNanos) / 1_000_000 >= interval;
+    long elapsed = (System.nanoTime() - lastRunNanos) / 1_000_000;
+    return elapsed >= interval || elapsed >= PRESSING_INTERVAL_MS && isPressing();
+  }
+
+  /** Whether there is too much garbage, and this process can probably do something about it now. */
+  boolean isPressing() {
+    return lastKeptItsPromise && promisesMuch();
+  }
+
+  private boolean promisesMuch() {
+    return relocator.hasSomeGarbage()
+        && (!plan(context.nowMs()).steps().isEmpty() || context.options().compactionEnabled() && relocator.isNeeded());
   }
 
   /** Cleans now; how many files went. */
@@ -77,6 +91,7 @@ final class Cleaner {
 
   private int clean(boolean completely) {
     int gone = 0;
+    lastKeptItsPromise = !promisesMuch();
     MaintenanceReport report = MaintenanceReport.begin(context);
     try {
       if (completely) {
@@ -87,6 +102,7 @@ final class Cleaner {
       intents.removeLeftOver();
       gone = unlinkDead();
       if (context.options().compactionEnabled() && relocator.run()) {
+        lastKeptItsPromise = true;
         gone += unlinkDead();
       }
     } catch (IOException | RuntimeException e) {
@@ -94,6 +110,7 @@ final class Cleaner {
       LOG.warn("Cleaning of {} stopped; it is tried again at the next maintenance", context.checkpoint(), e);
       report.stopped();
     }
+    lastKeptItsPromise |= gone > 0;
     report.end();
     return gone;
   }
@@ -103,15 +120,10 @@ final class Cleaner {
   }
 
   private int unlinkDead() throws IOException {
-    Responsibility responsibility = new Responsibility(context);
     long now = context.nowMs();
     long deletions = context.tombstones().count();
     context.index().files().forEach(f -> f.dead(context.index().referenceCount(f) == 0, now));
-    UnlinkPlan plan = UnlinkPlan.of(
-        context.index(),
-        f -> isClosed(f) && f.wholeIndexRead() && isUseless(f) && responsibility.isMine(f),
-        f -> now - f.deadSinceMs() < context.options().idleSealMs(),
-        MAX_UNLINKS);
+    UnlinkPlan plan = plan(now);
     if (plan.steps().isEmpty()) {
       return 0;
     }
@@ -128,6 +140,15 @@ final class Cleaner {
       context.metrics().carriedOver(needed.size());
     }
     return (int) plan.steps().stream().filter(step -> unlink(step.file())).count();
+  }
+
+  private UnlinkPlan plan(long now) {
+    Responsibility responsibility = new Responsibility(context);
+    return UnlinkPlan.of(
+        context.index(),
+        f -> isClosed(f) && f.wholeIndexRead() && isUseless(f) && responsibility.isMine(f),
+        f -> now - f.deadSinceMs() < context.options().idleSealMs(),
+        MAX_UNLINKS);
   }
 
   /** Whether nobody reads a file for what it repeats of others. */

@@ -27,7 +27,7 @@ import org.slf4j.LoggerFactory;
  */
 final class Lane {
   /** Less garbage than this is not worth sealing a file for, in bytes. */
-  static final long GARBAGE_FLOOR = 8 << 20;
+  static final long GARBAGE_FLOOR = 2 << 20;
 
   /** No file is open for longer, so that one that was modified a day ago is nobody's any more (rule 7). */
   private static final long MAX_AGE_MS = 3_600_000;
@@ -169,6 +169,8 @@ final class Lane {
       killed = leader != null && leader.isWithdrawn() && Thread.interrupted();
       tombstones.forEach(t -> entries.add(t.toEntry()));
       if (entries.isEmpty()) {
+        // Who came for tombstones that wait finds that another lane is writing them.
+        group.forEach(Commit::done);
         return;
       }
       open.commit(entries, context.options().hsync() || group.stream().anyMatch(Commit::allowsUnlink));

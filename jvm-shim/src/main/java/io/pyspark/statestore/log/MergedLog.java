@@ -56,6 +56,7 @@ public final class MergedLog implements LogContext {
   private final Prefetcher prefetcher;
   private final Refresher refresher;
   private final SnapshotGuard snapshotGuard;
+  private final Relocator relocator;
   private final Cleaner cleaner;
   private final long writerId = new SecureRandom().nextLong() >>> 1;
   private final AtomicInteger nextFile = new AtomicInteger();
@@ -102,7 +103,7 @@ public final class MergedLog implements LogContext {
     Intents intents = new Intents(this);
     refresher = new Refresher(this, intents, threads, this::onGone);
     snapshotGuard = new SnapshotGuard(this, refresher, path -> staged.find(path) != null);
-    Relocator relocator =
+    relocator =
         new Relocator(this, refresher, intents, reader, localSpace, this::serves, this::writeRelocated);
     cleaner = new Cleaner(this, refresher, intents, relocator, this::writeTombstones, this::onGone);
     if (occasions.length == 0) {
@@ -152,6 +153,7 @@ public final class MergedLog implements LogContext {
       }
       commit.await();
       done = true;
+      relocator.written(commit.length());
     } finally {
       if (done) {
         riders.forEach(r -> r.payload().close());
@@ -326,10 +328,13 @@ public final class MergedLog implements LogContext {
       lanes.forTombstones().writeTombstones();
     }
     lanes.all().forEach(Lane::sealIfIdle);
+    // Spark's maintenance asks before it deletes, and comes back after a minute; what it has made garbage of is to go now.
+    lanes.all().forEach(Lane::sealIfFullOfGarbage);
     // In a query without input Spark's maintenance asks for nothing, since it has nothing to delete. What has died is to
     // go all the same, until files of processes that died meanwhile count as closed, too.
     long idleMs = nowMs - servedPartitions.values().stream().mapToLong(Long::longValue).max().orElse(0);
-    if (idleMs >= options.idleSealMs() && idleMs < keepMs) {
+    boolean idle = idleMs >= options.idleSealMs() && idleMs < keepMs;
+    if (idle || cleaner.isPressing()) {
       threads.execute(cleaner::runIfDue);
     }
   }
@@ -435,8 +440,8 @@ public final class MergedLog implements LogContext {
 
   @Override
   public boolean hidesTooMuchGarbage(MergedFile file) {
-    // A quarter each: several files are open at a time, and closed ones have garbage of their own.
-    double allowed = (options.maxSpaceAmplification() - 1) * index.liveBytes() / 4;
+    // An eighth each: several files are open at a time, and closed ones have garbage of their own.
+    double allowed = (options.maxSpaceAmplification() - 1) * index.liveBytes() / 8;
     return index.deadBytes(file) > Math.max(Lane.GARBAGE_FLOOR, allowed);
   }
 }

@@ -5,6 +5,7 @@ import java.io.IOException;
 import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.List;
+import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.Predicate;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -17,10 +18,16 @@ import org.slf4j.LoggerFactory;
  */
 final class Relocator {
   private static final Logger LOG = LoggerFactory.getLogger(Relocator.class);
-  /** Garbage is fought from this share of what {@code maxSpaceAmplification} allows, down to the other one. */
+  /** From this share of what {@code maxSpaceAmplification} allows, dead files are not left until the next maintenance. */
+  private static final double SOME = 0.2;
+  /** Live segments are moved from this share of it, until garbage is down to the other one: what waits may die yet. */
   private static final double START = 0.4;
 
-  private static final double STOP = 0.25;
+  private static final double STOP = 0.3;
+  /** Bytes that may be moved for each byte that is written, as long as garbage stays below {@code URGENT}. */
+  private static final double SHARE_OF_WRITES = 0.4;
+
+  private static final double URGENT = 0.8;
   /** Copied bytes per reclaimed byte: files that cost more are left to die by themselves. */
   private static final double MAX_COST = 3;
   /** Less garbage than this is left alone, in bytes. */
@@ -38,6 +45,7 @@ final class Relocator {
   private final LocalSpace localSpace;
   private final Predicate<String> serves;
   private final Writer writer;
+  private final AtomicLong credit = new AtomicLong();
 
   /** Makes relocated segments durable. */
   interface Writer {
@@ -67,7 +75,7 @@ final class Relocator {
    * @return whether anything was moved
    */
   boolean run() throws IOException {
-    if (tooMuchGarbage() <= 0 || candidates().isEmpty()) {
+    if (!isNeeded()) {
       return false;
     }
     Intents.Intent intent = intents.announce();
@@ -90,16 +98,48 @@ final class Relocator {
     }
   }
 
+  boolean hasSomeGarbage() {
+    return garbage() > Math.max(WORTHWHILE, SOME * allowedGarbage());
+  }
+
+  /** Whether it is time to move live segments, and there are such that may be moved. */
+  boolean isNeeded() {
+    if (tooMuchGarbage() <= 0) {
+      return false;
+    }
+    List<Candidate> found = candidates();
+    return !found.isEmpty() && found.get(0).bytes <= budget();
+  }
+
+  /** This process has committed so many bytes. */
+  void written(long bytes) {
+    long earned = (long) (SHARE_OF_WRITES * bytes);
+    credit.updateAndGet(known -> Math.min(context.options().maxFileSize(), known + earned));
+  }
+
   /** Bytes of garbage above those at which a round stops, or 0 where it is not worth to begin one. */
   private double tooMuchGarbage() {
-    long garbage = context.index().physicalBytes() - context.index().liveBytesWithEntries();
-    double allowed = (context.options().maxSpaceAmplification() - 1) * context.index().liveBytes();
-    return garbage <= Math.max(WORTHWHILE, START * allowed) ? 0 : garbage - STOP * allowed;
+    double allowed = allowedGarbage();
+    return garbage() <= Math.max(WORTHWHILE, START * allowed) ? 0 : garbage() - STOP * allowed;
+  }
+
+  /** Bytes that may be moved now. */
+  private long budget() {
+    long most = context.options().maxFileSize();
+    return garbage() > URGENT * allowedGarbage() ? most : Math.min(most, credit.get());
+  }
+
+  private long garbage() {
+    return context.index().physicalBytes() - context.index().liveBytesWithEntries();
+  }
+
+  private double allowedGarbage() {
+    return (context.options().maxSpaceAmplification() - 1) * context.index().liveBytes();
   }
 
   private boolean moveOut(Intents.Intent intent) throws IOException {
     double excess = tooMuchGarbage();
-    long budget = context.options().maxFileSize();
+    long budget = budget();
     boolean moved = false;
     for (Candidate candidate : candidates()) {
       if (excess <= 0 || candidate.bytes > budget || !intent.isTimely()) {
@@ -185,6 +225,7 @@ final class Relocator {
         return false;
       }
       context.metrics().relocated(candidate.segments.size(), candidate.bytes);
+      credit.updateAndGet(known -> Math.max(-context.options().maxFileSize(), known - candidate.bytes));
       LOG.debug("Moved {} live segments ({} bytes) out of {} ({} bytes)", candidate.segments.size(), candidate.bytes,
           candidate.file, candidate.file.size());
       return true;

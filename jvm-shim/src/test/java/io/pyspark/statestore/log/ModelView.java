@@ -19,6 +19,9 @@ import org.apache.hadoop.conf.Configuration;
  * <p>Entries cross as text, a line each: kind, generation, crc32c, stamp, writer, offset, path.
  */
 public final class ModelView {
+  /** Bytes of a group: so many that tombstones are never most of a file, and carrying them over is always worth it. */
+  private static final long GROUP = 1 << 20;
+
   private final Index index = new Index();
   private final HybridClock clock = new HybridClock(() -> this.wall);
   private final Options options;
@@ -59,7 +62,7 @@ public final class ModelView {
 
   public void appended(String name, String entries, long stamp) {
     MergedFile file = index.file(name);
-    file.appended(file.size() + 1, stamp, refresh);
+    file.appended(file.size() + GROUP, stamp, refresh);
     index.apply(file, parse(entries));
   }
 
@@ -88,7 +91,7 @@ public final class ModelView {
       file.indexOnly(Set.of());
     }
     boolean isNobodys = isSealed || file.writer() == MergedFile.Writer.NOBODY;
-    long size = file.size() + (stamp >= 0 ? 1 : 0);
+    long size = file.size() + (stamp >= 0 ? GROUP : 0);
     long newest = stamp >= 0 ? Math.max(stamp, file.size() == 0 ? 0 : file.lastStamp()) : file.lastStamp();
     file.read(size, size, isNobodys, newest, now, refresh);
   }

@@ -1,0 +1,219 @@
+"""How long is a query away when everything is killed? Stock Spark and merged state, side by side.
+
+python benchmarks/restart.py                  # 200 partitions, 5 ms for each metadata call
+python benchmarks/restart.py --quick          # 20 partitions
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from benchmarks.figures import STATE_CATEGORIES  # noqa: E402
+from benchmarks.filesystems import METADATA_CALLS, calls  # noqa: E402
+from benchmarks.report import COLOURS, KIND_COLOURS  # noqa: E402
+from benchmarks.scenario import SIDES, Scenario  # noqa: E402
+from benchmarks.workloads import write_input  # noqa: E402
+
+MOST_TIME = 0.6
+MOST_CALLS = 0.1
+# Of Spark's own doing, on both sides: its logs, the source's, the metadata of operators and state.
+OWN_CATEGORIES = ("state_meta", "offsets", "commits", "sources", "metadata", "other")
+
+
+def _start(scenario: Scenario, work: Path, files: list[Path], name: str) -> tuple[subprocess.Popen[bytes], Path]:
+    order, answer = work / f"{name}-in.json", work / f"{name}-out.json"
+    order.write_text(
+        json.dumps({"scenario": scenario.to_json(), "work": str(work), "files": [str(file) for file in files]})
+    )
+    command = [sys.executable, "-W", "ignore::FutureWarning", "-m", "benchmarks.restart_process"]
+    return subprocess.Popen([*command, str(order), str(answer)], cwd=ROOT), answer
+
+
+def live_and_die(scenario: Scenario, work: Path, files: list[Path]) -> dict[str, Any]:
+    """Runs both sides' first life and kills it, JVM and all.
+
+    Args:
+        scenario: What to run.
+        work: Where everything is, and stays.
+        files: The batches before the end.
+
+    Returns:
+        The environment.
+    """
+    process, answer = _start(scenario, work, files, "first")
+    while not answer.exists():
+        if process.poll() is not None:
+            raise click.ClickException(f"the first life failed: {scenario.title()}")
+        time.sleep(0.1)
+    said: dict[str, Any] = json.loads(answer.read_text())
+    # The JVM first: it would notice that Python is gone, and stop cleanly.
+    for pid in reversed(said["pids"]):
+        os.kill(pid, signal.SIGKILL)
+    process.wait()
+    found: dict[str, Any] = said["environment"]
+    return found
+
+
+def come_back(scenario: Scenario, work: Path, side: str, file: Path) -> dict[str, Any]:
+    """Starts one side again, and waits for its first batch.
+
+    Args:
+        scenario: What is run.
+        work: Where everything is.
+        side: Which.
+        file: What its first batch reads.
+
+    Returns:
+        What was measured.
+    """
+    shutil.copyfile(file, work / side / "input" / f".{file.name}")
+    (work / side / "input" / f".{file.name}").rename(work / side / "input" / file.name)
+    begin = time.monotonic()
+    process, answer = _start(dataclasses.replace(scenario, sides=(side,)), work, [], f"{side}-again")
+    if process.wait() or not answer.exists():
+        raise click.ClickException(f"{side} did not come back: {scenario.title()}")
+    result: dict[str, Any] = json.loads(answer.read_text())
+    return {**result, "process_seconds": time.monotonic() - begin}
+
+
+def metadata_calls(counts: dict[str, Any], categories: tuple[str, ...]) -> dict[str, int]:
+    """Metadata calls by kind, none left out."""
+    found = calls(counts, categories)
+    return {kind: found.get(kind, 0) for kind in METADATA_CALLS}
+
+
+def print_table(scenario: Scenario, sides: dict[str, dict[str, Any]]) -> None:
+    """Prints what the restarts cost."""
+    table = Table(title=f"restart of {scenario.title()}", title_justify="left", title_style="bold")
+    for column in ("", *sides, "merged / stock", "allowed"):
+        table.add_column(column, justify="right" if column else "left", no_wrap=not column)
+
+    def row(label: str, values: dict[str, float], digits: int = 0, limit: float | None = None) -> None:
+        ratio = values["merged"] / values["stock"] if values["stock"] else None
+        cells = [f"{value:,.{digits}f}" for value in values.values()]
+        met = "" if limit is None or ratio is None else f"at most {limit}: {ratio <= limit}"
+        table.add_row(label, *cells, "-" if ratio is None else f"{ratio:.3g}", met)
+
+    row(
+        "seconds from the query's start to its first batch's end",
+        {n: s["seconds"] for n, s in sides.items()},
+        2,
+        MOST_TIME,
+    )
+    durations = {name: side["durations_ms"] for name, side in sides.items()}
+    row("  of which the batch's tasks", {name: each["addBatch"] / 1000 for name, each in durations.items()}, 2)
+    by_kind = {name: metadata_calls(side["counts"], STATE_CATEGORIES) for name, side in sides.items()}
+    row("file-system calls for state", {name: sum(each.values()) for name, each in by_kind.items()}, 0, MOST_CALLS)
+    for kind in METADATA_CALLS:
+        if any(each[kind] for each in by_kind.values()):
+            row(f"  {kind}", {name: each[kind] for name, each in by_kind.items()})
+    row(
+        "file-system calls of Spark's own",
+        {name: sum(metadata_calls(side["counts"], OWN_CATEGORIES).values()) for name, side in sides.items()},
+    )
+    Console(width=max(120, Console().width)).print(table)
+
+
+def draw(scenario: Scenario, sides: dict[str, dict[str, Any]], target: Path) -> None:
+    """Draws calls by kind and the time, stock beside merged."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, (calls_axis, time_axis) = plt.subplots(1, 2, figsize=(13, 3.4), layout="constrained")
+    names = list(sides)
+    left = dict.fromkeys(names, 0)
+    for kind, colour in zip(METADATA_CALLS, KIND_COLOURS, strict=True):
+        widths = [metadata_calls(sides[name]["counts"], STATE_CATEGORIES)[kind] for name in names]
+        if any(widths):
+            calls_axis.barh(names, widths, left=[left[name] for name in names], color=colour, label=kind, height=0.6)
+            for name, width in zip(names, widths, strict=True):
+                left[name] += width
+    for name in names:
+        calls_axis.text(left[name], name, f" {left[name]:,}", va="center", fontweight="bold")
+        seconds = sides[name]["seconds"]
+        time_axis.barh([name], [seconds], color=COLOURS[name], height=0.6)
+        time_axis.text(seconds, name, f" {seconds:.1f} s", va="center", fontweight="bold")
+    calls_axis.set_xlim(0, max(left.values()) * 1.15)
+    time_axis.set_xlim(0, max(side["seconds"] for side in sides.values()) * 1.15)
+    calls_axis.set_xlabel("file-system calls for state until the first batch after a restart")
+    time_axis.set_xlabel("seconds from the query's start to its first batch's end")
+    calls_axis.legend(fontsize=8, ncols=4, loc="lower right")
+    calls_axis.set_title(scenario.title(), loc="left", fontsize=10, fontweight="bold")
+    for axis in (calls_axis, time_axis):
+        axis.invert_yaxis()
+        axis.grid(axis="x", alpha=0.3)
+    figure.savefig(target, dpi=110)
+    plt.close(figure)
+
+
+@click.command(context_settings={"show_default": True})
+@click.option("--partitions", type=click.IntRange(1), default=200)
+@click.option("--batches", type=click.IntRange(2), default=24, help="Before everything is killed.")
+@click.option("--delay-ms", type=click.IntRange(0), default=5, help="Sleep in each metadata call after the restart.")
+@click.option("--rows-per-batch", type=click.IntRange(1), default=5_000)
+@click.option("--changelog/--no-changelog", default=True, help="RocksDB changelog checkpointing.")
+@click.option("--door", type=click.Choice(["provider", "path"]), default="provider")
+@click.option("--quick", is_flag=True, help="20 partitions, 8 batches.")
+@click.option("--build/--no-build", default=True, help="Compile the shim first if its sources changed.")
+@click.option("--out", type=click.Path(file_okay=False, path_type=Path), default=Path("build/benchmarks"))
+def main(
+    partitions: int,
+    batches: int,
+    delay_ms: int,
+    rows_per_batch: int,
+    changelog: bool,
+    door: str,
+    quick: bool,
+    build: bool,
+    out: Path,
+) -> None:
+    """Kill a driver with all of its threads by SIGKILL, start it again, and see what its first batch costs."""
+    if build and subprocess.run([sys.executable, "jvm-shim/build.py", "--tests"], cwd=ROOT).returncode:
+        raise click.ClickException("the shim could not be built")
+    scenario = Scenario(
+        partitions=min(partitions, 20) if quick else partitions,
+        batches=(min(batches, 8) if quick else batches) + 1,
+        delay_ms=delay_ms,
+        rows_per_batch=rows_per_batch,
+        changelog=changelog,
+        door=door,
+        maintenance_interval="2s",
+    )
+    work = Path(tempfile.mkdtemp(prefix="restart-"))
+    try:
+        files = write_input(scenario, work / "staging")
+        found = live_and_die(scenario, work, files[:-1])
+        sides = {name: come_back(scenario, work, name, files[-1]) for name in SIDES}
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    if sides["stock"]["output"] != sides["merged"]["output"] or sides["stock"]["batch"] != len(files) - 1:
+        raise click.ClickException(f"the sides did not do the same: {[side['output'] for side in sides.values()]}")
+    out.mkdir(parents=True, exist_ok=True)
+    raw = {"scenario": scenario.to_json(), "environment": found, "sides": sides}
+    (out / "restart.json").write_text(json.dumps(raw, indent=1) + "\n")
+    draw(scenario, sides, out / "restart.png")
+    print_table(scenario, sides)
+    print(f"raw numbers: {out}/restart.json, picture: {out}/restart.png", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,99 @@
+"""One life of the query of `restart.py`, in a process of its own.
+
+Usage: `python -m benchmarks.restart_process IN.json OUT.json`. The order says which scenario, in which directory, and
+whether this is the life that ends with SIGKILL (`files`: the batches before it) or the one that comes after.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks.filesystems import CallCounters
+from benchmarks.scenario import Scenario
+from benchmarks.sides import BenchmarkError, Side, environment, merged_settings, start_session
+
+
+def live_and_die(scenario: Scenario, work: Path, files: list[str], answer: Path) -> None:
+    """Runs both sides' batches, in turn, says so, and waits to be killed.
+
+    Args:
+        scenario: What to run.
+        work: Where everything is, and stays.
+        files: The input of the batches.
+        answer: Where to write the ids of this process and its JVM, when all batches are done.
+    """
+    merged = merged_settings(scenario) if "merged" in scenario.sides else {}
+    spark = start_session(scenario, work, merged)
+    counters = CallCounters(spark)
+    sides = [Side(name, spark.newSession(), scenario, work / name, counters) for name in scenario.sides]
+    for side in sides:
+        side.start(merged)
+    for number, file in enumerate(files):
+        for side in sides:
+            record = side.run_batch(Path(file))
+            seconds = record["trigger_ms"] / 1000
+            print(f"  batch {number + 1:3}/{len(files)} {side.name:6} {seconds:7.2f} s", file=sys.stderr, flush=True)
+    jvm: Any = spark._jvm
+    pids = [os.getpid(), int(jvm.java.lang.ProcessHandle.current().pid())]
+    partial = answer.with_suffix(".partial")
+    partial.write_text(json.dumps({"pids": pids, "environment": environment(spark)}))
+    partial.rename(answer)
+    time.sleep(3600)
+
+
+def come_back(scenario: Scenario, work: Path) -> dict[str, Any]:
+    """Starts a killed side again, with one file to process.
+
+    Args:
+        scenario: What to run; its only side is the one to start.
+        work: Where everything is.
+
+    Returns:
+        seconds from the start of the query to the end of its first batch, its counts, output and durations.
+    """
+    (name,) = scenario.sides
+    merged = merged_settings(scenario) if name == "merged" else {}
+    spark = start_session(scenario, work, merged)
+    counters = CallCounters(spark)
+    counters.delay(scenario.delay_ms)
+    side = Side(name, spark.newSession(), scenario, work / name, counters)
+    begin = time.monotonic()
+    side.start(merged)
+    seconds = time.monotonic() - begin
+    counts = counters.snapshot(name)
+    progress = side.progress()
+    counters.delay(0)
+    side.stop()
+    spark.stop()
+    return {
+        "seconds": seconds,
+        "counts": counts,
+        "batch": progress["batchId"],
+        "output": list(progress["observedMetrics"]["check"]),
+        "durations_ms": dict(progress["durationMs"]),
+    }
+
+
+def main() -> int:
+    """Does what the order says."""
+    order = json.loads(Path(sys.argv[1]).read_text())
+    scenario = Scenario.from_json(order["scenario"])
+    work, answer = Path(order["work"]), Path(sys.argv[2])
+    try:
+        if order["files"]:
+            live_and_die(scenario, work, order["files"], answer)
+        else:
+            answer.write_text(json.dumps(come_back(scenario, work)))
+    except BenchmarkError as error:
+        print(f"FAILED: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,226 @@
+"""How many file-system calls a stateful query costs on clusters of any size: the model behind `scale_model.py`.
+
+Every formula says what the code does, with what it depends on as a named parameter. Nothing here needs Spark.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+
+# Writing a file on HDFS: create, addBlock, complete. Spark writes to a temporary name and renames.
+WRITE = 3
+WRITE_AND_RENAME = 4
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A query on a cluster.
+
+    Attributes:
+        partitions: State stores of all operators together.
+        executors: That serve them, each as many as the others.
+        batch_seconds: From one batch to the next.
+        maintenance_seconds: spark.sql.streaming.stateStore.maintenanceInterval.
+        commit_bytes: What a store writes in a batch.
+        deltas_per_snapshot: Batches from one snapshot of a store to the next.
+        ssts_per_snapshot: New RocksDB files in a snapshot.
+        ssts_per_load: RocksDB files that a snapshot names.
+        changelogs_per_load: Changelogs after the snapshot that a restart finds.
+        retained: Whether old versions are deleted at all in the time looked at.
+        loading_executors: Executors to which partitions move in a batch.
+        moved_partitions: How many partitions these are.
+    """
+
+    partitions: int = 200
+    executors: int = 10
+    batch_seconds: float = 10.0
+    maintenance_seconds: float = 60.0
+    commit_bytes: int = 20_000
+    deltas_per_snapshot: int = 10
+    ssts_per_snapshot: float = 1.0
+    ssts_per_load: float = 3.0
+    changelogs_per_load: float = 5.0
+    retained: bool = True
+    loading_executors: float = 0.0
+    moved_partitions: float = 0.0
+
+    def scaled(self, partitions: int, executors: int) -> Shape:
+        """The same query with more or fewer partitions and executors."""
+        return dataclasses.replace(self, partitions=partitions, executors=min(executors, partitions))
+
+
+@dataclass(frozen=True)
+class StockCosts:
+    """What Spark's own file manager and RocksDB file manager ask for; measured with the counting file system.
+
+    Attributes:
+        snapshot_status: getFileStatus calls of a snapshot, with the deletion of old ones after it.
+        snapshot_lists: listStatus calls of the deletion of old versions, which follows a snapshot.
+        load_status: getFileStatus calls of a load.
+        load_lists: listStatus calls of a load.
+        opens_per_changelog: Spark opens a changelog to see its version, and again to replay it.
+    """
+
+    snapshot_status: float = 2.0
+    snapshot_lists: float = 1.0
+    load_status: float = 2.0
+    load_lists: float = 1.0
+    opens_per_changelog: float = 2.0
+
+
+@dataclass(frozen=True)
+class MergedCosts:
+    """What merged state asks for.
+
+    Attributes:
+        open_files: Lanes that an executor has open: commits, snapshots.
+        file_bytes: How large a merged file gets: `maxFileSize`, or less where much of it dies early.
+        idle_seal_seconds: `idleSeal`: a lane that got nothing for so long seals its file.
+        cleaner_seconds: A process cleans at most this often (`Cleaner.MAX_INTERVAL_MS`).
+        tails_per_second: Foreign open files that maintenance reads (`Refresher.mayReadTails`).
+        relocated: Bytes that are moved for each byte that Spark writes.
+        round_calls: Announcement of a relocation: create, complete, delete, list.
+        lists_per_load: Listings of `_merged/` until the first stage of a process has loaded.
+        index_opens: Opens for a sealed file's index; an unsealed one is looked at again with each listing.
+        relist_opens: Opens for a foreign file's index in all: when it is new, and when it was sealed.
+    """
+
+    open_files: int = 2
+    file_bytes: int = 32 << 20
+    idle_seal_seconds: float = 60.0
+    cleaner_seconds: float = 10.0
+    tails_per_second: float = 1.0
+    relocated: float = 0.35
+    round_calls: float = 4.0
+    lists_per_load: float = 4.0
+    index_opens: float = 1.0
+    relist_opens: float = 2.0
+
+
+def stock_batch(shape: Shape, costs: StockCosts = StockCosts()) -> float:
+    """Calls of stock Spark in a steady batch, maintenance included."""
+    # A snapshot copies its new SSTs to where they belong and writes a zip as any checkpoint file.
+    snapshot = WRITE_AND_RENAME + WRITE * shape.ssts_per_snapshot + costs.snapshot_status + costs.snapshot_lists
+    deleted = 1 + (1 + shape.ssts_per_snapshot) / shape.deltas_per_snapshot if shape.retained else 0.0
+    steady = WRITE_AND_RENAME + snapshot / shape.deltas_per_snapshot + deleted
+    return shape.partitions * steady + shape.moved_partitions * load(shape, costs)
+
+
+def load(shape: Shape, costs: StockCosts = StockCosts()) -> float:
+    """Calls of stock Spark to load one store."""
+    files = 1 + shape.ssts_per_load + costs.opens_per_changelog * shape.changelogs_per_load
+    return costs.load_status + costs.load_lists + (files if shape.ssts_per_load else files - 1)
+
+
+def stock_restart(shape: Shape, costs: StockCosts = StockCosts()) -> float:
+    """Calls of stock Spark from a restart to the end of its first batch."""
+    return shape.partitions * (load(shape, costs) + WRITE_AND_RENAME)
+
+
+@dataclass(frozen=True)
+class MergedBatch:
+    """Calls of merged state in a steady batch, by what they are for.
+
+    Attributes:
+        rotation: Ending files and beginning others, with the deletion of the old.
+        listing: Maintenance's listings of `_merged/`.
+        new_indexes: Opens for the indexes of other executors' new files.
+        tails: Opens for what other executors have appended.
+        relocation: Announcing and ending relocations.
+        moves: What executors read that take over partitions.
+    """
+
+    rotation: float
+    listing: float
+    new_indexes: float
+    tails: float
+    relocation: float
+    moves: float
+
+    @property
+    def total(self) -> float:
+        """All of them."""
+        return float(sum(dataclasses.asdict(self).values()))
+
+
+def rotations(shape: Shape, costs: MergedCosts = MergedCosts()) -> float:
+    """Files that all executors together begin in a batch."""
+    written = shape.partitions * shape.commit_bytes * (1 + costs.relocated)
+    by_size = written / costs.file_bytes
+    # Slower than idleSeal, each batch has files of its own.
+    by_age = shape.executors if shape.batch_seconds > costs.idle_seal_seconds else 0.0
+    return max(by_size, by_age)
+
+
+def merged_batch(shape: Shape, costs: MergedCosts = MergedCosts()) -> MergedBatch:
+    """Calls of merged state in a steady batch; commits make none."""
+    interval = max(shape.maintenance_seconds, costs.cleaner_seconds)
+    rounds = shape.executors * shape.batch_seconds / interval
+    foreign = (shape.executors - 1) * costs.open_files
+    # A round reads all tails, but only if as many seconds have gone by since the last that did: every n-th round.
+    every = max(1, math.ceil(foreign / costs.tails_per_second / interval))
+    new_files = rotations(shape, costs)
+    relocations = new_files * costs.relocated / (1 + costs.relocated)
+    return MergedBatch(
+        rotation=new_files * (WRITE + 1),
+        listing=rounds,
+        new_indexes=new_files * (shape.executors - 1) * costs.relist_opens,
+        tails=rounds / every * foreign,
+        relocation=relocations * (costs.round_calls + 1),
+        moves=shape.loading_executors * (1 + foreign * (costs.index_opens + 1)),
+    )
+
+
+@dataclass(frozen=True)
+class Restart:
+    """What a restart finds and reads.
+
+    Attributes:
+        lists: Listings of `_merged/`.
+        indexes: Opens for indexes.
+        data: Opens for segments.
+        first_files: The new files' create and addBlock; they stay open.
+    """
+
+    lists: float
+    indexes: float
+    data: float
+    first_files: float
+
+    @property
+    def total(self) -> float:
+        """All of them."""
+        return float(sum(dataclasses.asdict(self).values()))
+
+
+def files_with_live_segments(shape: Shape, costs: MergedCosts = MergedCosts()) -> float:
+    """Merged files that exist: those that were open last, and the full ones before them."""
+    live = shape.commit_bytes * (shape.changelogs_per_load + shape.deltas_per_snapshot * shape.ssts_per_load)
+    return shape.executors * costs.open_files + shape.partitions * live // costs.file_bytes
+
+
+def merged_restart(shape: Shape, costs: MergedCosts = MergedCosts(), index_only: bool = False) -> Restart:
+    """Calls of merged state from a restart to the end of its first batch.
+
+    Args:
+        shape: The query and its cluster.
+        costs: See there.
+        index_only: Whether all files are sealed, after a clean stop, and one index-only file speaks for them. After a
+            kill the files that were open are in no index-only file and have to be read one by one.
+
+    Returns:
+        The calls of all executors together.
+    """
+    files = files_with_live_segments(shape, costs)
+    unsealed = shape.executors * costs.open_files
+    indexes = 1.0 if index_only else (files - unsealed) * costs.index_opens + unsealed * costs.lists_per_load
+    # An executor's partitions lie where their last owners wrote; nobody says that it gets the same ones again.
+    own = min(files, math.ceil(shape.partitions / shape.executors) * costs.open_files)
+    return Restart(
+        lists=shape.executors * costs.lists_per_load,
+        indexes=shape.executors * indexes,
+        data=shape.executors * own,
+        first_files=shape.executors * (WRITE - 1),
+    )

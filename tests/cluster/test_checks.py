@@ -1,0 +1,87 @@
+"""The checks of killed queries find what they look for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pyspark_statestore.format import MergedFileWriter, file_name
+from tests.cluster.application import Application, Setting
+from tests.cluster.checks import Graveyard, files_in_use, leftovers, names_in, stable_view
+
+_WRITER = 5
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> Application:
+    """An application that nobody starts."""
+    return Application(tmp_path, Setting(), (tmp_path, tmp_path))
+
+
+def _write(
+    app: Application, number: int, *, puts: dict[str, int] | None = None, deletes: dict[str, int] | None = None
+) -> str:
+    """A sealed merged file with these paths and stamps; its name."""
+    directory = app.state / "_merged"
+    directory.mkdir(parents=True, exist_ok=True)
+    name = file_name(1_700_000_000_000, _WRITER, number)
+    with (directory / name).open("wb") as out:
+        file = MergedFileWriter(out, writer=_WRITER, created_ms=1_700_000_000_000, meta={})
+        for path, stamp in (puts or {}).items():
+            file.put(path, b"state", stamp=stamp)
+        for path, stamp in (deletes or {}).items():
+            file.delete(path, stamp=stamp, writer=_WRITER)
+        file.seal()
+    return name
+
+
+def test_a_deleted_path_that_lives_again_is_found(app: Application) -> None:
+    _write(app, 1, puts={"0/0/1.changelog": 10})
+    tombstone = _write(app, 2, deletes={"0/0/1.changelog": 10})
+    graveyard = Graveyard(app.state)
+    graveyard.visit()
+
+    (app.state / "_merged" / tombstone).unlink()
+
+    with pytest.raises(AssertionError, match="back"):
+        graveyard.visit()
+
+
+def test_a_path_that_is_written_again_is_not_a_deleted_one(app: Application) -> None:
+    _write(app, 1, puts={"0/0/1.changelog": 10}, deletes={"0/0/1.changelog": 10})
+    graveyard = Graveyard(app.state)
+    graveyard.visit()
+
+    _write(app, 2, puts={"0/0/1.changelog": 11})
+
+    assert list(graveyard.visit().live) == ["0/0/1.changelog"]
+
+
+def test_a_file_is_of_use_as_long_as_something_lives_in_it_or_its_tombstones_hold_something_down(
+    app: Application,
+) -> None:
+    mixed = _write(app, 1, puts={"0/0/1.changelog": 10, "0/0/2.changelog": 11})
+    dead = _write(app, 2, puts={"0/0/3.changelog": 12})
+    weaker = _write(app, 3, deletes={"0/0/1.changelog": 10})
+    stronger = _write(app, 4, deletes={"0/0/1.changelog": 10, "0/0/3.changelog": 12})
+    newest = _write(app, 5, puts={"0/0/4.changelog": 13}, deletes={"0/0/4.changelog": 13})
+
+    assert files_in_use(stable_view(app.state)) == {mixed, stronger, newest}
+
+    (app.state / "_merged" / dead).unlink()
+    (app.state / "_merged" / mixed).unlink()
+    assert files_in_use(stable_view(app.state)) == {newest}
+    assert names_in(app.state) == [weaker, stronger, newest]
+
+
+def test_relocations_without_end_and_old_versions_are_left_over(app: Application) -> None:
+    app.fed = 20
+    paths = [f"0/1/{version}.changelog" for version in range(10, 21)] + ["0/1/9.zip", "0/1/13.zip"]
+    _write(app, 1, puts={path: 10 + number for number, path in enumerate(paths)})
+    intent = app.state / "_merged" / "1700000000000-0000000000000005-9.relocating"
+    intent.touch()
+
+    found = leftovers(app, Graveyard(app.state))
+
+    assert sorted(found) == ["0/1/10.changelog", "0/1/11.changelog", "0/1/12.changelog", "0/1/9.zip", intent.name]

@@ -1,0 +1,71 @@
+"""Drivers are killed at chosen points, with or without their executors, and the query is started again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.application import Application, Setting, application
+from tests.cluster.checks import Graveyard, check, check_nothing_left, check_replays
+
+pytestmark = [pytest.mark.slow, pytest.mark.spark]
+
+NOTHING, PART, ALL = 0.0, 0.6, 1.0
+"""How much of the call is done when the process dies."""
+
+LOCAL, CLUSTER = "local[2]", "local-cluster[2,1,1024]"
+POINTS = {
+    "while a task runs": (LOCAL, "self", "row", NOTHING, ""),
+    "in the flush of a commit": (LOCAL, "self", "flush.commit", PART, ""),
+    "in the flush of a snapshot": (LOCAL, "self", "flush.snapshot", PART, ""),
+    "in the flush of relocated segments": (LOCAL, "self", "flush.relocation", PART, ""),
+    "between relocation and unlink": (LOCAL, "self", "delete.merged", NOTHING, "flush.relocation"),
+    "while an executor flushes a commit": (CLUSTER, "driver", "flush.commit", PART, ""),
+    "while an executor relocates": (CLUSTER, "driver", "flush.relocation", NOTHING, ""),
+    "with its executors, while one flushes a snapshot": (CLUSTER, "all", "flush.snapshot", PART, ""),
+}
+
+
+@pytest.fixture(scope="module")
+def app(jars: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Application]:
+    """An application for all points: what is on the disk stays."""
+    with application(tmp_path_factory.mktemp("drivers"), Setting(master=LOCAL), jars) as made:
+        made.feed(5)
+        yield made
+
+
+@pytest.fixture(scope="module")
+def all_deleted(app: Application) -> Graveyard:
+    """What was deleted in that application, by all tests."""
+    return Graveyard(app.state)
+
+
+@pytest.fixture
+def graveyard(all_deleted: Graveyard) -> Iterator[Graveyard]:
+    """The same, watched while a test runs."""
+    with all_deleted.watched():
+        yield all_deleted
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_a_driver_dies(app: Application, graveyard: Graveyard, point: str) -> None:
+    master, victim, where, fraction, after = POINTS[point]
+    app.start(master)
+    app.finish()
+    check(app, graveyard)  # of the death before
+
+    app.feed_until_killed(app.order(where, fraction=fraction, after=after, victim=victim))
+    app.await_death()
+
+
+def test_nothing_is_left_of_all_that(app: Application, graveyard: Graveyard) -> None:
+    app.start()
+    app.feed(2)
+    app.finish()
+    check(app, graveyard)
+    check_replays(app)
+    assert app.batch_result() == app.given_out()
+    check_nothing_left(app, graveyard)
+    app.stop()

@@ -1,0 +1,85 @@
+"""Executors are killed at chosen points of what they do, and the query goes on as if nothing had happened."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.application import Application, Setting, application
+from tests.cluster.checks import Graveyard, check, check_nothing_left, check_replays
+
+pytestmark = [pytest.mark.slow, pytest.mark.spark]
+
+NOTHING, PART, ALL = 0.0, 0.6, 1.0
+"""How much of the call is done when the process dies."""
+
+POINTS = {
+    "while a task runs": ("row", NOTHING, ""),
+    "before the flush of a commit": ("flush.commit", NOTHING, ""),
+    "in the flush of a commit": ("flush.commit", PART, ""),
+    "after the flush of a commit, before anybody knows": ("flush.commit", ALL, ""),
+    "before a snapshot is flushed": ("flush.snapshot", NOTHING, ""),
+    "in the flush of a snapshot": ("flush.snapshot", PART, ""),
+    "after the flush of a snapshot": ("flush.snapshot", ALL, ""),
+    "before a relocation is announced": ("create.relocating", NOTHING, ""),
+    "after a relocation is announced": ("create.relocating", ALL, ""),
+    "before relocated segments are flushed": ("flush.relocation", NOTHING, ""),
+    "in the flush of relocated segments": ("flush.relocation", PART, ""),
+    "after relocated segments are flushed": ("flush.relocation", ALL, ""),
+    "before the end of a relocation": ("delete.relocating", NOTHING, "flush.relocation"),
+    "after the end of a relocation": ("delete.relocating", ALL, "flush.relocation"),
+    "between relocation and unlink": ("delete.merged", NOTHING, "flush.relocation"),
+    "after an unlink": ("delete.merged", ALL, ""),
+    "in the flush of tombstones": ("flush.tombstones", PART, ""),
+    "after the flush of tombstones": ("flush.tombstones", ALL, ""),
+    "in a seal": ("flush.seal", PART, ""),
+    "before a merged file is there": ("create.merged", NOTHING, ""),
+    "with an empty merged file": ("create.merged", ALL, ""),
+    "while it reads what others wrote": ("open.merged", NOTHING, ""),
+}
+
+
+@pytest.fixture(scope="module")
+def app(jars: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Application]:
+    """An application for all points: only its executors die."""
+    with application(tmp_path_factory.mktemp("executors"), Setting(), jars) as made:
+        made.feed(5)
+        made.start()
+        made.finish()
+        yield made
+
+
+@pytest.fixture(scope="module")
+def all_deleted(app: Application) -> Graveyard:
+    """What was deleted in that application, by all tests."""
+    return Graveyard(app.state)
+
+
+@pytest.fixture
+def graveyard(all_deleted: Graveyard) -> Iterator[Graveyard]:
+    """The same, watched while a test runs."""
+    with all_deleted.watched():
+        yield all_deleted
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_an_executor_dies(app: Application, graveyard: Graveyard, point: str) -> None:
+    where, fraction, after = POINTS[point]
+    order = app.order(where, fraction=fraction, after=after)
+
+    app.feed_until_killed(order)
+    app.finish()
+
+    assert order.done["pids"] == f"[{order.done['by']}]"
+    check(app, graveyard)
+
+
+def test_nothing_is_left_of_all_that(app: Application, graveyard: Graveyard) -> None:
+    app.feed(2)
+    app.finish()
+    check_replays(app)
+    assert app.batch_result() == app.given_out()
+    check_nothing_left(app, graveyard)
+    app.stop()
