@@ -165,14 +165,15 @@ class Hold:
 
     Args:
         directory: The same as the query's.
-        row: Its name there.
+        row: Its name there; with ``-<n>`` after it, for that attempt of the task only.
+        deaf: Whether it takes no notice of being killed.
     """
 
-    def __init__(self, directory: Path, row: str) -> None:
+    def __init__(self, directory: Path, row: str, *, deaf: bool = False) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self._order = directory / f"hold-{row}"
         self._held = directory / f"held-{row}"
-        self._order.touch()
+        self._order.write_text("deaf" if deaf else "")
 
     def wait(self, seconds: float = 120) -> int:
         """Waits until a task has come; the id of its process."""

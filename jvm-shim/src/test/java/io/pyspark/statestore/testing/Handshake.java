@@ -4,12 +4,17 @@ import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.nio.file.FileAlreadyExistsException;
 import java.nio.file.Files;
+import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
+import org.apache.spark.TaskContext;
 
 /**
  * Stops a task of whatever process at a chosen row: {@code SELECT reflect('io.pyspark.statestore.testing.Handshake',
  * 'pass', cast(k AS string), '/a/directory')}. The test makes the file {@code hold-<k>} there; the first task that comes
  * by makes {@code held-<k>} with its process id and waits until {@code hold-<k>} is gone. Others pass.
+ *
+ * <p>{@code hold-<k>-<n>} stops that attempt of the task only. One whose hold is a file with the content {@code deaf}
+ * swallows interrupts, as some libraries do.
  */
 public final class Handshake {
     private static final long PATIENCE_MS = 120_000;
@@ -18,22 +23,56 @@ public final class Handshake {
 
     /** Called for each row; returns the value. */
     public static String pass(String row, String directory) {
+        try {
+            stop(row, directory);
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+            throw new IllegalStateException("the task that is held at row " + row + " was killed", e);
+        }
+        return row;
+    }
+
+    /** Stops the calling task where it is to; {@code row} is whatever the place is called. */
+    static void stop(String row, String directory) throws InterruptedException {
+        stopAt(row, directory);
+        TaskContext task = TaskContext.get();
+        if (task != null) {
+            stopAt(row + "-" + task.attemptNumber(), directory);
+        }
+    }
+
+    private static void stopAt(String row, String directory) throws InterruptedException {
         Path hold = Path.of(directory, "hold-" + row);
-        if (Files.exists(hold) && taken(Path.of(directory, "held-" + row))) {
-            long end = System.currentTimeMillis() + PATIENCE_MS;
-            while (Files.exists(hold)) {
-                if (System.currentTimeMillis() > end) {
-                    throw new IllegalStateException("nobody let the task go on that is held at row " + row);
-                }
-                try {
-                    Thread.sleep(20);
-                } catch (InterruptedException e) {
-                    Thread.currentThread().interrupt();
-                    throw new IllegalStateException("the task that is held at row " + row + " was killed", e);
+        if (!Files.exists(hold)) {
+            return;
+        }
+        boolean deaf = isDeaf(hold);
+        if (!taken(Path.of(directory, "held-" + row))) {
+            return;
+        }
+        long end = System.currentTimeMillis() + PATIENCE_MS;
+        while (Files.exists(hold)) {
+            if (System.currentTimeMillis() > end) {
+                throw new IllegalStateException("nobody let the task go on that is held at row " + row);
+            }
+            try {
+                Thread.sleep(20);
+            } catch (InterruptedException e) {
+                if (!deaf) {
+                    throw e;
                 }
             }
         }
-        return row;
+    }
+
+    private static boolean isDeaf(Path hold) {
+        try {
+            return Files.readString(hold).equals("deaf");
+        } catch (NoSuchFileException e) {
+            return false;
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        }
     }
 
     private static boolean taken(Path held) {
