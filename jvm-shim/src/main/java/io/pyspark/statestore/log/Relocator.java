@@ -25,11 +25,13 @@ final class Relocator {
 
   private static final double STOP = 0.35;
   /** Bytes that may be moved for each byte that is written, as long as garbage stays below {@code URGENT}. */
-  private static final double SHARE_OF_WRITES = 0.35;
+  private static final double SHARE_OF_WRITES = 0.25;
 
-  private static final double URGENT = 0.85;
+  private static final double URGENT = 0.9;
   /** Copied bytes per reclaimed byte: files that cost more are left to die by themselves. */
-  private static final double MAX_COST = 3;
+  private static final double MAX_COST = 1.5;
+
+  private static final double MAX_URGENT_COST = 3;
   /** Less garbage than this is left alone, in bytes. */
   private static final long WORTHWHILE = 16 << 10;
   /** One commit's worth, in bytes. */
@@ -178,8 +180,9 @@ final class Relocator {
     }
   }
 
-  /** Cheapest first; files in which less than a quarter would be won are left to die by themselves. */
+  /** Cheapest first; files in which too little would be won are left to die by themselves. */
   private List<Candidate> candidates() {
+    double maxCost = isUrgent() ? MAX_URGENT_COST : MAX_COST;
     List<Candidate> found = new ArrayList<>();
     for (MergedFile file : context.index().files()) {
       boolean closed = file.isClosed(context.nowMs(), context.options().closedAfterMs());
@@ -189,7 +192,7 @@ final class Relocator {
             .filter(s -> serves.test(s.path()) && s.entry().generation() < MAX_GENERATION)
             .toList();
         Candidate candidate = new Candidate(file, own, bytes(own), bytes(live));
-        if (!own.isEmpty() && candidate.cost() < MAX_COST) {
+        if (!own.isEmpty() && candidate.cost() < maxCost) {
           found.add(candidate);
         }
       }
