@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.application import Application, Setting, SplitBatchError, application, processes, until
+from tests.cluster.application import Application, Setting, application, processes, until
 from tests.cluster.checks import Graveyard, check, check_nothing_left, check_replays
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
@@ -149,20 +149,14 @@ def test_soak(jars: tuple[Path, Path], tmp_path: Path) -> None:
     generator = random.Random(SEED)
     end = time.monotonic() + 60 * MINUTES
     kills = 0
-    rounds = attempts = 0
+    rounds = 0
     while rounds < 3 or time.monotonic() < end:
         setting = SETTINGS[rounds % len(SETTINGS)]
         print(f"round {rounds}: {setting}", flush=True)
-        with application(tmp_path / str(attempts), setting, jars) as app:
-            try:
-                _round(app, generator)
-            except SplitBatchError as error:
-                # Spark's doing, once in many rounds; nothing can be compared then.
-                print(f"round {rounds} again: {error}", flush=True)
-                rounds -= 1
+        with application(tmp_path / str(rounds), setting, jars) as app:
+            _round(app, generator)
         kills += app.kills
         rounds += 1
-        attempts += 1
         app.delete()
     print(f"{kills} kills in {rounds} rounds")
     assert kills >= 30
