@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pyspark_statestore.format import Kind
-from tests.cluster.application import PATIENCE, RETAINED, Application
+from tests.cluster.application import CONF, PATIENCE, RETAINED, Application
 from tests.jvm.lab import View
 
 Key = tuple[int, int]
@@ -115,12 +115,16 @@ def check_replays(app: Application) -> None:
     bases = {partition: version for partition, version in sorted(found) if version <= app.fed - RETAINED + 1}
     found = {(partition, version) for partition, version in found if version >= bases.get(partition, 0)}
     latest: list[set[object]] = [set() for _ in expected]
-    for partition, version in sorted(found):
+    # Spark's reader begins at batches only that are still in the commit log, which keeps fewer than the state does.
+    readable = {each for each in found if (app.checkpoint / "commits" / str(each[1] - 1)).exists()}
+    for partition, version in sorted(readable):
         rows = app.replay(app.fed - 1, partition, version - 1)
         for part, whole, seen in zip(rows, expected, latest, strict=True):
             assert set(part) <= whole, f"partition {partition} from snapshot {version}"
             seen.update(part)
-    assert latest == expected or not found
+    assert latest == expected or {partition for partition, _ in readable} != set(
+        range(int(CONF["spark.sql.shuffle.partitions"]))
+    )
 
 
 def check(app: Application, graveyard: Graveyard) -> None:

@@ -97,8 +97,8 @@ def _summed(rows: Rows) -> Rows:
 
 
 def _join(rows: DataFrame) -> DataFrame:
-    # All columns of one side have names of their own, so that Spark takes both from one source. With two, a file may come
-    # between their looks at the directory, and is in two batches then.
+    # All columns of one side have names of their own, so that Spark takes both from one source. With two, a file may
+    # come between their looks at the directory, and is in two batches then.
     left = rows.where("side = 1").selectExpr("k", "v AS lv", "pad AS lp")
     right = rows.where("side = 2").selectExpr("k AS rk", "v AS rv", "pad AS rp")
     return left.join(right, left["k"] == right["rk"]).select("k", "lv", "lp", "rv", "rp")

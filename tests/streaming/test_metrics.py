@@ -43,7 +43,13 @@ ONE, TWO = "0/0/1.delta", "0/0/2.delta"
 @pytest.fixture
 def session(make_spark: MakeSpark) -> SparkSession:
     """A session with a JMX sink and a plugin that its user had before."""
-    return make_spark(CONF, mode="provider")
+    spark = make_spark(CONF, mode="provider")
+    # Other tests' logs in this JVM may go on cleaning, and would be counted.
+    jvm = spark.sparkContext._jvm
+    logs = jvm.io.pyspark.statestore.log.MergedLogs
+    for state in list(logs.all()):
+        logs.forgetBelow(jvm.org.apache.hadoop.fs.Path(state))
+    return spark
 
 
 def beans(jvm: Any, plugin: str = PLUGIN) -> dict[tuple[str, str], float]:
@@ -229,6 +235,9 @@ def test_tombstones_that_are_carried_over_are_counted(checkpoint: Checkpoint, jv
     checkpoint.write(ONE, b"in a file that stays open")
     _, entry = checkpoint.view().live[ONE]
     with checkpoint.foreign(2, writer=6) as file:
+        # Something else that is dead, or the file is left as it is.
+        file.put(TWO, bytes(1000), stamp=entry.stamp - 1, writer=6)
+        file.delete(TWO, stamp=entry.stamp - 1, writer=6)
         file.delete(ONE, stamp=entry.stamp, writer=entry.writer)
     before = read(jvm)
 

@@ -80,6 +80,15 @@ final class Cleaner {
     return lastKeptItsPromise && (isQuiet() || relocator.isUrgent()) && promisesMuch();
   }
 
+  /** Whether a later round may find something to do that this process knows of. */
+  boolean hasMoreToDo() {
+    MergedFile newest = context.index().newest();
+    return !context.tombstones().isEmpty()
+        || intents.any()
+        || context.index().files().stream().anyMatch(f -> f.writer() == MergedFile.Writer.OTHER)
+        || context.index().filesWithoutLiveSegments().stream().anyMatch(f -> f != newest);
+  }
+
   private boolean isQuiet() {
     return context.tombstones().quietMs() >= QUIET_MS;
   }

@@ -88,6 +88,11 @@ final class Intents {
     }
   }
 
+  /** Whether any announcement of others, or a left-over one of this process, has been seen. */
+  boolean any() {
+    return !seen.isEmpty();
+  }
+
   /** Whether every relocation that was under way when a refresh listed has ended. */
   boolean noneSince(long refresh) {
     long now = context.nowMs();

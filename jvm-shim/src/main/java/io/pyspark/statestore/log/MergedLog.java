@@ -333,7 +333,7 @@ public final class MergedLog implements LogContext {
     // In a query without input Spark's maintenance asks for nothing, since it has nothing to delete. What has died is to
     // go all the same, until files of processes that died meanwhile count as closed, too.
     long idleMs = nowMs - servedPartitions.values().stream().mapToLong(Long::longValue).max().orElse(0);
-    boolean idle = idleMs >= options.idleSealMs() && idleMs < keepMs;
+    boolean idle = idleMs >= options.idleSealMs() && idleMs < keepMs && cleaner.hasMoreToDo();
     if (idle || cleaner.isPressing()) {
       threads.execute(cleaner::runIfDue);
     }
