@@ -108,6 +108,9 @@ def check_replays(app: Application) -> None:
     """Every snapshot that a version to keep rests on gives the last version, with the changelogs after it."""
     if app.setting.store == "rocksdb" and not app.setting.changelog:
         return  # each snapshot is the whole of its version then
+    if app.setting.workload == "join":
+        # Its four stores write snapshots on their own, after a kill of different versions; Spark's reader wants all of one.
+        return
     expected = [set(part) for part in app.workload.state(app.rows())]
     view = stable_view(app.state)
     found = {(int(m[1]), int(m[2])) for path in view.live if (m := _SNAPSHOT.fullmatch(path))}

@@ -176,7 +176,7 @@ def test_garbage_does_not_hide_in_an_open_file(new_checkpoint: Callable[..., Che
 
     sizes = [path.stat().st_size for path in checkpoint.merged.iterdir()]
     assert max(sizes) < 11 * MB
-    assert checkpoint.clean() >= 2
+    checkpoint.clean()  # the process's housekeeper may have done some of it before
     left = sum(path.stat().st_size for path in checkpoint.merged.iterdir())
     assert left < 11 * MB
     assert checkpoint.contents()["0/0/2.delta"] == b"the end"
