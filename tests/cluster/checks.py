@@ -109,7 +109,7 @@ def check_replays(app: Application) -> None:
     if app.setting.store == "rocksdb" and not app.setting.changelog:
         return  # each snapshot is the whole of its version then
     if app.setting.workload == "join":
-        # Its four stores write snapshots on their own, after a kill of different versions; Spark's reader wants all of one.
+        # Its four stores write snapshots on their own, after a kill of different versions; Spark wants all of one.
         return
     expected = [set(part) for part in app.workload.state(app.rows())]
     view = stable_view(app.state)
