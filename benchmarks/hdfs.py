@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections import Counter
@@ -28,6 +27,7 @@ from benchmarks import hdfs_report  # noqa: E402
 from benchmarks.filesystems import CallCounters, Counts  # noqa: E402
 from benchmarks.local_hdfs import Call, HdfsUnavailable, LocalHdfs  # noqa: E402
 from benchmarks.scenario import DOORS, SIDES, STORES, WORKLOADS, Scenario  # noqa: E402
+from benchmarks.shim import build_shim  # noqa: E402
 from benchmarks.sides import BenchmarkError, Side, environment, merged_settings, start_session  # noqa: E402
 from benchmarks.workloads import state_fingerprint, write_input  # noqa: E402
 
@@ -197,8 +197,8 @@ def main(master: str, conf: tuple[str, ...], build: bool, out: Path, **values: A
     scenario = Scenario(**values)
     if not scenario.possible():
         raise click.ClickException("Spark refuses this combination of workload, door and store")
-    if build and subprocess.run([sys.executable, "jvm-shim/build.py", "--tests"], cwd=ROOT).returncode:
-        raise click.ClickException("the shim could not be built")
+    if build:
+        build_shim()
     work = Path(tempfile.mkdtemp(prefix="hdfs-benchmark-"))
     try:
         with LocalHdfs() as hdfs:

@@ -29,6 +29,7 @@ from benchmarks.figures import STATE_CATEGORIES  # noqa: E402
 from benchmarks.filesystems import METADATA_CALLS, calls  # noqa: E402
 from benchmarks.report import COLOURS, KIND_COLOURS  # noqa: E402
 from benchmarks.scenario import SIDES, Scenario  # noqa: E402
+from benchmarks.shim import build_shim  # noqa: E402
 from benchmarks.workloads import write_input  # noqa: E402
 
 MOST_TIME = 0.6
@@ -187,8 +188,8 @@ def main(
     out: Path,
 ) -> None:
     """Kill a driver with all of its threads by SIGKILL, start it again, and see what its first batch costs."""
-    if build and subprocess.run([sys.executable, "jvm-shim/build.py", "--tests"], cwd=ROOT).returncode:
-        raise click.ClickException("the shim could not be built")
+    if build:
+        build_shim()
     scenario = Scenario(
         partitions=min(partitions, 20) if quick else partitions,
         batches=(min(batches, 8) if quick else batches) + 1,

@@ -120,7 +120,17 @@ def stock_restart(shape: Shape, costs: StockCosts = StockCosts()) -> float:
 
 
 @dataclass(frozen=True)
-class MergedBatch:
+class Calls:
+    """Calls by what they are for, an attribute each."""
+
+    @property
+    def total(self) -> float:
+        """All of them."""
+        return float(sum(dataclasses.asdict(self).values()))
+
+
+@dataclass(frozen=True)
+class MergedBatch(Calls):
     """Calls of merged state in a steady batch, by what they are for.
 
     Attributes:
@@ -138,11 +148,6 @@ class MergedBatch:
     tails: float
     relocation: float
     moves: float
-
-    @property
-    def total(self) -> float:
-        """All of them."""
-        return float(sum(dataclasses.asdict(self).values()))
 
 
 def rotations(shape: Shape, costs: MergedCosts = MergedCosts()) -> float:
@@ -174,7 +179,7 @@ def merged_batch(shape: Shape, costs: MergedCosts = MergedCosts()) -> MergedBatc
 
 
 @dataclass(frozen=True)
-class Restart:
+class Restart(Calls):
     """What a restart finds and reads.
 
     Attributes:
@@ -188,11 +193,6 @@ class Restart:
     indexes: float
     data: float
     first_files: float
-
-    @property
-    def total(self) -> float:
-        """All of them."""
-        return float(sum(dataclasses.asdict(self).values()))
 
 
 def files_with_live_segments(shape: Shape, costs: MergedCosts = MergedCosts()) -> float:

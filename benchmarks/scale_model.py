@@ -31,6 +31,7 @@ from benchmarks.filesystems import METADATA_CALLS, calls  # noqa: E402
 from benchmarks.report import COLOURS  # noqa: E402
 from benchmarks.scale import MergedCosts, Shape, merged_batch, merged_restart, stock_batch, stock_restart  # noqa: E402
 from benchmarks.scenario import SIDES, Scenario  # noqa: E402
+from benchmarks.shim import build_shim  # noqa: E402
 from benchmarks.workloads import write_input  # noqa: E402
 
 PARTITIONS = (100, 1_000, 10_000, 100_000)
@@ -271,8 +272,8 @@ def main(
     print_model(base, costs)
     draw(base, costs, out / "scale_model.png")
     if checked:
-        if build and subprocess.run([sys.executable, "jvm-shim/build.py", "--tests"], cwd=ROOT).returncode:
-            raise click.ClickException("the shim could not be built")
+        if build:
+            build_shim()
         raw["check"] = check(CHECKED[::2] if quick else CHECKED)
     (out / "scale_model.json").write_text(json.dumps(raw, indent=1) + "\n")
     print(f"raw numbers: {out}/scale_model.json, picture: {out}/scale_model.png", file=sys.stderr)

@@ -24,6 +24,7 @@ sys.path.insert(0, str(ROOT))
 from benchmarks import report  # noqa: E402
 from benchmarks.figures import figures  # noqa: E402
 from benchmarks.scenario import DOORS, PRESETS, SIDES, STORES, WORKLOADS, Scenario  # noqa: E402
+from benchmarks.shim import build_shim  # noqa: E402
 
 SEVERAL = ("workload", "door", "store", "partitions", "delay_ms")
 
@@ -147,8 +148,8 @@ def main(context: click.Context, preset: str | None, memory: bool, build: bool, 
     planned = scenarios(values)
     if not planned:
         raise click.ClickException("nothing to run")
-    if build and subprocess.run([sys.executable, "jvm-shim/build.py", "--tests"], cwd=ROOT).returncode:
-        raise click.ClickException("the shim could not be built")
+    if build:
+        build_shim()
     raw = run_all(planned, memory)
     found = [figures(result) for result in raw]
     name = f"small_files-{preset or 'custom'}"

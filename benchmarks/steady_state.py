@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import statistics
-import subprocess
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,6 +24,7 @@ from benchmarks.figures import STATE_CATEGORIES  # noqa: E402
 from benchmarks.filesystems import METADATA_CALLS, calls  # noqa: E402
 from benchmarks.report import COLOURS  # noqa: E402
 from benchmarks.scenario import PRESETS, Scenario  # noqa: E402
+from benchmarks.shim import build_shim  # noqa: E402
 from benchmarks.small_files import run_in_child  # noqa: E402
 
 MOST_ON_AVERAGE = 1.5
@@ -231,8 +231,8 @@ def main(
     out: Path,
 ) -> None:
     """Run queries for many batches on stock Spark and on merged state, in turn, and watch files and bytes."""
-    if build and subprocess.run([sys.executable, "jvm-shim/build.py", "--tests"], cwd=ROOT).returncode:
-        raise click.ClickException("the shim could not be built")
+    if build:
+        build_shim()
     batches = min(batches, 60) if quick else batches
     values = dict(pair.partition("=")[::2] for pair in options)
     runs = dict(

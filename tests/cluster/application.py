@@ -11,7 +11,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from typing import IO, Any
 import pyspark
 
 from tests.cluster.data import WORKLOADS, Rows, Workload, rows_of, write_input
+from tests.jvm import lab
 from tests.jvm.lab import TESTING, file_system_conf
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -398,11 +398,7 @@ def _collect(lines: IO[str], answers: queue.Queue[dict[str, Any]]) -> None:
 
 def until(condition: Callable[[], Any], what: str, seconds: float = PATIENCE) -> Any:
     """Waits for something that another process brings about."""
-    end = time.monotonic() + seconds
-    while not (result := condition()):
-        assert time.monotonic() < end, f"waited {seconds} s for {what}"
-        time.sleep(0.05)
-    return result
+    return lab.until(condition, what, seconds)
 
 
 @contextmanager

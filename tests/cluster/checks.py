@@ -210,3 +210,14 @@ def old_versions(app: Application, view: View) -> list[str]:
 
 SLACK = 2
 """Versions that Spark may leave for a later deletion: its ratioExtraSpaceAllowedInCheckpoint."""
+
+
+def check_at_the_end(app: Application, graveyard: Graveyard) -> None:
+    """All that can be said, with two more batches, after which the application is stopped."""
+    app.feed(2)
+    app.finish()
+    check(app, graveyard)
+    check_replays(app)
+    assert app.batch_result() == app.given_out()
+    check_nothing_left(app, graveyard)
+    app.stop()

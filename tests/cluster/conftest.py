@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from tests.cluster.application import Application
+    from tests.cluster.checks import Graveyard
 
 pytest.register_assert_rewrite("tests.cluster.application", "tests.cluster.checks")
 
@@ -13,3 +19,18 @@ pytest.register_assert_rewrite("tests.cluster.application", "tests.cluster.check
 def jars(main_jar: Path, test_jar: Path) -> tuple[Path, Path]:
     """The shim's jar and that of the test file systems."""
     return main_jar, test_jar
+
+
+@pytest.fixture(scope="module")
+def all_deleted(app: Application) -> Graveyard:
+    """What was deleted in a module's application, by all of its tests."""
+    from tests.cluster.checks import Graveyard
+
+    return Graveyard(app.state)
+
+
+@pytest.fixture
+def graveyard(all_deleted: Graveyard) -> Iterator[Graveyard]:
+    """The same, watched while a test runs."""
+    with all_deleted.watched():
+        yield all_deleted

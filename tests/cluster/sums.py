@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.streaming import StreamingQuery
 
+from tests.cluster.checks import stable_view
 from tests.jvm.lab import FILE_SYSTEMS, TESTING, View, file_system_conf, until
 
 PARTITIONS = 4
@@ -198,20 +199,6 @@ def expected(batches: int) -> dict[int, tuple[int, int]]:
             total, rows = sums.get(key, (0, 0))
             sums[key] = total + value, rows + 1
     return sums
-
-
-def stable_view(state: Path) -> View:
-    """What Python reads while others write and unlink: nothing came or went meanwhile."""
-    end = time.monotonic() + 60
-    while time.monotonic() < end:
-        before = sorted(path.name for path in (state / "_merged").glob("*"))
-        try:
-            view = View.of(state)
-        except FileNotFoundError:
-            continue
-        if sorted(path.name for path in (state / "_merged").glob("*")) == before:
-            return view
-    raise AssertionError(f"files in {state} come and go without a pause")
 
 
 def await_gone(sums: Sums, running: StreamingQuery, batches: int, seconds: float = 150) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.application import Application, Setting, application
-from tests.cluster.checks import Graveyard, check, check_nothing_left, check_replays
+from tests.cluster.checks import Graveyard, check, check_at_the_end
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
 
@@ -36,19 +36,6 @@ def app(jars: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> It
         yield made
 
 
-@pytest.fixture(scope="module")
-def all_deleted(app: Application) -> Graveyard:
-    """What was deleted in that application, by all tests."""
-    return Graveyard(app.state)
-
-
-@pytest.fixture
-def graveyard(all_deleted: Graveyard) -> Iterator[Graveyard]:
-    """The same, watched while a test runs."""
-    with all_deleted.watched():
-        yield all_deleted
-
-
 @pytest.mark.parametrize("point", POINTS)
 def test_a_driver_dies(app: Application, graveyard: Graveyard, point: str) -> None:
     master, victim, where, fraction, after = POINTS[point]
@@ -62,10 +49,4 @@ def test_a_driver_dies(app: Application, graveyard: Graveyard, point: str) -> No
 
 def test_nothing_is_left_of_all_that(app: Application, graveyard: Graveyard) -> None:
     app.start()
-    app.feed(2)
-    app.finish()
-    check(app, graveyard)
-    check_replays(app)
-    assert app.batch_result() == app.given_out()
-    check_nothing_left(app, graveyard)
-    app.stop()
+    check_at_the_end(app, graveyard)

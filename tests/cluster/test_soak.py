@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.application import Application, Setting, application, processes, until
-from tests.cluster.checks import Graveyard, check, check_nothing_left, check_replays
+from tests.cluster.checks import Graveyard, check, check_at_the_end
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
 
@@ -135,13 +135,7 @@ def _kill_all(app: Application, kills: list[Kill], graveyard: Graveyard) -> None
         if kill.wait:
             app.finish()
             check(app, graveyard)
-    app.feed(2)
-    app.finish()
-    check(app, graveyard)
-    check_replays(app)
-    assert app.batch_result() == app.given_out()
-    check_nothing_left(app, graveyard)
-    app.stop()
+    check_at_the_end(app, graveyard)
 
 
 def test_soak(jars: tuple[Path, Path], tmp_path: Path) -> None:

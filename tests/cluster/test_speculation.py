@@ -21,9 +21,10 @@ import pytest
 from pyspark.sql.streaming import StreamingQuery
 
 from pyspark_statestore.format import Kind
+from tests.cluster.checks import stable_view
 from tests.cluster.processes import Jvm, second_jvm
 from tests.cluster.stores import STORE, open_store
-from tests.cluster.sums import OPTIONS, RETAINED, Hold, Sums, await_gone, held_key, settings, stable_view
+from tests.cluster.sums import OPTIONS, RETAINED, Hold, Sums, await_gone, held_key, settings
 from tests.cluster.two_hosts import HOSTS, is_alive, require_hosts, two_hosts
 from tests.jvm.lab import TESTING, Checkpoint, View, until
 

@@ -7,14 +7,13 @@ import random
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
 from pyspark_statestore.format import Entry, Kind, file_name
+from tests.cluster.checks import Graveyard, stable_view
 from tests.cluster.processes import Jvm, second_jvm
-from tests.cluster.sums import stable_view
 from tests.jvm.lab import CREATED_MS, STAMP, TESTING, Checkpoint, View
 
 pytestmark = pytest.mark.spark
@@ -45,25 +44,6 @@ def survivor(main_jar: Path, test_jar: Path) -> Iterator[Jvm]:
         yield jvm
 
 
-@dataclass
-class Watch:
-    """Looks at the files as a third program, and fails where something that was deleted is back."""
-
-    state: Path
-    buried: dict[str, tuple[int, int]] = field(default_factory=dict)
-
-    def look(self) -> View:
-        """What is there now."""
-        view = stable_view(self.state)
-        for file in view.files.values():
-            for entry in file:
-                if entry.kind is Kind.DELETE:
-                    self.buried[entry.path] = max(entry.key, self.buried.get(entry.path, entry.key))
-        back = {path for path, (_, entry) in view.live.items() if entry.key <= self.buried.get(path, (-1, -1))}
-        assert not back, f"deleted files are back: {back}"
-        return view
-
-
 def content(path: str) -> bytes:
     """Bytes that say where they belong."""
     return random.Random(path).randbytes(8 * KB)
@@ -74,16 +54,18 @@ def of_writer(view: View, writer: int) -> set[str]:
     return {name for name, file in view.files.items() if file.header is not None and file.header.writer == writer}
 
 
-def await_gone(watch: Watch, checkpoint: Checkpoint, names: set[str], meanwhile: str, seconds: float = 120) -> float:
+def await_gone(
+    graveyard: Graveyard, checkpoint: Checkpoint, names: set[str], meanwhile: str, seconds: float = 120
+) -> float:
     """Has a process clean, and write a certain path, until the files are gone; how long they were there at least."""
     begun = time.monotonic()
     seen = begun
-    while names & stable_view(watch.state).files.keys():
+    while names & stable_view(graveyard.state).files.keys():
         seen = time.monotonic()
-        assert seen - begun < seconds, f"still there: {names & watch.look().files.keys()}"
+        assert seen - begun < seconds, f"still there: {names & graveyard.visit().files.keys()}"
         checkpoint.write(meanwhile, content(meanwhile))
         checkpoint.clean()
-        watch.look()
+        graveyard.visit()
         time.sleep(0.1)
     return seen - begun
 
@@ -105,8 +87,8 @@ def test_rule_7_a_survivor_moves_and_unlinks_what_a_killed_process_left(
     theirs.write("0/0/25.delta", content("0/0/25.delta"))  # the deletions ride in its group
     kept.append("0/0/25.delta")
     victim.kill()
-    watch = Watch(theirs.state)
-    view = watch.look()
+    graveyard = Graveyard(theirs.state)
+    view = graveyard.visit()
     needed = {name for name, _ in view.live.values()}
     # On the object store a group is a file; those without garbage stay.
     left = set(view.files) if scheme == "file" else set(view.files) - needed
@@ -114,12 +96,12 @@ def test_rule_7_a_survivor_moves_and_unlinks_what_a_killed_process_left(
 
     mine = Checkpoint(survivor.view, checkpoint_dir, scheme, **OPTIONS)
     kept.append("0/0/26.delta")  # the partition is here now
-    seconds = await_gone(watch, mine, left, kept[-1])
+    seconds = await_gone(graveyard, mine, left, kept[-1])
 
     if scheme == "file":
         # An unsealed file may be written to until it has not changed for closedAfter.
         assert seconds > CLOSED_AFTER * 0.9
-    assert watch.look().contents(mine.state) == {path: content(path) for path in kept}
+    assert graveyard.visit().contents(mine.state) == {path: content(path) for path in kept}
     third = Checkpoint(start().view, checkpoint_dir, scheme, **OPTIONS)
     assert {path: third.read(path) for path in kept} == {path: content(path) for path in kept}
     assert third.names("0/0") == sorted(Path(path).name for path in kept)
@@ -132,7 +114,7 @@ def test_rule_6_two_that_clean_do_not_unlink_under_each_other(
     keep = {f"0/{number}/0.delta": content(f"0/{number}/0.delta") for number in range(4)}
     for number, (path, data) in enumerate(keep.items()):
         both[number % 2].write(path, data)
-    watch = Watch(both[0].state)
+    graveyard = Graveyard(both[0].state)
 
     def work(number: int) -> int:
         """Writes, deletes what the other has written, reads what stays, cleans."""
@@ -156,12 +138,12 @@ def test_rule_6_two_that_clean_do_not_unlink_under_each_other(
     with ThreadPoolExecutor(2) as threads:
         running = [threads.submit(work, number) for number in range(2)]
         while not all(future.done() for future in running):
-            watch.look()
+            graveyard.visit()
         unlinked = sum(future.result() for future in running)
     assert unlinked > 4
     for mine in both:
         mine.log.seal()
-    contents = watch.look().contents(watch.state)
+    contents = graveyard.visit().contents(graveyard.state)
     assert {path: contents.get(path) for path in keep} == keep
     for mine in both:
         assert {path: mine.read(path) for path in keep} == keep
@@ -184,8 +166,8 @@ def test_rule_6_a_deletion_outlives_the_file_that_says_so(
     deletes.write("0/1/1.delta")  # the tombstones ride here
     deletes.delete("0/1/1.delta")
     deletes.write("0/1/2.delta")
-    watch = Watch(theirs.state)
-    tombstones_in = {name for name, file in watch.look().files.items() if any(e.kind is Kind.DELETE for e in file)}
+    graveyard = Graveyard(theirs.state)
+    tombstones_in = {name for name, file in graveyard.visit().files.items() if any(e.kind is Kind.DELETE for e in file)}
     assert tombstones_in
     deleter.kill()
 
@@ -193,8 +175,8 @@ def test_rule_6_a_deletion_outlives_the_file_that_says_so(
     mine = Checkpoint(survivor.view, checkpoint_dir, **OPTIONS)
     mine.write("0/1/3.delta")
     mine.delete("0/1/2.delta")
-    await_gone(watch, mine, tombstones_in, "0/1/4.delta")
-    view = watch.look()
+    await_gone(graveyard, mine, tombstones_in, "0/1/4.delta")
+    view = graveyard.visit()
     assert {path for path in view.live if path.startswith("0/0/")} == set(paths[2:])
     third = Checkpoint(start().view, checkpoint_dir, **OPTIONS)
     assert third.names("0/0") == sorted(Path(path).name for path in paths[2:])

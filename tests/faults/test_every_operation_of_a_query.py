@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -44,14 +43,6 @@ def session(make_spark: Any) -> SparkSession:
         {**CONF, **conf}, mode="path", master=MASTER, max_file_size="64k", max_space_amplification=1.1
     )
     return spark
-
-
-@pytest.fixture
-def faulty(jvm: Any) -> Iterator[Any]:
-    faulty = getattr(jvm, f"{TESTING}.FaultyFileSystem")
-    faulty.clear()
-    yield faulty
-    faulty.clear()
 
 
 class Maintained(Query):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
@@ -15,21 +15,6 @@ pytestmark = pytest.mark.spark
 
 ONE, TWO, THREE = (f"0/0/{n}.changelog" for n in (1, 2, 3))
 KINDS = ["ioexception", "permission", "no_space", "torn", "fs_error", "success_but_error"]
-
-
-@pytest.fixture
-def faulty(jvm: Any) -> Iterator[Any]:
-    faulty = getattr(jvm, f"{TESTING}.FaultyFileSystem")
-    faulty.clear()
-    yield faulty
-    faulty.clear()
-
-
-@pytest.fixture
-def gate(jvm: Any) -> Iterator[Any]:
-    gate = getattr(jvm, f"{TESTING}.Gate")
-    yield gate
-    gate.releaseAll()
 
 
 def on_disk(checkpoint: Checkpoint) -> dict[str, bytes]:

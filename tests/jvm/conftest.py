@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.jvm.lab import Checkpoint
+from tests.jvm.lab import TESTING, Checkpoint
 
 
 @pytest.fixture(scope="session")
@@ -37,3 +37,20 @@ def new_checkpoint(jvm: Any, tmp_path: Path) -> Iterator[Callable[..., Checkpoin
 def checkpoint(new_checkpoint: Callable[..., Checkpoint]) -> Checkpoint:
     """A checkpoint on ``file:``, with the default options."""
     return new_checkpoint()
+
+
+@pytest.fixture
+def faulty(jvm: Any) -> Iterator[Any]:
+    """The file system that fails on demand, without a rule before and after."""
+    faulty = getattr(jvm, f"{TESTING}.FaultyFileSystem")
+    faulty.clear()
+    yield faulty
+    faulty.clear()
+
+
+@pytest.fixture
+def gate(jvm: Any) -> Iterator[Any]:
+    """Stops threads where a test says so, and nobody any more afterwards."""
+    gate = getattr(jvm, f"{TESTING}.Gate")
+    yield gate
+    gate.releaseAll()

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
-from tests.jvm.lab import TESTING, Checkpoint, in_time
+from tests.jvm.lab import Checkpoint, in_time
 
 pytestmark = pytest.mark.spark
-
-
-@pytest.fixture
-def gate(jvm: Any) -> Iterator[Any]:
-    gate = getattr(jvm, f"{TESTING}.Gate")
-    yield gate
-    gate.releaseAll()
 
 
 def test_a_cleaner_does_not_wait_for_ever_for_tombstones_of_another_lane(

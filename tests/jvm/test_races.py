@@ -14,13 +14,6 @@ pytestmark = pytest.mark.spark
 
 
 @pytest.fixture
-def gate(jvm: Any) -> Iterator[Any]:
-    gate = getattr(jvm, f"{TESTING}.Gate")
-    yield gate
-    gate.releaseAll()
-
-
-@pytest.fixture
 def background() -> Iterator[ThreadPoolExecutor]:
     with ThreadPoolExecutor(2) as executor:
         yield executor

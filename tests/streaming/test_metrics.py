@@ -161,15 +161,6 @@ def checkpoint(session: SparkSession, new_checkpoint: Callable[..., Checkpoint])
     return made
 
 
-@pytest.fixture
-def faulty(jvm: Any) -> Iterator[Any]:
-    """Rules by which calls fail."""
-    rules = getattr(jvm, f"{TESTING}.FaultyFileSystem")
-    rules.clear()
-    yield rules
-    rules.clear()
-
-
 def test_commits_are_counted(checkpoint: Checkpoint, jvm: Any, faulty: Any) -> None:
     once = {
         "groupCommits": 1,

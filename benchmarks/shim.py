@@ -1,0 +1,21 @@
+"""The jars that every benchmark needs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+
+_ROOT = Path(__file__).resolve().parent.parent
+
+
+def build_shim() -> None:
+    """Compiles the shim and the test file systems where their sources have changed.
+
+    Raises:
+        click.ClickException: They do not compile; the compiler has said why.
+    """
+    if subprocess.run([sys.executable, "jvm-shim/build.py", "--tests"], cwd=_ROOT).returncode:
+        raise click.ClickException("the shim could not be built")
