@@ -46,6 +46,8 @@ def test_an_executor_of_an_old_run_goes_on(main_jar: Path, test_jar: Path, check
 
         # The old one's task ends, its maintenance uploads and deletes what it thinks is old, and so do later tasks.
         zombie.commit()
+        # It asks for a file that it does not know: from then on its view has the new run's.
+        assert Checkpoint(old.view, checkpoint_dir).exists(f"{STORE}/10.zip")
         with java_error("PSS_STALE_SNAPSHOT"):
             zombie.upload()
         zombie.cleanUp()

@@ -18,12 +18,12 @@ from pyspark.sql import SparkSession
 
 from pyspark_statestore.format import file_name
 from tests.conftest import MakeSpark
-from tests.jvm.conftest import jvm, new_checkpoint
+from tests.jvm.conftest import faulty, jvm, new_checkpoint
 from tests.jvm.lab import CREATED_MS, TESTING, Checkpoint, View, file_system_conf, java_error, until
 from tests.streaming.runs import Run, Setting
 from tests.streaming.workloads import write_batches
 
-__all__ = ["jvm", "new_checkpoint"]
+__all__ = ["faulty", "jvm", "new_checkpoint"]
 
 pytestmark = pytest.mark.spark
 
@@ -192,7 +192,7 @@ def test_a_cancelled_upload_is_counted(checkpoint: Checkpoint, jvm: Any) -> None
 
 
 def test_refreshes_are_counted(checkpoint: Checkpoint, jvm: Any) -> None:
-    with moved(jvm, refreshes=1, completeRefreshes=1, refreshTime=1):
+    with moved(jvm, "refreshes", "completeRefreshes", "refreshTime"):
         checkpoint.log.refresh()
 
 
@@ -200,25 +200,24 @@ def test_unlinks_are_counted(checkpoint: Checkpoint, jvm: Any, faulty: Any) -> N
     checkpoint.write(ONE, bytes(70_000))
     checkpoint.write(ONE, b"new")
     faulty.addRule("delete", "_merged", 1, "permission")
-    with moved(jvm, "refreshes", "completeRefreshes", "refreshTime", failedDeletes=1):
-        assert int(checkpoint.log.clean()) == 0
-
-    with moved(jvm, "refreshes", "completeRefreshes", "refreshTime", unlinkedFiles=1):
-        assert int(checkpoint.log.clean()) == 1
+    with moved(jvm, "refreshes", "completeRefreshes", "refreshTime", failedDeletes=1, unlinkedFiles=1):
+        # The process cleans by itself, too: which round fails cannot be foretold.
+        until(lambda: checkpoint.clean() >= 0 and len(checkpoint.files()) == 1, "the dead file to go")
 
 
 def test_relocation_is_counted(checkpoint: Checkpoint, jvm: Any) -> None:
+    before = read(jvm)
     for version in range(1, 10):
         checkpoint.write(f"0/0/{version}.delta", bytes(8_000))
     for version in range(1, 9):
         checkpoint.delete(f"0/0/{version}.delta")
-    before = read(jvm)
     checkpoint.clean()
     after = read(jvm)
 
-    assert after["relocatedSegments"] - before["relocatedSegments"] == 1
-    assert 8_000 <= after["relocatedBytes"] - before["relocatedBytes"] < 8_200
-    assert after["unlinkedFiles"] - before["unlinkedFiles"] == 1
+    segments = after["relocatedSegments"] - before["relocatedSegments"]
+    assert segments >= 1  # a round of the process's own may have come between two deletions
+    assert 8_000 * segments <= after["relocatedBytes"] - before["relocatedBytes"] < 8_200 * segments
+    assert after["unlinkedFiles"] - before["unlinkedFiles"] >= 1
     assert checkpoint.contents() == {"0/0/9.delta": bytes(8_000)}
 
 

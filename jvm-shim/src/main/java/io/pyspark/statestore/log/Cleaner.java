@@ -70,14 +70,19 @@ final class Cleaner {
   }
 
   private boolean isDue() {
-    long interval = Math.min(MAX_INTERVAL_MS, context.options().idleSealMs());
-    long elapsed = (System.nanoTime() - lastRunNanos) / 1_000_000;
-    return elapsed >= interval || elapsed >= PRESSING_INTERVAL_MS && isPressing();
+    return sinceLastRunMs() >= Math.min(MAX_INTERVAL_MS, context.options().idleSealMs()) || isPressing();
+  }
+
+  private long sinceLastRunMs() {
+    return (System.nanoTime() - lastRunNanos) / 1_000_000;
   }
 
   /** Whether there is too much garbage, and this process can probably do something about it now. */
   boolean isPressing() {
-    return lastKeptItsPromise && (isQuiet() || relocator.isUrgent()) && promisesMuch();
+    return sinceLastRunMs() >= PRESSING_INTERVAL_MS
+        && lastKeptItsPromise
+        && (isQuiet() || relocator.isUrgent())
+        && promisesMuch();
   }
 
   /** Whether a later round may find something to do that this process knows of. */
@@ -114,7 +119,7 @@ final class Cleaner {
     MaintenanceReport report = MaintenanceReport.begin(context);
     try {
       if (completely) {
-        context.index().proveTombstones(refresher.refresh(), this::isClosed, intents::noneSince);
+        context.index().proveTombstones(refresher.refresh(), context::isClosed, intents::noneSince);
       } else {
         refresher.refreshListing();
       }
@@ -132,10 +137,6 @@ final class Cleaner {
     lastKeptItsPromise = kept || gone > 0;
     report.end();
     return gone;
-  }
-
-  private boolean isClosed(MergedFile file) {
-    return file.isClosed(context.nowMs(), context.options().closedAfterMs());
   }
 
   private int unlinkDead() throws IOException {
@@ -165,7 +166,7 @@ final class Cleaner {
     Responsibility responsibility = new Responsibility(context);
     return UnlinkPlan.of(
         context.index(),
-        f -> isClosed(f) && f.wholeIndexRead() && isUseless(f) && responsibility.isMine(f),
+        f -> context.isClosed(f) && f.wholeIndexRead() && isUseless(f) && responsibility.isMine(f),
         f -> now - f.deadSinceMs() < context.options().idleSealMs(),
         MAX_UNLINKS);
   }

@@ -5,6 +5,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.WeakHashMap;
+import java.util.function.IntSupplier;
 import java.util.function.LongSupplier;
 import java.util.function.Supplier;
 import java.util.stream.Collectors;
@@ -54,13 +55,13 @@ final class Company {
   }
 
   /** Waits until all have come who should share a group with {@code queued}, or for as long as is allowed. */
-  synchronized void awaitFor(Supplier<List<Commit>> queued, Options options, int expectedPartitions) {
+  synchronized void awaitFor(Supplier<List<Commit>> queued, Options options, IntSupplier expectedPartitions) {
     long start = System.nanoTime();
     long patience = patienceNanos(options);
     while (true) {
       long waited = System.nanoTime() - start;
       long left = 0;
-      if (waited < patience && othersMayCome(queued.get(), expectedPartitions)) {
+      if (waited < patience && othersMayCome(queued.get(), expectedPartitions.getAsInt())) {
         left = patience - waited;
       } else if (waited < COMPANION_NANOS && companionIsOpen(queued.get())) {
         left = COMPANION_NANOS - waited;

@@ -32,6 +32,8 @@ final class Intents {
   final class Intent {
     private final String name;
     private final long sinceNanos = System.nanoTime();
+    /** A write that has failed may or may not have brought copies into a file. */
+    private boolean inDoubt;
 
     private Intent(String name) {
       this.name = name;
@@ -42,21 +44,33 @@ final class Intents {
       return (System.nanoTime() - sinceNanos) / 1_000_000 < context.options().closedAfterMs() / 2;
     }
 
-    /** All copies are durable, or none was written. */
-    void done() {
+    /** Writes copies. */
+    void write(Write copies) throws IOException {
+      inDoubt = true;
+      copies.run();
+      inDoubt = false;
+    }
+
+    /**
+     * Ends it. Where copies may still appear the announcement stays, for as long as a dead process's; else all that were
+     * written are durable.
+     */
+    void end() {
       try {
-        context.storage().delete(name);
+        if (!inDoubt) {
+          context.storage().delete(name);
+        }
       } catch (IOException | RuntimeException e) {
         context.metrics().deleteFailed();
         LOG.warn("{} of {} could not be deleted; cleaning does it after closedAfter", name, context.checkpoint(), e);
       }
       underWay.remove(name);
     }
+  }
 
-    /** Some copies may or may not appear: the announcement stays for as long as a dead process's. */
-    void inDoubt() {
-      underWay.remove(name);
-    }
+  /** Makes relocated segments durable. */
+  interface Write {
+    void run() throws IOException;
   }
 
   /** Announces a relocation; what it copies must be looked up after this. */

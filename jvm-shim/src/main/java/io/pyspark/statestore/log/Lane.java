@@ -120,7 +120,7 @@ final class Lane {
   }
 
   private void awaitCompany() {
-    context.company().awaitFor(this::queued, context.options(), context.expectedCompany());
+    context.company().awaitFor(this::queued, context.options(), context::expectedCompany);
   }
 
   private List<Commit> queued() {

@@ -36,6 +36,11 @@ interface LogContext {
   /** Wall time in Unix milliseconds. */
   long nowMs();
 
+  /** Rule 7: whether nobody appends to a file any more, as of now. */
+  default boolean isClosed(MergedFile file) {
+    return file.isClosed(nowMs(), options().closedAfterMs());
+  }
+
   /** Deletions that wait for a group to ride in. */
   PendingTombstones tombstones();
 

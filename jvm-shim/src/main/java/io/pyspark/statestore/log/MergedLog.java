@@ -139,7 +139,8 @@ public final class MergedLog implements LogContext {
   /** Makes a file durable, with what was staged for it. */
   void commit(LogOutputStream stream, String path, Payload payload, long openedBy) throws IOException {
     String store = path.endsWith(ZIP) ? SnapshotZip.store(path) : null;
-    List<Commit.Item> riders = store == null ? List.of() : staged.take(store, snapshotGuard.check(path, payload, unwrittenMs(path)));
+    List<Commit.Item> riders =
+        store == null ? List.of() : staged.take(store, snapshotGuard.check(path, payload, unwrittenMs(path)));
     boolean done = false;
     try {
       List<Commit.Item> items = new ArrayList<>(riders);

@@ -248,13 +248,9 @@ final class Refresher {
       case NOBODY -> !file.wholeIndexRead();
       // The listed length of a file that is open on HDFS says nothing, so its end has to be looked at.
       case OTHER -> looksDifferent
-          || complete && (isLocal(status) ? status.getLen() != file.size() : !isClosed(file))
+          || complete && (isLocal(status) ? status.getLen() != file.size() : !context.isClosed(file))
           || file.needsAnotherLook(context.nowMs(), context.options().closedAfterMs());
     };
-  }
-
-  private boolean isClosed(MergedFile file) {
-    return file.isClosed(context.nowMs(), context.options().closedAfterMs());
   }
 
   private static boolean isLocal(FileStatus status) {

@@ -81,22 +81,12 @@ final class Relocator {
       return false;
     }
     Intents.Intent intent = intents.announce();
-    boolean inDoubt = true;
     try {
       // Only what is found to live after the announcement may be copied (rule 5).
       refresher.refresh();
-      boolean moved = moveOut(intent);
-      inDoubt = false;
-      return moved;
-    } catch (UnreadException e) {
-      inDoubt = false;
-      throw e.getCause();
+      return moveOut(intent);
     } finally {
-      if (inDoubt) {
-        intent.inDoubt();
-      } else {
-        intent.done();
-      }
+      intent.end();
     }
   }
 
@@ -185,8 +175,7 @@ final class Relocator {
     double maxCost = isUrgent() ? MAX_URGENT_COST : MAX_COST;
     List<Candidate> found = new ArrayList<>();
     for (MergedFile file : context.index().files()) {
-      boolean closed = file.isClosed(context.nowMs(), context.options().closedAfterMs());
-      if (closed && file.wholeIndexRead() && !file.isIndexOnly()) {
+      if (context.isClosed(file) && file.wholeIndexRead() && !file.isIndexOnly()) {
         List<Segment> live = context.index().liveSegments(file);
         List<Segment> own = live.stream()
             .filter(s -> serves.test(s.path()) && s.entry().generation() < MAX_GENERATION)
@@ -218,8 +207,6 @@ final class Relocator {
         } catch (StateStoreFilesException e) {
           LOG.warn("{} stays as it is: a live segment in it cannot be read", candidate.file, e);
           return false;
-        } catch (IOException e) {
-          throw new UnreadException(e);
         }
         bytes += segment.length();
         if (bytes >= CHUNK) {
@@ -247,24 +234,10 @@ final class Relocator {
       return false;
     }
     if (!chunk.isEmpty()) {
-      writer.write(List.copyOf(chunk));
+      intent.write(() -> writer.write(List.copyOf(chunk)));
       chunk.forEach(i -> i.payload().close());
       chunk.clear();
     }
     return true;
-  }
-
-  /** Nothing of what was being copied was written. */
-  private static final class UnreadException extends IOException {
-    private static final long serialVersionUID = 1L;
-
-    UnreadException(IOException cause) {
-      super(cause);
-    }
-
-    @Override
-    public synchronized IOException getCause() {
-      return (IOException) super.getCause();
-    }
   }
 }
