@@ -164,7 +164,7 @@ def draw(results: list[dict[str, Any]], warm_up: int, target: Path) -> None:
         for limit, what in ((MOST_ON_AVERAGE, "allowed on average"), (MOST_EVER, "allowed at most")):
             space.axhline(limit, color="#b0483a", linestyle=":", linewidth=1)
             space.annotate(what, (number[-1], limit), ha="right", va="bottom", fontsize=8)
-        files.set(title="files under state/ (log scale)", yscale="log")
+        files.set(yscale="log")
         files.set_ylim(bottom=0.8)
         size.set(title="MB under state/")
         size.set_ylim(bottom=0)

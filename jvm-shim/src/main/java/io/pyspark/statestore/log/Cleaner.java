@@ -14,13 +14,17 @@ import org.slf4j.LoggerFactory;
 final class Cleaner {
   private static final Logger LOG = LoggerFactory.getLogger(Cleaner.class);
   private static final long MAX_INTERVAL_MS = 10_000;
-  /** Where there is much garbage that can go, cleaning waits only so long; unless the last round failed to do it. */
-  private static final long PRESSING_INTERVAL_MS = 500;
+  /** Where there is much garbage that can go, cleaning waits only so long; longer after rounds that failed to do it. */
+  private static final long PRESSING_INTERVAL_MS = 250;
   /**
    * Spark deletes one partition's old versions after the other's. Segments are moved when that is over: what is moved
    * before may be deleted a moment later.
    */
-  private static final long QUIET_MS = 250;
+  private static final long QUIET_MS = 100;
+  /** Where it never is over, urgent moves wait only so long. */
+  private static final long NEVER_QUIET_MS = 3_000;
+  /** For so long deletions wait for the round that frees what they have killed; then they ride in any group. */
+  private static final long HOLD_BACK_MS = 500;
   /** Files that one round unlinks at most: what has piled up for days must not keep a maintenance thread for minutes. */
   private static final int MAX_UNLINKS = 256;
 
@@ -31,7 +35,7 @@ final class Cleaner {
   private final Relocator relocator;
   private final Consumer<MergedFile> onGone;
   private final ReentrantLock running = new ReentrantLock();
-  private volatile boolean lastKeptItsPromise = true;
+  private volatile long pressingIntervalMs = PRESSING_INTERVAL_MS;
   private volatile long lastRunNanos = System.nanoTime() - 2 * MAX_INTERVAL_MS * 1_000_000;
 
   Cleaner(
@@ -60,7 +64,7 @@ final class Cleaner {
       try {
         if (isDue()) {
           // A maintenance thread asks before it deletes.
-          clean(refresher.mayReadTails(), !MaintenanceThreads.isCurrent() && isQuiet() || relocator.isUrgent());
+          clean(refresher.mayReadTails(), mayMove());
         }
       } finally {
         lastRunNanos = System.nanoTime();
@@ -79,10 +83,19 @@ final class Cleaner {
 
   /** Whether there is too much garbage, and this process can probably do something about it now. */
   boolean isPressing() {
-    return sinceLastRunMs() >= PRESSING_INTERVAL_MS
-        && lastKeptItsPromise
-        && (isQuiet() || relocator.isUrgent())
-        && promisesMuch();
+    return sinceLastRunMs() >= pressingIntervalMs && mayMove() && promisesMuch();
+  }
+
+  private boolean mayMove() {
+    return isQuiet() && !MaintenanceThreads.isCurrent()
+        || sinceLastRunMs() >= NEVER_QUIET_MS && relocator.isUrgent();
+  }
+
+  /** Whether the next round is near, because of deletions that are still going on or have just ended. */
+  boolean comesSoon() {
+    return !context.tombstones().haveWaited(HOLD_BACK_MS)
+        && context.options().compactionEnabled()
+        && relocator.hasMuchGarbage();
   }
 
   /** Whether a later round may find something to do that this process knows of. */
@@ -134,7 +147,7 @@ final class Cleaner {
       LOG.warn("Cleaning of {} stopped; it is tried again at the next maintenance", context.checkpoint(), e);
       report.stopped();
     }
-    lastKeptItsPromise = kept || gone > 0;
+    pressingIntervalMs = kept || gone > 0 ? PRESSING_INTERVAL_MS : Math.min(2 * pressingIntervalMs, MAX_INTERVAL_MS);
     report.end();
     return gone;
   }

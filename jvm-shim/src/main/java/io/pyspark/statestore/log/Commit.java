@@ -64,7 +64,12 @@ final class Commit {
 
   /** Whether a file is unlinked on the strength of it, so that it has to be as durable as that: on the disk. */
   boolean allowsUnlink() {
-    return items.isEmpty() || items.stream().anyMatch(item -> item.moved() != null);
+    return isForTombstones() || items.stream().anyMatch(item -> item.moved() != null);
+  }
+
+  /** Whether it only makes deletions durable. */
+  boolean isForTombstones() {
+    return items.isEmpty();
   }
 
   long queuedAtNanos() {

@@ -146,7 +146,8 @@ final class Lane {
   }
 
   private void write(List<Commit> group, Commit leader) {
-    List<Tombstone> tombstones = context.tombstones().take();
+    boolean asked = group.isEmpty() || group.stream().anyMatch(Commit::isForTombstones);
+    List<Tombstone> tombstones = asked || !context.cleansSoon() ? context.tombstones().take() : List.of();
     if (group.isEmpty() && tombstones.isEmpty()) {
       return;
     }

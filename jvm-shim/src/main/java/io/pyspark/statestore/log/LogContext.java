@@ -44,6 +44,9 @@ interface LogContext {
   /** Deletions that wait for a group to ride in. */
   PendingTombstones tombstones();
 
+  /** Whether a round of cleaning comes in a moment, and makes deletions durable together with what they free. */
+  boolean cleansSoon();
+
   /** Whether an open file should be sealed so that the dead bytes in it can be reclaimed (rule 7). */
   boolean hidesTooMuchGarbage(MergedFile file);
 }

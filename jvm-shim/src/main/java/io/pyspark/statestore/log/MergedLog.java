@@ -440,6 +440,11 @@ public final class MergedLog implements LogContext {
   }
 
   @Override
+  public boolean cleansSoon() {
+    return cleaner.comesSoon();
+  }
+
+  @Override
   public boolean hidesTooMuchGarbage(MergedFile file) {
     // An eighth each: several files are open at a time, and closed ones have garbage of their own.
     double allowed = (options.maxSpaceAmplification() - 1) * index.liveBytes() / 8;

@@ -21,7 +21,7 @@ import org.slf4j.LoggerFactory;
 /** The logs of this process: one per checkpoint, opened when first needed, sealed when the process stops cleanly. */
 public final class MergedLogs {
   private static final Logger LOG = LoggerFactory.getLogger(MergedLogs.class);
-  private static final long TICK_MS = 250;
+  private static final long TICK_MS = 100;
 
   private static final Map<String, MergedLog> LOGS = new ConcurrentHashMap<>();
   private static final ExecutorService THREADS = Executors.newCachedThreadPool(daemons("merged-log-io"));

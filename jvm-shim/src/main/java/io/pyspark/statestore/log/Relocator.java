@@ -21,9 +21,9 @@ final class Relocator {
   /** From this share of what {@code maxSpaceAmplification} allows, dead files are not left until the next maintenance. */
   private static final double SOME = 0.2;
   /** Live segments are moved from this share of it, until garbage is down to the other one: what waits may die yet. */
-  private static final double START = 0.5;
+  private static final double START = 0.55;
 
-  private static final double STOP = 0.35;
+  private static final double STOP = 0.5;
   /** Bytes that may be moved for each byte that is written, as long as garbage stays below {@code URGENT}. */
   private static final double SHARE_OF_WRITES = 0.25;
 
@@ -94,6 +94,11 @@ final class Relocator {
     return garbage() > Math.max(WORTHWHILE, SOME * allowedGarbage());
   }
 
+  /** Whether there is so much garbage that live segments are worth to be moved. */
+  boolean hasMuchGarbage() {
+    return garbage() > Math.max(WORTHWHILE, START * allowedGarbage());
+  }
+
   /** Whether there is so much garbage that nothing else counts. */
   boolean isUrgent() {
     return garbage() > Math.max(WORTHWHILE, URGENT * allowedGarbage());
@@ -116,8 +121,7 @@ final class Relocator {
 
   /** Bytes of garbage above those at which a round stops, or 0 where it is not worth to begin one. */
   private double tooMuchGarbage() {
-    double allowed = allowedGarbage();
-    return garbage() <= Math.max(WORTHWHILE, START * allowed) ? 0 : garbage() - STOP * allowed;
+    return hasMuchGarbage() ? garbage() - STOP * allowedGarbage() : 0;
   }
 
   /** Bytes that may be moved now. */

@@ -23,6 +23,8 @@ record UnlinkPlan(List<Step> steps) {
 
   /** So many files that hold little but needed tombstones are joined; fewer would be written again round after round. */
   private static final int WORTH_JOINING = 4;
+  /** Nobody waits for tombstones that take less than such a part of a file. */
+  private static final long CHEAP = 16;
 
   /**
    * Plans one round.
@@ -49,12 +51,13 @@ record UnlinkPlan(List<Step> steps) {
       Index.TombstoneUse use = index.useOfTombstones(file);
       List<Tombstone> carryOver = new ArrayList<>(use.holding());
       carryOver.addAll(use.idle());
+      long cost = carryOver.stream().mapToLong(Tombstone::bytes).sum();
       // What the tombstones hold down goes in this very round, so the next one will need fewer of them, or none.
-      if (!carryOver.isEmpty() && going.containsAll(use.victims()) && patient.test(file)) {
+      if (cost * CHEAP > file.size() && going.containsAll(use.victims()) && patient.test(file)) {
         continue;
       }
       Step step = new Step(file, carryOver.stream().map(Tombstone::carriedOver).toList());
-      if (2 * carryOver.stream().mapToLong(Tombstone::bytes).sum() > file.size()) {
+      if (2 * cost > file.size()) {
         mostlyNeeded.add(step);
         continue;
       }
