@@ -122,6 +122,7 @@ final class Cleaner {
     try {
       return clean(true, true);
     } finally {
+      lastRunNanos = System.nanoTime();
       running.unlock();
     }
   }
