@@ -96,8 +96,11 @@ def opened(jvm: Jvm, checkpoint: Path, **how: Any) -> Iterator[Any]:
 
 
 def settle(jvm: Jvm, checkpoint: Path) -> None:
-    """Makes a process's deletions durable: they ride in the group of whatever it commits next."""
-    Checkpoint(jvm.view, checkpoint).write("0/9/1.changelog")
+    """Makes a process's deletions durable: they ride in the group of whatever it commits, or half a second later."""
+    merged = Checkpoint(jvm.view, checkpoint)
+    merged.write("0/9/1.changelog")
+    time.sleep(0.6)  # where much has died they wait for a round of cleaning, but not longer than that
+    merged.write("0/9/1.changelog")
 
 
 def next_millisecond() -> None:
