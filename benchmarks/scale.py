@@ -83,6 +83,7 @@ class MergedCosts:
         relocated: Bytes that are moved for each byte that Spark writes.
         round_calls: Announcement of a relocation: create, complete, delete, list.
         lists_per_load: Listings of `_merged/` until the first stage of a process has loaded.
+        driver_calls: Listings of `state/` and looks at it, once for a start of the query.
         index_opens: Opens for a sealed file's index; an unsealed one is looked at again with each listing.
         relist_opens: Opens for a foreign file's index in all: when it is new, and when it was sealed.
     """
@@ -94,7 +95,8 @@ class MergedCosts:
     tails_per_second: float = 1.0
     relocated: float = 0.35
     round_calls: float = 4.0
-    lists_per_load: float = 4.0
+    lists_per_load: float = 1.0
+    driver_calls: float = 4.0
     index_opens: float = 1.0
     relist_opens: float = 2.0
 
@@ -183,7 +185,7 @@ class Restart(Calls):
     """What a restart finds and reads.
 
     Attributes:
-        lists: Listings of `_merged/`.
+        lists: Listings of `_merged/`, and what the driver asks for.
         indexes: Opens for indexes.
         data: Opens for segments.
         first_files: The new files' create and addBlock; they stay open.
@@ -219,7 +221,7 @@ def merged_restart(shape: Shape, costs: MergedCosts = MergedCosts(), index_only:
     # An executor's partitions lie where their last owners wrote; nobody says that it gets the same ones again.
     own = min(files, math.ceil(shape.partitions / shape.executors) * costs.open_files)
     return Restart(
-        lists=shape.executors * costs.lists_per_load,
+        lists=shape.executors * costs.lists_per_load + costs.driver_calls,
         indexes=shape.executors * indexes,
         data=shape.executors * own,
         first_files=shape.executors * (WRITE - 1),

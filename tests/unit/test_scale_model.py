@@ -30,7 +30,7 @@ ONE = Shape(
     changelogs_per_load=3,
 )
 STOCK = StockCosts(snapshot_status=2, snapshot_lists=1, load_status=1, load_lists=1, opens_per_changelog=2)
-MERGED = MergedCosts(file_bytes=100_000, relocated=0.0, lists_per_load=1, open_files=2)
+MERGED = MergedCosts(file_bytes=100_000, relocated=0.0, lists_per_load=1, driver_calls=0, open_files=2)
 
 
 def test_stock_pays_for_every_partition() -> None:
