@@ -93,7 +93,9 @@ final class Cleaner {
 
   /** Whether the next round is near, because of deletions that are still going on or have just ended. */
   boolean comesSoon() {
-    return !context.tombstones().haveWaited(HOLD_BACK_MS)
+    // Asked before every flush: mostly nothing waits.
+    return !context.tombstones().isEmpty()
+        && !context.tombstones().haveWaited(HOLD_BACK_MS)
         && context.options().compactionEnabled()
         && relocator.hasMuchGarbage();
   }

@@ -91,17 +91,17 @@ final class Relocator {
   }
 
   boolean hasSomeGarbage() {
-    return garbage() > Math.max(WORTHWHILE, SOME * allowedGarbage());
+    return hasGarbage(SOME);
   }
 
   /** Whether there is so much garbage that live segments are worth to be moved. */
   boolean hasMuchGarbage() {
-    return garbage() > Math.max(WORTHWHILE, START * allowedGarbage());
+    return hasGarbage(START);
   }
 
   /** Whether there is so much garbage that nothing else counts. */
   boolean isUrgent() {
-    return garbage() > Math.max(WORTHWHILE, URGENT * allowedGarbage());
+    return hasGarbage(URGENT);
   }
 
   /** Whether it is time to move live segments, and there are such that may be moved. */
@@ -128,6 +128,11 @@ final class Relocator {
   private long budget() {
     long most = context.options().maxFileSize();
     return isUrgent() ? most : Math.min(most, credit.get());
+  }
+
+  /** Whether garbage is worth anything, and above this share of what is allowed. */
+  private boolean hasGarbage(double share) {
+    return garbage() > Math.max(WORTHWHILE, share * allowedGarbage());
   }
 
   private long garbage() {
