@@ -1,5 +1,5 @@
 """The fixtures of tests/jvm, for tests that need them beside a session's."""
 
-from tests.jvm.conftest import checkpoint, faulty, gate, jvm, new_checkpoint
+from tests.jvm.conftest import by_hand, checkpoint, faulty, gate, jvm, new_checkpoint
 
-__all__ = ["checkpoint", "faulty", "gate", "jvm", "new_checkpoint"]
+__all__ = ["by_hand", "checkpoint", "faulty", "gate", "jvm", "new_checkpoint"]

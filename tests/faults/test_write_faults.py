@@ -11,7 +11,7 @@ import pytest
 
 from tests.jvm.lab import TESTING, Checkpoint, in_time, java_error, until
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("by_hand")]
 
 ONE, TWO, THREE = (f"0/0/{n}.changelog" for n in (1, 2, 3))
 KINDS = ["ioexception", "permission", "no_space", "torn", "fs_error", "success_but_error"]

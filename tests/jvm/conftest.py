@@ -49,6 +49,15 @@ def faulty(jvm: Any) -> Iterator[Any]:
 
 
 @pytest.fixture
+def by_hand(jvm: Any) -> Iterator[None]:
+    """Rounds of cleaning come only when the test asks for one, so that it can say what each has done."""
+    rounds = jvm.io.pyspark.statestore.log.Rounds
+    rounds.byHand()
+    yield
+    rounds.byThemselves()
+
+
+@pytest.fixture
 def gate(jvm: Any) -> Iterator[Any]:
     """Stops threads where a test says so, and nobody any more afterwards."""
     gate = getattr(jvm, f"{TESTING}.Gate")

@@ -10,7 +10,7 @@ import pytest
 
 from tests.jvm.lab import Checkpoint, in_time
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("by_hand")]
 
 
 def test_a_cleaner_does_not_wait_for_ever_for_tombstones_of_another_lane(

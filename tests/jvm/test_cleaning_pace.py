@@ -54,6 +54,7 @@ def test_deletions_that_go_on_do_not_wait_for_ever(new_checkpoint: Callable[...,
     assert OLD[0] in written or OLD[0] not in checkpoint.view().live
 
 
+@pytest.mark.usefixtures("by_hand")
 def test_a_file_with_few_tombstones_goes_at_once(new_checkpoint: Callable[..., Checkpoint]) -> None:
     """What they hold down goes in the same round, so a little later they need not be written again; who would wait?"""
     checkpoint = new_checkpoint(closedAfter="1h", idleSeal="10m")

@@ -168,26 +168,40 @@ def test_a_file_that_was_left_alone_is_not_appended_to(new_checkpoint: Callable[
     assert len(checkpoint.files()) == 2
 
 
+@pytest.mark.usefixtures("by_hand")
 def test_garbage_does_not_hide_in_an_open_file(new_checkpoint: Callable[..., Checkpoint]) -> None:
-    checkpoint = new_checkpoint(maxSpaceAmplification="1.5")
-    for _ in range(40):
-        checkpoint.write("0/0/1.delta", os.urandom(MB))
-    checkpoint.write("0/0/2.delta", b"the end")
+    checkpoint = new_checkpoint(maxSpaceAmplification="1.5", closedAfter="1h", idleSeal="10m")
+    for version in range(40):
+        checkpoint.write(f"0/0/{version}.delta", os.urandom(MB))
+        checkpoint.delete(f"0/0/{version - 1}.delta")
+    checkpoint.write("0/0/40.delta", b"the end")
 
     sizes = [path.stat().st_size for path in checkpoint.merged.iterdir()]
-    assert max(sizes) < 11 * MB
-    checkpoint.clean()  # the process's housekeeper may have done some of it before
-    left = sum(path.stat().st_size for path in checkpoint.merged.iterdir())
-    assert left < 11 * MB
-    assert checkpoint.contents()["0/0/2.delta"] == b"the end"
+    assert len(sizes) >= 13
+    assert max(sizes) < 3.5 * MB
+    assert checkpoint.clean() >= len(sizes) - 2
+    assert checkpoint.contents().keys() == {"0/0/39.delta", "0/0/40.delta"}
 
 
-def test_what_lives_may_fill_a_file(new_checkpoint: Callable[..., Checkpoint]) -> None:
-    checkpoint = new_checkpoint(maxSpaceAmplification="1.5")
-    for version in range(20):
+@pytest.mark.usefixtures("by_hand")
+@pytest.mark.parametrize(("allowed", "largest_mb"), [("1.5", 4), ("2", 7), ("9", 33)])
+def test_the_more_lives_the_larger_are_files(
+    new_checkpoint: Callable[..., Checkpoint], allowed: str, largest_mb: int
+) -> None:
+    """Once something has died: where all of it lives, there is nothing to be won by small files."""
+    checkpoint = new_checkpoint(maxSpaceAmplification=allowed, maxFileSize="32m", closedAfter="1h", idleSeal="10m")
+    for version in range(23):
         checkpoint.write(f"0/0/{version}.delta", bytes(MB))
+    in_growth = checkpoint.files()
+    checkpoint.delete("0/0/0.delta")
+    for version in range(23, 70):
+        checkpoint.write(f"0/0/{version}.delta", bytes(MB))
+        checkpoint.delete(f"0/0/{version - 22}.delta")
 
-    assert len(checkpoint.files()) == 1
+    sizes = {name: (checkpoint.merged / name).stat().st_size for name in checkpoint.files()}
+    assert len(in_growth) == (3 if float(allowed) < 3 else 1)
+    later = [size for name, size in sizes.items() if name not in in_growth]
+    assert (largest_mb - 2) * MB < max(later) < largest_mb * MB
 
 
 def test_names_say_who_wrote_a_file_and_when(checkpoint: Checkpoint) -> None:

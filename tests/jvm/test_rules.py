@@ -14,7 +14,7 @@ from pyspark_statestore import StateStoreFilesError
 from pyspark_statestore.format import Kind, MergedFileWriter, file_name
 from tests.jvm.lab import CREATED_MS, STAMP, Checkpoint, java_error, until
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("by_hand")]
 
 P = "0/0/1.changelog"
 KEEP = "0/0/9.changelog"

@@ -18,12 +18,12 @@ from pyspark.sql import SparkSession
 
 from pyspark_statestore.format import file_name
 from tests.conftest import MakeSpark
-from tests.jvm.conftest import faulty, jvm, new_checkpoint
+from tests.jvm.conftest import by_hand, faulty, jvm, new_checkpoint
 from tests.jvm.lab import CREATED_MS, TESTING, Checkpoint, View, file_system_conf, java_error, until
 from tests.streaming.runs import Run, Setting
 from tests.streaming.workloads import write_batches
 
-__all__ = ["faulty", "jvm", "new_checkpoint"]
+__all__ = ["by_hand", "faulty", "jvm", "new_checkpoint"]
 
 pytestmark = pytest.mark.spark
 
@@ -154,9 +154,9 @@ def test_a_plugin_that_fails_fails_alone(session: SparkSession, jvm: Any) -> Non
 
 
 @pytest.fixture
-def checkpoint(session: SparkSession, new_checkpoint: Callable[..., Checkpoint]) -> Checkpoint:
+def checkpoint(session: SparkSession, by_hand: None, new_checkpoint: Callable[..., Checkpoint]) -> Checkpoint:
     """A checkpoint in the session's JVM, on a file system that fails on demand."""
-    made = new_checkpoint("faulty", maxFileSize="64k", idleSeal="1s")
+    made = new_checkpoint("faulty", maxFileSize="64k", closedAfter="1h", idleSeal="10m")
     made.exists(ONE)
     return made
 
@@ -192,7 +192,7 @@ def test_a_cancelled_upload_is_counted(checkpoint: Checkpoint, jvm: Any) -> None
 
 
 def test_refreshes_are_counted(checkpoint: Checkpoint, jvm: Any) -> None:
-    with moved(jvm, "refreshes", "completeRefreshes", "refreshTime"):
+    with moved(jvm, refreshes=1, completeRefreshes=1, refreshTime=1):
         checkpoint.log.refresh()
 
 
@@ -200,24 +200,25 @@ def test_unlinks_are_counted(checkpoint: Checkpoint, jvm: Any, faulty: Any) -> N
     checkpoint.write(ONE, bytes(70_000))
     checkpoint.write(ONE, b"new")
     faulty.addRule("delete", "_merged", 1, "permission")
-    with moved(jvm, "refreshes", "completeRefreshes", "refreshTime", failedDeletes=1, unlinkedFiles=1):
-        # The process cleans by itself, too: which round fails cannot be foretold.
-        until(lambda: checkpoint.clean() >= 0 and len(checkpoint.files()) == 1, "the dead file to go")
+    with moved(jvm, "refreshes", "completeRefreshes", "refreshTime", failedDeletes=1):
+        assert int(checkpoint.log.clean()) == 0
+
+    with moved(jvm, "refreshes", "completeRefreshes", "refreshTime", unlinkedFiles=1):
+        assert int(checkpoint.log.clean()) == 1
 
 
 def test_relocation_is_counted(checkpoint: Checkpoint, jvm: Any) -> None:
-    before = read(jvm)
     for version in range(1, 10):
         checkpoint.write(f"0/0/{version}.delta", bytes(8_000))
     for version in range(1, 9):
         checkpoint.delete(f"0/0/{version}.delta")
+    before = read(jvm)
     checkpoint.clean()
     after = read(jvm)
 
-    segments = after["relocatedSegments"] - before["relocatedSegments"]
-    assert segments >= 1  # a round of the process's own may have come between two deletions
-    assert 8_000 * segments <= after["relocatedBytes"] - before["relocatedBytes"] < 8_200 * segments
-    assert after["unlinkedFiles"] - before["unlinkedFiles"] >= 1
+    assert after["relocatedSegments"] - before["relocatedSegments"] == 1
+    assert 8_000 <= after["relocatedBytes"] - before["relocatedBytes"] < 8_200
+    assert after["unlinkedFiles"] - before["unlinkedFiles"] == 1
     assert checkpoint.contents() == {"0/0/9.delta": bytes(8_000)}
 
 

@@ -28,6 +28,8 @@ final class Cleaner {
   /** Files that one round unlinks at most: what has piled up for days must not keep a maintenance thread for minutes. */
   private static final int MAX_UNLINKS = 256;
 
+  private static final long NOT_KNOWN = Long.MIN_VALUE;
+
   private final LogContext context;
   private final Refresher refresher;
   private final Intents intents;
@@ -36,6 +38,7 @@ final class Cleaner {
   private final Consumer<MergedFile> onGone;
   private final ReentrantLock running = new ReentrantLock();
   private volatile long pressingIntervalMs = PRESSING_INTERVAL_MS;
+  private volatile long unpromisingGarbage = NOT_KNOWN;
   private volatile long lastRunNanos = System.nanoTime() - 2 * MAX_INTERVAL_MS * 1_000_000;
 
   Cleaner(
@@ -83,7 +86,17 @@ final class Cleaner {
 
   /** Whether there is too much garbage, and this process can probably do something about it now. */
   boolean isPressing() {
-    return sinceLastRunMs() >= pressingIntervalMs && mayMove() && promisesMuch();
+    if (sinceLastRunMs() < pressingIntervalMs || !mayMove()) {
+      return false;
+    }
+    long garbage = relocator.garbage();
+    // Asked ten times a second, of an index that may be large: the answer for so much garbage is known.
+    if (garbage == unpromisingGarbage) {
+      return false;
+    }
+    boolean promises = promisesMuch();
+    unpromisingGarbage = promises ? NOT_KNOWN : garbage;
+    return promises;
   }
 
   private boolean mayMove() {

@@ -345,11 +345,6 @@ public final class Index {
     }
   }
 
-  /** Dead bytes of a file: what its size would shrink by if only the live segments were copied. */
-  synchronized long deadBytes(MergedFile file) {
-    return file.size() - file.liveBytes;
-  }
-
   /** Bytes of all live segments. */
   public synchronized long liveBytes() {
     return liveBytes;

@@ -26,9 +26,6 @@ import org.slf4j.LoggerFactory;
  * of the pool. The interrupt of a killed leader fails his own commit only: the others of his group are written again.
  */
 final class Lane {
-  /** Less garbage than this is not worth sealing a file for, in bytes. */
-  static final long GARBAGE_FLOOR = 2 << 20;
-
   /** No file is open for longer, so that one that was modified a day ago is nobody's any more (rule 7). */
   private static final long MAX_AGE_MS = 3_600_000;
 
@@ -261,28 +258,16 @@ final class Lane {
     }
     if (open.isFinished()) {
       open = null;
-    } else if (open.size() >= context.options().maxFileSize()
-        || open.ageMs() > MAX_AGE_MS
-        || context.hidesTooMuchGarbage(open.file())) {
+    } else if (open.size() >= context.fileSize() || open.ageMs() > MAX_AGE_MS) {
       seal();
     }
   }
 
-  /** Seals the file where nobody has appended for {@code idleSeal}; for the housekeeper. */
-  void sealIfIdle() {
+  /** Seals the file where nobody has appended for {@code idleSeal}, or it is too large for what lives by now. */
+  void sealIfDue() {
     if (io.tryLock()) {
       try {
         sealIfStale();
-      } finally {
-        io.unlock();
-      }
-    }
-  }
-
-  /** Seals a file in which too much is dead, so that it can be cleaned. */
-  void sealIfFullOfGarbage() {
-    if (io.tryLock()) {
-      try {
         sealIfFull();
       } finally {
         io.unlock();

@@ -47,6 +47,6 @@ interface LogContext {
   /** Whether a round of cleaning comes in a moment, and makes deletions durable together with what they free. */
   boolean cleansSoon();
 
-  /** Whether an open file should be sealed so that the dead bytes in it can be reclaimed (rule 7). */
-  boolean hidesTooMuchGarbage(MergedFile file);
+  /** Bytes after which an open file is sealed. */
+  long fileSize();
 }

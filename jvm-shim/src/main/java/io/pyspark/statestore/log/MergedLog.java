@@ -35,6 +35,13 @@ public final class MergedLog implements LogContext {
   /** The age of a view that maintenance may work with: a stale view only deletes less. */
   private static final long MAINTENANCE_VIEW_MS = 10_000;
 
+  /** A file may be as large as this share of the dead bytes that are allowed: several are open at a time. */
+  private static final double SHARE_OF_GARBAGE = 0.25;
+  /** No file is sealed before it has so many bytes, however little lives: each costs some calls. */
+  private static final long SMALL_FILE = 2 << 20;
+  /** As long as nothing has died, there is nothing to be won by small files. */
+  private static final long SMALL_FILE_BEFORE_DELETIONS = 8 << 20;
+
   private static final String ZIP = ".zip";
   /** For so long after others' files count as closed a process without commits goes on cleaning. */
   private static final long KEEP_CLEANING_MS = 300_000;
@@ -306,14 +313,16 @@ public final class MergedLog implements LogContext {
 
   /** Called from Spark's maintenance threads: a view that is new enough, and cleaning where it is due. */
   public void maintain() throws IOException {
-    lanes.all().forEach(Lane::sealIfFullOfGarbage);
-    cleaner.runIfDue();
+    lanes.all().forEach(Lane::sealIfDue);
+    if (MergedLogs.cleanByThemselves()) {
+      cleaner.runIfDue();
+    }
     refresher.refreshIfOlderThan(MAINTENANCE_VIEW_MS);
   }
 
   /** Cleans at once, and returns how many files went; for tests and tools. */
   public int clean() {
-    lanes.all().forEach(Lane::sealIfFullOfGarbage);
+    lanes.all().forEach(Lane::sealIfDue);
     return cleaner.run();
   }
 
@@ -328,14 +337,13 @@ public final class MergedLog implements LogContext {
     if (tombstones.haveWaited(options.idleSealMs())) {
       lanes.forTombstones().writeTombstones();
     }
-    lanes.all().forEach(Lane::sealIfIdle);
     // Spark's maintenance asks before it deletes, and comes back after a minute; what it has made garbage of is to go now.
-    lanes.all().forEach(Lane::sealIfFullOfGarbage);
+    lanes.all().forEach(Lane::sealIfDue);
     // In a query without input Spark's maintenance asks for nothing, since it has nothing to delete. What has died is to
     // go all the same, until files of processes that died meanwhile count as closed, too.
     long idleMs = nowMs - servedPartitions.values().stream().mapToLong(Long::longValue).max().orElse(0);
     boolean idle = idleMs >= options.idleSealMs() && idleMs < keepMs && cleaner.hasMoreToDo();
-    if (idle || cleaner.isPressing()) {
+    if (MergedLogs.cleanByThemselves() && (idle || cleaner.isPressing())) {
       threads.execute(cleaner::runIfDue);
     }
   }
@@ -441,13 +449,14 @@ public final class MergedLog implements LogContext {
 
   @Override
   public boolean cleansSoon() {
-    return cleaner.comesSoon();
+    return MergedLogs.cleanByThemselves() && cleaner.comesSoon();
   }
 
   @Override
-  public boolean hidesTooMuchGarbage(MergedFile file) {
-    // An eighth each: several files are open at a time, and closed ones have garbage of their own.
-    double allowed = (options.maxSpaceAmplification() - 1) * index.liveBytes() / 8;
-    return index.deadBytes(file) > Math.max(Lane.GARBAGE_FLOOR, allowed);
+  public long fileSize() {
+    // A file goes when all in it has died, or what lives has been moved. In small files that is soon, and little.
+    double share = SHARE_OF_GARBAGE * (options.maxSpaceAmplification() - 1) * index.liveBytes();
+    long least = tombstones.count() == 0 ? SMALL_FILE_BEFORE_DELETIONS : SMALL_FILE;
+    return Math.min(options.maxFileSize(), Math.max(least, (long) share));
   }
 }

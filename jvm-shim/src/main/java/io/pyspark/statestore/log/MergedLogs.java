@@ -35,7 +35,18 @@ public final class MergedLogs {
         .addShutdownHook(MergedLogs::sealAll, FileSystem.SHUTDOWN_HOOK_PRIORITY + 20, 10, TimeUnit.SECONDS);
   }
 
+  private static volatile boolean cleanByThemselves = true;
+
   private MergedLogs() {}
+
+  static boolean cleanByThemselves() {
+    return cleanByThemselves;
+  }
+
+  /** For tests that count what a round does: whether rounds of cleaning come without {@link MergedLog#clean}. */
+  static void cleanByThemselves(boolean whether) {
+    cleanByThemselves = whether;
+  }
 
   /**
    * The log of a checkpoint.

@@ -135,7 +135,8 @@ final class Relocator {
     return garbage() > Math.max(WORTHWHILE, share * allowedGarbage());
   }
 
-  private long garbage() {
+  /** Bytes of merged files that are neither live segments nor their index entries. */
+  long garbage() {
     return context.index().physicalBytes() - context.index().liveBytesWithEntries();
   }
 

@@ -1,0 +1,16 @@
+package io.pyspark.statestore.log;
+
+/** Lets a test say when rounds of cleaning come in this process. */
+public final class Rounds {
+  private Rounds() {}
+
+  /** From now on only when {@link MergedLog#clean} is called. */
+  public static void byHand() {
+    MergedLogs.cleanByThemselves(false);
+  }
+
+  /** As in production. */
+  public static void byThemselves() {
+    MergedLogs.cleanByThemselves(true);
+  }
+}
