@@ -76,7 +76,9 @@ class MergedCosts:
 
     Attributes:
         open_files: Lanes that an executor has open: commits, snapshots.
-        file_bytes: How large a merged file gets: `maxFileSize`, or less where much of it dies early.
+        max_file_bytes: `maxFileSize`.
+        small_file_bytes: A lane seals no smaller file (`MergedLog.SMALL_FILE`).
+        live_share: Of live bytes, as large a file may become: a quarter of `maxSpaceAmplification` - 1.
         idle_seal_seconds: `idleSeal`: a lane that got nothing for so long seals its file.
         cleaner_seconds: A process cleans at most this often (`Cleaner.MAX_INTERVAL_MS`).
         tails_per_second: Foreign open files that maintenance reads (`Refresher.mayReadTails`).
@@ -89,11 +91,13 @@ class MergedCosts:
     """
 
     open_files: int = 2
-    file_bytes: int = 32 << 20
+    max_file_bytes: int = 128 << 20
+    small_file_bytes: int = 2 << 20
+    live_share: float = 0.25
     idle_seal_seconds: float = 60.0
     cleaner_seconds: float = 10.0
     tails_per_second: float = 1.0
-    relocated: float = 0.35
+    relocated: float = 0.05
     round_calls: float = 4.0
     lists_per_load: float = 1.0
     driver_calls: float = 4.0
@@ -152,10 +156,21 @@ class MergedBatch(Calls):
     moves: float
 
 
+def live_bytes(shape: Shape) -> float:
+    """Bytes of state that Spark still needs: a snapshot's files, and the changelogs after it."""
+    per_store = shape.changelogs_per_load + shape.deltas_per_snapshot * shape.ssts_per_load
+    return shape.partitions * shape.commit_bytes * per_store
+
+
+def file_bytes(shape: Shape, costs: MergedCosts = MergedCosts()) -> float:
+    """How large a merged file gets before it is sealed (`MergedLog.fileSize`)."""
+    return min(costs.max_file_bytes, max(costs.small_file_bytes, costs.live_share * live_bytes(shape)))
+
+
 def rotations(shape: Shape, costs: MergedCosts = MergedCosts()) -> float:
     """Files that all executors together begin in a batch."""
     written = shape.partitions * shape.commit_bytes * (1 + costs.relocated)
-    by_size = written / costs.file_bytes
+    by_size = written / file_bytes(shape, costs)
     # Slower than idleSeal, each batch has files of its own.
     by_age = shape.executors if shape.batch_seconds > costs.idle_seal_seconds else 0.0
     return max(by_size, by_age)
@@ -199,8 +214,7 @@ class Restart(Calls):
 
 def files_with_live_segments(shape: Shape, costs: MergedCosts = MergedCosts()) -> float:
     """Merged files that exist: those that were open last, and the full ones before them."""
-    live = shape.commit_bytes * (shape.changelogs_per_load + shape.deltas_per_snapshot * shape.ssts_per_load)
-    return shape.executors * costs.open_files + shape.partitions * live // costs.file_bytes
+    return shape.executors * costs.open_files + live_bytes(shape) // file_bytes(shape, costs)
 
 
 def merged_restart(shape: Shape, costs: MergedCosts = MergedCosts(), index_only: bool = False) -> Restart:

@@ -244,7 +244,7 @@ def check(shapes: tuple[tuple[int, int], ...]) -> list[dict[str, Any]]:
 @click.option("--batch-seconds", default=10.0, help="From one batch to the next.")
 @click.option("--maintenance-seconds", default=60.0, help="Spark's maintenance interval.")
 @click.option("--commit-bytes", default=20_000, help="What a partition writes in a batch.")
-@click.option("--file-bytes", default=32 << 20, help="How large a merged file gets before it is sealed.")
+@click.option("--max-file-bytes", default=128 << 20, help="maxFileSize.")
 @click.option("--check", "checked", is_flag=True, help="Run small sizes, and compare.")
 @click.option("--quick", is_flag=True, help="Check the smallest sizes only.")
 @click.option("--build/--no-build", default=True, help="Compile the shim first if its sources changed (for --check).")
@@ -253,7 +253,7 @@ def main(
     batch_seconds: float,
     maintenance_seconds: float,
     commit_bytes: int,
-    file_bytes: int,
+    max_file_bytes: int,
     checked: bool,
     quick: bool,
     build: bool,
@@ -262,7 +262,7 @@ def main(
     """Compute what stock Spark and merged state ask of a file system on clusters that do not fit here."""
     out.mkdir(parents=True, exist_ok=True)
     base = Shape(batch_seconds=batch_seconds, maintenance_seconds=maintenance_seconds, commit_bytes=commit_bytes)
-    costs = MergedCosts(file_bytes=file_bytes)
+    costs = MergedCosts(max_file_bytes=max_file_bytes)
     raw: dict[str, Any] = {
         "model": [
             {"partitions": partitions, "executors": executors, **modelled(base.scaled(partitions, executors), costs)}

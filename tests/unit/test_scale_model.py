@@ -10,6 +10,7 @@ from benchmarks.scale import (
     MergedCosts,
     Shape,
     StockCosts,
+    file_bytes,
     files_with_live_segments,
     merged_batch,
     merged_restart,
@@ -30,7 +31,7 @@ ONE = Shape(
     changelogs_per_load=3,
 )
 STOCK = StockCosts(snapshot_status=2, snapshot_lists=1, load_status=1, load_lists=1, opens_per_changelog=2)
-MERGED = MergedCosts(file_bytes=100_000, relocated=0.0, lists_per_load=1, driver_calls=0, open_files=2)
+MERGED = MergedCosts(max_file_bytes=100_000, relocated=0.0, lists_per_load=1, driver_calls=0, open_files=2)
 
 
 def test_stock_pays_for_every_partition() -> None:
@@ -47,6 +48,12 @@ def test_stock_restart_is_loads_and_commits() -> None:
 def test_a_load_without_a_snapshot_opens_no_zip() -> None:
     shape = dataclasses.replace(ONE, ssts_per_load=0)
     assert stock_restart(shape, STOCK) == 10 * (2 + 6 + 4)
+
+
+@pytest.mark.parametrize(("partitions", "expected"), [(10, 2 << 20), (1000, 5_750_000), (10**6, 128 << 20)])
+def test_files_are_small_beside_what_lives(partitions: int, expected: float) -> None:
+    # A store keeps 3 changelogs and 2 SSTs of 10 batches each: 23 kB.
+    assert file_bytes(dataclasses.replace(ONE, partitions=partitions)) == expected
 
 
 def test_merged_commits_cost_only_their_share_of_a_file() -> None:
