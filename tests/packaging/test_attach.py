@@ -1,4 +1,7 @@
-"""attach() on a session that was started without the jar, each time in a Python process (and JVM) of its own."""
+"""attach() on a session that was started without the jar, each time in a Python process (and JVM) of its own.
+
+tests/streaming/test_fresh_sessions.py does it on executors.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +21,11 @@ from pathlib import Path
 from pyspark.sql import SparkSession, functions as F
 from pyspark_statestore import StateStoreFilesError, attach, configure, merged_path
 
-mode, master, directory = sys.argv[1:]
+mode, directory = sys.argv[1:]
 spark = (
-    SparkSession.builder.master(master)
+    SparkSession.builder.master("local[2]")
     .config("spark.ui.enabled", "false")
     .config("spark.ui.showConsoleProgress", "false")
-    .config("spark.executor.memory", "600m")
     .config("spark.sql.shuffle.partitions", "2")
     .getOrCreate()
 )
@@ -63,15 +65,11 @@ print(json.dumps({"refused": refused, "untouched": untouched, "rows": sorted(row
 
 @pytest.mark.slow
 @pytest.mark.spark
-@pytest.mark.parametrize(
-    ("mode", "master"), [("provider", "local[2]"), ("path", "local[2]"), ("provider", "local-cluster[1,1,900]")]
-)
-def test_a_session_without_the_jar_goes_on_with_merged_state(
-    mode: str, master: str, main_jar: Path, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("mode", ["provider", "path"])
+def test_a_session_without_the_jar_goes_on_with_merged_state(mode: str, main_jar: Path, tmp_path: Path) -> None:
     environment = {key: value for key, value in os.environ.items() if key != "PYSPARK_SUBMIT_ARGS"}
     environment |= {"PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_DIRS": str(tmp_path)}
-    command = [sys.executable, "-c", SCRIPT, mode, master, str(tmp_path)]
+    command = [sys.executable, "-c", SCRIPT, mode, str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment, check=False)
     assert done.returncode == 0, done.stderr[-5000:]
     result = json.loads(done.stdout.splitlines()[-1])

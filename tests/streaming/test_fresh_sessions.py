@@ -1,6 +1,6 @@
-"""Merged state in sessions that start in a JVM of their own: with executors, or without the jar.
+"""Merged state in sessions that start in a JVM of their own, with executors: with the jar, or attached without.
 
-``local[2]`` with ``configure`` is what all other tests have.
+``local[2]`` with ``configure`` is what all other tests have; tests/packaging/test_attach.py attaches there.
 """
 
 import json
@@ -20,12 +20,12 @@ ROOT = SCRIPT.parents[2]
 CLUSTER = "local-cluster[2,1,1024]"
 
 
-@pytest.mark.parametrize(("how", "master"), [("attach", "local[2]"), ("attach", CLUSTER), ("configure", CLUSTER)])
-def test_fresh_session(main_jar: Path, tmp_path: Path, how: str, master: str) -> None:
+@pytest.mark.parametrize("how", ["attach", "configure"])
+def test_fresh_session(main_jar: Path, tmp_path: Path, how: str) -> None:
     environment = {key: value for key, value in os.environ.items() if key != "PYSPARK_SUBMIT_ARGS"}
     environment |= {"PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_DIRS": str(tmp_path)}
     environment |= {"SPARK_WORKER_DIR": str(tmp_path / "work"), "SPARK_LOCAL_IP": "127.0.0.1"}
-    command = [sys.executable, str(SCRIPT), how, master, str(tmp_path), "provider", "path"]
+    command = [sys.executable, str(SCRIPT), how, CLUSTER, str(tmp_path), "provider", "path"]
     done = subprocess.run(
         command, capture_output=True, text=True, cwd=tmp_path, env=environment, timeout=300, check=False
     )
