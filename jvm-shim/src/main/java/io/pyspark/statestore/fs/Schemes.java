@@ -20,14 +20,14 @@ public final class Schemes {
     return scheme != null && scheme.startsWith(PREFIX);
   }
 
-  /** The path on the file system below. */
+  /** The path on the file system below. In its URI a space is %20, which Path would take as it is. */
   public static Path toReal(Path path) {
-    return isMerged(path) ? new Path(path.toUri().toString().substring(PREFIX.length())) : path;
+    return isMerged(path) ? new Path(path.toString().substring(PREFIX.length())) : path;
   }
 
   /** The merged name of a path that has a scheme. */
   public static Path toMerged(Path path) {
-    return path.toUri().getScheme() == null || isMerged(path) ? path : new Path(PREFIX + path.toUri());
+    return path.toUri().getScheme() == null || isMerged(path) ? path : new Path(PREFIX + path);
   }
 
   /** The file system below the merged one. */
