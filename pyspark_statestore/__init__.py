@@ -12,15 +12,26 @@ from pyspark_statestore._version import __version__
 
 if TYPE_CHECKING:
     from pyspark_statestore.attach import attach
+    from pyspark_statestore.checkpoint import Checkpoint
     from pyspark_statestore.conf import OPTIONS
     from pyspark_statestore.errors import StateStoreFilesError
     from pyspark_statestore.jars import jar_path
     from pyspark_statestore.paths import merged_path
     from pyspark_statestore.session import configure
 
-__all__ = ["OPTIONS", "StateStoreFilesError", "__version__", "attach", "configure", "jar_path", "merged_path"]
+__all__ = [
+    "OPTIONS",
+    "Checkpoint",
+    "StateStoreFilesError",
+    "__version__",
+    "attach",
+    "configure",
+    "jar_path",
+    "merged_path",
+]
 
 _HOMES = {
+    "Checkpoint": "checkpoint",
     "OPTIONS": "conf",
     "StateStoreFilesError": "errors",
     "attach": "attach",

@@ -46,6 +46,13 @@ ERROR_CLASSES: Mapping[str, str] = MappingProxyType(
             "{path} is not a streaming checkpoint: {reason}. "
             "Give the directory that the query has as its checkpointLocation."
         ),
+        "PSS_UNKNOWN_LOCATION": (
+            "Where {what} has its checkpoint cannot be told: {reason}. Give Checkpoint() the checkpointLocation itself."
+        ),
+        "PSS_MISSING_DEPENDENCY": "{what} needs what is not installed ({reason}). {install}.",
+        "PSS_READ_FAILED": (
+            "Could not {action} {path}: {reason}. Nothing was changed; remove the cause and ask again."
+        ),
         "PSS_NO_PERMISSION": "No permission to {action} {path}. Grant it to {user}, or run as a user who has it.",
         "PSS_WRITE_FAILED": "Writing {path} failed: {reason}. Earlier data is intact; remove the cause and retry.",
         "PSS_VERSION_MISMATCH": (

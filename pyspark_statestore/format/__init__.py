@@ -4,7 +4,14 @@ This package needs neither Spark nor fsspec: files are anything with ``size`` an
 """
 
 from pyspark_statestore.format.layout import Entry, Kind, SegmentType, file_name, parse_file_name
-from pyspark_statestore.format.reader import BytesSource, MergedFile, RangeSource, read_merged_file, read_segment
+from pyspark_statestore.format.reader import (
+    BytesSource,
+    MergedFile,
+    RangeSource,
+    read_groups,
+    read_merged_file,
+    read_segment,
+)
 from pyspark_statestore.format.writer import MergedFileWriter
 
 __all__ = [
@@ -17,6 +24,7 @@ __all__ = [
     "SegmentType",
     "file_name",
     "parse_file_name",
+    "read_groups",
     "read_merged_file",
     "read_segment",
 ]

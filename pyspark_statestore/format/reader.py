@@ -151,6 +151,24 @@ def read_merged_file(source: RangeSource, name: str = "<memory>") -> MergedFile:
     return _Reader(source, name).read()
 
 
+def read_groups(source: RangeSource, name: str = "<memory>") -> tuple[Header | None, Iterator[Group]]:
+    """Reads a merged file group by group, for people who look into it.
+
+    Args:
+        source: The file, which has to stay open until the groups were read.
+        name: What messages call it.
+
+    Returns:
+        Its header, None where there is none; and its groups, the newest first, also those before a cumulative one.
+
+    Raises:
+        StateStoreFilesError: As :func:`read_merged_file`; the groups raise it when the damage is reached.
+    """
+    reader = _Reader(source, name)
+    header = reader.header()
+    return header, iter(()) if header is None else reader.groups(header)
+
+
 def read_segment(source: RangeSource, entry: Entry, name: str = "<memory>") -> bytes:
     """Reads a whole segment and checks it.
 
@@ -185,18 +203,21 @@ class _Reader:
         self._window_start = 0
 
     def read(self) -> MergedFile:
-        header = self._header()
+        header = self.header()
         groups: list[Group] = []
-        if header is not None:
-            group = self._last_group(header)
-            while group is not None:
-                groups.append(group)
-                if group.trailer.cumulative or group.trailer.previous == 0:
-                    break
-                group = self._group_at(group.trailer.previous, header)
+        for group in self.groups(header) if header is not None else ():
+            groups.append(group)
+            if group.trailer.cumulative:
+                break
         return MergedFile(self._name, header, tuple(reversed(groups)), self._size)
 
-    def _header(self) -> Header | None:
+    def groups(self, header: Header) -> Iterator[Group]:
+        group = self._last_group(header)
+        while group is not None:
+            yield group
+            group = self._group_at(group.trailer.previous, header) if group.trailer.previous else None
+
+    def header(self) -> Header | None:
         head = self._range(0, min(self._size, TAIL_LENGTH if self._size <= TAIL_LENGTH else _HEAD_LENGTH))
         if not any(head):
             return None  # the machine died before the file's first bytes reached the disk

@@ -1,0 +1,78 @@
+"""One question about a checkpoint in a process of its own, so that its memory and its caches are its own.
+
+python -m benchmarks.inspect_child segments /path/to/checkpoint      # prints one line of JSON
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+BY_PARTITION = ("operator_id", "partition_id")
+
+
+def ask(table: str, checkpoint: str) -> dict[str, Any]:
+    """Asks for a table; what is imported before does not count.
+
+    Returns:
+        seconds, rows, and for segments ``grouped_seconds``: the same with a count by partition.
+    """
+    import pyarrow.compute  # noqa: F401
+
+    from pyspark_statestore.checkpoint import Checkpoint
+
+    asked = Checkpoint(checkpoint).inspect
+    begin = time.perf_counter()
+    found = asked.table(table)
+    answer = {"seconds": time.perf_counter() - begin, "rows": found.num_rows}
+    if table == "segments":
+        groups = found.group_by(list(BY_PARTITION)).aggregate([([], "count_all")])
+        answer |= {"grouped_seconds": time.perf_counter() - begin, "groups": groups.num_rows}
+    return answer
+
+
+def ask_spark(checkpoint: str) -> dict[str, Any]:
+    """Counts the segments by partition in SQL.
+
+    Returns:
+        startup_seconds until a first Python data source job is done, seconds, groups, rows; or ``missing``: why not.
+    """
+    sys.path.insert(0, str(ROOT / "datasource"))
+    try:
+        from pyspark_checkpoint_files import DefaultSource
+    except ImportError as error:
+        return {"missing": f"pyspark_checkpoint_files cannot be imported ({error}); install the package, or merge it"}
+    from pyspark.sql import SparkSession
+
+    begin = time.perf_counter()
+    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    spark = builder.config("spark.sql.shuffle.partitions", "2").config("spark.log.level", "ERROR").getOrCreate()
+    try:
+        spark.dataSource.register(DefaultSource)
+        spark.read.format("checkpoint_files").option("table", "summary").load(checkpoint).collect()
+        started = time.perf_counter()
+        segments = spark.read.format("checkpoint_files").option("table", "segments").load(checkpoint)
+        groups = segments.groupBy(*BY_PARTITION).count().collect()
+        seconds = time.perf_counter() - started
+    finally:
+        spark.stop()
+    rows = sum(row["count"] for row in groups)
+    return {"startup_seconds": started - begin, "seconds": seconds, "groups": len(groups), "rows": rows}
+
+
+def main() -> None:
+    """Answers on stdout."""
+    question, checkpoint = sys.argv[1:]
+    answer = ask_spark(checkpoint) if question == "spark" else ask(question, checkpoint)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # KiB on Linux, bytes on macOS
+    answer["peak_mb"] = peak / (1 << 20 if sys.platform == "darwin" else 1 << 10)
+    print(json.dumps(answer))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,138 @@
+"""One look at the merged files of a checkpoint that others write and unlink at the same time."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from pyspark_statestore.errors import StateStoreFilesError
+from pyspark_statestore.format import MergedFile, parse_file_name, read_merged_file
+from pyspark_statestore.index import Entries, Resolution, resolve
+from pyspark_statestore.storage.directory import Directory, FileInfo, in_parallel
+
+if TYPE_CHECKING:
+    from fsspec.callbacks import Callback
+
+MERGED = "state/_merged"
+"""Where merged files are, in a checkpoint."""
+
+ATTEMPTS = 10
+"""How often a scan begins again because a file that was listed is gone; as executors do."""
+
+INDEX_SUFFIX = ".index.merged"
+
+
+@dataclass(frozen=True)
+class Scan:
+    """What was in the merged files.
+
+    It is what a reader of that moment would see: whatever was moved or unlinked meanwhile makes the scan begin again,
+    and facts that were added meanwhile may be in it or not.
+
+    Attributes:
+        infos: Of all merged files, by name, as listed.
+        files: Their indexes, by name; empty ones of files that an index-only file speaks for.
+        at: When the files were listed, in UTC.
+    """
+
+    infos: Mapping[str, FileInfo]
+    files: Mapping[str, MergedFile]
+    at: datetime.datetime
+    _left_out: frozenset[str] = field(default=frozenset(), repr=False)
+
+    @cached_property
+    def entries(self) -> Entries:
+        """All facts."""
+        files = {
+            name: replace(file, groups=()) if name in self._left_out else file for name, file in self.files.items()
+        }
+        return Entries.read(files)
+
+    @cached_property
+    def resolution(self) -> Resolution:
+        """What the facts say together."""
+        return resolve(self.entries)
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Bytes of each file."""
+        return {name: file.size for name, file in self.files.items()}
+
+    def is_closed(self, name: str, closed_after: datetime.timedelta) -> bool:
+        """Rule 7: whether nobody appends to a file any more."""
+        modified = self.infos[name].modified
+        return self.files[name].sealed or (modified is not None and self.at - modified >= closed_after)
+
+
+def scan(directory: Directory, *, headers: bool = True, callback: Callback | None = None) -> Scan:
+    """Reads the index of every merged file, several at a time.
+
+    Args:
+        directory: Of the checkpoint.
+        headers: Whether the files' own headers and trailers are wanted. Where not, files that an index-only file speaks
+            for are not opened.
+        callback: Told how many files there are, and of each that was read.
+
+    Raises:
+        StateStoreFilesError: A file is damaged, of a newer format, or cannot be read. Nothing is guessed then.
+    """
+    for _ in range(ATTEMPTS):
+        at = datetime.datetime.now(datetime.timezone.utc)
+        listed = sorted(directory.files(MERGED), key=lambda info: info.name)  # their facts are in order then
+        infos = {info.name: info for info in listed if parse_file_name(info.name)}
+        try:
+            return _read(directory, infos, at, headers, callback)
+        except FileNotFoundError:
+            continue
+    where = directory.location.display(MERGED)
+    reason = f"files that were listed were gone when they were opened, {ATTEMPTS} times running"
+    raise StateStoreFilesError("PSS_READ_FAILED", {"action": "read", "path": where, "reason": reason})
+
+
+def _read(
+    directory: Directory,
+    infos: Mapping[str, FileInfo],
+    at: datetime.datetime,
+    headers: bool,
+    callback: Callback | None,
+) -> Scan:
+    def read(name: str) -> MergedFile:
+        file = read_file(directory, infos[name])
+        if callback is not None:
+            callback.relative_update(1)
+        return file
+
+    indexes = [name for name in infos if name.endswith(INDEX_SUFFIX)]
+    if callback is not None:
+        callback.set_size(len(infos))
+        callback.absolute_update(0)  # a scan may begin again
+    files = dict(zip(indexes, in_parallel(read, indexes), strict=True))
+    covered: frozenset[str] = frozenset() if headers else _covered(files.values(), infos)
+    if callback is not None and covered:
+        callback.relative_update(len(covered))
+    others = [name for name in infos if name not in files and name not in covered]
+    files.update(zip(others, in_parallel(read, others), strict=True))
+    files.update({name: MergedFile(name, None, (), infos[name].size) for name in covered})
+    # What is read of a file itself need not be heard again from an index-only file.
+    return Scan(infos, files, at, covered if covered else frozenset(indexes))
+
+
+def read_file(directory: Directory, info: FileInfo) -> MergedFile:
+    """Reads the index of one merged file.
+
+    Raises:
+        FileNotFoundError: It is gone.
+        StateStoreFilesError: It is damaged, of a newer format, or cannot be read.
+    """
+    relative = f"{MERGED}/{info.name}"
+    with directory.open(relative, info.size) as file:
+        return replace(read_merged_file(file, directory.location.display(relative)), name=info.name)
+
+
+def _covered(indexes: Collection[MergedFile], infos: Mapping[str, FileInfo]) -> frozenset[str]:
+    """Files that exist and that an index-only file speaks for, the whole of them: only closed ones are taken in."""
+    named = {name for file in indexes for group in file.groups for name in group.index.names}
+    return frozenset(name for name in named if name in infos and not name.endswith(INDEX_SUFFIX))

@@ -1,0 +1,182 @@
+"""The logical files that make up the state: live segments, and plain files beside them (rule 10)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyspark_statestore.format.checksum import crc32c
+from pyspark_statestore.inspect.logical_paths import Stores, parse_store
+from pyspark_statestore.inspect.scan import MERGED, Scan
+from pyspark_statestore.sparkfiles import is_whole_stream
+from pyspark_statestore.storage.directory import Directory, FileInfo, in_parallel
+
+STATE = "state"
+"""Where state is, in a checkpoint."""
+
+MERGED_NAME = MERGED.rpartition("/")[2]
+
+Result = TypeVar("Result")
+
+_PLAIN_PARTS = 32
+"""Plain files are read one by one, in so many parts at the same time at most."""
+
+PLAIN = -1
+"""Stands for a merged file's number where the file lies by itself."""
+
+
+@dataclass(frozen=True)
+class StateFiles:
+    """A row for each logical file.
+
+    Attributes:
+        path: Relative to ``state/``.
+        length: In bytes.
+        merged: Number of the merged file in ``names``, or :data:`PLAIN`.
+        offset: In the merged file.
+        crc32c: Of the bytes of a segment; 0 for a plain file.
+        names: Of all merged files.
+    """
+
+    path: pa.ChunkedArray = field(repr=False)
+    length: np.ndarray = field(repr=False)
+    merged: np.ndarray = field(repr=False)
+    offset: np.ndarray = field(repr=False)
+    crc32c: np.ndarray = field(repr=False)
+    names: tuple[str, ...] = field(repr=False)
+
+    @classmethod
+    def of(cls, scan: Scan, plain: Iterable[FileInfo]) -> StateFiles:
+        """Puts what lives in merged files and what lies beside them together.
+
+        Args:
+            scan: Of the merged files.
+            plain: See :func:`plain_files`.
+        """
+        entries = scan.entries
+        rows = np.flatnonzero(scan.resolution.live)
+        live = entries.path.take(pa.array(rows))
+        plain = list(plain)
+        if plain:
+            known = pc.is_in(pa.array([info.name for info in plain], pa.string()), value_set=live).to_pylist()
+            plain = [info for info, is_known in zip(plain, known, strict=True) if not is_known]
+        sizes = np.array([info.size for info in plain], "i8")
+        return cls(
+            pa.chunked_array([*live.chunks, pa.array([info.name for info in plain], pa.string())], pa.string()),
+            np.concatenate([entries.length[rows], sizes]),
+            np.concatenate([entries.file[rows], np.full(len(plain), PLAIN, "i4")]),
+            np.concatenate([entries.offset[rows], np.zeros(len(plain), "i8")]),
+            np.concatenate([entries.crc32c[rows], np.zeros(len(plain), "u4")]),
+            entries.files,
+        )
+
+    def stores(self) -> Stores:
+        """Which store each file belongs to."""
+        return Stores.of(self.path)
+
+    def read(
+        self,
+        directory: Directory,
+        rows: np.ndarray,
+        parse: Callable[[bytes | None], Result],
+        at_most: int | None = None,
+    ) -> list[Result]:
+        """Reads files, many at a time; those of a merged file with as few requests as possible.
+
+        Args:
+            directory: Of the checkpoint.
+            rows: Which.
+            parse: What to make of a file's bytes, which are not kept; None stands for others than were written.
+            at_most: Only so many bytes from the start of each; these are not checked.
+
+        Returns:
+            What was made of them, in the order of the rows.
+
+        Raises:
+            FileNotFoundError: A file is gone.
+            StateStoreFilesError: It cannot be read.
+        """
+        lengths = self.length[rows] if at_most is None else np.minimum(self.length[rows], at_most)
+        found: dict[int, Result] = {}
+
+        def read(group: np.ndarray) -> None:
+            if self.merged[rows[group[0]]] == PLAIN:
+                for at, path in self._paths(rows, group):
+                    found[at] = parse(directory.read(path, int(lengths[at])))
+                return
+            path = f"{MERGED}/{self.names[self.merged[rows[group[0]]]]}"
+            ranges = list(zip(self.offset[rows[group]].tolist(), lengths[group].tolist(), strict=True))
+            size = max(offset + length for offset, length in ranges)
+            for number, data in directory.read_ranges(path, size, ranges):
+                at = int(group[number])
+                is_whole = len(data) == lengths[at]
+                if is_whole and at_most is None:
+                    is_whole = crc32c(data) == self.crc32c[rows[at]]
+                found[at] = parse(data if is_whole else None)
+
+        merged = self.merged[rows]
+        in_parallel(read, [*_parts(np.flatnonzero(merged == PLAIN)), *_by_value(merged)])
+        return [found[at] for at in range(len(rows))]
+
+    def plain_are_whole(self, directory: Directory, rows: np.ndarray) -> np.ndarray:
+        """Tells of plain changelogs, deltas and snapshots whether they were cut off, as far as their ends tell.
+
+        Args:
+            directory: Of the checkpoint.
+            rows: Which.
+
+        Raises:
+            FileNotFoundError: A file is gone.
+            StateStoreFilesError: It cannot be read.
+        """
+        whole: np.ndarray = np.zeros(len(rows), bool)
+
+        def look(group: np.ndarray) -> None:
+            for at, path in self._paths(rows, group):
+                size = int(self.length[rows[at]])
+                with directory.open(path, size) as file:
+                    whole[at] = is_whole_stream(file.read_at, size)
+
+        in_parallel(look, _parts(np.arange(len(rows))))
+        return whole
+
+    def _paths(self, rows: np.ndarray, group: np.ndarray) -> Iterator[tuple[int, str]]:
+        """Positions in ``rows``, and these files' paths in the checkpoint."""
+        paths = self.path.take(pa.array(rows[group])).to_pylist()
+        return zip(group.tolist(), [f"{STATE}/{path}" for path in paths], strict=True)
+
+
+def _parts(positions: np.ndarray) -> list[np.ndarray]:
+    return [part for part in np.array_split(positions, _PLAIN_PARTS) if len(part)]
+
+
+def _by_value(merged: np.ndarray) -> list[np.ndarray]:
+    """Positions by merged file."""
+    order = np.argsort(merged, kind="stable")
+    groups = np.split(order, np.flatnonzero(np.diff(merged[order])) + 1)
+    return [group for group in groups if len(group) and merged[group[0]] != PLAIN]
+
+
+def plain_files(directory: Directory, scan: Scan) -> list[FileInfo]:
+    """Lists the state files that are not in merged files; what Spark keeps beside them is left out.
+
+    Where the merged files say that the checkpoint was begun with merging there are none, and nothing is listed.
+    """
+    headers = [file.header for file in scan.files.values() if file.header is not None]
+    if any(header.meta.get("plain") is False for header in headers):
+        return []
+    return [info for info in directory.find(STATE, leave_out=(MERGED_NAME,)) if is_state_file(info.name)]
+
+
+def is_state_file(path: str) -> bool:
+    """Whether a path below ``state/`` is one that a state store has written, as ``StatePath`` of the shim decides."""
+    folder, _, name = path.rpartition("/")
+    extension = name.removesuffix(".crc").rpartition(".")[2]
+    if extension not in ("zip", "changelog", "delta", "snapshot", "sst", "log") or name.startswith("."):
+        return False
+    return parse_store(folder) is not None

@@ -1,0 +1,44 @@
+"""The table ``summary``: one row for the whole checkpoint."""
+
+from __future__ import annotations
+
+import datetime
+
+import numpy as np
+import pyarrow as pa
+
+from pyspark_statestore.inspect.columns import schema_of
+from pyspark_statestore.inspect.files import is_orphan
+from pyspark_statestore.inspect.scan import Scan
+from pyspark_statestore.inspect.state_files import PLAIN, StateFiles
+
+
+def summary_table(scan: Scan, files: StateFiles, closed_after: datetime.timedelta) -> pa.Table:
+    """Makes the table.
+
+    Args:
+        scan: Of the merged files, with their headers.
+        files: Of the state, merged and plain.
+        closed_after: After how long without a change nobody appends to a file any more.
+    """
+    resolution = scan.resolution
+    size, live = sum(scan.sizes.values()), resolution.live_bytes
+    stores = files.stores()
+    present = [stores.known[i] for i in np.unique(stores.store[stores.store >= 0])]
+    version, _ = stores.versions(np.arange(len(stores.store)))
+    versions = version.drop_null().to_numpy()
+    row = {
+        "file_count": len(scan.files),
+        "file_size_in_bytes": size,
+        "live_bytes": live,
+        "space_amplification": size / live if live else None,
+        "segment_count": int(resolution.totals.segment_count.sum()),
+        "live_segment_count": int(resolution.totals.live_segment_count.sum()),
+        "orphan_file_count": sum(is_orphan(scan, name, scan.is_closed(name, closed_after)) for name in scan.files),
+        "operator_count": len({operator for operator, _, _ in present}),
+        "partition_count": len({(operator, partition) for operator, partition, _ in present}),
+        "min_version": int(versions.min()) if len(versions) else None,
+        "max_version": int(versions.max()) if len(versions) else None,
+        "plain_file_count": int(np.count_nonzero(files.merged == PLAIN)),
+    }
+    return pa.Table.from_pylist([row], schema_of("summary"))

@@ -1,0 +1,197 @@
+"""The table ``versions``: which versions of which store a query could go on from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyspark_statestore.inspect.columns import schema_of
+from pyspark_statestore.inspect.lineage import EMPTY, NOTHING, Past, pasts
+from pyspark_statestore.inspect.logical_paths import Stores, store_folder
+from pyspark_statestore.inspect.segments import EVERYTHING, StoreFilter
+from pyspark_statestore.inspect.state_files import PLAIN, StateFiles
+from pyspark_statestore.sparkfiles import files_named
+from pyspark_statestore.storage.directory import Directory
+
+_SNAPSHOTS = ("zip", "snapshot")
+_CHANGES = ("changelog", "delta")
+
+MAX_REPAIR = 500
+"""Changelogs that Spark replays at most where it has to go around a broken snapshot; its default of
+``spark.sql.streaming.stateStore.autoSnapshotRepair.maxChangeFileReplay``."""
+
+
+@dataclass(frozen=True)
+class Versions:
+    """A row for each version (and checkpoint id) of each store, in ascending order.
+
+    Attributes:
+        store: A number into the stores that are known.
+        version: The version.
+        id: Its checkpoint id, or "".
+        snapshot: Row of the snapshot in the state's files, or -1.
+        changes: Row of the changelog or delta, or -1.
+    """
+
+    store: np.ndarray
+    version: np.ndarray
+    id: pa.Array = field(repr=False)
+    snapshot: np.ndarray
+    changes: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.version)
+
+
+def versions_table(files: StateFiles, directory: Directory, wanted: StoreFilter = EVERYTHING) -> pa.Table:
+    """Makes the table, ordered by store and version. Reads every RocksDB snapshot's zip, which is small.
+
+    A restore begins with the newest snapshot that is whole, at this version or before, and replays the changelogs after
+    it; version 0 is the empty state. With Spark's checkpoint format 2 it follows only the attempts that a changelog
+    names as its own past (``RocksDB.loadWithCheckpointId``). Around a broken snapshot Spark goes at most
+    :data:`MAX_REPAIR` versions back (``AutoSnapshotLoader``), with format 2 only along a past that is known that far.
+
+    Args:
+        files: Of the state.
+        directory: Of the checkpoint, to read snapshots and changelogs from.
+        wanted: Stores whose versions are wanted.
+
+    Raises:
+        FileNotFoundError: A file is gone.
+        StateStoreFilesError: A file cannot be read.
+    """
+    stores = files.stores()
+    versions = _versions(files, stores, wanted)
+    snapshot_bytes = _whole_snapshots(files, directory, stores, versions)
+    changes_bytes = _whole(files, directory, versions.changes)
+    past = pasts(files, directory, versions.store, versions.version, versions.id, versions.changes)
+    base, replayed, size = _restores(versions, snapshot_bytes, changes_bytes, past)
+    no_way = base == NOTHING
+    operator, partition, name = stores.columns_of(versions.store)
+    columns = {
+        "operator_id": operator,
+        "partition_id": partition,
+        "store_name": name,
+        "version": versions.version,
+        "state_store_checkpoint_id": pc.if_else(pc.equal(versions.id, ""), pa.scalar(None, pa.string()), versions.id),
+        "has_snapshot": versions.snapshot >= 0,
+        "has_changelog": versions.changes >= 0,
+        "is_restorable": ~no_way,
+        "base_snapshot_version": pa.array(base, mask=no_way),
+        "replay_count": pa.array(replayed, mask=no_way),
+        "restore_bytes": pa.array(size, mask=no_way),
+    }
+    schema = schema_of("versions")
+    return pa.table([_column(columns[field.name], field.type) for field in schema], schema=schema)
+
+
+def _column(values: object, type_: pa.DataType) -> pa.Array:
+    return values.cast(type_) if isinstance(values, pa.Array) else pa.array(values, type_)
+
+
+def _versions(files: StateFiles, stores: Stores, wanted: StoreFilter) -> Versions:
+    """Groups the files by what they are of."""
+    rows = np.flatnonzero((stores.store >= 0) & wanted.rows(stores))
+    version, checkpoint_id, extension = stores.version_files(rows)
+    kind = extension.dictionary_encode()
+    names = [*kind.dictionary.to_pylist(), None]
+    numbers = kind.indices.fill_null(len(names) - 1).to_numpy(zero_copy_only=False)
+    is_snapshot = np.array([name in _SNAPSHOTS for name in names])[numbers]
+    is_changes = np.array([name in _CHANGES for name in names])[numbers]
+    kept = is_snapshot | is_changes  # not checksums
+    mask = pa.array(kept)
+    table = pa.table(
+        {
+            "store": pa.array(stores.store[rows[kept]]),
+            "version": version.filter(mask),
+            "id": checkpoint_id.filter(mask).fill_null(""),
+            "snapshot": pa.array(np.where(is_snapshot, rows, NOTHING)[kept]),
+            "changes": pa.array(np.where(is_changes, rows, NOTHING)[kept]),
+        }
+    )
+    grouped = table.group_by(["store", "version", "id"]).aggregate([("snapshot", "max"), ("changes", "max")])
+    grouped = grouped.sort_by([("store", "ascending"), ("version", "ascending"), ("id", "ascending")])
+    columns = [grouped[name].to_numpy() for name in ("store", "version", "snapshot_max", "changes_max")]
+    ids = pa.concat_arrays([pa.array([], pa.string()), *grouped["id"].chunks])
+    return Versions(columns[0], columns[1], ids, columns[2], columns[3])
+
+
+def _whole_snapshots(files: StateFiles, directory: Directory, stores: Stores, versions: Versions) -> np.ndarray:
+    """Bytes of each version's snapshot with all that it names; -1 where there is none, or something is missing."""
+    has = np.flatnonzero(versions.snapshot >= 0)
+    names = stores.name.take(pa.array(versions.snapshot[has]))
+    is_zip = np.array(pc.ends_with(names, ".zip"), bool)
+    found = _whole(files, directory, np.where(np.isin(np.arange(len(versions)), has[~is_zip]), versions.snapshot, -1))
+    zips = has[is_zip]
+    named = files.read(directory, versions.snapshot[zips], lambda data: None if data is None else files_named(data))
+    readable = [(int(row), needed) for row, needed in zip(zips, named, strict=True) if needed is not None]
+    needed_paths = [
+        f"{store_folder(stores.known[versions.store[row]])}/{name}" for row, needed in readable for name in needed
+    ]
+    needed_sizes = np.array([size for _, needed in readable for size in needed.values()], "i8")
+    of = np.array([row for row, needed in readable for _ in needed], "i8")
+    at = pc.index_in(pa.array(needed_paths, pa.string()), value_set=files.path).fill_null(-1).to_numpy()
+    is_there = (at >= 0) & (files.length[at] == needed_sizes) if len(files.length) else np.zeros(0, bool)
+    rows = np.array([row for row, _ in readable], "i8")
+    found[rows] = files.length[versions.snapshot[rows]]
+    np.add.at(found, of, needed_sizes)
+    found[of[~is_there]] = -1
+    return found
+
+
+def _whole(files: StateFiles, directory: Directory, rows: np.ndarray) -> np.ndarray:
+    """Bytes of each of these files; -1 where there is none, or where it was cut off."""
+    there = rows >= 0
+    found: np.ndarray = np.where(there, files.length[rows] if len(files.length) else -1, -1)
+    # The index of a merged file tells where a segment ends; a plain file could have been cut off.
+    plain = np.flatnonzero(there)[files.merged[rows[there]] == PLAIN]
+    found[plain[~files.plain_are_whole(directory, rows[plain])]] = -1
+    return found
+
+
+def _restores(
+    versions: Versions, snapshot_bytes: np.ndarray, changes_bytes: np.ndarray, past: Past
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Base snapshot's version, number of changelogs after it, bytes to read; a base of -1 where there is no way."""
+    count = len(versions)
+    # The last row stands for what is not there, the one before it for the empty state.
+    base: np.ndarray = np.full(count + 2, NOTHING, "i8")
+    replayed: np.ndarray = np.zeros(count + 2, "i8")
+    size: np.ndarray = np.zeros(count + 2, "i8")
+    around: np.ndarray = np.zeros(count + 2, bool)
+    lost: np.ndarray = np.zeros(count + 2, bool)
+    known_from: np.ndarray = np.zeros(count + 2, "i8")
+    known_from[:count] = versions.version
+    known_from[count] = 1
+    base[count] = 0
+    before = np.where(past.parent == EMPTY, count, np.where(past.parent == NOTHING, count + 1, past.parent))
+    is_whole = snapshot_bytes >= 0
+    is_broken = (versions.snapshot >= 0) & ~is_whole
+    gone: np.ndarray = np.zeros(count + 2, bool)
+    gone[:count] = past.begins & (versions.snapshot < 0)
+    has_id = np.array(pc.not_equal(versions.id, ""), bool)
+    order = np.argsort(versions.version, kind="stable")
+    for rows in np.split(order, np.flatnonzero(np.diff(versions.version[order])) + 1) if count else ():
+        follows = rows[(changes_bytes[rows] >= 0) & (before[rows] <= count)]
+        known_from[follows] = np.minimum(known_from[follows], known_from[before[follows]])
+        around[rows] = is_broken[rows]
+        lost[follows] = (lost | gone)[before[follows]] & (versions.snapshot[follows] < 0)
+        follows = follows[~is_whole[follows]]
+        follows = follows[base[before[follows]] >= 0]
+        base[follows] = base[before[follows]]
+        replayed[follows] = replayed[before[follows]] + 1
+        size[follows] = size[before[follows]] + changes_bytes[follows]
+        around[follows] |= (around | gone)[before[follows]]
+        whole = rows[is_whole[rows]]
+        base[whole] = versions.version[whole]
+        size[whole] = snapshot_bytes[whole]
+        around[whole] = False
+    too_far = versions.version - base[:count] > MAX_REPAIR
+    unknown = has_id & (known_from[:count] > np.maximum(1, versions.version - MAX_REPAIR))
+    # Where the snapshot that a changelog begins with is gone, Spark tries the empty state first, and then not again.
+    no_way = around[:count] & (too_far | unknown) | (lost[:count] & (base[:count] == 0))
+    base[:count][no_way] = NOTHING
+    return base[:count], replayed[:count], size[:count]

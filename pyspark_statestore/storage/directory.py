@@ -1,0 +1,266 @@
+"""Listing and reading below one checkpoint."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from pyspark_statestore.errors import StateStoreFilesError
+from pyspark_statestore.storage.location import Location
+
+READ_PARALLELISM = 8
+"""Files that are read at the same time; as ``readParallelism`` of the executors."""
+
+_GAP = 64 * 1024
+"""Ranges of one file that are nearer to each other are read with one request."""
+_MAX_READ = 8 << 20
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class FileInfo:
+    """What a listing says of a file.
+
+    Attributes:
+        name: Relative to the directory that was listed.
+        size: In bytes.
+        modified: In UTC; None where the file system does not say.
+    """
+
+    name: str
+    size: int
+    modified: datetime.datetime | None
+
+
+class OpenFile(Protocol):
+    """A file to read ranges of."""
+
+    @property
+    def size(self) -> int:
+        """As listed."""
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        """Returns this range; less where the file ends."""
+
+
+class Directory:
+    """A checkpoint's directory.
+
+    Args:
+        location: Of the checkpoint.
+    """
+
+    def __init__(self, location: Location) -> None:
+        self.location = location
+        self._fs = location.fs
+
+    def names(self, relative: str = "") -> list[str]:
+        """What is in a directory, files and directories; nothing where it does not exist."""
+        return [_name(info) for info in self._ls(relative)]
+
+    def files(self, relative: str) -> list[FileInfo]:
+        """The files right in a directory; none where it does not exist."""
+        return [_file_info(_name(info), info) for info in self._ls(relative) if info["type"] == "file"]
+
+    def find(self, relative: str, leave_out: Collection[str] = ()) -> list[FileInfo]:
+        """The files below a directory, however deep, by their paths from there; none where it does not exist.
+
+        Args:
+            relative: The directory.
+            leave_out: Directories right in it that need not be looked into.
+        """
+        if _is_flat(self._fs):
+            return self._find_flat(relative)
+        found: list[FileInfo] = []
+        folders = [""]
+        while folders:
+            levels = in_parallel(lambda folder: self._ls(f"{relative}/{folder}".rstrip("/")), folders)
+            below: list[str] = []
+            for folder, infos in zip(folders, levels, strict=True):
+                for info in infos:
+                    path = f"{folder}/{_name(info)}" if folder else _name(info)
+                    if info["type"] == "file":
+                        found.append(_file_info(path, info))
+                    elif info["type"] == "directory" and path not in leave_out:
+                        below.append(path)
+            folders = below
+        return found
+
+    @contextmanager
+    def open(self, relative: str, size: int) -> Iterator[OpenFile]:
+        """Opens a file once for reading ranges of it.
+
+        Args:
+            relative: Path in the checkpoint.
+            size: As listed; it is not asked for again.
+
+        Raises:
+            FileNotFoundError: It is gone.
+            StateStoreFilesError: PSS_NO_PERMISSION or PSS_READ_FAILED.
+        """
+        path = self.location.below(relative)
+        if _is_flat(self._fs):
+            yield _Remote(self._fs, path, size, self.location.display(relative))
+            return
+        with self._errors("read", relative):
+            file = self._fs.open(path, "rb", **_open_options(self._fs))
+        with file:
+            yield _Local(file, size, self.location.display(relative))
+
+    def read_ranges(self, relative: str, size: int, ranges: Sequence[tuple[int, int]]) -> Iterator[tuple[int, bytes]]:
+        """Reads many (offset, length) of a file; neighbours share a request.
+
+        Yields:
+            The number of a range and its bytes, fewer where the file ends; in the order of their offsets.
+        """
+        order = iter(sorted(range(len(ranges)), key=lambda i: ranges[i]))
+        with self.open(relative, size) as file:
+            for batch in _batches(sorted(ranges)):
+                start = batch[0][0]
+                data = file.read_at(start, max(offset + length for offset, length in batch) - start)
+                for offset, length in batch:
+                    yield next(order), data[offset - start : offset - start + length]
+
+    def read(self, relative: str, size: int) -> bytes:
+        """Returns so many bytes from the start of a file; fewer where it ends."""
+        with self.open(relative, size) as file:
+            return file.read_at(0, size)
+
+    def _find_flat(self, relative: str) -> list[FileInfo]:
+        """One listing of a whole prefix, where directories are only a way of speaking."""
+        top = self.location.below(relative)
+        with self._errors("list", relative):
+            self._fs.invalidate_cache()
+            try:
+                found = self._fs.find(top, detail=True)
+            except (FileNotFoundError, NotADirectoryError):
+                return []
+        start = len(self._fs._strip_protocol(top)) + 1
+        return [_file_info(path[start:], info) for path, info in found.items() if len(path) > start]
+
+    def _ls(self, relative: str) -> Sequence[dict[str, Any]]:
+        path = self.location.below(relative).rstrip("/")
+        with self._errors("list", relative):
+            self._fs.invalidate_cache()
+            try:
+                found: Sequence[dict[str, Any]] = self._fs.ls(path, detail=True)
+            except (FileNotFoundError, NotADirectoryError):
+                return []
+        # Object stores may have an empty object of the directory's own name.
+        return [info for info in found if info["name"].rstrip("/") != self._fs._strip_protocol(path).rstrip("/")]
+
+    def _errors(self, action: str, relative: str) -> AbstractContextManager[None]:
+        return errors_of(action, self.location.display(relative))
+
+
+@contextmanager
+def errors_of(action: str, path: str) -> Iterator[None]:
+    """Turns what a file system raises into this package's errors; a file that is gone stays FileNotFoundError."""
+    try:
+        yield
+    except (StateStoreFilesError, FileNotFoundError):
+        raise
+    except PermissionError as error:
+        parameters = {"action": action, "path": path, "user": f"this process's user ({error})"}
+        raise StateStoreFilesError("PSS_NO_PERMISSION", parameters) from error
+    except Exception as error:  # file systems raise their libraries' own, such as botocore's NoCredentialsError
+        parameters = {"action": action, "path": path, "reason": f"{type(error).__name__}: {error}"}
+        raise StateStoreFilesError("PSS_READ_FAILED", parameters) from error
+
+
+def in_parallel(
+    action: Callable[[Item], Result], items: Sequence[Item], threads: int = READ_PARALLELISM
+) -> list[Result]:
+    """Does the same with many items at once; the results in their order, or the first error."""
+    if len(items) < 2:
+        return [action(item) for item in items]
+    with ThreadPoolExecutor(min(threads, len(items)), thread_name_prefix="pyspark-statestore") as pool:
+        try:
+            return list(pool.map(action, items))
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _is_flat(fs: Any) -> bool:
+    """Whether it is an object store, where each range is one request and opening would ask for the size first."""
+    return bool(getattr(fs, "async_impl", False))
+
+
+def _open_options(fs: Any) -> dict[str, Any]:
+    """WebHDFS reads 5 MB ahead unless it is told otherwise."""
+    protocol = fs.protocol if isinstance(fs.protocol, str) else fs.protocol[0]
+    return {"block_size": 1} if protocol == "webhdfs" else {}
+
+
+class _Remote:
+    """One request for each range."""
+
+    def __init__(self, fs: Any, path: str, size: int, display: str) -> None:
+        self._fs = fs
+        self._path = path
+        self._display = display
+        self.size = size
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        if not length:
+            return b""
+        with errors_of("read", self._display):
+            return bytes(self._fs.cat_file(self._path, start=offset, end=offset + length))
+
+
+class _Local:
+    """A file that stays open."""
+
+    def __init__(self, file: Any, size: int, display: str) -> None:
+        self._file = file
+        self._display = display
+        self.size = size
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        with errors_of("read", self._display):
+            self._file.seek(offset)
+            return bytes(self._file.read(length))
+
+
+def _batches(ranges: Sequence[tuple[int, int]]) -> Iterator[list[tuple[int, int]]]:
+    """Ranges, in ascending order, that are read together."""
+    batch: list[tuple[int, int]] = []
+    end = 0
+    for offset, length in ranges:
+        if batch and (offset - end > _GAP or offset + length - batch[0][0] > _MAX_READ):
+            yield batch
+            batch = []
+        end = max(end, offset + length) if batch else offset + length
+        batch.append((offset, length))
+    if batch:
+        yield batch
+
+
+def _name(info: dict[str, Any]) -> str:
+    return str(info["name"]).rstrip("/").rsplit("/", 1)[-1]
+
+
+def _file_info(name: str, info: dict[str, Any]) -> FileInfo:
+    return FileInfo(name, int(info.get("size") or 0), _modified(info))
+
+
+def _modified(info: dict[str, Any]) -> datetime.datetime | None:
+    """Every fsspec file system calls it something else."""
+    for key in ("mtime", "LastModified", "last_modified", "modificationTime", "updated", "created"):
+        value = info.get(key)
+        if isinstance(value, datetime.datetime):
+            return value if value.tzinfo else value.replace(tzinfo=datetime.timezone.utc)
+        if isinstance(value, str):
+            with suppress(ValueError):
+                return datetime.datetime.fromisoformat(value.replace("Z", "+00:00"))
+        if isinstance(value, (int, float)):
+            seconds = value / 1000 if key == "modificationTime" else value
+            return datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc)
+    return None

@@ -1,0 +1,143 @@
+"""From the paths that people have, which are Hadoop's, to fsspec's file systems."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark_statestore.errors import StateStoreFilesError
+from pyspark_statestore.paths import MERGED_PREFIX
+
+_URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(/.*)", re.DOTALL)
+
+_MERGED = re.compile(re.escape(MERGED_PREFIX) + r"(?=([A-Za-z][A-Za-z0-9+.-]*:)?/)", re.IGNORECASE)
+
+_PROTOCOLS: Mapping[str, str] = {"s3a": "s3", "s3n": "s3", "wasb": "abfs", "wasbs": "abfs", "swebhdfs": "webhdfs"}
+"""What Hadoop calls a file system, and fsspec otherwise."""
+
+_INSTALL: Mapping[str, str] = {
+    "s3": 'pip install "pyspark-statestore[s3]"',
+    "gs": 'pip install "pyspark-statestore[gcs]"',
+    "gcs": 'pip install "pyspark-statestore[gcs]"',
+    "abfs": 'pip install "pyspark-statestore[azure]"',
+    "abfss": 'pip install "pyspark-statestore[azure]"',
+    "az": 'pip install "pyspark-statestore[azure]"',
+    "webhdfs": "pip install requests",
+    "hdfs": "Install Hadoop's native client (libhdfs) and set HADOOP_HOME and CLASSPATH, or read it as webhdfs://...",
+    "oss": "pip install ossfs",
+    "viewfs": "Read the directory under the hdfs:// or webhdfs:// path that it is mounted from",
+}
+
+
+@dataclass(frozen=True)
+class Location:
+    """Where a checkpoint is.
+
+    Attributes:
+        url: As people write it, without ``merged+``.
+        fs: The fsspec file system.
+        path: Of the checkpoint in it, without a slash at its end.
+    """
+
+    url: str
+    fs: Any
+    path: str
+
+    @classmethod
+    def of(cls, path: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None) -> Location:
+        """Finds the file system of a path.
+
+        Args:
+            path: A URL of fsspec's or of Hadoop's, with ``merged+`` before it or without, or a local path.
+            storage_options: For the fsspec file system, such as ``{"anon": True}`` or ``{"endpoint_url": ...}``.
+
+        Raises:
+            StateStoreFilesError: PSS_BAD_PATH, PSS_MISSING_DEPENDENCY, PSS_INVALID_OPTION or PSS_READ_FAILED.
+        """
+        import fsspec
+
+        url = _plain_url(path)
+        protocol = url.partition(":")[0]
+        if protocol in _PROTOCOLS:
+            protocol = _PROTOCOLS[protocol]
+            url_of_fs = protocol + url[url.index(":") :]
+        else:
+            url_of_fs = url
+        options = _options(storage_options)
+        if url.startswith("swebhdfs:"):
+            options.setdefault("use_https", True)
+        try:
+            # Not url_to_fs(): that takes a path with "::" in it for a chain of file systems.
+            of_url = fsspec.get_filesystem_class(protocol)._get_kwargs_from_urls(url_of_fs)
+            fs = fsspec.filesystem(protocol, **{**of_url, **options})
+            inside = fs._strip_protocol(url_of_fs)
+        except TypeError as error:
+            raise _bad_options(sorted(options), f"what fsspec's {protocol} file system takes ({error})") from error
+        except Exception as error:
+            raise _unusable(url, protocol, error) from error
+        return cls(url, fs, str(inside).rstrip("/"))
+
+    def below(self, relative: str) -> str:
+        """The path of something in the checkpoint, as its file system wants it."""
+        return f"{self.path}/{relative}"
+
+    def display(self, relative: str = "") -> str:
+        """The same as people write it."""
+        return f"{self.url}/{relative}" if relative else self.url
+
+
+def _plain_url(path: str | os.PathLike[str]) -> str:
+    try:
+        text = os.fspath(path)
+    except TypeError as error:
+        raise _bad_path(path, "it is no path") from error
+    if not isinstance(text, str) or not text.strip():
+        raise _bad_path(path, "it is empty or no text")
+    text = _MERGED.sub("", text, count=1)
+    if not _URI.fullmatch(text):
+        return "file://" + os.path.abspath(os.path.expanduser(text))
+    scheme, _, rest = text.partition(":")
+    scheme = scheme.lower()
+    if not rest.strip("/"):
+        raise _bad_path(text, "nothing follows the scheme")
+    # Hadoop writes file:/x, and leaves a default host away as in hdfs:/x.
+    if not rest.startswith("//"):
+        rest = "//" + rest
+    return f"{scheme}:{rest.rstrip('/')}"
+
+
+def _options(given: object) -> dict[str, Any]:
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping) or not all(isinstance(key, str) for key in given):
+        raise _bad_options(given, "a mapping such as {'anon': True}")
+    return dict(given)
+
+
+def _unusable(url: str, protocol: str, error: Exception) -> StateStoreFilesError:
+    """A file system that cannot be made: its package is missing, nobody knows its name, or it refuses."""
+    import fsspec
+
+    is_known = protocol in fsspec.available_protocols()
+    no_library = protocol == "hdfs" and re.search(r"lib(hdfs|jvm)", str(error))
+    if isinstance(error, ImportError) or no_library or (not is_known and protocol in _INSTALL):
+        install = _INSTALL.get(protocol, f"Install fsspec's file system for {protocol}")
+        parameters = {"what": f"Reading {url}", "reason": error, "install": install}
+        return StateStoreFilesError("PSS_MISSING_DEPENDENCY", parameters)
+    if not is_known:
+        return _bad_path(url, f"{error}".rstrip("."))
+    reason = f"{type(error).__name__}: {error}"
+    return StateStoreFilesError("PSS_READ_FAILED", {"action": "reach", "path": url, "reason": reason})
+
+
+def _bad_path(path: object, reason: str) -> StateStoreFilesError:
+    return StateStoreFilesError("PSS_BAD_PATH", {"path": path, "reason": reason})
+
+
+def _bad_options(value: object, allowed: str) -> StateStoreFilesError:
+    # Options may hold secrets: of a mapping only the keys are shown.
+    shown = sorted(map(str, value)) if isinstance(value, (Mapping, list)) else type(value).__name__
+    return StateStoreFilesError("PSS_INVALID_OPTION", {"key": "storage_options", "value": shown, "allowed": allowed})

@@ -1,0 +1,25 @@
+"""The local file system, watched."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+pytest.register_assert_rewrite("tests.inspect.places")
+
+if TYPE_CHECKING:
+    from tests.inspect.places import Watch
+
+
+@pytest.fixture
+def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
+    """What ``file:`` is asked in this test, and what goes wrong there."""
+    from fsspec.registry import _registry, get_filesystem_class
+
+    from tests.inspect.places import Watch, watched_file_system
+
+    watch = Watch()
+    get_filesystem_class("file")
+    monkeypatch.setitem(_registry, "file", watched_file_system(watch))
+    return watch
