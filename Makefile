@@ -4,13 +4,15 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 PYTEST_ARGS ?=
+# Tests mostly wait: for processes to start and to die, for batches.
+TEST_PROCESSES ?= 2
 BENCH_ARGS ?=
 SOAK_MINUTES ?= 240
 # What exists of these is checked.
 PYTHON_CODE := $(wildcard pyspark_statestore datasource jvm-shim benchmarks examples tests setup.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help install jar demo test test-hdfs lint typecheck unit soak bench wheel clean check-python check-jdk
+.PHONY: help install register jar demo test test-hdfs lint typecheck unit soak bench wheel clean check-python check-jdk
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -24,14 +26,19 @@ check-jdk:
 	@$(PYTHON) jvm-shim/build.py --check >/dev/null
 
 # pyspark comes first: the shim is compiled against its jars, and without build isolation it is downloaded once only.
-# An editable install in compat mode is a .pth, which Spark's search for Python data sources follows.
+# Spark's search for Python data sources follows a .pth, and not the import hook that an editable install of two folders is.
 $(INSTALLED): setup.cfg setup.py pyproject.toml | check-python check-jdk
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=23.1" "setuptools>=68,<85" wheel
 	$(BIN)/python -m pip install "pyspark>=4.3,<4.4"
 	$(BIN)/python -m pip install --no-build-isolation --config-settings editable_mode=compat \
 		--editable ".[test,examples,benchmarks]"
+	$(MAKE) --no-print-directory register
 	touch $@
+
+register:
+	printf '%s\n' "$(CURDIR)" "$(CURDIR)/datasource" \
+		> "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/pyspark-statestore-checkout.pth"
 
 install: $(INSTALLED) ## a virtual environment in .venv with the package, its jar and all tools
 
@@ -45,7 +52,8 @@ demo: jar ## the same stream on stock Spark and on merged state, side by side
 test: lint typecheck unit ## everything that continuous integration runs
 
 unit: jar
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python jvm-shim/build.py --tests
+	$(BIN)/python -m pytest --numprocesses $(TEST_PROCESSES) --dist loadfile $(PYTEST_ARGS)
 
 test-hdfs: jar ## the tests on a real HDFS, which is downloaded once; they are part of `make test`, too
 	$(BIN)/python -m pytest -rs tests/hdfs $(PYTEST_ARGS)

@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 import os
 import runpy
+import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -38,6 +39,21 @@ _BASE_SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.log.level": "ERROR",
 }
+
+
+_FIND = "import importlib.util as u; spec = u.find_spec('pyspark_checkpoint_files'); print(spec.origin if spec else '')"
+
+
+def _data_source_is_registered() -> bool:
+    done = subprocess.run([sys.executable, "-c", _FIND], capture_output=True, text=True, check=True, cwd=ROOT.anchor)
+    return Path(done.stdout.strip()).is_relative_to(ROOT)
+
+
+# Before a JVM starts, which hands it on to Spark's Python workers: the environment may not be the one that make builds.
+if not _data_source_is_registered():
+    os.environ["PYTHONPATH"] = os.pathsep.join(
+        filter(None, [str(ROOT), str(ROOT / "datasource"), os.environ.get("PYTHONPATH")])
+    )
 
 
 class MakeSpark(Protocol):

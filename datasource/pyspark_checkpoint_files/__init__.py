@@ -1,0 +1,31 @@
+"""The Spark data source ``checkpoint_files``: what is in a streaming checkpoint, as tables and as a stream.
+
+Spark finds it by itself: it imports every top-level package whose name begins with ``pyspark_`` and registers its
+``DefaultSource``. Where one of these imports raises, no Python data source resolves in that session, so nothing is
+imported here before it is asked for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark_checkpoint_files.source import DefaultSource
+
+__all__ = ["DefaultSource"]
+
+
+def __getattr__(name: str) -> Any:
+    if name != "DefaultSource":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        from pyspark_checkpoint_files.source import DefaultSource
+    except ImportError as error:
+        # Spark asks with hasattr, which lets nothing else pass.
+        raise AttributeError(f"{name} cannot be imported: {error}") from error
+    globals()[name] = DefaultSource
+    return DefaultSource
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,155 @@
+"""What can be asked of the data source, and how it is written."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from pyspark_statestore.checkpoint import Checkpoint
+from pyspark_statestore.conf import Option
+from pyspark_statestore.errors import StateStoreFilesError
+
+TABLES = ("files", "segments", "versions", "summary")
+NARROWED = ("segments", "versions")
+"""Tables that are made of one store's rows after the other's."""
+
+STREAMED = "segments"
+"""The table that can be followed."""
+
+_STORAGE = "storage."
+_LARGEST_INT = (1 << 31) - 1
+
+_NARROWING = {"operatorId": "operator_id", "partitionId": "partition_id", "storeName": "store_name"}
+_NAMES = ("path", "table", *_NARROWING, "closedAfter", "settledAfter", "maxSegmentsPerTrigger", f"{_STORAGE}<key>")
+_BY_LOWER_CASE = {name.lower(): name for name in _NAMES}
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """The options of one read.
+
+    Attributes:
+        path: Of the checkpoint; empty where it was not given (yet): a catalog's table is made without.
+        table: One of :data:`TABLES`.
+        narrowed: ``operator_id``, ``partition_id`` and ``store_name``, those that were given.
+        closed_after: After how long without a change nobody appends to a file any more.
+        settled_after: How old a segment in an open file has to be for a stream to give it out.
+        max_segments: How many segments a batch of a stream may have; None for any number.
+        storage: For the fsspec file system.
+    """
+
+    path: str
+    table: str
+    narrowed: Mapping[str, Any]
+    closed_after: datetime.timedelta
+    settled_after: datetime.timedelta
+    max_segments: int | None
+    storage: Mapping[str, Any] = field(repr=False)  # it may hold passwords
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> ReadOptions:
+        """Reads what Spark hands over.
+
+        Args:
+            options: In any case, as Spark's own options.
+
+        Raises:
+            StateStoreFilesError: PSS_UNKNOWN_OPTION or PSS_INVALID_OPTION, which say what there is.
+        """
+        if "provider" in options:
+            options = _of_a_catalog(options)
+        given: dict[str, str] = {}
+        storage: dict[str, Any] = {}
+        for key, value in options.items():
+            lower = key.lower()
+            if lower.startswith(_STORAGE) and lower != _STORAGE:
+                storage[lower.removeprefix(_STORAGE)] = _storage_value(value)
+            elif lower in _BY_LOWER_CASE:
+                given[_BY_LOWER_CASE[lower]] = value
+            else:
+                hint = f"The options of checkpoint_files are: {', '.join(_NAMES)}."
+                raise StateStoreFilesError("PSS_UNKNOWN_OPTION", {"key": key, "hint": hint})
+        table = given.get("table", TABLES[0]).strip().lower()
+        if table not in TABLES:
+            raise _refused("table", given["table"], ", ".join(TABLES))
+        narrowed: dict[str, Any] = {}
+        for name, argument in _NARROWING.items():
+            if name not in given:
+                continue
+            if table not in NARROWED:
+                raise _refused(name, given[name], f"only with table {' or '.join(NARROWED)}; this is {table}")
+            narrowed[argument] = given[name] if name == "storeName" else _integer(name, given[name])
+        limit = given.get("maxSegmentsPerTrigger")
+        return cls(
+            path=given.get("path", "").strip(),
+            table=table,
+            narrowed=MappingProxyType(narrowed),
+            closed_after=_duration("closedAfter", given.get("closedAfter", "10m"), minimum="1s"),
+            settled_after=_duration("settledAfter", given.get("settledAfter", "5s"), maximum="1h"),
+            max_segments=None if limit is None else _integer("maxSegmentsPerTrigger", limit, lowest=1),
+            storage=MappingProxyType(storage),
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Readers travel to executors by pickle, which does not take a mapping proxy.
+        fields = (self.path, self.table, dict(self.narrowed), self.closed_after, self.settled_after, self.max_segments)
+        return type(self), (*fields, dict(self.storage))
+
+    def checkpoint(self) -> Checkpoint:
+        """The checkpoint that is asked about.
+
+        Raises:
+            StateStoreFilesError: There is no path, or it cannot be used.
+        """
+        if not self.path:
+            reason = "the option path is missing: give it to load(), to OPTIONS (path '...') or to WITH (path = '...')"
+            raise StateStoreFilesError("PSS_BAD_PATH", {"path": self.path, "reason": reason})
+        return Checkpoint(self.path, self.storage, closed_after=self.closed_after)
+
+
+def _of_a_catalog(properties: Mapping[str, str]) -> Mapping[str, str]:
+    """What counts of the properties of a table that is being created: Spark asks for its columns, and forgets them."""
+    ours = {key: key.lower() for key in properties}
+    for key, lower in ours.items():
+        if lower != "table" and (lower in _BY_LOWER_CASE or lower.startswith(_STORAGE)):
+            allowed = "in CREATE TABLE only table is, since Spark forgets the rest: ask FROM it WITH (path = '...')"
+            raise _refused(key, properties[key], allowed)
+    return {key: properties[key] for key, lower in ours.items() if lower == "table"}
+
+
+def _integer(name: str, text: str, lowest: int = 0) -> int:
+    number = int(text) if re.fullmatch(r"\s*\d{1,10}\s*", text, re.ASCII) else -1
+    if not lowest <= number <= _LARGEST_INT:
+        raise _refused(name, text, f"a whole number from {lowest} to {_LARGEST_INT}")
+    return number
+
+
+def _duration(name: str, text: str, minimum: str = "", maximum: str = "") -> datetime.timedelta:
+    option = Option(name, "", "duration", "", minimum=minimum, maximum=maximum)
+    try:
+        milliseconds = option.parse(text)
+        assert isinstance(milliseconds, int)
+        return datetime.timedelta(milliseconds=milliseconds)
+    except (StateStoreFilesError, OverflowError):
+        raise _refused(name, text, option.allowed) from None
+
+
+def _storage_value(text: str) -> Any:
+    """Options are text; what fsspec wants may be a boolean or, in ``client_kwargs``, a mapping."""
+    if text.strip().lower() in ("true", "false"):
+        return text.strip().lower() == "true"
+    if text.lstrip().startswith(("{", "[")):
+        try:
+            return json.loads(text)
+        except ValueError:
+            return text
+    return text
+
+
+def _refused(name: str, value: str, allowed: str) -> StateStoreFilesError:
+    return StateStoreFilesError("PSS_INVALID_OPTION", {"key": name, "value": value, "allowed": allowed})

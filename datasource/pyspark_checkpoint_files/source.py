@@ -1,0 +1,79 @@
+"""The data source, as Spark asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+
+from pyspark_checkpoint_files.options import STREAMED, ReadOptions
+from pyspark_statestore.errors import StateStoreFilesError
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+
+class DefaultSource(DataSource):
+    """``checkpoint_files``: the merged files of a streaming checkpoint, what is in them, and what can be restored.
+
+    Args:
+        options: ``path``, ``table`` and those of docs/sql.md, in any case.
+
+    Raises:
+        StateStoreFilesError: PSS_UNKNOWN_OPTION or PSS_INVALID_OPTION, which say what there is.
+
+    Example:
+        >>> spark.read.format("checkpoint_files").option("table", "versions").load("s3a://bucket/checkpoints/q1")
+    """
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        super().__init__(options)
+        # Only now: an error of a reader's would come when the query runs.
+        self._parsed = ReadOptions.parse(options)
+
+    @classmethod
+    def name(cls) -> str:
+        """What it is called in ``format(...)`` and after ``USING``."""
+        return "checkpoint_files"
+
+    def schema(self) -> str:
+        """The columns of the table that is asked for."""
+        from pyspark_statestore.inspect import spark_schema_of
+
+        return spark_schema_of(self._parsed.table)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Reads the table once."""
+        from pyspark_checkpoint_files.batch import reader_of
+
+        return reader_of(self._options_for(schema))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """Follows the segments as they are committed.
+
+        Raises:
+            StateStoreFilesError: PSS_INVALID_OPTION for another table.
+        """
+        from pyspark_checkpoint_files.stream import SegmentStreamReader
+
+        options = self._options_for(schema)
+        if options.table != STREAMED:
+            allowed = f"a stream is one of segments: option('table', '{STREAMED}')"
+            parameters = {"key": "table", "value": options.table, "allowed": allowed}
+            raise StateStoreFilesError("PSS_INVALID_OPTION", parameters)
+        return SegmentStreamReader(options)
+
+    def _options_for(self, schema: StructType) -> ReadOptions:
+        """People may give a schema, and a catalog remembers that of the table that was asked for when it was made."""
+        from pyspark_statestore.inspect import TABLES
+
+        found = [name for name, columns in TABLES.items() if [column.name for column in columns] == list(schema.names)]
+        if "table" not in self.options and found:
+            return replace(self._parsed, table=found[0])
+        if found != [self._parsed.table]:
+            allowed = f"no schema at all, or that of the table {self._parsed.table}: {self.schema()}"
+            parameters = {"key": "schema", "value": ", ".join(schema.names), "allowed": allowed}
+            raise StateStoreFilesError("PSS_INVALID_OPTION", parameters)
+        return self._parsed

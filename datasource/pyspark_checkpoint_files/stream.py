@@ -1,0 +1,109 @@
+"""Follows the segments of a checkpoint as they are committed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+
+from pyspark_checkpoint_files.options import ReadOptions
+from pyspark_checkpoint_files.seen import Seen
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_ROWS = 64 * 1024
+
+
+class Between(InputPartition):
+    """What a batch has to read.
+
+    Args:
+        start: The offset that it begins after.
+        end: The offset that it ends with.
+    """
+
+    def __init__(self, start: dict[str, Any], end: dict[str, Any]) -> None:
+        super().__init__(None)
+        self.start = start
+        self.end = end
+
+
+class SegmentStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Gives every write that is in a merged file out once, wherever it has been moved to meanwhile.
+
+    Args:
+        options: Of the stream.
+
+    Raises:
+        StateStoreFilesError: There is no path, or it cannot be used.
+    """
+
+    def __init__(self, options: ReadOptions) -> None:
+        options.checkpoint()
+        self._options = options
+        self._target: Seen | None = None
+
+    def initialOffset(self) -> dict[str, Any]:
+        """A new stream begins with all that is there."""
+        return Seen().offset()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """What ``maxSegmentsPerTrigger`` says."""
+        most = self._options.max_segments
+        return ReadAllAvailable() if most is None else ReadMaxRows(most)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Notes what is there; waits where it has yet to settle.
+
+        Raises:
+            StateStoreFilesError: There is no checkpoint, or it cannot be read.
+        """
+        from pyspark_checkpoint_files.look import Look
+
+        look = Look(self._options)
+        settled = look.settled()
+        if not settled.all():
+            time.sleep(self._options.settled_after.total_seconds())
+            begun = look.scan.at
+            look = Look(self._options)
+            settled = look.settled(begun)
+        self._target = look.advanced(Seen(), settled)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """Where the next batch ends.
+
+        Raises:
+            StateStoreFilesError: There is no checkpoint, or it cannot be read.
+        """
+        from pyspark_checkpoint_files.look import Look
+
+        since, look = Seen.of(start), Look(self._options)
+        given = ~look.seen(since)
+        given &= look.settled() if self._target is None else look.seen(self._target)
+        if isinstance(limit, ReadMaxRows):
+            # The oldest first: see Seen.
+            given &= given.cumsum() <= limit.max_rows
+        return look.advanced(since, given).offset() if given.any() else start
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """One: what a batch has is only known from all files together."""
+        return [Between(start, end)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yields the segments of a batch that are still in a merged file.
+
+        Raises:
+            StateStoreFilesError: There is no checkpoint, or it cannot be read.
+        """
+        from pyspark_checkpoint_files.look import Look
+        from pyspark_statestore.inspect.segments import segments_table
+
+        assert isinstance(partition, Between)
+        look = Look(self._options)
+        wanted = ~look.seen(Seen.of(partition.start)) & look.seen(Seen.of(partition.end))
+        table = segments_table(look.scan, look.url, rows=look.writes.entry[wanted])
+        yield from table.combine_chunks().to_batches(_ROWS)

@@ -1,0 +1,71 @@
+"""The data source through Spark Connect; in a process of its own, because a classic session excludes a remote one."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pyspark_statestore.format import MergedFileWriter, file_name
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+SCRIPT = """
+import json, sys
+from pyspark.sql import SparkSession
+
+path, followed = sys.argv[1:]
+spark = (
+    SparkSession.builder.remote("local[2]")
+    .config("spark.ui.enabled", "false").config("spark.sql.session.timeZone", "UTC").getOrCreate()
+)
+assert "connect" in type(spark).__module__
+found = {"files": spark.read.format("checkpoint_files").load(path).count()}
+spark.sql(f"CREATE TEMPORARY VIEW v USING checkpoint_files OPTIONS (path '{path}', table 'segments')")
+found["view"] = [row.logical_path for row in spark.sql("SELECT * FROM v WHERE partition_id = 1").collect()]
+try:
+    spark.read.format("checkpoint_files").option("table", "nonsense").load(path).collect()
+except Exception as error:
+    found["error"] = str(error)
+stream = spark.readStream.format("checkpoint_files").option("table", "segments").load(path)
+query = stream.writeStream.format("memory").queryName("q").option("checkpointLocation", followed)
+query.trigger(availableNow=True).start().awaitTermination()
+found["stream"] = [row.logical_path for row in spark.table("q").orderBy("logical_path").collect()]
+print(json.dumps(found))
+spark.stop()
+"""
+
+
+def test_everything_works_through_connect(main_jar: Path, tmp_path: Path) -> None:
+    pytest.importorskip("grpc")
+    merged = tmp_path / "checkpoint" / "state" / "_merged"
+    merged.mkdir(parents=True)
+    paths = [f"0/{partition}/{version}.changelog" for partition in range(2) for version in (1, 2)]
+    with (merged / file_name(1_700_000_000_000, 7, 0)).open("wb") as out:
+        log = MergedFileWriter(out, writer=7, created_ms=1_700_000_000_000)
+        for stamp, path in enumerate(paths, start=1):
+            log.put(path, b"abc", stamp=stamp)
+        log.seal()
+    environment = {key: value for key, value in os.environ.items() if key != "PYSPARK_SUBMIT_ARGS"}
+    environment |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_DIRS": str(tmp_path), "SPARK_LOCAL_IP": "127.0.0.1"}
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, str(tmp_path / "checkpoint"), str(tmp_path / "followed")],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env=environment,
+        timeout=300,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr[-5000:]
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["files"] == 1
+    assert found["view"] == paths[2:]
+    assert found["stream"] == paths
+    assert "PSS_INVALID_OPTION" in found["error"]
+    assert "files, segments, versions, summary" in found["error"]

@@ -1,0 +1,53 @@
+"""What docs/sql.md shows works, and what it says does not work does not."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from tests.streaming.runs import Run, Setting
+from tests.streaming.workloads import write_batches
+
+pytestmark = pytest.mark.spark
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "sql.md"
+BLOCKS = re.findall(r"^```(\w+)( fails)?\n(.*?)^```$", PAGE.read_text(), re.DOTALL | re.MULTILINE)
+
+
+def statements(block: str) -> list[str]:
+    return [statement for statement in block.split(";") if statement.strip()]
+
+
+def test_every_example_of_the_page_does_what_it_says(spark: SparkSession, tmp_path: Path) -> None:
+    run = Run(spark, "aggregation", Setting("provider", "rocksdb"), tmp_path)
+    write_batches(run.input, range(2))
+    run.run()
+    checkpoint = {"s3a://bucket/checkpoints/q1": str(run.checkpoint), "s3a://bucket/checkpoints": str(tmp_path)}
+    names = {"spark": spark}
+    shown = 0
+    try:
+        for language, fails, block in BLOCKS:
+            for before, after in checkpoint.items():
+                block = block.replace(before, after)
+            if language == "python":
+                exec(block, names)
+            elif fails:
+                *before_it, wrong = statements(block)
+                for statement in before_it:
+                    spark.sql(statement)
+                with pytest.raises(PySparkException):
+                    spark.sql(wrong).collect()
+            else:
+                assert [spark.sql(statement).collect() for statement in statements(block)][-1]
+            shown += 1
+    finally:
+        for table in ("any_versions", "with_options"):
+            spark.sql(f"DROP TABLE IF EXISTS {table}")
+        spark.catalog.dropTempView("q1_segments")
+
+    assert shown == PAGE.read_text().count("\n```") / 2 == 6
+    assert spark.table("bytes_written").count() == 3
