@@ -8,30 +8,57 @@ import sys
 import click
 
 from pyspark_statestore import __version__
-from pyspark_statestore.errors import StateStoreFilesError
+from pyspark_statestore.cli.commands import INTERRUPTED, Group, forget_stdout
+from pyspark_statestore.cli.plot import plot_command
+from pyspark_statestore.cli.show import show_command
+from pyspark_statestore.cli.tables import files_command, segments_command, summary_command, versions_command
+from pyspark_statestore.cli.top import top_command
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="pyspark-statestore")
 def cli() -> None:
-    """Spark Structured Streaming state in a few merged files instead of thousands of small ones."""
+    """Spark Structured Streaming state in a few merged files instead of thousands of small ones.
+
+    The commands look into a checkpoint, also while its query runs. They need no Spark and change nothing. PATH is the
+    query's checkpointLocation: a local path or a URL such as hdfs://, s3a://, abfss:// or gs://, with merged+ before
+    it or without.
+    """
 
 
-@cli.command("jar-path")
+@cli.command(
+    "jar-path",
+    examples=[
+        "spark-submit --jars $(pyspark-statestore jar-path) application.py",
+    ],
+)
 def jar_path_command() -> None:
-    """Print the path of the jar, as in: spark-submit --jars $(pyspark-statestore jar-path)."""
+    """Print the path of the jar."""
     from pyspark_statestore.jars import jar_path
 
     click.echo(jar_path())
 
 
+for command in (
+    summary_command,
+    files_command,
+    segments_command,
+    versions_command,
+    top_command,
+    show_command,
+    plot_command,
+):
+    cli.add_command(command)
+
+
 def main() -> None:
-    """Runs the command line. What goes wrong is one message on stderr and exit status 1, not a stack trace."""
+    """Runs the command line. What goes wrong is one message on stderr and an exit status, not a stack trace."""
     try:
-        cli()
-    except StateStoreFilesError as error:
-        click.echo(str(error), err=True)
-        sys.exit(1)
+        cli(prog_name="pyspark-statestore")
+    except BrokenPipeError:
+        forget_stdout()
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
     except Exception as error:
         if os.environ.get("PYSPARK_STATESTORE_DEBUG"):
             raise

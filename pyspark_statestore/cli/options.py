@@ -1,0 +1,141 @@
+"""Arguments and options that several commands have."""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import click
+
+from pyspark_statestore.conf import OPTIONS
+from pyspark_statestore.errors import StateStoreFilesError
+
+Function: TypeAlias = Callable[..., Any]
+
+if TYPE_CHECKING:
+    ParamType = click.ParamType[Any]
+else:
+    ParamType = click.ParamType  # not generic before click 8.4
+
+
+class StorageOption(ParamType):
+    """``KEY=VALUE``; a value that is JSON is taken as JSON, any other as text."""
+
+    name = "KEY=VALUE"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, Any]:
+        """Returns the key and the value."""
+        key, separator, text = str(value).partition("=")
+        if not separator or not key.strip():
+            self.fail(f"{value!r} is not KEY=VALUE, such as anon=true.", param, ctx)
+        try:
+            return key.strip(), json.loads(text)
+        except ValueError:
+            return key.strip(), text
+
+
+class Duration(ParamType):
+    """A duration as in Spark's configuration, such as ``10m``."""
+
+    name = "DURATION"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime.timedelta:
+        """Returns it as a timedelta."""
+        if isinstance(value, datetime.timedelta):
+            return value
+        option = OPTIONS["closedAfter"]
+        try:
+            return datetime.timedelta(milliseconds=int(option.parse(value)))
+        except StateStoreFilesError:
+            self.fail(f"{value!r} is not {option.allowed}.", param, ctx)
+
+
+def storage_options(command: Function) -> Function:
+    """Adds ``--storage-option``; the command gets ``storage_options``, pairs."""
+    return click.option(
+        "--storage-option",
+        "storage_options",
+        type=StorageOption(),
+        multiple=True,
+        help="For the fsspec file system, such as anon=true; as often as needed. JSON is taken as JSON, other values "
+        "are text.",
+    )(command)
+
+
+def checkpoint(command: Function) -> Function:
+    """Adds PATH and how to read it; the command gets a ``Checkpoint`` as its first argument."""
+
+    @click.argument("path")
+    @storage_options
+    @click.option(
+        "--closed-after",
+        type=Duration(),
+        default=OPTIONS["closedAfter"].default,
+        show_default=True,
+        help="After how long without a change nobody appends to a file any more; as the query's closedAfter.",
+    )
+    @functools.wraps(command)
+    def with_checkpoint(
+        path: str, storage_options: tuple[tuple[str, Any], ...], closed_after: datetime.timedelta, **others: Any
+    ) -> Any:
+        from pyspark_statestore.checkpoint import Checkpoint
+
+        return command(Checkpoint(path, dict(storage_options), closed_after=closed_after), **others)
+
+    return with_checkpoint
+
+
+def one_store(command: Function) -> Function:
+    """Adds what narrows a table to some stores; the command gets the arguments of the Inspection's methods."""
+    number = click.IntRange(min=0)
+    for option in (
+        click.option("--store", "store_name", help="Only of this store, such as default or left-keyToNumValues."),
+        click.option("--partition", "partition_id", type=number, help="Only of this state partition."),
+        click.option("--operator", "operator_id", type=number, help="Only of this stateful operator."),
+    ):
+        command = option(command)
+    return command
+
+
+def output(command: Function) -> Function:
+    """Adds ``--output``; the command gets an ``Output`` as ``output``."""
+
+    @click.option(
+        "--output",
+        "form",
+        type=click.Choice(["table", "json"]),
+        default="table",
+        show_default=True,
+        help="table is for people; json is exact and whole, with times in ISO 8601.",
+    )
+    @functools.wraps(command)
+    def with_output(*arguments: Any, form: str, **others: Any) -> Any:
+        from pyspark_statestore.cli.output import JsonOutput
+        from pyspark_statestore.cli.text import TextOutput
+
+        return command(*arguments, output=JsonOutput() if form == "json" else TextOutput(), **others)
+
+    return with_output
+
+
+def rows(command: Function) -> Function:
+    """Adds what chooses rows and columns; the command gets them as ``rows``, a ``RowChoice``."""
+
+    @click.option("--sort", metavar="COLUMN", help="Order by a column of the table, lowest first, nulls last.")
+    @click.option("--descending", is_flag=True, help="With --sort: highest first.")
+    @click.option(
+        "--limit",
+        type=click.IntRange(min=0),
+        help="At most so many rows; 0 stands for all. Without it a table on a terminal ends after 50 rows.",
+    )
+    @click.option("--wide", is_flag=True, help="In a table, all columns under their own names.")
+    @functools.wraps(command)
+    def with_rows(*arguments: Any, sort: str | None, descending: bool, limit: int | None, wide: bool, **k: Any) -> Any:
+        from pyspark_statestore.cli.output import RowChoice
+
+        return command(*arguments, rows=RowChoice(sort, descending, limit, wide), **k)
+
+    return with_rows

@@ -1,0 +1,140 @@
+"""Where results go: commands hand over what they found, an output decides how it looks."""
+
+from __future__ import annotations
+
+import abc
+import datetime
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+import pyarrow as pa
+
+from pyspark_statestore.cli.views import View
+
+if TYPE_CHECKING:
+    from pyspark_statestore.cli.shown_file import ShownFile
+
+_BATCH = 1000
+
+
+@dataclass(frozen=True)
+class RowChoice:
+    """Which rows and columns of a table are wanted.
+
+    Attributes:
+        sort: Column to order by; None for the table's own order.
+        descending: Whether the highest come first.
+        limit: At most so many rows; 0 for all, None for as many as are sensible.
+        wide: Whether a table for people has all columns.
+    """
+
+    sort: str | None = None
+    descending: bool = False
+    limit: int | None = None
+    wide: bool = False
+
+    def ordered(self, table: pa.Table) -> pa.Table:
+        """The rows in the order that is wanted.
+
+        Raises:
+            click.BadParameter: There is no such column.
+        """
+        if self.sort is None:
+            return table
+        import pyarrow.compute as pc
+
+        if self.sort not in table.column_names:
+            raise click.BadParameter(
+                f"{self.sort!r} is not a column. There are: {', '.join(table.column_names)}.", param_hint="--sort"
+            )
+        order = "descending" if self.descending else "ascending"
+        return table.take(pc.sort_indices(table, sort_keys=[(self.sort, order)]))  # nulls come last
+
+
+ALL = RowChoice(limit=0)
+
+
+def python_rows(table: pa.Table) -> Iterator[list[dict[str, Any]]]:
+    """The rows of a table, some at a time; timestamps are in UTC and do not say so.
+
+    Arrow looks the time zone up for each value, which takes long, and loses a Ctrl-C that comes meanwhile.
+    """
+    for i, field in enumerate(table.schema):
+        if pa.types.is_timestamp(field.type) and field.type.tz:
+            table = table.set_column(i, field.name, table.column(i).cast(pa.timestamp(field.type.unit)))
+    for batch in table.to_batches(max_chunksize=_BATCH):
+        if batch.num_rows:
+            yield batch.to_pylist()
+
+
+class Output(abc.ABC):
+    """Writes results to stdout."""
+
+    @abc.abstractmethod
+    def table(self, table: pa.Table, view: View, title: str, rows: RowChoice) -> None:
+        """Writes many rows.
+
+        Args:
+            table: They.
+            view: How people see them.
+            title: Says what they are.
+            rows: Which of them.
+        """
+
+    @abc.abstractmethod
+    def record(self, table: pa.Table, title: str) -> None:
+        """Writes a table's only row, with a line for each column."""
+
+    @abc.abstractmethod
+    def tables(self, tables: Mapping[str, tuple[pa.Table, View, str]]) -> None:
+        """Writes several tables: by name, each with its view and title."""
+
+    @abc.abstractmethod
+    def file(self, shown: ShownFile) -> None:
+        """Writes what is in one merged file."""
+
+
+class JsonOutput(Output):
+    """JSON, exact and whole: an array with a row in each line, or an object."""
+
+    def table(self, table: pa.Table, view: View, title: str, rows: RowChoice) -> None:
+        """Writes an array; it is cut only where a limit was asked for."""
+        ordered = rows.ordered(table)
+        _write_array(ordered.slice(0, rows.limit) if rows.limit else ordered)
+        click.echo()
+
+    def record(self, table: pa.Table, title: str) -> None:
+        """Writes an object."""
+        click.echo(_encoded(table.to_pylist()[0], indent=2))
+
+    def tables(self, tables: Mapping[str, tuple[pa.Table, View, str]]) -> None:
+        """Writes an object with an array for each table."""
+        for number, (name, (table, _, _)) in enumerate(tables.items()):
+            click.echo(f"{',' if number else '{'}\n{json.dumps(name)}: ", nl=False)
+            _write_array(table)
+        click.echo("\n}")
+
+    def file(self, shown: ShownFile) -> None:
+        """Writes an object, with the groups as they follow each other in the file."""
+        click.echo(_encoded(asdict(shown), indent=1))
+
+
+def _write_array(table: pa.Table) -> None:
+    separator = "[\n"
+    for rows in python_rows(table):
+        click.echo(separator + ",\n".join(map(_encoded, rows)), nl=False)
+        separator = ",\n"
+    click.echo("\n]" if table.num_rows else "[]", nl=False)
+
+
+def _encoded(value: Any, indent: int | None = None) -> str:
+    return json.dumps(value, default=_iso, indent=indent)
+
+
+def _iso(value: Any) -> str:
+    if isinstance(value, datetime.datetime):
+        return (value if value.tzinfo else value.replace(tzinfo=datetime.timezone.utc)).isoformat()
+    raise TypeError(f"{type(value).__name__} in a result")

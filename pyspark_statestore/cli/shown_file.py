@@ -1,0 +1,191 @@
+"""One merged file, taken apart for people."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark_statestore.errors import StateStoreFilesError
+from pyspark_statestore.format import read_groups
+from pyspark_statestore.format.layout import FLAG_CUMULATIVE, FLAG_INDEX_ONLY, FLAG_SEALED
+from pyspark_statestore.format.reader import Group, Header
+from pyspark_statestore.inspect.segments import CLOCK_BITS
+from pyspark_statestore.storage import Directory, Location
+from pyspark_statestore.storage.directory import OpenFile
+
+_FLAGS = {FLAG_SEALED: "sealed", FLAG_CUMULATIVE: "cumulative", FLAG_INDEX_ONLY: "index-only"}
+
+
+@dataclass(frozen=True)
+class ShownEntry:
+    """One fact.
+
+    Attributes:
+        kind: put or delete.
+        type: What the logical file is to Spark.
+        logical_path: Relative to ``state/``.
+        offset: Of the segment; null for a deletion.
+        length: Of the segment in bytes; null for a deletion.
+        generation: How often it was copied.
+        crc32c: Of its bytes, as hexadecimal; null for a deletion.
+        written_at: Time of the stamp; for a deletion, that of the newest write that it kills.
+        stamp: The stamp itself.
+        writer: With the stamp the key of the write.
+        file_name: The file that an entry of an index-only file is about; null where it is this file.
+    """
+
+    kind: str
+    type: str
+    logical_path: str
+    offset: int | None
+    length: int | None
+    generation: int
+    crc32c: str | None
+    written_at: datetime.datetime | None
+    stamp: int
+    writer: str
+    file_name: str | None
+
+
+@dataclass(frozen=True)
+class ShownGroup:
+    """What one flush made durable.
+
+    Attributes:
+        offset: Of its first byte; null where what is before it cannot be read.
+        trailer_offset: Of its trailer.
+        end: Of the first byte after it.
+        flags: Of sealed, cumulative and index-only those that are set.
+        stamp: The highest stamp that its writer had seen.
+        stamped_at: The time of that.
+        entries: In their order.
+    """
+
+    offset: int | None
+    trailer_offset: int
+    end: int
+    flags: tuple[str, ...]
+    stamp: int
+    stamped_at: datetime.datetime | None
+    entries: tuple[ShownEntry, ...]
+
+
+@dataclass(frozen=True)
+class ShownFile:
+    """A merged file.
+
+    Attributes:
+        file_path: As a URL.
+        file_size_in_bytes: All of it.
+        writer: Of the header; null without one.
+        created_at: Of the header.
+        header_length: In bytes.
+        meta: Of the header.
+        groups: Oldest first; where there is damage, those after it.
+        torn_tail_bytes: At the file's end, after the last whole group; they do not exist for readers.
+        error: What is damaged; null where nothing is.
+    """
+
+    file_path: str
+    file_size_in_bytes: int
+    writer: str | None
+    created_at: datetime.datetime | None
+    header_length: int
+    meta: Mapping[str, Any]
+    groups: tuple[ShownGroup, ...]
+    torn_tail_bytes: int
+    error: str | None
+
+
+def show_file(path: str, storage_options: Mapping[str, Any] | None = None) -> ShownFile:
+    """Reads a merged file, all of its indexes; of its segments nothing.
+
+    Args:
+        path: Of the file, as a URL or a local path.
+        storage_options: For the fsspec file system.
+
+    Raises:
+        StateStoreFilesError: It cannot be read, or has no header that can be understood. Damage after the header is in
+            the result.
+    """
+    folder, _, name = path.rpartition("/")
+    location = Location.of(folder or ("/" if path.startswith("/") else "."), storage_options)
+    directory = Directory(location)
+    found = [info for info in directory.files("") if info.name == name]
+    if not found:
+        reason = "there is no such file"
+        parameters = {"action": "read", "path": location.display(name), "reason": reason}
+        raise StateStoreFilesError("PSS_READ_FAILED", parameters)
+    try:
+        with directory.open(name, found[0].size) as file:
+            return _shown(file, location.display(name))
+    except FileNotFoundError:
+        parameters = {"action": "read", "path": location.display(name), "reason": "it was deleted a moment ago"}
+        raise StateStoreFilesError("PSS_READ_FAILED", parameters) from None
+
+
+def _shown(file: OpenFile, url: str) -> ShownFile:
+    header, newest_first = read_groups(file, url)
+    groups: list[Group] = []
+    error = None
+    try:
+        groups.extend(newest_first)
+    except StateStoreFilesError as damage:
+        error = str(damage)
+    groups.reverse()
+    end = groups[-1].end if groups else header.length if header else 0
+    return ShownFile(
+        file_path=url,
+        file_size_in_bytes=file.size,
+        writer=f"{header.writer:016x}" if header else None,
+        created_at=_time(header.created_ms) if header else None,
+        header_length=header.length if header else 0,
+        meta=dict(header.meta) if header else {},
+        groups=tuple(_group(group, start) for group, start in zip(groups, _starts(groups, header), strict=True)),
+        torn_tail_bytes=file.size - end if error is None or groups else 0,
+        error=error,
+    )
+
+
+def _starts(groups: list[Group], header: Header | None) -> list[int | None]:
+    """Where each group begins: where the one before it ends."""
+    if not groups or header is None:
+        return []
+    first = None if groups[0].trailer.previous else header.length
+    return [first, *(group.end for group in groups[:-1])]
+
+
+def _group(group: Group, start: int | None) -> ShownGroup:
+    trailer = group.trailer
+    names = (None, *group.index.names)
+    entries = []
+    for entry in group.index:
+        is_put = entry.kind == 1
+        entries.append(
+            ShownEntry(
+                kind=entry.kind.name.lower(),
+                type=entry.type.name.lower(),
+                logical_path=entry.path,
+                offset=entry.offset if is_put else None,
+                length=entry.length if is_put else None,
+                generation=entry.generation,
+                crc32c=f"{entry.crc32c:08x}" if is_put else None,
+                written_at=_time(entry.stamp >> CLOCK_BITS),
+                stamp=entry.stamp,
+                writer=f"{entry.writer:016x}",
+                file_name=names[entry.file_ref],
+            )
+        )
+    flags = tuple(name for flag, name in _FLAGS.items() if trailer.flags & flag)
+    at = _time(trailer.group_stamp >> CLOCK_BITS)
+    return ShownGroup(start, group.trailer_offset, group.end, flags, trailer.group_stamp, at, tuple(entries))
+
+
+def _time(milliseconds: int) -> datetime.datetime | None:
+    """None where a file says what is no time."""
+    try:
+        return datetime.datetime.fromtimestamp(milliseconds / 1000, datetime.timezone.utc)
+    except (ValueError, OverflowError, OSError):
+        return None

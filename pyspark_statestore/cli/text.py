@@ -1,0 +1,174 @@
+"""Tables for people, drawn with rich."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import click
+import pyarrow as pa
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from pyspark_statestore.cli import cells
+from pyspark_statestore.cli.output import ALL, Output, RowChoice, python_rows
+from pyspark_statestore.cli.views import Field, View, form_of, whole
+
+if TYPE_CHECKING:
+    from pyspark_statestore.cli.shown_file import ShownFile, ShownGroup
+
+ROWS_ON_A_TERMINAL = 50
+"""What a table is cut to where nobody said how many rows they want."""
+
+_ANY_WIDTH = 100_000
+
+_ENTRIES: View = (
+    Field("kind", ("kind",), cells.text),
+    Field("type", ("type",), cells.text),
+    Field("logical path", ("logical_path",), cells.text),
+    Field("offset", ("offset",), cells.text),
+    Field("length", ("length",), cells.text),
+    Field("gen", ("generation",), cells.text),
+    Field("crc32c", ("crc32c",), cells.text),
+    Field("written (UTC)", ("written_at",), cells.time),
+    Field("in file", ("file_name",), cells.text, optional=True),
+)
+
+
+class TextOutput(Output):
+    """Tables; on a terminal as wide as that and cut to a sensible number of rows, else whole and never wrapped."""
+
+    def __init__(self) -> None:
+        self._on_terminal = sys.stdout.isatty()
+
+    def table(self, table: pa.Table, view: View, title: str, rows: RowChoice) -> None:
+        """Writes the title, the rows, and how many more there are."""
+        self._line(title, style="bold")
+        if not table.num_rows:
+            return
+        limit = self._limit(rows)
+        self._draw(rows.ordered(table).slice(0, limit), whole(table.schema) if rows.wide else view, wrap=not rows.wide)
+        if table.num_rows > limit:
+            self._line(f"... and {table.num_rows - limit:,} more; --limit 0 shows all.", style="dim")
+
+    def record(self, table: pa.Table, title: str) -> None:
+        """Writes a line for each column, bytes also in full."""
+        self._line(title, style="bold")
+        lines = Table(box=None, show_header=False, pad_edge=False)
+        for field, column in zip(table.schema, table.columns, strict=True):
+            lines.add_row(field.name, cells.exact(column[0].as_py(), form_of(field.name, field.type)))
+        self._print(lines)
+
+    def tables(self, tables: Mapping[str, tuple[pa.Table, View, str]]) -> None:
+        """Writes them one after the other."""
+        for number, (table, view, title) in enumerate(tables.values()):
+            if number:
+                self._line()
+            self.table(table, view, title, ALL)
+
+    def file(self, shown: ShownFile) -> None:
+        """Writes the header, then each group with its entries."""
+        self._line(cells.text(shown.file_path), style="bold")
+        self._line(f"{shown.file_size_in_bytes:,} bytes")
+        if shown.writer is None:
+            self._line("no header: its writer died before the first flush, or is about to write it")
+        else:
+            created = cells.cell([shown.created_at], cells.time)
+            self._line(f"header: {shown.header_length} bytes, writer {shown.writer}, created {created} UTC")
+            for key, value in shown.meta.items():
+                self._line(
+                    f"  {cells.text(key)} = {cells.text(value if isinstance(value, str) else json.dumps(value))}"
+                )
+        if shown.error is not None:
+            self._line("damaged: nothing before what follows can be read", style="red")
+        for number, group in enumerate(shown.groups, start=1):
+            self._group(group, number, len(shown.groups))
+        if shown.torn_tail_bytes:
+            start = shown.file_size_in_bytes - shown.torn_tail_bytes
+            self._line(f"\ntorn tail: {shown.torn_tail_bytes:,} bytes from {start} on, which do not exist for readers")
+
+    def _group(self, group: ShownGroup, number: int, of: int) -> None:
+        start = "?" if group.offset is None else str(group.offset)
+        flags = ", ".join(group.flags) or "no flags"
+        stamped = cells.cell([group.stamped_at], cells.time)
+        self._line()
+        self._line(f"group {number} of {of}: bytes {start} to {group.end}, {flags}, stamp {stamped} UTC", style="bold")
+        limit = self._limit(RowChoice()) if self._on_terminal else len(group.entries)
+        rows = [asdict(entry) for entry in group.entries[:limit]]
+        if rows:
+            self._draw_rows(rows, _ENTRIES)
+        if len(group.entries) > limit:
+            self._line(f"... and {len(group.entries) - limit:,} more; --output json shows all.", style="dim")
+
+    def _limit(self, rows: RowChoice) -> int:
+        if rows.limit is None:
+            return ROWS_ON_A_TERMINAL if self._on_terminal else sys.maxsize
+        return rows.limit or sys.maxsize
+
+    def _draw(self, table: pa.Table, view: View, *, wrap: bool = True) -> None:
+        present = [
+            field
+            for field in view
+            if not field.optional or any(table[column].null_count < table.num_rows for column in field.columns)
+        ]
+        columns = sorted({column for field in present for column in field.columns})
+        self._draw_batches(python_rows(table.select(columns)), tuple(present), wrap=wrap)
+
+    def _draw_rows(self, rows: list[dict[str, Any]], view: View) -> None:
+        present = (field for field in view if not field.optional or any(row[field.columns[0]] for row in rows))
+        self._draw_batches(iter([rows]), tuple(present), wrap=True)
+
+    def _draw_batches(self, batches: Iterator[list[dict[str, Any]]], view: View, *, wrap: bool) -> None:
+        """Draws as it goes, so that who reads only the beginning need not wait for the end."""
+        headings = [field.heading for field in view]
+        right = [field.form in cells.IS_NUMBER for field in view]
+        widths = [len(heading) for heading in headings]
+        for number, rows in enumerate(batches):
+            lines = [[cells.cell([row[c] for c in field.columns], field.form) for field in view] for row in rows]
+            columns = zip(*lines, strict=True)
+            widths = [max(width, *map(len, column)) for width, column in zip(widths, columns, strict=True)]
+            if self._on_terminal and wrap:
+                self._print(_drawn(lines, headings if number == 0 else None, widths, right))
+            else:
+                # rich would take minutes for a million rows, and has nothing to wrap or to color here.
+                click.echo(_aligned(lines if number else [headings, *lines], widths, right), nl=False)
+
+    def _line(self, text: str = "", style: str = "") -> None:
+        self._print(Text(text, style=style))
+
+    def _print(self, what: Any) -> None:
+        """Draws to text first: what rich does where stdout breaks is not what this command line does."""
+        width = shutil.get_terminal_size().columns if self._on_terminal else _ANY_WIDTH
+        drawn = io.StringIO()
+        Console(file=drawn, width=width, force_terminal=self._on_terminal, highlight=False).print(what)
+        lines = drawn.getvalue().split("\n")
+        click.echo("\n".join(line.rstrip() for line in lines), nl=False)
+
+
+def _drawn(lines: list[list[str]], headings: list[str] | None, widths: list[int], right: list[bool]) -> Table:
+    """For a terminal, which may be narrower than the widths; names are folded then, numbers are not."""
+    drawn = Table(box=None, pad_edge=False, show_header=headings is not None, header_style="bold", padding=(0, 2, 0, 0))
+    for i, (width, is_number) in enumerate(zip(widths, right, strict=True)):
+        drawn.add_column(
+            headings[i] if headings else "",
+            justify="right" if is_number else "left",
+            no_wrap=is_number,
+            overflow="fold",
+            max_width=width,
+        )
+    for line in lines:
+        drawn.add_row(*(Text(each) for each in line))
+    return drawn
+
+
+def _aligned(lines: list[list[str]], widths: list[int], right: list[bool]) -> str:
+    shape = "  ".join(
+        f"{{:{'>' if is_number else '<'}{width}}}" for width, is_number in zip(widths, right, strict=True)
+    )
+    return "".join(f"{shape.format(*line).rstrip()}\n" for line in lines)

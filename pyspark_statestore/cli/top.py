@@ -1,0 +1,59 @@
+"""The command ``top``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from pyspark_statestore.cli import options
+from pyspark_statestore.cli.commands import Command
+
+if TYPE_CHECKING:
+    from pyspark_statestore.checkpoint import Checkpoint
+    from pyspark_statestore.cli.output import Output
+
+_BOTH = ("partitions", "files")
+
+
+@click.command(
+    "top",
+    cls=Command,
+    examples=[
+        "pyspark-statestore top /checkpoints/q1",
+        "pyspark-statestore top /checkpoints/q1 --by operators",
+        "pyspark-statestore top /checkpoints/q1 --by partitions -n 3 --output json",
+    ],
+)
+@options.checkpoint
+@click.option(
+    "--by",
+    type=click.Choice(["partitions", "files", "operators", "types"]),
+    help="What the bytes are added up by; partitions, and then files, if not given.",
+)
+@click.option("-n", "number", type=click.IntRange(min=1), default=10, show_default=True, help="How many of each.")
+@options.output
+def top_command(checkpoint: Checkpoint, output: Output, by: str | None, number: int) -> None:
+    """Show which partitions and files hold the most bytes.
+
+    Partitions, operators and types add up the segments in merged files; dead ones were deleted or replaced, and wait
+    for their file to go. In a file all that is not a live segment counts as dead, its index too.
+    """
+    from pyspark_statestore.cli.costs import VIEWS, costs
+    from pyspark_statestore.cli.output import ALL
+    from pyspark_statestore.cli.progress import progress
+
+    with progress() as callback:
+        found = {what: costs(checkpoint.inspect, what, callback) for what in ([by] if by else _BOTH)}
+    tables = {
+        what: (
+            table.slice(0, number),
+            VIEWS[what],
+            f"{what}, {min(number, len(table))} of {len(table):,}, in {checkpoint.url}",
+        )
+        for what, table in found.items()
+    }
+    if by:
+        output.table(*tables[by], rows=ALL)
+    else:
+        output.tables(tables)

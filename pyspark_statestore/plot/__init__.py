@@ -1,0 +1,62 @@
+"""What a checkpoint looks like, as an image or a page. Needs the extra ``plot``, which is matplotlib."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyspark_statestore.errors import StateStoreFilesError
+
+if TYPE_CHECKING:
+    from fsspec.callbacks import Callback
+
+    from pyspark_statestore.checkpoint import Checkpoint
+
+SUFFIXES = (".png", ".html")
+"""What can be drawn."""
+
+
+def checked_path(path: str | os.PathLike[str]) -> Path:
+    """Makes sure that something can be drawn to a path.
+
+    Args:
+        path: On this machine; its suffix says what is drawn.
+
+    Raises:
+        StateStoreFilesError: PSS_INVALID_OPTION where the suffix is not one of :data:`SUFFIXES`.
+    """
+    checked = Path(path)
+    if checked.suffix.lower() not in SUFFIXES:
+        allowed = f"a file that ends in {' or '.join(SUFFIXES)}"
+        raise StateStoreFilesError("PSS_INVALID_OPTION", {"key": "out", "value": str(path), "allowed": allowed})
+    return checked
+
+
+def plot(checkpoint: Checkpoint, path: str | os.PathLike[str], callback: Callback | None = None) -> None:
+    """Draws a checkpoint's files by size and live share, their growth over time, and its partitions by bytes.
+
+    The file is written whole or not at all; one that exists is replaced.
+
+    Args:
+        checkpoint: Whose query may be running.
+        path: An image (``.png``), or a page (``.html``) that has the same as SVG, and the summary.
+        callback: Told how many merged files there are, and of each that was read.
+
+    Raises:
+        StateStoreFilesError: PSS_INVALID_OPTION, PSS_MISSING_DEPENDENCY (names the extra), PSS_WRITE_FAILED, or what
+            :class:`~pyspark_statestore.inspect.Inspection` raises.
+    """
+    target = checked_path(path)
+    try:
+        import matplotlib.figure  # noqa: F401
+    except ImportError as error:
+        install = 'pip install "pyspark-statestore[plot]"'
+        parameters = {"what": "Drawing a checkpoint", "reason": error, "install": install}
+        raise StateStoreFilesError("PSS_MISSING_DEPENDENCY", parameters) from error
+    from pyspark_statestore.plot.figure import Picture
+    from pyspark_statestore.plot.page import page_of
+    from pyspark_statestore.plot.replace import write_whole
+
+    picture = Picture.of(checkpoint, callback)
+    write_whole(target, picture.png() if target.suffix.lower() == ".png" else page_of(picture).encode())

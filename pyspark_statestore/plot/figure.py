@@ -1,0 +1,171 @@
+"""The picture of a checkpoint: three panels, drawn with matplotlib, without its global state."""
+
+from __future__ import annotations
+
+import io
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import matplotlib
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MultipleLocator
+
+from pyspark_statestore.cli import cells
+from pyspark_statestore.cli.costs import costs_of_segments
+
+if TYPE_CHECKING:
+    from fsspec.callbacks import Callback
+
+    from pyspark_statestore.checkpoint import Checkpoint
+
+_LIVE, _DEAD, _REST = "#2a7f62", "#d1603d", "#b9b9b9"
+_PARTITIONS = 40
+_NUMBERED = 20
+_POINTS = 2000
+_BARS = 12
+"""There is room for at least so many, so that a single one does not fill the panel."""
+_STYLE = {"font.size": 9, "svg.fonttype": "none", "svg.hashsalt": "pyspark-statestore"}
+_INCHES = (11, 9)
+
+
+@dataclass(frozen=True)
+class Picture:
+    """What is drawn.
+
+    Attributes:
+        url: Of the checkpoint.
+        files: The table of that name.
+        segments: The table of that name.
+        summary: The row of that table.
+    """
+
+    url: str
+    files: pa.Table
+    segments: pa.Table
+    summary: dict[str, Any]
+
+    @classmethod
+    def of(cls, checkpoint: Checkpoint, callback: Callback | None = None) -> Picture:
+        """Reads what is needed.
+
+        Args:
+            checkpoint: To be drawn.
+            callback: Told of the files that are read.
+        """
+        inspection = checkpoint.inspect
+        return cls(
+            checkpoint.url,
+            inspection.files(callback=callback),
+            inspection.segments(callback=callback),
+            inspection.summary(callback=callback).to_pylist()[0],
+        )
+
+    @property
+    def headline(self) -> str:
+        """The checkpoint in a line."""
+        figures = self.summary
+        files = figures["file_count"]
+        line = f"{files:,} merged file{'' if files == 1 else 's'}, {cells.size(figures['file_size_in_bytes'])}"
+        line += f", of which {cells.size(figures['live_bytes'])} live"
+        if figures["plain_file_count"]:
+            line += f"; {figures['plain_file_count']:,} plain state files beside them"
+        return line
+
+    def png(self) -> bytes:
+        """An image."""
+        return self._saved("png", dpi=110)
+
+    def svg(self) -> str:
+        """The same, to be put into a page: without an XML declaration."""
+        whole = self._saved("svg", metadata={"Date": None, "Creator": None}).decode()
+        return whole[whole.index("<svg") :]
+
+    def _saved(self, form: str, **options: Any) -> bytes:
+        out = io.BytesIO()
+        with matplotlib.rc_context(_STYLE):
+            self._figure().savefig(out, format=form, **options)
+        return out.getvalue()
+
+    def _figure(self) -> Figure:
+        figure = Figure(figsize=_INCHES, layout="constrained")
+        figure.suptitle(f"{self.url}\n{self.headline}", fontsize=11)
+        files, growth, partitions = figure.subplots(3, 1)
+        self._files(files)
+        self._growth(growth)
+        self._partitions(partitions)
+        for axes in (files, growth, partitions):
+            axes.yaxis.set_major_locator(MultipleLocator(_step(axes.get_ylim()[1])))
+            axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: cells.size(int(value))))
+            axes.spines[["top", "right"]].set_visible(False)
+            if axes.get_legend_handles_labels()[0]:
+                axes.legend(frameon=False, ncols=3, loc="lower right", bbox_to_anchor=(1, 1), borderaxespad=0)
+            else:
+                axes.text(0.5, 0.5, "nothing in merged files", ha="center", transform=axes.transAxes)
+        return figure
+
+    def _files(self, axes: Any) -> None:
+        axes.set_title("Merged files, the oldest first", loc="left")
+        if not len(self.files):
+            return
+        size, live = (self.files[name].to_numpy() for name in ("file_size_in_bytes", "live_bytes"))
+        held = self.segments.group_by("file_path").aggregate([("length", "sum")])
+        by_path = dict(zip(held["file_path"].to_pylist(), held["length_sum"].to_pylist(), strict=True))
+        segments = np.array([by_path.get(path, 0) for path in self.files["file_path"].to_pylist()])
+        # The tables come from two looks; a file may have grown between them.
+        dead = np.maximum(segments - live, 0)
+        rest = np.maximum(size - live - dead, 0)
+        parts = (("live", live, _LIVE), ("dead", dead, _DEAD), ("index, header, torn tail", rest, _REST))
+        _stack(axes, np.arange(1, len(size) + 1), parts)
+        if len(size) <= _NUMBERED:
+            axes.set_xticks(np.arange(1, len(size) + 1))
+
+    def _growth(self, axes: Any) -> None:
+        axes.set_title("Segments that are there, by the time when they were written (UTC)", loc="left")
+        if not len(self.segments):
+            return
+        segments = self.segments.sort_by("written_at")
+        length = segments["length"].to_numpy()
+        live = np.where(pc.equal(segments["status"], "live").to_numpy(), length, 0)
+        at = segments["written_at"].cast(pa.timestamp("us")).to_numpy()
+        some = np.unique(np.linspace(0, len(at) - 1, _POINTS).astype(int))
+        all_, living = np.cumsum(length)[some], np.cumsum(live)[some]
+        axes.fill_between(at[some], living, all_, step="post", color=_DEAD, label="dead by now", alpha=0.8)
+        axes.fill_between(at[some], 0, living, step="post", color=_LIVE, label="live", alpha=0.8)
+        axes.set_ylim(bottom=0)
+        locator = AutoDateLocator()
+        axes.xaxis.set_major_locator(locator)
+        axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))
+
+    def _partitions(self, axes: Any) -> None:
+        found = costs_of_segments(self.segments, "partitions")
+        shown = found.slice(0, _PARTITIONS)
+        those = f"the {_PARTITIONS} largest of {len(found):,}" if len(found) > len(shown) else f"{len(found):,}"
+        axes.set_title(f"State partitions by bytes, as operator/partition: {those}", loc="left")
+        if not len(shown):
+            return
+        names = [f"{operator}/{partition}" for operator, partition in _pairs(shown, "operator_id", "partition_id")]
+        live, dead = (shown[name].to_numpy() for name in ("live_bytes", "dead_bytes"))
+        _stack(axes, np.arange(len(shown)), (("live", live, _LIVE), ("dead", dead, _DEAD)))
+        axes.set_xticks(np.arange(len(shown)), names, rotation=90 if len(shown) > 20 else 0)
+
+
+def _stack(axes: Any, at: np.ndarray, parts: tuple[tuple[str, np.ndarray, str], ...]) -> None:
+    bottom = np.zeros(len(at))
+    for label, height, color in parts:
+        axes.bar(at, height, 0.8, bottom=bottom, label=label, color=color)
+        bottom = bottom + height
+    axes.set_xlim(at[0] - 0.6, max(at[-1] + 0.6, at[0] + _BARS))
+
+
+def _step(highest: float) -> float:
+    """Between two marks of an axis of bytes: a power of two, so that units come out even."""
+    return float(2 ** max(0, math.ceil(math.log2(max(highest, 1) / 6))))
+
+
+def _pairs(table: pa.Table, first: str, second: str) -> list[tuple[Any, Any]]:
+    return list(zip(table[first].to_pylist(), table[second].to_pylist(), strict=True))

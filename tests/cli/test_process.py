@@ -1,0 +1,171 @@
+"""The command line as a process of its own: imports, pipes, signals, terminals."""
+
+from __future__ import annotations
+
+import array
+import fcntl
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import termios
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.cli.checkpoints import name, write_checkpoint
+from tests.conftest import ROOT
+
+COMMAND = [sys.executable, "-m", "pyspark_statestore.cli"]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm", "COLUMNS": "100", "LINES": "30"}
+IN_TIME = 60
+
+
+def start(*arguments: object, stdout: int = subprocess.PIPE, stderr: int = subprocess.PIPE) -> subprocess.Popen[str]:
+    command = [*COMMAND, *map(str, arguments)]
+    return subprocess.Popen(command, stdout=stdout, stderr=stderr, text=True, env=ENVIRONMENT, close_fds=True)
+
+
+def wait_until_full(pipe: int) -> None:
+    """Waits until who writes to a pipe has to wait for a reader: it is more than half full, and stays as it is."""
+    half = fcntl.fcntl(pipe, fcntl.F_GETPIPE_SZ) // 2
+    end = time.monotonic() + IN_TIME
+    before = after = 0
+    while after < half or after != before:
+        assert time.monotonic() < end
+        time.sleep(0.2)
+        before, after = after, array.array("i", fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)))[0]
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint whose segments fill a pipe."""
+    return write_checkpoint(tmp_path_factory.mktemp("large") / "q1", partitions=20, versions=200)
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["files", "--help"], ["plot", "--help"], ["files", "--no-such"]])
+def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
+    code = f"""
+import sys
+sys.argv[1:] = {arguments!r}
+from pyspark_statestore.cli.main import main
+try:
+    main()
+except SystemExit:
+    pass
+heavy = "pyspark", "py4j", "pyarrow", "numpy", "pandas", "matplotlib", "fsspec", "rich"
+print([name for name in heavy if name in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=ENVIRONMENT)
+
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_a_reader_that_goes_away_is_no_error(large: Path) -> None:
+    for form in ("table", "json"):
+        process = start("segments", large, "--output", form)
+        assert process.stdout is not None
+        assert process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr is not None
+        assert process.stderr.read() == ""
+        assert process.wait(IN_TIME) == 0
+
+
+def test_interrupted(large: Path) -> None:
+    process = start("segments", large)
+    assert process.stdout is not None
+    # It cannot end: nobody reads, and the pipe is too small for all of it.
+    try:
+        wait_until_full(process.stdout.fileno())
+        process.send_signal(signal.SIGINT)
+
+        assert process.wait(IN_TIME) == 130
+        assert process.stderr is not None
+        assert process.stderr.read() == ""
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize(("arguments", "status"), [(["files", "/no/such"], 1), (["no-such"], 2)])
+def test_exit_status(arguments: list[str], status: int) -> None:
+    done = subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, check=False, env=ENVIRONMENT)
+
+    assert done.returncode == status
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+
+
+def on_terminal(large: Path, *, stdout: bool, stderr: bool) -> tuple[str, str]:
+    """Runs ``segments`` with a pseudo-terminal as stdout or stderr; returns what it shows, and what was piped."""
+    control, terminal = pty.openpty()
+    process = start(
+        "segments",
+        large,
+        stdout=terminal if stdout else subprocess.PIPE,
+        stderr=terminal if stderr else subprocess.PIPE,
+    )
+    os.close(terminal)
+    pipe = process.stdout or process.stderr
+    seen = {control: b"", **({pipe.fileno(): b""} if pipe else {})}
+    left = set(seen)
+    while left:
+        ready = select.select(list(left), [], [], IN_TIME)[0]
+        assert ready
+        for descriptor in ready:
+            try:
+                data = os.read(descriptor, 65536)
+            except OSError:  # what the end of a terminal is on Linux
+                data = b""
+            seen[descriptor] += data
+            if not data:
+                left.remove(descriptor)
+    assert process.wait(IN_TIME) == 0
+    os.close(control)
+    piped = seen[pipe.fileno()] if pipe else b""
+    return seen[control].decode().replace("\r\n", "\n"), piped.decode()
+
+
+def test_progress_on_a_terminal(large: Path) -> None:
+    terminal, piped = on_terminal(large, stdout=False, stderr=True)
+
+    assert "Reading merged files" in terminal
+    assert "3/3" in terminal
+    assert piped.splitlines()[0].startswith("4,001 segments in ")
+    assert "\x1b" not in piped
+    assert len(piped.splitlines()) == 4003
+
+
+def test_no_progress_but_where_stderr_is_a_terminal(large: Path) -> None:
+    terminal, piped = on_terminal(large, stdout=True, stderr=False)
+
+    assert piped == ""
+    assert "Reading" not in terminal
+    lines = terminal.splitlines()
+    assert "... and 3,951 more; --limit 0 shows all." in lines[-1]
+    assert terminal.count(".changelog") == 50
+
+
+def test_json_on_a_terminal_is_whole_and_bare(large: Path) -> None:
+    control, terminal = pty.openpty()
+    process = start("files", large, "--output", "json", stdout=terminal)
+    os.close(terminal)
+    data = b""
+    while select.select([control], [], [], IN_TIME)[0]:
+        try:
+            more = os.read(control, 65536)
+        except OSError:
+            break
+        if not more:
+            break
+        data += more
+    assert process.wait(IN_TIME) == 0
+    os.close(control)
+
+    assert len(json.loads(data)) == 3
+    assert name(1).encode() in data
