@@ -5,14 +5,14 @@ python -m benchmarks.inspect_child segments /path/to/checkpoint      # prints on
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import os
 import resource
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
 BY_PARTITION = ("operator_id", "partition_id")
 
 
@@ -42,18 +42,15 @@ def ask_spark(checkpoint: str) -> dict[str, Any]:
     Returns:
         startup_seconds until a first Python data source job is done, seconds, groups, rows; or ``missing``: why not.
     """
-    sys.path.insert(0, str(ROOT / "datasource"))
-    try:
-        from pyspark_checkpoint_files import DefaultSource
-    except ImportError as error:
-        return {"missing": f"pyspark_checkpoint_files cannot be imported ({error}); install the package, or merge it"}
+    if importlib.util.find_spec("pyspark_checkpoint_files") is None:
+        return {"missing": "pyspark_checkpoint_files cannot be imported: run it in the environment that make builds"}
     from pyspark.sql import SparkSession
 
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     begin = time.perf_counter()
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
     spark = builder.config("spark.sql.shuffle.partitions", "2").config("spark.log.level", "ERROR").getOrCreate()
     try:
-        spark.dataSource.register(DefaultSource)
         spark.read.format("checkpoint_files").option("table", "summary").load(checkpoint).collect()
         started = time.perf_counter()
         segments = spark.read.format("checkpoint_files").option("table", "segments").load(checkpoint)
