@@ -8,13 +8,14 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from pyspark_statestore.conf import OPTIONS
 from pyspark_statestore.errors import StateStoreFilesError
 
 if TYPE_CHECKING:
     from pyspark_statestore.inspect import Inspection
     from pyspark_statestore.storage import Location
 
-CLOSED_AFTER = datetime.timedelta(minutes=10)
+CLOSED_AFTER = datetime.timedelta(milliseconds=int(OPTIONS["closedAfter"].parse(OPTIONS["closedAfter"].default)))
 """Default of the option ``closedAfter``."""
 
 

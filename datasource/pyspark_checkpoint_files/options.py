@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from pyspark_statestore.checkpoint import Checkpoint
-from pyspark_statestore.conf import Option
+from pyspark_statestore.conf import OPTIONS, Option
 from pyspark_statestore.errors import StateStoreFilesError
 
 TABLES = ("files", "segments", "versions", "summary")
@@ -84,12 +84,12 @@ class ReadOptions:
             if table not in NARROWED:
                 raise _refused(name, given[name], f"only with table {' or '.join(NARROWED)}; this is {table}")
             narrowed[argument] = given[name] if name == "storeName" else _integer(name, given[name])
-        limit = given.get("maxSegmentsPerTrigger")
+        limit, closed = given.get("maxSegmentsPerTrigger"), OPTIONS["closedAfter"]
         return cls(
             path=given.get("path", "").strip(),
             table=table,
             narrowed=MappingProxyType(narrowed),
-            closed_after=_duration("closedAfter", given.get("closedAfter", "10m"), minimum="1s"),
+            closed_after=_duration("closedAfter", given.get("closedAfter", closed.default), minimum=closed.minimum),
             settled_after=_duration("settledAfter", given.get("settledAfter", "5s"), maximum="1h"),
             max_segments=None if limit is None else _integer("maxSegmentsPerTrigger", limit, lowest=1),
             storage=MappingProxyType(storage),

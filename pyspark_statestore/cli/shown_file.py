@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pyspark_statestore.errors import StateStoreFilesError
-from pyspark_statestore.format import read_groups
+from pyspark_statestore.format import Kind, read_groups
 from pyspark_statestore.format.layout import FLAG_CUMULATIVE, FLAG_INDEX_ONLY, FLAG_SEALED
 from pyspark_statestore.format.reader import Group, Header
 from pyspark_statestore.inspect.segments import CLOCK_BITS
@@ -162,7 +162,7 @@ def _group(group: Group, start: int | None) -> ShownGroup:
     names = (None, *group.index.names)
     entries = []
     for entry in group.index:
-        is_put = entry.kind == 1
+        is_put = entry.kind is Kind.PUT
         entries.append(
             ShownEntry(
                 kind=entry.kind.name.lower(),

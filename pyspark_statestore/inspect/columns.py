@@ -45,6 +45,21 @@ def spark_schema_of(table: str) -> str:
     return ", ".join(f"{column.name} {_SPARK_TYPES[column.type]}" for column in TABLES[table])
 
 
+def table_of(table: str, columns: Mapping[str, object]) -> pa.Table:
+    """Makes one of :data:`TABLES`.
+
+    Args:
+        table: Its name.
+        columns: What is in each column: an Arrow array, or what makes one.
+    """
+    schema = schema_of(table)
+    return pa.table([_column(columns[field.name], field.type) for field in schema], schema=schema)
+
+
+def _column(values: object, type_: pa.DataType) -> pa.Array | pa.ChunkedArray:
+    return values.cast(type_) if isinstance(values, (pa.Array, pa.ChunkedArray)) else pa.array(values, type_)
+
+
 def _store_columns() -> tuple[Column, ...]:
     return (
         Column("operator_id", pa.int32(), "The stateful operator, as Spark numbers them within the query."),

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from pyspark_statestore.format import parse_file_name
-from pyspark_statestore.inspect.columns import TIMESTAMP, schema_of
+from pyspark_statestore.inspect.columns import TIMESTAMP, table_of
 from pyspark_statestore.inspect.scan import MERGED, Scan
 
 
@@ -46,8 +46,7 @@ def files_table(scan: Scan, url: str, closed_after: datetime.timedelta) -> pa.Ta
         "writer": [f"{writer:016x}" for _, writer, _ in created],
         **{key: [_text(each.get(key)) for each in meta] for key in ("app_id", "executor_id", "query_run_id")},
     }
-    schema = schema_of("files")
-    return pa.table([pa.array(columns[field.name], field.type) for field in schema], schema=schema)
+    return table_of("files", columns)
 
 
 def is_orphan(scan: Scan, name: str, is_closed: bool) -> bool:

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from pyspark_statestore.format import SegmentType
 from pyspark_statestore.index import Status
-from pyspark_statestore.inspect.columns import TIMESTAMP, schema_of
+from pyspark_statestore.inspect.columns import TIMESTAMP, table_of
 from pyspark_statestore.inspect.logical_paths import Stores
 from pyspark_statestore.inspect.scan import MERGED, Scan
 
@@ -81,8 +81,7 @@ def segments_table(scan: Scan, url: str, wanted: StoreFilter = EVERYTHING, rows:
         "written_at": pa.array((entries.stamp[rows] >> CLOCK_BITS) * 1000, TIMESTAMP),
         "crc32c": entries.crc32c[rows].astype("i8"),
     }
-    schema = schema_of("segments")
-    return pa.table([_column(columns[field.name], field.type) for field in schema], schema=schema)
+    return table_of("segments", columns)
 
 
 def _in_order(file: np.ndarray, offset: np.ndarray, rows: np.ndarray) -> np.ndarray:
@@ -97,7 +96,3 @@ def _in_order(file: np.ndarray, offset: np.ndarray, rows: np.ndarray) -> np.ndar
 
 def _named(numbers: np.ndarray, names: list[str]) -> pa.Array:
     return pa.array(names, pa.string()).take(pa.array(numbers))
-
-
-def _column(values: object, type_: pa.DataType) -> pa.Array | pa.ChunkedArray:
-    return values if isinstance(values, (pa.Array, pa.ChunkedArray)) else pa.array(values, type_)

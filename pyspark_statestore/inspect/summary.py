@@ -7,7 +7,7 @@ import datetime
 import numpy as np
 import pyarrow as pa
 
-from pyspark_statestore.inspect.columns import schema_of
+from pyspark_statestore.inspect.columns import table_of
 from pyspark_statestore.inspect.files import is_orphan
 from pyspark_statestore.inspect.scan import Scan
 from pyspark_statestore.inspect.state_files import PLAIN, StateFiles
@@ -27,7 +27,7 @@ def summary_table(scan: Scan, files: StateFiles, closed_after: datetime.timedelt
     present = [stores.known[i] for i in np.unique(stores.store[stores.store >= 0])]
     version, _ = stores.versions(np.arange(len(stores.store)))
     versions = version.drop_null().to_numpy()
-    row = {
+    columns = {
         "file_count": len(scan.files),
         "file_size_in_bytes": size,
         "live_bytes": live,
@@ -41,4 +41,4 @@ def summary_table(scan: Scan, files: StateFiles, closed_after: datetime.timedelt
         "max_version": int(versions.max()) if len(versions) else None,
         "plain_file_count": int(np.count_nonzero(files.merged == PLAIN)),
     }
-    return pa.Table.from_pylist([row], schema_of("summary"))
+    return table_of("summary", {name: [value] for name, value in columns.items()})

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyspark_statestore.inspect.columns import schema_of
+from pyspark_statestore.inspect.columns import table_of
 from pyspark_statestore.inspect.lineage import EMPTY, NOTHING, Past, pasts
 from pyspark_statestore.inspect.logical_paths import Stores, store_folder
 from pyspark_statestore.inspect.segments import EVERYTHING, StoreFilter
@@ -84,12 +84,7 @@ def versions_table(files: StateFiles, directory: Directory, wanted: StoreFilter 
         "replay_count": pa.array(replayed, mask=no_way),
         "restore_bytes": pa.array(size, mask=no_way),
     }
-    schema = schema_of("versions")
-    return pa.table([_column(columns[field.name], field.type) for field in schema], schema=schema)
-
-
-def _column(values: object, type_: pa.DataType) -> pa.Array:
-    return values.cast(type_) if isinstance(values, pa.Array) else pa.array(values, type_)
+    return table_of("versions", columns)
 
 
 def _versions(files: StateFiles, stores: Stores, wanted: StoreFilter) -> Versions:

@@ -77,7 +77,8 @@ final class Cleaner {
   }
 
   private boolean isDue() {
-    return sinceLastRunMs() >= Math.min(MAX_INTERVAL_MS, context.options().idleSealMs()) || isPressing();
+    return MergedLogs.cleanByThemselves()
+        && (sinceLastRunMs() >= Math.min(MAX_INTERVAL_MS, context.options().idleSealMs()) || isPressing());
   }
 
   private long sinceLastRunMs() {
@@ -107,7 +108,8 @@ final class Cleaner {
   /** Whether the next round is near, because of deletions that are still going on or have just ended. */
   boolean comesSoon() {
     // Asked before every flush: mostly nothing waits.
-    return !context.tombstones().isEmpty()
+    return MergedLogs.cleanByThemselves()
+        && !context.tombstones().isEmpty()
         && !context.tombstones().haveWaited(HOLD_BACK_MS)
         && context.options().compactionEnabled()
         && relocator.hasMuchGarbage();

@@ -314,9 +314,7 @@ public final class MergedLog implements LogContext {
   /** Called from Spark's maintenance threads: a view that is new enough, and cleaning where it is due. */
   public void maintain() throws IOException {
     lanes.all().forEach(Lane::sealIfDue);
-    if (MergedLogs.cleanByThemselves()) {
-      cleaner.runIfDue();
-    }
+    cleaner.runIfDue();
     refresher.refreshIfOlderThan(MAINTENANCE_VIEW_MS);
   }
 
@@ -343,7 +341,7 @@ public final class MergedLog implements LogContext {
     // go all the same, until files of processes that died meanwhile count as closed, too.
     long idleMs = nowMs - servedPartitions.values().stream().mapToLong(Long::longValue).max().orElse(0);
     boolean idle = idleMs >= options.idleSealMs() && idleMs < keepMs && cleaner.hasMoreToDo();
-    if (MergedLogs.cleanByThemselves() && (idle || cleaner.isPressing())) {
+    if (idle || cleaner.isPressing()) {
       threads.execute(cleaner::runIfDue);
     }
   }
@@ -449,7 +447,7 @@ public final class MergedLog implements LogContext {
 
   @Override
   public boolean cleansSoon() {
-    return MergedLogs.cleanByThemselves() && cleaner.comesSoon();
+    return cleaner.comesSoon();
   }
 
   @Override
