@@ -40,7 +40,8 @@ def ask_spark(checkpoint: str) -> dict[str, Any]:
     """Counts the segments by partition in SQL.
 
     Returns:
-        startup_seconds until a first Python data source job is done, seconds, groups, rows; or ``missing``: why not.
+        seconds from nothing to the answer, again_seconds for the same once more in the session that now runs, groups,
+        rows; or ``missing``: why not.
     """
     if importlib.util.find_spec("pyspark_checkpoint_files") is None:
         return {"missing": "pyspark_checkpoint_files cannot be imported: run it in the environment that make builds"}
@@ -51,15 +52,15 @@ def ask_spark(checkpoint: str) -> dict[str, Any]:
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
     spark = builder.config("spark.sql.shuffle.partitions", "2").config("spark.log.level", "ERROR").getOrCreate()
     try:
-        spark.read.format("checkpoint_files").option("table", "summary").load(checkpoint).collect()
-        started = time.perf_counter()
         segments = spark.read.format("checkpoint_files").option("table", "segments").load(checkpoint)
         groups = segments.groupBy(*BY_PARTITION).count().collect()
-        seconds = time.perf_counter() - started
+        answered = time.perf_counter()
+        segments.groupBy(*BY_PARTITION).count().collect()
+        again = time.perf_counter() - answered
     finally:
         spark.stop()
     rows = sum(row["count"] for row in groups)
-    return {"startup_seconds": started - begin, "seconds": seconds, "groups": len(groups), "rows": rows}
+    return {"seconds": answered - begin, "again_seconds": again, "groups": len(groups), "rows": rows}
 
 
 def main() -> None:

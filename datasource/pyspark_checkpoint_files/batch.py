@@ -13,8 +13,8 @@ from pyspark_checkpoint_files.pushdown import is_offered, push
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_ROWS = 64 * 1024
-"""Rows in an Arrow batch at most."""
+BATCH_ROWS = 8 * 1024
+"""Rows in an Arrow batch at most: with fewer, Spark works on one while the next is made."""
 
 
 def reader_of(options: ReadOptions) -> DataSourceReader:
@@ -54,8 +54,7 @@ class TableReader(DataSourceReader):
         """
         if self._nothing:
             return
-        table = self._options.checkpoint().inspect.table(self._options.table, **self._narrowed)
-        yield from table.combine_chunks().to_batches(_ROWS)
+        yield from self._options.checkpoint().inspect.batches(self._options.table, BATCH_ROWS, **self._narrowed)
 
 
 class FilteringReader(TableReader):

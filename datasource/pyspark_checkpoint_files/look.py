@@ -16,9 +16,8 @@ from pyspark_statestore.format import parse_file_name
 from pyspark_statestore.index import Status
 from pyspark_statestore.inspect import StoreFilter
 from pyspark_statestore.inspect.logical_paths import Stores
-from pyspark_statestore.inspect.scan import INDEX_SUFFIX, Scan, scan
+from pyspark_statestore.inspect.scan import INDEX_SUFFIX, Scan
 from pyspark_statestore.inspect.segments import CLOCK_BITS
-from pyspark_statestore.storage import Directory, Location
 
 
 @dataclass(frozen=True)
@@ -59,9 +58,7 @@ class Look:
         self._options = options
         checkpoint = options.checkpoint()
         self.url = checkpoint.url
-        self.scan: Scan = scan(Directory(Location.of(options.path, options.storage)))
-        if not self.scan.infos:
-            checkpoint.inspect.segments()  # which says so where this is no checkpoint
+        self.scan: Scan = checkpoint.inspect.scan(headers=True)
         entries = self.scan.entries
         parsed = [parse_file_name(name) or (0, 0, 0) for name in entries.files]
         own_files = np.array([not name.endswith(INDEX_SUFFIX) for name in entries.files], bool)

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
+from pyspark_checkpoint_files.batch import BATCH_ROWS
 from pyspark_checkpoint_files.options import ReadOptions
 from pyspark_checkpoint_files.seen import Seen
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-_ROWS = 64 * 1024
 
 
 class Between(InputPartition):
@@ -100,10 +99,9 @@ class SegmentStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             StateStoreFilesError: There is no checkpoint, or it cannot be read.
         """
         from pyspark_checkpoint_files.look import Look
-        from pyspark_statestore.inspect.segments import segments_table
+        from pyspark_statestore.inspect.segments import Segments
 
         assert isinstance(partition, Between)
         look = Look(self._options)
         wanted = ~look.seen(Seen.of(partition.start)) & look.seen(Seen.of(partition.end))
-        table = segments_table(look.scan, look.url, rows=look.writes.entry[wanted])
-        yield from table.combine_chunks().to_batches(_ROWS)
+        yield from Segments.of(look.scan, look.url, rows=look.writes.entry[wanted]).batches(BATCH_ROWS)

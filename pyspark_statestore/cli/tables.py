@@ -30,10 +30,7 @@ if TYPE_CHECKING:
 @options.output
 def files_command(checkpoint: Checkpoint, output: Output, rows: RowChoice) -> None:
     """List the merged files, with what lives in them."""
-    from pyspark_statestore.cli.views import FILES
-
-    table = _read(checkpoint, "files")
-    output.table(table, FILES, f"{_number(table, 'merged file')} in {checkpoint.url}", rows)
+    _list(checkpoint, "files", "merged file", output, rows)
 
 
 @click.command(
@@ -51,10 +48,7 @@ def files_command(checkpoint: Checkpoint, output: Output, rows: RowChoice) -> No
 @options.output
 def segments_command(checkpoint: Checkpoint, output: Output, rows: RowChoice, **store: Any) -> None:
     """List the logical files that are or were in merged files."""
-    from pyspark_statestore.cli.views import SEGMENTS
-
-    table = _read(checkpoint, "segments", **store)
-    output.table(table, SEGMENTS, f"{_number(table, 'segment')} in {checkpoint.url}", rows)
+    _list(checkpoint, "segments", "segment", output, rows, **store)
 
 
 @click.command(
@@ -74,10 +68,7 @@ def versions_command(checkpoint: Checkpoint, output: Output, rows: RowChoice, **
 
     This reads RocksDB's snapshots to see which files they need, so it takes longer than the other commands.
     """
-    from pyspark_statestore.cli.views import VERSIONS
-
-    table = _read(checkpoint, "versions", **store)
-    output.table(table, VERSIONS, f"{_number(table, 'version')} in {checkpoint.url}", rows)
+    _list(checkpoint, "versions", "version", output, rows, **store)
 
 
 @click.command(
@@ -102,5 +93,9 @@ def _read(checkpoint: Checkpoint, name: str, **narrowed: Any) -> pa.Table:
         return checkpoint.inspect.table(name, **narrowed, callback=callback)
 
 
-def _number(table: pa.Table, what: str) -> str:
-    return f"{table.num_rows:,} {what}{'' if table.num_rows == 1 else 's'}"
+def _list(checkpoint: Checkpoint, name: str, what: str, output: Output, rows: RowChoice, **store: Any) -> None:
+    from pyspark_statestore.cli.views import TABLES
+
+    table = _read(checkpoint, name, **store)
+    number = f"{table.num_rows:,} {what}{'' if table.num_rows == 1 else 's'}"
+    output.table(table, TABLES[name], f"{number} in {checkpoint.url}", rows)

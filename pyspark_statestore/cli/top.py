@@ -39,16 +39,23 @@ def top_command(checkpoint: Checkpoint, output: Output, by: str | None, number: 
     Partitions, operators and types add up the segments in merged files; dead ones were deleted or replaced, and wait
     for their file to go. In a file all that is not a live segment counts as dead, its index too.
     """
-    from pyspark_statestore.cli.costs import VIEWS, costs
     from pyspark_statestore.cli.output import ALL
     from pyspark_statestore.cli.progress import progress
+    from pyspark_statestore.cli.views import COSTS
+    from pyspark_statestore.inspect.costs import costs_of_files, costs_of_segments
 
+    asked = (by,) if by else _BOTH
+    needed = {"files" if what == "files" else "segments" for what in asked}
     with progress() as callback:
-        found = {what: costs(checkpoint.inspect, what, callback) for what in ([by] if by else _BOTH)}
+        read = checkpoint.inspect.tables(*needed, callback=callback)
+    found = {
+        what: costs_of_files(read["files"]) if what == "files" else costs_of_segments(read["segments"], what)
+        for what in asked
+    }
     tables = {
         what: (
             table.slice(0, number),
-            VIEWS[what],
+            COSTS[what],
             f"{what}, {min(number, len(table))} of {len(table):,}, in {checkpoint.url}",
         )
         for what, table in found.items()

@@ -35,7 +35,7 @@ _STORE: View = (
     Field("store", ("store_name",), cells.text),
 )
 
-FILES: View = (
+_FILES: View = (
     Field("file", ("file_path",), cells.name),
     Field("size", ("file_size_in_bytes",), cells.size),
     Field("live", ("live_bytes",), cells.size),
@@ -45,7 +45,7 @@ FILES: View = (
     Field("changed (UTC)", ("last_modified_at",), cells.time),
 )
 
-SEGMENTS: View = (
+_SEGMENTS: View = (
     Field("logical path", ("logical_path",), cells.text),
     Field("size", ("length",), cells.size),
     Field("status", ("status",), cells.text),
@@ -54,7 +54,7 @@ SEGMENTS: View = (
     Field("offset", ("offset",), cells.text),
 )
 
-VERSIONS: View = (
+_VERSIONS: View = (
     *_STORE,
     Field("version", ("version",), cells.text),
     Field("checkpoint id", ("state_store_checkpoint_id",), cells.text, optional=True),
@@ -65,6 +65,30 @@ VERSIONS: View = (
     Field("replay", ("replay_count",), cells.count),
     Field("to read", ("restore_bytes",), cells.size),
 )
+
+
+_FIGURES: View = (
+    Field("bytes", ("total_bytes",), cells.size),
+    Field("live", ("live_bytes",), cells.size),
+    Field("dead", ("dead_bytes",), cells.size),
+    Field("live segments", ("live_segment_count", "segment_count"), cells.part_of),
+    Field("share of all", ("share",), cells.share),
+)
+
+COSTS: dict[str, View] = {
+    "partitions": (
+        Field("operator", ("operator_id",), cells.text),
+        Field("partition", ("partition_id",), cells.text),
+        *_FIGURES,
+    ),
+    "operators": (Field("operator", ("operator_id",), cells.text), *_FIGURES),
+    "types": (Field("type", ("type",), cells.text), *_FIGURES),
+    "files": (Field("file", ("file_path",), cells.name), *_FIGURES),
+}
+"""What ``top`` shows."""
+
+TABLES: dict[str, View] = {"files": _FILES, "segments": _SEGMENTS, "versions": _VERSIONS}
+"""How the commands of these names show their tables."""
 
 
 def form_of(column: str, type_: pa.DataType) -> cells.Form:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.inspect.columns import TABLES
 from pyspark_statestore.inspect.files import files_table
-from pyspark_statestore.inspect.scan import ATTEMPTS, MERGED, Scan, scan
-from pyspark_statestore.inspect.segments import StoreFilter, segments_table
+from pyspark_statestore.inspect.scan import Scan, look_again, scan
+from pyspark_statestore.inspect.segments import EVERYTHING, Segments, StoreFilter
 from pyspark_statestore.inspect.state_files import StateFiles, plain_files
 from pyspark_statestore.inspect.summary import summary_table
 from pyspark_statestore.inspect.versions import versions_table
@@ -20,8 +20,6 @@ from pyspark_statestore.storage import Directory, Location
 
 if TYPE_CHECKING:
     from fsspec.callbacks import Callback
-
-Result = TypeVar("Result")
 
 _OF_A_CHECKPOINT = {"state", "offsets", "commits", "metadata", "sources"}
 """What Spark makes in a checkpoint's directory; any of it will do."""
@@ -55,7 +53,7 @@ class Inspection:
         Raises:
             StateStoreFilesError: There is no checkpoint (PSS_NOT_A_CHECKPOINT), or it cannot be read.
         """
-        return files_table(self._scan(callback=callback), self._location.url, self._closed_after)
+        return self.tables("files", callback=callback)["files"]
 
     def segments(
         self,
@@ -81,7 +79,7 @@ class Inspection:
             StateStoreFilesError: There is no checkpoint (PSS_NOT_A_CHECKPOINT), or it cannot be read.
         """
         wanted = StoreFilter(operator_id, partition_id, store_name)
-        return segments_table(self._scan(headers=False, callback=callback), self._location.url, wanted)
+        return self.tables("segments", wanted=wanted, callback=callback)["segments"]
 
     def versions(
         self,
@@ -109,13 +107,7 @@ class Inspection:
             StateStoreFilesError: There is no checkpoint (PSS_NOT_A_CHECKPOINT), or it cannot be read.
         """
         wanted = StoreFilter(operator_id, partition_id, store_name)
-
-        def look() -> pa.Table:
-            merged = self._scan(callback=callback)
-            files = StateFiles.of(merged, plain_files(self._directory, merged))
-            return versions_table(files, self._directory, wanted)
-
-        return self._again_where_files_vanish(look)
+        return self.tables("versions", wanted=wanted, callback=callback)["versions"]
 
     def summary(self, callback: Callback | None = None) -> pa.Table:
         """Returns one row about the whole checkpoint.
@@ -131,9 +123,7 @@ class Inspection:
         Raises:
             StateStoreFilesError: There is no checkpoint (PSS_NOT_A_CHECKPOINT), or it cannot be read.
         """
-        merged = self._scan(callback=callback)
-        files = StateFiles.of(merged, plain_files(self._directory, merged))
-        return summary_table(merged, files, self._closed_after)
+        return self.tables("summary", callback=callback)["summary"]
 
     def table(self, name: str, **narrowed: Any) -> pa.Table:
         """Returns a table by its name.
@@ -145,13 +135,73 @@ class Inspection:
         Raises:
             StateStoreFilesError: There is no such table (PSS_INVALID_OPTION), or as that method.
         """
-        if name not in TABLES:
-            allowed = ", ".join(TABLES)
-            raise StateStoreFilesError("PSS_INVALID_OPTION", {"key": "table", "value": name, "allowed": allowed})
+        _check_names([name])
         table: pa.Table = getattr(self, name)(**narrowed)
         return table
 
-    def _scan(self, *, headers: bool = True, callback: Callback | None = None) -> Scan:
+    def tables(
+        self, *names: str, wanted: StoreFilter = EVERYTHING, callback: Callback | None = None
+    ) -> dict[str, pa.Table]:
+        """Returns several tables that say the same: all come from one look.
+
+        Args:
+            names: Of the tables.
+            wanted: Stores that the tables ``segments`` and ``versions`` are to be about.
+            callback: Told how many merged files there are, and of each that was read.
+
+        Raises:
+            StateStoreFilesError: There is no such table (PSS_INVALID_OPTION) or checkpoint (PSS_NOT_A_CHECKPOINT), or
+                it cannot be read.
+        """
+        _check_names(names)
+
+        def look() -> dict[str, pa.Table]:
+            merged = self._scan(headers=set(names) != {"segments"}, callback=callback)
+            others = {"versions", "summary"}.intersection(names)
+            files = StateFiles.of(merged, plain_files(self._directory, merged)) if others else None
+            return {name: self._table(name, merged, files, wanted) for name in names}
+
+        return look_again(self._directory, look)
+
+    def batches(self, name: str, most: int, **narrowed: Any) -> Iterator[pa.RecordBatch]:
+        """Yields a table little by little; segments are turned into rows only when they are asked for.
+
+        Args:
+            name: Of the table.
+            most: Rows in a batch.
+            **narrowed: What the method of that name takes, but for ``callback``.
+
+        Raises:
+            StateStoreFilesError: As :meth:`table`.
+        """
+        if name == "segments":
+            wanted = StoreFilter(**narrowed)
+            yield from Segments.of(self.scan(), self._location.url, wanted).batches(most)
+        else:
+            yield from self.table(name, **narrowed).combine_chunks().to_batches(most)
+
+    def scan(self, *, headers: bool = False) -> Scan:
+        """Returns what the indexes of the merged files say, for who asks other questions than the tables answer.
+
+        Args:
+            headers: Whether each file has to be opened, though an index-only file speaks for it.
+
+        Raises:
+            StateStoreFilesError: There is no checkpoint (PSS_NOT_A_CHECKPOINT), or it cannot be read.
+        """
+        return look_again(self._directory, lambda: self._scan(headers=headers))
+
+    def _table(self, name: str, merged: Scan, files: StateFiles | None, wanted: StoreFilter) -> pa.Table:
+        if name == "files":
+            return files_table(merged, self._location.url, self._closed_after)
+        if name == "segments":
+            return Segments.of(merged, self._location.url, wanted).table()
+        assert files is not None
+        if name == "versions":
+            return versions_table(files, self._directory, wanted)
+        return summary_table(merged, files, self._closed_after)
+
+    def _scan(self, *, headers: bool, callback: Callback | None = None) -> Scan:
         found = scan(self._directory, headers=headers, callback=callback)
         if not found.infos:
             self._check()
@@ -168,12 +218,9 @@ class Inspection:
             )
             raise StateStoreFilesError("PSS_NOT_A_CHECKPOINT", {"path": self._location.url, "reason": what})
 
-    def _again_where_files_vanish(self, look: Callable[[], Result]) -> Result:
-        for _ in range(ATTEMPTS):
-            try:
-                return look()
-            except FileNotFoundError:
-                continue
-        where = self._location.display(MERGED)
-        reason = f"files that were listed were gone when they were opened, {ATTEMPTS} times running"
-        raise StateStoreFilesError("PSS_READ_FAILED", {"action": "read", "path": where, "reason": reason})
+
+def _check_names(names: Iterable[str]) -> None:
+    for name in names:
+        if name not in TABLES:
+            allowed = ", ".join(TABLES)
+            raise StateStoreFilesError("PSS_INVALID_OPTION", {"key": "table", "value": name, "allowed": allowed})

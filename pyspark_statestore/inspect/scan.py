@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.format import MergedFile, parse_file_name, read_merged_file
@@ -16,6 +16,8 @@ from pyspark_statestore.storage.directory import Directory, FileInfo, in_paralle
 if TYPE_CHECKING:
     from fsspec.callbacks import Callback
 
+Result = TypeVar("Result")
+
 MERGED = "state/_merged"
 """Where merged files are, in a checkpoint."""
 
@@ -24,23 +26,28 @@ ATTEMPTS = 10
 
 INDEX_SUFFIX = ".index.merged"
 
+INTENT_SUFFIX = ".relocating"
+"""Empty files of this ending announce relocations: docs/guarantees.md."""
+
 
 @dataclass(frozen=True)
 class Scan:
     """What was in the merged files.
 
-    It is what a reader of that moment would see: whatever was moved or unlinked meanwhile makes the scan begin again,
-    and facts that were added meanwhile may be in it or not.
+    It is what a reader of that moment would see: whatever was moved or unlinked meanwhile makes it begin again, and
+    facts that were added meanwhile may be in it or not.
 
     Attributes:
         infos: Of all merged files, by name, as listed.
         files: Their indexes, by name; empty ones of files that an index-only file speaks for.
         at: When the files were listed, in UTC.
+        others: Of everything else in the directory, by name: announcements of relocations, what does not belong there.
     """
 
     infos: Mapping[str, FileInfo]
     files: Mapping[str, MergedFile]
     at: datetime.datetime
+    others: Mapping[str, FileInfo] = field(default_factory=dict, repr=False)
     _left_out: frozenset[str] = field(default=frozenset(), repr=False)
 
     @cached_property
@@ -57,6 +64,11 @@ class Scan:
         return resolve(self.entries)
 
     @property
+    def intents(self) -> frozenset[str]:
+        """Announcements of relocations."""
+        return frozenset(name for name in self.others if name.endswith(INTENT_SUFFIX))
+
+    @property
     def sizes(self) -> dict[str, int]:
         """Bytes of each file."""
         return {name: file.size for name, file in self.files.items()}
@@ -65,6 +77,26 @@ class Scan:
         """Rule 7: whether nobody appends to a file any more."""
         modified = self.infos[name].modified
         return self.files[name].sealed or (modified is not None and self.at - modified >= closed_after)
+
+
+def look_again(directory: Directory, look: Callable[[], Result]) -> Result:
+    """Looks, and begins again as often as a file that was listed is gone when it is opened.
+
+    Args:
+        directory: Of the checkpoint.
+        look: Lists and reads.
+
+    Raises:
+        StateStoreFilesError: PSS_READ_FAILED where that does not end.
+    """
+    for _ in range(ATTEMPTS):
+        try:
+            return look()
+        except FileNotFoundError:
+            continue
+    where = directory.location.display(MERGED)
+    reason = f"files that were listed were gone when they were opened, {ATTEMPTS} times running"
+    raise StateStoreFilesError("PSS_READ_FAILED", {"action": "read", "path": where, "reason": reason})
 
 
 def scan(directory: Directory, *, headers: bool = True, callback: Callback | None = None) -> Scan:
@@ -77,28 +109,14 @@ def scan(directory: Directory, *, headers: bool = True, callback: Callback | Non
         callback: Told how many files there are, and of each that was read.
 
     Raises:
+        FileNotFoundError: One was moved or deleted meanwhile: see :func:`look_again`.
         StateStoreFilesError: A file is damaged, of a newer format, or cannot be read. Nothing is guessed then.
     """
-    for _ in range(ATTEMPTS):
-        at = datetime.datetime.now(datetime.timezone.utc)
-        listed = sorted(directory.files(MERGED), key=lambda info: info.name)  # their facts are in order then
-        infos = {info.name: info for info in listed if parse_file_name(info.name)}
-        try:
-            return _read(directory, infos, at, headers, callback)
-        except FileNotFoundError:
-            continue
-    where = directory.location.display(MERGED)
-    reason = f"files that were listed were gone when they were opened, {ATTEMPTS} times running"
-    raise StateStoreFilesError("PSS_READ_FAILED", {"action": "read", "path": where, "reason": reason})
+    at = datetime.datetime.now(datetime.timezone.utc)
+    listed = sorted(directory.files(MERGED), key=lambda info: info.name)  # their facts are in order then
+    infos = {info.name: info for info in listed if parse_file_name(info.name)}
+    beside = {info.name: info for info in listed if info.name not in infos}
 
-
-def _read(
-    directory: Directory,
-    infos: Mapping[str, FileInfo],
-    at: datetime.datetime,
-    headers: bool,
-    callback: Callback | None,
-) -> Scan:
     def read(name: str) -> MergedFile:
         file = read_file(directory, infos[name])
         if callback is not None:
@@ -108,7 +126,7 @@ def _read(
     indexes = [name for name in infos if name.endswith(INDEX_SUFFIX)]
     if callback is not None:
         callback.set_size(len(infos))
-        callback.absolute_update(0)  # a scan may begin again
+        callback.absolute_update(0)  # a look may begin again
     files = dict(zip(indexes, in_parallel(read, indexes), strict=True))
     covered: frozenset[str] = frozenset() if headers else _covered(files.values(), infos)
     if callback is not None and covered:
@@ -117,7 +135,7 @@ def _read(
     files.update(zip(others, in_parallel(read, others), strict=True))
     files.update({name: MergedFile(name, None, (), infos[name].size) for name in covered})
     # What is read of a file itself need not be heard again from an index-only file.
-    return Scan(infos, files, at, covered if covered else frozenset(indexes))
+    return Scan(infos, files, at, beside, covered if covered else frozenset(indexes))
 
 
 def read_file(directory: Directory, info: FileInfo) -> MergedFile:

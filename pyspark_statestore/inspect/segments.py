@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -47,41 +48,74 @@ class StoreFilter:
 EVERYTHING = StoreFilter()
 
 
-def segments_table(scan: Scan, url: str, wanted: StoreFilter = EVERYTHING, rows: np.ndarray | None = None) -> pa.Table:
-    """Makes the table; files in the order of their names, and in each the segments as they were written.
+@dataclass(frozen=True)
+class Segments:
+    """The rows of the table, made when they are asked for: files by name, in each the segments as they were written.
 
-    Args:
+    Attributes:
         scan: With or without the files' headers.
         url: Of the checkpoint.
-        wanted: Stores whose segments are wanted.
-        rows: Of the entries, where only some of the segments are wanted.
+        rows: Of the entries, those that are wanted, in order.
+        stores: That the entries belong to.
     """
-    entries, status = scan.entries, scan.resolution.status
-    stores = Stores.of(entries.path)
-    listed = np.isin(status, list(_STATUS)) & wanted.rows(stores)
-    rows = np.flatnonzero(listed) if rows is None else rows[listed[rows]]
-    rows = _in_order(entries.file, entries.offset, rows)
-    operator, partition, store = stores.columns(rows)
-    version, checkpoint_id = stores.versions(rows)
-    types = [kind.name.lower() for kind in SegmentType]
-    kind = np.where(entries.type < len(types), entries.type, SegmentType.OTHER)
-    columns = {
-        "file_path": _named(entries.file[rows], [f"{url}/{MERGED}/{name}" for name in entries.files]),
-        "offset": entries.offset[rows],
-        "length": entries.length[rows],
-        "logical_path": stores.path.take(pa.array(rows)),
-        "type": _named(kind[rows], types),
-        "operator_id": operator,
-        "partition_id": partition,
-        "store_name": store,
-        "version": version,
-        "state_store_checkpoint_id": checkpoint_id,
-        "status": _named(status[rows], [_STATUS.get(each, "") for each in Status]),
-        "generation": entries.generation[rows],
-        "written_at": pa.array((entries.stamp[rows] >> CLOCK_BITS) * 1000, TIMESTAMP),
-        "crc32c": entries.crc32c[rows].astype("i8"),
-    }
-    return table_of("segments", columns)
+
+    scan: Scan
+    url: str
+    rows: np.ndarray
+    stores: Stores
+
+    @classmethod
+    def of(cls, scan: Scan, url: str, wanted: StoreFilter = EVERYTHING, rows: np.ndarray | None = None) -> Segments:
+        """Finds the rows.
+
+        Args:
+            scan: What was in the merged files.
+            url: Of the checkpoint.
+            wanted: Stores whose segments are wanted.
+            rows: Of the entries, where only some of the segments are wanted.
+        """
+        entries, status = scan.entries, scan.resolution.status
+        stores = Stores.of(entries.path)
+        listed = np.isin(status, list(_STATUS)) & wanted.rows(stores)
+        rows = np.flatnonzero(listed) if rows is None else rows[listed[rows]]
+        return cls(scan, url, _in_order(entries.file, entries.offset, rows), stores)
+
+    def table(self) -> pa.Table:
+        """All of them."""
+        return self._table(self.rows)
+
+    def batches(self, most: int) -> Iterator[pa.RecordBatch]:
+        """The same little by little: who asks may work on one batch while the next is made.
+
+        Args:
+            most: Rows in a batch.
+        """
+        for start in range(0, len(self.rows), most):
+            yield from self._table(self.rows[start : start + most]).combine_chunks().to_batches()
+
+    def _table(self, rows: np.ndarray) -> pa.Table:
+        entries, status = self.scan.entries, self.scan.resolution.status
+        operator, partition, store = self.stores.columns(rows)
+        version, checkpoint_id = self.stores.versions(rows)
+        types = [kind.name.lower() for kind in SegmentType]
+        kind = np.where(entries.type[rows] < len(types), entries.type[rows], SegmentType.OTHER)
+        columns = {
+            "file_path": _named(entries.file[rows], [f"{self.url}/{MERGED}/{name}" for name in entries.files]),
+            "offset": entries.offset[rows],
+            "length": entries.length[rows],
+            "logical_path": self.stores.path.take(pa.array(rows)),
+            "type": _named(kind, types),
+            "operator_id": operator,
+            "partition_id": partition,
+            "store_name": store,
+            "version": version,
+            "state_store_checkpoint_id": checkpoint_id,
+            "status": _named(status[rows], [_STATUS.get(each, "") for each in Status]),
+            "generation": entries.generation[rows],
+            "written_at": pa.array((entries.stamp[rows] >> CLOCK_BITS) * 1000, TIMESTAMP),
+            "crc32c": entries.crc32c[rows].astype("i8"),
+        }
+        return table_of("segments", columns)
 
 
 def _in_order(file: np.ndarray, offset: np.ndarray, rows: np.ndarray) -> np.ndarray:

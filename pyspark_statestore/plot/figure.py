@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MultipleLocator
 
 from pyspark_statestore.cli import cells
-from pyspark_statestore.cli.costs import costs_of_segments
+from pyspark_statestore.inspect.costs import costs_of_segments
 
 if TYPE_CHECKING:
     from fsspec.callbacks import Callback
@@ -57,13 +57,8 @@ class Picture:
             checkpoint: To be drawn.
             callback: Told of the files that are read.
         """
-        inspection = checkpoint.inspect
-        return cls(
-            checkpoint.url,
-            inspection.files(callback=callback),
-            inspection.segments(callback=callback),
-            inspection.summary(callback=callback).to_pylist()[0],
-        )
+        tables = checkpoint.inspect.tables("files", "segments", "summary", callback=callback)
+        return cls(checkpoint.url, tables["files"], tables["segments"], tables["summary"].to_pylist()[0])
 
     @property
     def headline(self) -> str:
@@ -116,9 +111,8 @@ class Picture:
         held = self.segments.group_by("file_path").aggregate([("length", "sum")])
         by_path = dict(zip(held["file_path"].to_pylist(), held["length_sum"].to_pylist(), strict=True))
         segments = np.array([by_path.get(path, 0) for path in self.files["file_path"].to_pylist()])
-        # The tables come from two looks; a file may have grown between them.
-        dead = np.maximum(segments - live, 0)
-        rest = np.maximum(size - live - dead, 0)
+        dead = segments - live
+        rest = size - segments
         parts = (("live", live, _LIVE), ("dead", dead, _DEAD), ("index, header, torn tail", rest, _REST))
         _stack(axes, np.arange(1, len(size) + 1), parts)
         if len(size) <= _NUMBERED:

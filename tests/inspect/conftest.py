@@ -1,7 +1,8 @@
-"""The local file system, watched."""
+"""A small checkpoint, and the local file system, watched."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -23,3 +24,11 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
     get_filesystem_class("file")
     monkeypatch.setitem(_registry, "file", watched_file_system(watch))
     return watch
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    """Two sealed files with a version of two partitions in each."""
+    from tests.inspect.places import simple_checkpoint
+
+    return simple_checkpoint(tmp_path / "checkpoint")

@@ -14,6 +14,10 @@ from fsspec.implementations.local import LocalFileSystem
 from pyspark_statestore import StateStoreFilesError
 from pyspark_statestore.format import Entry, Kind, MergedFileWriter, file_name, read_merged_file
 from pyspark_statestore.format.reader import BytesSource
+from pyspark_statestore.inspect import TABLES
+
+ALL_TABLES = pytest.mark.parametrize("table", TABLES)
+"""Runs a test with the name of each table."""
 
 CREATED_MS = 1_700_000_000_000
 STAMP = CREATED_MS << 16

@@ -12,8 +12,8 @@ from pyspark_statestore.format import file_name, read_merged_file
 from pyspark_statestore.format.checksum import crc32c
 from pyspark_statestore.format.layout import HEADER_FIXED, HEADER_MAGIC, HEADER_MIN_LENGTH, TRAILER_SIZE, U32
 from pyspark_statestore.format.reader import BytesSource
-from pyspark_statestore.inspect import TABLES
 from tests.inspect.places import (
+    ALL_TABLES,
     CREATED_MS,
     STAMP,
     Watch,
@@ -22,15 +22,7 @@ from tests.inspect.places import (
     merged_paths,
     plain_file,
     refused,
-    simple_checkpoint,
 )
-
-ALL = pytest.mark.parametrize("table", TABLES)
-
-
-@pytest.fixture
-def checkpoint(tmp_path: Path) -> Path:
-    return simple_checkpoint(tmp_path / "checkpoint")
 
 
 def table(checkpoint: Path, name: str) -> list[dict[str, Any]]:
@@ -43,13 +35,13 @@ def live(checkpoint: Path) -> dict[str, str]:
     return {row["logical_path"]: row["file_path"].rpartition("/")[2] for row in rows}
 
 
-@ALL
+@ALL_TABLES
 def test_missing_directory(tmp_path: Path, table: str) -> None:
     with refused("PSS_NOT_A_CHECKPOINT", str(tmp_path / "nowhere"), "does not exist"):
         Checkpoint(tmp_path / "nowhere").inspect.table(table)
 
 
-@ALL
+@ALL_TABLES
 def test_directory_that_is_no_checkpoint(tmp_path: Path, table: str) -> None:
     (tmp_path / "something").mkdir()
     with refused("PSS_NOT_A_CHECKPOINT", "offsets", "checkpointLocation"):
@@ -206,7 +198,7 @@ def test_index_only_file_that_speaks_for_a_file_that_is_gone(checkpoint: Path) -
     assert set(live(checkpoint)) == {"0/0/2.changelog", "0/1/2.changelog"}
 
 
-@ALL
+@ALL_TABLES
 def test_corrupt_index_names_file_and_offset(checkpoint: Path, table: str) -> None:
     path = merged_paths(checkpoint)[1]
     with merged_file(checkpoint, 2, seal=False) as file:
@@ -222,7 +214,7 @@ def test_corrupt_index_names_file_and_offset(checkpoint: Path, table: str) -> No
         Checkpoint(checkpoint).inspect.table(table)
 
 
-@ALL
+@ALL_TABLES
 def test_file_of_a_newer_version(checkpoint: Path, table: str) -> None:
     path = merged_paths(checkpoint)[1]
     path.write_bytes(b"PSSMERG2" + path.read_bytes()[8:])
@@ -230,7 +222,7 @@ def test_file_of_a_newer_version(checkpoint: Path, table: str) -> None:
         Checkpoint(checkpoint).inspect.table(table)
 
 
-@ALL
+@ALL_TABLES
 def test_something_else_with_a_merged_files_name(checkpoint: Path, table: str) -> None:
     path = merged_paths(checkpoint)[1]
     path.write_bytes(b"something else" * 20)
@@ -246,7 +238,7 @@ def test_meta_that_is_no_text_is_shown_as_far_as_it_goes(checkpoint: Path) -> No
     assert "a?b" in [row["app_id"] for row in table(checkpoint, "files")]
 
 
-@ALL
+@ALL_TABLES
 def test_no_permission_to_list(checkpoint: Path, watch: Watch, table: str) -> None:
     def deny(path: str) -> None:
         raise PermissionError(13, "Permission denied", path)
@@ -256,7 +248,7 @@ def test_no_permission_to_list(checkpoint: Path, watch: Watch, table: str) -> No
         Checkpoint(checkpoint).inspect.table(table)
 
 
-@ALL
+@ALL_TABLES
 def test_no_permission_to_read(checkpoint: Path, watch: Watch, table: str) -> None:
     denied = merged_paths(checkpoint)[1].name
 

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import pytest
 from fsspec.callbacks import Callback
 
 from pyspark_statestore.checkpoint import Checkpoint
@@ -10,6 +9,7 @@ from pyspark_statestore.format import read_merged_file
 from pyspark_statestore.format.reader import BytesSource
 from pyspark_statestore.inspect import TABLES
 from tests.inspect.places import (
+    ALL_TABLES,
     STAMP,
     Watch,
     add_index,
@@ -17,15 +17,7 @@ from tests.inspect.places import (
     merged_paths,
     plain_file,
     refused,
-    simple_checkpoint,
 )
-
-ALL = pytest.mark.parametrize("table", TABLES)
-
-
-@pytest.fixture
-def checkpoint(tmp_path: Path) -> Path:
-    return simple_checkpoint(tmp_path / "checkpoint")
 
 
 class Relocation:
@@ -49,7 +41,7 @@ class Relocation:
         self.first.unlink()
 
 
-@ALL
+@ALL_TABLES
 def test_file_that_is_moved_while_it_is_read(checkpoint: Path, watch: Watch, tmp_path: Path, table: str) -> None:
     watch.before_open = relocation = Relocation(checkpoint)
     found = Checkpoint(checkpoint).inspect.table(table)
@@ -75,7 +67,7 @@ def test_segment_that_is_moved_between_index_and_reading(tmp_path: Path, watch: 
     assert relocation.done
 
 
-@ALL
+@ALL_TABLES
 def test_plain_file_that_vanishes(tmp_path: Path, watch: Watch, table: str) -> None:
     (tmp_path / "offsets").mkdir()
     files = [plain_file(tmp_path, f"0/0/{version}.delta") for version in (1, 2)]
@@ -85,7 +77,7 @@ def test_plain_file_that_vanishes(tmp_path: Path, watch: Watch, table: str) -> N
         assert found["version"].to_pylist() == [1]
 
 
-@ALL
+@ALL_TABLES
 def test_files_that_go_on_vanishing(checkpoint: Path, watch: Watch, table: str) -> None:
     def vanish(path: str) -> None:
         raise FileNotFoundError(2, "No such file or directory", path)
