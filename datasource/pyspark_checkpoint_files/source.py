@@ -6,9 +6,9 @@ from collections.abc import MutableMapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, DataSourceWriter
 
-from pyspark_checkpoint_files.options import STREAMED, ReadOptions
+from pyspark_checkpoint_files.options import STREAMED, TABLES, ReadOptions
 from pyspark_statestore.errors import StateStoreFilesError
 
 if TYPE_CHECKING:
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 class DefaultSource(DataSource):
     """``checkpoint_files``: the merged files of a streaming checkpoint, what is in them, and what can be restored.
+
+    Rows of ``files`` that are inserted are files that are rewritten.
 
     Args:
         options: ``path``, ``table`` and those of docs/sql.md, in any case.
@@ -49,6 +51,27 @@ class DefaultSource(DataSource):
         from pyspark_checkpoint_files.batch import reader_of
 
         return reader_of(self._options_for(schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """Rewrites the files whose rows are inserted: compaction.
+
+        Raises:
+            StateStoreFilesError: PSS_INVALID_OPTION for OVERWRITE, for another table, or without ``file_path``.
+        """
+        from pyspark_checkpoint_files.writer import PATH, CompactionWriter
+
+        table = self._parsed.table
+        if overwrite:
+            allowed = "INTO or append: the files whose rows are inserted are rewritten, all others stay"
+            raise StateStoreFilesError("PSS_INVALID_OPTION", {"key": "mode", "value": "overwrite", "allowed": allowed})
+        if table != TABLES[0]:
+            allowed = f"rows are inserted into the table {TABLES[0]}"
+            raise StateStoreFilesError("PSS_INVALID_OPTION", {"key": "table", "value": table, "allowed": allowed})
+        if PATH not in schema.names:
+            allowed = f"rows of the table {TABLES[0]}, of which {PATH} counts"
+            parameters = {"key": "schema", "value": ", ".join(schema.names), "allowed": allowed}
+            raise StateStoreFilesError("PSS_INVALID_OPTION", parameters)
+        return CompactionWriter(self._parsed)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Follows the segments as they are committed.

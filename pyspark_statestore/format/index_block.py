@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 _FIELDS = ("kind", "type", "generation", "crc32c", "stamp", "writer", "offset", "length", "file_ref", "zero")
 _TYPES = ("<u1", "<u1", "<u2", "<u4", "<u8", "<u8", "<u8", "<u8", "<u4", "<u4")
+ENTRY_TYPE = list(zip(_FIELDS, _TYPES, strict=True))
+"""What NumPy calls an entry's fixed-width fields."""
+
 _KNOWN_TYPES = frozenset(SegmentType)
 _MAX_HEAP = (1 << 31) - 1
 
@@ -84,7 +87,7 @@ class IndexBlock:
             if not pc.all(pc.match_substring_regex(strings, FILE_NAME_PATTERN), min_count=0).as_py():
                 raise MalformedIndexError("its name table holds something else than names of merged files")
             names = tuple(strings.to_pylist())
-        records = np.frombuffer(encoded, dtype=np.dtype(list(zip(_FIELDS, _TYPES, strict=True))), count=count)
+        records = np.frombuffer(encoded, dtype=np.dtype(ENTRY_TYPE), count=count)
         paths = _strings(encoded, ENTRY.size * count, table_start, count, "path heap")
         block = cls(records, paths, names)
         block._check(trailer)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.format.checksum import crc32c
+from pyspark_statestore.format.index_encoder import IndexEncoder
 from pyspark_statestore.format.layout import (
     FLAG_CUMULATIVE,
     FLAG_INDEX_ONLY,
@@ -28,6 +29,10 @@ from pyspark_statestore.format.layout import (
     parse_file_name,
 )
 
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+
 
 class Sink(Protocol):
     """What a merged file is written to: any binary file that is opened for writing."""
@@ -39,6 +44,7 @@ class Sink(Protocol):
 class MergedFileWriter:
     """Appends groups to one merged file. The header is written at once, each group in one write.
 
+    What is given to :meth:`append` is written at once, too: nobody sees it before its group ends.
     Flushing and closing are the caller's: only it knows when a group has to be durable.
 
     Args:
@@ -65,9 +71,9 @@ class MergedFileWriter:
         if length > HEADER_MAX_LENGTH:
             raise ValueError(f"the header's meta is {len(encoded)} bytes long")
         header = HEADER_FIXED.pack(HEADER_MAGIC, length, writer, _unsigned(created_ms), len(encoded)) + encoded
-        self._pending: list[Entry] = []
+        self._pending = IndexEncoder()
         self._payload: list[bytes] = []
-        self._written: list[Entry] = []
+        self._written = IndexEncoder()
         self._previous = 0
         self._group_stamp = 0
         self._sealed = False
@@ -104,19 +110,44 @@ class MergedFileWriter:
         self.position += len(data)
         return entry
 
-    def delete(self, path: str, *, stamp: int, writer: int) -> Entry:
+    def delete(self, path: str, *, stamp: int, writer: int, generation: int = 0) -> Entry:
         """Adds a tombstone, which kills the entries of a path up to and including a key.
 
         Args:
             path: Of the logical file.
             stamp: Of the entry that is deleted.
             writer: Of the entry that is deleted.
+            generation: How often the tombstone was carried over.
         """
-        entry = Entry(
-            Kind.DELETE, SegmentType.of(path), 0, 0, _unsigned(stamp), _unsigned(writer), 0, 0, 0, _checked(path)
-        )
+        key = (_unsigned(stamp), _unsigned(writer))
+        entry = Entry(Kind.DELETE, SegmentType.of(path), generation, 0, *key, 0, 0, 0, _checked(path))
         self._add(entry)
         return entry
+
+    def append(self, data: bytes) -> None:
+        """Writes bytes of segments that :meth:`add_columns` tells of, before the group ends.
+
+        Args:
+            data: Of one segment, of a part of one, or of many.
+        """
+        if self._payload:
+            self._out.write(b"".join(self._payload))
+            self._payload = []
+        self._out.write(data)
+        self.position += len(data)
+
+    def add_columns(self, records: np.ndarray[Any, Any], paths: pa.StringArray) -> None:
+        """Adds entries to the group that is being collected, many at once.
+
+        Args:
+            records: As :attr:`IndexBlock.records` of a valid file; PUTs are of segments that are in this file.
+            paths: Of the logical files, as :attr:`IndexBlock.paths` of a valid file.
+        """
+        if self._sealed:
+            raise ValueError("the file is sealed")
+        self._pending.add_columns(records, paths)
+        if len(records):
+            self._group_stamp = max(self._group_stamp, _unsigned(int(records["stamp"].max())))
 
     def end_group(self, *, group_stamp: int | None = None) -> None:
         """Writes the collected segments, their index block and the trailer.
@@ -124,13 +155,13 @@ class MergedFileWriter:
         Args:
             group_stamp: The highest stamp that the writer has seen; that of the entries if not given.
         """
-        self._written += self._pending
-        self._write_group(self._pending, (), 0, group_stamp)
+        self._written.extend(self._pending)
+        self._write_group(self._pending, None, 0, group_stamp)
 
     def seal(self, *, group_stamp: int | None = None) -> None:
         """Ends the file: what is still collected, and an index of all that was ever written to it."""
-        self._written += self._pending
-        self._write_group(self._written, (), FLAG_SEALED | FLAG_CUMULATIVE, group_stamp)
+        self._written.extend(self._pending)
+        self._write_group(self._written, None, FLAG_SEALED | FLAG_CUMULATIVE, group_stamp)
 
     def seal_index_only(self, files: Mapping[str, Iterable[Entry]], *, group_stamp: int | None = None) -> None:
         """Ends a file that only repeats the entries of other, sealed files.
@@ -139,57 +170,57 @@ class MergedFileWriter:
             files: The entries of each of them, by its name.
             group_stamp: As in :meth:`end_group`.
         """
-        if self._written or self._pending:
+        if self._pending:
             raise ValueError("an index-only file holds no segments of its own")
-        names = list(files)
+        for number, entries in enumerate(files.values(), start=1):
+            for entry in entries:
+                self._add(replace(entry, file_ref=number))
+        self.seal_index_of(list(files), group_stamp=group_stamp)
+
+    def seal_index_of(self, names: Sequence[str], *, group_stamp: int | None = None) -> None:
+        """Ends a file that only repeats the entries of other, sealed files, which :meth:`add_columns` was given.
+
+        Args:
+            names: Of these files; the entries' ``file_ref`` says which, from 1 on.
+            group_stamp: As in :meth:`end_group`.
+        """
+        if self._written:
+            raise ValueError("an index-only file holds no segments of its own")
         for name in names:
             if parse_file_name(name) is None:
                 raise StateStoreFilesError(
                     "PSS_BAD_PATH", {"path": name, "reason": "this is not the name of a merged file"}
                 )
-        for number, entries in enumerate(files.values(), start=1):
-            for entry in entries:
-                self._add(replace(entry, file_ref=number))
         self._write_group(self._pending, names, FLAG_SEALED | FLAG_CUMULATIVE | FLAG_INDEX_ONLY, group_stamp)
 
     def _add(self, entry: Entry) -> None:
         if self._sealed:
             raise ValueError("the file is sealed")
-        self._pending.append(entry)
+        self._pending.add(entry)
         self._group_stamp = max(self._group_stamp, entry.stamp)
 
-    def _write_group(self, entries: Sequence[Entry], names: Sequence[str], flags: int, group_stamp: int | None) -> None:
+    def _write_group(
+        self, entries: IndexEncoder, names: Sequence[str] | None, flags: int, group_stamp: int | None
+    ) -> None:
         if self._sealed:
             raise ValueError("the file is sealed")
         self._group_stamp = max(self._group_stamp, _unsigned(group_stamp or 0))
-        index = b"".join(entry.pack() for entry in entries) + _heap([entry.path for entry in entries])
-        name_table_offset = 0
-        if flags & FLAG_INDEX_ONLY:
-            name_table_offset = self.position + len(index)
-            index += U32.pack(len(names)) + _heap(names)
+        index, name_table = entries.encode(names)
         trailer = Trailer(
             flags,
-            len(entries),
+            entries.count,
             self.position,
             len(index),
             self._previous,
             self._group_stamp,
-            name_table_offset,
+            self.position + name_table if name_table else 0,
             crc32c(index),
         )
         self._out.write(b"".join([*self._payload, index, trailer.pack()]))
         self._previous = self.position + len(index)
         self.position = self._previous + TRAILER_SIZE
-        self._pending, self._payload = [], []
+        self._pending, self._payload = IndexEncoder(), []
         self._sealed = bool(flags & FLAG_SEALED)
-
-
-def _heap(strings: Sequence[str]) -> bytes:
-    encoded = [text.encode() for text in strings]
-    offsets = [0]
-    for text in encoded:
-        offsets.append(offsets[-1] + len(text))
-    return b"".join([*map(U32.pack, offsets), *encoded])
 
 
 def _unsigned(number: int) -> int:

@@ -7,6 +7,7 @@ keeps no state but :class:`TombstoneWatch`. Needs neither Spark nor fsspec.
 from pyspark_statestore.index.entries import Entries
 from pyspark_statestore.index.resolution import FileTotals, Resolution, Status, resolve
 from pyspark_statestore.index.rules import (
+    HIGHEST_STAMP,
     MAX_GENERATION,
     FileState,
     TombstoneWatch,
@@ -18,6 +19,7 @@ from pyspark_statestore.index.rules import (
 )
 
 __all__ = [
+    "HIGHEST_STAMP",
     "MAX_GENERATION",
     "Entries",
     "FileState",

@@ -14,6 +14,10 @@ MAX_GENERATION = 65_535
 """What the format has room for; what has been copied so often stays where it is."""
 
 
+HIGHEST_STAMP = "it has the highest stamp"
+"""Why a file stays in which nothing lives."""
+
+
 @dataclass(frozen=True)
 class FileState:
     """What is known of a merged file besides its entries.
@@ -158,7 +162,7 @@ def plan_unlinks(
         elif not state.whole_index_read:
             kept[name] = "its index has not been read"
         elif name == newest:
-            kept[name] = "it has the highest stamp"
+            kept[name] = HIGHEST_STAMP
         else:
             carry = rows[:0] if name in droppable else rows[by_file == number]
             unlink.append(Unlink(name, carry))

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.inspect.columns import TABLES
 from pyspark_statestore.inspect.files import files_table
-from pyspark_statestore.inspect.scan import Scan, look_again, scan
+from pyspark_statestore.inspect.scan import Scan, check_checkpoint, look_again, scan
 from pyspark_statestore.inspect.segments import EVERYTHING, Segments, StoreFilter
 from pyspark_statestore.inspect.state_files import StateFiles, plain_files
 from pyspark_statestore.inspect.summary import summary_table
@@ -20,9 +20,6 @@ from pyspark_statestore.storage import Directory, Location
 
 if TYPE_CHECKING:
     from fsspec.callbacks import Callback
-
-_OF_A_CHECKPOINT = {"state", "offsets", "commits", "metadata", "sources"}
-"""What Spark makes in a checkpoint's directory; any of it will do."""
 
 
 class Inspection:
@@ -156,7 +153,7 @@ class Inspection:
         _check_names(names)
 
         def look() -> dict[str, pa.Table]:
-            merged = self._scan(headers=set(names) != {"segments"}, callback=callback)
+            merged = self._scan(headers="files" in names, callback=callback)
             others = {"versions", "summary"}.intersection(names)
             files = StateFiles.of(merged, plain_files(self._directory, merged)) if others else None
             return {name: self._table(name, merged, files, wanted) for name in names}
@@ -204,19 +201,8 @@ class Inspection:
     def _scan(self, *, headers: bool, callback: Callback | None = None) -> Scan:
         found = scan(self._directory, headers=headers, callback=callback)
         if not found.infos:
-            self._check()
+            check_checkpoint(self._directory)
         return found
-
-    def _check(self) -> None:
-        """A checkpoint without merged files is one, too; anything else is a mistake that no empty table may hide."""
-        names = self._directory.names()
-        if _OF_A_CHECKPOINT.isdisjoint(names):
-            what = (
-                "it does not exist or is empty"
-                if not names
-                else f"it has none of {', '.join(sorted(_OF_A_CHECKPOINT))}"
-            )
-            raise StateStoreFilesError("PSS_NOT_A_CHECKPOINT", {"path": self._location.url, "reason": what})
 
 
 def _check_names(names: Iterable[str]) -> None:

@@ -6,6 +6,7 @@ import datetime
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
 
 from pyspark_statestore.errors import StateStoreFilesError
@@ -28,6 +29,9 @@ INDEX_SUFFIX = ".index.merged"
 
 INTENT_SUFFIX = ".relocating"
 """Empty files of this ending announce relocations: docs/guarantees.md."""
+
+_OF_A_CHECKPOINT = {"state", "offsets", "commits", "metadata", "sources"}
+"""What Spark makes in a checkpoint's directory; any of it will do."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +66,11 @@ class Scan:
     def resolution(self) -> Resolution:
         """What the facts say together."""
         return resolve(self.entries)
+
+    @property
+    def covered(self) -> frozenset[str]:
+        """Files that were not opened, because an index-only file speaks for them."""
+        return frozenset(name for name in self._left_out if not name.endswith(INDEX_SUFFIX))
 
     @property
     def intents(self) -> frozenset[str]:
@@ -99,11 +108,19 @@ def look_again(directory: Directory, look: Callable[[], Result]) -> Result:
     raise StateStoreFilesError("PSS_READ_FAILED", {"action": "read", "path": where, "reason": reason})
 
 
-def scan(directory: Directory, *, headers: bool = True, callback: Callback | None = None) -> Scan:
+def scan(
+    directory: Directory,
+    *,
+    headers: bool = True,
+    known: Mapping[str, MergedFile] = MappingProxyType({}),
+    callback: Callback | None = None,
+) -> Scan:
     """Reads the index of every merged file, several at a time.
 
     Args:
         directory: Of the checkpoint.
+        known: Files as an earlier scan has read them. Of these, sealed ones that are still listed are not read again:
+            they never change.
         headers: Whether the files' own headers and trailers are wanted. Where not, files that an index-only file speaks
             for are not opened.
         callback: Told how many files there are, and of each that was read.
@@ -118,7 +135,11 @@ def scan(directory: Directory, *, headers: bool = True, callback: Callback | Non
     beside = {info.name: info for info in listed if info.name not in infos}
 
     def read(name: str) -> MergedFile:
-        file = read_file(directory, infos[name])
+        earlier = known.get(name)
+        if earlier is not None and earlier.sealed and earlier.size == infos[name].size:
+            file = earlier
+        else:
+            file = read_file(directory, infos[name])
         if callback is not None:
             callback.relative_update(1)
         return file
@@ -138,6 +159,19 @@ def scan(directory: Directory, *, headers: bool = True, callback: Callback | Non
     return Scan(infos, files, at, beside, covered if covered else frozenset(indexes))
 
 
+def check_checkpoint(directory: Directory) -> None:
+    """A checkpoint without merged files is one, too; anything else is a mistake that no empty answer may hide.
+
+    Raises:
+        StateStoreFilesError: PSS_NOT_A_CHECKPOINT.
+    """
+    names = directory.names()
+    if _OF_A_CHECKPOINT.isdisjoint(names):
+        there = f"it has none of {', '.join(sorted(_OF_A_CHECKPOINT))}"
+        reason = there if names else "it does not exist or is empty"
+        raise StateStoreFilesError("PSS_NOT_A_CHECKPOINT", {"path": directory.location.url, "reason": reason})
+
+
 def read_file(directory: Directory, info: FileInfo) -> MergedFile:
     """Reads the index of one merged file.
 
@@ -146,8 +180,15 @@ def read_file(directory: Directory, info: FileInfo) -> MergedFile:
         StateStoreFilesError: It is damaged, of a newer format, or cannot be read.
     """
     relative = f"{MERGED}/{info.name}"
-    with directory.open(relative, info.size) as file:
-        return replace(read_merged_file(file, directory.location.display(relative)), name=info.name)
+    found = _read_index(directory, relative, info.size)
+    if not found.sealed and directory.lists_old_lengths:
+        found = _read_index(directory, relative, info.size, grown=True)
+    return replace(found, name=info.name)
+
+
+def _read_index(directory: Directory, relative: str, size: int, *, grown: bool = False) -> MergedFile:
+    with directory.open(relative, size, grown=grown) as file:
+        return read_merged_file(file, directory.location.display(relative))
 
 
 def _covered(indexes: Collection[MergedFile], infos: Mapping[str, FileInfo]) -> frozenset[str]:

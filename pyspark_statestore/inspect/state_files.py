@@ -59,7 +59,7 @@ class StateFiles:
             plain: See :func:`plain_files`.
         """
         entries = scan.entries
-        rows = np.flatnonzero(scan.resolution.live)
+        rows = cls.entry_rows(scan)
         live = entries.path.take(pa.array(rows))
         plain = list(plain)
         if plain:
@@ -74,6 +74,23 @@ class StateFiles:
             np.concatenate([entries.crc32c[rows], np.zeros(len(plain), "u4")]),
             entries.files,
         )
+
+    def is_merged(self, rows: np.ndarray) -> np.ndarray:
+        """Which of these rows are segments."""
+        is_merged: np.ndarray = self.merged[rows] != PLAIN
+        return is_merged
+
+    @staticmethod
+    def entry_rows(scan: Scan) -> np.ndarray:
+        """Of each segment, in the order of the rows, the row of its entry; segments come before plain files."""
+        return np.flatnonzero(scan.resolution.live)
+
+    def without(self, rows: np.ndarray) -> StateFiles:
+        """Returns all but these rows."""
+        kept: np.ndarray = np.ones(len(self.length), bool)
+        kept[rows] = False
+        columns = (self.length[kept], self.merged[kept], self.offset[kept], self.crc32c[kept])
+        return StateFiles(self.path.filter(pa.array(kept)), *columns, self.names)
 
     def stores(self) -> Stores:
         """Which store each file belongs to."""

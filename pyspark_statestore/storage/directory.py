@@ -9,7 +9,8 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from pyspark_statestore.errors import StateStoreFilesError
+from pyspark_statestore.storage.failures import errors_of
+from pyspark_statestore.storage.growing import SeekableFile, WebHdfsFile, length_now
 from pyspark_statestore.storage.location import Location
 
 READ_PARALLELISM = 8
@@ -18,6 +19,7 @@ READ_PARALLELISM = 8
 _GAP = 64 * 1024
 """Ranges of one file that are nearer to each other are read with one request."""
 _MAX_READ = 8 << 20
+_HDFS = ("hdfs", "webhdfs")
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -92,26 +94,43 @@ class Directory:
             folders = below
         return found
 
+    @property
+    def lists_old_lengths(self) -> bool:
+        """Whether a file that is being written is longer than listings say: HDFS shows what its first flush brought."""
+        return _protocol(self._fs) in _HDFS
+
     @contextmanager
-    def open(self, relative: str, size: int) -> Iterator[OpenFile]:
+    def open(self, relative: str, size: int, *, grown: bool = False) -> Iterator[OpenFile]:
         """Opens a file once for reading ranges of it.
 
         Args:
             relative: Path in the checkpoint.
             size: As listed; it is not asked for again.
+            grown: Whether to find out how far it reaches by now, where listings do not say.
 
         Raises:
             FileNotFoundError: It is gone.
             StateStoreFilesError: PSS_NO_PERMISSION or PSS_READ_FAILED.
         """
-        path = self.location.below(relative)
+        path, display = self.location.below(relative), self.location.display(relative)
         if _is_flat(self._fs):
-            yield _Remote(self._fs, path, size, self.location.display(relative))
+
+            def read(offset: int, length: int) -> bytes:
+                return bytes(self._fs.cat_file(path, start=offset, end=offset + length))
+
+            yield _Open(read, size, display)
             return
         with self._errors("read", relative):
             file = self._fs.open(path, "rb", **_open_options(self._fs))
-        with file:
-            yield _Local(file, size, self.location.display(relative))
+        try:
+            with self._errors("read", relative):
+                reader = WebHdfsFile(file) if _protocol(self._fs) == "webhdfs" else SeekableFile(file)
+                size = length_now(reader, size) if grown and self.lists_old_lengths else size
+            yield _Open(reader.read, size, display)
+        finally:
+            # What was read was read.
+            with suppress(Exception):
+                file.close()
 
     def read_ranges(self, relative: str, size: int, ranges: Sequence[tuple[int, int]]) -> Iterator[tuple[int, bytes]]:
         """Reads many (offset, length) of a file; neighbours share a request.
@@ -159,21 +178,6 @@ class Directory:
         return errors_of(action, self.location.display(relative))
 
 
-@contextmanager
-def errors_of(action: str, path: str) -> Iterator[None]:
-    """Turns what a file system raises into this package's errors; a file that is gone stays FileNotFoundError."""
-    try:
-        yield
-    except (StateStoreFilesError, FileNotFoundError):
-        raise
-    except PermissionError as error:
-        parameters = {"action": action, "path": path, "user": f"this process's user ({error})"}
-        raise StateStoreFilesError("PSS_NO_PERMISSION", parameters) from error
-    except Exception as error:  # file systems raise their libraries' own, such as botocore's NoCredentialsError
-        parameters = {"action": action, "path": path, "reason": f"{type(error).__name__}: {error}"}
-        raise StateStoreFilesError("PSS_READ_FAILED", parameters) from error
-
-
 def in_parallel(
     action: Callable[[Item], Result], items: Sequence[Item], threads: int = READ_PARALLELISM
 ) -> list[Result]:
@@ -193,18 +197,26 @@ def _is_flat(fs: Any) -> bool:
     return bool(getattr(fs, "async_impl", False))
 
 
+def _protocol(fs: Any) -> str:
+    return fs.protocol if isinstance(fs.protocol, str) else str(fs.protocol[0])
+
+
 def _open_options(fs: Any) -> dict[str, Any]:
     """WebHDFS reads 5 MB ahead unless it is told otherwise."""
-    protocol = fs.protocol if isinstance(fs.protocol, str) else fs.protocol[0]
-    return {"block_size": 1} if protocol == "webhdfs" else {}
+    return {"block_size": 1} if _protocol(fs) == "webhdfs" else {}
 
 
-class _Remote:
-    """One request for each range."""
+class _Open:
+    """A file to read ranges of.
 
-    def __init__(self, fs: Any, path: str, size: int, display: str) -> None:
-        self._fs = fs
-        self._path = path
+    Args:
+        read: Returns a range, given its offset and its length.
+        size: As listed, or as was found out.
+        display: What messages call it.
+    """
+
+    def __init__(self, read: Callable[[int, int], bytes], size: int, display: str) -> None:
+        self._read = read
         self._display = display
         self.size = size
 
@@ -212,21 +224,7 @@ class _Remote:
         if not length:
             return b""
         with errors_of("read", self._display):
-            return bytes(self._fs.cat_file(self._path, start=offset, end=offset + length))
-
-
-class _Local:
-    """A file that stays open."""
-
-    def __init__(self, file: Any, size: int, display: str) -> None:
-        self._file = file
-        self._display = display
-        self.size = size
-
-    def read_at(self, offset: int, length: int) -> bytes:
-        with errors_of("read", self._display):
-            self._file.seek(offset)
-            return bytes(self._file.read(length))
+            return bytes(self._read(offset, length))
 
 
 def _batches(ranges: Sequence[tuple[int, int]]) -> Iterator[list[tuple[int, int]]]:

@@ -34,14 +34,18 @@ def stable_view(state: Path) -> View:
     """
     end = time.monotonic() + PATIENCE
     while time.monotonic() < end:
-        before = names_in(state)
+        before = _merged_in(state)
         try:
             view = View.of(state)
         except FileNotFoundError:
             continue
-        if names_in(state) == before:
+        if _merged_in(state) == before:
             return view
     raise AssertionError(f"files in {state} come and go without a pause")
+
+
+def _merged_in(state: Path) -> list[str]:
+    return [name for name in names_in(state) if name.endswith(".merged")]
 
 
 @dataclass

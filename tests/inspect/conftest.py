@@ -16,13 +16,10 @@ if TYPE_CHECKING:
 @pytest.fixture
 def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
     """What ``file:`` is asked in this test, and what goes wrong there."""
-    from fsspec.registry import _registry, get_filesystem_class
-
-    from tests.inspect.places import Watch, watched_file_system
+    from tests.inspect.places import Watch, use_for_local_files, watched_file_system
 
     watch = Watch()
-    get_filesystem_class("file")
-    monkeypatch.setitem(_registry, "file", watched_file_system(watch))
+    use_for_local_files(monkeypatch, watched_file_system(watch))
     return watch
 
 

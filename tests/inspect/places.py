@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from fsspec.implementations.local import LocalFileSystem
+from fsspec.registry import _registry, get_filesystem_class
 
 from pyspark_statestore import StateStoreFilesError
 from pyspark_statestore.format import Entry, Kind, MergedFileWriter, file_name, read_merged_file
@@ -157,6 +158,12 @@ class _WatchedFile:
 
     def __exit__(self, *error: object) -> None:
         self._file.close()
+
+
+def use_for_local_files(monkeypatch: pytest.MonkeyPatch, file_system: type[LocalFileSystem]) -> None:
+    """Lets ``file:`` mean another file system for the rest of a test."""
+    get_filesystem_class("file")
+    monkeypatch.setitem(_registry, "file", file_system)
 
 
 @contextmanager

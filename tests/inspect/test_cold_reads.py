@@ -2,8 +2,10 @@
 
 from pathlib import Path
 
+import pytest
+
 from pyspark_statestore.checkpoint import Checkpoint
-from tests.inspect.places import STAMP, Watch, merged_file, merged_paths
+from tests.inspect.places import STAMP, Watch, add_index, merged_file, merged_paths, simple_checkpoint
 
 
 def test_cold_summary_opens_each_file_once_and_reads_little(tmp_path: Path, watch: Watch) -> None:
@@ -20,3 +22,19 @@ def test_cold_summary_opens_each_file_once_and_reads_little(tmp_path: Path, watc
     assert max(watch.bytes_read.values()) <= 128 * 1024
     assert min(path.stat().st_size for path in merged_paths(tmp_path)) > 1_000_000
     assert sum(watch.listings.values()) == 1
+
+
+@pytest.mark.parametrize("table", ["summary", "segments", "versions"])
+def test_an_index_that_speaks_for_all_files_is_all_that_is_opened(tmp_path: Path, watch: Watch, table: str) -> None:
+    inspect = Checkpoint(simple_checkpoint(tmp_path / "checkpoint", files=5)).inspect
+    before = inspect.table(table).to_pylist()
+    index = add_index(tmp_path / "checkpoint")
+    watch.opens.clear()
+    after = inspect.table(table).to_pylist()
+    assert watch.opens == {index.name: 1}
+    if table == "summary":
+        # The index-only file itself is one.
+        size = before[0]["file_size_in_bytes"] + index.stat().st_size
+        before[0] |= {"file_count": 6, "file_size_in_bytes": size}
+        before[0]["space_amplification"] = size / before[0]["live_bytes"]
+    assert after == before

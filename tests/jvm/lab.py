@@ -109,7 +109,11 @@ class View:
         tombstones: dict[str, tuple[int, int]] = {}
         best: dict[str, tuple[tuple[int, int], int, str, Entry]] = {}
         for name, file in view.files.items():
+            if name.endswith(".index.merged"):
+                continue  # what it says is in other files
             for entry in file:
+                if entry.file_ref:
+                    continue  # what it repeats is read of the file itself, where that exists
                 if entry.kind is Kind.DELETE:
                     tombstones[entry.path] = max(entry.key, tombstones.get(entry.path, (-1, -1)))
                 else:
@@ -216,7 +220,7 @@ class Checkpoint:
     def files(self) -> list[str]:
         """Names of the physical merged files, oldest first."""
         found = [path.name for path in self.merged.glob("*.merged")]
-        return sorted(found, key=lambda name: int(re.findall(r"-(\d+)\.merged", name)[0]))
+        return sorted(found, key=lambda name: int(re.findall(r"-(\d+)(?:\.index)?\.merged", name)[0]))
 
     def view(self) -> View:
         """What Python reads."""

@@ -17,6 +17,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 SCRIPT = """
 import json, sys
 from pyspark.sql import SparkSession
+from pyspark_statestore import Checkpoint, StateStoreFilesError, maintain
 
 path, followed = sys.argv[1:]
 spark = (
@@ -31,6 +32,15 @@ try:
     spark.read.format("checkpoint_files").option("table", "nonsense").load(path).collect()
 except Exception as error:
     found["error"] = str(error)
+try:
+    maintain(spark)
+except StateStoreFilesError as error:
+    found["maintain"] = str(error)
+found["compacted"] = Checkpoint(path).maintenance.compact(spark=spark, where="segment_count < 9").rewritten_files_count
+found["clean"] = Checkpoint(path).maintenance.verify(spark=spark).is_clean
+spark.sql(f"CREATE TEMPORARY VIEW f USING checkpoint_files OPTIONS (path '{path}')")
+spark.sql("INSERT INTO f SELECT * FROM f")
+found["generations"] = [row.generation for row in spark.sql("SELECT generation FROM f").collect()]
 stream = spark.readStream.format("checkpoint_files").option("table", "segments").load(path)
 query = stream.writeStream.format("memory").queryName("q").option("checkpointLocation", followed)
 query.trigger(availableNow=True).start().awaitTermination()
@@ -66,6 +76,9 @@ def test_everything_works_through_connect(main_jar: Path, tmp_path: Path) -> Non
     found = json.loads(done.stdout.splitlines()[-1])
     assert found["files"] == 1
     assert found["view"] == paths[2:]
+    assert found["generations"] == [2], "compaction in Python, then in SQL"
     assert found["stream"] == paths
     assert "PSS_INVALID_OPTION" in found["error"]
     assert "files, segments, versions, summary" in found["error"]
+    assert found["maintain"].startswith("[PSS_SPARK_NOT_RUNNING] This is a Spark Connect session")
+    assert (found["compacted"], found["clean"]) == (1, True)

@@ -1,0 +1,127 @@
+"""Compaction as an INSERT: the rows of ``files`` that go in are the files that are rewritten."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+
+from pyspark_checkpoint_files.options import ReadOptions
+from pyspark_statestore.errors import StateStoreFilesError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from pyspark_statestore.maintenance.site import Site
+
+PATH = "file_path"
+"""The column that says which file; the others of a row do not count."""
+
+_WORTH_ANOTHER_TRY = ("PSS_READ_FAILED", "PSS_WRITE_FAILED")
+"""What may go better in another attempt. Anything else Spark would only fail with again, and say so less plainly."""
+
+
+@dataclass(frozen=True)
+class Rewritten(WriterCommitMessage):
+    """What a task did.
+
+    Attributes:
+        failures: What it could not do.
+    """
+
+    failures: tuple[StateStoreFilesError, ...] = ()
+
+
+class CompactionWriter(DataSourceArrowWriter):
+    """Rewrites files of a checkpoint, each task those of its rows.
+
+    A task may fail, run again, or run twice at the same time: what was copied once too often goes at the end, or when
+    anybody cleans the next time.
+
+    Args:
+        options: Of the write.
+
+    Raises:
+        StateStoreFilesError: There is no path, or it cannot be used.
+    """
+
+    def __init__(self, options: ReadOptions) -> None:
+        options.checkpoint()
+        self._options = options
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Rewritten:
+        """Copies what lives in the files of the rows into new ones.
+
+        Raises:
+            StateStoreFilesError: A file system failed in a way that may pass.
+        """
+        from pyspark_statestore.maintenance.compaction import rewrite
+
+        try:
+            names = self._names(iterator)
+            failures = tuple(rewrite(self._site, names).failures) if names else ()
+        except StateStoreFilesError as error:
+            failures = (error,)
+        for failure in failures:
+            if failure.getErrorClass() in _WORTH_ANOTHER_TRY:
+                raise failure
+        return Rewritten(failures)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Unlinks what nobody needs any more.
+
+        Raises:
+            StateStoreFilesError: A row was refused, a live segment is corrupt, or the checkpoint cannot be cleaned.
+        """
+        from pyspark_statestore.maintenance.cleaning import clean
+
+        clean(self._site, self._site.look())
+        for message in messages:
+            if isinstance(message, Rewritten) and message.failures:
+                raise message.failures[0]
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Leaves what is there: whatever was copied is as good as what it was copied from."""
+
+    @cached_property
+    def _site(self) -> Site:
+        from pyspark_statestore.maintenance.site import Site
+        from pyspark_statestore.storage import Directory, Location
+
+        options = self._options
+        return Site(Directory(Location.of(options.path, options.storage)), options.closed_after)
+
+    def _names(self, batches: Iterator[pa.RecordBatch]) -> set[str]:
+        """Names of merged files.
+
+        Raises:
+            StateStoreFilesError: PSS_BAD_PATH where a row is not about a merged file of this checkpoint.
+        """
+        from pyspark_statestore.format import parse_file_name
+        from pyspark_statestore.inspect.scan import MERGED
+
+        names: set[str] = set()
+        folders: dict[str, bool] = {}
+        for batch in batches:
+            for path in batch.column(batch.schema.get_field_index(PATH)).to_pylist():
+                folder, _, name = (path or "").rpartition("/")
+                checkpoint = folder.removesuffix(f"/{MERGED}")
+                if folder not in folders:
+                    folders[folder] = checkpoint != folder and self._is_here(checkpoint)
+                if not folders[folder] or parse_file_name(name) is None:
+                    reason = f"only merged files of {self._site.directory.location.url} can be rewritten here"
+                    raise StateStoreFilesError("PSS_BAD_PATH", {"path": path, "reason": reason})
+                names.add(name)
+        return names
+
+    def _is_here(self, checkpoint: str) -> bool:
+        from pyspark_statestore.storage import Location
+
+        here = self._site.directory.location.url
+        try:
+            return checkpoint == here or Location.of(checkpoint, self._options.storage).url == here
+        except StateStoreFilesError:
+            return False

@@ -1,0 +1,1 @@
+"""What is done to a checkpoint's files from outside of its query."""

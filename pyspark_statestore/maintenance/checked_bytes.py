@@ -1,0 +1,158 @@
+"""Reads segments of merged files and compares their checksums, in bounded memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from pyspark_statestore.errors import StateStoreFilesError
+from pyspark_statestore.format.checksum import crc32c
+from pyspark_statestore.index import Entries
+from pyspark_statestore.inspect.scan import MERGED
+from pyspark_statestore.storage.directory import Directory, OpenFile
+
+_GAP = 64 * 1024
+"""Segments that are nearer to each other are read with one request."""
+_MAX_READ = 8 << 20
+"""Bytes in one request; eight files are read at the same time."""
+_PART = 64 << 20
+"""Bytes in one piece of work, so that the segments of one large file are read in several places."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some segments of one merged file, in the order of their offsets.
+
+    Attributes:
+        name: Of the file.
+        size: Of the file, as listed.
+        row: Of each segment, in the entries.
+        offset: In the file.
+        length: In bytes.
+        crc32c: That they should have.
+    """
+
+    name: str
+    size: int
+    row: np.ndarray = field(repr=False)
+    offset: np.ndarray = field(repr=False)
+    length: np.ndarray = field(repr=False)
+    crc32c: np.ndarray = field(repr=False)
+
+    @property
+    def total(self) -> int:
+        """Bytes of the segments."""
+        return int(self.length.sum())
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What was found in a part.
+
+    Attributes:
+        bad: Rows of segments whose bytes are others.
+        unread: Rows of segments that could not be read.
+        gone: Whether that is because the file does not exist any more.
+        error: Why else.
+        read_bytes: How many bytes were read.
+    """
+
+    bad: tuple[int, ...] = ()
+    unread: tuple[int, ...] = ()
+    gone: bool = False
+    error: StateStoreFilesError | None = None
+    read_bytes: int = 0
+
+
+def parts_of(entries: Entries, rows: np.ndarray, sizes: dict[str, int]) -> list[Part]:
+    """Divides segments into pieces of work of about the same size.
+
+    Args:
+        entries: Of all files.
+        rows: Of the segments.
+        sizes: Of the files, by name.
+    """
+    order = rows[np.lexsort((entries.offset[rows], entries.file[rows]))]
+    if not len(order):
+        return []
+    ends: np.ndarray = np.cumsum(entries.length[order])
+    # A piece ends with its file, or where so many bytes are full.
+    new_file = np.diff(entries.file[order]) != 0
+    starts: np.ndarray = np.flatnonzero(new_file | (np.diff(ends // _PART) != 0)) + 1
+    parts = []
+    for piece in np.split(order, starts):
+        name = entries.files[entries.file[piece[0]]]
+        columns = (entries.offset[piece], entries.length[piece], entries.crc32c[piece])
+        parts.append(Part(name, sizes[name], piece, *columns))
+    return parts
+
+
+def check_part(directory: Directory, part: Part, told: Callable[[int], object] = lambda read: None) -> Checked:
+    """Reads all segments of a part. What goes wrong is an answer: the others have to be read all the same.
+
+    Args:
+        directory: Of the checkpoint.
+        part: What to read.
+        told: How many bytes of segments were read, again and again.
+    """
+    bad: list[int] = []
+    done = read = 0
+    try:
+        with directory.open(f"{MERGED}/{part.name}", part.size) as file:
+            for first, end in _requests(part):
+                bad += _bad(file, part, first, end)
+                length = int(part.length[first:end].sum())
+                read += length
+                done = end
+                told(length)
+    except FileNotFoundError:
+        return Checked(tuple(bad), tuple(part.row[done:].tolist()), gone=True, read_bytes=read)
+    except StateStoreFilesError as error:
+        return Checked(tuple(bad), tuple(part.row[done:].tolist()), error=error, read_bytes=read)
+    return Checked(tuple(bad), read_bytes=read)
+
+
+def checksum_of(file: OpenFile, offset: int, length: int) -> int | None:
+    """The crc32c of a range, read little by little; None where the file ends before it."""
+    checksum = 0
+    for start in range(offset, offset + length, _MAX_READ):
+        wanted = min(_MAX_READ, offset + length - start)
+        data = file.read_at(start, wanted)
+        if len(data) < wanted:
+            return None
+        checksum = crc32c(data, checksum)
+    return checksum
+
+
+def _requests(part: Part) -> Iterator[tuple[int, int]]:
+    """Ranges of segments that are read together: [first, end)."""
+    offsets, ends = part.offset.tolist(), (part.offset + part.length).tolist()
+    first = 0
+    for at in range(1, len(offsets) + 1):
+        if at == len(offsets) or offsets[at] - ends[at - 1] > _GAP or ends[at] - offsets[first] > _MAX_READ:
+            yield first, at
+            first = at
+
+
+def _bad(file: OpenFile, part: Part, first: int, end: int) -> list[int]:
+    """Rows of those segments of one request whose bytes are others."""
+    start = int(part.offset[first])
+    inside = end
+    while inside > first and part.offset[inside - 1] + part.length[inside - 1] > part.size:
+        inside -= 1
+    bad: list[int] = part.row[inside:end].tolist()
+    if inside == first:
+        return bad
+    if inside - first == 1:
+        if checksum_of(file, start, int(part.length[first])) != part.crc32c[first]:
+            bad.append(int(part.row[first]))
+        return bad
+    data = file.read_at(start, int((part.offset + part.length)[first:inside].max()) - start)
+    for at in range(first, inside):
+        offset, length = int(part.offset[at]) - start, int(part.length[at])
+        segment = data[offset : offset + length]
+        if len(segment) < length or crc32c(segment) != part.crc32c[at]:
+            bad.append(int(part.row[at]))
+    return bad

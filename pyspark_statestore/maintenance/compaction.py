@@ -1,0 +1,155 @@
+"""Rewrites files that are mostly dead, or small, into few that are not."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from fsspec.callbacks import Callback, NoOpCallback
+
+from pyspark_statestore.inspect.scan import MERGED
+from pyspark_statestore.maintenance.cleaning import Cleaned, clean, foresee
+from pyspark_statestore.maintenance.compaction_plan import CompactionPlan, Wanted
+from pyspark_statestore.maintenance.maintenance import TARGET_FILE_SIZE
+from pyspark_statestore.maintenance.movable import Movable
+from pyspark_statestore.maintenance.on_spark import run_on_spark
+from pyspark_statestore.maintenance.relocation import Bin, Relocation, relocate
+from pyspark_statestore.maintenance.selection import chosen_by
+from pyspark_statestore.maintenance.site import Site, View
+
+if TYPE_CHECKING:
+    from pyarrow.compute import Expression
+    from pyspark.sql import SparkSession
+
+_BINS_OF_A_TASK = 8
+"""Each task looks at the whole checkpoint, so it should copy some files; where there are few, parallelism counts."""
+
+_FILES = pa.schema(
+    [
+        ("file_path", pa.string()),
+        ("file_size_in_bytes", pa.int64()),
+        ("live_bytes", pa.int64()),
+        ("is_rewritten", pa.bool_()),
+        ("is_added", pa.bool_()),
+        ("is_removed", pa.bool_()),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Compaction:
+    """What a compaction did, or would do.
+
+    Attributes:
+        rewritten_files_count: Files whose live segments were copied.
+        added_files_count: Files that were written.
+        removed_files_count: Files that were unlinked. What somebody may still need stays until a later time.
+        rewritten_bytes_count: Live bytes that were copied.
+        added_bytes_count: Bytes of the files that were written.
+        reclaimed_bytes_count: Bytes of the files that were unlinked.
+        dry_run: Whether nothing was changed.
+        files: A row for each of these files: ``file_path``, ``file_size_in_bytes``, ``live_bytes`` (before, or in a new
+            file), ``is_rewritten``, ``is_added``, ``is_removed``. A dry run has no names for new files.
+    """
+
+    rewritten_files_count: int = 0
+    added_files_count: int = 0
+    removed_files_count: int = 0
+    rewritten_bytes_count: int = 0
+    added_bytes_count: int = 0
+    reclaimed_bytes_count: int = 0
+    dry_run: bool = False
+    files: pa.Table = field(default_factory=_FILES.empty_table, repr=False)
+
+
+def compact(
+    site: Site,
+    *,
+    max_space_amplification: float = 1.5,
+    target_file_size: int = TARGET_FILE_SIZE,
+    where: Expression | str | None = None,
+    dry_run: bool = False,
+    spark: SparkSession | None = None,
+    callback: Callback | None = None,
+) -> Compaction:
+    """See :meth:`pyspark_statestore.maintenance.maintenance.Maintenance.compact`."""
+    wanted = Wanted(max_space_amplification, target_file_size)
+    callback = callback or NoOpCallback()
+    view: View | None = None
+
+    def planned(movable: Movable) -> CompactionPlan:
+        nonlocal view
+        view = movable.view
+        names = None if where is None else chosen_by(where, view, site, spark)
+        plan = CompactionPlan.of(movable, wanted, names)
+        callback.set_size(plan.live_bytes)
+        return plan
+
+    if dry_run:
+        plan = planned(Movable(site.look()))
+        assert view is not None
+        return _summary(site, view, plan.as_relocation(), foresee(view, plan.sources), planned=True)
+    if spark is None:
+        done = relocate(site, lambda movable: planned(movable).bins, callback)
+    else:
+        plan = planned(Movable(site.look()))
+        done = Relocation()
+        for part in run_on_spark(spark, partial(relocate, site), _shares(plan.bins)):
+            done.added += part.added
+            done.failures += part.failures
+            callback.relative_update(sum(new.live_bytes for new in part.added))
+    if view is None:
+        return Compaction()
+    cleaned = clean(site, view)
+    if done.failures:
+        raise done.failures[0]
+    return _summary(site, view, done, cleaned)
+
+
+def rewrite(site: Site, names: Collection[str], target_file_size: int = TARGET_FILE_SIZE) -> Relocation:
+    """Copies what lives in some files into others; nothing is unlinked.
+
+    Args:
+        site: Of the checkpoint.
+        names: Of merged files. Those that are gone, or may be appended to, are left out.
+        target_file_size: In bytes.
+
+    Raises:
+        StateStoreFilesError: As :meth:`~pyspark_statestore.maintenance.maintenance.Maintenance.compact`.
+    """
+    wanted = Wanted(target_file_size=target_file_size)
+    return relocate(site, lambda movable: CompactionPlan.of(movable, wanted, names).bins)
+
+
+def _shares(bins: Sequence[Bin]) -> list[list[Bin]]:
+    """What each task does; the same for the same bins."""
+    tasks = max(min(len(bins), _BINS_OF_A_TASK), -(-len(bins) // _BINS_OF_A_TASK))
+    return [list(bins[number::tasks]) for number in range(tasks)]
+
+
+def _summary(site: Site, view: View, done: Relocation, cleaned: Cleaned, planned: bool = False) -> Compaction:
+    """What was done, or would be; new files have no names then."""
+    rewritten = {name for new in done.added for name in new.sources}
+    removed = set(cleaned.files)
+    live = dict(zip(view.scan.entries.files, view.scan.resolution.totals.live_bytes.tolist(), strict=True))
+    rows = [
+        (name, view.scan.infos[name].size, live[name], name in rewritten, False, name in removed)
+        for name in sorted((rewritten | removed) & live.keys())
+    ]
+    if not planned:
+        rows += [(new.name, new.size, new.live_bytes, False, True, False) for new in done.added]
+    url = site.directory.location.display(MERGED)
+    table = [dict(zip(_FILES.names, (f"{url}/{name}", *rest), strict=True)) for name, *rest in rows]
+    return Compaction(
+        rewritten_files_count=len(rewritten),
+        added_files_count=len(done.added),
+        removed_files_count=len(removed),
+        rewritten_bytes_count=sum(new.live_bytes for new in done.added),
+        added_bytes_count=sum(new.size for new in done.added),
+        reclaimed_bytes_count=cleaned.size_in_bytes,
+        dry_run=planned,
+        files=pa.Table.from_pylist(table, schema=_FILES),
+    )

@@ -1,0 +1,110 @@
+"""Reads live segments, checks them, and hands their bytes over, never many of them at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+import numpy as np
+
+from pyspark_statestore.errors import StateStoreFilesError
+from pyspark_statestore.format.checksum import crc32c
+from pyspark_statestore.index import Entries
+from pyspark_statestore.inspect.scan import MERGED
+from pyspark_statestore.storage.directory import Directory, OpenFile
+
+GAP = 64 * 1024
+"""Segments that are nearer to each other are read with one request."""
+
+MAX_READ = 8 << 20
+"""Bytes of a request at most; longer segments are read in parts."""
+
+
+def read_segments(directory: Directory, entries: Entries, rows: np.ndarray) -> Iterator[tuple[bytes, int]]:
+    """Reads segments of one file.
+
+    Args:
+        directory: Of the checkpoint.
+        entries: Of all files.
+        rows: Of the segments, in the order of their offsets.
+
+    Yields:
+        Bytes, in that order, and how many segments were verified to be whole with them.
+
+    Raises:
+        FileNotFoundError: The file is gone.
+        StateStoreFilesError: PSS_CORRUPT_SEGMENT, PSS_NO_PERMISSION or PSS_READ_FAILED.
+    """
+    offset, length, crc = entries.offset[rows], entries.length[rows], entries.crc32c[rows]
+    relative = f"{MERGED}/{entries.files[entries.file[rows[0]]]}"
+    size = int((offset + length).max())
+
+    def damaged(at: int, reason: str) -> StateStoreFilesError:
+        where = {"path": entries.path[int(rows[at])].as_py(), "file": directory.location.display(relative)}
+        where |= {"offset": int(offset[at]), "length": int(length[at]), "reason": reason}
+        return StateStoreFilesError("PSS_CORRUPT_SEGMENT", where)
+
+    with directory.open(relative, size) as file:
+        for first, last in pairwise(_requests(offset, length)):
+            try:
+                if length[first] > MAX_READ:
+                    yield from _large(file, int(offset[first]), int(length[first]), int(crc[first]))
+                else:
+                    here = slice(first, last)
+                    yield _neighbours(file, offset[here], length[here], crc[here]), last - first
+            except _WrongBytesError as error:
+                raise damaged(first + error.at, error.reason) from error
+
+
+class _WrongBytesError(Exception):
+    def __init__(self, at: int, reason: str) -> None:
+        super().__init__(reason)
+        self.at = at
+        self.reason = reason
+
+
+def _requests(offset: np.ndarray, length: np.ndarray) -> list[int]:
+    """Where a request begins, and where the last one ends."""
+    end = np.maximum.accumulate(offset + length)
+    far: np.ndarray = np.append(True, offset[1:] - end[:-1] > GAP)
+    begins = [0]
+    at = 0
+    breaks: np.ndarray = np.append(np.flatnonzero(far), len(offset))
+    while True:
+        # As far as neighbours go, and not further than one request may.
+        near = int(breaks[np.searchsorted(breaks, at, "right")])
+        fits = at + int(np.searchsorted(end[at:near], int(offset[at]) + MAX_READ, "right"))
+        at = max(at + 1, min(near, fits))
+        begins.append(at)
+        if at == len(offset):
+            return begins
+
+
+def _neighbours(file: OpenFile, offset: np.ndarray, length: np.ndarray, crc: np.ndarray) -> bytes:
+    start = int(offset[0])
+    size = int((offset + length).max()) - start
+    data = file.read_at(start, size)
+    begin: np.ndarray = offset - start
+    end = begin + length
+    if len(data) < size:
+        raise _WrongBytesError(int(np.argmax(end > len(data))), f"the file has only {start + len(data)} bytes")
+    parts = [data[a:b] for a, b in zip(begin.tolist(), end.tolist(), strict=True)]
+    wrong = np.fromiter(map(crc32c, parts), "i8", len(parts)) != crc
+    if wrong.any():
+        raise _WrongBytesError(int(np.argmax(wrong)), "their checksum does not match")
+    return data if bool((begin[1:] == end[:-1]).all()) else b"".join(parts)
+
+
+def _large(file: OpenFile, offset: int, length: int, crc: int) -> Iterator[tuple[bytes, int]]:
+    """One segment, in parts; whether it is whole turns out with the last."""
+    found = 0
+    for start in range(0, length, MAX_READ):
+        size = min(MAX_READ, length - start)
+        data = file.read_at(offset + start, size)
+        if len(data) < size:
+            raise _WrongBytesError(0, f"the file has only {offset + start + len(data)} bytes")
+        found = crc32c(data, found)
+        is_last = start + size == length
+        if is_last and found != crc:
+            raise _WrongBytesError(0, "their checksum does not match")
+        yield data, int(is_last)

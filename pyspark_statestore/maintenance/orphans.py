@@ -1,0 +1,166 @@
+"""Removes files that nobody can need, and that nothing else would ever remove."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyspark_statestore.errors import StateStoreFilesError
+from pyspark_statestore.inspect.scan import MERGED, check_checkpoint, look_again
+from pyspark_statestore.inspect.state_files import MERGED_NAME, STATE, is_state_file
+from pyspark_statestore.maintenance.ages import Now, ask_file_system
+from pyspark_statestore.maintenance.immutable_files import IMMUTABLE, unnamed
+from pyspark_statestore.maintenance.site import Site, View
+from pyspark_statestore.storage.changes import delete
+from pyspark_statestore.storage.directory import FileInfo, in_parallel
+
+LEAST = datetime.timedelta(hours=1)
+"""What is younger may be about to be referred to: a snapshot's files are uploaded before its zip."""
+
+_TEMPORARY = re.compile(r"\..+\.[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(\.TID\d+)?\.tmp")
+"""``CheckpointFileManager.generateTempPath``, for all managers that rename. The parent directory is the target's."""
+
+_NO_GROUP = "merged file without a group that could be read"
+_LEFT_ANNOUNCEMENT = "announcement of a relocation that has ended"
+_LEFT_TEMPORARY = "temporary file of a writer that has crashed"
+_UNNAMED = "no snapshot names it"
+_CHECKSUM = "checksum of a file that does not exist"
+
+
+@dataclass(frozen=True)
+class OrphanRemoval:
+    """What was removed.
+
+    Attributes:
+        removed_files_count: Files that are gone, or would be.
+        removed_bytes_count: Of these.
+        files: A row for each: ``file_path``, ``file_size_in_bytes``, ``reason`` and ``last_modified_at``.
+        dry_run: Whether nothing was changed.
+    """
+
+    removed_files_count: int
+    removed_bytes_count: int
+    files: pa.Table = field(repr=False)
+    dry_run: bool
+
+
+@dataclass(frozen=True)
+class _Orphan:
+    """A file that nobody needs once it is so old; ``info.name`` is its path in the checkpoint."""
+
+    info: FileInfo
+    reason: str
+    least_age: datetime.timedelta
+
+
+def remove_orphan_files(
+    site: Site, older_than: datetime.timedelta, *, dry_run: bool = True, force: bool = False
+) -> OrphanRemoval:
+    """Removes merged files without a group, what crashed writers have left, and immutable files that no zip names.
+
+    Plain files under a path that lives in a merged file, too, stay: they are few, and of use should the merged file be
+    lost. So does an immutable file that is younger than its store's snapshots: RocksDB may name it in the next one.
+
+    How old a file is, both clocks have to agree on. A dry run, which writes nothing, cannot ask for the file system's,
+    so it may show more.
+
+    Args:
+        site: Of the checkpoint.
+        older_than: Younger files stay. Merged files stay for as long as they might be open, a day, in any case.
+        dry_run: Whether nothing is to be changed.
+        force: Whether ``older_than`` may be less than an hour.
+
+    Raises:
+        StateStoreFilesError: PSS_INVALID_OPTION, PSS_NOT_A_CHECKPOINT, or something cannot be read and nothing was
+            removed, or something cannot be removed.
+    """
+    _check(older_than, force)
+    here = Now(site.clock())
+    found = look_again(site.directory, lambda: _orphans(site, older_than, here))
+    if found and not dry_run:
+        now = ask_file_system(site)
+        found = [orphan for orphan in found if now.age(orphan.info.modified) >= orphan.least_age]
+        in_parallel(lambda orphan: delete(site.directory, orphan.info.name), found)
+    sizes = [orphan.info.size for orphan in found]
+    table = pa.table(
+        {
+            "file_path": pa.array([site.directory.location.display(o.info.name) for o in found], pa.string()),
+            "file_size_in_bytes": pa.array(sizes, pa.int64()),
+            "reason": pa.array([orphan.reason for orphan in found], pa.string()),
+            "last_modified_at": pa.array([o.info.modified for o in found], pa.timestamp("us", "UTC")),
+        }
+    )
+    return OrphanRemoval(len(found), sum(sizes), table, dry_run)
+
+
+def _check(older_than: object, force: bool) -> None:
+    least = datetime.timedelta(0) if force else LEAST
+    if not isinstance(older_than, datetime.timedelta) or older_than < least:
+        allowed = "a datetime.timedelta of no time or more" if force else "a datetime.timedelta of an hour or more"
+        reason = "" if force else "; less with force, where nobody writes to the checkpoint"
+        parameters = {"key": "older_than", "value": older_than, "allowed": allowed + reason}
+        raise StateStoreFilesError("PSS_INVALID_OPTION", parameters)
+
+
+def _orphans(site: Site, older_than: datetime.timedelta, now: Now) -> list[_Orphan]:
+    # Plain files first: a snapshot that is committed meanwhile, and for which Spark deletes another one, is seen then.
+    plain = [info for info in site.directory.find(STATE, (MERGED_NAME,)) if not info.name.startswith(MERGED_NAME + "/")]
+    view = site.look()
+    if not plain and not view.scan.infos:
+        check_checkpoint(site.directory)
+    old = [info for info in plain if now.age(info.modified) >= older_than]
+    gone = {info.name: _LEFT_TEMPORARY for info in old if _TEMPORARY.fullmatch(_base(info.name))}
+    immutable = [info for info in old if IMMUTABLE.fullmatch(info.name)]
+    gone |= {info.name: _UNNAMED for info in unnamed(site.directory, view, plain, immutable)}
+    gone |= dict.fromkeys(_checksums_of_nothing(view, plain, old, gone), _CHECKSUM)
+    found = [_Orphan(_in_checkpoint(STATE, i), gone[i.name], older_than) for i in old if i.name in gone]
+    return [*_merged(site, view, older_than, now), *found]
+
+
+def _merged(site: Site, view: View, older_than: datetime.timedelta, now: Now) -> list[_Orphan]:
+    # Rule 7: a file without a stamp is closed where its modification time is old enough.
+    empty = [view.scan.infos[name] for name, file in view.scan.files.items() if not file.groups]
+    closed = max(older_than, site.closed_after, site.abandoned_after)
+    found = [_Orphan(_in_checkpoint(MERGED, info), _NO_GROUP, closed) for info in empty]
+    announcements = [view.scan.others[name] for name in sorted(view.scan.intents)]
+    ended = max(older_than, site.closed_after)
+    found += [_Orphan(_in_checkpoint(MERGED, info), _LEFT_ANNOUNCEMENT, ended) for info in announcements]
+    return [orphan for orphan in found if now.age(orphan.info.modified) >= orphan.least_age]
+
+
+def _checksums_of_nothing(
+    view: View, plain: Sequence[FileInfo], old: Iterable[FileInfo], gone: Collection[str]
+) -> list[str]:
+    """Checksums, Hadoop's ``.name.crc`` and Spark's ``name.crc``, whose files are not there, or go."""
+    of = {info.name: main for info in old if (main := _checked_by(info.name))}
+    stay = {info.name for info in plain}.difference(gone)
+    lost = {name: main for name, main in of.items() if main not in stay}
+    if lost:
+        live = view.scan.resolution.to_arrow()["path"]
+        merged = pc.is_in(pa.array(list(lost.values()), pa.string()), value_set=live).to_pylist()
+        lost = {name: main for (name, main), is_merged in zip(lost.items(), merged, strict=True) if not is_merged}
+    # A checksum may have one itself.
+    return [*lost, *(name for name, main in of.items() if main in lost)]
+
+
+def _checked_by(path: str) -> str | None:
+    """The file that a checksum is of; None where the path is no checksum's."""
+    folder, slash, name = path.rpartition("/")
+    if not name.endswith(".crc"):
+        return None
+    if name.startswith("."):
+        return f"{folder}{slash}{name[1:-4]}"
+    return path[:-4] if is_state_file(path) else None
+
+
+def _base(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def _in_checkpoint(folder: str, info: FileInfo) -> FileInfo:
+    return FileInfo(f"{folder}/{info.name}", info.size, info.modified)

@@ -1,0 +1,138 @@
+"""Checks state files that are not merged, as far as what is in them and beside them tells."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from io import BytesIO
+
+import numpy as np
+
+from pyspark_statestore.errors import StateStoreFilesError
+from pyspark_statestore.inspect.state_files import PLAIN, STATE, StateFiles
+from pyspark_statestore.maintenance import hadoop_checksums
+from pyspark_statestore.maintenance.checked_bytes import checksum_of
+from pyspark_statestore.sparkfiles import is_whole_stream
+from pyspark_statestore.storage.directory import Directory, OpenFile, in_parallel
+
+_STREAMS = (".changelog", ".delta", ".snapshot")
+_CHECKED = (".zip", *_STREAMS)
+_LARGE = 64 << 20
+"""A zip that is larger is not unpacked."""
+
+
+@dataclass(frozen=True)
+class PlainChecked:
+    """What was found in plain files.
+
+    Attributes:
+        reasons: By path, why a file is not whole.
+        gone: Paths of files that are not there any more.
+        read_bytes: How many bytes were read.
+    """
+
+    reasons: dict[str, str]
+    gone: frozenset[str]
+    read_bytes: int
+
+
+def check_plain_files(
+    directory: Directory, files: StateFiles, told: Callable[[int], object] = lambda read: None
+) -> PlainChecked:
+    """Reads snapshots, changelogs and deltas that are files of their own.
+
+    Spark writes a checksum beside a file if it was told to (``spark.sql.streaming.checkpoint.fileChecksum.enabled``);
+    on a local disk Hadoop writes one of its own beside each. A zip has checksums in it. Of what else is compressed the
+    end says whether it was cut off. An SST has to have the size that its snapshot names, which is looked at with the
+    versions.
+
+    Args:
+        directory: Of the checkpoint.
+        files: Of the state.
+        told: How many bytes were read, again and again.
+    """
+    rows = np.flatnonzero(files.merged == PLAIN)
+    paths = files.path.take(rows).to_pylist()
+    sizes = dict(zip(paths, files.length[rows].tolist(), strict=True))
+    hidden = _hadoop_checksums(directory, paths)
+    wanted = [path for path in paths if path.endswith(_CHECKED) or path in hidden]
+
+    def check(path: str) -> tuple[str | None, bool]:
+        try:
+            reason = _reason(directory, path, sizes[path], sizes.get(f"{path}.crc"), hidden.get(path))
+        except FileNotFoundError:
+            return None, True
+        except StateStoreFilesError as error:
+            return error.getMessageParameters().get("reason", str(error)), False
+        told(sizes[path])
+        return reason, False
+
+    answers = dict(zip(wanted, in_parallel(check, wanted), strict=True))
+    reasons = {path: reason for path, (reason, _) in answers.items() if reason is not None}
+    gone = frozenset(path for path, (_, is_gone) in answers.items() if is_gone)
+    return PlainChecked(reasons, gone, sum(sizes[path] for path in wanted if path not in gone))
+
+
+def _hadoop_checksums(directory: Directory, paths: Iterable[str]) -> dict[str, int]:
+    """Sizes of Hadoop's own checksum files, by the paths of the files that they are beside."""
+    if not directory.location.url.startswith("file:"):
+        return {}
+    by_name: dict[str, dict[str, str]] = defaultdict(dict)
+    for path in paths:
+        folder, _, name = path.rpartition("/")
+        by_name[folder][hadoop_checksums.name_of(name)] = path
+    folders = list(by_name)
+    listings = in_parallel(lambda folder: directory.files(f"{STATE}/{folder}"), folders)
+    return {
+        by_name[folder][info.name]: info.size
+        for folder, listing in zip(folders, listings, strict=True)
+        for info in listing
+        if info.name in by_name[folder]
+    }
+
+
+def _reason(
+    directory: Directory, path: str, size: int, companion_size: int | None, hidden_size: int | None
+) -> str | None:
+    with directory.open(f"{STATE}/{path}", size) as file:
+        if hidden_size is not None:
+            folder, _, name = f"{STATE}/{path}".rpartition("/")
+            checksums = directory.read(f"{folder}/{hadoop_checksums.name_of(name)}", hidden_size)
+            if not hadoop_checksums.matches(file, size, checksums):
+                return "Hadoop's checksum file beside it says otherwise"
+        if companion_size:
+            expected = _expected(directory.read(f"{STATE}/{path}.crc", companion_size))
+            if expected is not None:
+                if expected[0] != size:
+                    return f"it has {size} bytes, and its checksum file says {expected[0]}"
+                return None if checksum_of(file, 0, size) == expected[1] else "its checksum does not match"
+        if path.endswith(".zip"):
+            return _zip_reason(file, size)
+        if path.endswith(_STREAMS):
+            return None if is_whole_stream(file.read_at, size) else "it was cut off"
+    return None
+
+
+def _expected(companion: bytes) -> tuple[int, int] | None:
+    """Size and crc32c of a file, as Spark's ChecksumCheckpointFileManager notes them; None if it is something else."""
+    try:
+        found = json.loads(companion)
+        if found["algorithm"] != "CRC32C":
+            return None
+        return int(found["mainFileSize"]), int(found["value"]) & 0xFFFFFFFF
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _zip_reason(file: OpenFile, size: int) -> str | None:
+    if size > _LARGE:
+        return None
+    try:
+        with zipfile.ZipFile(BytesIO(file.read_at(0, size))) as archive:
+            damaged = archive.testzip()
+    except Exception:  # what zipfile and its decompressors raise at something else is no short list
+        return "it is no whole zip"
+    return None if damaged is None else f"{damaged} in it is damaged"

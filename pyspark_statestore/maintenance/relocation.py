@@ -1,0 +1,223 @@
+"""Copies live segments into new files: rule 5 of docs/guarantees.md."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from fsspec.callbacks import Callback, NoOpCallback
+
+from pyspark_statestore.errors import StateStoreFilesError
+from pyspark_statestore.format import MergedFileWriter
+from pyspark_statestore.inspect.scan import ATTEMPTS, MERGED, check_checkpoint
+from pyspark_statestore.maintenance.announcement import Announcement, announced
+from pyspark_statestore.maintenance.copied_entries import copied, paths_of
+from pyspark_statestore.maintenance.copying import read_segments
+from pyspark_statestore.maintenance.movable import Movable, Piece
+from pyspark_statestore.maintenance.site import Site, View
+
+Bin: TypeAlias = tuple[Piece, ...]
+"""What goes into one new file."""
+
+
+@dataclass(frozen=True)
+class NewFile:
+    """A file that was written.
+
+    Attributes:
+        name: Its name.
+        size: In bytes.
+        live_bytes: Of the segments in it.
+        sources: Names of the files that they are from.
+    """
+
+    name: str
+    size: int
+    live_bytes: int
+    sources: tuple[str, ...]
+
+
+@dataclass
+class Relocation:
+    """What became of some bins.
+
+    Attributes:
+        added: Files that were written.
+        failures: Why others were not.
+    """
+
+    added: list[NewFile] = field(default_factory=list)
+    failures: list[StateStoreFilesError] = field(default_factory=list)
+
+
+def relocate(
+    site: Site,
+    bins: Iterable[Bin] | Callable[[Movable], Iterable[Bin]],
+    callback: Callback | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> Relocation:
+    """Writes a new sealed file for each bin, of what lives of it by then; where nothing does, none.
+
+    Args:
+        site: Of the checkpoint.
+        bins: What to copy; or what decides it, given the first look, which spares another one.
+        callback: Told of each live byte that was copied.
+        clock: Seconds that do not jump.
+
+    Returns:
+        What was written. A bin with a corrupt segment, or in files that cannot be read, is left as it was.
+
+    Raises:
+        StateStoreFilesError: The checkpoint cannot be looked at, or nothing can be written.
+    """
+    done = Relocation()
+    if not site.directory.files(MERGED):
+        # An announcement would make the directory.
+        check_checkpoint(site.directory)
+        return done
+    waiting = None if callable(bins) else list(bins)
+    while waiting is None or waiting:
+        with announced(site, clock) as announcement:
+            movable = Movable(site.look())
+            if waiting is None:
+                assert callable(bins)
+                waiting = list(bins(movable))
+            before = len(waiting)
+            while waiting and announcement.is_timely():
+                movable = _relocate_one(site, waiting.pop(0), movable, announcement, done, callback, clock)
+        if waiting and len(waiting) == before:
+            raise _too_slow(site)
+    return done
+
+
+def _relocate_one(
+    site: Site,
+    pieces: Bin,
+    movable: Movable,
+    announcement: Announcement,
+    done: Relocation,
+    callback: Callback | None,
+    clock: Callable[[], float],
+) -> Movable:
+    """Returns the latest look."""
+    for _ in range(ATTEMPTS):
+        try:
+            added = _Copy(site, movable, pieces, callback, clock).write(announcement)
+        except _SourceGoneError:
+            # Somebody else has moved what lived in it.
+            movable = Movable(site.look())
+            continue
+        except StateStoreFilesError as error:
+            if error.getErrorClass() not in ("PSS_CORRUPT_SEGMENT", "PSS_READ_FAILED", "PSS_NO_PERMISSION"):
+                raise
+            done.failures.append(error)
+            return movable
+        if added is not None:
+            done.added.append(added)
+        return movable
+    reason = f"files that were to be copied were gone when they were opened, {ATTEMPTS} times running"
+    where = site.directory.location.display(MERGED)
+    raise StateStoreFilesError("PSS_READ_FAILED", {"action": "read", "path": where, "reason": reason})
+
+
+class _Copy:
+    """One new file."""
+
+    def __init__(
+        self,
+        site: Site,
+        movable: Movable,
+        pieces: Sequence[Piece],
+        callback: Callback | None,
+        clock: Callable[[], float],
+    ) -> None:
+        self._site = site
+        self._view = movable.view
+        self._pieces = pieces
+        self._rows = movable.rows(pieces)
+        self._callback = callback or NoOpCallback()
+        self._clock = clock
+
+    def write(self, announcement: Announcement) -> NewFile | None:
+        """Copies; None where nothing lives any more."""
+        if not len(self._rows):
+            return None
+        entries = self._view.scan.entries
+        try:
+            with ExitStack() as in_doubt, self._site.new_file(self._view) as (name, out):
+                start = out.position
+                self._payload(out)
+                rows = self._rows
+                offsets: np.ndarray = start + _begins(entries.length[rows])
+                view = self._view
+                if not announcement.is_timely():
+                    # Others wait no longer: announced again, and looked again, before anybody can see the copies.
+                    announcement = in_doubt.enter_context(announced(self._site, self._clock))
+                    view = self._site.look()
+                    still = self._still_living(Movable(view))
+                    rows, offsets = rows[still], offsets[still]
+                    if not announcement.is_timely():
+                        raise _too_slow(self._site)
+                if not len(rows):
+                    raise _NothingLivesError
+                in_doubt.enter_context(announcement.copying())
+                out.add_columns(*copied(entries, rows, offsets))
+                out.seal(group_stamp=max(view.highest_stamp, self._view.highest_stamp))
+        except _NothingLivesError:
+            return None
+        sources = tuple(entries.files[number] for number in np.unique(entries.file[rows]).tolist())
+        return NewFile(name, out.position, int(entries.length[rows].sum()), sources)
+
+    def _payload(self, out: MergedFileWriter) -> None:
+        entries = self._view.scan.entries
+        file = entries.file[self._rows]
+        for rows in np.split(self._rows, np.flatnonzero(np.diff(file)) + 1):
+            segments = read_segments(self._site.directory, entries, rows)
+            while True:
+                try:
+                    data, _ = next(segments)
+                except StopIteration:
+                    break
+                except FileNotFoundError as error:
+                    raise _SourceGoneError from error
+                out.append(data)
+                self._callback.relative_update(len(data))
+
+    def _still_living(self, now: Movable) -> np.ndarray:
+        """Which of the rows live in a later look; a closed file says the same of its segments in every look."""
+        later = now.rows(self._pieces)
+        still: np.ndarray = np.asarray(pc.is_in(_places(self._view, self._rows), value_set=_places(now.view, later)))
+        return still
+
+
+class _SourceGoneError(Exception):
+    """A file that is to be copied from does not exist any more."""
+
+
+class _NothingLivesError(Exception):
+    """Nothing is left to be copied."""
+
+
+def _begins(lengths: np.ndarray) -> np.ndarray:
+    begins: np.ndarray = np.cumsum(lengths) - lengths
+    return begins
+
+
+def _places(view: View, rows: np.ndarray) -> pa.Array:
+    """A text for each row that says which file, where in it, and what it is."""
+    entries = view.scan.entries
+    names = pa.array(entries.files, pa.string()).take(pa.array(entries.file[rows]))
+    offsets = pa.array(entries.offset[rows]).cast(pa.string())
+    return pc.binary_join_element_wise(names, offsets, paths_of(entries, rows), "/")
+
+
+def _too_slow(site: Site) -> StateStoreFilesError:
+    reason = f"looking at what lives takes longer than half of closedAfter ({site.closed_after})"
+    where = site.directory.location.display(MERGED)
+    return StateStoreFilesError("PSS_WRITE_FAILED", {"path": where, "reason": f"{reason}; raise it, for the query too"})

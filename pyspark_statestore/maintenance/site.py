@@ -1,0 +1,187 @@
+"""Where maintenance works, who it is there, and how it looks at what is there."""
+
+from __future__ import annotations
+
+import datetime
+import secrets
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import count
+
+from fsspec.callbacks import Callback
+
+from pyspark_statestore._version import __version__
+from pyspark_statestore.format import MergedFile, MergedFileWriter, file_name
+from pyspark_statestore.index import FileState
+from pyspark_statestore.inspect.scan import INDEX_SUFFIX, MERGED, Scan, check_checkpoint, look_again, scan
+from pyspark_statestore.inspect.segments import CLOCK_BITS
+from pyspark_statestore.maintenance.ages import ask_file_system
+from pyspark_statestore.storage import Directory
+from pyspark_statestore.storage.changes import create
+
+ABANDONED_AFTER = datetime.timedelta(days=1)
+"""As the shim's: a file is sealed an hour after it was begun at the latest, so its process is gone long since."""
+
+
+def _now() -> datetime.datetime:
+    return datetime.datetime.now(datetime.timezone.utc)
+
+
+def _stamp(file: MergedFile) -> int:
+    return max((group.trailer.group_stamp for group in file.groups), default=0)
+
+
+@dataclass(frozen=True)
+class View:
+    """One complete look.
+
+    Attributes:
+        scan: The indexes of all merged files, each read from the file itself.
+        states: What the rules of :mod:`pyspark_statestore.index.rules` need to know of each file.
+        given_up: Announcements of relocations that nobody waits for any more.
+    """
+
+    scan: Scan
+    states: dict[str, FileState]
+    given_up: frozenset[str]
+
+    @property
+    def intents(self) -> frozenset[str]:
+        """Announcements of relocations whose copies may still turn up."""
+        return self.scan.intents - self.given_up
+
+    @property
+    def highest_stamp(self) -> int:
+        """That any file knows of; what is written from now on says so, too (rule 3)."""
+        return max((state.stamp for state in self.states.values()), default=0)
+
+    @property
+    def plain(self) -> bool:
+        """Whether the checkpoint may have state files that are not merged."""
+        headers = (file.header for file in self.scan.files.values())
+        return not any(header is not None and header.meta.get("plain") is False for header in headers)
+
+
+@dataclass
+class Site:
+    """One process's work on one checkpoint.
+
+    Attributes:
+        directory: Of the checkpoint.
+        closed_after: As the query's ``closedAfter``: relocations stop after half of it.
+        abandoned_after: How much older than everything else an unsealed file has to be to count as closed.
+        clock: What time it is, in UTC.
+        dry_run: Whether nothing may be written, not even to ask the file system what time it is.
+        writer: Id of this process's work here.
+    """
+
+    directory: Directory
+    closed_after: datetime.timedelta
+    abandoned_after: datetime.timedelta = ABANDONED_AFTER
+    clock: Callable[[], datetime.datetime] = _now
+    dry_run: bool = False
+    writer: int = field(default_factory=lambda: secrets.randbits(63))
+    _time_there: datetime.datetime | None = field(default=None, repr=False)
+    _known: Mapping[str, MergedFile] = field(default_factory=dict, repr=False)
+    _numbers: Iterator[int] = field(default_factory=lambda: count(1), repr=False)
+
+    def __reduce__(self) -> tuple[type[Site], tuple[object, ...]]:
+        # What travels to a task is another one's work there: no two write under the same id.
+        return type(self), (self.directory, self.closed_after, self.abandoned_after, self.clock, self.dry_run)
+
+    def look(self, callback: Callback | None = None) -> View:
+        """Lists the merged files and reads all of their indexes; of sealed ones only those that are new to it.
+
+        Args:
+            callback: Told how many files there are, and of each that was read.
+
+        Raises:
+            StateStoreFilesError: One cannot be read, so that nothing may be deleted (rule 8); or there is no checkpoint
+                (PSS_NOT_A_CHECKPOINT).
+        """
+        found = look_again(self.directory, lambda: scan(self.directory, known=self._known, callback=callback))
+        self._known = found.files
+        if not found.infos:
+            check_checkpoint(self.directory)
+        return self.view_of(found)
+
+    def view_of(self, found: Scan) -> View:
+        """Says of each file what the rules need to know.
+
+        Args:
+            found: What was read; of a look that may change something, all files.
+        """
+        newest = self._newest(found)
+        states = {name: self._state(found, name, newest) for name in found.files}
+        return View(found, states, frozenset(name for name in found.intents if self._is_given_up(found, name, newest)))
+
+    def _newest(self, found: Scan) -> datetime.datetime | None:
+        """A time that has been by the file system's clock: of the last change, or a later one where that tells more."""
+        modified = [info.modified for info in (*found.infos.values(), *found.others.values()) if info.modified]
+        newest = max(modified + ([self._time_there] if self._time_there else []), default=None)
+        now = self.clock()
+        # Where nobody has written for long, the last change says nothing of how long.
+        if any(
+            not file.sealed and self._is_abandoned(found, name, now) and not self._is_abandoned(found, name, newest)
+            for name, file in found.files.items()
+        ):
+            self._time_there = now if self.dry_run else ask_file_system(self).there
+            newest = max(time for time in (newest, self._time_there) if time)
+        return newest
+
+    def _state(self, found: Scan, name: str, newest: datetime.datetime | None) -> FileState:
+        file = found.files[name]
+        closed = file.sealed or self._is_abandoned(found, name, newest)
+        return FileState(closed, True, _stamp(file), name.endswith(INDEX_SUFFIX))
+
+    def _is_abandoned(self, found: Scan, name: str, newest: datetime.datetime | None) -> bool:
+        """Rule 7 for who looks but once: old by its own stamps, and by the file system's clock.
+
+        HDFS shows the time of its creation as that of an open file's last change, so that alone says nothing.
+        """
+        modified = found.infos[name].modified
+        if modified is None or newest is None:
+            return False
+        age_ms = int(self.clock().timestamp() * 1000) - (_stamp(found.files[name]) >> CLOCK_BITS)
+        age = min(datetime.timedelta(milliseconds=age_ms), newest - modified)
+        return age >= max(self.closed_after, self.abandoned_after)
+
+    def _is_given_up(self, found: Scan, name: str, newest: datetime.datetime | None) -> bool:
+        modified = found.others[name].modified
+        if modified is None or newest is None:
+            return False
+        # This process's clock need not be the file system's.
+        return newest - modified >= self.closed_after or self.clock() - modified >= max(
+            self.closed_after, self.abandoned_after
+        )
+
+    def next_name(self, suffix: str = ".merged") -> str:
+        """A name that no other file has.
+
+        Args:
+            suffix: ``.merged``, ``.index.merged`` or ``.relocating``.
+        """
+        created_ms = int(self.clock().timestamp() * 1000)
+        return file_name(created_ms, self.writer, next(self._numbers)).removesuffix(".merged") + suffix
+
+    @contextmanager
+    def new_file(self, view: View, suffix: str = ".merged") -> Iterator[tuple[str, MergedFileWriter]]:
+        """Begins a merged file, which has to be sealed in the block; it is durable when the block ends.
+
+        Args:
+            view: Of the checkpoint, by which the file says whether there may be plain files.
+            suffix: As for :meth:`next_name`.
+
+        Yields:
+            Its name and its writer.
+
+        Raises:
+            StateStoreFilesError: PSS_NO_PERMISSION or PSS_WRITE_FAILED.
+        """
+        name = self.next_name(suffix)
+        created_ms = int(name[:13])
+        meta: dict[str, str | bool] = {"app_id": "", "executor_id": "maintenance", "query_run_id": ""}
+        meta |= {"shim": __version__, "plain": view.plain}
+        with create(self.directory, f"{MERGED}/{name}") as out:
+            yield name, MergedFileWriter(out, writer=self.writer, created_ms=created_ms, meta=meta)

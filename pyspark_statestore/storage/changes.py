@@ -1,0 +1,99 @@
+"""Writing and deleting below one checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from typing import Any
+
+from pyspark_statestore.storage.directory import Directory
+from pyspark_statestore.storage.failures import errors_of
+
+
+@contextmanager
+def create(directory: Directory, relative: str) -> Iterator[Any]:
+    """Creates a file; it is durable when the block ends. What fails leaves no file, or one that was cut off.
+
+    Args:
+        directory: Of the checkpoint.
+        relative: Path in it; its parents are made.
+
+    Yields:
+        A binary file to write to.
+
+    Raises:
+        StateStoreFilesError: PSS_NO_PERMISSION or PSS_WRITE_FAILED. What the block itself raises is passed on.
+    """
+    fs, path = directory.location.fs, directory.location.below(relative)
+    with _errors("write", directory, relative):
+        fs.makedirs(path.rpartition("/")[0], exist_ok=True)
+        file = fs.open(path, "wb")
+    try:
+        yield _Sink(file, directory, relative)
+    except BaseException:
+        _discard(file)
+        with suppress(Exception):
+            fs.rm_file(path)
+        raise
+    try:
+        with _errors("write", directory, relative):
+            file.close()
+    except BaseException:
+        with suppress(Exception):
+            fs.rm_file(path)
+        raise
+
+
+def create_empty(directory: Directory, relative: str) -> None:
+    """Creates a file with nothing in it.
+
+    Raises:
+        StateStoreFilesError: As :func:`create`.
+    """
+    with create(directory, relative):
+        pass
+
+
+def delete(directory: Directory, relative: str) -> bool:
+    """Deletes a file.
+
+    Returns:
+        Whether it was there; where a file system does not tell, it was.
+
+    Raises:
+        StateStoreFilesError: PSS_NO_PERMISSION or PSS_WRITE_FAILED.
+    """
+    try:
+        with _errors("delete", directory, relative):
+            directory.location.fs.rm_file(directory.location.below(relative))
+    except FileNotFoundError:
+        return False
+    return True
+
+
+class _Sink:
+    """The errors of a file system while it is written to are told apart from those of whoever writes."""
+
+    def __init__(self, file: Any, directory: Directory, relative: str) -> None:
+        self._file = file
+        self._directory = directory
+        self._relative = relative
+
+    def write(self, data: bytes, /) -> None:
+        with _errors("write", self._directory, self._relative):
+            self._file.write(data)
+
+
+def _discard(file: Any) -> None:
+    """Object stores keep what was sent so far when a file is closed, unless they are told not to."""
+    with suppress(Exception):
+        getattr(file, "discard", file.close)()
+    with suppress(Exception):
+        # fsspec's buffered files would send the rest when they are collected.
+        file.closed = True
+    with suppress(Exception):
+        file.close()
+
+
+def _errors(action: str, directory: Directory, relative: str) -> AbstractContextManager[None]:
+    return errors_of(action, directory.location.display(relative), "PSS_WRITE_FAILED")

@@ -1,0 +1,132 @@
+"""Whatever fails, and wherever the process dies: what is read stays the same, and a second run finishes the work."""
+
+from __future__ import annotations
+
+import datetime
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pyspark_statestore import StateStoreFilesError
+from pyspark_statestore.maintenance.cleaning import clean
+from pyspark_statestore.maintenance.compaction import compact
+from pyspark_statestore.maintenance.compaction_plan import CompactionPlan, Wanted
+from pyspark_statestore.maintenance.movable import Movable
+from pyspark_statestore.maintenance.relocation import relocate
+from tests.inspect.places import STAMP, add_index, merged_file
+from tests.maintenance.worlds import Breakage, DiedError, dead_files, grow_old, live_files, site_of
+
+pytestmark = pytest.mark.slow
+
+DAY = datetime.timedelta(days=1)
+TARGET = 2500
+"""So that several files are written."""
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Small files and a large one, garbage, a dead file, one that may be written to, and one that speaks for others."""
+    folder = tmp_path_factory.mktemp("faults") / "original"
+    (folder / "offsets").mkdir(parents=True)
+    for number in range(1, 5):
+        with merged_file(folder, number) as file:
+            for partition in range(3):
+                file.put(f"0/{partition}/{number}.delta", bytes([number]) * 300, stamp=STAMP + number)
+    with merged_file(folder, 10) as file:
+        file.put("0/7/1.delta", b"large" * 500, stamp=STAMP + 10)
+        file.put("0/7/2.delta", b"dead" * 500, stamp=STAMP + 10)
+    with merged_file(folder, 20) as file:
+        file.delete("0/7/2.delta", stamp=STAMP + 10, writer=7)
+        for number in range(1, 4):
+            file.delete(f"0/0/{number}.delta", stamp=STAMP + number, writer=7)
+    add_index(folder)
+    with merged_file(folder, 30, writer=8, seal=False) as file:
+        file.put("0/9/1.delta", b"open", stamp=STAMP + 30)
+    return folder
+
+
+@pytest.fixture
+def checkpoint(original: Path, tmp_path: Path) -> Path:
+    """A copy of it."""
+    return Path(shutil.copytree(original, tmp_path / "checkpoint"))
+
+
+def operations(breakage: Breakage, checkpoint: Path) -> int:
+    """How many there are in a run in which nothing goes wrong."""
+    compact(site_of(checkpoint), target_file_size=TARGET)
+    count = len(breakage.operations)
+    breakage.mended()
+    return count
+
+
+def leftovers(checkpoint: Path) -> list[str]:
+    """What nobody needs; an index-only file is none."""
+    announcements = [path.name for path in (checkpoint / "state" / "_merged").iterdir() if path.suffix != ".merged"]
+    return [*announcements, *(name for name in dead_files(checkpoint) if ".index." not in name)]
+
+
+@pytest.mark.parametrize(("deadly", "torn"), [(False, False), (True, False), (True, True)])
+def test_every_operation(original: Path, tmp_path: Path, breakage: Breakage, deadly: bool, torn: bool) -> None:
+    expected = live_files(original)
+    count = operations(breakage, Path(shutil.copytree(original, tmp_path / "whole")))
+    assert count > 50
+    failed = harmless = 0
+    for at in range(count):
+        checkpoint = Path(shutil.copytree(original, tmp_path / str(at)))
+        breakage.mended()
+        breakage.at, breakage.deadly, breakage.torn = at, deadly, torn
+        try:
+            compact(site_of(checkpoint), target_file_size=TARGET)
+        except (StateStoreFilesError, DiedError):
+            failed += 1
+        what = breakage.operations[at]
+        breakage.mended()
+        assert live_files(checkpoint) == expected, what
+
+        # A day later somebody else has written something, so that what is left over is known to be that.
+        grow_old(checkpoint)
+        with merged_file(checkpoint, 2_000_000_000_000 - 1_700_000_000_000 + at) as file:
+            file.put("0/8/1.delta", b"new" * 3000, stamp=STAMP + (1 << 50))
+        compact(site_of(checkpoint, 2 * DAY), target_file_size=TARGET)
+        assert live_files(checkpoint) == {**expected, "0/8/1.delta": b"new" * 3000}, what
+        assert leftovers(checkpoint) == [], what
+        third = compact(site_of(checkpoint, 2 * DAY), target_file_size=TARGET)
+        assert (third.rewritten_files_count, third.added_files_count, third.removed_files_count) == (0, 0, 0), what
+        shutil.rmtree(checkpoint)
+        harmless += what.startswith("close") and not deadly
+    assert failed + harmless >= count, "closing a file that was read may fail"
+
+
+def somebody_else(checkpoint: Path) -> Callable[[], object]:
+    """An executor moves everything that lives, and cleans."""
+
+    def move() -> None:
+        site = site_of(checkpoint)
+        view = site.look()
+        names = [name for name in view.states if not name.endswith(".index.merged")]
+        relocate(site, CompactionPlan.of(Movable(view), Wanted(target_file_size=4000), names).bins)
+        clean(site, view)
+
+    return move
+
+
+def test_somebody_else_moves_everything_between_any_two_operations(
+    original: Path, tmp_path: Path, breakage: Breakage
+) -> None:
+    expected = live_files(original)
+    count = operations(breakage, Path(shutil.copytree(original, tmp_path / "whole")))
+    for at in range(count):
+        checkpoint = Path(shutil.copytree(original, tmp_path / str(at)))
+        breakage.mended()
+        breakage.at, breakage.instead = at, somebody_else(checkpoint)
+        compact(site_of(checkpoint), target_file_size=TARGET)
+        what = breakage.operations[at]
+        breakage.mended()
+        assert live_files(checkpoint) == expected, what
+        compact(site_of(checkpoint), target_file_size=TARGET)
+        compact(site_of(checkpoint), target_file_size=TARGET)
+        assert live_files(checkpoint) == expected, what
+        assert leftovers(checkpoint) == [], what
+        shutil.rmtree(checkpoint)

@@ -1,0 +1,125 @@
+"""Copies that take longer than anybody waits for them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+
+import pytest
+from fsspec.callbacks import Callback
+
+from pyspark_statestore import Checkpoint
+from pyspark_statestore.format import read_merged_file
+from pyspark_statestore.format.reader import BytesSource
+from pyspark_statestore.maintenance.compaction_plan import CompactionPlan, Wanted
+from pyspark_statestore.maintenance.movable import Movable
+from pyspark_statestore.maintenance.relocation import Bin, relocate
+from tests.inspect.places import STAMP, merged_file, merged_paths, refused
+from tests.maintenance.worlds import Breakage, live_files, site_of
+
+
+class Meanwhile(Callback):
+    """While the first bytes are copied, something else happens, and an hour passes."""
+
+    def __init__(self, happens: Callable[[], object]) -> None:
+        super().__init__()
+        self.now = 0.0
+        self._happens = happens
+
+    def relative_update(self, inc: int = 1) -> None:
+        if not self.now:
+            self._happens()
+        self.now = 3600
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    """Two files, of two segments each."""
+    for number in (1, 2):
+        with merged_file(tmp_path, number) as file:
+            for partition in range(2):
+                file.put(f"0/{partition}/{number}.delta", os.urandom(500), stamp=STAMP + number)
+    return tmp_path
+
+
+def everything(movable: Movable) -> tuple[Bin, ...]:
+    """All that lives, in one file."""
+    return CompactionPlan.of(movable, Wanted(), list(movable.view.states)).bins
+
+
+def paths_in(file: Path) -> list[str]:
+    return [entry.path for entry in read_merged_file(BytesSource(file.read_bytes()))]
+
+
+@pytest.mark.parametrize("deleted", [["0/0/1.delta"], [f"0/{p}/{n}.delta" for n in (1, 2) for p in (0, 1)]])
+def test_what_died_while_it_was_copied_is_not_brought_back(
+    checkpoint: Path, breakage: Breakage, deleted: list[str]
+) -> None:
+    before = live_files(checkpoint)
+
+    def delete() -> None:
+        with merged_file(checkpoint, 9) as file:
+            for path in deleted:
+                file.delete(path, stamp=STAMP + int(path[4]), writer=7)
+
+    meanwhile = Meanwhile(delete)
+    done = relocate(site_of(checkpoint), everything, meanwhile, clock=lambda: meanwhile.now)
+
+    left = sorted(set(before) - set(deleted))
+    assert sorted(live_files(checkpoint)) == left
+    assert [sorted(paths_in(checkpoint / "state" / "_merged" / new.name)) for new in done.added] == [left][: len(left)]
+    assert len(merged_paths(checkpoint)) == 3 + len(done.added)
+    announced = [what for what in breakage.operations if what.startswith("create") and what.endswith(".relocating")]
+    assert len(announced) == 2
+    assert list(checkpoint.glob("state/_merged/*.relocating")) == []
+
+
+def test_copies_are_the_same_facts_a_generation_later(checkpoint: Path) -> None:
+    def facts() -> list[tuple[object, ...]]:
+        table = Checkpoint(checkpoint).inspect.segments().to_pylist()
+        names = ("logical_path", "written_at", "crc32c", "length", "type", "generation")
+        return sorted(tuple(row[name] for name in names) for row in table if row["status"] == "live")
+
+    def keys() -> set[tuple[str, tuple[int, int]]]:
+        files = [read_merged_file(BytesSource(path.read_bytes())) for path in merged_paths(checkpoint)]
+        return {(entry.path, entry.key) for file in files for entry in file}
+
+    before, keys_before = facts(), keys()
+    relocate(site_of(checkpoint), everything)
+    assert facts() == [(*fact[:-1], 1) for fact in before]
+    assert keys() == keys_before
+
+
+def test_look_that_takes_too_long(checkpoint: Path) -> None:
+    before = merged_paths(checkpoint)
+    hours = count(0, 3600)
+    with refused("PSS_WRITE_FAILED", "closedAfter"):
+        relocate(site_of(checkpoint), everything, clock=lambda: float(next(hours)))
+    assert merged_paths(checkpoint) == before
+    assert list(checkpoint.glob("state/_merged/*.relocating")) == []
+
+
+def test_plan_is_the_same_for_the_same_files(checkpoint: Path) -> None:
+    first = CompactionPlan.of(Movable(site_of(checkpoint).look()), Wanted(2.0, 4000))
+    assert first == CompactionPlan.of(Movable(site_of(checkpoint).look()), Wanted(2.0, 4000))
+    assert first.bins
+
+
+def test_two_copies_of_the_same_bins_do_no_harm(checkpoint: Path) -> None:
+    before = live_files(checkpoint)
+    bins = everything(Movable(site_of(checkpoint).look()))
+
+    class Twice(Callback):
+        """The same task runs a second time before the first has ended."""
+
+        def relative_update(self, inc: int = 1) -> None:
+            if len(merged_paths(checkpoint)) == 3:
+                relocate(site_of(checkpoint), bins)
+
+    relocate(site_of(checkpoint), bins, Twice())
+    assert len(merged_paths(checkpoint)) == 4
+    assert live_files(checkpoint) == before
+    relocate(site_of(checkpoint), bins)
+    assert len(merged_paths(checkpoint)) == 4, "a third time finds nothing to do"
