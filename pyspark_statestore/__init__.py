@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pyspark_statestore.conf import OPTIONS
     from pyspark_statestore.errors import StateStoreFilesError
     from pyspark_statestore.jars import jar_path
+    from pyspark_statestore.maintenance.background import maintain
     from pyspark_statestore.paths import merged_path
     from pyspark_statestore.session import configure
 
@@ -27,6 +28,7 @@ __all__ = [
     "attach",
     "configure",
     "jar_path",
+    "maintain",
     "merged_path",
 ]
 
@@ -37,6 +39,7 @@ _HOMES = {
     "attach": "attach",
     "configure": "session",
     "jar_path": "jars",
+    "maintain": "maintenance.background",
     "merged_path": "paths",
 }
 

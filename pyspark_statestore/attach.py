@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from pyspark_statestore.classic import check_running
 from pyspark_statestore.doors import DoorSettings, check_spark_version, door_settings, file_system_settings
-from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.jars import jar_missing, jar_path
 from pyspark_statestore.session import call_static, check_same_version, loaded_version
 
@@ -38,7 +38,11 @@ def attach(spark: SparkSession, *, mode: str = "provider", store: str = "rocksdb
         StateStoreFilesError: As :func:`configure`; PSS_SPARK_NOT_RUNNING if the session is stopped or not classic. The
             session's settings are as they were, then.
     """
-    _check_running(spark)
+    check_running(
+        spark,
+        why_not_connect="whose server has to be started with the jar and the settings",
+        action="Give attach() a classic session that is running, or use configure()",
+    )
     check_spark_version(spark.version)
     door = door_settings(dict(spark.conf.getAll), mode=mode, store=store, options=options)
     jvm = spark.sparkContext._jvm
@@ -66,15 +70,6 @@ def _change(spark: Any, settings: DoorSettings) -> DoorSettings:
     touched = settings.remove | settings.set.keys()
     back = {key: existing[key] for key in touched if key in existing}
     return DoorSettings(back, frozenset(touched - back.keys()))
-
-
-def _check_running(spark: Any) -> None:
-    if type(spark).__module__.startswith("pyspark.sql.connect"):
-        reason = "This is a Spark Connect session, whose server has to be started with the jar and the settings"
-        raise StateStoreFilesError("PSS_SPARK_NOT_RUNNING", {"reason": reason})
-    context = getattr(spark, "_sc", None)
-    if context is None or context._jsc is None or context._jsc.sc().isStopped():
-        raise StateStoreFilesError("PSS_SPARK_NOT_RUNNING", {"reason": "The session is stopped"})
 
 
 def _class_loader_with_jar(spark: Any, jvm: Any) -> Any:

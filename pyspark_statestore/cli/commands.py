@@ -14,10 +14,14 @@ from pyspark_statestore.errors import StateStoreFilesError
 INTERRUPTED = 130
 """Exit status after Ctrl-C, as shells have it."""
 
+DAMAGED = 3
+"""Exit status of ``verify`` where it found damage that is still there."""
+
 _EXIT_STATUS = (
     ("0", "All is well; also when who reads the output has gone, as with: | head"),
     ("1", "An error; its message on stderr begins with its id, such as [PSS_NOT_A_CHECKPOINT]."),
     ("2", "The command line itself is wrong."),
+    (str(DAMAGED), "verify has found damage that is not repaired."),
     (str(INTERRUPTED), "Interrupted with Ctrl-C."),
 )
 
@@ -27,13 +31,24 @@ class Command(click.Command):
 
     Args:
         examples: Whole command lines.
+        interrupted: What is to be known after Ctrl-C; nothing is said if not given.
         args: Of click's command.
         kwargs: Of click's command.
     """
 
-    def __init__(self, *args: Any, examples: Sequence[str] = (), **kwargs: Any) -> None:
+    def __init__(self, *args: Any, examples: Sequence[str] = (), interrupted: str = "", **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.examples = tuple(examples)
+        self.interrupted = interrupted
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Runs it; what Ctrl-C has left is said here, the exit status comes from the group."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            if self.interrupted:
+                click.echo(f"Interrupted. {self.interrupted}", err=True)
+            raise
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Writes the examples as they are: wrapped, they could not be copied."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
-from pyspark_statestore.conf import OPTIONS
+from pyspark_statestore.conf import OPTIONS, Option
 from pyspark_statestore.errors import StateStoreFilesError
 
 Function: TypeAlias = Callable[..., Any]
@@ -38,17 +38,37 @@ class StorageOption(ParamType):
 
 
 class Duration(ParamType):
-    """A duration as in Spark's configuration, such as ``10m``."""
+    """A duration as in Spark's configuration, such as ``10m``.
+
+    Args:
+        minimum: The shortest, written alike.
+    """
 
     name = "DURATION"
+
+    def __init__(self, minimum: str = "") -> None:
+        self._option = Option("", "", "duration", "", minimum=minimum)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime.timedelta:
         """Returns it as a timedelta."""
         if isinstance(value, datetime.timedelta):
             return value
-        option = OPTIONS["closedAfter"]
         try:
-            return datetime.timedelta(milliseconds=int(option.parse(value)))
+            return datetime.timedelta(milliseconds=int(self._option.parse(value)))
+        except StateStoreFilesError:
+            self.fail(f"{value!r} is not {self._option.allowed}.", param, ctx)
+
+
+class Size(ParamType):
+    """Bytes as in Spark's configuration, such as ``128m``."""
+
+    name = "SIZE"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Returns how many bytes they are."""
+        option = Option("", "", "bytes", "")
+        try:
+            return int(option.parse(value))
         except StateStoreFilesError:
             self.fail(f"{value!r} is not {option.allowed}.", param, ctx)
 
@@ -72,7 +92,7 @@ def checkpoint(command: Function) -> Function:
     @storage_options
     @click.option(
         "--closed-after",
-        type=Duration(),
+        type=Duration(OPTIONS["closedAfter"].minimum),
         default=OPTIONS["closedAfter"].default,
         show_default=True,
         help="After how long without a change nobody appends to a file any more; as the query's closedAfter.",
@@ -86,6 +106,28 @@ def checkpoint(command: Function) -> Function:
         return command(Checkpoint(path, dict(storage_options), closed_after=closed_after), **others)
 
     return with_checkpoint
+
+
+def dry_run(about: str, *, default: bool = False) -> Callable[[Function], Function]:
+    """Adds ``--dry-run/--no-dry-run``, above the options that a command has got so far.
+
+    Args:
+        about: What is only said.
+        default: Whether that is so unless ``--no-dry-run`` is given.
+    """
+    return click.option("--dry-run/--no-dry-run", default=default, show_default=True, help=about)
+
+
+def abandoned_after(command: Function) -> Function:
+    """Adds ``--abandoned-after``; the command gets a timedelta."""
+    return click.option(
+        "--abandoned-after",
+        type=Duration(),
+        default="1d",
+        show_default=True,
+        help="Take an unsealed file for closed where it is older by so much. Less only if you know that the query is "
+        "stopped, and never less than --closed-after.",
+    )(command)
 
 
 def one_store(command: Function) -> Function:

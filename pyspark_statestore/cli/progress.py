@@ -1,4 +1,4 @@
-"""How many files were read, on stderr, for who watches."""
+"""How far it is, on stderr, for who watches."""
 
 from __future__ import annotations
 
@@ -8,7 +8,17 @@ from contextlib import contextmanager
 
 from fsspec.callbacks import Callback
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
 
 
 class ProgressBar(Callback):
@@ -17,16 +27,20 @@ class ProgressBar(Callback):
     Files are read in several threads; each may tell it.
 
     Args:
-        what: The word before the bar.
+        what: The words before the bar.
+        unit: What is counted: ``files``, ``bytes``, or nothing where it is not known how far it is.
     """
 
-    def __init__(self, what: str = "Reading merged files") -> None:
+    def __init__(self, what: str = "Reading merged files", unit: str = "files") -> None:
         super().__init__()
+        counted: dict[str, tuple[ProgressColumn, ...]] = {
+            "files": (MofNCompleteColumn(), TimeRemainingColumn()),
+            "bytes": (DownloadColumn(binary_units=True), TransferSpeedColumn(), TimeRemainingColumn()),
+        }
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(),
+            *counted.get(unit, (TimeElapsedColumn(),)),
             console=Console(file=sys.stderr),
             transient=True,
         )
@@ -34,11 +48,11 @@ class ProgressBar(Callback):
         self._progress.start()
 
     def set_size(self, size: int) -> None:
-        """How many files there are; said anew where reading begins again, because files have vanished."""
+        """How many there are; said anew where reading begins again, because files have vanished."""
         self._progress.reset(self._task, total=size)
 
     def relative_update(self, inc: int = 1) -> None:
-        """So many more were read."""
+        """So many more were done."""
         self._progress.advance(self._task, inc)
 
     def close(self) -> None:
@@ -48,12 +62,17 @@ class ProgressBar(Callback):
 
 
 @contextmanager
-def progress() -> Iterator[Callback | None]:
-    """Shows progress where stderr is a terminal, and gives None where it is not."""
+def progress(what: str = "Reading merged files", unit: str = "files") -> Iterator[Callback | None]:
+    """Shows progress where stderr is a terminal, and gives None where it is not.
+
+    Args:
+        what: As of :class:`ProgressBar`.
+        unit: As of :class:`ProgressBar`.
+    """
     if not sys.stderr.isatty():
         yield None
         return
-    bar = ProgressBar()
+    bar = ProgressBar(what, unit)
     try:
         yield bar
     finally:

@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pyspark_statestore.cli import cells
-from pyspark_statestore.cli.output import ALL, Output, RowChoice, python_rows
+from pyspark_statestore.cli.output import ALL, Output, Report, RowChoice, python_rows
 from pyspark_statestore.cli.views import Field, View, form_of, whole
 
 if TYPE_CHECKING:
@@ -49,21 +49,23 @@ class TextOutput(Output):
 
     def table(self, table: pa.Table, view: View, title: str, rows: RowChoice) -> None:
         """Writes the title, the rows, and how many more there are."""
-        self._line(title, style="bold")
-        if not table.num_rows:
-            return
-        limit = self._limit(rows)
-        self._draw(rows.ordered(table).slice(0, limit), whole(table.schema) if rows.wide else view, wrap=not rows.wide)
-        if table.num_rows > limit:
-            self._line(f"... and {table.num_rows - limit:,} more; --limit 0 shows all.", style="dim")
+        self._rows(table, view, title, rows, "--limit 0")
 
     def record(self, table: pa.Table, title: str) -> None:
         """Writes a line for each column, bytes also in full."""
-        self._line(title, style="bold")
-        lines = Table(box=None, show_header=False, pad_edge=False)
-        for field, column in zip(table.schema, table.columns, strict=True):
-            lines.add_row(field.name, cells.exact(column[0].as_py(), form_of(field.name, field.type)))
-        self._print(lines)
+        columns = zip(table.schema, table.columns, strict=True)
+        self._figures(title, {field.name: (column[0].as_py(), field.type) for field, column in columns})
+
+    def report(self, report: Report) -> None:
+        """Writes a line for each figure, the tables, and the note where nobody misses it: last."""
+        self._figures(report.title, {name: (value, pa.scalar(value).type) for name, value in report.figures.items()})
+        for name, (table, view) in report.details.items():
+            if table.num_rows:
+                self._line()
+                self._rows(table, view, name, RowChoice(), "--output json")
+        if report.note:
+            self._line()
+            self._line(report.note, style="bold yellow")
 
     def tables(self, tables: Mapping[str, tuple[pa.Table, View, str]]) -> None:
         """Writes them one after the other."""
@@ -105,6 +107,22 @@ class TextOutput(Output):
             self._draw_rows(rows, _ENTRIES)
         if len(group.entries) > limit:
             self._line(f"... and {len(group.entries) - limit:,} more; --output json shows all.", style="dim")
+
+    def _rows(self, table: pa.Table, view: View, title: str, rows: RowChoice, whole_with: str) -> None:
+        self._line(title, style="bold")
+        if not table.num_rows:
+            return
+        limit = self._limit(rows)
+        self._draw(rows.ordered(table).slice(0, limit), whole(table.schema) if rows.wide else view, wrap=not rows.wide)
+        if table.num_rows > limit:
+            self._line(f"... and {table.num_rows - limit:,} more; {whole_with} shows all.", style="dim")
+
+    def _figures(self, title: str, figures: Mapping[str, tuple[Any, pa.DataType]]) -> None:
+        self._line(title, style="bold")
+        lines = Table(box=None, show_header=False, pad_edge=False)
+        for name, (value, type_) in figures.items():
+            lines.add_row(name, Text(cells.exact(value, form_of(name, type_))))
+        self._print(lines)
 
     def _limit(self, rows: RowChoice) -> int:
         if rows.limit is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -43,3 +44,10 @@ def invoke() -> Invoke:
 def rows(result: Result) -> Any:
     """What a command wrote as JSON, to stdout alone."""
     return json.loads(result.stdout)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def interruptible() -> None:
+    """Shells have their background jobs ignore Ctrl-C, and what these start inherits it."""
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -19,6 +19,7 @@ import pytest
 
 from tests.cli.checkpoints import name, write_checkpoint
 from tests.conftest import ROOT
+from tests.inspect.places import simple_checkpoint
 
 COMMAND = [sys.executable, "-m", "pyspark_statestore.cli"]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm", "COLUMNS": "100", "LINES": "30"}
@@ -101,12 +102,11 @@ def test_exit_status(arguments: list[str], status: int) -> None:
     assert "Traceback" not in done.stderr
 
 
-def on_terminal(large: Path, *, stdout: bool, stderr: bool) -> tuple[str, str]:
-    """Runs ``segments`` with a pseudo-terminal as stdout or stderr; returns what it shows, and what was piped."""
+def on_terminal(*arguments: object, stdout: bool, stderr: bool) -> tuple[str, str]:
+    """Runs a command with a pseudo-terminal as stdout or stderr; returns what it shows, and what was piped."""
     control, terminal = pty.openpty()
     process = start(
-        "segments",
-        large,
+        *arguments,
         stdout=terminal if stdout else subprocess.PIPE,
         stderr=terminal if stderr else subprocess.PIPE,
     )
@@ -132,7 +132,7 @@ def on_terminal(large: Path, *, stdout: bool, stderr: bool) -> tuple[str, str]:
 
 
 def test_progress_on_a_terminal(large: Path) -> None:
-    terminal, piped = on_terminal(large, stdout=False, stderr=True)
+    terminal, piped = on_terminal("segments", large, stdout=False, stderr=True)
 
     assert "Reading merged files" in terminal
     assert "3/3" in terminal
@@ -141,8 +141,19 @@ def test_progress_on_a_terminal(large: Path) -> None:
     assert len(piped.splitlines()) == 4003
 
 
+def test_progress_in_bytes(tmp_path: Path) -> None:
+    small = simple_checkpoint(tmp_path / "q", files=3)
+
+    terminal, piped = on_terminal("compact", small, stdout=False, stderr=True)
+
+    assert "Rewriting merged files" in terminal
+    assert "72/72 bytes" in terminal
+    assert piped.startswith("Compaction of ")
+    assert "\x1b" not in piped
+
+
 def test_no_progress_but_where_stderr_is_a_terminal(large: Path) -> None:
-    terminal, piped = on_terminal(large, stdout=True, stderr=False)
+    terminal, piped = on_terminal("segments", large, stdout=True, stderr=False)
 
     assert piped == ""
     assert "Reading" not in terminal

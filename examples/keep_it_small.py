@@ -1,0 +1,98 @@
+"""A checkpoint that is kept small: in the background while its query runs, and by hand when it is stopped.
+
+    python -m examples.keep_it_small
+
+While the query of `windowed_delays` runs, `maintain` compacts its checkpoint every second; in life, every ten minutes.
+Then the session is stopped, and the rest needs no Spark: drop old versions, compact, remove orphans, verify.
+"""
+
+from __future__ import annotations
+
+import datetime
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from examples import harness, windowed_delays
+from pyspark_statestore import Checkpoint, maintain
+from pyspark_statestore.conf import settings_of
+
+NAME = "keep_it_small"
+INTERVAL = datetime.timedelta(seconds=1)
+
+# So that there is something to see in a minute: files are sealed soon. The defaults are 60s and 10m.
+IDLE_SEAL, CLOSED_AFTER = datetime.timedelta(seconds=1), datetime.timedelta(seconds=5)
+
+
+def tell(run: Any) -> None:
+    """Gets the report of each run of the maintenance; it is called in its thread."""
+    for query in run.queries:
+        if query.error is not None:
+            click.echo(f"run {run.number}: {query.error}", err=True)
+        elif (done := query.results.get("compact")) and done.rewritten_files_count:
+            click.echo(f"run {run.number}: {done.rewritten_files_count} files rewritten into {done.added_files_count}")
+
+
+def keep_small(folder: Path) -> bool:
+    """Makes the checkpoint of a stopped query as small as it can be, and returns whether it is sound."""
+    checkpoint = Checkpoint(folder, closed_after=CLOSED_AFTER)
+    show("when it was stopped", checkpoint)
+
+    # force: the query was stopped only a moment ago, and we know that nobody else runs it.
+    checkpoint.maintenance.expire(retain_last=2, dry_run=False, force=True)
+    checkpoint.maintenance.compact(max_space_amplification=1.1)
+    checkpoint.maintenance.consolidate_index()
+    checkpoint.maintenance.remove_orphan_files(datetime.timedelta(days=3), dry_run=False)
+    show("with two batches to go back to", checkpoint)
+
+    found = checkpoint.maintenance.verify()
+    click.echo(f"verified: {found.segments_count} segments, {found.read_bytes_count:,} bytes")
+    for damage in found.damages:
+        click.echo(f"  {damage}", err=True)
+    return found.is_clean
+
+
+def wait_until_sealed(folder: Path) -> None:
+    """Waits until the query's process has ended all of its files, as it does when it leaves them alone for a while."""
+    checkpoint = Checkpoint(folder)
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and False in checkpoint.inspect.files()["is_sealed"].to_pylist():
+        time.sleep(0.2)
+
+
+def show(when: str, checkpoint: Checkpoint) -> None:
+    """Prints how large a checkpoint is."""
+    [row] = checkpoint.inspect.summary().to_pylist()
+    versions = row["max_version"] - row["min_version"] + 1
+    size, live = row["file_size_in_bytes"], row["live_bytes"]
+    click.echo(f"{when}: {row['file_count']} files, {size:,} bytes ({live:,} live), {versions} versions")
+
+
+@click.command(help=__doc__)
+@harness.options()
+def main(settings: harness.Settings) -> None:
+    """Runs the example."""
+    if settings.state != "merged":
+        raise click.BadParameter("there is nothing to maintain without merged state", param_hint="--state")
+    more = settings_of({"idle_seal": IDLE_SEAL, "closed_after": CLOSED_AFTER})
+    # With FAIR, Spark gives the maintenance's jobs a share and no more; without, they would queue with the query's.
+    spark = harness.session(settings, NAME, {"spark.scheduler.mode": "FAIR", **more})
+    try:
+        where = harness.places(settings, NAME)
+        with maintain(spark, INTERVAL, compact={"max_space_amplification": 1.2}, listener=tell):
+            query = windowed_delays.start(spark, where)
+            query.awaitTermination()
+        actual, expected = spark.read.parquet(str(where.output)), windowed_delays.expected(spark, where)
+        wait_until_sealed(where.folder)
+        outcome = harness.compare(actual, expected, stopped_after=0, batches=0, seconds=0.0)
+    finally:
+        spark.stop()
+    click.echo(f"{'equal to' if outcome.equal else 'DIFFERENT from'} the batch computation ({outcome.expected:,} rows)")
+    sys.exit(0 if keep_small(where.folder) and outcome.equal else 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,94 @@
+"""The command ``compact``."""
+
+from __future__ import annotations
+
+import datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pyspark_statestore.cli import options
+from pyspark_statestore.cli.commands import Command
+
+if TYPE_CHECKING:
+    from pyspark_statestore.checkpoint import Checkpoint
+    from pyspark_statestore.cli.output import Output
+
+_FIGURES = (
+    "rewritten_files_count",
+    "added_files_count",
+    "removed_files_count",
+    "rewritten_bytes_count",
+    "added_bytes_count",
+    "reclaimed_bytes_count",
+)
+
+
+@click.command(
+    "compact",
+    cls=Command,
+    examples=[
+        "pyspark-statestore compact /checkpoints/q1 --dry-run",
+        "pyspark-statestore compact s3a://bucket/q1 --smaller-than 16m --target-file-size 256m",
+        "pyspark-statestore compact hdfs://nn/checkpoints/q1 --max-space-amplification 1.1 --abandoned-after 10m",
+    ],
+    interrupted="Nothing that is needed is gone. Run it again at any time; what was copied in vain goes then or later.",
+)
+@options.dry_run("Only say what would be rewritten and removed.")
+@options.checkpoint
+@click.option(
+    "--max-space-amplification",
+    type=click.FloatRange(min=1),
+    default=1.5,
+    show_default=True,
+    help="Rewrite files of which more than this many bytes are kept for each live one.",
+)
+@click.option(
+    "--target-file-size", type=options.Size(), default="128m", show_default=True, help="How large new files become."
+)
+@click.option(
+    "--smaller-than",
+    type=options.Size(),
+    show_default="three quarters of --target-file-size",
+    help="Join files smaller than this.",
+)
+@options.abandoned_after
+@options.output
+def compact_command(
+    checkpoint: Checkpoint,
+    output: Output,
+    dry_run: bool,
+    max_space_amplification: float,
+    target_file_size: int,
+    smaller_than: int | None,
+    abandoned_after: datetime.timedelta,
+) -> None:
+    """Rewrite files that are mostly dead or small.
+
+    Those that nothing lives in are removed. The query may be running, or not: files that it may still append to stay as
+    they are. In a Spark session the same is spread over executors; see docs/keep-it-small.md.
+    """
+    from pyspark_statestore.cli.output import Report
+    from pyspark_statestore.cli.progress import progress
+    from pyspark_statestore.cli.views import REWRITTEN
+
+    with progress("Rewriting merged files", "bytes") as callback:
+        done = checkpoint.maintenance.compact(
+            max_space_amplification=max_space_amplification,
+            target_file_size=target_file_size,
+            where=None if smaller_than is None else _where(smaller_than, max_space_amplification),
+            abandoned_after=abandoned_after,
+            dry_run=dry_run,
+            callback=callback,
+        )
+    figures = {name: getattr(done, name) for name in _FIGURES}
+    output.report(
+        Report.of(f"Compaction of {checkpoint.url}", figures, {"files": (done.files, REWRITTEN)}, dry_run=done.dry_run)
+    )
+
+
+def _where(smaller_than: int, max_space_amplification: float) -> Any:
+    import pyarrow.compute as pc
+
+    # Of a file that nothing lives in, the second is null, which "or" passes over.
+    return (pc.field("file_size_in_bytes") < smaller_than) | (pc.field("space_amplification") > max_space_amplification)

@@ -1,0 +1,39 @@
+"""The example about maintenance, for real."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+from examples import keep_it_small
+from tests.conftest import ROOT
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_it_ends_small_and_sound(main_jar, tmp_path) -> None:
+    options = ["--days", "8", "--files-per-trigger", "1", "--partitions", "2", "--work-dir", str(tmp_path)]
+    command = [sys.executable, "-m", "examples.keep_it_small", *options]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=500, check=False)
+
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"equal to the batch computation \([1-9]", done.stdout)
+    before, after = (
+        tuple(map(int, (files, size.replace(",", ""), versions)))
+        for files, size, versions in re.findall(r": (\d+) files, ([\d,]+) bytes .*, (\d+) versions", done.stdout)
+    )
+    assert all(now <= then for then, now in zip(before, after, strict=True))
+    assert after[1] < before[1]
+    assert after[2] == 2
+    assert re.search(r"verified: [1-9]\d* segments", done.stdout)
+    assert "run " not in done.stderr, "a run of the maintenance failed"
+
+
+def test_without_merged_state_there_is_nothing_to_do() -> None:
+    assert CliRunner().invoke(keep_it_small.main, ["--state", "stock"]).exit_code == 2
+
+
+def test_help_shows_the_command() -> None:
+    assert "python -m examples.keep_it_small" in CliRunner().invoke(keep_it_small.main, ["--help"]).output
