@@ -9,6 +9,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from benchmarks.file_calls import counted
 from pyspark_statestore.checkpoint import Checkpoint
 
 BUCKET = "checkpoints"
@@ -20,48 +21,10 @@ def cold_summary(checkpoint: Path) -> dict[str, Any]:
     Returns:
         files, opens (the most of one file), bytes (the most of one file), listings.
     """
-    from fsspec.implementations.local import LocalFileSystem
-    from fsspec.registry import get_filesystem_class, register_implementation
-
-    opens: Counter[str] = Counter()
-    bytes_read: Counter[str] = Counter()
-    listings: Counter[str] = Counter()
-
-    class File:
-        def __init__(self, file: Any, name: str) -> None:
-            self._file, self._name = file, name
-
-        def seek(self, offset: int) -> int:
-            return int(self._file.seek(offset))
-
-        def read(self, length: int) -> bytes:
-            data: bytes = self._file.read(length)
-            bytes_read[self._name] += len(data)
-            return data
-
-        def __enter__(self) -> File:
-            return self
-
-        def __exit__(self, *error: object) -> None:
-            self._file.close()
-
-    class Counting(LocalFileSystem):
-        def ls(self, path: str, detail: bool = False, **options: Any) -> Any:
-            listings[path] += 1
-            return super().ls(path, detail=detail, **options)
-
-        def _open(self, path: str, *arguments: Any, **options: Any) -> Any:
-            opens[path] += 1
-            return File(super()._open(path, *arguments, **options), path)
-
-    before = get_filesystem_class("file")
-    register_implementation("file", Counting, clobber=True)
-    try:
+    with counted() as calls:
         Checkpoint(checkpoint).inspect.summary()
-    finally:
-        register_implementation("file", before, clobber=True)
-    most = {"opens": max(opens.values()), "bytes": max(bytes_read.values())}
-    return {"files": len(opens), **most, "listings": listings.total()}
+    most = {"opens": max(calls.opens.values()), "bytes": max(calls.bytes_read.values())}
+    return {"files": len(calls.opens), **most, "listings": calls.listings.total()}
 
 
 def s3_summary(checkpoint: Path) -> dict[str, Any]:

@@ -13,22 +13,20 @@ import json
 import platform
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.table import Table
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from benchmarks.inspect_checkpoint import Shape, write_checkpoint  # noqa: E402
 from benchmarks.inspect_requests import cold_summary, s3_summary  # noqa: E402
+from benchmarks.targets import Figure, child, draw_bars, print_table  # noqa: E402
 
 SMALL = Shape(segments=5_000, files=10, segment_bytes=2_000)
 TABLES = ("segments", "files", "summary", "versions")
@@ -36,44 +34,6 @@ MOST_SECONDS = {"segments": 3.0, "files": 2.0, "summary": 2.0}
 MOST_MB = {"segments": 1024.0}
 MOST_BYTES = 128 * 1024
 MOST_OF_PYTHON = 2.0
-
-
-@dataclass(frozen=True)
-class Figure:
-    """A line of the result.
-
-    Attributes:
-        name: What was measured.
-        value: None where it could not be.
-        unit: Of the value.
-        most: The target; None where there is none.
-        note: Why there is no value.
-    """
-
-    name: str
-    value: float | None
-    unit: str
-    most: float | None = None
-    note: str = ""
-
-    @property
-    def met(self) -> str:
-        """Whether the target is met."""
-        if self.value is None:
-            return f"not measured: {self.note}"
-        if self.most is None:
-            return ""
-        return "met" if self.value <= self.most else "MISSED"
-
-
-def child(question: str, checkpoint: Path) -> dict[str, Any]:
-    """Asks in a process of its own."""
-    command = [sys.executable, "-W", "ignore::FutureWarning", "-m", "benchmarks.inspect_child"]
-    done = subprocess.run([*command, question, str(checkpoint)], cwd=ROOT, stdout=subprocess.PIPE, text=True)
-    if done.returncode:
-        raise click.ClickException(f"{question} failed with exit code {done.returncode}; the reason is above")
-    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return answer
 
 
 def figures_of(raw: dict[str, Any]) -> list[Figure]:
@@ -120,20 +80,9 @@ def spark_figures(runs: dict[str, list[dict[str, Any]]] | None, grouped: float) 
     return [Figure(name, value, "s", most) for name, value, most in values]
 
 
-def print_table(shape: Shape, figures: list[Figure]) -> None:
-    """Prints figures, targets, and whether they are met."""
-    title = f"{shape.segments:,} segments in {shape.files} merged files"
-    table = Table(title=title, title_justify="left", title_style="bold")
-    for column in ("", "measured", "target", ""):
-        table.add_column(column, justify="right" if column in ("measured", "target") else "left")
-    for figure in figures:
-        value = "-" if figure.value is None else f"{figure.value:,.6g} {figure.unit}"
-        if figure.value is not None and figure.unit in ("s", "MB"):
-            value = f"{figure.value:,.2f} {figure.unit}" if figure.unit == "s" else f"{figure.value:,.0f} MB"
-        most = "" if figure.most is None else f"<= {figure.most:,.6g} {figure.unit}"
-        style = {"MISSED": "bold red", "met": "green"}.get(figure.met, "dim")
-        table.add_row(figure.name, value, most, f"[{style}]{figure.met}[/{style}]")
-    Console(width=max(110, Console().width)).print(table)
+def title_of(shape: Shape) -> str:
+    """Of table and picture."""
+    return f"{shape.segments:,} segments in {shape.files} merged files"
 
 
 def draw(shape: Shape, figures: list[Figure], target: Path) -> None:
@@ -151,29 +100,18 @@ def draw(shape: Shape, figures: list[Figure], target: Path) -> None:
 
     picture, axes = plt.subplots(1, 2, figsize=(13, 3.4), layout="constrained")
     for axis, unit, what in zip(axes, ("s", "MB"), ("seconds", "MB at the peak"), strict=True):
-        shown = [(figure, name) for figure, name in _named(figures) if figure.unit == unit and figure.value is not None]
-        for figure, name in shown:
-            axis.barh([name], [figure.value], color="#2f6db3", height=0.6)
-            axis.text(
-                figure.value, name, f" {figure.value:,.2f}" if unit == "s" else f" {figure.value:,.0f}", va="center"
-            )
-            if figure.most is not None:
-                axis.plot([figure.most] * 2, [len(axis.patches) - 1.4, len(axis.patches) - 0.6], color="#b0483a", lw=2)
-        axis.margins(x=0.15)
-        axis.invert_yaxis()
-        axis.set_xlabel(f"{what}; red: the target")
-        axis.grid(axis="x", alpha=0.3)
-    axes[0].set_title(f"{shape.segments:,} segments, {shape.files} files", loc="left", fontsize=10, fontweight="bold")
+        draw_bars(axis, unit, what, _named(figures))
+    axes[0].set_title(title_of(shape), loc="left", fontsize=10, fontweight="bold")
     picture.savefig(target, dpi=110)
     plt.close(picture)
 
 
-def _named(figures: list[Figure]) -> list[tuple[Figure, str]]:
+def _named(figures: list[Figure]) -> list[tuple[str, Figure]]:
     """Figures and what a picture calls them: an indented line belongs to the one before it."""
     found, above = [], ""
     for figure in figures:
         above = above if figure.name.startswith(" ") else figure.name
-        found.append((figure, above if figure.unit == "MB" else figure.name.strip()))
+        found.append((above if figure.unit == "MB" else figure.name.strip(), figure))
     return found
 
 
@@ -193,23 +131,28 @@ def main(segments: int, files: int, repeat: int, spark: bool, quick: bool, out: 
         write_checkpoint(work / "large", shape)
         write_checkpoint(work / "small", SMALL)
         times = 1 if quick else repeat
-        raw["tables"] = {table: [child(table, work / "large") for _ in range(times)] for table in TABLES}
+        raw["tables"] = {
+            table: [child("inspect_child", table, str(work / "large")) for _ in range(times)] for table in TABLES
+        }
         if any(run["rows"] != shape.segments for run in raw["tables"]["segments"]):
             raise click.ClickException(f"segments() does not give {shape.segments:,} rows")
         raw["cold_summary"] = cold_summary(work / "small")
         raw["s3_summary"] = s3_summary(work / "small")
         if spark:
-            raw["spark"] = {size: [child("spark", work / size) for _ in range(times)] for size in ("small", "large")}
+            raw["spark"] = {
+                size: [child("inspect_child", "spark", str(work / size)) for _ in range(times)]
+                for size in ("small", "large")
+            }
             if any(run.get("rows", shape.segments) != shape.segments for run in raw["spark"]["large"]):
                 raise click.ClickException(f"Spark does not count {shape.segments:,} segments")
     finally:
         shutil.rmtree(work, ignore_errors=True)
     figures = figures_of(raw)
-    raw["figures"] = [{**asdict(figure), "met": figure.met} for figure in figures]
+    raw["figures"] = [figure.to_json() for figure in figures]
     out.mkdir(parents=True, exist_ok=True)
     (out / "inspect.json").write_text(json.dumps(raw, indent=1) + "\n")
     draw(shape, figures, out / "inspect.png")
-    print_table(shape, figures)
+    print_table(title_of(shape), figures)
     print(f"raw numbers: {out}/inspect.json, picture: {out}/inspect.png", file=sys.stderr)
 
 
