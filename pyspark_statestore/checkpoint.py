@@ -12,8 +12,11 @@ from pyspark_statestore.conf import OPTIONS
 from pyspark_statestore.errors import StateStoreFilesError
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from pyspark_statestore.inspect import Inspection
-    from pyspark_statestore.storage import Location
+    from pyspark_statestore.maintenance.maintenance import Maintenance
+    from pyspark_statestore.storage import Directory, Location
 
 CLOSED_AFTER = datetime.timedelta(milliseconds=int(OPTIONS["closedAfter"].parse(OPTIONS["closedAfter"].default)))
 """Default of the option ``closedAfter``."""
@@ -91,12 +94,113 @@ class Checkpoint:
         """Where it is, without ``merged+``."""
         return self._location.url
 
+    @property
+    def is_merged(self) -> bool:
+        """Whether there are merged files in it, by one listing.
+
+        Raises:
+            StateStoreFilesError: It cannot be listed.
+        """
+        from pyspark_statestore.format import parse_file_name
+        from pyspark_statestore.inspect.scan import MERGED
+        from pyspark_statestore.storage import Directory
+
+        return any(parse_file_name(name) for name in Directory(self._location).names(MERGED))
+
     @cached_property
     def inspect(self) -> Inspection:
         """What is in it."""
         from pyspark_statestore.inspect import Inspection
 
         return Inspection(self._location, self._closed_after)
+
+    @cached_property
+    def maintenance(self) -> Maintenance:
+        """What can be done to it."""
+        from pyspark_statestore.maintenance.maintenance import Maintenance
+
+        return Maintenance(self._location, self._closed_after)
+
+    def state(
+        self,
+        operator_id: int = 0,
+        partition_id: int | None = None,
+        store_name: str = "default",
+        version: int | None = None,
+        *,
+        state_variable: str | None = None,
+        key: Any = None,
+    ) -> pa.Table:
+        """Returns the keys and values that a state store holds, decoded by the schema in the checkpoint.
+
+        No JVM is needed; RocksDB's state is read with ``rocksdict``, which the extra ``state`` installs. It may be
+        asked while the query runs. docs/look-inside.md has examples.
+
+        Args:
+            operator_id: The stateful operator, as Spark numbers them within the query.
+            partition_id: Only of this state partition.
+            store_name: The store; a stream-stream join has four.
+            version: The state version, which batch version - 1 left; None for that of the last committed batch.
+            state_variable: Of ``transformWithState``, the variable; needed where there are several. Spark's own column
+                families have names, too, such as ``$eventTimers_keyToTimestamp``.
+            key: Only of this key: values by field, of all fields or some; or a value, where the key has one field.
+
+        Returns:
+            The columns ``partition_id``, ``key`` and ``value``, a row for each value. What cannot be decoded is a
+            column of bytes as the store has them, with the reason as ``pyspark_statestore.undecoded`` in the field's
+            metadata.
+
+        Raises:
+            StateStoreFilesError: There is no such state (PSS_NO_SUCH_STATE), the version cannot be restored
+                (PSS_VERSION_NOT_RESTORABLE), an argument is not allowed (PSS_INVALID_OPTION), ``rocksdict`` is not
+                installed (PSS_MISSING_DEPENDENCY), there is no checkpoint (PSS_NOT_A_CHECKPOINT), or it cannot be read.
+        """
+        from pyspark_statestore.state.reading import Selection
+        from pyspark_statestore.state.state import read_state
+
+        wanted = Selection(operator_id, partition_id, store_name, state_variable)
+        return read_state(self._directory, self.inspect, wanted, version, key)
+
+    def state_changes(
+        self,
+        from_version: int,
+        to_version: int | None = None,
+        operator_id: int = 0,
+        partition_id: int | None = None,
+        store_name: str = "default",
+        *,
+        state_variable: str | None = None,
+        key: Any = None,
+    ) -> pa.Table:
+        """Returns the keys that were added, changed or removed between two versions.
+
+        Args:
+            from_version: The earlier one; 0 is the empty state.
+            to_version: The later one; None for that of the last committed batch.
+            operator_id: As for :meth:`state`, as all that follow.
+            partition_id: Only of this state partition.
+            store_name: The store.
+            state_variable: Of ``transformWithState``, the variable.
+            key: Only of this key.
+
+        Returns:
+            The columns ``partition_id``, ``change`` (added, changed or removed), ``key``, ``value_before`` and
+            ``value_after``, by partition and key; values are lists where a key has several.
+
+        Raises:
+            StateStoreFilesError: As :meth:`state`.
+        """
+        from pyspark_statestore.state.reading import Selection
+        from pyspark_statestore.state.state import read_changes
+
+        wanted = Selection(operator_id, partition_id, store_name, state_variable)
+        return read_changes(self._directory, self.inspect, wanted, from_version, to_version, key)
+
+    @cached_property
+    def _directory(self) -> Directory:
+        from pyspark_statestore.storage import Directory
+
+        return Directory(self._location)
 
     def __repr__(self) -> str:
         return f"Checkpoint({self.url!r})"

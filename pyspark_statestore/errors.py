@@ -49,7 +49,19 @@ ERROR_CLASSES: Mapping[str, str] = MappingProxyType(
         "PSS_UNKNOWN_LOCATION": (
             "Where {what} has its checkpoint cannot be told: {reason}. Give Checkpoint() the checkpointLocation itself."
         ),
+        "PSS_NO_SUCH_STATE": "{path} has no {what}. There is: {known}.",
+        "PSS_VERSION_NOT_RESTORABLE": (
+            "Version {version} of {what} in {path} cannot be restored: {reason}. These can: {known}."
+        ),
+        "PSS_UNREADABLE_STATE": (
+            "{path} cannot be understood: {reason}. If it was written by a newer Spark, use the pyspark-statestore "
+            "release for that one; otherwise restore it from a copy. Nothing was changed."
+        ),
         "PSS_MISSING_DEPENDENCY": "{what} needs what is not installed ({reason}). {install}.",
+        "PSS_QUERY_RUNNING": (
+            "{action} needs a query that is stopped, and the query of {path} seems to be running: {reason}. "
+            "Stop it; if it is stopped, {override}."
+        ),
         "PSS_READ_FAILED": (
             "Could not {action} {path}: {reason}. Nothing was changed; remove the cause and ask again."
         ),
@@ -70,7 +82,7 @@ ERROR_CLASSES: Mapping[str, str] = MappingProxyType(
         ),
         "PSS_JDK_MISSING": "No JDK of Java {required} or newer was found: {reason}. Install one, or set JAVA_HOME.",
         "PSS_CONFLICTING_SETTING": "{key} is {value!r}, which cannot be kept: {reason}. {action}.",
-        "PSS_SPARK_NOT_RUNNING": "{reason}. Give attach() a classic session that is running, or use configure().",
+        "PSS_SPARK_NOT_RUNNING": "{reason}. {action}.",
     }
 )
 

@@ -58,7 +58,7 @@ def name(value: str) -> str:
 
 def text(value: object) -> str:
     """What it is; what could move a terminal's cursor is written out."""
-    shown = str(value)
+    shown = value.hex() if isinstance(value, bytes) else str(value)
     return shown if shown.isprintable() else shown.encode("unicode_escape").decode()
 
 
@@ -72,6 +72,12 @@ def file_state(is_sealed: bool, is_closed: bool, is_orphan: bool) -> str:
     if is_orphan:
         return "orphan"
     return "sealed" if is_sealed else "closed" if is_closed else "open"
+
+
+def fate(is_rewritten: bool, is_added: bool, is_removed: bool) -> str:
+    """What a compaction does with a file."""
+    steps = (("rewritten", is_rewritten), ("added", is_added), ("removed", is_removed))
+    return ", ".join(step for step, done in steps if done)
 
 
 def cell(values: Sequence[Any], form: Form) -> str:

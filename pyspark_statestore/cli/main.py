@@ -9,10 +9,16 @@ import click
 
 from pyspark_statestore import __version__
 from pyspark_statestore.cli.commands import INTERRUPTED, Group, forget_stdout
+from pyspark_statestore.cli.compact import compact_command
+from pyspark_statestore.cli.consolidate import consolidate_command
+from pyspark_statestore.cli.expire import expire_command
+from pyspark_statestore.cli.orphans import orphans_command
 from pyspark_statestore.cli.plot import plot_command
 from pyspark_statestore.cli.show import show_command
+from pyspark_statestore.cli.state import diff_command, state_command
 from pyspark_statestore.cli.tables import files_command, segments_command, summary_command, versions_command
 from pyspark_statestore.cli.top import top_command
+from pyspark_statestore.cli.verify import verify_command
 
 
 @click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -20,9 +26,9 @@ from pyspark_statestore.cli.top import top_command
 def cli() -> None:
     """Spark Structured Streaming state in a few merged files instead of thousands of small ones.
 
-    The commands look into a checkpoint, also while its query runs. They need no Spark and change nothing. PATH is the
-    query's checkpointLocation: a local path or a URL such as hdfs://, s3a://, abfss:// or gs://, with merged+ before
-    it or without.
+    The commands look into a checkpoint, also while its query runs, and keep it small and sound. They need no Spark.
+    What changes anything has --dry-run. PATH is the query's checkpointLocation: a local path or a URL such as hdfs://,
+    s3a://, abfss:// or gs://, with merged+ before it or without.
     """
 
 
@@ -44,9 +50,16 @@ for command in (
     files_command,
     segments_command,
     versions_command,
+    state_command,
+    diff_command,
     top_command,
     show_command,
     plot_command,
+    compact_command,
+    orphans_command,
+    verify_command,
+    expire_command,
+    consolidate_command,
 ):
     cli.add_command(command)
 

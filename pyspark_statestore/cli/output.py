@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import abc
 import datetime
+import decimal
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -70,6 +72,51 @@ def python_rows(table: pa.Table) -> Iterator[list[dict[str, Any]]]:
             yield batch.to_pylist()
 
 
+@dataclass(frozen=True)
+class Report:
+    """What a command has done, or would do.
+
+    Attributes:
+        title: Says it to people.
+        figures: By name, in their order.
+        details: Tables by name, each with how people see it.
+        note: What nobody may overlook.
+    """
+
+    title: str
+    figures: Mapping[str, Any]
+    details: Mapping[str, tuple[pa.Table, View]]
+    note: str
+
+    @classmethod
+    def of(
+        cls,
+        title: str,
+        figures: Mapping[str, Any],
+        details: Mapping[str, tuple[pa.Table, View]] = MappingProxyType({}),
+        *,
+        dry_run: bool,
+        really: str = "",
+        note: str = "",
+    ) -> Report:
+        """Makes the report of a command that may have changed nothing.
+
+        Args:
+            title: Says what it is about.
+            figures: By name.
+            details: Tables by name, each with how people see it.
+            dry_run: Whether nothing was changed.
+            really: The option that makes the command do it, where that is not its default.
+            note: What else nobody may overlook.
+        """
+        title = f"{title} (dry run)" if dry_run else title
+        notes = [note] if note else []
+        if dry_run:
+            really = f" with {really}" if really else " without --dry-run"
+            notes.append(f"DRY RUN: nothing was changed. The same command{really} does it.")
+        return cls(title, {"dry_run": dry_run, **figures}, details, "\n".join(notes))
+
+
 class Output(abc.ABC):
     """Writes results to stdout."""
 
@@ -91,6 +138,10 @@ class Output(abc.ABC):
     @abc.abstractmethod
     def tables(self, tables: Mapping[str, tuple[pa.Table, View, str]]) -> None:
         """Writes several tables: by name, each with its view and title."""
+
+    @abc.abstractmethod
+    def report(self, report: Report) -> None:
+        """Writes what a command has done, or would do."""
 
     @abc.abstractmethod
     def file(self, shown: ShownFile) -> None:
@@ -117,6 +168,19 @@ class JsonOutput(Output):
             _write_array(table)
         click.echo("\n}")
 
+    def report(self, report: Report) -> None:
+        """Writes an object with the figures, and an array for each table; the note goes to stderr."""
+        separator = "{\n"
+        for name, value in report.figures.items():
+            click.echo(f"{separator}{json.dumps(name)}: {_encoded(value)}", nl=False)
+            separator = ",\n"
+        for name, (table, _) in report.details.items():
+            click.echo(f"{separator}{json.dumps(name)}: ", nl=False)
+            _write_array(table)
+        click.echo("\n}")
+        if report.note:
+            click.echo(report.note, err=True)
+
     def file(self, shown: ShownFile) -> None:
         """Writes an object, with the groups as they follow each other in the file."""
         click.echo(_encoded(asdict(shown), indent=1))
@@ -137,4 +201,10 @@ def _encoded(value: Any, indent: int | None = None) -> str:
 def _iso(value: Any) -> str:
     if isinstance(value, datetime.datetime):
         return (value if value.tzinfo else value.replace(tzinfo=datetime.timezone.utc)).isoformat()
+    if isinstance(value, (datetime.date, datetime.time)):
+        return value.isoformat()
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, (decimal.Decimal, datetime.timedelta, pa.MonthDayNano)):
+        return str(value)
     raise TypeError(f"{type(value).__name__} in a result")

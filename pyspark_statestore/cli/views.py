@@ -90,10 +90,39 @@ COSTS: dict[str, View] = {
 TABLES: dict[str, View] = {"files": _FILES, "segments": _SEGMENTS, "versions": _VERSIONS}
 """How the commands of these names show their tables."""
 
+REWRITTEN: View = (
+    Field("file", ("file_path",), cells.name),
+    Field("size", ("file_size_in_bytes",), cells.size),
+    Field("live", ("live_bytes",), cells.size),
+    Field("what becomes of it", ("is_rewritten", "is_added", "is_removed"), cells.fate),
+)
+"""What ``compact`` shows."""
+
+ORPHANS: View = (
+    Field("file", ("file_path",), cells.text),
+    Field("size", ("file_size_in_bytes",), cells.size),
+    Field("changed (UTC)", ("last_modified_at",), cells.time),
+    Field("why", ("reason",), cells.text),
+)
+"""What ``orphans`` shows."""
+
+DAMAGES: View = (
+    Field("kind", ("kind",), cells.text),
+    Field("file", ("path",), cells.name),
+    Field("offset", ("offset",), cells.text),
+    Field("logical path", ("logical_path",), cells.text, optional=True),
+    Field("repairable", ("is_repairable",), cells.flag),
+    Field("repaired", ("repaired",), cells.flag),
+    Field("why", ("reason",), cells.text),
+)
+"""What ``verify`` shows."""
+
 
 def form_of(column: str, type_: pa.DataType) -> cells.Form:
     """How the values of any column look."""
-    if column == "length" or column.endswith("_bytes"):
+    if "." in column:  # a field of a user's own, whatever its name is
+        return cells.time if pa.types.is_timestamp(type_) else cells.text
+    if column in ("length", "size") or column.endswith(("_bytes", "_bytes_count")):
         return cells.size
     if column == "share":
         return cells.share

@@ -46,13 +46,74 @@ class Versions:
         return len(self.version)
 
 
-def versions_table(files: StateFiles, directory: Directory, wanted: StoreFilter = EVERYTHING) -> pa.Table:
-    """Makes the table, ordered by store and version. Reads every RocksDB snapshot's zip, which is small.
+@dataclass(frozen=True)
+class Restores:
+    """How each version is restored.
 
-    A restore begins with the newest snapshot that is whole, at this version or before, and replays the changelogs after
-    it; version 0 is the empty state. With Spark's checkpoint format 2 it follows only the attempts that a changelog
-    names as its own past (``RocksDB.loadWithCheckpointId``). Around a broken snapshot Spark goes at most
-    :data:`MAX_REPAIR` versions back (``AutoSnapshotLoader``), with format 2 only along a past that is known that far.
+    Attributes:
+        files: Of the state.
+        stores: That they belong to.
+        versions: Of the stores that are wanted.
+        past: What each version follows.
+        base: Of each version, the version of the snapshot that a restore begins with: 0 is the empty state; -1 where
+            there is no way.
+        replay_count: Changelogs that are replayed after it.
+        size: Bytes that are read.
+    """
+
+    files: StateFiles = field(repr=False)
+    stores: Stores = field(repr=False)
+    versions: Versions
+    past: Past = field(repr=False)
+    base: np.ndarray
+    replay_count: np.ndarray
+    size: np.ndarray
+
+    @classmethod
+    def of(cls, files: StateFiles, directory: Directory, wanted: StoreFilter = EVERYTHING) -> Restores:
+        """Looks at snapshots and changelogs. Reads every RocksDB snapshot's zip, which is small.
+
+        A restore begins with the newest snapshot that is whole, at this version or before, and replays the changelogs
+        after it; version 0 is the empty state. With Spark's checkpoint format 2 it follows only the attempts that a
+        changelog names as its own past (``RocksDB.loadWithCheckpointId``). Around a broken snapshot Spark goes at most
+        :data:`MAX_REPAIR` versions back (``AutoSnapshotLoader``), with format 2 only along a past that is known that
+        far.
+
+        Args:
+            files: Of the state.
+            directory: Of the checkpoint, to read snapshots and changelogs from.
+            wanted: Stores whose versions are wanted.
+
+        Raises:
+            FileNotFoundError: A file is gone.
+            StateStoreFilesError: A file cannot be read.
+        """
+        stores = files.stores()
+        versions = _versions(files, stores, wanted)
+        snapshot_bytes = _whole_snapshots(files, directory, stores, versions)
+        changes_bytes = _whole(files, directory, versions.changes)
+        past = pasts(files, directory, versions.store, versions.version, versions.id, versions.changes)
+        base, replayed, size = _restores(versions, snapshot_bytes, changes_bytes, past)
+        return cls(files, stores, versions, past, base, replayed, size)
+
+    def steps(self, row: int) -> tuple[int | None, list[int]]:
+        """What a restorable version is made of.
+
+        Args:
+            row: Of the version.
+
+        Returns:
+            Row of the snapshot in the files, None for the empty state; rows of the changelogs after it, oldest first.
+        """
+        changes: list[int] = []
+        while row != EMPTY and self.versions.version[row] != self.base[row]:
+            changes.append(int(self.versions.changes[row]))
+            row = int(self.past.parent[row])
+        return (None if row == EMPTY else int(self.versions.snapshot[row])), changes[::-1]
+
+
+def versions_table(files: StateFiles, directory: Directory, wanted: StoreFilter = EVERYTHING) -> pa.Table:
+    """Makes the table, ordered by store and version.
 
     Args:
         files: Of the state.
@@ -63,14 +124,10 @@ def versions_table(files: StateFiles, directory: Directory, wanted: StoreFilter 
         FileNotFoundError: A file is gone.
         StateStoreFilesError: A file cannot be read.
     """
-    stores = files.stores()
-    versions = _versions(files, stores, wanted)
-    snapshot_bytes = _whole_snapshots(files, directory, stores, versions)
-    changes_bytes = _whole(files, directory, versions.changes)
-    past = pasts(files, directory, versions.store, versions.version, versions.id, versions.changes)
-    base, replayed, size = _restores(versions, snapshot_bytes, changes_bytes, past)
-    no_way = base == NOTHING
-    operator, partition, name = stores.columns_of(versions.store)
+    found = Restores.of(files, directory, wanted)
+    versions = found.versions
+    no_way = found.base == NOTHING
+    operator, partition, name = found.stores.columns_of(versions.store)
     columns = {
         "operator_id": operator,
         "partition_id": partition,
@@ -80,9 +137,9 @@ def versions_table(files: StateFiles, directory: Directory, wanted: StoreFilter 
         "has_snapshot": versions.snapshot >= 0,
         "has_changelog": versions.changes >= 0,
         "is_restorable": ~no_way,
-        "base_snapshot_version": pa.array(base, mask=no_way),
-        "replay_count": pa.array(replayed, mask=no_way),
-        "restore_bytes": pa.array(size, mask=no_way),
+        "base_snapshot_version": pa.array(found.base, mask=no_way),
+        "replay_count": pa.array(found.replay_count, mask=no_way),
+        "restore_bytes": pa.array(found.size, mask=no_way),
     }
     return table_of("versions", columns)
 

@@ -27,12 +27,12 @@ def lineage_of(data: bytes) -> dict[int, str] | None:
         cannot be read (an unknown compression codec, or damage).
     """
     start = decompressed_start(data, _ENOUGH)
-    version, rest = _utf(start)
+    version, rest = java_utf(start)
     if version is None or not re.fullmatch(r"v\d+", version):
         return None if version is None and not start else {}  # version 1 begins with a key's length
     if int(version[1:]) < 3:
         return {}
-    text, _ = _utf(rest)
+    text, _ = java_utf(rest)
     try:
         items = json.loads(text or "")
         return {int(item["version"]): str(item["checkpointUniqueId"]) for item in items}
@@ -40,7 +40,7 @@ def lineage_of(data: bytes) -> dict[int, str] | None:
         return None
 
 
-def _utf(data: bytes) -> tuple[str | None, bytes]:
+def java_utf(data: bytes) -> tuple[str | None, bytes]:
     """Java's ``writeUTF``: two bytes of length, big-endian; what Spark writes there is ASCII."""
     if len(data) < 2:
         return None, b""

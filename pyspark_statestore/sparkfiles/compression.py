@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 _ZSTD = b"\x28\xb5\x2f\xfd"
 _LZ4_BLOCK = b"LZ4Block"
@@ -13,6 +13,9 @@ _LZ4_HEADER = 21
 """LZ4Block, token, compressed length, length, checksum of the bytes (xxhash)."""
 _SNAPPY_HEADER = 16
 """Magic, version, compatible version."""
+
+_DAMAGES = (OSError, IndexError, ValueError)
+"""What damage leads to; Arrow's exceptions are among them."""
 
 
 def decompressed_start(data: bytes, length: int) -> bytes:
@@ -25,21 +28,48 @@ def decompressed_start(data: bytes, length: int) -> bytes:
     Returns:
         Fewer bytes where the stream ends or is cut off; none where the codec is not known.
     """
-    import pyarrow as pa
-
     try:
-        if data.startswith(_LZ4_BLOCK):
-            return _lz4_blocks(data, length)
-        if data.startswith(_SNAPPY):
-            return _snappy_blocks(data, length)
-        if data.startswith(_ZSTD):
-            with pa.CompressedInputStream(pa.BufferReader(data), "zstd") as stream:
-                return bytes(stream.read(length))
-        if data.startswith(_LZF):
-            return _lzf_blocks(data, length)
-    except (OSError, pa.ArrowException, IndexError, ValueError):
+        blocks, got = [], 0
+        for block in _blocks(data, length):
+            blocks.append(block)
+            got += len(block)
+            if got >= length:
+                break
+        return b"".join(blocks)
+    except _DAMAGES:
         return b""
-    return b""
+
+
+def decompressed(data: bytes) -> bytes:
+    """Decompresses a whole stream.
+
+    Raises:
+        ValueError: It was cut off, is damaged, or its codec is not known.
+    """
+    if not any(data.startswith(magic) for magic in (_LZ4_BLOCK, _SNAPPY, _ZSTD, _LZF)):
+        raise ValueError("it is compressed with none of Spark's codecs")
+    if not is_whole_stream(lambda offset, length: data[offset : offset + length], len(data)):
+        raise ValueError("it was cut off")
+    try:
+        return b"".join(_blocks(data, 1 << 20))
+    except _DAMAGES as error:
+        raise ValueError(f"it cannot be decompressed ({type(error).__name__}: {error})") from error
+
+
+def _blocks(data: bytes, length: int) -> Iterator[bytes]:
+    """The stream's blocks; of a codec that has none, pieces of this length."""
+    if data.startswith(_LZ4_BLOCK):
+        yield from _lz4_blocks(data)
+    elif data.startswith(_SNAPPY):
+        yield from _snappy_blocks(data)
+    elif data.startswith(_ZSTD):
+        import pyarrow as pa
+
+        with pa.CompressedInputStream(pa.BufferReader(data), "zstd") as stream:
+            while piece := bytes(stream.read(length)):
+                yield piece
+    elif data.startswith(_LZF):
+        yield from _lzf_blocks(data)
 
 
 def is_whole_stream(read_at: Callable[[int, int], bytes], size: int) -> bool:
@@ -89,38 +119,36 @@ def _ends_of(data: bytes, at: int, header: int, length: Callable[[bytes], int]) 
     return at == len(data)
 
 
-def _lz4_blocks(data: bytes, length: int) -> bytes:
+def _lz4_blocks(data: bytes) -> Iterator[bytes]:
     """LZ4BlockOutputStream of lz4-java: blocks with a header of little-endian lengths."""
     import pyarrow as pa
 
     codec = pa.Codec("lz4_raw")
-    out, at = b"", 0
-    while len(out) < length and data[at : at + 8] == _LZ4_BLOCK:
+    at = 0
+    while data[at : at + 8] == _LZ4_BLOCK:
         method = data[at + 8] & 0xF0
         packed = int.from_bytes(data[at + 9 : at + 13], "little")
         size = int.from_bytes(data[at + 13 : at + 17], "little")
         block = data[at + _LZ4_HEADER : at + _LZ4_HEADER + packed]
         if len(block) < packed or not size:
             break
-        out += block if method == 0x10 else codec.decompress(block, size, asbytes=True)
+        yield block if method == 0x10 else codec.decompress(block, size, asbytes=True)
         at += _LZ4_HEADER + packed
-    return out
 
 
-def _snappy_blocks(data: bytes, length: int) -> bytes:
+def _snappy_blocks(data: bytes) -> Iterator[bytes]:
     """SnappyOutputStream of snappy-java: a header, then blocks with a big-endian length; each says its own size."""
     import pyarrow as pa
 
     codec = pa.Codec("snappy")
-    out, at = b"", _SNAPPY_HEADER
-    while len(out) < length and at + 4 <= len(data):
+    at = _SNAPPY_HEADER
+    while at + 4 <= len(data):
         packed = int.from_bytes(data[at : at + 4], "big")
         block = data[at + 4 : at + 4 + packed]
         if len(block) < packed:
             break
-        out += codec.decompress(block, _varint(block), asbytes=True)
+        yield codec.decompress(block, _varint(block), asbytes=True)
         at += 4 + packed
-    return out
 
 
 def _varint(data: bytes) -> int:
@@ -133,18 +161,17 @@ def _varint(data: bytes) -> int:
     raise ValueError("a length without an end")
 
 
-def _lzf_blocks(data: bytes, length: int) -> bytes:
+def _lzf_blocks(data: bytes) -> Iterator[bytes]:
     """LZFOutputStream of compress-lzf: chunks 'ZV', type, big-endian lengths."""
-    out, at = bytearray(), 0
-    while len(out) < length and data[at : at + 2] == _LZF and at + 5 <= len(data):
+    at = 0
+    while data[at : at + 2] == _LZF and at + 5 <= len(data):
         packed = int.from_bytes(data[at + 3 : at + 5], "big")
         if data[at + 2] == 0:
-            out += data[at + 5 : at + 5 + packed]
+            yield data[at + 5 : at + 5 + packed]
             at += 5 + packed
         else:
-            out += _lzf_chunk(data[at + 7 : at + 7 + packed])
+            yield _lzf_chunk(data[at + 7 : at + 7 + packed])
             at += 7 + packed
-    return bytes(out)
 
 
 def _lzf_chunk(data: bytes) -> bytes:

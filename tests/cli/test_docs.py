@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.checkpoints import name, write_checkpoint
+from tests.cli.checkpoints import age, name, write_checkpoint
 from tests.conftest import ROOT
+from tests.state.small_stores import write_store
 
 DOCS = ROOT / "docs" / "command-line.md"
 MERGED_FILE = re.compile(r"\d{13}-[0-9a-f]{16}-\d+\.merged")
@@ -27,7 +28,9 @@ def examples() -> list[str]:
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with the page's checkpoint in it, and the command."""
     folder = tmp_path_factory.mktemp("docs")
-    write_checkpoint(folder / "checkpoints" / "q1")
+    for path in write_checkpoint(folder / "checkpoints" / "q1").rglob("*"):
+        age(path, minutes=60)  # its query is stopped
+    write_store(folder / "checkpoints" / "clicks")
     command = folder / "bin" / "pyspark-statestore"
     command.parent.mkdir()
     command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m pyspark_statestore.cli "$@"\n')

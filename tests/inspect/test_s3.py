@@ -13,6 +13,7 @@ import pytest
 from pyspark_statestore.checkpoint import Checkpoint
 from pyspark_statestore.inspect import TABLES
 from tests.inspect.places import STAMP, merged_file, merged_paths, plain_file, refused
+from tests.state.small_stores import write_store
 
 pytest.importorskip("moto.server", reason="moto[server] is not installed", exc_type=ImportError)
 pytest.importorskip("s3fs", reason="s3fs is not installed", exc_type=ImportError)
@@ -115,6 +116,15 @@ def rows(checkpoint: Checkpoint, table: str) -> list[dict[str, Any]]:
 def test_same_tables_as_on_the_disk(server: Server, checkpoint: Path, table: str) -> None:
     url = upload(server, checkpoint, f"same-{table}")
     assert rows(Checkpoint(url, server.options), table) == rows(Checkpoint(checkpoint), table) != []
+
+
+@pytest.mark.parametrize("merged", [False, True], ids=["stock", "merged"])
+def test_same_state_as_on_the_disk(server: Server, tmp_path: Path, merged: bool) -> None:
+    write_store(tmp_path, merged=merged)
+    url = upload(server, tmp_path, f"state-{merged}")
+    there, here = Checkpoint(url, server.options), Checkpoint(tmp_path)
+    assert there.state().to_pylist() == here.state().to_pylist() != []
+    assert there.state_changes(1, 2).to_pylist() == here.state_changes(1, 2).to_pylist() != []
 
 
 def test_same_tables_of_plain_files(server: Server, tmp_path: Path) -> None:

@@ -1,0 +1,137 @@
+"""From the bytes that a store has for keys and values to rows: the encoders of Spark's ``RocksDBStateEncoder``.
+
+A row has a byte before it that says how it is encoded: 0 for an ``UnsafeRow``. Keys are one of
+
+* ``NoPrefixKeyStateEncoderSpec``: a row;
+* ``PrefixKeyScanStateEncoderSpec``: length of the first row, a row of the first columns, a row of the others;
+* ``RangeKeyScanStateEncoderSpec``: the same with the columns to order by, each as bytes that sort: a mark (0 negative,
+  1 not, 2 null), then the number with its highest byte first, of negative floating point numbers all bits flipped;
+* ``TimestampAsPrefixKeyStateEncoderSpec``, ``TimestampAsPostfixKeyStateEncoderSpec``: the last column with its highest
+  byte first and its sign flipped, before or after a row of the others.
+
+The heap store has rows and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from pyspark_statestore.state.spark_types import SparkType
+from pyspark_statestore.state.unsafe_rows import MalformedRowError, UnsafeRows, struct_array
+
+_UNSAFE_ROW = 0
+_NEGATIVE, _NULL = 0, 2
+
+
+def decode_rows(values: Sequence[bytes], type_: SparkType, *, skip: int = 0) -> pa.StructArray:
+    """Decodes rows.
+
+    Args:
+        values: Of each its bytes.
+        type_: A struct.
+        skip: Bytes before the row, the last of which says how it is encoded; 0 where there is none.
+
+    Raises:
+        MalformedRowError: They are no such rows.
+    """
+    rows, start, end = _joined(values)
+    if skip:
+        start = _after_mark(rows, start + skip - 1, end)
+    return struct_array(type_, rows.fields(type_.children, start, end), len(values))
+
+
+def decode_keys(
+    values: Sequence[bytes], type_: SparkType, encoder: Mapping[str, Any], *, prefix: int
+) -> pa.StructArray:
+    """Decodes RocksDB's keys.
+
+    Args:
+        values: Of each its bytes.
+        type_: A struct.
+        encoder: Its type and what that takes.
+        prefix: Bytes before the key, for the column family.
+
+    Raises:
+        MalformedRowError: They are no such keys, or so encoded that this release cannot read them.
+    """
+    rows, start, end = _joined(values)
+    start = start + prefix
+    types = type_.children
+    kind = encoder.get("keyStateEncoderType")
+    if kind == "NoPrefixKeyStateEncoderSpec":
+        fields = rows.fields(types, _after_mark(rows, start, end), end)
+    elif kind == "PrefixKeyScanStateEncoderSpec":
+        count = int(encoder["numColsPrefixKey"])
+        first, middle = _two_parts(rows, start, end)
+        fields = rows.fields(types[:count], first, middle)
+        fields += rows.fields(types[count:], _after_mark(rows, middle, end), end)
+    elif kind == "RangeKeyScanStateEncoderSpec":
+        fields = _range_scan(rows, types, [int(each) for each in encoder["orderingOrdinals"]], start, end)
+    elif kind in ("TimestampAsPrefixKeyStateEncoderSpec", "TimestampAsPostfixKeyStateEncoderSpec"):
+        if (end - start < 8).any():
+            raise MalformedRowError("a key has no timestamp")
+        is_first = kind == "TimestampAsPrefixKeyStateEncoderSpec"
+        time = start if is_first else end - 8
+        begin, stop = (start + 8, end) if is_first else (start, end - 8)
+        fields = rows.fields(types[:-1], _after_mark(rows, begin, stop), stop)
+        flipped = rows.numbers(time, ">i8") ^ np.iinfo("i8").min
+        fields.append(pa.array(flipped.astype("i8")).cast(types[-1].arrow))
+    else:
+        raise MalformedRowError(f"keys are encoded with {kind}, which this release does not know")
+    return struct_array(type_, fields, len(values))
+
+
+def _range_scan(
+    rows: UnsafeRows, types: Sequence[SparkType], ordered: Sequence[int], start: np.ndarray, end: np.ndarray
+) -> list[pa.Array]:
+    first, middle = _two_parts(rows, start, end)
+    fields: list[pa.Array | None] = [None] * len(types)
+    for number, ordinal in enumerate(ordered):
+        at, size = rows.binaries(len(ordered), number, first, middle)
+        fields[ordinal] = _sortable(rows, types[ordinal], at, size)
+    others = [number for number in range(len(types)) if number not in ordered]
+    if others:
+        rest = rows.fields([types[each] for each in others], _after_mark(rows, middle, end), end)
+        for number, column in zip(others, rest, strict=True):
+            fields[number] = column
+    return fields
+
+
+def _sortable(rows: UnsafeRows, type_: SparkType, at: np.ndarray, size: np.ndarray) -> pa.Array:
+    if type_.kind != "fixed" or (size != type_.width + 1).any():
+        raise MalformedRowError("a column to order by has a wrong length")
+    mark = rows.numbers(at, "u1")
+    unsigned = f">u{type_.width}"
+    bits: np.ndarray = rows.numbers(at + 1, unsigned).astype(unsigned[1:])
+    if type_.dtype in ("<f4", "<f8"):
+        bits = np.where(mark == _NEGATIVE, ~bits, bits)
+    return pa.array(bits.view(type_.dtype[1:]), mask=mark == _NULL).view(type_.arrow)
+
+
+def _two_parts(rows: UnsafeRows, start: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Where the first row begins, and where it ends: the second begins there."""
+    if (end - start < 4).any():
+        raise MalformedRowError("a key is too short")
+    length: np.ndarray = rows.numbers(start, "<i4").astype("i8")
+    middle = start + 4 + length
+    if ((length < 1) | (middle > end)).any():
+        raise MalformedRowError("the first part of a key has a wrong length")
+    return _after_mark(rows, start + 4, middle), middle
+
+
+def _after_mark(rows: UnsafeRows, start: np.ndarray, end: np.ndarray) -> np.ndarray:
+    if (start >= end).any():
+        raise MalformedRowError("a row is empty")
+    if (rows.numbers(start, "u1") != _UNSAFE_ROW).any():
+        raise MalformedRowError("a row is not encoded as an UnsafeRow")
+    return start + 1
+
+
+def _joined(values: Sequence[bytes]) -> tuple[UnsafeRows, np.ndarray, np.ndarray]:
+    lengths = np.fromiter(map(len, values), "i8", len(values))
+    end = np.cumsum(lengths)
+    return UnsafeRows(b"".join(values)), end - lengths, end

@@ -1,0 +1,60 @@
+"""What a query's own logs say of its state: the newest version, which attempt at it counts, how stores write."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from pyspark_statestore.state.contents import Encoding
+from pyspark_statestore.storage import Directory
+
+_STORE = "spark.sql.streaming.stateStore."
+_DELIMITERS = {"1": b",", "2": b""}
+"""Of ``rocksdb.mergeOperatorVersion``; logs that are older than the setting stand for 1."""
+
+
+def newest_version(directory: Directory) -> int | None:
+    """The version that the last committed batch left; None where no batch was committed."""
+    batches = _batches(directory, "commits")
+    return max(batches) + 1 if batches else None
+
+
+def checkpoint_ids(directory: Directory, operator_id: int, version: int) -> frozenset[str] | None:
+    """With checkpoint format 2, ids of the attempts at a version that were committed; None where that is not known."""
+    found = _json(directory, "commits", version - 1)
+    ids = (found or {}).get("stateUniqueIds")
+    if not isinstance(ids, Mapping) or str(operator_id) not in ids:
+        return None
+    return frozenset(str(each) for partition in ids[str(operator_id)] for each in partition)
+
+
+def encoding(directory: Directory, version: int) -> Encoding:
+    """How the query's stores write."""
+    batches = _batches(directory, "offsets")
+    if not batches:
+        return Encoding()
+    found = _json(directory, "offsets", version - 1 if version - 1 in batches else max(batches))
+    conf = (found or {}).get("conf") or {}
+    return Encoding(
+        delimiter=_DELIMITERS.get(str(conf.get(f"{_STORE}rocksdb.mergeOperatorVersion", "1")), b""),
+        has_checksums=str(conf.get(f"{_STORE}rowChecksum.enabled", "false")).lower() == "true",
+        is_unsafe_row=str(conf.get(f"{_STORE}encodingFormat", "unsaferow")).lower() == "unsaferow",
+    )
+
+
+def _batches(directory: Directory, log: str) -> list[int]:
+    return [int(name) for name in directory.names(log) if name.isdecimal()]
+
+
+def _json(directory: Directory, log: str, batch: int) -> Mapping[str, Any] | None:
+    """The line after the first, which is the log's version."""
+    for info in directory.files(log):
+        if info.name == str(batch):
+            text = directory.read(f"{log}/{batch}", info.size).decode("utf-8", "replace")
+            try:
+                found = json.loads(text.split("\n")[1])
+            except (ValueError, IndexError):
+                return None
+            return found if isinstance(found, Mapping) else None
+    return None

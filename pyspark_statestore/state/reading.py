@@ -1,0 +1,215 @@
+"""Finds what is asked for: an operator's store, its schema, the version and the attempts at it that count."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from pyspark_statestore.errors import StateStoreFilesError
+from pyspark_statestore.inspect.inspection import Inspection
+from pyspark_statestore.inspect.lineage import NOTHING
+from pyspark_statestore.inspect.logical_paths import DEFAULT_STORE
+from pyspark_statestore.inspect.segments import StoreFilter
+from pyspark_statestore.inspect.state_files import StateFiles, plain_files
+from pyspark_statestore.inspect.versions import Restores
+from pyspark_statestore.state.contents import Contents, ContentsReader
+from pyspark_statestore.state.decoding import Decoder
+from pyspark_statestore.state.query_logs import checkpoint_ids, encoding, newest_version
+from pyspark_statestore.state.schema_files import (
+    Family,
+    StoreSchema,
+    operators,
+    read_store_schema,
+    store_names,
+)
+from pyspark_statestore.storage import Directory
+
+_INTERNAL = "$"
+"""Spark's own column families begin with it: counters, times to live, timers."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A version of one partition's store.
+
+    Attributes:
+        partition_id: The state partition.
+        contents: Its bytes.
+    """
+
+    partition_id: int
+    contents: Contents = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which state is wanted.
+
+    Attributes:
+        operator_id: The stateful operator.
+        partition_id: The state partition; None for all.
+        store_name: The store.
+        state_variable: The state variable or column family; None where the store has only one.
+    """
+
+    operator_id: int
+    partition_id: int | None
+    store_name: str
+    state_variable: str | None
+
+
+class Look:
+    """One look at a checkpoint, for questions about one store.
+
+    Args:
+        directory: Of the checkpoint.
+        inspection: Of it.
+        wanted: Which state.
+
+    Raises:
+        FileNotFoundError: Something was moved or deleted meanwhile: look again.
+        StateStoreFilesError: There is no such state (PSS_NO_SUCH_STATE), or it cannot be read or understood.
+    """
+
+    def __init__(self, directory: Directory, inspection: Inspection, wanted: Selection) -> None:
+        self._directory = directory
+        self._wanted = wanted
+        scan = inspection.scan(headers=True)
+        self.schema, self.store_name, self.family = self._find_schema()
+        self.family_name = self.family.name if self.schema.is_virtual else None
+        files = StateFiles.of(scan, plain_files(directory, scan))
+        self._restores = Restores.of(
+            files, directory, StoreFilter(wanted.operator_id, wanted.partition_id, self.store_name)
+        )
+        known = self._restores.stores.known
+        self._stores = [i for i, store in enumerate(known) if self._is_wanted(store)]
+        if not self._stores:
+            partitions = sorted({store[1] for store in known if store[0] == wanted.operator_id})
+            what = f"state in partition {wanted.partition_id} of operator {wanted.operator_id}"
+            raise self._no_such(what, [f"partition {each}" for each in partitions])
+
+    def version(self, asked: int | None) -> int:
+        """The version that was asked for, or that the last committed batch left, or else the newest restorable one."""
+        if asked is not None:
+            return asked
+        newest = newest_version(self._directory)
+        if newest is not None:
+            return newest
+        return max(self._restorable(), default=0)
+
+    def decoder(self, version: int) -> Decoder:
+        """Decodes what the store has."""
+        return Decoder(self.family, encoding(self._directory, version))
+
+    def parts(self, version: int) -> list[Part]:
+        """Reads a version of every partition that is wanted; version 0 is the empty state.
+
+        Raises:
+            FileNotFoundError: Something was moved or deleted meanwhile: look again.
+            StateStoreFilesError: PSS_VERSION_NOT_RESTORABLE, PSS_CORRUPT_SEGMENT, PSS_UNREADABLE_STATE or
+                PSS_MISSING_DEPENDENCY.
+        """
+        if version == 0:
+            return []
+        ids = checkpoint_ids(self._directory, self._wanted.operator_id, version)
+        rows = [self._row(store, version, ids) for store in self._stores]
+        reader = ContentsReader(self._directory, self._restores, encoding(self._directory, version))
+        known = self._restores.stores.known
+        return [
+            Part(known[store][1], reader.read(row, self.family_name))
+            for store, row in zip(self._stores, rows, strict=True)
+        ]
+
+    def _row(self, store: int, version: int, ids: Collection[str] | None) -> int:
+        """The attempt at a version that counts."""
+        versions = self._restores.versions
+        rows = np.flatnonzero((versions.store == store) & (versions.version == version))
+        if not len(rows):
+            raise self._not_restorable(store, version, "none of its files is there")
+        attempts = {int(row): str(versions.id[int(row)].as_py()) for row in rows}
+        if ids is not None and any(attempts.values()):
+            attempts = {row: each for row, each in attempts.items() if each in ids}
+            if not attempts:
+                raise self._not_restorable(store, version, "the attempt that was committed is not there")
+        restorable = [row for row in attempts if self._restores.base[row] != NOTHING]
+        if not restorable:
+            raise self._not_restorable(store, version, "files that it needs are missing or damaged")
+        if len(restorable) > 1:
+            reason = f"there are {len(restorable)} attempts at it, and no commit says which one counts"
+            raise self._not_restorable(store, version, reason)
+        return restorable[0]
+
+    def _restorable(self) -> set[int]:
+        """Versions that can be restored in every partition that is wanted."""
+        restores = self._restores
+        found = [
+            set(restores.versions.version[(restores.versions.store == store) & (restores.base != NOTHING)].tolist())
+            for store in self._stores
+        ]
+        return set.intersection(*found) if found else set()
+
+    def _not_restorable(self, store: int, version: int, reason: str) -> StateStoreFilesError:
+        operator, partition, name = self._restores.stores.known[store]
+        parameters = {
+            "version": version,
+            "what": f"operator {operator}, partition {partition}, store {name!r}",
+            "path": self._directory.location.url,
+            "reason": reason,
+            "known": _ranges(sorted(self._restorable())) or "none",
+        }
+        return StateStoreFilesError("PSS_VERSION_NOT_RESTORABLE", parameters)
+
+    def _is_wanted(self, store: tuple[int, int, str]) -> bool:
+        return StoreFilter(self._wanted.operator_id, self._wanted.partition_id, self.store_name).wants(store)
+
+    def _find_schema(self) -> tuple[StoreSchema, str, Family]:
+        wanted = self._wanted
+        known = operators(self._directory)
+        if wanted.operator_id not in known:
+            raise self._no_such(f"stateful operator {wanted.operator_id}", [f"operator {each}" for each in known])
+        name, variable = wanted.store_name, wanted.state_variable
+        schema = read_store_schema(self._directory, wanted.operator_id, name)
+        names = store_names(self._directory, wanted.operator_id) if schema is None else []
+        if schema is None and variable is None:
+            # A join of state format 3 has in one store, as column families, what were four stores before.
+            whole = read_store_schema(self._directory, wanted.operator_id, DEFAULT_STORE)
+            families = sorted(whole.families) if whole is not None and whole.is_virtual else []
+            names += families
+            if name in families:
+                schema, name, variable = whole, DEFAULT_STORE, name
+        if schema is None:
+            what = f"schema of a store {name!r} of operator {wanted.operator_id}"
+            raise self._no_such(what, [f"store {each!r}" for each in names])
+        return schema, name, self._find_family(schema, variable)
+
+    def _find_family(self, schema: StoreSchema, variable: str | None) -> Family:
+        if variable is None:
+            names = [name for name in schema.families if not name.startswith(_INTERNAL)]
+            if len(names) == 1:
+                return schema.families[names[0]]
+            allowed = "one of " + ", ".join(sorted(schema.families))
+            parameters = {"key": "state_variable", "value": None, "allowed": allowed}
+            raise StateStoreFilesError("PSS_INVALID_OPTION", parameters)
+        if variable not in schema.families:
+            what = f"state variable {variable!r} in operator {self._wanted.operator_id}"
+            raise self._no_such(what, sorted(schema.families))
+        return schema.families[variable]
+
+    def _no_such(self, what: str, known: list[str]) -> StateStoreFilesError:
+        listed = ", ".join(known) or "none"
+        return StateStoreFilesError(
+            "PSS_NO_SUCH_STATE", {"path": self._directory.location.url, "what": what, "known": listed}
+        )
+
+
+def _ranges(numbers: list[int]) -> str:
+    """Such as "3 to 7, 9"."""
+    found: list[list[int]] = []
+    for number in numbers:
+        if found and number == found[-1][1] + 1:
+            found[-1][1] = number
+        else:
+            found.append([number, number])
+    return ", ".join(str(first) if first == last else f"{first} to {last}" for first, last in found)

@@ -1,0 +1,143 @@
+"""The questions about what a store holds, and their tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from pyspark_statestore.errors import StateStoreFilesError
+from pyspark_statestore.inspect.inspection import Inspection
+from pyspark_statestore.inspect.scan import look_again
+from pyspark_statestore.state.contents import Contents
+from pyspark_statestore.state.decoding import Column, Decoder
+from pyspark_statestore.state.reading import Look, Part, Selection
+from pyspark_statestore.state.selecting import where_key
+from pyspark_statestore.state.unsafe_rows import MalformedRowError
+from pyspark_statestore.storage import Directory
+
+ADDED, CHANGED, REMOVED = "added", "changed", "removed"
+
+_NOTHING = Contents({}, b"", True)
+
+
+def read_state(
+    directory: Directory, inspection: Inspection, wanted: Selection, version: int | None, key: Any = None
+) -> pa.Table:
+    """See :meth:`pyspark_statestore.Checkpoint.state`."""
+    _check_version("version", version)
+
+    def look() -> pa.Table:
+        look = Look(directory, inspection, wanted)
+        at = look.version(version)
+        return _table(look.decoder(at), look.parts(at), at)
+
+    found = look_again(directory, look)
+    return found if key is None else where_key(found, key)
+
+
+def read_changes(
+    directory: Directory, inspection: Inspection, wanted: Selection, before: int, after: int | None, key: Any = None
+) -> pa.Table:
+    """See :meth:`pyspark_statestore.Checkpoint.state_changes`."""
+    _check_version("from_version", before)
+    _check_version("to_version", after)
+
+    def look() -> pa.Table:
+        look = Look(directory, inspection, wanted)
+        at = look.version(after)
+        return _changes(look.decoder(at), look.parts(before), look.parts(at), (before, at))
+
+    found = look_again(directory, look)
+    return found if key is None else where_key(found, key)
+
+
+def _check_version(name: str, version: object) -> None:
+    if version is not None and (not isinstance(version, int) or isinstance(version, bool) or version < 0):
+        parameters = {"key": name, "value": version, "allowed": "a whole number, 0 (the empty state) or more"}
+        raise StateStoreFilesError("PSS_INVALID_OPTION", parameters)
+
+
+def _table(decoder: Decoder, parts: Sequence[Part], version: int) -> pa.Table:
+    contents = parts[0].contents if parts else _NOTHING
+    keys = list(chain.from_iterable(part.contents.pairs for part in parts))
+    values = list(chain.from_iterable(part.contents.pairs.values() for part in parts))
+    partition: np.ndarray = np.repeat(
+        np.array([part.partition_id for part in parts], "i4"), [len(part.contents.pairs) for part in parts]
+    )
+    key_column = decoder.keys("key", keys, contents)
+    try:
+        each, count = decoder.split(values)
+    except MalformedRowError as error:
+        raise _malformed(error) from error
+    if decoder.family.has_many:
+        rows: np.ndarray = np.repeat(np.arange(len(keys)), count)
+        key_column = Column(key_column.field, key_column.values.take(pa.array(rows)))
+        partition = partition[rows]
+    value_column = decoder.values("value", each, contents)
+    return _with_metadata(
+        [
+            Column(pa.field("partition_id", pa.int32()), pa.chunked_array([pa.array(partition, pa.int32())])),
+            key_column,
+            value_column,
+        ],
+        {"version": str(version)},
+    )
+
+
+def _changes(decoder: Decoder, before: Sequence[Part], after: Sequence[Part], versions: tuple[int, int]) -> pa.Table:
+    contents = (*after, *before)[0].contents if before or after else _NOTHING
+    old = {part.partition_id: part.contents.pairs for part in before}
+    new = {part.partition_id: part.contents.pairs for part in after}
+    rows: list[tuple[int, str, bytes, bytes | None, bytes | None]] = []
+    for partition in sorted({*old, *new}):
+        was, now = old.get(partition, {}), new.get(partition, {})
+        for key, value in now.items():
+            earlier = was.get(key)
+            if earlier != value:
+                rows.append((partition, ADDED if earlier is None else CHANGED, key, earlier, value))
+        rows.extend((partition, REMOVED, key, value, None) for key, value in was.items() if key not in now)
+    rows.sort(key=lambda row: (row[0], row[2]))
+    columns = [
+        Column(pa.field("partition_id", pa.int32()), _chunked([row[0] for row in rows], pa.int32())),
+        Column(pa.field("change", pa.string()), _chunked([row[1] for row in rows], pa.string())),
+        decoder.keys("key", [row[2] for row in rows], contents),
+        _optional(decoder, "value_before", [row[3] for row in rows], contents),
+        _optional(decoder, "value_after", [row[4] for row in rows], contents),
+    ]
+    return _with_metadata(columns, {"from_version": str(versions[0]), "to_version": str(versions[1])})
+
+
+def _optional(decoder: Decoder, name: str, values: Sequence[bytes | None], contents: Contents) -> Column:
+    """Values, some of which are not there; a list of them where keys have several."""
+    there = [value for value in values if value is not None]
+    try:
+        each, count = decoder.split(there)
+    except MalformedRowError as error:
+        raise _malformed(error) from error
+    column = decoder.values(name, each, contents)
+    field, found = column.field, column.values.combine_chunks()
+    if decoder.family.has_many:
+        offsets = np.concatenate([[0], np.cumsum(count)]).astype("i4")
+        found = pa.ListArray.from_arrays(pa.array(offsets), found)
+        field = pa.field(name, found.type, metadata=field.metadata)
+    is_there = np.array([value is not None for value in values], bool)
+    places = pa.array(np.cumsum(is_there) - 1, mask=~is_there)
+    return Column(field, pa.chunked_array([found.take(places)], found.type))
+
+
+def _chunked(values: Sequence[object], type_: pa.DataType) -> pa.ChunkedArray:
+    return pa.chunked_array([pa.array(values, type_)], type_)
+
+
+def _with_metadata(columns: Sequence[Column], metadata: dict[str, str]) -> pa.Table:
+    named = {f"pyspark_statestore.{name}": value for name, value in metadata.items()}
+    schema = pa.schema([column.field for column in columns], metadata=named)
+    return pa.table([column.values for column in columns], schema=schema)
+
+
+def _malformed(error: MalformedRowError) -> StateStoreFilesError:
+    return StateStoreFilesError("PSS_UNREADABLE_STATE", {"path": "A value of the store", "reason": error})

@@ -1,0 +1,273 @@
+"""Spark's ``UnsafeRow``, many rows at once: NumPy gathers a column's bytes, Arrow gets them as they are.
+
+A row of n fields is a bit for each field, set where it is null, in whole words of 64 bits; then a slot of 8 bytes for
+each; then what does not fit into a slot, which has ``offset << 32 | size`` instead, counted from the row's start. An
+array is its count, null bits likewise, and elements as wide as their type; a map the length of its key array, that, and
+its value array. Rows are little-endian, as Spark writes them on the processors that it runs on; of decimals with more
+than 18 digits the bytes are Java's ``BigInteger``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from pyspark_statestore.state.spark_types import MAX_LONG_DECIMAL, SparkType
+
+_PADDING = 16
+"""What is not there is read from the start of the data, so there must be something; the widest thing is 16 bytes."""
+
+_LONG = 256
+"""Values that are longer on average are copied one by one: NumPy would need eight bytes for each of theirs."""
+
+
+class MalformedRowError(ValueError):
+    """Bytes are no row of this schema."""
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Where the values of a column are.
+
+    Attributes:
+        slot: Of each value, the place of its slot in the data.
+        base: Where the row or array begins that the slot is in.
+        end: Where that ends.
+        valid: Whether it is not null. Nothing is read where it is.
+    """
+
+    slot: np.ndarray
+    base: np.ndarray
+    end: np.ndarray
+    valid: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.slot)
+
+
+class UnsafeRows:
+    """Bytes that hold rows.
+
+    Args:
+        data: All of them, one after another, with whatever is between.
+    """
+
+    def __init__(self, data: bytes) -> None:
+        self._data = np.frombuffer(data + bytes(_PADDING), "u1")
+        self._length = len(data)
+
+    def fields(self, types: Sequence[SparkType], start: np.ndarray, end: np.ndarray) -> list[pa.Array]:
+        """Decodes rows, each of which has a place of its own.
+
+        Args:
+            types: Of the fields.
+            start: Where each row begins.
+            end: Where it ends.
+
+        Returns:
+            A column for each field.
+
+        Raises:
+            MalformedRowError: Something does not fit.
+        """
+        return self._fields(types, start, end, np.ones(len(start), bool))
+
+    def binaries(self, count: int, number: int, start: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Where the bytes of a binary field are, and how many; rows have ``count`` fields and this is not null."""
+        cells = self._cells(count, start, end, np.ones(len(start), bool))[number]
+        return self._place(cells)
+
+    def numbers(self, at: np.ndarray, dtype: str) -> np.ndarray:
+        """The numbers at these places, none of which may be outside of the data."""
+        return self._read(at, np.ones(len(at), bool), dtype)
+
+    def _cells(self, count: int, start: np.ndarray, end: np.ndarray, valid: np.ndarray) -> list[Cells]:
+        nulls = (count + 63) // 64 * 8
+        self._check(start, np.full(len(start), nulls + 8 * count), end, valid)
+        found = []
+        for field in range(count):
+            is_null = self._read(start + field // 8, valid, "u1") >> (field % 8) & 1 == 1
+            found.append(Cells(start + nulls + 8 * field, start, end, valid & ~is_null))
+        return found
+
+    def _fields(
+        self, types: Sequence[SparkType], start: np.ndarray, end: np.ndarray, valid: np.ndarray
+    ) -> list[pa.Array]:
+        cells = self._cells(len(types), start, end, valid)
+        return [self.column(type_, each) for type_, each in zip(types, cells, strict=True)]
+
+    def column(self, type_: SparkType, cells: Cells) -> pa.Array:
+        """Decodes one column.
+
+        Raises:
+            MalformedRowError: Something does not fit.
+        """
+        return _READERS[type_.kind](self, type_, cells)
+
+    def _null(self, type_: SparkType, cells: Cells) -> pa.Array:
+        return pa.nulls(len(cells))
+
+    def _boolean(self, type_: SparkType, cells: Cells) -> pa.Array:
+        return pa.array(self._read(cells.slot, cells.valid, "u1") != 0, mask=~cells.valid)
+
+    def _fixed(self, type_: SparkType, cells: Cells) -> pa.Array:
+        return _array(type_.arrow, cells.valid, [self._read(cells.slot, cells.valid, type_.dtype)])
+
+    def _decimal(self, type_: SparkType, cells: Cells) -> pa.Array:
+        if type_.arrow.precision <= MAX_LONG_DECIMAL:
+            low = self._read(cells.slot, cells.valid, "<i8")
+            return _array(type_.arrow, cells.valid, [np.stack([low, low >> 63], axis=1)])
+        at, size = self._place(cells)
+        if ((size > 16) | (size < 1))[cells.valid].any():
+            raise MalformedRowError("a decimal does not have 1 to 16 bytes")
+        is_negative = self._read(at, cells.valid, "i1") < 0
+        unscaled = np.where(is_negative, 0xFF, 0).astype("u1")[:, None].repeat(16, axis=1)
+        for place in range(16):  # bytes of a BigInteger begin with the highest, Arrow's end with it
+            has = np.flatnonzero(place < size)
+            unscaled[has, place] = self._data[at[has] + size[has] - 1 - place]
+        return _array(type_.arrow, cells.valid, [unscaled])
+
+    def _binary(self, type_: SparkType, cells: Cells) -> pa.Array:
+        at, size = self._place(cells)
+        return self._bytes(at, size, cells.valid)
+
+    def _string(self, type_: SparkType, cells: Cells) -> pa.Array:
+        try:
+            return self._binary(type_, cells).cast(pa.string())
+        except pa.ArrowInvalid as error:
+            raise MalformedRowError("a string is not UTF-8") from error
+
+    def _interval(self, type_: SparkType, cells: Cells) -> pa.Array:
+        at, size = self._place(cells)
+        self._check_sizes(size == 16, cells.valid, "an interval")
+        months_days = np.stack([self._read(at, cells.valid, "<i4"), self._read(at + 4, cells.valid, "<i4")], axis=1)
+        nanoseconds: np.ndarray = self._read(at + 8, cells.valid, "<i8") * 1000
+        return _array(type_.arrow, cells.valid, [np.hstack([months_days.view("<i8"), nanoseconds[:, None]])])
+
+    def _variant(self, type_: SparkType, cells: Cells) -> pa.Array:
+        at, size = self._place(cells)
+        self._check_sizes(size >= 4, cells.valid, "a variant")
+        first: np.ndarray = self._read(at, cells.valid, "<i4").astype("i8")
+        self._check_sizes((first >= 0) & (first <= size - 4), cells.valid, "a variant")
+        value = self._bytes(at + 4, first, cells.valid)
+        metadata = self._bytes(at + 4 + first, np.where(cells.valid, size - 4 - first, 0), cells.valid)
+        # A null variant's parts are not null themselves.
+        return _array(type_.arrow, cells.valid, [], [part.fill_null(b"") for part in (value, metadata)])
+
+    def _struct(self, type_: SparkType, cells: Cells) -> pa.Array:
+        at, size = self._place(cells)
+        return _array(type_.arrow, cells.valid, [], self._fields(type_.children, at, at + size, cells.valid))
+
+    def _list(self, type_: SparkType, cells: Cells) -> pa.Array:
+        at, size = self._place(cells)
+        offsets, elements = self._elements(type_.children[0], at, at + size, cells.valid)
+        return _array(type_.arrow, cells.valid, [offsets], [elements])
+
+    def _map(self, type_: SparkType, cells: Cells) -> pa.Array:
+        at, size = self._place(cells)
+        end = at + size
+        self._check_sizes(size >= 8, cells.valid, "a map")
+        keys_size = self._read(at, cells.valid, "<i8")
+        self._check_sizes((keys_size >= 0) & (keys_size <= size - 8), cells.valid, "a map")
+        middle = at + 8 + keys_size
+        offsets, keys = self._elements(type_.children[0], at + 8, middle, cells.valid)
+        others, values = self._elements(type_.children[1], middle, end, cells.valid)
+        if not np.array_equal(offsets, others):
+            raise MalformedRowError("a map has as many keys as values")
+        pairs = _array(_pair_type(type_.arrow), None, [], [keys, values])
+        return _array(type_.arrow, cells.valid, [offsets], [pairs])
+
+    def _elements(
+        self, type_: SparkType, at: np.ndarray, end: np.ndarray, valid: np.ndarray
+    ) -> tuple[np.ndarray, pa.Array]:
+        """Offsets and elements of many arrays."""
+        self._check(at, np.full(len(at), 8), end, valid)
+        count = self._read(at, valid, "<i8")
+        if ((count < 0) | (count > end - at))[valid & (count != 0)].any():
+            raise MalformedRowError("an array is shorter than it says")
+        header: np.ndarray = 8 + (count + 63) // 64 * 8
+        self._check(at, header + count * type_.width, end, valid)
+        offsets = np.concatenate([[0], np.cumsum(count)])
+        of: np.ndarray = np.repeat(np.arange(len(at)), count)
+        number = np.arange(offsets[-1]) - offsets[:-1][of]
+        bits = self._data[at[of] + 8 + number // 8]
+        is_null = bits >> (number % 8).astype("u1") & 1 == 1
+        cells = Cells(at[of] + header[of] + number * type_.width, at[of], end[of], ~is_null)
+        return offsets.astype("i4"), self.column(type_, cells)
+
+    def _place(self, cells: Cells) -> tuple[np.ndarray, np.ndarray]:
+        """Where what does not fit into a slot is, and its size; nowhere and 0 for nulls."""
+        slot = self._read(cells.slot, cells.valid, "<i8")
+        at, size = cells.base + (slot >> 32), slot & 0xFFFFFFFF
+        if (slot < 0).any():
+            raise MalformedRowError("an offset is negative")
+        self._check(at, size, cells.end, cells.valid)
+        return np.where(cells.valid, at, 0), np.where(cells.valid, size, 0)
+
+    def _bytes(self, at: np.ndarray, size: np.ndarray, valid: np.ndarray) -> pa.Array:
+        offsets = np.concatenate([[0], np.cumsum(size)])
+        if offsets[-1] >= 1 << 31:
+            raise MalformedRowError("more bytes than a column of Arrow holds")
+        if offsets[-1] > _LONG * len(at):
+            view = self._data.data
+            parts = (view[begin : begin + length] for begin, length in zip(at.tolist(), size.tolist(), strict=True))
+            data = np.frombuffer(b"".join(parts), "u1")
+        else:
+            data = self._data[np.repeat(at - offsets[:-1], size) + np.arange(offsets[-1])]
+        return _array(pa.binary(), valid, [offsets.astype("i4"), data])
+
+    def _read(self, at: np.ndarray, valid: np.ndarray, dtype: str) -> np.ndarray:
+        """Numbers; 0 for nulls."""
+        width = int(dtype[-1])
+        places = np.where(valid, at, 0)
+        found = self._data[places[:, None] + np.arange(width)].view(dtype).ravel()
+        numbers: np.ndarray = np.where(valid, found, np.zeros((), found.dtype))
+        return numbers
+
+    def _check(self, at: np.ndarray, size: np.ndarray, end: np.ndarray, valid: np.ndarray) -> None:
+        fits = (at >= 0) & (size >= 0) & (at + size <= end) & (end <= self._length)
+        if not fits[valid].all():
+            raise MalformedRowError("a row is shorter than its schema needs, or points behind its end")
+
+    def _check_sizes(self, fits: np.ndarray, valid: np.ndarray, what: str) -> None:
+        if not fits[valid].all():
+            raise MalformedRowError(f"{what} has a wrong length")
+
+
+def struct_array(type_: SparkType, children: Sequence[pa.Array], length: int) -> pa.Array:
+    """Puts columns together; a struct may have none."""
+    return pa.Array.from_buffers(type_.arrow, length, [None], children=list(children))
+
+
+def _pair_type(map_type: pa.MapType) -> pa.StructType:
+    return pa.struct([map_type.key_field, map_type.item_field])
+
+
+def _array(
+    type_: pa.DataType, valid: np.ndarray | None, buffers: Sequence[np.ndarray], children: Sequence[pa.Array] = ()
+) -> pa.Array:
+    """An Arrow array of these parts; ``valid`` is None where nothing is null."""
+    length = len(valid) if valid is not None else len(children[0])
+    bitmap = None
+    if valid is not None and not valid.all():
+        bitmap = pa.py_buffer(np.packbits(valid, bitorder="little"))
+    parts = [bitmap, *(pa.py_buffer(np.ascontiguousarray(part)) for part in buffers)]
+    return pa.Array.from_buffers(type_, length, parts, children=list(children) or None)
+
+
+_READERS: Mapping[str, Callable[[UnsafeRows, SparkType, Cells], pa.Array]] = {
+    "null": UnsafeRows._null,
+    "boolean": UnsafeRows._boolean,
+    "fixed": UnsafeRows._fixed,
+    "decimal": UnsafeRows._decimal,
+    "binary": UnsafeRows._binary,
+    "string": UnsafeRows._string,
+    "interval": UnsafeRows._interval,
+    "variant": UnsafeRows._variant,
+    "struct": UnsafeRows._struct,
+    "array": UnsafeRows._list,
+    "map": UnsafeRows._map,
+}

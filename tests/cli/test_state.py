@@ -1,0 +1,80 @@
+"""The commands ``state`` and ``diff``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pyspark_statestore import Checkpoint
+from tests.cli.conftest import Invoke, rows
+from tests.state.small_stores import KEY, VALUE, schema_json, write_schema, write_store
+
+
+@pytest.fixture
+def clicks(tmp_path: Path) -> Path:
+    return write_store(tmp_path / "clicks", merged=True)
+
+
+def test_json_is_the_table(invoke: Invoke, clicks: Path) -> None:
+    assert rows(invoke("state", clicks, "--output", "json")) == Checkpoint(clicks).state().to_pylist()
+    changes = rows(invoke("diff", clicks, "--from", 1, "--to", 3, "--output", "json"))
+    assert changes == Checkpoint(clicks).state_changes(1, 3).to_pylist()
+
+
+def test_a_table_has_a_column_for_each_field(invoke: Invoke, clicks: Path) -> None:
+    title, headings, *lines = invoke("state", clicks, "--version", 1, "--sort", "value.clicks").stdout.splitlines()
+    assert title.startswith("4 values in version 1 of ")
+    assert headings.split() == ["partition_id", "key.user", "key.day", "value.clicks"]
+    assert [line.split() for line in lines] == [
+        ["0", "1", "1", "10"],
+        ["0", "2", "1", "20"],
+        ["1", "3", "1", "30"],
+        ["0", "4", "-", "40"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("keys", "expected"),
+    [
+        (["user=1"], [{"user": 1, "day": 1}, {"user": 1, "day": 2}]),
+        (["user=1", "day=2"], [{"user": 1, "day": 2}]),
+        (['{"user": 1, "day": 2}'], [{"user": 1, "day": 2}]),
+        (["day=null"], [{"user": 4, "day": None}]),
+        (["user=99"], []),
+    ],
+    ids=str,
+)
+def test_a_key(invoke: Invoke, clicks: Path, keys: list[str], expected: list[Any]) -> None:
+    options = [part for key in keys for part in ("--key", key)]
+    assert [row["key"] for row in rows(invoke("state", clicks, *options, "--output", "json"))] == expected
+
+
+def test_a_field_in_a_struct() -> None:
+    from pyspark_statestore.cli.keys import KeyOption, one_key
+
+    given = ["window.start=2026-01-01", "window.end=7", "name=a=b"]
+    keys = [KeyOption().convert(each, None, None) for each in given]
+    assert one_key(keys) == {"window": {"start": "2026-01-01", "end": 7}, "name": "a=b"}
+
+
+def test_two_values_for_one_field(invoke: Invoke, clicks: Path) -> None:
+    assert "two values" in invoke("state", clicks, "--key", "user=1", "--key", "user=2", status=2).output
+
+
+def test_what_cannot_be_decoded_is_said(invoke: Invoke, clicks: Path) -> None:
+    write_schema(clicks, value=schema_json(VALUE, {"clicks": "quaternion"}))
+    result = invoke("state", clicks, "--key", "user=3", "--version", 1, "--output", "json")
+    [row] = json.loads(result.stdout)
+    assert "value is shown as bytes" in result.stderr
+    assert "quaternion" in result.stderr
+    assert row["key"] == dict(zip(KEY, (3, 1), strict=True))
+    assert bytes.fromhex(row["value"]) == bytes(8) + (30).to_bytes(8, "little")
+
+
+def test_errors_are_messages(invoke: Invoke, clicks: Path) -> None:
+    assert invoke("state", clicks, "--version", 9, status=1).stderr.startswith("[PSS_VERSION_NOT_RESTORABLE]")
+    assert invoke("state", clicks, "--operator", 9, status=1).stderr.startswith("[PSS_NO_SUCH_STATE]")
+    assert invoke("diff", clicks, status=2).stderr
