@@ -224,6 +224,12 @@ _DECLARED = (
         "Whether segments that are read whole are checked against their crc32c.",
     ),
     Option(
+        "heap.copyOnWrite",
+        "true",
+        "boolean",
+        "Whether versions of a heap store share the rows that did not change between them, instead of being copies.",
+    ),
+    Option(
         "fileManagerClass",
         "",
         "string",

@@ -24,6 +24,7 @@ import org.apache.hadoop.conf.Configuration;
  * @param bufferMemory bytes of payload held in memory per checkpoint and process, more is spilled to local disk
  * @param readParallelism ranges read at the same time
  * @param verifyChecksums whether segments are checked against their crc32c (rule 9)
+ * @param heapCopyOnWrite whether versions of a heap store share what did not change between them
  * @param fileManagerClass what manages files that are not state; empty for Spark's own choice
  * @param shimVersion what the Python package expects; empty to skip the check
  */
@@ -39,6 +40,7 @@ public record Options(
     long bufferMemory,
     int readParallelism,
     boolean verifyChecksums,
+    boolean heapCopyOnWrite,
     String fileManagerClass,
     String shimVersion) {
   public static final String PREFIX = "spark.sql.streaming.stateStore.fileMerging.";
@@ -57,6 +59,7 @@ public record Options(
     DEFAULTS.put("bufferMemory", "8m");
     DEFAULTS.put("readParallelism", "8");
     DEFAULTS.put("verifyChecksums", "true");
+    DEFAULTS.put("heap.copyOnWrite", "true");
     DEFAULTS.put("fileManagerClass", "");
     DEFAULTS.put("shimVersion", "");
   }
@@ -110,6 +113,7 @@ public record Options(
           quantity("bufferMemory", BYTES, "a size in bytes such as 8m", 0),
           (int) number("readParallelism", 1, 256, "a whole number from 1 to 256"),
           bool("verifyChecksums"),
+          bool("heap.copyOnWrite"),
           text("fileManagerClass"),
           text("shimVersion"));
       if (options.closedAfterMs < 5 * options.idleSealMs) {

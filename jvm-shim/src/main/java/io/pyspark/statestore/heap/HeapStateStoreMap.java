@@ -1,0 +1,240 @@
+package io.pyspark.statestore.heap;
+
+import java.util.AbstractMap.SimpleImmutableEntry;
+import java.util.Iterator;
+import java.util.List;
+import java.util.Map;
+import java.util.NoSuchElementException;
+import org.apache.spark.SparkUnsupportedOperationException;
+import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
+import org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreMap;
+import org.apache.spark.sql.execution.streaming.state.KeyValueIntegrityVerifier;
+import org.apache.spark.sql.execution.streaming.state.StateStoreRow;
+import org.apache.spark.sql.execution.streaming.state.StateStoreRowWithChecksum;
+import org.apache.spark.sql.execution.streaming.state.UnsafeRowPair;
+import org.apache.spark.sql.execution.streaming.state.UnsafeRowWrapper;
+import org.apache.spark.util.KnownSizeEstimation;
+import scala.Option;
+import scala.collection.AbstractIterator;
+
+/**
+ * One version of a heap store, where stock Spark has a hash map of its own for each. {@link #putAll} of another version
+ * shares its rows instead of copying them.
+ *
+ * <p>As in stock Spark, one task writes a version, and once it is committed nobody does; any thread may read it then.
+ * Rows that were given out never change, and iterators show what was there when they were made, whatever is written
+ * while they run.
+ */
+public final class HeapStateStoreMap implements HDFSBackedStateStoreMap, KnownSizeEstimation {
+  private static final long FIXED_BYTES = 128;
+
+  private final RowSchema schema;
+  private final KeyValueIntegrityVerifier verifier;
+  private final RowTrie rows = new RowTrie();
+  private volatile boolean isSuperseded;
+
+  /** @param verifier checks the rows that are read against their checksums; none where rows have no checksums */
+  public HeapStateStoreMap(RowSchema schema, Option<KeyValueIntegrityVerifier> verifier) {
+    this.schema = schema;
+    this.verifier = verifier.isDefined() ? verifier.get() : null;
+  }
+
+  /** Ends what goes through the entries, which only writers of snapshots do, with an error. */
+  public void supersede() {
+    isSuperseded = true;
+  }
+
+  RowSchema schema() {
+    return schema;
+  }
+
+  RowTrie rows() {
+    return rows;
+  }
+
+  @Override
+  public int size() {
+    return rows.size();
+  }
+
+  /** The heap that this version alone would need. */
+  @Override
+  public long estimatedSize() {
+    return FIXED_BYTES + rows.bytes();
+  }
+
+  /**
+   * The heap that several versions need together.
+   *
+   * @param versions in the order in which they were made
+   */
+  public static long estimatedSize(List<HeapStateStoreMap> versions) {
+    long sum = 0;
+    HeapStateStoreMap before = null;
+    for (HeapStateStoreMap each : versions) {
+      boolean shares = before != null && each.rows.isCopyOf(before.rows);
+      sum += shares ? FIXED_BYTES + each.rows.ownBytes() : each.estimatedSize();
+      before = each;
+    }
+    return sum;
+  }
+
+  @Override
+  public UnsafeRow get(UnsafeRow key) {
+    long hash = schema.hash(key);
+    byte[] bucket = rows.bucket(hash);
+    int row = Bucket.find(bucket, hash, key);
+    return row < 0 ? null : verifiedValue(key, bucket, row);
+  }
+
+  @Override
+  public UnsafeRowWrapper put(UnsafeRow key, UnsafeRowWrapper value) {
+    long hash = schema.hash(key);
+    byte[] before = rows.bucket(hash);
+    int row = Bucket.find(before, hash, key);
+    if (value instanceof StateStoreRowWithChecksum checked) {
+      rows.put(hash, key, value.unsafeRow(), true, checked.checksum());
+    } else {
+      rows.put(hash, key, value.unsafeRow(), false, 0);
+    }
+    return row < 0 ? null : wrapped(before, row);
+  }
+
+  @Override
+  public void putAll(HDFSBackedStateStoreMap other) {
+    if (other instanceof HeapStateStoreMap base && rows.size() == 0 && base.schema == schema) {
+      rows.branch(base.rows);
+      return;
+    }
+    scala.collection.Iterator<Map.Entry<UnsafeRow, UnsafeRowWrapper>> entries = other.entryIterator();
+    while (entries.hasNext()) {
+      Map.Entry<UnsafeRow, UnsafeRowWrapper> entry = entries.next();
+      put(entry.getKey(), entry.getValue());
+    }
+  }
+
+  @Override
+  public UnsafeRowWrapper remove(UnsafeRow key) {
+    long hash = schema.hash(key);
+    byte[] bucket = rows.bucket(hash);
+    int row = Bucket.find(bucket, hash, key);
+    if (row < 0) {
+      return null;
+    }
+    rows.remove(hash, row);
+    return wrapped(bucket, row);
+  }
+
+  @Override
+  public scala.collection.Iterator<UnsafeRowPair> iterator() {
+    return pairs(new BucketIterator(rows.freeze()), null);
+  }
+
+  @Override
+  public scala.collection.Iterator<Map.Entry<UnsafeRow, UnsafeRowWrapper>> entryIterator() {
+    return new Rows<>(new BucketIterator(rows.freeze())) {
+      @Override
+      void check() {
+        if (isSuperseded) {
+          throw new SupersededException();
+        }
+      }
+
+      @Override
+      Map.Entry<UnsafeRow, UnsafeRowWrapper> at(byte[] bucket, int row) {
+        return new SimpleImmutableEntry<>(schema.key(bucket, row), wrapped(bucket, row));
+      }
+    };
+  }
+
+  @Override
+  public scala.collection.Iterator<UnsafeRowPair> prefixScan(UnsafeRow prefixKey) {
+    if (!schema.hasPrefix()) {
+      throw SparkUnsupportedOperationException.apply();
+    }
+    // The caller's row may change before the scan ends.
+    UnsafeRow prefix = prefixKey.copy();
+    return pairs(BucketIterator.beginningWith(rows.root(), schema.prefixHash(prefix), 32), prefix);
+  }
+
+  private scala.collection.Iterator<UnsafeRowPair> pairs(Iterator<byte[]> buckets, UnsafeRow prefix) {
+    UnsafeRowPair pair = new UnsafeRowPair(null, null);
+    long prefixHash = prefix == null ? 0 : schema.prefixHash(prefix);
+    return new Rows<>(buckets) {
+      @Override
+      boolean isWanted(byte[] bucket, int row) {
+        return prefix == null
+            || Bucket.hash(bucket, row) >> 32 == prefixHash >> 32
+                && schema.prefixOf(schema.key(bucket, row)).equals(prefix);
+      }
+
+      @Override
+      UnsafeRowPair at(byte[] bucket, int row) {
+        UnsafeRow key = schema.key(bucket, row);
+        return pair.withRows(key, verifiedValue(key, bucket, row));
+      }
+    };
+  }
+
+  private UnsafeRow verifiedValue(UnsafeRow key, byte[] bucket, int row) {
+    if (verifier != null) {
+      verifier.verify(key, wrapped(bucket, row));
+    }
+    return schema.value(bucket, row);
+  }
+
+  private UnsafeRowWrapper wrapped(byte[] bucket, int row) {
+    UnsafeRow value = schema.value(bucket, row);
+    return Bucket.hasChecksum(bucket, row)
+        ? new StateStoreRowWithChecksum(value, Bucket.checksum(bucket, row))
+        : new StateStoreRow(value);
+  }
+
+  /** Goes through the rows of buckets. */
+  private abstract static class Rows<T> extends AbstractIterator<T> {
+    private final Iterator<byte[]> buckets;
+    private byte[] bucket;
+    private int row;
+    private int count;
+
+    Rows(Iterator<byte[]> buckets) {
+      this.buckets = buckets;
+    }
+
+    abstract T at(byte[] bucket, int row);
+
+    boolean isWanted(byte[] in, int at) {
+      return true;
+    }
+
+    /** Called before each bucket, and before the end. */
+    void check() {}
+
+    @Override
+    public boolean hasNext() {
+      while (true) {
+        while (row < count) {
+          if (isWanted(bucket, row)) {
+            return true;
+          }
+          row++;
+        }
+        check();
+        if (!buckets.hasNext()) {
+          return false;
+        }
+        bucket = buckets.next();
+        count = Bucket.count(bucket);
+        row = 0;
+      }
+    }
+
+    @Override
+    public T next() {
+      if (!hasNext()) {
+        throw new NoSuchElementException();
+      }
+      return at(bucket, row++);
+    }
+  }
+}

@@ -1,0 +1,99 @@
+package io.pyspark.statestore.heap;
+
+import java.util.Arrays;
+
+/**
+ * 32 slots of the trie: each is empty (null), a {@link Bucket} (a byte array) or a node of the next level. A bucket
+ * whose rows agree in fewer than five bits of this level has several neighbouring slots, a power of two.
+ */
+final class Node {
+  static final int BITS = 5;
+  static final int SLOTS = 1 << BITS;
+  /** On a 64-bit JVM with compressed pointers: this object, and its array. */
+  static final int BYTES = 24 + 16 + 4 * SLOTS;
+
+  /** Who may change this node; for all others it is immutable. */
+  final Edit edit;
+  final Object[] slots;
+  /** By slot: whether its bucket was made in the version that made this node. */
+  int ownBuckets;
+
+  Node(Edit edit) {
+    this(edit, new Object[SLOTS], 0);
+  }
+
+  private Node(Edit edit, Object[] slots, int ownBuckets) {
+    this.edit = edit;
+    this.slots = slots;
+    this.ownBuckets = ownBuckets;
+  }
+
+  Node copy(Edit by) {
+    return new Node(by, slots.clone(), by.version() == edit.version() ? ownBuckets : 0);
+  }
+
+  byte[] bucket(int slot) {
+    return (byte[]) slots[slot];
+  }
+
+  boolean isOwn(int slot) {
+    return (ownBuckets >>> slot & 1) != 0;
+  }
+
+  void fill(int start, int size, byte[] bucket) {
+    Arrays.fill(slots, start, start + size, bucket);
+    ownBuckets |= mask(start, size);
+  }
+
+  void setChild(int slot, Node child) {
+    slots[slot] = child;
+    ownBuckets &= ~(1 << slot);
+  }
+
+  /** How many slots around one belong to what is in it: a bucket's, or empty ones that can be taken together. */
+  int sizeAround(int slot) {
+    int size = 1;
+    while (size < SLOTS && isFilledWith(slots[slot], buddyOf(slot & -size, size), size)) {
+      size *= 2;
+    }
+    return size;
+  }
+
+  boolean isFilledWith(Object content, int start, int size) {
+    for (int slot = start; slot < start + size; slot++) {
+      if (slots[slot] != content) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  static int buddyOf(int start, int size) {
+    return start ^ size;
+  }
+
+  static int slotAt(long hash, int level) {
+    return (int) (hash >>> (64 - BITS * (level + 1))) & (SLOTS - 1);
+  }
+
+  private static int mask(int start, int size) {
+    return size == SLOTS ? -1 : ((1 << size) - 1) << start;
+  }
+
+  /**
+   * The right to change nodes. A map gives it up when it is branched or iterated over, and takes another.
+   *
+   * @param version in which nodes and buckets that are made count as new
+   */
+  static final class Edit {
+    private final Object version;
+
+    Edit(Object version) {
+      this.version = version;
+    }
+
+    Object version() {
+      return version;
+    }
+  }
+}

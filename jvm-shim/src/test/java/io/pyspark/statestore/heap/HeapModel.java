@@ -1,0 +1,279 @@
+package io.pyspark.statestore.heap;
+
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.IdentityHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Random;
+import java.util.Set;
+import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
+import org.apache.spark.sql.catalyst.expressions.UnsafeProjection;
+import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
+import org.apache.spark.sql.execution.streaming.state.KeyValueChecksum;
+import org.apache.spark.sql.execution.streaming.state.KeyValueIntegrityVerifier;
+import org.apache.spark.sql.execution.streaming.state.StateStoreRow;
+import org.apache.spark.sql.execution.streaming.state.StateStoreRowWithChecksum;
+import org.apache.spark.sql.execution.streaming.state.UnsafeRowPair;
+import org.apache.spark.sql.execution.streaming.state.UnsafeRowWrapper;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.unsafe.types.UTF8String;
+import scala.Option;
+import scala.Some;
+
+/** A heap store's map beside {@code java.util.HashMap}s that are copied in full for each version. */
+public final class HeapModel {
+  static final StructType KEYS = new StructType().add("group", DataTypes.IntegerType).add("name", DataTypes.StringType);
+  static final StructType VALUES = new StructType().add("payload", DataTypes.BinaryType);
+
+  private static final DataType[] KEY_TYPES = {DataTypes.IntegerType, DataTypes.StringType};
+  private static final DataType[] GROUP_TYPE = {DataTypes.IntegerType};
+  private static final DataType[] VALUE_TYPE = {DataTypes.BinaryType};
+
+  private static final ThreadLocal<UnsafeProjection> KEY_PROJECTION = projection(KEY_TYPES);
+  private static final ThreadLocal<UnsafeProjection> GROUP_PROJECTION = projection(GROUP_TYPE);
+  private static final ThreadLocal<UnsafeProjection> VALUE_PROJECTION = projection(VALUE_TYPE);
+
+  private final boolean hasPrefix;
+  private final boolean hasChecksums;
+  private final RowSchema schema;
+  private final List<Version> versions = new ArrayList<>();
+  private final List<Held> held = new ArrayList<>();
+
+  /**
+   * Begins with one empty version.
+   *
+   * @param hashBits how many bits of a hash are kept: few make many collisions
+   */
+  public HeapModel(boolean hasPrefix, boolean hasChecksums, int hashBits) {
+    this.hasPrefix = hasPrefix;
+    this.hasChecksums = hasChecksums;
+    this.schema = new RowSchema(KEYS, VALUES, hasPrefix ? 1 : 0) {
+      private final long kept = hashBits == 32 ? -1L : ~(-1L >>> hashBits);
+
+      @Override
+      long hash(UnsafeRow key) {
+        return super.hash(key) & (hasPrefix ? kept | kept >>> 32 : kept);
+      }
+
+      @Override
+      long prefixHash(UnsafeRow prefix) {
+        return super.prefixHash(prefix) & kept;
+      }
+    };
+    versions.add(new Version(newMap(), new HashMap<>()));
+  }
+
+  private static ThreadLocal<UnsafeProjection> projection(DataType[] types) {
+    return ThreadLocal.withInitial(() -> UnsafeProjection.create(types));
+  }
+
+  private HeapStateStoreMap newMap() {
+    return new HeapStateStoreMap(schema, KeyValueIntegrityVerifier.create("model", hasChecksums, 1));
+  }
+
+  /** Begins another version with what a version has; returns its number. */
+  public int branch(int from) {
+    Version base = version(from);
+    HeapStateStoreMap map = newMap();
+    map.putAll(base.map);
+    versions.add(new Version(map, new HashMap<>(base.expected)));
+    return versions.size() - 1;
+  }
+
+  public void drop(int number) {
+    if (versions.stream().filter(v -> v != null).count() > 1) {
+      version(number);
+      versions.set(number % versions.size(), null);
+    }
+  }
+
+  public void put(int number, Integer group, String name, int length, int seed) {
+    Version version = version(number);
+    UnsafeRow key = key(group, name);
+    UnsafeRow value = value(length, seed);
+    UnsafeRowWrapper before = version.map.put(key, wrapped(key, value));
+    same("what put returns", version.expected.put(key, value), before == null ? null : before.unsafeRow());
+  }
+
+  public void remove(int number, Integer group, String name) {
+    Version version = version(number);
+    UnsafeRow key = key(group, name);
+    UnsafeRowWrapper before = version.map.remove(key);
+    same("what remove returns", version.expected.remove(key), before == null ? null : before.unsafeRow());
+  }
+
+  public void putMany(int number, Integer group, int first, int count, int length) {
+    for (int each = first; each < first + count; each++) {
+      put(number, group, "name" + each, length, each);
+    }
+  }
+
+  public void removeMany(int number, Integer group, int first, int count) {
+    for (int each = first; each < first + count; each++) {
+      remove(number, group, "name" + each);
+    }
+  }
+
+  public void get(int number, Integer group, String name) {
+    Version version = version(number);
+    UnsafeRow key = key(group, name);
+    same("what get returns", version.expected.get(key), version.map.get(key));
+  }
+
+  public void scan(int number, Integer group) {
+    Version version = version(number);
+    same("a prefix scan", version.expectedOf(group), collect(version.map.prefixScan(group(group)), -1));
+  }
+
+  public void iterate(int number) {
+    version(number).check();
+  }
+
+  /** Begins to iterate; what comes later is looked at by {@link #checkAll}. */
+  public void hold(int number, Integer group, int rows) {
+    Version version = version(number);
+    boolean scans = hasPrefix && rows % 2 == 0;
+    scala.collection.Iterator<UnsafeRowPair> iterator =
+        scans ? version.map.prefixScan(group(group)) : version.map.iterator();
+    Map<UnsafeRow, UnsafeRow> expected = scans ? version.expectedOf(group) : new HashMap<>(version.expected);
+    held.add(new Held(collect(iterator, rows), iterator, expected));
+  }
+
+  /** Compares everything, and counts each version's heap by going through it. */
+  public void checkAll() {
+    for (Held each : held) {
+      Map<UnsafeRow, UnsafeRow> found = new HashMap<>(each.begun);
+      found.putAll(collect(each.rest, -1));
+      same("an iterator that was begun earlier", each.expected, found);
+    }
+    List<HeapStateStoreMap> maps = new ArrayList<>();
+    for (Version version : versions) {
+      if (version != null) {
+        version.check();
+        maps.add(version.map);
+        long counted = heapOf(version.map.rows().root(), new IdentityHashMap<>());
+        same("bytes", counted, version.map.rows().bytes());
+      }
+    }
+  }
+
+  /** The heap of several maps of which each is a copy of the one before, counted and by going through them. */
+  public static long[] sharedHeap(List<HeapStateStoreMap> maps) {
+    Map<Object, Boolean> seen = new IdentityHashMap<>();
+    long counted = 0;
+    long fixed = new HeapStateStoreMap(maps.get(0).schema(), Option.empty()).estimatedSize() - Node.BYTES;
+    for (HeapStateStoreMap map : maps) {
+      counted += fixed + heapOf(map.rows().root(), seen);
+    }
+    return new long[] {counted, HeapStateStoreMap.estimatedSize(maps)};
+  }
+
+  /** The live versions' heap, as {@link #sharedHeap}. */
+  public long[] heap() {
+    return sharedHeap(versions.stream().filter(v -> v != null).map(v -> v.map).toList());
+  }
+
+  public int nodes(int number) {
+    Map<Object, Boolean> seen = new IdentityHashMap<>();
+    heapOf(version(number).map.rows().root(), seen);
+    return (int) seen.keySet().stream().filter(each -> each instanceof Node).count();
+  }
+
+  private static long heapOf(Object content, Map<Object, Boolean> seen) {
+    if (content == null || seen.put(content, true) != null) {
+      return 0;
+    }
+    if (content instanceof Node node) {
+      long sum = Node.BYTES;
+      for (Object slot : node.slots) {
+        sum += heapOf(slot, seen);
+      }
+      return sum;
+    }
+    return RowTrie.heap((byte[]) content);
+  }
+
+  private Version version(int number) {
+    for (int each = number;; each++) {
+      Version found = versions.get(each % versions.size());
+      if (found != null) {
+        return found;
+      }
+    }
+  }
+
+  private UnsafeRowWrapper wrapped(UnsafeRow key, UnsafeRow value) {
+    return hasChecksums
+        ? new StateStoreRowWithChecksum(value, KeyValueChecksum.create(key, new Some<>(value)))
+        : new StateStoreRow(value);
+  }
+
+  static UnsafeRow key(Integer group, String name) {
+    Object[] fields = {group, UTF8String.fromString(name)};
+    return KEY_PROJECTION.get().apply(new GenericInternalRow(fields)).copy();
+  }
+
+  static UnsafeRow group(Integer group) {
+    return GROUP_PROJECTION.get().apply(new GenericInternalRow(new Object[] {group})).copy();
+  }
+
+  static UnsafeRow value(int length, int seed) {
+    byte[] payload = new byte[length];
+    new Random(seed).nextBytes(payload);
+    return VALUE_PROJECTION.get().apply(new GenericInternalRow(new Object[] {payload})).copy();
+  }
+
+  private static Map<UnsafeRow, UnsafeRow> collect(scala.collection.Iterator<UnsafeRowPair> rows, int atMost) {
+    Map<UnsafeRow, UnsafeRow> found = new HashMap<>();
+    int left = atMost;
+    while (left-- != 0 && rows.hasNext()) {
+      UnsafeRowPair pair = rows.next();
+      if (found.put(pair.key(), pair.value()) != null) {
+        throw new AssertionError("a key comes twice: " + pair.key());
+      }
+    }
+    return found;
+  }
+
+  private static void same(String what, Object expected, Object found) {
+    if (!java.util.Objects.equals(expected, found)) {
+      throw new AssertionError(what + ": expected " + expected + ", found " + found);
+    }
+  }
+
+  private record Held(
+      Map<UnsafeRow, UnsafeRow> begun,
+      scala.collection.Iterator<UnsafeRowPair> rest,
+      Map<UnsafeRow, UnsafeRow> expected) {}
+
+  /** One version, ours and as it should be. */
+  record Version(HeapStateStoreMap map, Map<UnsafeRow, UnsafeRow> expected) {
+    Map<UnsafeRow, UnsafeRow> expectedOf(Integer group) {
+      Map<UnsafeRow, UnsafeRow> rows = new HashMap<>(expected);
+      rows.keySet().removeIf(key -> group == null ? !key.isNullAt(0) : key.isNullAt(0) || key.getInt(0) != group);
+      return rows;
+    }
+
+    void check() {
+      same("size", expected.size(), map.size());
+      same("rows", expected, collect(map.iterator(), -1));
+      Map<UnsafeRow, UnsafeRow> entries = new HashMap<>();
+      scala.collection.Iterator<Map.Entry<UnsafeRow, UnsafeRowWrapper>> each = map.entryIterator();
+      while (each.hasNext()) {
+        Map.Entry<UnsafeRow, UnsafeRowWrapper> entry = each.next();
+        entries.put(entry.getKey(), entry.getValue().unsafeRow());
+      }
+      same("entries", expected, entries);
+      Set<UnsafeRow> keys = expected.keySet();
+      keys.forEach(key -> same("a value", expected.get(key), map.get(key)));
+      if (map.schema().hasPrefix()) {
+        for (Integer group : new Integer[] {null, 0, 1, 2, 3}) {
+          same("a prefix scan", expectedOf(group), collect(map.prefixScan(group(group)), -1));
+        }
+      }
+    }
+  }
+}

@@ -1,0 +1,264 @@
+package io.pyspark.statestore.heap;
+
+import java.lang.management.ManagementFactory;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
+import java.util.UUID;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
+import org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreMap;
+import org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider;
+import org.apache.spark.sql.execution.streaming.state.KeyStateEncoderSpec;
+import org.apache.spark.sql.execution.streaming.state.NoPrefixKeyStateEncoderSpec;
+import org.apache.spark.sql.execution.streaming.state.PrefixKeyScanStateEncoderSpec;
+import org.apache.spark.sql.execution.streaming.state.ReadStateStore;
+import org.apache.spark.sql.execution.streaming.state.StateStore;
+import org.apache.spark.sql.execution.streaming.state.StateStoreConf;
+import org.apache.spark.sql.execution.streaming.state.StateStoreId;
+import org.apache.spark.sql.execution.streaming.state.StateStoreProvider;
+import org.apache.spark.sql.execution.streaming.state.UnsafeRowPair;
+import org.apache.spark.sql.execution.streaming.state.UnsafeRowWrapper;
+import org.apache.spark.sql.internal.SQLConf;
+import scala.Option;
+
+/** A heap store's provider, ours or Spark's, driven step by step without a query, as Spark's suites do it. */
+public final class HeapStore implements AutoCloseable {
+  private static final String FAMILY = "default";
+
+  private final HDFSBackedStateStoreProvider provider;
+  private StateStore store;
+  private scala.collection.Iterator<Map.Entry<UnsafeRow, UnsafeRowWrapper>> snapshot;
+
+  /**
+   * Opens the store of operator 0 and partition 0; nothing is loaded yet.
+   *
+   * @param providerClass by its full name
+   * @param state the {@code state} directory of a checkpoint
+   * @param settings of the SQL session, by their whole keys
+   * @param hadoop settings of Hadoop
+   */
+  public HeapStore(
+      String providerClass, String state, boolean hasPrefix, Map<String, String> settings, Map<String, String> hadoop) {
+    SQLConf sql = new SQLConf();
+    settings.forEach(sql::setConfString);
+    Configuration conf = new Configuration();
+    hadoop.forEach(conf::set);
+    conf.set("sql.streaming.runId", UUID.randomUUID().toString());
+    KeyStateEncoderSpec keys = hasPrefix
+        ? new PrefixKeyScanStateEncoderSpec(HeapModel.KEYS, 1)
+        : new NoPrefixKeyStateEncoderSpec(HeapModel.KEYS);
+    provider = (HDFSBackedStateStoreProvider) StateStoreProvider.create(providerClass);
+    provider.init(
+        new StateStoreId(state, 0L, 0, "default"),
+        HeapModel.KEYS,
+        HeapModel.VALUES,
+        keys,
+        false,
+        new StateStoreConf(sql, scala.collection.immutable.Map$.MODULE$.empty()),
+        conf,
+        false,
+        Option.empty());
+  }
+
+  /** Begins to write the version after this one. */
+  public void load(long version) {
+    store = provider.getStore(version, Option.empty(), false, false);
+  }
+
+  public void put(Integer group, String name, int length, int seed) {
+    store.put(HeapModel.key(group, name), HeapModel.value(length, seed), FAMILY);
+  }
+
+  public void remove(Integer group, String name) {
+    store.remove(HeapModel.key(group, name), FAMILY);
+  }
+
+  public long commit() {
+    return store.commit();
+  }
+
+  public void abort() {
+    store.abort();
+  }
+
+  /** The rows that are being written. */
+  public Map<String, Integer> writing() {
+    return content(store.iterator(FAMILY));
+  }
+
+  /** All rows of a version: a hash of each value by its key. */
+  public Map<String, Integer> read(long version) {
+    ReadStateStore read = provider.getReadStore(version, Option.empty());
+    try {
+      return content(read.iterator(FAMILY));
+    } finally {
+      read.release();
+    }
+  }
+
+  /** The rows of a version that a prefix scan finds. */
+  public Map<String, Integer> scan(long version, Integer group) {
+    ReadStateStore read = provider.getReadStore(version, Option.empty());
+    try {
+      return content(read.prefixScan(HeapModel.group(group), FAMILY));
+    } finally {
+      read.release();
+    }
+  }
+
+  private static Map<String, Integer> content(scala.collection.Iterator<UnsafeRowPair> rows) {
+    Map<String, Integer> found = new TreeMap<>();
+    while (rows.hasNext()) {
+      UnsafeRowPair pair = rows.next();
+      String key = (pair.key().isNullAt(0) ? "null" : pair.key().getInt(0)) + "/" + pair.key().getUTF8String(1);
+      if (found.put(key, pair.value().hashCode()) != null) {
+        throw new AssertionError("a key comes twice: " + key);
+      }
+    }
+    return found;
+  }
+
+  /** The versions in memory, newest first. */
+  public List<Long> loaded() {
+    List<Long> versions = new ArrayList<>();
+    provider.getLoadedMaps().keySet().forEach(version -> versions.add((Long) version));
+    return versions;
+  }
+
+  /** What is in memory, and how much Spark's metric says that it is. */
+  public long memoryUsed() {
+    return (Long) provider.getMetricsForProvider().apply("memoryUsedBytes");
+  }
+
+  /** What this JVM's heap holds after it was collected. */
+  public static long usedHeap() {
+    for (int each = 0; each < 3; each++) {
+      System.gc();
+    }
+    return ManagementFactory.getMemoryMXBean().getHeapMemoryUsage().getUsed();
+  }
+
+  public String mapClass() {
+    return provider.getLoadedMaps().values().iterator().next().getClass().getSimpleName();
+  }
+
+  /** Spark's maintenance, in a thread that is named as Spark's for this. */
+  public Thread maintain() {
+    Thread thread = new Thread(provider::doMaintenance, "state-store-maintenance-thread-test");
+    thread.setDaemon(true);
+    thread.start();
+    return thread;
+  }
+
+  /** Goes through half of what a snapshot of a version needs. */
+  public void beginSnapshot(long version) {
+    HDFSBackedStateStoreMap map = provider.getLoadedMaps().get(version);
+    snapshot = map.entryIterator();
+    for (int left = map.size() / 2; left > 0; left--) {
+      snapshot.next();
+    }
+  }
+
+  /** Goes through the rest; returns null, or the error that ends it. */
+  public String endSnapshot() {
+    try {
+      while (snapshot.hasNext()) {
+        snapshot.next();
+      }
+      return null;
+    } catch (RuntimeException e) {
+      return e.getMessage();
+    }
+  }
+
+  /**
+   * Times batches as a streaming aggregation does them: a store to read, one to write, and a commit.
+   *
+   * @param version that is there
+   * @param keys how many there are: k0 to k(keys - 1)
+   * @param updates of a batch
+   * @return per batch: nanoseconds to obtain both stores, in all, and for the gets
+   */
+  public long[][] batches(long version, int keys, int updates, int batches) {
+    long[][] times = new long[batches][];
+    for (int batch = 0; batch < batches; batch++) {
+      List<UnsafeRow> some = new ArrayList<>();
+      for (int each = 0; each < updates; each++) {
+        some.add(HeapModel.key(0, "k" + (int) (((batch * 7919L + each) * 104_729L) % keys)));
+      }
+      UnsafeRow value = HeapModel.value(8, batch);
+      long begin = System.nanoTime();
+      ReadStateStore read = provider.getReadStore(version + batch, Option.empty());
+      store = provider.getStore(version + batch, Option.empty(), false, false);
+      long obtained = System.nanoTime();
+      for (UnsafeRow key : some) {
+        if (read.get(key, FAMILY) == null) {
+          throw new AssertionError("there is no " + key);
+        }
+      }
+      long got = System.nanoTime();
+      for (UnsafeRow key : some) {
+        store.put(key, value, FAMILY);
+      }
+      store.commit();
+      times[batch] = new long[] {obtained - begin, System.nanoTime() - begin, got - obtained};
+      read.release();
+    }
+    return times;
+  }
+
+  /** Puts many rows into what is being written. */
+  public void fill(int keys) {
+    for (int each = 0; each < keys; each++) {
+      put(0, "k" + each, 8, each);
+    }
+  }
+
+  /** Times going through a version's rows, in nanoseconds; each time with a store that is obtained before. */
+  public long[] scans(long version, int times) {
+    long[] took = new long[times];
+    for (int each = 0; each < times; each++) {
+      ReadStateStore read = provider.getReadStore(version, Option.empty());
+      long begin = System.nanoTime();
+      long sum = 0;
+      scala.collection.Iterator<UnsafeRowPair> rows = read.iterator(FAMILY);
+      while (rows.hasNext()) {
+        UnsafeRowPair pair = rows.next();
+        sum += pair.key().getSizeInBytes() + pair.value().getSizeInBytes();
+      }
+      took[each] = sum == 0 ? -1 : System.nanoTime() - begin;
+      read.release();
+    }
+    return took;
+  }
+
+  /** Times gets of keys that are there, in nanoseconds. */
+  public long[] gets(long version, int keys, int gets, int times) {
+    ReadStateStore read = provider.getReadStore(version, Option.empty());
+    long[] took = new long[times];
+    for (int each = 0; each < times; each++) {
+      List<UnsafeRow> some = new ArrayList<>();
+      for (int one = 0; one < gets; one++) {
+        some.add(HeapModel.key(0, "k" + (int) (((each * 7919L + one) * 104_729L) % keys)));
+      }
+      long begin = System.nanoTime();
+      for (UnsafeRow key : some) {
+        if (read.get(key, FAMILY) == null) {
+          throw new AssertionError("there is no " + key);
+        }
+      }
+      took[each] = System.nanoTime() - begin;
+    }
+    read.release();
+    return took;
+  }
+
+  /** Closes it, and forgets its rows even if somebody keeps this object. */
+  @Override
+  public void close() {
+    store = null;
+    provider.close();
+  }
+}
