@@ -103,9 +103,30 @@ def look_again(directory: Directory, look: Callable[[], Result]) -> Result:
             return look()
         except FileNotFoundError:
             continue
+    raise always_gone(directory)
+
+
+def always_gone(directory: Directory, which: str = "listed") -> StateStoreFilesError:
+    """The error that :data:`ATTEMPTS` of looking have all met files that were gone.
+
+    Args:
+        directory: Of the checkpoint.
+        which: What had been done to these files, or was to be.
+    """
     where = directory.location.display(MERGED)
-    reason = f"files that were listed were gone when they were opened, {ATTEMPTS} times running"
-    raise StateStoreFilesError("PSS_READ_FAILED", {"action": "read", "path": where, "reason": reason})
+    reason = f"files that were {which} were gone when they were opened, {ATTEMPTS} times running"
+    return StateStoreFilesError("PSS_READ_FAILED", {"action": "read", "path": where, "reason": reason})
+
+
+def merged_files(directory: Directory) -> tuple[dict[str, FileInfo], dict[str, FileInfo]]:
+    """Lists merged files, and what else is in their directory; by name, in the order of their names.
+
+    Raises:
+        StateStoreFilesError: They cannot be listed.
+    """
+    listed = sorted(directory.files(MERGED), key=lambda info: info.name)  # their facts are in order then
+    infos = {info.name: info for info in listed if parse_file_name(info.name)}
+    return infos, {info.name: info for info in listed if info.name not in infos}
 
 
 def scan(
@@ -130,9 +151,7 @@ def scan(
         StateStoreFilesError: A file is damaged, of a newer format, or cannot be read. Nothing is guessed then.
     """
     at = datetime.datetime.now(datetime.timezone.utc)
-    listed = sorted(directory.files(MERGED), key=lambda info: info.name)  # their facts are in order then
-    infos = {info.name: info for info in listed if parse_file_name(info.name)}
-    beside = {info.name: info for info in listed if info.name not in infos}
+    infos, beside = merged_files(directory)
 
     def read(name: str) -> MergedFile:
         earlier = known.get(name)

@@ -15,13 +15,11 @@ The rule, from what Spark 4.3 does:
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from pyspark_statestore.inspect.logical_paths import DEFAULT_STORE
-from pyspark_statestore.inspect.state_files import STATE
+from pyspark_statestore.inspect.spark_logs import content_of, entries, operator_metadata
 from pyspark_statestore.storage.directory import Directory, in_parallel
 
 COMMITS = "commits"
@@ -65,7 +63,7 @@ class Batches:
 
 def committed(directory: Directory) -> list[int]:
     """Batches that have an entry, in ascending order."""
-    return sorted(int(info.name) for info in directory.files(COMMITS) if info.name.isdigit())
+    return list(entries(directory, COMMITS))
 
 
 def read_batches(directory: Directory, *, with_ids: bool) -> Batches:
@@ -78,8 +76,8 @@ def read_batches(directory: Directory, *, with_ids: bool) -> Batches:
     Raises:
         StateStoreFilesError: It cannot be read.
     """
-    infos = {int(info.name): info for info in directory.files(COMMITS) if info.name.isdigit()}
-    found = tuple(sorted(infos))
+    infos = entries(directory, COMMITS)
+    found = tuple(infos)
     if not with_ids:
         return Batches(found)
 
@@ -98,18 +96,11 @@ def stores_of_operator(directory: Directory, operator: int) -> list[Store] | Non
     Raises:
         StateStoreFilesError: It cannot be read.
     """
-    folder = f"{STATE}/{operator}/_metadata"
-    newer = [info for info in directory.files(f"{folder}/v2") if info.name.isdigit()]
-    if newer:
-        info = max(newer, key=lambda info: int(info.name))
-        path = f"{folder}/v2/{info.name}"
-    else:
-        older = [info for info in directory.files(folder) if info.name == "metadata"]
-        if not older:
-            return None
-        info, path = older[0], f"{folder}/metadata"
     try:
-        found = _json(directory.read(path, info.size))["stateStoreInfo"]
+        metadata = operator_metadata(directory, operator)
+        if metadata is None:
+            return None
+        found = content_of(metadata[1])["stateStoreInfo"]
         return [
             (operator, partition, str(store.get("storeName") or DEFAULT_STORE))
             for store in found
@@ -119,17 +110,9 @@ def stores_of_operator(directory: Directory, operator: int) -> list[Store] | Non
         return None
 
 
-def _json(data: bytes) -> dict[str, Any]:
-    # The first line is the version.
-    found = json.loads(data.decode("utf-8").partition("\n")[2])
-    if not isinstance(found, dict):
-        raise ValueError("no JSON object")
-    return found
-
-
 def _ids(data: bytes) -> dict[int, list[list[str]]]:
     try:
-        found = _json(data).get("stateUniqueIds") or {}
+        found = content_of(data).get("stateUniqueIds") or {}
         return {
             int(operator): [[str(each) for each in stores] for stores in partitions]
             for operator, partitions in found.items()

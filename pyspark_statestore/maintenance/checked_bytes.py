@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 
@@ -12,11 +13,8 @@ from pyspark_statestore.format.checksum import crc32c
 from pyspark_statestore.index import Entries
 from pyspark_statestore.inspect.scan import MERGED
 from pyspark_statestore.storage.directory import Directory, OpenFile
+from pyspark_statestore.storage.ranges import MAX_READ, requests
 
-_GAP = 64 * 1024
-"""Segments that are nearer to each other are read with one request."""
-_MAX_READ = 8 << 20
-"""Bytes in one request; eight files are read at the same time."""
 _PART = 64 << 20
 """Bytes in one piece of work, so that the segments of one large file are read in several places."""
 
@@ -101,7 +99,7 @@ def check_part(directory: Directory, part: Part, told: Callable[[int], object] =
     done = read = 0
     try:
         with directory.open(f"{MERGED}/{part.name}", part.size) as file:
-            for first, end in _requests(part):
+            for first, end in pairwise(requests(part.offset, part.length)):
                 bad += _bad(file, part, first, end)
                 length = int(part.length[first:end].sum())
                 read += length
@@ -117,23 +115,13 @@ def check_part(directory: Directory, part: Part, told: Callable[[int], object] =
 def checksum_of(file: OpenFile, offset: int, length: int) -> int | None:
     """The crc32c of a range, read little by little; None where the file ends before it."""
     checksum = 0
-    for start in range(offset, offset + length, _MAX_READ):
-        wanted = min(_MAX_READ, offset + length - start)
+    for start in range(offset, offset + length, MAX_READ):
+        wanted = min(MAX_READ, offset + length - start)
         data = file.read_at(start, wanted)
         if len(data) < wanted:
             return None
         checksum = crc32c(data, checksum)
     return checksum
-
-
-def _requests(part: Part) -> Iterator[tuple[int, int]]:
-    """Ranges of segments that are read together: [first, end)."""
-    offsets, ends = part.offset.tolist(), (part.offset + part.length).tolist()
-    first = 0
-    for at in range(1, len(offsets) + 1):
-        if at == len(offsets) or offsets[at] - ends[at - 1] > _GAP or ends[at] - offsets[first] > _MAX_READ:
-            yield first, at
-            first = at
 
 
 def _bad(file: OpenFile, part: Part, first: int, end: int) -> list[int]:

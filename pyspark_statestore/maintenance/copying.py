@@ -12,12 +12,7 @@ from pyspark_statestore.format.checksum import crc32c
 from pyspark_statestore.index import Entries
 from pyspark_statestore.inspect.scan import MERGED
 from pyspark_statestore.storage.directory import Directory, OpenFile
-
-GAP = 64 * 1024
-"""Segments that are nearer to each other are read with one request."""
-
-MAX_READ = 8 << 20
-"""Bytes of a request at most; longer segments are read in parts."""
+from pyspark_statestore.storage.ranges import MAX_READ, requests
 
 
 def read_segments(directory: Directory, entries: Entries, rows: np.ndarray) -> Iterator[tuple[bytes, int]]:
@@ -45,7 +40,7 @@ def read_segments(directory: Directory, entries: Entries, rows: np.ndarray) -> I
         return StateStoreFilesError("PSS_CORRUPT_SEGMENT", where)
 
     with directory.open(relative, size) as file:
-        for first, last in pairwise(_requests(offset, length)):
+        for first, last in pairwise(requests(offset, length, MAX_READ)):
             try:
                 if length[first] > MAX_READ:
                     yield from _large(file, int(offset[first]), int(length[first]), int(crc[first]))
@@ -61,23 +56,6 @@ class _WrongBytesError(Exception):
         super().__init__(reason)
         self.at = at
         self.reason = reason
-
-
-def _requests(offset: np.ndarray, length: np.ndarray) -> list[int]:
-    """Where a request begins, and where the last one ends."""
-    end = np.maximum.accumulate(offset + length)
-    far: np.ndarray = np.append(True, offset[1:] - end[:-1] > GAP)
-    begins = [0]
-    at = 0
-    breaks: np.ndarray = np.append(np.flatnonzero(far), len(offset))
-    while True:
-        # As far as neighbours go, and not further than one request may.
-        near = int(breaks[np.searchsorted(breaks, at, "right")])
-        fits = at + int(np.searchsorted(end[at:near], int(offset[at]) + MAX_READ, "right"))
-        at = max(at + 1, min(near, fits))
-        begins.append(at)
-        if at == len(offset):
-            return begins
 
 
 def _neighbours(file: OpenFile, offset: np.ndarray, length: np.ndarray, crc: np.ndarray) -> bytes:

@@ -13,7 +13,7 @@ from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.format import MergedFile, parse_file_name
 from pyspark_statestore.format.checksum import crc32c
 from pyspark_statestore.format.layout import TRAILER, TRAILER_MAGIC, TRAILER_SIZE, U32, Trailer
-from pyspark_statestore.inspect.scan import INDEX_SUFFIX, MERGED, Scan, look_again, read_file
+from pyspark_statestore.inspect.scan import INDEX_SUFFIX, MERGED, Scan, look_again, merged_files, read_file
 from pyspark_statestore.maintenance import damage
 from pyspark_statestore.maintenance.damage import Damage
 from pyspark_statestore.maintenance.site import Site
@@ -53,9 +53,7 @@ def examine(site: Site) -> Examined:
 
 def _examine(directory: Directory) -> Examined:
     at = datetime.datetime.now(datetime.timezone.utc)
-    listed = sorted(directory.files(MERGED), key=lambda info: info.name)
-    infos = {info.name: info for info in listed if parse_file_name(info.name)}
-    beside = {info.name: info for info in listed if info.name not in infos}
+    infos, beside = merged_files(directory)
     files: dict[str, MergedFile] = {}
     damages: list[Damage] = []
     torn: list[Damage] = []

@@ -14,6 +14,7 @@ from pyspark_statestore.format.index_block import ENTRY_TYPE
 from pyspark_statestore.inspect.scan import check_checkpoint, look_again
 from pyspark_statestore.inspect.state_files import MERGED_NAME, STATE, StateFiles, is_state_file
 from pyspark_statestore.maintenance.ages import Now, ask_file_system
+from pyspark_statestore.maintenance.batches import committed
 from pyspark_statestore.maintenance.cleaning import clean
 from pyspark_statestore.maintenance.copied_entries import paths_of
 from pyspark_statestore.maintenance.expired_files import Expired, expired_files
@@ -96,7 +97,7 @@ def expire(site: Site, retain_last: int, *, dry_run: bool = True, force: bool = 
         require_stopped(site, look.view, look.plain.values(), Now(site.clock()), "Expiring versions")
         if not dry_run:
             require_stopped(site, look.view, look.plain.values(), ask_file_system(site), "Expiring versions")
-    batches = sorted(int(info.name) for info in site.directory.files("commits") if info.name.isdigit())
+    batches = committed(site.directory)
     retained = batches[-retain_last:]
     if not retained or len(batches) < retain_last:
         return Expiry(0, 0, 0, retained[0] if retained else None, 0, dry_run)

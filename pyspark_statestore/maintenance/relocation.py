@@ -15,7 +15,7 @@ from fsspec.callbacks import Callback, NoOpCallback
 
 from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.format import MergedFileWriter
-from pyspark_statestore.inspect.scan import ATTEMPTS, MERGED, check_checkpoint
+from pyspark_statestore.inspect.scan import ATTEMPTS, MERGED, always_gone, check_checkpoint
 from pyspark_statestore.maintenance.announcement import Announcement, announced
 from pyspark_statestore.maintenance.copied_entries import copied, paths_of
 from pyspark_statestore.maintenance.copying import read_segments
@@ -121,9 +121,7 @@ def _relocate_one(
         if added is not None:
             done.added.append(added)
         return movable
-    reason = f"files that were to be copied were gone when they were opened, {ATTEMPTS} times running"
-    where = site.directory.location.display(MERGED)
-    raise StateStoreFilesError("PSS_READ_FAILED", {"action": "read", "path": where, "reason": reason})
+    raise always_gone(site.directory, "to be copied")
 
 
 class _Copy:

@@ -27,13 +27,14 @@ from pyspark_statestore.maintenance.announcement import announced
 from pyspark_statestore.maintenance.checked_bytes import check_part, checksum_of, parts_of
 from pyspark_statestore.maintenance.cleaning import clean
 from pyspark_statestore.maintenance.copied_entries import copied
-from pyspark_statestore.maintenance.copying import MAX_READ, read_segments
+from pyspark_statestore.maintenance.copying import read_segments
 from pyspark_statestore.maintenance.damage import LOSES_FACTS, Damage
 from pyspark_statestore.maintenance.examination import examine
 from pyspark_statestore.maintenance.movable import Movable
 from pyspark_statestore.maintenance.relocation import relocate
 from pyspark_statestore.maintenance.site import Site, View
 from pyspark_statestore.storage.changes import delete
+from pyspark_statestore.storage.ranges import MAX_READ
 
 _NEEDLESS_INDEX = frozenset(
     {

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.inspect.segments import CLOCK_BITS
+from pyspark_statestore.inspect.spark_logs import entries
 from pyspark_statestore.maintenance.ages import Now
 from pyspark_statestore.maintenance.site import Site, View
 from pyspark_statestore.storage.directory import FileInfo
@@ -41,10 +42,10 @@ def _signs(site: Site, view: View, plain: Iterable[FileInfo], now: Now) -> Itera
         return info.modified is None or now.age(info.modified) < within
 
     for log in _LOGS:
-        if any(is_new(info) for info in site.directory.files(log) if info.name.isdigit()):
+        if any(is_new(info) for info in entries(site.directory, log).values()):
             yield f"a file in {log} was written in the last {site.closed_after}"
     # HDFS shows the time of its creation as that of an open file's last change.
-    within = site.closed_after + (_SEALED_AFTER if _hides_changes(site) else datetime.timedelta(0))
+    within = site.closed_after + (_SEALED_AFTER if site.directory.lists_old_lengths else datetime.timedelta(0))
     for name, file in view.scan.files.items():
         if not file.sealed and is_new(view.scan.infos[name], within):
             yield f"{name} is not sealed and was changed in the last {within}"
@@ -54,8 +55,3 @@ def _signs(site: Site, view: View, plain: Iterable[FileInfo], now: Now) -> Itera
         yield f"the newest segment was written at {newest:%Y-%m-%d %H:%M:%S} UTC"
     if any(is_new(info) for info in plain):
         yield f"a state file was written in the last {site.closed_after}"
-
-
-def _hides_changes(site: Site) -> bool:
-    protocol = site.directory.location.fs.protocol
-    return not {"hdfs", "webhdfs"}.isdisjoint([protocol] if isinstance(protocol, str) else protocol)

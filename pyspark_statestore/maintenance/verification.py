@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from pyspark_statestore.errors import StateStoreFilesError
-from pyspark_statestore.inspect.scan import ATTEMPTS, MERGED
+from pyspark_statestore.inspect.scan import ATTEMPTS, always_gone
 from pyspark_statestore.maintenance.damage import Damage
 from pyspark_statestore.maintenance.repair import mend
 from pyspark_statestore.maintenance.site import Site
@@ -117,9 +116,7 @@ def _verified(site: Site, spark: SparkSession | None, callback: Callback | None)
         confirmed = [each for each in now.damages if _identity(each) in before]
     else:
         if now.unread:
-            where = site.directory.location.display(MERGED)
-            reason = f"files that were listed were gone when they were opened, {ATTEMPTS} times running"
-            raise StateStoreFilesError("PSS_READ_FAILED", {"action": "read", "path": where, "reason": reason})
+            raise always_gone(site.directory)
     damages, notes = _once(confirmed, now.notes)
     return Verification(tuple(damages), tuple(notes), read_bytes, now.files, first.segments, now.versions)
 

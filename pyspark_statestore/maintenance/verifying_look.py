@@ -233,12 +233,7 @@ def _among(paths: pa.ChunkedArray, wanted: set[str]) -> np.ndarray:
 
 
 def _without(files: StateFiles, paths: set[str]) -> StateFiles:
-    if not paths:
-        return files
-    keep = ~_among(files.path, paths)
-    rows = np.flatnonzero(keep)
-    columns = (files.length[rows], files.merged[rows], files.offset[rows], files.crc32c[rows])
-    return StateFiles(files.path.filter(pa.array(keep)), *columns, files.names)
+    return files.without(np.flatnonzero(_among(files.path, paths))) if paths else files
 
 
 class _Told:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
+from pyspark_statestore.inspect.spark_logs import content_of, entries
 from pyspark_statestore.state.contents import Encoding
 from pyspark_statestore.storage import Directory
 
@@ -16,7 +16,7 @@ _DELIMITERS = {"1": b",", "2": b""}
 
 def newest_version(directory: Directory) -> int | None:
     """The version that the last committed batch left; None where no batch was committed."""
-    batches = _batches(directory, "commits")
+    batches = entries(directory, "commits")
     return max(batches) + 1 if batches else None
 
 
@@ -31,7 +31,7 @@ def checkpoint_ids(directory: Directory, operator_id: int, version: int) -> froz
 
 def encoding(directory: Directory, version: int) -> Encoding:
     """How the query's stores write."""
-    batches = _batches(directory, "offsets")
+    batches = entries(directory, "offsets")
     if not batches:
         return Encoding()
     found = _json(directory, "offsets", version - 1 if version - 1 in batches else max(batches))
@@ -43,18 +43,9 @@ def encoding(directory: Directory, version: int) -> Encoding:
     )
 
 
-def _batches(directory: Directory, log: str) -> list[int]:
-    return [int(name) for name in directory.names(log) if name.isdecimal()]
-
-
 def _json(directory: Directory, log: str, batch: int) -> Mapping[str, Any] | None:
-    """The line after the first, which is the log's version."""
-    for info in directory.files(log):
-        if info.name == str(batch):
-            text = directory.read(f"{log}/{batch}", info.size).decode("utf-8", "replace")
-            try:
-                found = json.loads(text.split("\n")[1])
-            except (ValueError, IndexError):
-                return None
-            return found if isinstance(found, Mapping) else None
-    return None
+    info = entries(directory, log).get(batch)
+    try:
+        return None if info is None else content_of(directory.read(f"{log}/{batch}", info.size))
+    except ValueError:
+        return None

@@ -15,6 +15,7 @@ from typing import Any
 
 from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.inspect.logical_paths import DEFAULT_STORE, store_folder
+from pyspark_statestore.inspect.spark_logs import operator_metadata
 from pyspark_statestore.sparkfiles.changelog import java_utf
 from pyspark_statestore.storage import Directory
 
@@ -76,7 +77,7 @@ def read_store_schema(directory: Directory, operator_id: int, store_name: str) -
         StateStoreFilesError: PSS_UNREADABLE_STATE where it is damaged or of a newer version, or it cannot be read.
     """
     folder = f"state/{operator_id}"
-    metadata = _operator_metadata(directory, folder)
+    metadata = _operator_metadata(directory, operator_id)
     info = _store_info(metadata, store_name)
     paths = info.get("stateSchemaFilePaths") or []
     if paths:
@@ -92,16 +93,15 @@ def read_store_schema(directory: Directory, operator_id: int, store_name: str) -
 
 def store_names(directory: Directory, operator_id: int) -> list[str]:
     """Names of an operator's stores, as far as its metadata tells."""
-    infos = _operator_metadata(directory, f"state/{operator_id}").get("stateStoreInfo", ())
+    infos = _operator_metadata(directory, operator_id).get("stateStoreInfo", ())
     return sorted(str(info.get("storeName", DEFAULT_STORE)) for info in infos) or [DEFAULT_STORE]
 
 
-def _operator_metadata(directory: Directory, folder: str) -> Mapping[str, Any]:
-    batches = [name for name in directory.names(f"{folder}/_metadata/v2") if name.isdecimal()]
-    where = f"{folder}/_metadata/v2/{max(batches, key=int)}" if batches else f"{folder}/_metadata/metadata"
-    data = _read(directory, where)
-    if data is None:
+def _operator_metadata(directory: Directory, operator_id: int) -> Mapping[str, Any]:
+    metadata = operator_metadata(directory, operator_id)
+    if metadata is None:
         return {}
+    where, data = metadata
     try:
         version, _, text = data.decode().partition("\n")
         if version.strip() not in ("v1", "v2"):

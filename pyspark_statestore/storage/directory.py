@@ -7,18 +7,19 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Protocol, TypeVar
+
+import numpy as np
 
 from pyspark_statestore.storage.failures import errors_of
 from pyspark_statestore.storage.growing import SeekableFile, WebHdfsFile, length_now
 from pyspark_statestore.storage.location import Location
+from pyspark_statestore.storage.ranges import requests
 
 READ_PARALLELISM = 8
 """Files that are read at the same time; as ``readParallelism`` of the executors."""
 
-_GAP = 64 * 1024
-"""Ranges of one file that are nearer to each other are read with one request."""
-_MAX_READ = 8 << 20
 _HDFS = ("hdfs", "webhdfs")
 
 Item = TypeVar("Item")
@@ -138,13 +139,15 @@ class Directory:
         Yields:
             The number of a range and its bytes, fewer where the file ends; in the order of their offsets.
         """
-        order = iter(sorted(range(len(ranges)), key=lambda i: ranges[i]))
+        order = sorted(range(len(ranges)), key=lambda i: ranges[i])
+        offset, length = np.array([ranges[i] for i in order], "i8").reshape(-1, 2).T
         with self.open(relative, size) as file:
-            for batch in _batches(sorted(ranges)):
-                start = batch[0][0]
-                data = file.read_at(start, max(offset + length for offset, length in batch) - start)
-                for offset, length in batch:
-                    yield next(order), data[offset - start : offset - start + length]
+            for first, end in pairwise(requests(offset, length)):
+                start = int(offset[first])
+                data = file.read_at(start, int((offset + length)[first:end].max()) - start)
+                for at in range(first, end):
+                    begin = int(offset[at]) - start
+                    yield order[at], data[begin : begin + int(length[at])]
 
     def read(self, relative: str, size: int) -> bytes:
         """Returns so many bytes from the start of a file; fewer where it ends."""
@@ -225,20 +228,6 @@ class _Open:
             return b""
         with errors_of("read", self._display):
             return bytes(self._read(offset, length))
-
-
-def _batches(ranges: Sequence[tuple[int, int]]) -> Iterator[list[tuple[int, int]]]:
-    """Ranges, in ascending order, that are read together."""
-    batch: list[tuple[int, int]] = []
-    end = 0
-    for offset, length in ranges:
-        if batch and (offset - end > _GAP or offset + length - batch[0][0] > _MAX_READ):
-            yield batch
-            batch = []
-        end = max(end, offset + length) if batch else offset + length
-        batch.append((offset, length))
-    if batch:
-        yield batch
 
 
 def _name(info: dict[str, Any]) -> str:
