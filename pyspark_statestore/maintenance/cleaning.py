@@ -64,14 +64,16 @@ class _Work:
         return Cleaned(tuple(gone), sum(gone.values()), added, tuple(self.kept.items()))
 
 
-def clean(site: Site, view: View, *, only: Collection[str] | None = None, dry_run: bool = False) -> Cleaned:
+def clean(
+    site: Site, known: Mapping[str, int], *, only: Collection[str] | None = None, dry_run: bool = False
+) -> Cleaned:
     """Looks again, and unlinks what nobody needs any more; as often as there is more of it.
 
-    Tombstones go where two looks prove them needless, the given one and another; others are written again first.
+    Tombstones go where two looks prove them needless, an earlier one and another; others are written again first.
 
     Args:
         site: Of the checkpoint.
-        view: An earlier look of this process.
+        known: What an earlier look of this process knew: :attr:`View.closed_tombstones`.
         only: Names of files that may go; all if not given.
         dry_run: Whether nothing is to be changed.
 
@@ -81,30 +83,37 @@ def clean(site: Site, view: View, *, only: Collection[str] | None = None, dry_ru
     if dry_run:
         return foresee(site.look(), only=only)
     work = _Work()
-    known = _closed_tombstones(view)
     for _ in range(_ROUNDS):
-        watch = TombstoneWatch()
-        watch.begin(known)
-        now = site.look()
-        droppable = watch.refreshed(now.scan.resolution, now.intents)
-        if site.directory.lists_old_lengths and not all(state.closed for state in now.states.values()):
-            # Every copy of what a tombstone kills has to have been seen; here that hangs on what an open file shows.
-            droppable = frozenset()
-        plan = plan_unlinks(now.scan.resolution, now.states, droppable)
-        steps, put_off = _worthwhile(now, now.scan.entries, plan.unlink, None if only is None else {*only, *work.added})
-        work.kept = {**plan.kept, **put_off}
-        written = len(work.added)
-        # This process knows what it has written before it looks again.
-        known = _closed_tombstones(now) | _carry_over(site, now, steps, work)
-        going = {step.name for step in steps}
-        if only is None:
-            _replace_newest(site, now, work)
-        going |= {name for name in _speak_for_nothing(now, going) if only is None or name in only}
-        in_parallel(lambda name: delete(site.directory, f"{MERGED}/{name}"), sorted(going | now.given_up))
-        work.gone |= {name: now.scan.infos[name].size for name in sorted(going)}
-        if len(work.added) == written and not (steps and put_off):
+        known, is_done = _round(site, known, only, work)
+        if is_done:
             break
     return work.done()
+
+
+def _round(
+    site: Site, known: Mapping[str, int], only: Collection[str] | None, work: _Work
+) -> tuple[Mapping[str, int], bool]:
+    """One look, and what goes by it; what is known then, and whether there cannot be more."""
+    watch = TombstoneWatch()
+    watch.begin(known)
+    now = site.look()
+    droppable = watch.refreshed(now.scan.resolution, now.intents)
+    if site.directory.lists_old_lengths and not all(state.closed for state in now.states.values()):
+        # Every copy of what a tombstone kills has to have been seen; here that hangs on what an open file shows.
+        droppable = frozenset()
+    plan = plan_unlinks(now.scan.resolution, now.states, droppable)
+    steps, put_off = _worthwhile(now, now.scan.entries, plan.unlink, None if only is None else {*only, *work.added})
+    work.kept = {**plan.kept, **put_off}
+    written = len(work.added)
+    # This process knows what it has written before it looks again.
+    known = now.closed_tombstones | _carry_over(site, now, steps, work)
+    going = {step.name for step in steps}
+    if only is None:
+        _replace_newest(site, now, work)
+    going |= {name for name in _speak_for_nothing(now, going) if only is None or name in only}
+    in_parallel(lambda name: delete(site.directory, f"{MERGED}/{name}"), sorted(going | now.given_up))
+    work.gone |= {name: now.scan.infos[name].size for name in sorted(going)}
+    return known, len(work.added) == written and not (steps and put_off)
 
 
 def foresee(view: View, rewritten: Collection[str] = (), *, only: Collection[str] | None = None) -> Cleaned:
@@ -134,13 +143,6 @@ def foresee(view: View, rewritten: Collection[str] = (), *, only: Collection[str
             break
         going |= more
     return Cleaned(tuple(sorted(going)), sum(view.scan.infos[name].size for name in going), (), tuple(kept.items()))
-
-
-def _closed_tombstones(view: View) -> dict[str, int]:
-    """A file that was still open then may have got a tombstone after the look."""
-    totals = view.scan.resolution.totals.tombstone_count
-    counts = zip(view.scan.entries.files, totals.tolist(), strict=True)
-    return {name: count for name, count in counts if view.states[name].closed}
 
 
 def _speak_for_nothing(view: View, going: Collection[str], *, is_outranked: bool = False) -> set[str]:

@@ -78,20 +78,21 @@ def compact(
     """See :meth:`pyspark_statestore.maintenance.maintenance.Maintenance.compact`."""
     wanted = Wanted(max_space_amplification, target_file_size)
     callback = callback or NoOpCallback()
-    view: View | None = None
+    before: _Before | None = None
 
     def planned(movable: Movable) -> CompactionPlan:
-        nonlocal view
-        view = movable.view
-        names = None if where is None else chosen_by(where, view, site, spark)
+        # The look itself is not kept: a large checkpoint's takes as much memory as everything else together.
+        nonlocal before
+        before = _Before.of(movable.view)
+        names = None if where is None else chosen_by(where, movable.view, site, spark)
         plan = CompactionPlan.of(movable, wanted, names)
         callback.set_size(plan.live_bytes)
         return plan
 
     if dry_run:
-        plan = planned(Movable(site.look()))
-        assert view is not None
-        return _summary(site, view, plan.as_relocation(), foresee(view, plan.sources), planned=True)
+        view = site.look()
+        plan = planned(Movable(view))
+        return _summary(site, _Before.of(view), plan.as_relocation(), foresee(view, plan.sources), planned=True)
     if spark is None:
         done = relocate(site, lambda movable: planned(movable).bins, callback)
     else:
@@ -101,12 +102,32 @@ def compact(
             done.added += part.added
             done.failures += part.failures
             callback.relative_update(sum(new.live_bytes for new in part.added))
-    if view is None:
+    if before is None:
         return Compaction()
-    cleaned = clean(site, view)
+    cleaned = clean(site, before.closed_tombstones)
     if done.failures:
         raise done.failures[0]
-    return _summary(site, view, done, cleaned)
+    return _summary(site, before, done, cleaned)
+
+
+@dataclass(frozen=True)
+class _Before:
+    """What was there, by the names of the files.
+
+    Attributes:
+        sizes: In bytes.
+        live_bytes: In each.
+        closed_tombstones: As :attr:`View.closed_tombstones`.
+    """
+
+    sizes: dict[str, int]
+    live_bytes: dict[str, int]
+    closed_tombstones: dict[str, int]
+
+    @classmethod
+    def of(cls, view: View) -> _Before:
+        live = zip(view.scan.entries.files, view.scan.resolution.totals.live_bytes.tolist(), strict=True)
+        return cls({name: info.size for name, info in view.scan.infos.items()}, dict(live), view.closed_tombstones)
 
 
 def rewrite(site: Site, names: Collection[str], target_file_size: int = TARGET_FILE_SIZE) -> Relocation:
@@ -130,14 +151,13 @@ def _shares(bins: Sequence[Bin]) -> list[list[Bin]]:
     return [list(bins[number::tasks]) for number in range(tasks)]
 
 
-def _summary(site: Site, view: View, done: Relocation, cleaned: Cleaned, planned: bool = False) -> Compaction:
+def _summary(site: Site, before: _Before, done: Relocation, cleaned: Cleaned, planned: bool = False) -> Compaction:
     """What was done, or would be; new files have no names then."""
     rewritten = {name for new in done.added for name in new.sources}
     removed = set(cleaned.files)
-    live = dict(zip(view.scan.entries.files, view.scan.resolution.totals.live_bytes.tolist(), strict=True))
     rows = [
-        (name, view.scan.infos[name].size, live[name], name in rewritten, False, name in removed)
-        for name in sorted((rewritten | removed) & live.keys())
+        (name, before.sizes[name], before.live_bytes[name], name in rewritten, False, name in removed)
+        for name in sorted((rewritten | removed) & before.live_bytes.keys())
     ]
     if not planned:
         rows += [(new.name, new.size, new.live_bytes, False, True, False) for new in done.added]

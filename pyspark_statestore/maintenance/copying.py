@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 import numpy as np
+import pyarrow as pa
 
 from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.format.checksum import crc32c
+from pyspark_statestore.format.joined_checksum import joined_crc32c
 from pyspark_statestore.index import Entries
 from pyspark_statestore.inspect.scan import MERGED
 from pyspark_statestore.storage.directory import Directory, OpenFile
@@ -39,16 +41,23 @@ def read_segments(directory: Directory, entries: Entries, rows: np.ndarray) -> I
         where |= {"offset": int(offset[at]), "length": int(length[at]), "reason": reason}
         return StateStoreFilesError("PSS_CORRUPT_SEGMENT", where)
 
+    begins = requests(offset, length, MAX_READ)
+    together = joined_crc32c(crc, length, np.array(begins[:-1], "i8")).tolist()
     with directory.open(relative, size) as file:
-        for first, last in pairwise(requests(offset, length, MAX_READ)):
+        for (first, last), wanted in zip(pairwise(begins), together, strict=True):
             try:
                 if length[first] > MAX_READ:
                     yield from _large(file, int(offset[first]), int(length[first]), int(crc[first]))
                 else:
-                    here = slice(first, last)
-                    yield _neighbours(file, offset[here], length[here], crc[here]), last - first
+                    data = _neighbours(file, offset[first:last], length[first:last])
+                    if crc32c(data) != wanted:
+                        raise _WrongBytesError(_first_wrong(data, length[first:last], crc[first:last]), _MISMATCH)
+                    yield data, last - first
             except _WrongBytesError as error:
                 raise damaged(first + error.at, error.reason) from error
+
+
+_MISMATCH = "their checksum does not match"
 
 
 class _WrongBytesError(Exception):
@@ -58,7 +67,8 @@ class _WrongBytesError(Exception):
         self.reason = reason
 
 
-def _neighbours(file: OpenFile, offset: np.ndarray, length: np.ndarray, crc: np.ndarray) -> bytes:
+def _neighbours(file: OpenFile, offset: np.ndarray, length: np.ndarray) -> bytes:
+    """Segments one after the other, without what lies between them in the file."""
     start = int(offset[0])
     size = int((offset + length).max()) - start
     data = file.read_at(start, size)
@@ -66,11 +76,22 @@ def _neighbours(file: OpenFile, offset: np.ndarray, length: np.ndarray, crc: np.
     end = begin + length
     if len(data) < size:
         raise _WrongBytesError(int(np.argmax(end > len(data))), f"the file has only {start + len(data)} bytes")
-    parts = [data[a:b] for a, b in zip(begin.tolist(), end.tolist(), strict=True)]
-    wrong = np.fromiter(map(crc32c, parts), "i8", len(parts)) != crc
-    if wrong.any():
-        raise _WrongBytesError(int(np.argmax(wrong)), "their checksum does not match")
-    return data if bool((begin[1:] == end[:-1]).all()) else b"".join(parts)
+    if bool((begin[1:] == end[:-1]).all()):
+        return data
+    if bool((begin[1:] < end[:-1]).any()):
+        return b"".join([data[a:b] for a, b in zip(begin.tolist(), end.tolist(), strict=True)])
+    # Segments and what is between them are the strings of an array, of which every second one is taken.
+    bounds: np.ndarray = np.stack([begin, end], axis=1).ravel().astype("<i4")
+    strings = pa.Array.from_buffers(pa.binary(), len(bounds) - 1, [None, pa.py_buffer(bounds), pa.py_buffer(data)])
+    taken = strings.take(pa.array(np.arange(0, len(bounds), 2))).buffers()[2]
+    return b"" if taken is None else taken.to_pybytes()[: int(length.sum())]
+
+
+def _first_wrong(data: bytes, length: np.ndarray, crc: np.ndarray) -> int:
+    """Which of the segments is not what it should be."""
+    bounds = [0, *np.cumsum(length).tolist()]
+    wrong = [crc32c(data[a:b]) != expected for (a, b), expected in zip(pairwise(bounds), crc.tolist(), strict=True)]
+    return wrong.index(True)
 
 
 def _large(file: OpenFile, offset: int, length: int, crc: int) -> Iterator[tuple[bytes, int]]:
@@ -84,5 +105,5 @@ def _large(file: OpenFile, offset: int, length: int, crc: int) -> Iterator[tuple
         found = crc32c(data, found)
         is_last = start + size == length
         if is_last and found != crc:
-            raise _WrongBytesError(0, "their checksum does not match")
+            raise _WrongBytesError(0, _MISMATCH)
         yield data, int(is_last)

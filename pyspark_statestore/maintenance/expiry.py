@@ -110,7 +110,7 @@ def expire(site: Site, retain_last: int, *, dry_run: bool = True, force: bool = 
     look, files, expired = look_again(site.directory, look_and_plan)
     if not dry_run:
         _carry_out(site, look, files, expired)
-        clean(site, look.view)
+        clean(site, look.view.closed_tombstones)
     return Expiry(
         expired.versions_count,
         len(expired.immutable) + len(expired.versioned),

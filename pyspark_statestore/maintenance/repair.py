@@ -240,7 +240,7 @@ def _replaced(site: Site, found: Found, dry_run: bool) -> Found:
     if able and not dry_run:
         movable = Movable(view)
         relocate(site, [(piece,) for name in sorted(able) for piece, _ in movable.pieces(name, _PIECE)])
-        gone = set(clean(site, view, only=able).files)
+        gone = set(clean(site, view.closed_tombstones, only=able).files)
 
     def mended(each: Damage) -> Damage:
         if each.kind not in kinds or _is_index(each):

@@ -52,6 +52,13 @@ class View:
         return self.scan.intents - self.given_up
 
     @property
+    def closed_tombstones(self) -> dict[str, int]:
+        """How many tombstones each file has that gets no more of them."""
+        totals = self.scan.resolution.totals.tombstone_count
+        counts = zip(self.scan.entries.files, totals.tolist(), strict=True)
+        return {name: count for name, count in counts if self.states[name].closed}
+
+    @property
     def highest_stamp(self) -> int:
         """That any file knows of; what is written from now on says so, too (rule 3)."""
         return max((state.stamp for state in self.states.values()), default=0)

@@ -261,6 +261,15 @@ def test_neighbours_are_read_with_one_request(tmp_path: Path) -> None:
     assert [count for _, count in parts] == [25, 25]
     assert sum(len(data) for data, _ in parts) == 50 * 5000
 
+    path = merged_paths(tmp_path)[0]
+    damaged = bytearray(path.read_bytes())
+    damaged[found.entries.offset[found.resolution.live.nonzero()[0][30]] + 4999] ^= 1
+    path.write_bytes(damaged)
+    reading = read_segments(directory, found.entries, found.resolution.live.nonzero()[0])
+    assert next(reading) == parts[0]
+    with refused("PSS_CORRUPT_SEGMENT", "'0/61/1.delta'", "checksum"):
+        next(reading)
+
 
 def consolidated(checkpoint: Path) -> Path:
     """The index-only file that was written."""
