@@ -3,7 +3,7 @@
 A CRC is linear: of ``a`` followed by ``b`` it is that of ``a``, moved on by as many zero bytes as ``b`` has, combined
 with that of ``b`` by exclusive or. So segments that were read together can be checked with one pass over their bytes,
 where a call for each would cost more than copying them does. Moving on by n bytes is a multiplication by a 32 x 32
-matrix of bits; here by one for each byte of n, for all checksums at once: what each of their bytes becomes is looked up.
+matrix of bits; here by one for each byte of n, for all checksums at once. What each byte becomes is looked up.
 """
 
 from __future__ import annotations

@@ -107,7 +107,7 @@ def somebody_else(checkpoint: Path) -> Callable[[], object]:
         view = site.look()
         names = [name for name in view.states if not name.endswith(".index.merged")]
         relocate(site, CompactionPlan.of(Movable(view), Wanted(target_file_size=4000), names).bins)
-        clean(site, view)
+        clean(site, view.closed_tombstones)
 
     return move
 
