@@ -35,10 +35,12 @@ def compact(checkpoint: str, max_space_amplification: float) -> dict[str, Any]:
     Returns:
         seconds, before_mb and peak_mb of memory, and the counts that the compaction tells.
     """
-    import pyarrow.compute  # noqa: F401
+    import pyarrow.compute
 
     import pyspark_statestore.maintenance.compaction  # noqa: F401
 
+    # The first array brings in pandas, where that is installed.
+    pyarrow.array([0])
     maintenance = Checkpoint(checkpoint).maintenance
     before = peak_mb()
     begin = time.perf_counter()

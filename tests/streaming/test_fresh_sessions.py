@@ -20,18 +20,18 @@ ROOT = SCRIPT.parents[2]
 CLUSTER = "local-cluster[2,1,1024]"
 
 
-@pytest.mark.parametrize("how", ["attach", "configure"])
-def test_fresh_session(main_jar: Path, tmp_path: Path, how: str) -> None:
+@pytest.mark.parametrize(("how", "modes"), [("attach", ["path"]), ("configure", ["provider", "path"])])
+def test_fresh_session(main_jar: Path, tmp_path: Path, how: str, modes: list[str]) -> None:
     environment = {key: value for key, value in os.environ.items() if key != "PYSPARK_SUBMIT_ARGS"}
     environment |= {"PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_DIRS": str(tmp_path)}
     environment |= {"SPARK_WORKER_DIR": str(tmp_path / "work"), "SPARK_LOCAL_IP": "127.0.0.1"}
-    command = [sys.executable, str(SCRIPT), how, CLUSTER, str(tmp_path), "provider", "path"]
+    command = [sys.executable, str(SCRIPT), how, CLUSTER, str(tmp_path), *modes]
     done = subprocess.run(
         command, capture_output=True, text=True, cwd=tmp_path, env=environment, timeout=300, check=False
     )
     assert done.returncode == 0, done.stderr[-5000:]
     found = json.loads(done.stdout.splitlines()[-1])
-    assert set(found) == {"provider", "path"}
+    assert set(found) == set(modes)
     for mode, result in found.items():
         checkpoint = tmp_path / mode / "checkpoint"
         assert len(result["expected"]) == 7
