@@ -41,6 +41,9 @@ _BASE_SETTINGS = {
 }
 
 
+_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Each test has plans and generated classes of its own: compiling them well costs more than it brings, a quarter of all."""
+
 _FIND = "import importlib.util as u; spec = u.find_spec('pyspark_checkpoint_files'); print(spec.origin if spec else '')"
 
 
@@ -138,7 +141,7 @@ def _sessions(main_jar: Path, test_jar: Path, tmp_path_factory: pytest.TempPathF
     arguments = [
         *("--driver-class-path", f"{main_jar}{os.pathsep}{test_jar}"),
         *("--driver-memory", "1g"),
-        *("--driver-java-options", f"-Djava.io.tmpdir={temporary} -Dderby.system.home={temporary}"),
+        *("--driver-java-options", f"{_JVM} -Djava.io.tmpdir={temporary} -Dderby.system.home={temporary}"),
         *("--conf", f"spark.sql.warehouse.dir={temporary / 'warehouse'}"),
         *("--conf", f"spark.local.dir={temporary}"),
     ]

@@ -57,7 +57,7 @@ class Look:
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
         checkpoint = options.checkpoint()
-        self.url = checkpoint.url
+        self.location = checkpoint.inspect.location
         self.scan: Scan = checkpoint.inspect.scan(headers=True)
         entries = self.scan.entries
         parsed = [parse_file_name(name) or (0, 0, 0) for name in entries.files]

@@ -104,4 +104,4 @@ class SegmentStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         assert isinstance(partition, Between)
         look = Look(self._options)
         wanted = ~look.seen(Seen.of(partition.start)) & look.seen(Seen.of(partition.end))
-        yield from Segments.of(look.scan, look.url, rows=look.writes.entry[wanted]).batches(BATCH_ROWS)
+        yield from Segments.of(look.scan, look.location, rows=look.writes.entry[wanted]).batches(BATCH_ROWS)

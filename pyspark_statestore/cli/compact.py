@@ -21,6 +21,7 @@ _FIGURES = (
     "rewritten_bytes_count",
     "added_bytes_count",
     "reclaimed_bytes_count",
+    "removed_claimed_files_count",
 )
 
 
@@ -52,6 +53,11 @@ _FIGURES = (
     show_default="three quarters of --target-file-size",
     help="Join files smaller than this.",
 )
+@click.option(
+    "--localize",
+    is_flag=True,
+    help="In a fork: also copy everything that it reads in other checkpoints, so that it needs them no more.",
+)
 @options.abandoned_after
 @options.output
 def compact_command(
@@ -61,6 +67,7 @@ def compact_command(
     max_space_amplification: float,
     target_file_size: int,
     smaller_than: int | None,
+    localize: bool,
     abandoned_after: datetime.timedelta,
 ) -> None:
     """Rewrite files that are mostly dead or small.
@@ -77,6 +84,7 @@ def compact_command(
             max_space_amplification=max_space_amplification,
             target_file_size=target_file_size,
             where=None if smaller_than is None else _where(smaller_than, max_space_amplification),
+            localize=localize,
             abandoned_after=abandoned_after,
             dry_run=dry_run,
             callback=callback,

@@ -9,13 +9,13 @@ from typing import Any
 
 from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.format import Kind, read_groups
-from pyspark_statestore.format.layout import FLAG_CUMULATIVE, FLAG_INDEX_ONLY, FLAG_SEALED
+from pyspark_statestore.format.layout import FLAG_CUMULATIVE, FLAG_FOREIGN, FLAG_INDEX_ONLY, FLAG_SEALED
 from pyspark_statestore.format.reader import Group, Header
 from pyspark_statestore.inspect.segments import CLOCK_BITS
 from pyspark_statestore.storage import Directory, Location
 from pyspark_statestore.storage.directory import OpenFile
 
-_FLAGS = {FLAG_SEALED: "sealed", FLAG_CUMULATIVE: "cumulative", FLAG_INDEX_ONLY: "index-only"}
+_FLAGS = {FLAG_SEALED: "sealed", FLAG_CUMULATIVE: "cumulative", FLAG_INDEX_ONLY: "index-only", FLAG_FOREIGN: "foreign"}
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,8 @@ class ShownEntry:
         written_at: Time of the stamp; for a deletion, that of the newest write that it kills.
         stamp: The stamp itself.
         writer: With the stamp the key of the write.
-        file_name: The file that an entry of an index-only file is about; null where it is this file.
+        file_name: The file that an entry of an index-only file is about, or that holds the segment of an entry of
+            a reference file; null where it is this file.
     """
 
     kind: str
@@ -57,7 +58,7 @@ class ShownGroup:
         offset: Of its first byte; null where what is before it cannot be read.
         trailer_offset: Of its trailer.
         end: Of the first byte after it.
-        flags: Of sealed, cumulative and index-only those that are set.
+        flags: Of sealed, cumulative, index-only and foreign those that are set.
         stamp: The highest stamp that its writer had seen.
         stamped_at: The time of that.
         entries: In their order.

@@ -3,7 +3,16 @@
 This package needs neither Spark nor fsspec: files are anything with ``size`` and ``read_at``, or ``write``.
 """
 
-from pyspark_statestore.format.layout import Entry, Kind, SegmentType, file_name, parse_file_name
+from pyspark_statestore.format.layout import (
+    Entry,
+    Kind,
+    SegmentType,
+    file_name,
+    foreign_path,
+    is_foreign_path,
+    parse_file_name,
+    split_foreign_path,
+)
 from pyspark_statestore.format.reader import (
     BytesSource,
     MergedFile,
@@ -23,8 +32,11 @@ __all__ = [
     "RangeSource",
     "SegmentType",
     "file_name",
+    "foreign_path",
+    "is_foreign_path",
     "parse_file_name",
     "read_groups",
     "read_merged_file",
     "read_segment",
+    "split_foreign_path",
 ]

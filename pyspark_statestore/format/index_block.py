@@ -11,8 +11,11 @@ from pyspark_statestore.format.layout import (
     BAD_PATH_PATTERN,
     ENTRY,
     FILE_NAME_PATTERN,
+    FLAG_INDEX_ONLY,
+    FOREIGN_PATTERN,
     MAX_PATH_LENGTH,
     MAX_SIGNED,
+    NOT_NORMALISED_PATTERN,
     U32,
     Entry,
     Kind,
@@ -45,12 +48,14 @@ class IndexBlock:
     Attributes:
         records: A NumPy record array with the entries' fixed-width fields.
         paths: An Arrow string array of their logical paths.
-        names: Of other merged files, which the entries of an index-only file refer to.
+        names: Of other merged files, which the entries of an index-only or of a reference file refer to.
+        foreign: Whether the names are paths of files of other checkpoints, as a reference file has them.
     """
 
     records: np.ndarray[Any, Any] = field(repr=False)
     paths: pa.StringArray = field(repr=False)
     names: tuple[str, ...]
+    foreign: bool = False
 
     @classmethod
     def empty(cls) -> IndexBlock:
@@ -84,12 +89,13 @@ class IndexBlock:
                 raise MalformedIndexError("its name table lies outside of the index block")
             file_count = U32.unpack_from(encoded, table_start)[0]
             strings = _strings(encoded, table_start + U32.size, len(encoded), file_count, "name table")
-            if not pc.all(pc.match_substring_regex(strings, FILE_NAME_PATTERN), min_count=0).as_py():
-                raise MalformedIndexError("its name table holds something else than names of merged files")
+            if not pc.all(_are_foreign(strings) if trailer.foreign else _are_names(strings), min_count=0).as_py():
+                what = "paths of merged files" if trailer.foreign else "names of merged files"
+                raise MalformedIndexError(f"its name table holds something else than {what}")
             names = tuple(strings.to_pylist())
         records = np.frombuffer(encoded, dtype=np.dtype(ENTRY_TYPE), count=count)
         paths = _strings(encoded, ENTRY.size * count, table_start, count, "path heap")
-        block = cls(records, paths, names)
+        block = cls(records, paths, names, trailer.foreign)
         block._check(trailer)
         return block
 
@@ -112,6 +118,12 @@ class IndexBlock:
         # A segment of this file lies before its index block; those of other files are checked when they are read.
         # None of the sums overflows: both terms are below 2^63.
         here = (records["kind"] == Kind.PUT) & (records["file_ref"] == 0)
+        if trailer.foreign:
+            if not (trailer.sealed and trailer.cumulative) or trailer.flags & FLAG_INDEX_ONLY or trailer.previous:
+                raise MalformedIndexError("it refers to other checkpoints, but is not all that its file says")
+            self._refuse(
+                here | (records["kind"] != Kind.PUT), "is not a segment of another checkpoint in a reference file"
+            )
         beyond = here & (records["offset"] + records["length"] > trailer.index_offset)
         self._refuse(beyond, "has a segment that lies outside of the file")
 
@@ -134,6 +146,21 @@ class IndexBlock:
 
         columns = {name: pa.array(self.records[name].copy()) for name in _FIELDS if name != "zero"}
         return pa.table({**columns, "path": self.paths})
+
+
+def _are_names(strings: pa.StringArray) -> Any:
+    import pyarrow.compute as pc
+
+    return pc.match_substring_regex(strings, FILE_NAME_PATTERN)
+
+
+def _are_foreign(strings: pa.StringArray) -> Any:
+    import pyarrow.compute as pc
+
+    is_path = pc.and_not(
+        pc.match_substring_regex(strings, FOREIGN_PATTERN), pc.match_substring_regex(strings, NOT_NORMALISED_PATTERN)
+    )
+    return pc.and_(is_path, pc.less_equal(pc.utf8_length(strings), MAX_PATH_LENGTH))
 
 
 def _strings(encoded: bytes, start: int, end: int, count: int, what: str) -> pa.StringArray:

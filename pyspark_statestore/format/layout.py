@@ -6,7 +6,7 @@
     group*   payload | index block | trailer (64 bytes)
 
     index block   entry[count] (48 bytes each) | u32 path_offset[count+1] | path heap
-                  | in an index-only file also: u32 file_count | u32 name_offset[file_count+1] | name heap
+                  | where the flags say so also: u32 file_count | u32 name_offset[file_count+1] | name heap
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import re
 import struct
 from dataclasses import dataclass
 
+from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.format.checksum import crc32c
 
 FORMAT_VERSION = "1"
@@ -44,6 +45,7 @@ MAX_SIGNED = (1 << 63) - 1
 FLAG_SEALED = 1
 FLAG_CUMULATIVE = 2
 FLAG_INDEX_ONLY = 4
+FLAG_FOREIGN = 8
 
 MAX_PATH_LENGTH = 4096
 
@@ -54,6 +56,16 @@ _BAD_PATH = re.compile(BAD_PATH_PATTERN)
 
 FILE_NAME_PATTERN = r"^[0-9]{13}-[0-9a-f]{16}-[0-9]{1,10}(\.index)?\.merged$"
 _FILE_NAME = re.compile(FILE_NAME_PATTERN)
+
+MERGED_DIRECTORY = "/state/_merged/"
+"""What stands between a checkpoint's path and a merged file's name."""
+
+FOREIGN_PATTERN = r"^(/[^/\\\x00]+)*/state/_merged/[0-9]{13}-[0-9a-f]{16}-[0-9]{1,10}\.merged$"
+"""Matches the path of a merged file with segments in its file system, if :data:`NOT_NORMALISED_PATTERN` does not."""
+_FOREIGN = re.compile(FOREIGN_PATTERN)
+
+NOT_NORMALISED_PATTERN = r"/\.{1,2}/"
+_NOT_NORMALISED = re.compile(NOT_NORMALISED_PATTERN)
 
 
 class Kind(enum.IntEnum):
@@ -104,7 +116,8 @@ class Entry:
         writer: Id of the writing process; for a DELETE, of the one whose write it kills.
         offset: Of the segment in its merged file.
         length: Of the segment.
-        file_ref: 0 for the file that holds the entry, else 1-based into the name table of an index-only file.
+        file_ref: 0 for the file that holds the entry, else 1-based into the name table of an index-only or of a
+            reference file.
         path: Of the logical file, relative to ``<checkpoint>/state/``.
     """
 
@@ -157,6 +170,11 @@ class Trailer:
     def sealed(self) -> bool:
         """Whether the file never changes any more."""
         return bool(self.flags & FLAG_SEALED)
+
+    @property
+    def foreign(self) -> bool:
+        """Whether the entries' segments are in files of other checkpoints."""
+        return bool(self.flags & FLAG_FOREIGN)
 
     @property
     def cumulative(self) -> bool:
@@ -232,3 +250,31 @@ def parse_file_name(name: str) -> tuple[int, int, int] | None:
         return None
     created, writer, number = name.removesuffix(".merged").removesuffix(".index").split("-")
     return int(created), int(writer, 16), int(number)
+
+
+def foreign_path(checkpoint: str, name: str) -> str:
+    """Returns how a reference file names a merged file of another checkpoint.
+
+    Args:
+        checkpoint: Its path in its file system, absolute: for HDFS without ``hdfs://host``, for S3 ``/`` and the key.
+        name: Of the merged file.
+
+    Raises:
+        StateStoreFilesError: PSS_BAD_PATH, where that is no path which a reference file may hold.
+    """
+    path = f"{checkpoint.rstrip('/')}{MERGED_DIRECTORY}{name}"
+    if not is_foreign_path(path):
+        reason = "it is not the absolute, normalised path of a merged file with segments"
+        raise StateStoreFilesError("PSS_BAD_PATH", {"path": path, "reason": reason})
+    return path
+
+
+def is_foreign_path(path: str) -> bool:
+    """Tells whether a path may be in a reference file: absolute, normalised, of a merged file with segments."""
+    return len(path) <= MAX_PATH_LENGTH and bool(_FOREIGN.fullmatch(path)) and not _NOT_NORMALISED.search(path)
+
+
+def split_foreign_path(path: str) -> tuple[str, str]:
+    """Takes a path that :func:`is_foreign_path` apart, into that of the checkpoint and the merged file's name."""
+    checkpoint, _, name = path.rpartition(MERGED_DIRECTORY)
+    return checkpoint or "/", name

@@ -114,6 +114,11 @@ class MergedFile:
         return bool(self.groups) and self.groups[-1].trailer.sealed
 
     @property
+    def foreign(self) -> tuple[str, ...]:
+        """Of a reference file, the paths of the files that hold its entries' segments; else empty."""
+        return self.groups[-1].index.names if self.groups and self.groups[-1].index.foreign else ()
+
+    @property
     def valid_length(self) -> int:
         """Where the last whole group ends; bytes after it are a torn tail and do not exist."""
         return self.groups[-1].end if self.groups else 0

@@ -12,6 +12,7 @@ from pyspark_statestore.format.checksum import crc32c
 from pyspark_statestore.format.index_encoder import IndexEncoder
 from pyspark_statestore.format.layout import (
     FLAG_CUMULATIVE,
+    FLAG_FOREIGN,
     FLAG_INDEX_ONLY,
     FLAG_SEALED,
     HEADER_FIXED,
@@ -25,6 +26,7 @@ from pyspark_statestore.format.layout import (
     Kind,
     SegmentType,
     Trailer,
+    is_foreign_path,
     is_valid_path,
     parse_file_name,
 )
@@ -192,6 +194,34 @@ class MergedFileWriter:
                     "PSS_BAD_PATH", {"path": name, "reason": "this is not the name of a merged file"}
                 )
         self._write_group(self._pending, names, FLAG_SEALED | FLAG_CUMULATIVE | FLAG_INDEX_ONLY, group_stamp)
+
+    def seal_references(self, files: Mapping[str, Iterable[Entry]], *, group_stamp: int | None = None) -> None:
+        """Ends a reference file: its entries are facts of this checkpoint, their segments are in files of others.
+
+        Args:
+            files: The entries by the path of the file that holds them, as
+                :func:`~pyspark_statestore.format.layout.foreign_path` makes it; all of them PUTs.
+            group_stamp: As in :meth:`end_group`.
+        """
+        for number, entries in enumerate(files.values(), start=1):
+            for entry in entries:
+                self._add(replace(entry, file_ref=number))
+        self.seal_references_to(list(files), group_stamp=group_stamp)
+
+    def seal_references_to(self, paths: Sequence[str], *, group_stamp: int | None = None) -> None:
+        """Ends a reference file whose entries :meth:`add_columns` was given, which may have been in other files.
+
+        Args:
+            paths: Of the files that hold the segments; the entries' ``file_ref`` says which, from 1 on.
+            group_stamp: As in :meth:`end_group`.
+        """
+        if self._written or self._payload or self._previous:
+            raise ValueError("a reference file holds no segments of its own")
+        for path in paths:
+            if not is_foreign_path(path):
+                reason = "it is not the absolute, normalised path of a merged file with segments"
+                raise StateStoreFilesError("PSS_BAD_PATH", {"path": path, "reason": reason})
+        self._write_group(self._pending, paths, FLAG_SEALED | FLAG_CUMULATIVE | FLAG_FOREIGN, group_stamp)
 
     def _add(self, entry: Entry) -> None:
         if self._sealed:

@@ -35,6 +35,9 @@ class Entries:
         offset: Of the segment in its file.
         length: Of the segment.
         path: Of the logical file, a chunked Arrow string array.
+        origin: 0 where the segment is in ``file`` itself; else it is in another checkpoint, in the file of this number
+            (from 1 on) in ``foreign``, and ``file`` is the reference file, which it counts for.
+        foreign: Paths of other checkpoints' files, as reference files name them, in ascending order.
         distinct: Whether no row can be there twice; what is read of a file and of an index-only file may repeat it.
     """
 
@@ -49,6 +52,8 @@ class Entries:
     offset: Column = field(repr=False)
     length: Column = field(repr=False)
     path: pa.ChunkedArray = field(repr=False)
+    origin: Column = field(repr=False)
+    foreign: tuple[str, ...] = ()
     distinct: bool = False
 
     @classmethod
@@ -64,7 +69,9 @@ class Entries:
         """
         names = tuple(sorted(files))
         number = {name: i for i, name in enumerate(names)}
-        records, numbers, paths = [], [], []
+        foreign = tuple(sorted({path for file in files.values() for path in file.foreign}))
+        place = {path: i for i, path in enumerate(foreign, start=1)}
+        records, numbers, paths, origins = [], [], [], []
         spoken_for: set[int] = set()
         distinct = True
         for name, file in files.items():
@@ -72,23 +79,31 @@ class Entries:
             for group in file.groups:
                 block = group.index
                 # -1 where the file that a reference means is gone.
-                meant = np.array([number[name], *(number.get(other, -1) for other in block.names)], dtype=np.int32)
-                about = meant[block.records["file_ref"]]
+                if block.foreign:
+                    about: Column = np.full(len(block), number[name], np.int32)
+                    origin = np.array([0, *(place[path] for path in block.names)], np.int32)[block.records["file_ref"]]
+                else:
+                    meant = np.array([number[name], *(number.get(other, -1) for other in block.names)], np.int32)
+                    about = meant[block.records["file_ref"]]
+                    origin = np.zeros(len(block), np.int32)
                 here, path = block.records, block.paths
                 keep = about >= 0
                 if not keep.all():
                     about, here, path = about[keep], here[keep], path.filter(pa.array(keep))
+                    origin = origin[keep]
                 records.append(here)
                 numbers.append(about)
                 paths.append(path)
+                origins.append(origin)
                 mine |= set(np.unique(about).tolist())
             distinct &= mine.isdisjoint(spoken_for)
             spoken_for |= mine
         if not records:
-            return cls._of(names, {name: np.empty(0, type_) for name, type_ in _dtypes()}, np.empty(0, "i4"), [], True)
+            nothing: Mapping[str, Column] = {name: np.empty(0, type_) for name, type_ in _dtypes()}
+            return cls._of(names, nothing, np.empty(0, "i4"), [], distinct=True)
         joined = np.concatenate(records)
         columns = {name: joined[name].astype(type_) for name, type_ in _dtypes()}
-        return cls._of(names, columns, np.concatenate(numbers), paths, distinct)
+        return cls._of(names, columns, np.concatenate(numbers), paths, np.concatenate(origins), foreign, distinct)
 
     @classmethod
     def of(cls, files: Mapping[str, Iterable[Entry]], *, distinct: bool = False) -> Entries:
@@ -104,7 +119,7 @@ class Entries:
             name: np.array([getattr(entry, name) for _, entry in rows], dtype=type_) for name, type_ in _dtypes()
         }
         paths = [pa.array([entry.path for _, entry in rows], pa.string())]
-        return cls._of(names, columns, np.array([number for number, _ in rows], "i4"), paths, distinct)
+        return cls._of(names, columns, np.array([number for number, _ in rows], "i4"), paths, distinct=distinct)
 
     @classmethod
     def _of(
@@ -113,9 +128,13 @@ class Entries:
         columns: Mapping[str, Column],
         file: Column,
         paths: Sequence[pa.Array],
+        origin: Column = None,
+        foreign: tuple[str, ...] = (),
         distinct: bool = False,
     ) -> Entries:
-        return cls(files, file.astype("i4"), **columns, path=pa.chunked_array(paths, pa.string()), distinct=distinct)
+        path = pa.chunked_array(paths, pa.string())
+        origin = np.zeros(len(file), "i4") if origin is None else origin.astype("i4")
+        return cls(files, file.astype("i4"), **columns, path=path, origin=origin, foreign=foreign, distinct=distinct)
 
     @classmethod
     def concat(cls, parts: Sequence[Entries]) -> Entries:
@@ -128,9 +147,14 @@ class Entries:
             name: np.concatenate([np.empty(0, type_), *(getattr(part, name) for part in parts)]).astype(type_)
             for name, type_ in _dtypes()
         }
+        foreign = tuple(sorted({path for part in parts for path in part.foreign}))
+        place = {path: i for i, path in enumerate(foreign, start=1)}
+        origin = [np.array([0, *(place[path] for path in part.foreign)], "i4")[part.origin] for part in parts]
         distinct = all(part.distinct for part in parts) and sum(len(part.files) for part in parts) == len(names)
         chunks = [chunk for part in parts for chunk in part.path.chunks]
-        return cls._of(names, columns, np.concatenate(empty + file), chunks, distinct)
+        return cls._of(
+            names, columns, np.concatenate(empty + file), chunks, np.concatenate(empty + origin), foreign, distinct
+        )
 
     def __len__(self) -> int:
         return len(self.file)
@@ -144,10 +168,18 @@ class Entries:
         """Some of the rows, of all files."""
         columns = {name: getattr(self, name)[rows] for name in _COLUMNS}
         path = self.path.take(pa.array(rows, pa.int64()))
-        return Entries(self.files, self.file[rows], **columns, path=path, distinct=self.distinct)
+        return Entries(
+            self.files,
+            self.file[rows],
+            **columns,
+            path=path,
+            origin=self.origin[rows],
+            foreign=self.foreign,
+            distinct=self.distinct,
+        )
 
     def to_arrow(self) -> pa.Table:
-        """Returns a table with a column per attribute, ``file`` as a dictionary of names."""
+        """Returns a table with a column for what each row says, ``file`` as a dictionary of names."""
         file = pa.DictionaryArray.from_arrays(pa.array(self.file), pa.array(self.files, pa.string()))
         columns = {name: pa.array(getattr(self, name)) for name in _COLUMNS}
         return pa.table({"file": file, **columns, "path": self.path})

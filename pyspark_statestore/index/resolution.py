@@ -35,6 +35,9 @@ class FileTotals:
     segment_count: Column
     live_segment_count: Column
     live_bytes: Column
+    """Of segments in the file itself."""
+    foreign_live_bytes: Column
+    """Of segments that a reference file counts, in files of other checkpoints."""
     tombstone_count: Column
 
 
@@ -64,7 +67,7 @@ class Resolution:
 
     @property
     def live_bytes(self) -> int:
-        """Of all files."""
+        """Of all files of this checkpoint."""
         return int(self.totals.live_bytes.sum())
 
     def space_amplification(self, sizes: Mapping[str, int]) -> Column:
@@ -108,7 +111,7 @@ def resolve(entries: Entries, *, deletions: Entries | None = None) -> Resolution
     status[rows[dead]] = Status.DELETED
     best = _highest(rows[~dead], code, paths, (entries.stamp, entries.writer, entries.generation, entries.file))
     # One file may hold a segment twice, where its writer wrote a group again.
-    best = _highest(best, code, paths, (entries.offset,))
+    best = _highest(best, code, paths, (entries.offset, entries.origin))
     status[best] = Status.LIVE
     status[is_repeated] = Status.REPEATED
 
@@ -146,7 +149,7 @@ def _repeated(entries: Entries, code: Column) -> Column:
             "code": pa.array(code),
             **{
                 name: pa.array(getattr(entries, name))
-                for name in ("file", "kind", "generation", "stamp", "writer", "offset")
+                for name in ("file", "kind", "generation", "stamp", "writer", "offset", "origin")
             },
         }
     )
@@ -204,9 +207,20 @@ def _totals(entries: Entries, status: Column) -> FileTotals:
         return np.bincount(entries.file[which], minlength=len(entries.files))
 
     is_live = status == Status.LIVE
-    live_bytes: Column = np.zeros(len(entries.files), "i8")
-    # Not bincount with weights: those are floating point numbers.
-    np.add.at(live_bytes, entries.file[is_live], entries.length[is_live])
+
+    def count_bytes(which: Column) -> Column:
+        total: Column = np.zeros(len(entries.files), "i8")
+        # Not bincount with weights: those are floating point numbers.
+        np.add.at(total, entries.file[which], entries.length[which])
+        return total
+
+    is_foreign = entries.origin > 0
     tombstones = status == Status.TOMBSTONE
     segments = ~tombstones & (status != Status.REPEATED)
-    return FileTotals(count(segments), count(is_live), live_bytes, count(tombstones))
+    return FileTotals(
+        count(segments),
+        count(is_live),
+        count_bytes(is_live & ~is_foreign),
+        count_bytes(is_live & is_foreign),
+        count(tombstones),
+    )

@@ -94,6 +94,8 @@ _FILES = (
     Column("app_id", pa.string(), "The Spark application of that process; null for a file without a header."),
     Column("executor_id", pa.string(), "The executor, or 'driver'."),
     Column("query_run_id", pa.string(), "The run of the streaming query that the file was begun in, where known."),
+    Column("foreign_file_count", pa.int32(), "In a fork: files of other checkpoints that the file refers to."),
+    Column("foreign_live_bytes", pa.int64(), "Of segments that are read there; live_bytes does not count them."),
 )
 
 _SEGMENTS = (
@@ -113,6 +115,11 @@ _SEGMENTS = (
     Column("generation", pa.int32(), "How often it was copied from file to file; 0 for what a task wrote."),
     Column("written_at", TIMESTAMP, "When the state was written (copies keep it), by the writer's logical clock."),
     Column("crc32c", pa.int64(), "Checksum of its bytes."),
+    Column(
+        "foreign_path",
+        pa.string(),
+        "In a fork: the other checkpoint's file that has the bytes, at that offset, as a URL; else null.",
+    ),
 )
 
 _VERSIONS = (
@@ -152,6 +159,10 @@ _SUMMARY = (
     Column("min_version", pa.int64(), "The oldest state version that a file is there of; null without any."),
     Column("max_version", pa.int64(), "The newest one."),
     Column("plain_file_count", pa.int64(), "Files of state that are not in merged files, metadata left out."),
+    Column("foreign_file_count", pa.int64(), "In a fork: files of other checkpoints that have live segments of it."),
+    Column("foreign_live_bytes", pa.int64(), "Of these segments; live_bytes does not count them."),
+    Column("forked_from", pa.string(), "Of a fork, the checkpoint that it was made of, as a URL; else null."),
+    Column("fork_count", pa.int64(), "Forks that have files here pinned: these files stay."),
 )
 
 TABLES: Mapping[str, tuple[Column, ...]] = MappingProxyType(

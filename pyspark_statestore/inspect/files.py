@@ -44,6 +44,8 @@ def files_table(scan: Scan, url: str, closed_after: datetime.timedelta) -> pa.Ta
         "created_at": pa.array([ms * 1000 for ms, _, _ in created], TIMESTAMP),
         "last_modified_at": [scan.infos[name].modified for name in names],
         "writer": [f"{writer:016x}" for _, writer, _ in created],
+        "foreign_file_count": [len(scan.files[name].foreign) for name in names],
+        "foreign_live_bytes": totals.foreign_live_bytes,
         **{key: [_text(each.get(key)) for each in meta] for key in ("app_id", "executor_id", "query_run_id")},
     }
     return table_of("files", columns)

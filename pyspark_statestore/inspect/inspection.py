@@ -35,6 +35,11 @@ class Inspection:
         self._directory = Directory(location)
         self._closed_after = closed_after
 
+    @property
+    def location(self) -> Location:
+        """Of the checkpoint."""
+        return self._location
+
     def files(self, callback: Callback | None = None) -> pa.Table:
         """Returns a row for each merged file.
 
@@ -45,7 +50,8 @@ class Inspection:
             The columns ``file_path``, ``file_size_in_bytes``, ``live_bytes``, ``segment_count``,
             ``live_segment_count``, ``tombstone_count``, ``space_amplification``, ``generation``, ``is_sealed``,
             ``is_closed``, ``is_orphan``, ``created_at``, ``last_modified_at``, ``writer``, ``app_id``,
-            ``executor_id`` and ``query_run_id``; docs/columns.md explains each.
+            ``executor_id``, ``query_run_id``, ``foreign_file_count`` and ``foreign_live_bytes``; docs/columns.md
+            explains each.
 
         Raises:
             StateStoreFilesError: There is no checkpoint (PSS_NOT_A_CHECKPOINT), or it cannot be read.
@@ -70,7 +76,7 @@ class Inspection:
         Returns:
             The columns ``file_path``, ``offset``, ``length``, ``logical_path``, ``type``, ``operator_id``,
             ``partition_id``, ``store_name``, ``version``, ``state_store_checkpoint_id``, ``status``, ``generation``,
-            ``written_at`` and ``crc32c``; docs/columns.md explains each.
+            ``written_at``, ``crc32c`` and ``foreign_path``; docs/columns.md explains each.
 
         Raises:
             StateStoreFilesError: There is no checkpoint (PSS_NOT_A_CHECKPOINT), or it cannot be read.
@@ -115,7 +121,8 @@ class Inspection:
         Returns:
             The columns ``file_count``, ``file_size_in_bytes``, ``live_bytes``, ``space_amplification``,
             ``segment_count``, ``live_segment_count``, ``orphan_file_count``, ``operator_count``, ``partition_count``,
-            ``min_version``, ``max_version`` and ``plain_file_count``; docs/columns.md explains each.
+            ``min_version``, ``max_version``, ``plain_file_count``, ``foreign_file_count``, ``foreign_live_bytes``,
+            ``forked_from`` and ``fork_count``; docs/columns.md explains each.
 
         Raises:
             StateStoreFilesError: There is no checkpoint (PSS_NOT_A_CHECKPOINT), or it cannot be read.
@@ -173,7 +180,7 @@ class Inspection:
         """
         if name == "segments":
             wanted = StoreFilter(**narrowed)
-            yield from Segments.of(self.scan(), self._location.url, wanted).batches(most)
+            yield from Segments.of(self.scan(), self._location, wanted).batches(most)
         else:
             yield from self.table(name, **narrowed).combine_chunks().to_batches(most)
 
@@ -192,11 +199,13 @@ class Inspection:
         if name == "files":
             return files_table(merged, self._location.url, self._closed_after)
         if name == "segments":
-            return Segments.of(merged, self._location.url, wanted).table()
+            return Segments.of(merged, self._location, wanted).table()
         assert files is not None
         if name == "versions":
             return versions_table(files, self._directory, wanted)
-        return summary_table(merged, files, self._closed_after)
+        from pyspark_statestore.forks.kinship import Kinship
+
+        return summary_table(merged, files, self._closed_after, Kinship.of(self._directory, merged))
 
     def _scan(self, *, headers: bool, callback: Callback | None = None) -> Scan:
         found = scan(self._directory, headers=headers, callback=callback)

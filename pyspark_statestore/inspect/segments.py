@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +13,7 @@ from pyspark_statestore.index import Status
 from pyspark_statestore.inspect.columns import TIMESTAMP, table_of
 from pyspark_statestore.inspect.logical_paths import Stores
 from pyspark_statestore.inspect.scan import MERGED, Scan
+from pyspark_statestore.storage.location import Location
 
 CLOCK_BITS = 16
 """A stamp is Unix milliseconds, shifted left by so much, and a counter below."""
@@ -54,23 +55,25 @@ class Segments:
 
     Attributes:
         scan: With or without the files' headers.
-        url: Of the checkpoint.
+        location: Of the checkpoint.
         rows: Of the entries, those that are wanted, in order.
         stores: That the entries belong to.
     """
 
     scan: Scan
-    url: str
+    location: Location
     rows: np.ndarray
     stores: Stores
 
     @classmethod
-    def of(cls, scan: Scan, url: str, wanted: StoreFilter = EVERYTHING, rows: np.ndarray | None = None) -> Segments:
+    def of(
+        cls, scan: Scan, location: Location, wanted: StoreFilter = EVERYTHING, rows: np.ndarray | None = None
+    ) -> Segments:
         """Finds the rows.
 
         Args:
             scan: What was in the merged files.
-            url: Of the checkpoint.
+            location: Of the checkpoint.
             wanted: Stores whose segments are wanted.
             rows: Of the entries, where only some of the segments are wanted.
         """
@@ -78,7 +81,7 @@ class Segments:
         stores = Stores.of(entries.path)
         listed = np.isin(status, list(_STATUS)) & wanted.rows(stores)
         rows = np.flatnonzero(listed) if rows is None else rows[listed[rows]]
-        return cls(scan, url, _in_order(entries.file, entries.offset, rows), stores)
+        return cls(scan, location, _in_order(entries.file, entries.offset, rows), stores)
 
     def table(self) -> pa.Table:
         """All of them."""
@@ -100,7 +103,7 @@ class Segments:
         types = [kind.name.lower() for kind in SegmentType]
         kind = np.where(entries.type[rows] < len(types), entries.type[rows], SegmentType.OTHER)
         columns = {
-            "file_path": _named(entries.file[rows], [f"{self.url}/{MERGED}/{name}" for name in entries.files]),
+            "file_path": _named(entries.file[rows], [f"{self.location.url}/{MERGED}/{name}" for name in entries.files]),
             "offset": entries.offset[rows],
             "length": entries.length[rows],
             "logical_path": self.stores.path.take(pa.array(rows)),
@@ -114,6 +117,7 @@ class Segments:
             "generation": entries.generation[rows],
             "written_at": pa.array((entries.stamp[rows] >> CLOCK_BITS) * 1000, TIMESTAMP),
             "crc32c": entries.crc32c[rows].astype("i8"),
+            "foreign_path": _named(entries.origin[rows], [None, *map(self.location.display, entries.foreign)]),
         }
         return table_of("segments", columns)
 
@@ -128,5 +132,5 @@ def _in_order(file: np.ndarray, offset: np.ndarray, rows: np.ndarray) -> np.ndar
     return in_order
 
 
-def _named(numbers: np.ndarray, names: list[str]) -> pa.Array:
+def _named(numbers: np.ndarray, names: Sequence[str | None]) -> pa.Array:
     return pa.array(names, pa.string()).take(pa.array(numbers))

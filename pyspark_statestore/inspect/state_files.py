@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from pyspark_statestore.format.checksum import crc32c
 from pyspark_statestore.inspect.logical_paths import Stores, parse_store
-from pyspark_statestore.inspect.scan import MERGED, Scan
+from pyspark_statestore.inspect.scan import MERGED, Scan, naming_foreign
 from pyspark_statestore.sparkfiles import is_whole_stream
 from pyspark_statestore.storage.directory import Directory, FileInfo, in_parallel
 
@@ -41,6 +41,8 @@ class StateFiles:
         offset: In the merged file.
         crc32c: Of the bytes of a segment; 0 for a plain file.
         names: Of all merged files.
+        origin: 0, or the number (from 1 on) in ``foreign`` of the other checkpoint's file that has a segment's bytes.
+        foreign: Paths of files of other checkpoints.
     """
 
     path: pa.ChunkedArray = field(repr=False)
@@ -49,6 +51,8 @@ class StateFiles:
     offset: np.ndarray = field(repr=False)
     crc32c: np.ndarray = field(repr=False)
     names: tuple[str, ...] = field(repr=False)
+    origin: np.ndarray = field(repr=False)
+    foreign: tuple[str, ...] = field(repr=False)
 
     @classmethod
     def of(cls, scan: Scan, plain: Iterable[FileInfo]) -> StateFiles:
@@ -73,6 +77,8 @@ class StateFiles:
             np.concatenate([entries.offset[rows], np.zeros(len(plain), "i8")]),
             np.concatenate([entries.crc32c[rows], np.zeros(len(plain), "u4")]),
             entries.files,
+            np.concatenate([entries.origin[rows], np.zeros(len(plain), "i4")]),
+            entries.foreign,
         )
 
     def is_merged(self, rows: np.ndarray) -> np.ndarray:
@@ -90,7 +96,13 @@ class StateFiles:
         kept: np.ndarray = np.ones(len(self.length), bool)
         kept[rows] = False
         columns = (self.length[kept], self.merged[kept], self.offset[kept], self.crc32c[kept])
-        return StateFiles(self.path.filter(pa.array(kept)), *columns, self.names)
+        return StateFiles(self.path.filter(pa.array(kept)), *columns, self.names, self.origin[kept], self.foreign)
+
+    def holder(self, row: int) -> str:
+        """The path of what holds a file's bytes, as :class:`~pyspark_statestore.storage.Directory` takes it."""
+        if self.merged[row] == PLAIN:
+            return f"{STATE}/{self.path[row].as_py()}"
+        return self.foreign[self.origin[row] - 1] if self.origin[row] else f"{MERGED}/{self.names[self.merged[row]]}"
 
     def stores(self) -> Stores:
         """Which store each file belongs to."""
@@ -126,18 +138,20 @@ class StateFiles:
                 for at, path in self._paths(rows, group):
                     found[at] = parse(directory.read(path, int(lengths[at])))
                 return
-            path = f"{MERGED}/{self.names[self.merged[rows[group[0]]]]}"
+            path = self.holder(int(rows[group[0]]))
             ranges = list(zip(self.offset[rows[group]].tolist(), lengths[group].tolist(), strict=True))
             size = max(offset + length for offset, length in ranges)
-            for number, data in directory.read_ranges(path, size, ranges):
-                at = int(group[number])
-                is_whole = len(data) == lengths[at]
-                if is_whole and at_most is None:
-                    is_whole = crc32c(data) == self.crc32c[rows[at]]
-                found[at] = parse(data if is_whole else None)
+            with naming_foreign(path, lambda: str(self.path[int(rows[group[0]])].as_py())):
+                for number, data in directory.read_ranges(path, size, ranges):
+                    at = int(group[number])
+                    is_whole = len(data) == lengths[at]
+                    if is_whole and at_most is None:
+                        is_whole = crc32c(data) == self.crc32c[rows[at]]
+                    found[at] = parse(data if is_whole else None)
 
-        merged = self.merged[rows]
-        in_parallel(read, [*_parts(np.flatnonzero(merged == PLAIN)), *_by_value(merged)])
+        is_plain = self.merged[rows] == PLAIN
+        place = self.merged[rows].astype("i8") * (len(self.foreign) + 1) + self.origin[rows]
+        in_parallel(read, [*_parts(np.flatnonzero(is_plain)), *_by_value(np.where(is_plain, PLAIN, place))])
         return [found[at] for at in range(len(rows))]
 
     def plain_are_whole(self, directory: Directory, rows: np.ndarray) -> np.ndarray:
@@ -172,11 +186,11 @@ def _parts(positions: np.ndarray) -> list[np.ndarray]:
     return [part for part in np.array_split(positions, _PLAIN_PARTS) if len(part)]
 
 
-def _by_value(merged: np.ndarray) -> list[np.ndarray]:
-    """Positions by merged file."""
-    order = np.argsort(merged, kind="stable")
-    groups = np.split(order, np.flatnonzero(np.diff(merged[order])) + 1)
-    return [group for group in groups if len(group) and merged[group[0]] != PLAIN]
+def _by_value(place: np.ndarray) -> list[np.ndarray]:
+    """Positions by the file that holds them."""
+    order = np.argsort(place, kind="stable")
+    groups = np.split(order, np.flatnonzero(np.diff(place[order])) + 1)
+    return [group for group in groups if len(group) and place[group[0]] != PLAIN]
 
 
 def plain_files(directory: Directory, scan: Scan) -> list[FileInfo]:

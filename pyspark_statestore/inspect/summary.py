@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -12,14 +13,18 @@ from pyspark_statestore.inspect.files import is_orphan
 from pyspark_statestore.inspect.scan import Scan
 from pyspark_statestore.inspect.state_files import PLAIN, StateFiles
 
+if TYPE_CHECKING:
+    from pyspark_statestore.forks.kinship import Kinship
 
-def summary_table(scan: Scan, files: StateFiles, closed_after: datetime.timedelta) -> pa.Table:
+
+def summary_table(scan: Scan, files: StateFiles, closed_after: datetime.timedelta, kinship: Kinship) -> pa.Table:
     """Makes the table.
 
     Args:
         scan: Of the merged files, with their headers.
         files: Of the state, merged and plain.
         closed_after: After how long without a change nobody appends to a file any more.
+        kinship: What the checkpoint has to do with others.
     """
     resolution = scan.resolution
     size, live = sum(scan.sizes.values()), resolution.live_bytes
@@ -39,6 +44,10 @@ def summary_table(scan: Scan, files: StateFiles, closed_after: datetime.timedelt
         "partition_count": len({(operator, partition) for operator, partition, _ in present}),
         "min_version": int(versions.min()) if len(versions) else None,
         "max_version": int(versions.max()) if len(versions) else None,
+        "foreign_file_count": len(np.unique(scan.entries.origin[resolution.live & (scan.entries.origin > 0)])),
+        "foreign_live_bytes": int(resolution.totals.foreign_live_bytes.sum()),
+        "forked_from": kinship.forked_from,
+        "fork_count": kinship.fork_count,
         "plain_file_count": int(np.count_nonzero(files.merged == PLAIN)),
     }
     return table_of("summary", {name: [value] for name, value in columns.items()})

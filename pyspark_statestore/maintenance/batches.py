@@ -83,7 +83,7 @@ def read_batches(directory: Directory, *, with_ids: bool) -> Batches:
 
     def read(batch: int) -> dict[int, list[list[str]]]:
         try:
-            return _ids(directory.read(f"{COMMITS}/{batch}", infos[batch].size))
+            return ids_of(directory.read(f"{COMMITS}/{batch}", infos[batch].size))
         except FileNotFoundError:  # purged meanwhile
             return {}
 
@@ -110,7 +110,8 @@ def stores_of_operator(directory: Directory, operator: int) -> list[Store] | Non
         return None
 
 
-def _ids(data: bytes) -> dict[int, list[list[str]]]:
+def ids_of(data: bytes) -> dict[int, list[list[str]]]:
+    """With checkpoint format 2, what an entry of the log of commits names: by operator, of each partition, its ids."""
     try:
         found = content_of(data).get("stateUniqueIds") or {}
         return {

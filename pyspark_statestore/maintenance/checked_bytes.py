@@ -11,7 +11,7 @@ import numpy as np
 from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.format.checksum import crc32c
 from pyspark_statestore.index import Entries
-from pyspark_statestore.inspect.scan import MERGED
+from pyspark_statestore.inspect.scan import holder
 from pyspark_statestore.storage.directory import Directory, OpenFile
 from pyspark_statestore.storage.ranges import MAX_READ, requests
 
@@ -24,15 +24,15 @@ class Part:
     """Some segments of one merged file, in the order of their offsets.
 
     Attributes:
-        name: Of the file.
-        size: Of the file, as listed.
+        path: Of the file, as :class:`~pyspark_statestore.storage.Directory` takes it.
+        size: Of the file, as listed; of one of another checkpoint, as far as the segments reach.
         row: Of each segment, in the entries.
         offset: In the file.
         length: In bytes.
         crc32c: That they should have.
     """
 
-    name: str
+    path: str
     size: int
     row: np.ndarray = field(repr=False)
     offset: np.ndarray = field(repr=False)
@@ -43,6 +43,11 @@ class Part:
     def total(self) -> int:
         """Bytes of the segments."""
         return int(self.length.sum())
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether the file is another checkpoint's."""
+        return self.path.startswith("/")
 
 
 @dataclass(frozen=True)
@@ -72,18 +77,19 @@ def parts_of(entries: Entries, rows: np.ndarray, sizes: dict[str, int]) -> list[
         rows: Of the segments.
         sizes: Of the files, by name.
     """
-    order = rows[np.lexsort((entries.offset[rows], entries.file[rows]))]
+    order = rows[np.lexsort((entries.offset[rows], entries.origin[rows], entries.file[rows]))]
     if not len(order):
         return []
     ends: np.ndarray = np.cumsum(entries.length[order])
     # A piece ends with its file, or where so many bytes are full.
-    new_file = np.diff(entries.file[order]) != 0
+    new_file = (np.diff(entries.file[order]) != 0) | (np.diff(entries.origin[order]) != 0)
     starts: np.ndarray = np.flatnonzero(new_file | (np.diff(ends // _PART) != 0)) + 1
     parts = []
     for piece in np.split(order, starts):
-        name = entries.files[entries.file[piece[0]]]
+        file, origin = int(entries.file[piece[0]]), int(entries.origin[piece[0]])
         columns = (entries.offset[piece], entries.length[piece], entries.crc32c[piece])
-        parts.append(Part(name, sizes[name], piece, *columns))
+        size = int((columns[0] + columns[1]).max()) if origin else sizes[entries.files[file]]
+        parts.append(Part(holder(entries, file, origin), size, piece, *columns))
     return parts
 
 
@@ -98,7 +104,7 @@ def check_part(directory: Directory, part: Part, told: Callable[[int], object] =
     bad: list[int] = []
     done = read = 0
     try:
-        with directory.open(f"{MERGED}/{part.name}", part.size) as file:
+        with directory.open(part.path, part.size) as file:
             for first, end in pairwise(requests(part.offset, part.length)):
                 bad += _bad(file, part, first, end)
                 length = int(part.length[first:end].sum())

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow.compute as pc
 
+from pyspark_statestore.forks.pins import unpinned
 from pyspark_statestore.format.layout import ENTRY, U32
 from pyspark_statestore.index import HIGHEST_STAMP, Entries, TombstoneWatch, Unlink, plan_unlinks, resolve
 from pyspark_statestore.inspect.scan import MERGED
@@ -81,7 +82,7 @@ def clean(
         StateStoreFilesError: A file cannot be read, written or deleted. Nothing that is needed is gone then.
     """
     if dry_run:
-        return foresee(site.look(), only=only)
+        return foresee(site, site.look(), only=only)
     work = _Work()
     for _ in range(_ROUNDS):
         known, is_done = _round(site, known, only, work)
@@ -103,23 +104,28 @@ def _round(
         droppable = frozenset()
     plan = plan_unlinks(now.scan.resolution, now.states, droppable)
     steps, put_off = _worthwhile(now, now.scan.entries, plan.unlink, None if only is None else {*only, *work.added})
-    work.kept = {**plan.kept, **put_off}
+    # After the look: see unpinned().
+    free, pinned = unpinned(site.directory, (step.name for step in steps), now.given_up)
+    steps = [step for step in steps if step.name in free]
+    work.kept = {**plan.kept, **put_off, **pinned}
     written = len(work.added)
     # This process knows what it has written before it looks again.
     known = now.closed_tombstones | _carry_over(site, now, steps, work)
     going = {step.name for step in steps}
     if only is None:
         _replace_newest(site, now, work)
-    going |= {name for name in _speak_for_nothing(now, going) if only is None or name in only}
+    speechless = {name for name in _speak_for_nothing(now, going) if only is None or name in only}
+    going |= unpinned(site.directory, speechless, now.given_up)[0]
     in_parallel(lambda name: delete(site.directory, f"{MERGED}/{name}"), sorted(going | now.given_up))
     work.gone |= {name: now.scan.infos[name].size for name in sorted(going)}
     return known, len(work.added) == written and not (steps and put_off)
 
 
-def foresee(view: View, rewritten: Collection[str] = (), *, only: Collection[str] | None = None) -> Cleaned:
+def foresee(site: Site, view: View, rewritten: Collection[str] = (), *, only: Collection[str] | None = None) -> Cleaned:
     """What would go, as far as can be told without doing it.
 
     Args:
+        site: Of the checkpoint.
         view: A look.
         rewritten: Names of files from which everything that lives would have been copied before.
         only: As for :func:`clean`.
@@ -142,7 +148,9 @@ def foresee(view: View, rewritten: Collection[str] = (), *, only: Collection[str
             kept = {name: reason for name, reason in {**plan.kept, **put_off}.items() if name not in going}
             break
         going |= more
-    return Cleaned(tuple(sorted(going)), sum(view.scan.infos[name].size for name in going), (), tuple(kept.items()))
+    free, pinned = unpinned(site.directory, going, view.given_up)
+    kept = {**kept, **pinned}
+    return Cleaned(tuple(sorted(free)), sum(view.scan.infos[name].size for name in free), (), tuple(kept.items()))
 
 
 def _speak_for_nothing(view: View, going: Collection[str], *, is_outranked: bool = False) -> set[str]:

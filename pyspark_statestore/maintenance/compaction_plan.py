@@ -66,7 +66,9 @@ class CompactionPlan:
     _sizes: tuple[tuple[int, int], ...] = ()
 
     @classmethod
-    def of(cls, movable: Movable, wanted: Wanted, names: Collection[str] | None = None) -> CompactionPlan:
+    def of(
+        cls, movable: Movable, wanted: Wanted, names: Collection[str] | None = None, *, localize: bool = False
+    ) -> CompactionPlan:
         """Plans a compaction.
 
         A file that has a segment which cannot be moved any more would stay anyway, so it is left alone.
@@ -75,6 +77,7 @@ class CompactionPlan:
             movable: What may be moved.
             wanted: What files are to be like.
             names: Of the files to rewrite, whatever they are like; chosen if not given.
+            localize: Whether also what is in files of other checkpoints is copied, all of it.
         """
         scan = movable.view.scan
         totals = scan.resolution.totals
@@ -90,6 +93,10 @@ class CompactionPlan:
         for name in sorted(large | small):
             sizes.update(movable.pieces(name, wanted.capacity))
         bins = [each for each in pack(sizes, wanted.capacity) if len(each) > 1 or each[0].name in large]
+        if localize:
+            foreign = dict(movable.foreign_pieces(wanted.capacity))
+            sizes |= foreign
+            bins += pack(foreign, wanted.capacity)
         sources = sorted({piece.name for each in bins for piece in each})
         estimates = []
         for each in bins:

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pyspark_statestore.forks.pins import check_unclaimed, unpinned
 from pyspark_statestore.format.index_block import IndexBlock
 from pyspark_statestore.format.layout import ENTRY, U32
 from pyspark_statestore.inspect.scan import INDEX_SUFFIX, MERGED, Scan, check_checkpoint, look_again, scan
@@ -57,6 +58,8 @@ def consolidate_index(site: Site, *, dry_run: bool = False) -> Consolidation:
     found = look_again(site.directory, lambda: scan(site.directory, headers=False))
     if not found.infos:
         check_checkpoint(site.directory)
+    if not dry_run:
+        check_unclaimed(site.directory, found.others)
     sources = _sources(found)
     covered = _that_fit(sources)
     indexes = _Indexes.of(found)
@@ -69,6 +72,7 @@ def consolidate_index(site: Site, *, dry_run: bool = False) -> Consolidation:
     else:
         needless = indexes.needless(found, keeper)
         covered = indexes.speaks_for[keeper] if keeper else frozenset()
+    needless = sorted(unpinned(site.directory, needless)[0])
     if not dry_run:
         in_parallel(lambda name: delete(site.directory, f"{MERGED}/{name}"), needless)
     url = site.directory.location.display(f"{MERGED}/{written}") if written else None
@@ -144,7 +148,8 @@ def _sources(found: Scan) -> list[_Source]:
                 claimed.update(mine)
                 sources.append(_Source(group.index, ("", *mine)))
     for name, file in found.files.items():
-        if file.sealed and name not in claimed and not name.endswith(INDEX_SUFFIX):
+        # What a reference file says cannot be repeated: an index-only file names files of its own checkpoint.
+        if file.sealed and name not in claimed and not name.endswith(INDEX_SUFFIX) and not file.foreign:
             sources.append(_Source(file.groups[-1].index, (name,)))
     return sources
 

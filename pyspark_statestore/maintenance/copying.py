@@ -12,13 +12,13 @@ from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.format.checksum import crc32c
 from pyspark_statestore.format.joined_checksum import joined_crc32c
 from pyspark_statestore.index import Entries
-from pyspark_statestore.inspect.scan import MERGED
+from pyspark_statestore.inspect.scan import holder, naming_foreign
 from pyspark_statestore.storage.directory import Directory, OpenFile
 from pyspark_statestore.storage.ranges import MAX_READ, requests
 
 
 def read_segments(directory: Directory, entries: Entries, rows: np.ndarray) -> Iterator[tuple[bytes, int]]:
-    """Reads segments of one file.
+    """Reads segments that one file holds, of this checkpoint or of another one.
 
     Args:
         directory: Of the checkpoint.
@@ -33,7 +33,7 @@ def read_segments(directory: Directory, entries: Entries, rows: np.ndarray) -> I
         StateStoreFilesError: PSS_CORRUPT_SEGMENT, PSS_NO_PERMISSION or PSS_READ_FAILED.
     """
     offset, length, crc = entries.offset[rows], entries.length[rows], entries.crc32c[rows]
-    relative = f"{MERGED}/{entries.files[entries.file[rows[0]]]}"
+    relative = holder(entries, int(entries.file[rows[0]]), int(entries.origin[rows[0]]))
     size = int((offset + length).max())
 
     def damaged(at: int, reason: str) -> StateStoreFilesError:
@@ -43,7 +43,7 @@ def read_segments(directory: Directory, entries: Entries, rows: np.ndarray) -> I
 
     begins = requests(offset, length, MAX_READ)
     together = joined_crc32c(crc, length, np.array(begins[:-1], "i8")).tolist()
-    with directory.open(relative, size) as file:
+    with naming_foreign(relative, lambda: str(entries.path[int(rows[0])])), directory.open(relative, size) as file:
         for (first, last), wanted in zip(pairwise(begins), together, strict=True):
             try:
                 if length[first] > MAX_READ:

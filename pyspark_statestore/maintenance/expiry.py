@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from pyspark_statestore.errors import StateStoreFilesError
+from pyspark_statestore.forks.pins import check_unclaimed
 from pyspark_statestore.format import Kind
 from pyspark_statestore.format.index_block import ENTRY_TYPE
 from pyspark_statestore.inspect.scan import check_checkpoint, look_again
@@ -109,6 +110,7 @@ def expire(site: Site, retain_last: int, *, dry_run: bool = True, force: bool = 
 
     look, files, expired = look_again(site.directory, look_and_plan)
     if not dry_run:
+        check_unclaimed(site.directory, look.view.scan.others)
         _carry_out(site, look, files, expired)
         clean(site, look.view.closed_tombstones)
     return Expiry(

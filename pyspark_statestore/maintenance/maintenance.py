@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime
-from typing import TYPE_CHECKING
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from pyspark_statestore.maintenance.site import ABANDONED_AFTER, Site
 from pyspark_statestore.storage import Directory, Location
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
     from pyarrow.compute import Expression
     from pyspark.sql import SparkSession
 
+    from pyspark_statestore.forks.release import ForkRelease
     from pyspark_statestore.maintenance.compaction import Compaction
     from pyspark_statestore.maintenance.consolidation import Consolidation
     from pyspark_statestore.maintenance.expiry import Expiry
@@ -40,6 +43,7 @@ class Maintenance:
         max_space_amplification: float = 1.5,
         target_file_size: int = TARGET_FILE_SIZE,
         where: Expression | str | None = None,
+        localize: bool = False,
         abandoned_after: datetime.timedelta = ABANDONED_AFTER,
         dry_run: bool = False,
         spark: SparkSession | None = None,
@@ -52,6 +56,8 @@ class Maintenance:
             target_file_size: In bytes. Files of less than three quarters of it are joined.
             where: Of the files, in the columns of ``inspect.files()``, those that may be rewritten: an Arrow expression
                 or, with ``spark``, also SQL; replaces the choice by amplification and size.
+            localize: In a fork, also copy everything that it reads in other checkpoints, so that it needs them no more;
+                their pins are dropped then.
             abandoned_after: An unsealed file counts as closed where its newest segment is so old, and it is so much
                 older than the newest file. A day unless it is known that the query is stopped.
             dry_run: Only say what would be done.
@@ -69,6 +75,7 @@ class Maintenance:
             max_space_amplification=max_space_amplification,
             target_file_size=target_file_size,
             where=where,
+            localize=localize,
             dry_run=dry_run,
             spark=spark,
             callback=callback,
@@ -155,6 +162,34 @@ class Maintenance:
 
         site = self._site(dry_run or not repair)
         return verify(site, repair=repair, dry_run=dry_run, spark=spark, callback=callback)
+
+    def release_fork(
+        self,
+        fork: str | os.PathLike[str],
+        *,
+        dry_run: bool = False,
+        force: bool = False,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> ForkRelease:
+        """Takes back what protects the files that a fork of this checkpoint reads here.
+
+        ``compact(localize=True)`` in the fork does so by itself, and so does :meth:`remove_orphan_files` here for a
+        fork that is gone; this is for a fork that is not wanted any more.
+
+        Args:
+            fork: The fork's checkpoint.
+            dry_run: Only say what would be released.
+            force: Also if the fork still reads files here: it cannot be restored once they are gone. What is said is
+                how much that is.
+            storage_options: For the fsspec file system of the fork.
+
+        Raises:
+            StateStoreFilesError: PSS_FORK_NEEDS, or something cannot be read or deleted.
+        """
+        from pyspark_statestore.forks.release import release_fork
+
+        there = Location.of(fork, storage_options)
+        return release_fork(Directory(self._location), there, dry_run=dry_run, force=force)
 
     def _site(self, dry_run: bool, abandoned_after: datetime.timedelta = ABANDONED_AFTER) -> Site:
         return Site(Directory(self._location), self._closed_after, abandoned_after, dry_run=dry_run)

@@ -20,18 +20,22 @@ class Piece:
     """Live segments of one file that are next to each other.
 
     Attributes:
-        name: Of the merged file.
+        name: Of the merged file, or of the reference file.
         start: The first begins here,
         end: and each before here.
+        foreign: Path of the other checkpoint's file that they are in; empty where they are in the merged file itself.
     """
 
     name: str
     start: int
     end: int
+    foreign: str = ""
 
 
 class Movable:
     """The live segments that may be moved (rule 5): in closed files, none of them copied too often already.
+
+    Those in files of other checkpoints stay there, unless a plan brings them home: see :meth:`foreign_pieces`.
 
     Args:
         view: The look. Only what lives in one that began after an announcement may be copied.
@@ -42,10 +46,13 @@ class Movable:
         entries, resolution = view.scan.entries, view.scan.resolution
         closed = np.array([self._is_source(name) for name in entries.files], bool)
         rows = np.flatnonzero(resolution.live & (entries.generation < MAX_GENERATION) & closed[entries.file])
-        rows = rows[np.lexsort((entries.offset[rows], entries.file[rows]))]
+        rows = rows[np.lexsort((entries.offset[rows], entries.origin[rows], entries.file[rows]))]
         self._rows = rows
         self._numbers = {name: number for number, name in enumerate(entries.files)}
-        self._bounds: np.ndarray = np.asarray(np.searchsorted(entries.file[rows], np.arange(len(entries.files) + 1)))
+        self._origins = {"": 0} | {path: number for number, path in enumerate(entries.foreign, start=1)}
+        places: np.ndarray = entries.file[rows].astype("i8") * len(self._origins) + entries.origin[rows]
+        every = np.arange(len(entries.files) * len(self._origins) + 1)
+        self._bounds: np.ndarray = np.asarray(np.searchsorted(places, every))
 
     def _is_source(self, name: str) -> bool:
         state = self.view.states[name]
@@ -73,7 +80,7 @@ class Movable:
         """Rows of the entries, file by file, in the order of their offsets."""
         parts: list[np.ndarray] = [np.empty(0, "i8")]
         for piece in pieces:
-            start, end = self._of(piece.name)
+            start, end = self._of(piece.name, piece.foreign)
             rows = self._rows[start:end]
             offsets = self.view.scan.entries.offset[rows]
             first = int(np.searchsorted(offsets, piece.start))
@@ -81,17 +88,26 @@ class Movable:
         joined: np.ndarray = np.concatenate(parts)
         return joined
 
-    def pieces(self, name: str, capacity: int) -> Iterator[tuple[Piece, int]]:
+    def foreign_pieces(self, capacity: int) -> Iterator[tuple[Piece, int]]:
+        """Cuts what files of other checkpoints have, as :meth:`pieces`."""
+        entries = self.view.scan.entries
+        found = np.unique(np.stack([entries.file[self._rows], entries.origin[self._rows]]), axis=1)
+        for file, origin in found.T.tolist():
+            if origin:
+                yield from self.pieces(entries.files[file], capacity, entries.foreign[origin - 1])
+
+    def pieces(self, name: str, capacity: int, foreign: str = "") -> Iterator[tuple[Piece, int]]:
         """Cuts what a file has.
 
         Args:
             name: Of the file.
             capacity: Bytes in a piece at most, unless it is a single segment.
+            foreign: Where it is a reference file, path of the other checkpoint's file.
 
         Yields:
             A piece and its bytes, as :meth:`size`.
         """
-        first, last = self._of(name)
+        first, last = self._of(name, foreign)
         offsets = self.view.scan.entries.offset[self._rows[first:last]]
         # Segments at the same place, such as empty ones, cannot be told apart by it.
         begins = np.flatnonzero(np.diff(offsets, prepend=-1))
@@ -101,9 +117,12 @@ class Movable:
         while at < len(begins):
             end = max(at + 1, int(np.searchsorted(totals, totals[at] + capacity, "right")) - 1)
             stop = int(offsets[begins[end]]) if end < len(begins) else int(offsets[-1]) + 1
-            yield Piece(name, int(offsets[begins[at]]), stop), int(totals[end] - totals[at])
+            yield Piece(name, int(offsets[begins[at]]), stop, foreign), int(totals[end] - totals[at])
             at = end
 
-    def _of(self, name: str) -> tuple[int, int]:
-        number = self._numbers.get(name)
-        return (0, 0) if number is None else (int(self._bounds[number]), int(self._bounds[number + 1]))
+    def _of(self, name: str, foreign: str = "") -> tuple[int, int]:
+        number, origin = self._numbers.get(name), self._origins.get(foreign)
+        if number is None or origin is None:
+            return 0, 0
+        place = number * len(self._origins) + origin
+        return int(self._bounds[place]), int(self._bounds[place + 1])

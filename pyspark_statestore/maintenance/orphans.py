@@ -11,6 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_statestore.errors import StateStoreFilesError
+from pyspark_statestore.forks.claims import needless_claimed
+from pyspark_statestore.forks.pins import CLAIM, claimed, pins_among, read_pins, unpinned
+from pyspark_statestore.forks.release import needless_pins
 from pyspark_statestore.inspect.scan import MERGED, check_checkpoint, look_again
 from pyspark_statestore.inspect.state_files import MERGED_NAME, STATE, is_state_file
 from pyspark_statestore.maintenance.ages import Now, ask_file_system
@@ -27,6 +30,8 @@ _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(\.TID\
 
 _NO_GROUP = "merged file without a group that could be read"
 _LEFT_ANNOUNCEMENT = "announcement of a relocation that has ended"
+_LEFT_PIN = "pin of a fork that does not exist, or needs nothing here any more"
+_CLAIMED = "file of the claimed checkpoint that nobody reads any more"
 _LEFT_TEMPORARY = "temporary file of a writer that has crashed"
 _UNNAMED = "no snapshot names it"
 _CHECKSUM = "checksum of a file that does not exist"
@@ -63,6 +68,8 @@ def remove_orphan_files(
 ) -> OrphanRemoval:
     """Removes merged files without a group, what crashed writers have left, and immutable files that no zip names.
 
+    What a fork needs stays. The pins of forks that need nothing any more go, so that their files can be reclaimed.
+
     Plain files under a path that lives in a merged file, too, stay: they are few, and of use should the merged file be
     lost. So does an immutable file that is younger than its store's snapshots: RocksDB may name it in the next one.
 
@@ -76,12 +83,17 @@ def remove_orphan_files(
         force: Whether ``older_than`` may be less than an hour.
 
     Raises:
-        StateStoreFilesError: PSS_INVALID_OPTION, PSS_NOT_A_CHECKPOINT, or something cannot be read and nothing was
-            removed, or something cannot be removed.
+        StateStoreFilesError: PSS_INVALID_OPTION, PSS_NOT_A_CHECKPOINT, PSS_CLAIMED, or something cannot be read and
+            nothing was removed, or something cannot be removed.
     """
     _check(older_than, force)
     here = Now(site.clock())
     found = look_again(site.directory, lambda: _orphans(site, older_than, here))
+    if not dry_run:
+        gone = {_base(orphan.info.name) for orphan in found}
+        for pin in read_pins(site.directory):
+            if pin.mode == CLAIM and pin.name not in gone:
+                raise claimed(site.directory, pin)
     if found and not dry_run:
         now = ask_file_system(site)
         found = [orphan for orphan in found if now.age(orphan.info.modified) >= orphan.least_age]
@@ -127,9 +139,16 @@ def _merged(site: Site, view: View, older_than: datetime.timedelta, now: Now) ->
     empty = [view.scan.infos[name] for name, file in view.scan.files.items() if not file.groups]
     closed = max(older_than, site.closed_after, site.abandoned_after)
     found = [_Orphan(_in_checkpoint(MERGED, info), _NO_GROUP, closed) for info in empty]
+    free, _ = unpinned(site.directory, (_base(orphan.info.name) for orphan in found), view.given_up)
+    found = [orphan for orphan in found if _base(orphan.info.name) in free]
     announcements = [view.scan.others[name] for name in sorted(view.scan.intents)]
     ended = max(older_than, site.closed_after)
     found += [_Orphan(_in_checkpoint(MERGED, info), _LEFT_ANNOUNCEMENT, ended) for info in announcements]
+    old = [info for info in needless_claimed(site.directory, view.scan) if now.age(info.modified) >= older_than]
+    found += [_Orphan(info, _CLAIMED, older_than) for info in old]
+    pins = pins_among(site.directory, view.scan.others)
+    left = [pin for pin in pins if pin.is_begun] + needless_pins(site.directory, pins)
+    found += [_Orphan(_in_checkpoint(MERGED, view.scan.others[pin.name]), _LEFT_PIN, ended) for pin in left]
     return [orphan for orphan in found if now.age(orphan.info.modified) >= orphan.least_age]
 
 

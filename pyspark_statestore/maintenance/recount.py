@@ -33,7 +33,7 @@ class Count:
 
     Attributes:
         live_segments: How many segments in it live.
-        live_bytes: How many bytes these have.
+        live_bytes: How many bytes these have in it; those of a reference file are elsewhere.
     """
 
     live_segments: int = 0
@@ -52,7 +52,7 @@ def recount(files: Mapping[str, MergedFile]) -> dict[str, Count]:
         if found is not None:
             name, length = found
             counts[name].live_segments += 1
-            counts[name].live_bytes += length
+            counts[name].live_bytes += 0 if files[name].foreign else length
     return counts
 
 

@@ -15,7 +15,7 @@ from fsspec.callbacks import Callback, NoOpCallback
 
 from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.format import MergedFileWriter
-from pyspark_statestore.inspect.scan import ATTEMPTS, MERGED, always_gone, check_checkpoint
+from pyspark_statestore.inspect.scan import ATTEMPTS, MERGED, ForeignFileGoneError, always_gone, check_checkpoint
 from pyspark_statestore.maintenance.announcement import Announcement, announced
 from pyspark_statestore.maintenance.copied_entries import copied, paths_of
 from pyspark_statestore.maintenance.copying import read_segments
@@ -106,10 +106,15 @@ def _relocate_one(
     clock: Callable[[], float],
 ) -> Movable:
     """Returns the latest look."""
+    gone: ForeignFileGoneError | None = None
     for _ in range(ATTEMPTS):
         try:
             added = _Copy(site, movable, pieces, callback, clock).write(announcement)
-        except _SourceGoneError:
+        except _SourceGoneError as error:
+            if gone is not None and error.foreign is not None and error.foreign.path == gone.path:
+                done.failures.append(gone.told(site.directory))
+                return movable
+            gone = error.foreign
             # Somebody else has moved what lived in it.
             movable = Movable(site.look())
             continue
@@ -174,14 +179,16 @@ class _Copy:
 
     def _payload(self, out: MergedFileWriter) -> None:
         entries = self._view.scan.entries
-        file = entries.file[self._rows]
-        for rows in np.split(self._rows, np.flatnonzero(np.diff(file)) + 1):
+        is_next = np.diff(entries.file[self._rows]) | np.diff(entries.origin[self._rows])
+        for rows in np.split(self._rows, np.flatnonzero(is_next) + 1):
             segments = read_segments(self._site.directory, entries, rows)
             while True:
                 try:
                     data, _ = next(segments)
                 except StopIteration:
                     break
+                except ForeignFileGoneError as error:
+                    raise _SourceGoneError(error) from error
                 except FileNotFoundError as error:
                     raise _SourceGoneError from error
                 out.append(data)
@@ -197,6 +204,10 @@ class _Copy:
 class _SourceGoneError(Exception):
     """A file that is to be copied from does not exist any more."""
 
+    def __init__(self, foreign: ForeignFileGoneError | None = None) -> None:
+        super().__init__()
+        self.foreign = foreign
+
 
 class _NothingLivesError(Exception):
     """Nothing is left to be copied."""
@@ -211,6 +222,8 @@ def _places(view: View, rows: np.ndarray) -> pa.Array:
     """A text for each row that says which file, where in it, and what it is."""
     entries = view.scan.entries
     names = pa.array(entries.files, pa.string()).take(pa.array(entries.file[rows]))
+    origins = pa.array(["", *entries.foreign], pa.string()).take(pa.array(entries.origin[rows]))
+    names = pc.binary_join_element_wise(names, origins, "")
     offsets = pa.array(entries.offset[rows]).cast(pa.string())
     return pc.binary_join_element_wise(names, offsets, paths_of(entries, rows), "/")
 

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_statestore.errors import StateStoreFilesError
+from pyspark_statestore.forks.pins import check_unclaimed, unpinned
 from pyspark_statestore.index import MAX_GENERATION
 from pyspark_statestore.inspect.scan import INDEX_SUFFIX, MERGED
 from pyspark_statestore.inspect.state_files import STATE
@@ -69,6 +70,8 @@ def mend(
     Raises:
         StateStoreFilesError: A file cannot be written or deleted. Nothing that is needed is gone then.
     """
+    if not dry_run:
+        check_unclaimed(site.directory)
     found = _without_indexes(site, [*damages, *notes], dry_run)
     if all(_is_index(each) for each in found if each.kind in LOSES_FACTS):
         view = _view(site)
@@ -96,6 +99,8 @@ def _view(site: Site) -> View | None:
 def _without_indexes(site: Site, found: Found, dry_run: bool) -> Found:
     def mended(each: Damage) -> Damage:
         if each.kind not in _NEEDLESS_INDEX or not _is_index(each):
+            return each
+        if not unpinned(site.directory, [each.name])[0]:
             return each
         if not dry_run:
             delete(site.directory, f"{MERGED}/{each.name}")

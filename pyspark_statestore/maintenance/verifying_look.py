@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pyspark_statestore.inspect.foreign import missing_foreign
 from pyspark_statestore.inspect.scan import INDEX_SUFFIX, Scan, check_checkpoint, look_again
 from pyspark_statestore.inspect.state_files import STATE, StateFiles, plain_files
 from pyspark_statestore.maintenance import damage
@@ -106,7 +107,17 @@ def _indexes_and_versions(site: Site, corrupt: set[str]) -> tuple[Examined, Stat
     files = StateFiles.of(examined.scan, plain_files(directory, examined.scan))
     if _has_ids(files):
         batches = Batches(batches.committed, read_batches(directory, with_ids=True).ids)
-    return examined, files, check_versions(directory, _without(files, corrupt), batches)
+    there = _without(_without_missing(directory, examined.scan, files), corrupt)
+    return examined, files, check_versions(directory, there, batches)
+
+
+def _without_missing(directory: Directory, scan: Scan, files: StateFiles) -> StateFiles:
+    """What is in files of other checkpoints that do not exist restores nothing."""
+    if not scan.entries.foreign:
+        return files
+    missing = missing_foreign(directory, scan.entries)
+    gone = [number for number, path in enumerate(files.foreign, start=1) if path in missing]
+    return files.without(np.flatnonzero(np.isin(files.origin, gone)))
 
 
 def _size(scan: Scan, found: Damage) -> int:
@@ -136,7 +147,7 @@ def _check_segments(
     now.segments += len(rows)
     for part, each in zip(parts, checked, strict=True):
         now.read_bytes += each.read_bytes
-        url = url_of(directory, part.name)
+        url = directory.location.display(part.path)
         for row in each.bad:
             path, offset, length = entries.path[row].as_py(), int(entries.offset[row]), int(entries.length[row])
             beyond = offset + length > part.size
@@ -145,7 +156,10 @@ def _check_segments(
             now.suspects.add(path)
         unread = entries.path.take(pa.array(each.unread, pa.int64())).to_pylist()
         now.suspects.update(unread)
-        if each.gone:
+        if each.gone and part.is_foreign:
+            reason = f"it does not exist, and this fork needs it for {len(unread)} of its segments"
+            now.damages.append(Damage(damage.MISSING_FILE, url, reason))
+        elif each.gone:
             now.unread.update(unread)
         if each.error is not None:
             reason = each.error.getMessageParameters().get("reason", str(each.error))
@@ -192,6 +206,9 @@ def _explain(versions: Restorability, examined: Examined, directory: Directory, 
     if not versions.missing:
         return
     if any(each.kind in LOSES_FACTS and not each.name.endswith(INDEX_SUFFIX) for each in now.damages):
+        now.notes += versions.missing
+        return
+    if any(each.kind == damage.MISSING_FILE for each in now.damages):
         now.notes += versions.missing
         return
     corrupt = {_store(each) for each in now.damages if each.kind in _CORRUPT}

@@ -10,7 +10,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_statestore.errors import StateStoreFilesError
-from pyspark_statestore.inspect.scan import MERGED
 from pyspark_statestore.inspect.state_files import PLAIN, STATE, StateFiles
 from pyspark_statestore.inspect.versions import Restores
 from pyspark_statestore.sparkfiles.records import Change, Record, records_of_changelog, records_of_pairs
@@ -191,7 +190,7 @@ class ContentsReader:
             return unreadable(self._directory, f"{STATE}/{path}", ValueError("it is shorter than it was listed"))
         parameters = {
             "path": path,
-            "file": self._directory.location.display(f"{MERGED}/{files.names[files.merged[row]]}"),
+            "file": self._directory.location.display(files.holder(row)),
             "length": int(files.length[row]),
             "offset": int(files.offset[row]),
             "reason": "their checksum does not match",

@@ -54,6 +54,16 @@ def create_empty(directory: Directory, relative: str) -> None:
         pass
 
 
+def make_directory(directory: Directory, relative: str) -> None:
+    """Creates a directory and its parents, where the file system has any.
+
+    Raises:
+        StateStoreFilesError: PSS_NO_PERMISSION or PSS_WRITE_FAILED.
+    """
+    with _errors("write", directory, relative):
+        directory.location.fs.makedirs(directory.location.below(relative), exist_ok=True)
+
+
 def delete(directory: Directory, relative: str) -> bool:
     """Deletes a file.
 

@@ -81,11 +81,48 @@ class Location:
         return cls(url, fs, str(inside).rstrip("/"))
 
     def below(self, relative: str) -> str:
-        """The path of something in the checkpoint, as its file system wants it."""
-        return f"{self.path}/{relative}"
+        """The path of something in the checkpoint, as its file system wants it.
+
+        Args:
+            relative: To the checkpoint; one that begins with a slash is of something else in its file system or bucket.
+        """
+        return self._bucket + relative if relative.startswith("/") else f"{self.path}/{relative}"
+
+    @property
+    def _bucket(self) -> str:
+        return "" if self.path.startswith("/") else self.path.partition("/")[0]
+
+    @property
+    def _start(self) -> str:
+        """Scheme and host or bucket."""
+        return self.url.removesuffix(self.absolute) if self.url.endswith(self.absolute) else ""
+
+    @property
+    def absolute(self) -> str:
+        """The checkpoint's path from the root of its file system or bucket, as Hadoop writes it: ``/`` comes first."""
+        return self.path if self.path.startswith("/") else "/" + self.path.partition("/")[2]
+
+    def beside(self, absolute: str) -> Location:
+        """Another directory in the same file system or bucket.
+
+        Args:
+            absolute: Its path, as :attr:`absolute` of it says.
+        """
+        return Location(self._start + absolute, self.fs, (self._bucket + absolute).rstrip("/"))
+
+    def shares_file_system(self, other: Location) -> bool:
+        """Whether a path from the root means the same in both: their schemes, and their hosts or buckets, are alike."""
+        return self._root == other._root
+
+    @property
+    def _root(self) -> tuple[str, str]:
+        scheme, _, rest = self.url.partition("://")
+        return _PROTOCOLS.get(scheme, scheme), rest.partition("/")[0]
 
     def display(self, relative: str = "") -> str:
         """The same as people write it."""
+        if relative.startswith("/"):
+            return self._start + relative
         return f"{self.url}/{relative}" if relative else self.url
 
 

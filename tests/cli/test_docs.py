@@ -12,6 +12,7 @@ import pytest
 
 from tests.cli.checkpoints import age, name, write_checkpoint
 from tests.conftest import ROOT
+from tests.maintenance.checkpoints import make
 from tests.state.small_stores import write_store
 
 DOCS = ROOT / "docs" / "command-line.md"
@@ -31,6 +32,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for path in write_checkpoint(folder / "checkpoints" / "q1").rglob("*"):
         age(path, minutes=60)  # its query is stopped
     write_store(folder / "checkpoints" / "clicks")
+    make(folder / "checkpoints" / "orders")
     command = folder / "bin" / "pyspark-statestore"
     command.parent.mkdir()
     command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m pyspark_statestore.cli "$@"\n')

@@ -188,3 +188,23 @@ def test_listing_goes_down_and_leaves_out(tmp_path: Path) -> None:
     assert directory.find("nowhere") == []
     assert directory.files("top") == []
     assert sorted(directory.names("top")) == ["a", "x"]
+
+
+@pytest.mark.parametrize(
+    ("url", "absolute", "other", "path"),
+    [
+        ("file:///a b/q1", "/a b/q1", "file:///c/q2", "/c/q2"),
+        ("memory://a/q1", "/a/q1", "memory://c/q2", "/c/q2"),
+        ("s3a://bucket/a/q1", "/a/q1", "s3a://bucket/c/q2", "bucket/c/q2"),
+    ],
+)
+def test_the_path_in_the_file_system_leads_to_its_neighbours(url: str, absolute: str, other: str, path: str) -> None:
+    if url.startswith("s3a:"):
+        pytest.importorskip("s3fs", reason="s3fs is not installed", exc_type=ImportError)
+    location = Location.of(url)
+    assert location.absolute == absolute
+    there = location.beside("/c/q2")
+    assert (there.url.replace("memory:///", "memory://"), there.path) == (other, path)
+    assert there.absolute == "/c/q2"
+    assert there.fs is location.fs
+    assert there.beside(absolute).path == location.path

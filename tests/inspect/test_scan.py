@@ -66,6 +66,7 @@ def test_checkpoint_without_state_has_empty_tables(tmp_path: Path) -> None:
     assert {value for value in summary.values() if value is not None} == {0}
     assert {name for name, value in summary.items() if value is None} == {
         "space_amplification",
+        "forked_from",
         "min_version",
         "max_version",
     }

@@ -24,6 +24,7 @@ from pyspark_statestore.format import (
     MergedFile,
     MergedFileWriter,
     file_name,
+    foreign_path,
     read_merged_file,
     read_segment,
 )
@@ -112,7 +113,7 @@ class View:
             if name.endswith(".index.merged"):
                 continue  # what it says is in other files
             for entry in file:
-                if entry.file_ref:
+                if entry.file_ref and not file.foreign:
                     continue  # what it repeats is read of the file itself, where that exists
                 if entry.kind is Kind.DELETE:
                     tombstones[entry.path] = max(entry.key, tombstones.get(entry.path, (-1, -1)))
@@ -125,7 +126,12 @@ class View:
     def contents(self, state: Path) -> dict[str, bytes]:
         """The bytes of every live path, each checked."""
         sources = {name: BytesSource((state / "_merged" / name).read_bytes()) for name in self.files}
-        return {path: read_segment(sources[name], entry, name) for path, (name, entry) in self.live.items()}
+
+        def source(name: str, entry: Entry) -> BytesSource:
+            foreign = self.files[name].foreign
+            return BytesSource(Path(foreign[entry.file_ref - 1]).read_bytes()) if foreign else sources[name]
+
+        return {path: read_segment(source(name, entry), entry, name) for path, (name, entry) in self.live.items()}
 
 
 class Checkpoint:
@@ -247,6 +253,27 @@ class Checkpoint:
                 file.seal()
             else:
                 file.end_group()
+
+
+def refer(source: Checkpoint, fork: Checkpoint, *, number: int = 1) -> str:
+    """Makes what a fork is to executors: a reference file to all that lives in another checkpoint.
+
+    Returns:
+        The file's name.
+    """
+    view = source.view()
+    files: dict[str, list[Entry]] = {}
+    for name, entry in view.live.values():
+        foreign = view.files[name].foreign
+        where = foreign[entry.file_ref - 1] if foreign else foreign_path(str(source.directory), name)
+        files.setdefault(where, []).append(entry)
+    fork.merged.mkdir(parents=True, exist_ok=True)
+    made = file_name(CREATED_MS, 99, number)
+    stamps = [group.trailer.group_stamp for file in view.files.values() for group in file.groups]
+    with (fork.merged / made).open("wb") as out:
+        file = MergedFileWriter(out, writer=99, created_ms=CREATED_MS, meta={"plain": False})
+        file.seal_references(files, group_stamp=max(stamps))
+    return made
 
 
 def dump(data: bytes) -> dict[str, Any]:

@@ -25,7 +25,15 @@ from pyspark_statestore.format import (
     read_segment,
 )
 from pyspark_statestore.format.checksum import crc32c
-from pyspark_statestore.format.layout import HEADER_FIXED, TRAILER, TRAILER_MAGIC, U32
+from pyspark_statestore.format.layout import (
+    FLAG_CUMULATIVE,
+    FLAG_FOREIGN,
+    FLAG_SEALED,
+    HEADER_FIXED,
+    TRAILER,
+    TRAILER_MAGIC,
+    U32,
+)
 from tests.jvm.lab import CREATED_MS, STAMP, TESTING, dump, java_dump
 from tests.jvm.vectors import DIRECTORY
 
@@ -219,7 +227,52 @@ def forged(
 
 
 NAME = file_name(CREATED_MS, 1, 1).encode()
+FOREIGN = b"/a/b/state/_merged/" + NAME
+WHOLE = FLAG_SEALED | FLAG_CUMULATIVE | FLAG_FOREIGN
+
+
+def reference(name: bytes, flags: int = WHOLE, previous: int = 0, **entry: int) -> bytes:
+    """A reference file of one entry."""
+    return forged({"file_ref": 1, **entry}, names=[name], flags=flags, previous=previous)
+
+
 HOSTILE: dict[str, bytes] = {
+    **{
+        f"the foreign path {path!r}": reference(path)
+        for path in (
+            NAME,
+            b"",
+            b"/",
+            b"a" + FOREIGN,
+            b"/" + FOREIGN,
+            b"/.." + FOREIGN,
+            b"/." + FOREIGN,
+            b"/a/" + FOREIGN,
+            b"/a\\b" + FOREIGN,
+            b"/a\0b" + FOREIGN,
+            b"/\xff" + FOREIGN,
+            FOREIGN + b"/",
+            FOREIGN + b"\n",
+            b"/a/_merged/" + NAME,
+            b"/astate/_merged/" + NAME,
+            b"/state/_merged/a/" + NAME,
+            b"/state/_merged/x.merged",
+            b"/state/_merged/" + NAME.replace(b".merged", b".index.merged"),
+            b"hdfs://host" + FOREIGN,
+            b"/" + b"a" * 4096 + FOREIGN,
+        )
+    },
+    "a foreign path in an index-only file": forged({"file_ref": 1}, names=[FOREIGN], flags=7),
+    "a foreign path without the flag": forged({"file_ref": 1}, names=[FOREIGN]),
+    "a name in a reference file": reference(NAME),
+    "a reference file that is not sealed": reference(FOREIGN, flags=WHOLE & ~FLAG_SEALED),
+    "a reference file that is not cumulative": reference(FOREIGN, flags=WHOLE & ~FLAG_CUMULATIVE),
+    "a reference file that is index-only": reference(FOREIGN, flags=WHOLE | 4),
+    "a reference file of two groups": reference(FOREIGN, previous=1),
+    "a reference file with a tombstone": reference(FOREIGN, kind=2),
+    "a reference file with a segment of its own": reference(FOREIGN, file_ref=0),
+    "a reference beyond the foreign paths": reference(FOREIGN, file_ref=2),
+    "an overflow in a foreign file": reference(FOREIGN, offset=2**62, length=2**63 - 1),
     "absolute path": forged(path=b"/etc/passwd"),
     "path that climbs": forged(path=b"0/../../x"),
     "path that ends above": forged(path=b"0/.."),
@@ -284,6 +337,8 @@ def test_the_forger_itself_is_right(java_reads: Read, reader: str) -> None:
     read = java_reads if reader == "java" else python_reads
     assert [entry["path"] for entry in read(forged())["groups"][0]["entries"]] == ["0/0/1.changelog"]
     assert read(forged({"file_ref": 1}, names=[NAME]))["groups"][0]["names"] == [NAME.decode()]
+    for path in (FOREIGN, b"/state/_merged/" + NAME, "/\u00fc x/state/_merged/".encode() + NAME):
+        assert read(reference(path))["groups"][0]["names"] == [path.decode()]
     assert read(forged(flags=0xF0))["groups"][0]["flags"] == 0xF0
     assert read(forged(meta=b'{"later": [1]}'))["meta"] == {"later": [1]}
     # The type only tells what a file is for, so that of a later release is none of our business.

@@ -7,7 +7,14 @@ import os
 from pathlib import Path
 from typing import Any
 
-from pyspark_statestore.format import BytesSource, Kind, MergedFileWriter, file_name, read_merged_file
+from pyspark_statestore.format import (
+    BytesSource,
+    Kind,
+    MergedFileWriter,
+    file_name,
+    foreign_path,
+    read_merged_file,
+)
 from tests.jvm.lab import CREATED_MS, STAMP, dump, java_dump
 
 DIRECTORY = Path(__file__).resolve().parent.parent / "vectors"
@@ -20,11 +27,13 @@ SAYS = {
     "java-sealed": "two flushes, then a cumulative index that repeats both",
     "java-sealed-at-once": "as object stores want it: the only group is the cumulative index, too",
     "java-index-only": "an entry of another file, the second of the name table",
+    "java-reference": "a segment in a file of another checkpoint, the second of the name table",
     "java-torn": "one flush, then payload that no trailer ever followed",
     "python-relocated": "segments of two other writers, copied with their keys, and a tombstone carried over",
     "python-growing": "three flushes without a seal, the second of tombstones alone",
     "python-sealed": "one flush, then a seal that brings another segment along",
     "python-index-only": "the entries of two sealed files, a tombstone among them",
+    "python-reference": "segments in files of two other checkpoints, one of them at the root",
 }
 
 
@@ -60,6 +69,17 @@ def write_python(directory: Path) -> None:
             for number, path in sources.items()
         }
         file.seal_index_only(entries, group_stamp=STAMP + 20)
+    with (directory / "python-reference.merged").open("wb") as out:
+        file = MergedFileWriter(out, writer=WRITER, created_ms=CREATED_MS, meta=meta)
+        puts = {
+            number: [entry for entry in read_merged_file(BytesSource(path.read_bytes())) if entry.kind is Kind.PUT]
+            for number, path in sources.items()
+        }
+        references = {
+            foreign_path("/checkpoints/b\u00fccher", file_name(CREATED_MS, WRITER, 1)): puts[1],
+            foreign_path("/", file_name(CREATED_MS, WRITER, 2)): puts[2],
+        }
+        file.seal_references(references, group_stamp=STAMP + 30)
 
 
 def write_java(jvm: Any, directory: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from tests.model.fork import Fork
 from tests.model.process import Flush, Process
 from tests.model.rules import Rules
 from tests.model.views import PythonView, View
@@ -36,6 +37,7 @@ class Machine(RuleBasedStateMachine):
         super().__init__()
         self.world = World(PATHS)
         self.started = 0
+        self.forks: list[Fork] = []
         self.processes = [self._start(number, SKEWS[number]) for number in range(3)]
 
     def _start(self, number: int, skew: int) -> Process:
@@ -163,6 +165,26 @@ class Machine(RuleBasedStateMachine):
         else:
             self._alive(who).drop_index_only()
 
+    @rule(step=st.sampled_from(["all", "begin", "on", "on", "on", "crash", "release"]))
+    def fork(self, step: str) -> None:
+        """Makes one, goes on with the one that was begun last, or drops the oldest."""
+        last = self.forks[-1] if self.forks and not self.forks[-1].is_named else None
+        if step == "release" and self.forks:
+            self.forks.pop(0).release()
+        elif step == "crash" and last:
+            self.forks.pop().crash()
+        elif last and last.has_looked:
+            if not last.name_files():
+                self.forks.pop()
+        elif last:
+            last.look(at_once=step == "all")
+        elif step in ("all", "begin") and len(self.forks) < 3:
+            self.started += 1
+            self.forks.append(Fork(self.world, f"F{self.started}", self.abides_by, self.make_view()))
+            if step == "all":
+                self.forks[-1].look()
+                self.forks[-1].name_files()
+
     @rule(who=WHO, cleanly=st.booleans(), skew=st.sampled_from(SKEWS))
     def restart(self, who: int, cleanly: bool, skew: int) -> None:
         process = self.processes[who]
@@ -180,6 +202,8 @@ class Machine(RuleBasedStateMachine):
         """What nobody needs is gone after a while, by the work of whoever is left."""
         if not self.processes_are_sound():
             return
+        for fork in self.forks:
+            fork.release()
         for process in self.processes:
             if process.alive:
                 process.crash()

@@ -80,6 +80,7 @@ class Member:
         self._floor: dict[str, Key] = {}
         self._deleted: dict[str, Key] = {}
         self._intents_seen: dict[str, int] = {}
+        self._pins_seen: dict[str, int] = {}
 
     def _say(self, what: str) -> None:
         self.world.say(f"{self.name} {what}")
@@ -220,6 +221,7 @@ class Member:
         world = self.world
         self.view.begin_refresh()
         listing = dict(world.files)
+        self.list_pins()
         for intent in world.intents:
             self._intents_seen.setdefault(intent, world.now)
         intents = frozenset(i for i in world.intents if world.now - self._intents_seen[i] < CLOSED)
@@ -315,6 +317,7 @@ class Member:
         """What maintenance does most of the time: sees what has come and gone, and reads none of it."""
         world = self.world
         self.view.begin_refresh()
+        self.list_pins()
         for intent in world.intents:
             self._intents_seen.setdefault(intent, world.now)
         for name in self.view.names() - set(world.files):
@@ -326,6 +329,18 @@ class Member:
         self._say("lists only")
         intents = [i for i in world.intents if world.now - self._intents_seen[i] < CLOSED]
         self.view.refreshed(intents, complete=False, now=self.world.now)
+
+    def list_pins(self) -> Callable[[str], bool]:
+        """Sees the pins that are there now; says which files they keep."""
+        now = self.world.now
+        for name in self.world.pins:
+            self._pins_seen.setdefault(name, now)
+        pinned = [
+            pin.files
+            for name, pin in self.world.pins.items()
+            if pin.files is not None or now - self._pins_seen[name] < CLOSED
+        ]
+        return lambda file: any(files is None or file in files for files in pinned)
 
     def read_tail(self, number: int) -> None:
         """Reads what is new in one file."""

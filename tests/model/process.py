@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,7 +24,8 @@ class _Relocation:
 @dataclass
 class _Cleaning:
     files: list[str]
-    carried: bool = False
+    to_carry: list[str]
+    is_pinned: Callable[[str], bool] | None = None
 
 
 class Process(Member):
@@ -88,6 +90,7 @@ class Process(Member):
 
     def begin_cleaning(self, *, complete: bool, at_once: bool, flush: Flush = Flush.OK) -> None:
         """Refreshes and chooses what may go."""
+        pinned_before = self.list_pins()
 
         def choose() -> None:
             now = self.world.now
@@ -98,7 +101,11 @@ class Process(Member):
                     self._say(f"removes {intent}")
             if self.rules.deletes_are_durable_first and not self._all_durable(flush):
                 return
-            self.cleaning = _Cleaning(files)
+            self.cleaning = _Cleaning(files, list(files))
+            if not self.rules.pins_are_listed_last:
+                self.cleaning.is_pinned = pinned_before
+            if not self.rules.pins_are_honoured:
+                self.cleaning.is_pinned = lambda file: False
             self._say(f"may unlink {files}")
 
         if not complete:
@@ -115,22 +122,26 @@ class Process(Member):
         return self.flight is None and (not self._pending or self._append([], self._take_pending(), flush))
 
     def clean_next(self, flush: Flush, *, fails: bool = False) -> None:
-        """Carries over what the next file says, or unlinks it."""
+        """Carries over what the next file says; after the last, lists the pins; then unlinks one after the other."""
         cleaning = self.cleaning
         assert cleaning is not None
+        to_carry = [name for name in cleaning.to_carry if name in cleaning.files]
         if not cleaning.files:
             self.cleaning = None
-            return
-        name = cleaning.files[0]
-        if not cleaning.carried:
-            carry = self.view.carry(name)
+        elif to_carry:
+            cleaning.to_carry = to_carry[1:]
+            carry = self.view.carry(to_carry[0])
             if carry and self.rules.carries_tombstones and not self._append([], carry, flush):
                 self.cleaning = None
-                return
-            cleaning.carried = True
+        elif cleaning.is_pinned is None:
+            cleaning.is_pinned = self.list_pins()
+        else:
+            self._unlink(cleaning.files.pop(0), cleaning.is_pinned, fails=fails)
+
+    def _unlink(self, name: str, is_pinned: Callable[[str], bool], *, fails: bool) -> None:
+        if is_pinned(name):
+            self._say(f"leaves {name} to a fork")
             return
-        cleaning.files.pop(0)
-        cleaning.carried = False
         if fails:
             self._say(f"cannot unlink {name}")
             return

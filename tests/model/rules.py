@@ -15,6 +15,10 @@ class Rules:
     carries_tombstones: bool = True  # 6
     reads_the_whole_index: bool = True  # 6
     deletes_are_durable_first: bool = True  # 6: what counts as dead is dead for those who come after a crash
+    pins_are_honoured: bool = True  # 6: what a fork needs stays
+    pins_are_listed_last: bool = True  # after all that an unlink rests on, not with the view
+    forks_announce: bool = True  # a fork pins everything before it looks
+    forks_are_timely: bool = True  # an empty pin counts for a time only
     highest_stamp_stays: bool = True  # 6, for 3: stamps never go backwards
     leaves_idle_files: bool = True  # 7: a writer does not append to a file that others may count as closed
     late_flushes_fail: bool = True  # 7

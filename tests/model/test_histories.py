@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.model.fork import Fork
 from tests.model.java_view import JavaView
 from tests.model.process import Flush, Process
 from tests.model.rules import Rules
@@ -39,6 +40,14 @@ class Play:
         if refreshes:
             process.refresh()
         return process
+
+    def fork(self) -> Fork:
+        """A fork that is begun."""
+        return Fork(self.world, "F", self.rules, self._make_view(self.rules))
+
+    def name_files(self, fork: Fork) -> None:
+        fork.name_files()
+        self.world.check()
 
     def write(self, process: Process, *paths: str, seals: bool = False) -> None:
         self.begin_write(process, *paths)
@@ -140,6 +149,59 @@ def deletes_are_durable_first(play: Play) -> None:
     a.refresh()
     a.delete(ONE)
     play.clean(a)
+
+
+def pins_are_honoured(play: Play) -> None:
+    """The fork reads what A wrote; B deletes it."""
+    a, b = play.start(), play.start()
+    play.write(a, ONE, seals=True)
+    fork = play.fork()
+    fork.look()
+    play.name_files(fork)
+    play.delete(b, ONE, seals=True)
+    play.write(a, TWO)
+    play.clean(b)
+
+
+def pins_are_listed_last(play: Play) -> None:
+    """C has listed; then the fork is made, and after that B deletes, in a file that C has listed and reads only now."""
+    a, b, c = play.start(), play.start(FAST), play.start()
+    play.write(a, ONE, seals=True)
+    play.write(b, TWO)
+    c.begin_cleaning(complete=True, at_once=False)
+    fork = play.fork()
+    fork.look()
+    play.name_files(fork)
+    play.delete(b, ONE)
+    while c.refreshing:
+        c.read_next()
+    play.go_on(c)
+
+
+def forks_announce(play: Play) -> None:
+    """The fork has looked; before it says so what it needs is deleted and unlinked."""
+    a, b = play.start(), play.start()
+    play.write(a, ONE, seals=True)
+    fork = play.fork()
+    fork.look()
+    play.delete(b, ONE, seals=True)
+    play.write(a, TWO)
+    play.clean(b)
+    play.name_files(fork)
+
+
+def forks_are_timely(play: Play) -> None:
+    """The fork takes so long that B takes it for dead."""
+    a, b = play.start(), play.start()
+    play.write(a, ONE, seals=True)
+    fork = play.fork()
+    fork.look()
+    b.refresh()
+    play.delete(b, ONE, seals=True)
+    play.wait(CLOSED)
+    play.write(a, TWO)
+    play.clean(b)
+    play.name_files(fork)
 
 
 def highest_stamp_stays(play: Play) -> None:
@@ -310,6 +372,10 @@ HISTORIES: dict[str, Callable[[Play], None]] = {
         carries_tombstones,
         reads_the_whole_index,
         deletes_are_durable_first,
+        pins_are_honoured,
+        pins_are_listed_last,
+        forks_announce,
+        forks_are_timely,
         highest_stamp_stays,
         leaves_idle_files,
         late_flushes_fail,

@@ -42,6 +42,17 @@ class File:
         return bool(self.repeats)
 
 
+@dataclass(frozen=True)
+class Pin:
+    """What a fork has left.
+
+    Attributes:
+        files: That must not be unlinked; None for all of them.
+    """
+
+    files: frozenset[str] | None
+
+
 class Truth:
     """What a reader must find, whatever has been copied, compacted and unlinked: a dictionary that forgets nothing.
 
@@ -104,6 +115,9 @@ class World:
         self.files: dict[str, File] = {}
         self.intents: dict[str, int] = {}
         """When each was created."""
+        self.pins: dict[str, Pin] = {}
+        self.forked: dict[str, list[tuple[str, Entry]]] = {}
+        """By its pin, the files and entries that a fork reads."""
         self.truth = Truth()
         self.windows: list[Window] = []
         self.history: list[str] = []
@@ -180,10 +194,16 @@ class World:
                 what = "came back" if expected is None else "is lost"
                 raise AssertionError(f"{path} {what}: write {found} is read, it should be {expected}\n" + self.story())
 
+        for pin, needed in self.forked.items():
+            for name, entry in needed:
+                there = [e for group in self.files.get(name, File()).groups for e in group.entries]
+                if not any((e.path, e.offset, e.crc32c) == (entry.path, entry.offset, entry.crc32c) for e in there):
+                    raise AssertionError(f"{entry.path} of {pin} is lost: {name} has gone\n" + self.story())
+
     def story(self) -> str:
         """What has happened, and what is on the disk."""
         files = [
             f"  {name}{' sealed' if file.sealed else ''}: {'; '.join(map(str, file.groups))}"
             for name, file in self.files.items()
         ]
-        return "\n".join([*self.history, "files:", *files, f"intents: {sorted(self.intents)}"])
+        return "\n".join([*self.history, "files:", *files, f"intents: {sorted(self.intents)}", f"pins: {self.pins}"])

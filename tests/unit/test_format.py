@@ -6,6 +6,7 @@ import io
 import json
 import struct
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -21,12 +22,26 @@ from pyspark_statestore.format import (
     MergedFileWriter,
     SegmentType,
     file_name,
+    foreign_path,
+    is_foreign_path,
     parse_file_name,
     read_merged_file,
     read_segment,
+    split_foreign_path,
 )
 from pyspark_statestore.format.checksum import crc32c
-from pyspark_statestore.format.layout import ENTRY, TRAILER, TRAILER_MAGIC, TRAILER_SIZE, U32, is_valid_path
+from pyspark_statestore.format.layout import (
+    ENTRY,
+    FLAG_CUMULATIVE,
+    FLAG_FOREIGN,
+    FLAG_INDEX_ONLY,
+    FLAG_SEALED,
+    TRAILER,
+    TRAILER_MAGIC,
+    TRAILER_SIZE,
+    U32,
+    is_valid_path,
+)
 from pyspark_statestore.format.reader import TAIL_LENGTH
 
 META: dict[str, str | bool] = {
@@ -379,6 +394,92 @@ def test_any_bytes_are_an_error_or_nothing(data: bytes, with_header: bool) -> No
         assert read((with_meta(b"{}") if with_header else b"") + data).groups == ()
     except StateStoreFilesError as error:
         assert error.getErrorClass() in ("PSS_CORRUPT_FILE", "PSS_UNSUPPORTED_FORMAT_VERSION")
+
+
+FOREIGN = "/checkpoints/b\u00fccher/state/_merged/" + file_name(1, 2, 3)
+WHOLE = FLAG_SEALED | FLAG_CUMULATIVE | FLAG_FOREIGN
+
+
+def test_a_reference_file_names_files_of_other_checkpoints() -> None:
+    first, second = list(read(sample()))[:2]
+    other = foreign_path("/", file_name(4, 5, 6))
+    out = io.BytesIO()
+    MergedFileWriter(out, writer=1, created_ms=1).seal_references({FOREIGN: [first], other: [second]}, group_stamp=99)
+
+    found = read(out.getvalue())
+
+    assert found.sealed
+    assert found.foreign == (FOREIGN, other)
+    assert list(found) == [replace(first, file_ref=1), replace(second, file_ref=2)]
+    assert found.groups[0].trailer.flags == WHOLE
+    assert read(sample()).foreign == ()
+    assert split_foreign_path(FOREIGN) == ("/checkpoints/b\u00fccher", file_name(1, 2, 3))
+    assert split_foreign_path(other) == ("/", file_name(4, 5, 6))
+
+
+def test_a_reference_file_holds_no_segments_of_its_own() -> None:
+    file = MergedFileWriter(io.BytesIO(), writer=1, created_ms=1)
+    file.put("0/0/default/1.changelog", b"", stamp=1)
+
+    with pytest.raises(ValueError, match="no segments of its own"):
+        file.seal_references({})
+
+
+NOT_FOREIGN = [
+    file_name(1, 2, 3),
+    "x/state/_merged/" + file_name(1, 2, 3),
+    "//x/state/_merged/" + file_name(1, 2, 3),
+    "/x//state/_merged/" + file_name(1, 2, 3),
+    "/x/../state/_merged/" + file_name(1, 2, 3),
+    "/./x/state/_merged/" + file_name(1, 2, 3),
+    "/../state/_merged/" + file_name(1, 2, 3),
+    "/x\\y/state/_merged/" + file_name(1, 2, 3),
+    "/x\0y/state/_merged/" + file_name(1, 2, 3),
+    "/x/_merged/" + file_name(1, 2, 3),
+    "/x/state/_merged/y/" + file_name(1, 2, 3),
+    "/x/state/_merged/" + file_name(1, 2, 3) + "\n",
+    "/x/state/_merged/" + file_name(1, 2, 3, index_only=True),
+    "/x/state/_merged/../" + file_name(1, 2, 3),
+    "/x/state/_merged/..",
+    "hdfs://nn/x/state/_merged/" + file_name(1, 2, 3),
+    "/" + "x" * 4096 + "/state/_merged/" + file_name(1, 2, 3),
+    "",
+]
+
+
+@pytest.mark.parametrize("path", NOT_FOREIGN)
+def test_a_reference_file_refuses_paths_that_lead_elsewhere(path: str) -> None:
+    with pytest.raises(StateStoreFilesError, match="PSS_CORRUPT_INDEX"):
+        read(forged(lambda entry: entry.__setitem__(8, 1), names=[path.encode()], flags=WHOLE))
+    with pytest.raises(StateStoreFilesError, match="PSS_BAD_PATH"):
+        MergedFileWriter(io.BytesIO(), writer=1, created_ms=1).seal_references({path: []})
+    assert not is_foreign_path(path)
+
+
+@pytest.mark.parametrize(("field", "value"), [(0, Kind.DELETE), (8, 0), (8, 2), (6, 2**63 - 1)])
+def test_a_reference_file_has_nothing_but_foreign_segments(field: int, value: int) -> None:
+    def change(entry: list[Any]) -> None:
+        entry[8] = 1
+        entry[field] = value
+
+    with pytest.raises(StateStoreFilesError, match="PSS_CORRUPT_INDEX"):
+        read(forged(change, names=[FOREIGN.encode()], flags=WHOLE))
+
+
+def test_the_flag_and_the_names_have_to_agree() -> None:
+    def refer(entry: list[Any]) -> None:
+        entry[8] = 1
+
+    assert read(forged(refer, names=[FOREIGN.encode()], flags=WHOLE)).foreign == (FOREIGN,)
+    for names, flags in (
+        ([FOREIGN], FLAG_SEALED | FLAG_CUMULATIVE),
+        ([file_name(1, 2, 3)], WHOLE),
+        ([FOREIGN], WHOLE & ~FLAG_SEALED),
+        ([FOREIGN], WHOLE & ~FLAG_CUMULATIVE),
+        ([FOREIGN], WHOLE | FLAG_INDEX_ONLY),
+    ):
+        with pytest.raises(StateStoreFilesError, match="PSS_CORRUPT_INDEX"):
+            read(forged(refer, names=[name.encode() for name in names], flags=flags))
 
 
 def test_segments_are_checked() -> None:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -190,6 +191,70 @@ def test_an_index_only_file_speaks_for_others_and_for_itself_says_nothing() -> N
     # A file and what repeats it are the same facts.
     both = Entries.read({NAMES[1]: written(lambda file: _write(file, second), NAMES[1]), NAMES[2]: index})
     assert not both.distinct
+
+
+ELSEWHERE = ("/a/state/_merged/" + NAMES[0], "/b/state/_merged/" + NAMES[1])
+
+
+def test_a_reference_file_counts_segments_that_are_elsewhere() -> None:
+    kept, moved, deleted, rewritten = (replace(put(path, 5, writer=4), length=10) for path in PATHS[:4])
+    reference = written(
+        lambda file: file.seal_references({ELSEWHERE[1]: [kept, moved], ELSEWHERE[0]: [deleted, rewritten]})
+    )
+
+    def write_own(file: MergedFileWriter) -> None:
+        file.put(moved.path, b"home", stamp=5, writer=4, generation=moved.generation + 1)
+        file.delete(deleted.path, stamp=5, writer=4)
+        file.put(rewritten.path, b"new", stamp=6)
+        file.seal()
+
+    own = written(write_own, NAMES[1])
+
+    entries = Entries.read({NAMES[0]: reference, NAMES[1]: own})
+    resolution = resolve(entries)
+
+    assert entries.foreign == ELSEWHERE
+    where = {
+        path: entries.foreign[origin - 1] if origin else entries.files[file]
+        for path, origin, file in zip(
+            entries.path.filter(pa.array(resolution.live)).to_pylist(),
+            entries.origin[resolution.live],
+            entries.file[resolution.live],
+            strict=True,
+        )
+    }
+    assert where == {kept.path: ELSEWHERE[1], moved.path: NAMES[1], rewritten.path: NAMES[1]}
+    totals = resolution.totals  # by name: NAMES[1], NAMES[0]
+    assert totals.live_segment_count.tolist() == [2, 1]
+    assert totals.live_bytes.tolist() == [7, 0]
+    assert totals.foreign_live_bytes.tolist() == [0, 10]
+    # The file of the last of them goes when that has died.
+    last = {NAMES[2]: written(lambda file: _write(file, [delete(kept.path, 5, writer=4)]), NAMES[2])}
+    states = {name: FileState(closed=True, stamp=number) for number, name in enumerate(NAMES[:3])}
+    everything = resolve(Entries.read({NAMES[0]: reference, NAMES[1]: own, **last}))
+    assert [each.name for each in plan_unlinks(everything, states).unlink] == [NAMES[0]]
+
+
+def test_parts_with_other_references_are_put_together() -> None:
+    def part(name: str, path: str) -> Entries:
+        return Entries.read({name: written(lambda file: file.seal_references({path: [put(PATHS[0], 5)]}), name)})
+
+    parts = [part(NAMES[0], ELSEWHERE[1]), part(NAMES[1], ELSEWHERE[0])]
+
+    both = Entries.concat([*parts, Entries.of({NAMES[2]: [put(PATHS[1], 1)]})])
+
+    assert both.foreign == ELSEWHERE
+    assert both.origin.tolist() == [2, 1, 0]
+    assert both.take(np.array([1])).origin.tolist() == [1]
+
+
+def test_of_two_places_in_one_reference_file_one_is_read() -> None:
+    fact = put(PATHS[0], 5)
+    entries = Entries.read({NAMES[0]: written(lambda file: file.seal_references({path: [fact] for path in ELSEWHERE}))})
+
+    resolution = resolve(entries)
+
+    assert resolution.status.tolist().count(Status.LIVE) == 1
 
 
 def _write(file: MergedFileWriter, entries: list[Entry]) -> None:

@@ -12,7 +12,8 @@ package io.pyspark.statestore.format;
  * @param writer id of the writing process, which breaks ties between equal stamps
  * @param offset of the segment in its merged file, in bytes
  * @param length of the segment, in bytes
- * @param fileRef 0 for the file that holds this block, else 1-based into the name table of an index-only file
+ * @param fileRef 0 for the file that holds this block, else 1-based into the name table of an index-only or a
+ *     reference file
  * @param path relative to {@code <checkpoint>/state/}
  */
 public record Entry(

@@ -11,7 +11,7 @@ import java.util.List;
  * A group's index: fixed-width entries, an offset array and a heap of paths, so that Python maps it without a loop.
  *
  * @param entries in the order in which they were written
- * @param names of other merged files, for an index-only file; else empty
+ * @param names of other merged files, for an index-only file, or their paths, for a reference file; else empty
  */
 public record IndexBlock(List<Entry> entries, List<String> names) {
   /** Of an entry, in bytes, without its path. */
@@ -82,8 +82,16 @@ public record IndexBlock(List<Entry> entries, List<String> names) {
       int fileCount = in.remaining() < 4 ? -1 : in.getInt();
       names = strings(in, fileCount, bytes.length, "name table");
       for (String name : names) {
-        PathRules.checkFileName(name);
+        if (trailer.isForeign()) {
+          PathRules.checkForeignPath(name);
+        } else {
+          PathRules.checkFileName(name);
+        }
       }
+    }
+    boolean isAll = trailer.isSealed() && trailer.isCumulative() && !trailer.isIndexOnly() && trailer.previous() == 0;
+    if (trailer.isForeign() && !isAll) {
+      throw new MalformedIndexException("it refers to other checkpoints, but is not all that its file says");
     }
     in.position(count * ENTRY_SIZE);
     List<String> paths = strings(in, count, (int) tableStart, "path heap");
@@ -117,6 +125,9 @@ public record IndexBlock(List<Entry> entries, List<String> names) {
         && (kind == Entry.DELETE || fileRef != 0 || offset + length <= trailer.indexOffset());
     if (!fits) {
       throw new MalformedIndexException("the segment of " + path + " lies outside of the file");
+    }
+    if (trailer.isForeign() && (kind != Entry.PUT || fileRef == 0)) {
+      throw new MalformedIndexException(path + " is not a segment of another checkpoint in a reference file");
     }
     return new Entry(kind, type, generation, crc, stamp, writer, offset, length, fileRef, path);
   }

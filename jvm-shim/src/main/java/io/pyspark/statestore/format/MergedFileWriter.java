@@ -94,6 +94,11 @@ public final class MergedFileWriter {
     end(new IndexBlock(entries, names), Trailer.SEALED | Trailer.CUMULATIVE | Trailer.INDEX_ONLY, groupStamp);
   }
 
+  /** Ends a reference file: segments in files of other checkpoints; {@code fileRef} counts {@code paths} from 1. */
+  public void sealReferences(List<Entry> entries, List<String> paths, long groupStamp) throws IOException {
+    end(new IndexBlock(entries, paths), Trailer.SEALED | Trailer.CUMULATIVE | Trailer.FOREIGN, groupStamp);
+  }
+
   private void end(IndexBlock block, int flags, long groupStamp) throws IOException {
     IndexBlock.Encoded encoded = block.encode();
     byte[] index = encoded.bytes();

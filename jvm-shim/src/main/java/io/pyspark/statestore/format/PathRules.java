@@ -2,9 +2,14 @@ package io.pyspark.statestore.format;
 
 import java.util.regex.Pattern;
 
-/** What a logical path may look like: relative, below {@code state/}, without a way out of it. */
+/**
+ * What a logical path may look like: relative, below {@code state/}, without a way out of it; and the path of another
+ * checkpoint's merged file.
+ */
 public final class PathRules {
+  private static final int MAX_LENGTH = 4096;
   private static final Pattern MERGED_FILE = Pattern.compile("[0-9]{13}-[0-9a-f]{16}-[0-9]{1,10}\\.merged");
+  private static final String MERGED_DIRECTORY = "/state/_merged/";
 
   private PathRules() {}
 
@@ -20,12 +25,27 @@ public final class PathRules {
     }
   }
 
+  static void checkForeignPath(String path) throws MalformedIndexException {
+    if (!isForeign(path)) {
+      throw new MalformedIndexException("its name table holds '" + path + "', which is no path of a merged file");
+    }
+  }
+
+  /** Whether {@code path} is absolute, normalised, and that of a merged file with segments. */
+  static boolean isForeign(String path) {
+    int name = path.lastIndexOf('/') + 1;
+    return path.startsWith("/") && isSafe(path.substring(1))
+        && path.substring(0, name).endsWith(MERGED_DIRECTORY)
+        && MERGED_FILE.matcher(path.substring(name)).matches();
+  }
+
   /** Whether {@code path} is relative and each of its parts is a plain name. */
   public static boolean isValid(String path) {
-    if (path.isEmpty() || path.length() > 4096 || path.indexOf('\0') >= 0 || path.indexOf('\\') >= 0) {
-      return false;
-    }
-    if (path.equals("_merged") || path.startsWith("_merged/")) {
+    return isSafe(path) && !path.equals("_merged") && !path.startsWith("_merged/");
+  }
+
+  private static boolean isSafe(String path) {
+    if (path.isEmpty() || path.length() > MAX_LENGTH || path.indexOf('\0') >= 0 || path.indexOf('\\') >= 0) {
       return false;
     }
     for (String part : path.split("/", -1)) {

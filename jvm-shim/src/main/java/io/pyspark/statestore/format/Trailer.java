@@ -8,13 +8,13 @@ import java.util.Arrays;
 /**
  * The last 64 bytes of a group. A group without a valid trailer does not exist.
  *
- * @param flags {@link #SEALED}, {@link #CUMULATIVE}, {@link #INDEX_ONLY}; unknown bits are ignored
+ * @param flags {@link #SEALED}, {@link #CUMULATIVE}, {@link #INDEX_ONLY}, {@link #FOREIGN}; unknown bits are ignored
  * @param count entries in the index block
  * @param indexOffset of the index block, which ends where the trailer begins
  * @param indexLength in bytes
  * @param previous offset of the previous group's trailer, 0 where there is none
  * @param groupStamp the highest stamp of the group
- * @param nameTableOffset of an index-only file's name table, else 0
+ * @param nameTableOffset of an index-only or a reference file's name table, else 0
  * @param indexCrc crc32c of the index block
  */
 public record Trailer(
@@ -30,6 +30,8 @@ public record Trailer(
   public static final int SEALED = 1;
   public static final int CUMULATIVE = 2;
   public static final int INDEX_ONLY = 4;
+  /** A reference file: the entries' segments are in files of other checkpoints. */
+  public static final int FOREIGN = 8;
 
   static final byte[] MAGIC = "PSSGROUP".getBytes(StandardCharsets.US_ASCII);
 
@@ -43,6 +45,10 @@ public record Trailer(
 
   public boolean isIndexOnly() {
     return (flags & INDEX_ONLY) != 0;
+  }
+
+  public boolean isForeign() {
+    return (flags & FOREIGN) != 0;
   }
 
   byte[] encode() {

@@ -41,6 +41,11 @@ final class VectorFiles {
       Entry copied = new Entry(Entry.PUT, Entry.TYPE_DELTA, 3, 0x9a8b7c6d, STAMP + 9, WRITER, 77, 3, 2, "0/5/9.delta");
       f.writer.sealIndexOnly(List.of(copied), List.of(name(1), name(2)), f.stamp());
     }
+    try (File f = new File(directory, "reference.merged")) {
+      Entry referred = new Entry(Entry.PUT, Entry.TYPE_DELTA, 0, 0x1a2b3c4d, STAMP + 8, WRITER, 99, 4, 2, "0/5/8.delta");
+      List<String> paths = List.of("/state/_merged/" + name(1), "/checkpoints/ä b/state/_merged/" + name(2));
+      f.writer.sealReferences(List.of(referred), paths, f.stamp());
+    }
     try (File f = new File(directory, "torn.merged")) {
       f.group(f.put("0/0/1.delta", "one"));
       f.put("0/0/2.delta", "never finished");

@@ -33,6 +33,7 @@ final class Cleaner {
   private final LogContext context;
   private final Refresher refresher;
   private final Intents intents;
+  private final Pins pins;
   private final DurableTombstones writer;
   private final Relocator relocator;
   private final Consumer<MergedFile> onGone;
@@ -45,11 +46,13 @@ final class Cleaner {
       LogContext context,
       Refresher refresher,
       Intents intents,
+      Pins pins,
       Relocator relocator,
       DurableTombstones writer,
       Consumer<MergedFile> onGone) {
     this.context = context;
     this.intents = intents;
+    this.pins = pins;
     this.relocator = relocator;
     this.refresher = refresher;
     this.onGone = onGone;
@@ -121,7 +124,7 @@ final class Cleaner {
     return !context.tombstones().isEmpty()
         || intents.any()
         || context.index().files().stream().anyMatch(f -> f.writer() == MergedFile.Writer.OTHER)
-        || context.index().filesWithoutLiveSegments().stream().anyMatch(f -> f != newest);
+        || context.index().filesWithoutLiveSegments().stream().anyMatch(f -> f != newest && !pins.hold(f));
   }
 
   private boolean isQuiet() {
@@ -155,6 +158,7 @@ final class Cleaner {
         refresher.refreshListing();
       }
       intents.removeLeftOver();
+      pins.readAll();
       gone = unlinkDead();
       if (mayMove && context.options().compactionEnabled() && relocator.run()) {
         kept = true;
@@ -190,14 +194,16 @@ final class Cleaner {
       writer.write(needed);
       context.metrics().carriedOver(needed.size());
     }
-    return (int) plan.steps().stream().filter(step -> unlink(step.file())).count();
+    // Last: a fork that this does not show looks later than all that was concluded and written above.
+    Pins.Held pinned = pins.now();
+    return (int) plan.steps().stream().filter(step -> !pinned.holds(step.file()) && unlink(step.file())).count();
   }
 
   private UnlinkPlan plan(long now) {
     Responsibility responsibility = new Responsibility(context);
     return UnlinkPlan.of(
         context.index(),
-        f -> context.isClosed(f) && f.wholeIndexRead() && isUseless(f) && responsibility.isMine(f),
+        f -> context.isClosed(f) && f.wholeIndexRead() && isUseless(f) && !pins.hold(f) && responsibility.isMine(f),
         f -> now - f.deadSinceMs() < context.options().idleSealMs(),
         MAX_UNLINKS);
   }

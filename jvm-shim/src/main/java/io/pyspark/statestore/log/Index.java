@@ -26,7 +26,6 @@ public final class Index {
   private final NavigableMap<String, Directory> directories = new TreeMap<>();
   private int liveCount;
   private long liveBytes;
-  private long liveBytesWithEntries;
 
   /**
    * What there is in all.
@@ -157,10 +156,10 @@ public final class Index {
   private void count(String path, Segment segment, int sign) {
     if (segment != null) {
       segment.file().liveCount += sign;
-      segment.file().liveBytes += sign * segment.length();
+      segment.file().liveBytes += sign * segment.ownLength();
+      segment.file().liveBytesWithEntries += sign * segment.lengthWithEntries();
       liveCount += sign;
-      liveBytes += sign * segment.length();
-      liveBytesWithEntries += sign * segment.lengthWithEntries();
+      liveBytes += sign * segment.ownLength();
       directories.get(parent(path)).liveCount += sign;
     }
   }
@@ -345,14 +344,18 @@ public final class Index {
     }
   }
 
-  /** Bytes of all live segments. */
+  /** Bytes of all live segments; those that are in files of other checkpoints have none here. */
   public synchronized long liveBytes() {
     return liveBytes;
   }
 
-  /** Bytes that the live segments take at least, however they are laid out. */
-  synchronized long liveBytesWithEntries() {
-    return liveBytesWithEntries;
+  /**
+   * Bytes of files that are neither live segments nor their index entries.
+   *
+   * @param counts whether a file is one whose garbage can be had by moving what lives in it
+   */
+  synchronized long garbage(Predicate<MergedFile> counts) {
+    return files.values().stream().filter(counts).mapToLong(f -> f.size() - f.liveBytesWithEntries).sum();
   }
 
   /** Bytes of all files, dead ones and indexes included. */

@@ -1,5 +1,6 @@
 package io.pyspark.statestore.log;
 
+import io.pyspark.statestore.format.Entry;
 import java.util.ArrayList;
 import java.util.Collection;
 import java.util.HashMap;
@@ -38,6 +39,7 @@ public final class MergedFile {
   final List<Segment> segments = new ArrayList<>();
   final Set<Tombstone> tombstones = new LinkedHashSet<>();
   long liveBytes;
+  long liveBytesWithEntries;
   int liveCount;
   /** By tombstone the number of the first complete refresh that found nothing for it to hold down. */
   final Map<Tombstone, Long> idleSince = new HashMap<>(0);
@@ -57,6 +59,7 @@ public final class MergedFile {
   private volatile boolean seen;
   private volatile boolean indexOnly;
   private volatile Set<String> covered = Set.of();
+  private volatile List<MergedFile> foreign;
   private volatile long listedLength = -1;
   private volatile long listedModification = -1;
   /** By how much it was modified before the file that was modified last. */
@@ -156,6 +159,36 @@ public final class MergedFile {
   /** The files whose entries an index-only file repeats. */
   Set<String> covered() {
     return covered;
+  }
+
+  /**
+   * The file is a reference file: what lives in it is read from files of other checkpoints.
+   *
+   * @param paths of these
+   * @param entries that refer to them
+   */
+  void references(List<String> paths, List<Entry> entries) {
+    List<MergedFile> files = paths.stream().map(path -> new MergedFile(path, Writer.NOBODY, 0)).toList();
+    for (Entry entry : entries) {
+      MergedFile file = files.get(entry.fileRef() - 1);
+      file.size = Math.max(file.size, entry.offset() + entry.length());
+    }
+    foreign = files;
+  }
+
+  boolean isReference() {
+    return foreign != null;
+  }
+
+  /** The file of another checkpoint that an entry of a reference file means; its name is its path. */
+  MergedFile foreign(int fileRef) {
+    // 0, or more than there are, only where an index-only file has taken it for another kind of file.
+    return fileRef > 0 && fileRef <= foreign.size() ? foreign.get(fileRef - 1) : this;
+  }
+
+  /** Whether this is a file of another checkpoint. */
+  boolean isForeign() {
+    return name.startsWith("/");
   }
 
   /**

@@ -147,7 +147,7 @@ final class Prefetcher {
 
   private static List<Range> ranges(List<Segment> wanted) {
     Map<MergedFile, List<Segment>> byFile = new HashMap<>();
-    wanted.forEach(s -> byFile.computeIfAbsent(s.file(), f -> new ArrayList<>()).add(s));
+    wanted.forEach(s -> byFile.computeIfAbsent(s.holder(), f -> new ArrayList<>()).add(s));
     List<Range> ranges = new ArrayList<>();
     byFile.forEach((file, segments) -> {
       segments.sort(Comparator.comparingLong(s -> s.entry().offset()));

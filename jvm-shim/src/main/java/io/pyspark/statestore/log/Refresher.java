@@ -52,6 +52,7 @@ final class Refresher {
     }
   };
   private final Intents intents;
+  private final Pins pins;
   /** Index-only files that are damaged: they only save reads. */
   private final Set<String> unreadable = ConcurrentHashMap.newKeySet();
   /** Number of the newest refresh that has begun, of any kind. */
@@ -63,9 +64,10 @@ final class Refresher {
   private volatile boolean bornMerged;
   private volatile long newestModification;
 
-  Refresher(LogContext context, Intents intents, Executor readers, Consumer<MergedFile> onGone) {
+  Refresher(LogContext context, Intents intents, Pins pins, Executor readers, Consumer<MergedFile> onGone) {
     this.context = context;
     this.intents = intents;
+    this.pins = pins;
     this.readers = readers;
     this.onGone = onGone;
   }
@@ -207,6 +209,7 @@ final class Refresher {
     }
     // Last: whose end is noticed here has made its copies durable before, in files that have been read above.
     intents.listed(listing.intents(), number, complete);
+    pins.listed(listing.pins());
     if (!before.isEmpty() && context.index().files().isEmpty()) {
       // The checkpoint was deleted; who knows what is put in its place.
       bornMerged = !context.storage().hasPlainState();
@@ -300,6 +303,9 @@ final class Refresher {
   }
 
   private void apply(MergedFile file, Group group, Map<String, FileStatus> mayBeCovered, long number) {
+    if (group.trailer().isForeign()) {
+      file.references(group.names(), group.entries());
+    }
     if (!group.trailer().isIndexOnly()) {
       context.index().apply(file, group.entries());
       return;

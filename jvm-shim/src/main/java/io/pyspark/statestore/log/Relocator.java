@@ -43,6 +43,7 @@ final class Relocator {
   private final LogContext context;
   private final Refresher refresher;
   private final Intents intents;
+  private final Pins pins;
   private final SegmentReader reader;
   private final LocalSpace localSpace;
   private final Predicate<String> serves;
@@ -58,6 +59,7 @@ final class Relocator {
       LogContext context,
       Refresher refresher,
       Intents intents,
+      Pins pins,
       SegmentReader reader,
       LocalSpace localSpace,
       Predicate<String> serves,
@@ -65,6 +67,7 @@ final class Relocator {
     this.context = context;
     this.refresher = refresher;
     this.intents = intents;
+    this.pins = pins;
     this.reader = reader;
     this.localSpace = localSpace;
     this.serves = serves;
@@ -135,9 +138,17 @@ final class Relocator {
     return garbage() > Math.max(WORTHWHILE, share * allowedGarbage());
   }
 
-  /** Bytes of merged files that are neither live segments nor their index entries. */
+  /** Bytes of merged files that are neither live segments nor their index entries, and can be had by moving these. */
   long garbage() {
-    return context.index().physicalBytes() - context.index().liveBytesWithEntries();
+    return context.index().garbage(this::isWorthMoving);
+  }
+
+  /**
+   * Whether a file goes once nothing lives in it any more. What a fork reads stays in any case; and what lives in a
+   * reference file is in other checkpoints.
+   */
+  private boolean isWorthMoving(MergedFile file) {
+    return !file.isReference() && !pins.hold(file);
   }
 
   private double allowedGarbage() {
@@ -185,7 +196,7 @@ final class Relocator {
     double maxCost = isUrgent() ? MAX_URGENT_COST : MAX_COST;
     List<Candidate> found = new ArrayList<>();
     for (MergedFile file : context.index().files()) {
-      if (context.isClosed(file) && file.wholeIndexRead() && !file.isIndexOnly()) {
+      if (context.isClosed(file) && file.wholeIndexRead() && !file.isIndexOnly() && isWorthMoving(file)) {
         List<Segment> live = context.index().liveSegments(file);
         List<Segment> own = live.stream()
             .filter(s -> serves.test(s.path()) && s.entry().generation() < MAX_GENERATION)

@@ -7,20 +7,30 @@ import io.pyspark.statestore.format.IndexBlock;
  * Where the bytes of a logical file are.
  *
  * @param entry of the index
- * @param file that holds the bytes
+ * @param file that it counts for: the one that holds the bytes, or the reference file that says where they are
  */
 public record Segment(Entry entry, MergedFile file) {
   public String path() {
     return entry.path();
   }
 
+  /** The file that holds the bytes, which may be one of another checkpoint. */
+  MergedFile holder() {
+    return file.isReference() ? file.foreign(entry.fileRef()) : file;
+  }
+
   public long length() {
     return entry.length();
   }
 
+  /** Of its bytes, those that are in this checkpoint. */
+  long ownLength() {
+    return file.isReference() ? 0 : length();
+  }
+
   /** The bytes and its two index entries, in its group's block and in the sealed file's. */
   long lengthWithEntries() {
-    return entry.length() + 2L * (IndexBlock.ENTRY_SIZE + 4 + entry.path().length());
+    return ownLength() + 2L * (IndexBlock.ENTRY_SIZE + 4 + entry.path().length());
   }
 
   /** When it was written, in Unix milliseconds of the clock that stamped it. */

@@ -35,18 +35,18 @@ final class SegmentReader {
   /** Reads a part of a segment, and tells of which place: it may have been relocated meanwhile. */
   Segment readAt(Segment segment, long position, byte[] buffer, int offset, int length) throws IOException {
     try {
-      handles.readFully(segment.file(), segment.entry().offset() + position, buffer, offset, length);
+      handles.readFully(segment.holder(), segment.entry().offset() + position, buffer, offset, length);
       return segment;
     } catch (FileNotFoundException e) {
       Segment moved = finder.refreshAndFind(segment.path());
-      if (moved == null || moved.file() == segment.file()) {
+      if (moved == null || moved.holder() == segment.holder()) {
         throw missing(segment, e);
       }
       if (moved.length() != segment.length() || moved.entry().crc32c() != segment.entry().crc32c()) {
         // Not relocated but written anew: what was read of the old one does not fit.
         throw missing(segment, e);
       }
-      handles.readFully(moved.file(), moved.entry().offset() + position, buffer, offset, length);
+      handles.readFully(moved.holder(), moved.entry().offset() + position, buffer, offset, length);
       return moved;
     }
   }
@@ -92,13 +92,20 @@ final class SegmentReader {
     if (crc32c != segment.entry().crc32c()) {
       throw new StateStoreFilesException(
           Id.PSS_CORRUPT_SEGMENT, "state/" + segment.path() + " of checkpoint " + checkpoint + " is damaged: its "
-              + segment.length() + " bytes in " + segment.file().name() + " at offset " + segment.entry().offset()
+              + segment.length() + " bytes in " + segment.holder().name() + " at offset " + segment.entry().offset()
               + " have another checksum than was written. Restore that file from a copy, or restart the query from an"
               + " earlier batch whose state is whole.");
     }
   }
 
   private StateStoreFilesException missing(Segment segment, FileNotFoundException cause) {
+    if (segment.holder().isForeign()) {
+      return new StateStoreFilesException(
+          Id.PSS_FOREIGN_FILE_MISSING, "state/" + segment.path() + " of the fork " + checkpoint + " is in "
+              + segment.holder().name() + " at offset " + segment.entry().offset() + ", a file of the checkpoint that it"
+              + " was forked from, and that file does not exist. Restore it from a copy, or make the fork anew;"
+              + " compact(localize=True) or mode='copy' makes a fork that needs no other checkpoint.", cause);
+    }
     return new StateStoreFilesException(
         Id.PSS_MISSING_SEGMENT, "state/" + segment.path() + " of checkpoint " + checkpoint + " should be in "
             + segment.file().name() + " at offset " + segment.entry().offset()

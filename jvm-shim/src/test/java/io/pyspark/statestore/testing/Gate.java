@@ -4,6 +4,7 @@ import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicReference;
 
 /**
@@ -13,6 +14,10 @@ import java.util.concurrent.atomic.AtomicReference;
 public final class Gate {
     private static final long PATIENCE_SECONDS = 60;
 
+    /** Where {@link #holdNth} stops. */
+    public static final String NTH = "nth";
+
+    private static final AtomicInteger LEFT = new AtomicInteger();
     private static final Map<String, Stop> STOPS = new ConcurrentHashMap<>();
 
     private record Stop(String contains, AtomicReference<Thread> held, CountDownLatch reached, CountDownLatch open) {}
@@ -22,6 +27,24 @@ public final class Gate {
     /** The next thread that comes by stops there; {@code place} is "before create", "after close", "row" and the like. */
     public static void hold(String place, String contains) {
         STOPS.put(place, new Stop(contains, new AtomicReference<>(), new CountDownLatch(1), new CountDownLatch(1)));
+    }
+
+    /** The n-th call from now on stops, whatever it is: the place {@link #NTH}. */
+    public static void holdNth(String contains, int n) {
+        LEFT.set(n);
+        hold(NTH, contains);
+    }
+
+    /** Lets the thread at {@link #NTH} go on, up to the n-th call from there. */
+    public static void goOnToNth(String contains, int n) {
+        Stop before = STOPS.get(NTH);
+        holdNth(contains, n);
+        before.open.countDown();
+    }
+
+    /** Whether a thread has come already, or does within so many milliseconds. */
+    public static boolean isHeld(String place, long millis) throws InterruptedException {
+        return STOPS.get(place).reached.await(millis, TimeUnit.MILLISECONDS);
     }
 
     /** Waits until a thread has come; whether one has. */
@@ -46,7 +69,14 @@ public final class Gate {
     }
 
     static void pass(String place, String what) {
-        Stop stop = STOPS.get(place);
+        Stop nth = STOPS.get(NTH);
+        if (nth != null && place.startsWith("before ") && what.contains(nth.contains) && LEFT.decrementAndGet() == 0) {
+            stop(nth, place, what);
+        }
+        stop(STOPS.get(place), place, what);
+    }
+
+    private static void stop(Stop stop, String place, String what) {
         if (stop == null || !what.contains(stop.contains) || !stop.held.compareAndSet(null, Thread.currentThread())) {
             return;
         }

@@ -1,0 +1,97 @@
+"""A trial on production's state: a second query goes on from a fork of the first one's checkpoint, while that one runs.
+
+    python -m examples.fork_for_a_trial
+
+The query of `windowed_delays` is forked half-way. It runs on to its end; then the trial, which takes larger batches,
+does the same from the fork on. What each has given out, with what there was before the fork, has to equal the batch
+computation. In the end the fork is made
+independent, the first checkpoint is deleted, and the trial's state is still whole.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from dataclasses import replace
+
+import click
+
+from examples import harness, windowed_delays
+from pyspark_statestore import Checkpoint, merged_path
+
+NAME = "fork_for_a_trial"
+HALF_WAY = 5
+SINK_LOG = "_spark_metadata"
+
+
+def fork(where: harness.Places, door: str) -> tuple[harness.Places, list[str]]:
+    """Forks the query, and returns where the trial reads and writes, and what the query had given out before."""
+    folder = where.folder.with_name("trial")
+    made = Checkpoint(where.folder).fork(folder)
+    click.echo(
+        f"forked at version {made.version}: {made.referenced_segments_count} segments, "
+        f"{made.referenced_bytes_count:,} bytes, none of them copied"
+    )
+    # The trial gets a sink of its own. Spark's file sink keeps a log of all batches there: those before the fork have
+    # to be in it, and no later ones, which it would take for done.
+    output = where.output.with_name("trial-output")
+    (output / SINK_LOG).mkdir(parents=True)
+    before: list[str] = []
+    for batch in range(made.version):
+        log = where.output / SINK_LOG / str(batch)
+        shutil.copy(log, output / SINK_LOG)
+        before += [json.loads(line)["path"] for line in log.read_text().splitlines()[1:]]
+    checkpoint = merged_path(folder) if door == "path" else folder.as_uri()
+    return replace(where, folder=folder, output=output, checkpoint=checkpoint, files_per_trigger=2), before
+
+
+def make_independent(trial: harness.Places, source: harness.Places) -> bool:
+    """Brings the fork's state home, deletes the checkpoint that it was made of, and returns whether all is sound."""
+    checkpoint = Checkpoint(trial.folder)
+    [before] = checkpoint.inspect.summary().to_pylist()
+    checkpoint.maintenance.compact(localize=True)
+    [after] = checkpoint.inspect.summary().to_pylist()
+    click.echo(f"read elsewhere: {before['foreign_live_bytes']:,} bytes, then {after['foreign_live_bytes']:,}")
+    shutil.rmtree(source.folder)
+    return checkpoint.maintenance.verify().is_clean
+
+
+@click.command(help=__doc__)
+@harness.options(files_per_trigger=1)
+def main(settings: harness.Settings) -> None:
+    """Runs the example."""
+    if settings.state != "merged":
+        raise click.BadParameter("only merged state can be forked", param_hint="--state")
+    spark = harness.session(settings, NAME)
+    try:
+        where = harness.places(settings, NAME)
+        query = windowed_delays.start(spark, where)
+        harness.follow(query, _Quiet(), until=HALF_WAY)
+        trial, before = fork(where, settings.door)
+        query.awaitTermination()
+        windowed_delays.start(spark, trial).awaitTermination()
+        expected = windowed_delays.expected(spark, where)
+        results = {
+            "the query": spark.read.parquet(str(where.output)),
+            "the trial": spark.read.parquet(*before).union(spark.read.parquet(str(trial.output))),
+        }
+        outcomes = {
+            name: harness.compare(result, expected, stopped_after=HALF_WAY, batches=0, seconds=0.0)
+            for name, result in results.items()
+        }
+    finally:
+        spark.stop()
+    for name, outcome in outcomes.items():
+        said = "equal to" if outcome.equal else "DIFFERENT from"
+        click.echo(f"{name}: {said} the batch computation ({outcome.expected:,} rows)")
+    sys.exit(0 if all(each.equal for each in outcomes.values()) and make_independent(trial, where) else 1)
+
+
+class _Quiet:
+    def batch(self, progress: object) -> None:
+        """Shows nothing."""
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,183 @@
+package io.pyspark.statestore.log;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import io.pyspark.statestore.StateStoreFilesException;
+import io.pyspark.statestore.StateStoreFilesException.Id;
+import java.io.IOException;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
+import org.apache.hadoop.fs.FSDataInputStream;
+import org.apache.hadoop.fs.FileStatus;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * What forks have left in this checkpoint: small files, each of which names a fork and the merged files that it reads.
+ * Nobody unlinks these. A pin that is empty, since the fork is just being made, and one that cannot be understood, pin
+ * every file (rule 8).
+ *
+ * <p>Whoever unlinks asks a listing that is younger than all that he has concluded from: a fork that it does not show
+ * looks later, and finds dead what is dead.
+ */
+final class Pins {
+  private static final Logger LOG = LoggerFactory.getLogger(Pins.class);
+  private static final ObjectMapper JSON = new ObjectMapper();
+  /** Bytes; what is larger was not made by a fork. */
+  private static final long LARGEST = 64 << 20;
+
+  private final LogContext context;
+  /** By name, when an empty one was first seen: it counts for {@code closedAfter}, as announcements do. */
+  private final Map<String, Long> emptySinceMs = new ConcurrentHashMap<>();
+
+  private final Map<String, Pin> read = new ConcurrentHashMap<>();
+  private volatile List<FileStatus> listed = List.of();
+  private volatile Held held = new Held(false, Set.of());
+
+  /** A pin's content; of one that is not understood, only which bytes these were. */
+  private record Pin(long length, long modified, String fork, boolean claims, Set<String> files) {}
+
+  /**
+   * What must not be unlinked.
+   *
+   * @param all whether no file may be
+   * @param files names of those that may not
+   */
+  record Held(boolean all, Set<String> files) {
+    boolean holds(MergedFile file) {
+      return all || files.contains(file.name());
+    }
+  }
+
+  Pins(LogContext context) {
+    this.context = context;
+  }
+
+  /** Takes note of a listing, and reads nothing. */
+  void listed(List<FileStatus> pins) {
+    Set<String> names = new HashSet<>();
+    for (FileStatus pin : pins) {
+      names.add(name(pin));
+      if (pin.getLen() == 0) {
+        emptySinceMs.putIfAbsent(name(pin), context.nowMs());
+      }
+    }
+    emptySinceMs.keySet().retainAll(names);
+    read.keySet().retainAll(names);
+    listed = pins;
+    held = held(pins);
+  }
+
+  /** Whether a file must not be unlinked, as far as is known: enough for those who only plan. */
+  boolean hold(MergedFile file) {
+    return held.holds(file);
+  }
+
+  /** Reads the pins that are known of; those that could not be understood are read again. */
+  void readAll() {
+    listed.forEach(pin -> read(pin, true));
+    held = held(listed);
+  }
+
+  /** What is pinned by now, after a listing of its own: for those who are about to unlink. */
+  Held now() throws IOException {
+    List<FileStatus> pins = context.storage().list().pins();
+    listed(pins);
+    pins.forEach(pin -> read(pin, false));
+    Held found = held(pins);
+    held = found;
+    return found;
+  }
+
+  /**
+   * Before anything is written: a fork may have taken over.
+   *
+   * @throws StateStoreFilesException PSS_CLAIMED
+   */
+  void checkUnclaimed() throws StateStoreFilesException {
+    for (FileStatus status : listed) {
+      Pin pin = read(status, false);
+      if (pin != null && pin.claims) {
+        throw new StateStoreFilesException(
+            Id.PSS_CLAIMED, "The state of " + context.checkpoint() + " belongs to the fork " + pin.fork + " now, which"
+                + " was made with mode='claim': nothing more may be written here. Go on with the fork; or delete the"
+                + " fork and then " + status.getPath() + ".");
+      }
+    }
+  }
+
+  private Held held(List<FileStatus> pins) {
+    long now = context.nowMs();
+    Set<String> files = new HashSet<>();
+    for (FileStatus status : pins) {
+      Pin pin = read.get(name(status));
+      if (status.getLen() == 0) {
+        if (now - emptySinceMs.getOrDefault(name(status), now) < context.options().closedAfterMs()) {
+          return new Held(true, Set.of());
+        }
+      } else if (pin == null || !isOf(pin, status) || pin.files == null) {
+        return new Held(true, Set.of());
+      } else {
+        files.addAll(pin.files);
+      }
+    }
+    return new Held(false, files);
+  }
+
+  /** A pin's content, or null of an empty one. */
+  private Pin read(FileStatus status, boolean again) {
+    if (status.getLen() == 0) {
+      return null;
+    }
+    Pin known = read.get(name(status));
+    if (known != null && isOf(known, status) && (known.files != null || !again)) {
+      return known;
+    }
+    Pin pin;
+    try {
+      pin = parse(status);
+    } catch (IOException | RuntimeException e) {
+      LOG.warn("{} cannot be understood; no merged file of {} is unlinked meanwhile", status.getPath(),
+          context.checkpoint(), e);
+      pin = new Pin(status.getLen(), status.getModificationTime(), "", false, null);
+    }
+    read.put(name(status), pin);
+    return pin;
+  }
+
+  private Pin parse(FileStatus status) throws IOException {
+    if (status.getLen() > LARGEST) {
+      throw new IOException("a fork's pin has not " + status.getLen() + " bytes");
+    }
+    byte[] bytes = new byte[(int) status.getLen()];
+    try (FSDataInputStream in = context.storage().open(name(status))) {
+      in.readFully(0, bytes);
+    }
+    JsonNode said = JSON.readTree(bytes);
+    JsonNode names = said.path("files");
+    String mode = said.path("mode").asText();
+    boolean understood = said.path("fork").isTextual() && names.isArray()
+        && (mode.equals("claim") || mode.equals("no_claim"));
+    Set<String> files = new HashSet<>();
+    for (JsonNode name : names) {
+      understood &= name.isTextual();
+      files.add(name.asText());
+    }
+    if (!understood) {
+      throw new IOException("it has no fork, mode and files as a fork's pin has them");
+    }
+    return new Pin(
+        status.getLen(), status.getModificationTime(), said.path("fork").asText(), mode.equals("claim"), files);
+  }
+
+  private static boolean isOf(Pin pin, FileStatus status) {
+    return pin.length == status.getLen() && pin.modified == status.getModificationTime();
+  }
+
+  private static String name(FileStatus status) {
+    return status.getPath().getName();
+  }
+}

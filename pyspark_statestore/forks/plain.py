@@ -1,0 +1,42 @@
+"""Copies state files that are not merged: those of a checkpoint that stock Spark began."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pyspark_statestore.inspect.state_files import STATE, StateFiles
+from pyspark_statestore.storage import Directory
+from pyspark_statestore.storage.changes import create
+from pyspark_statestore.storage.directory import in_parallel
+from pyspark_statestore.storage.ranges import MAX_READ
+
+
+def copy_plain(source: Directory, target: Directory, files: StateFiles, rows: np.ndarray) -> int:
+    """Copies plain state files to the same paths.
+
+    Args:
+        source: The checkpoint.
+        target: Of the fork.
+        files: Of the source's state.
+        rows: Which.
+
+    Returns:
+        How many bytes they have.
+
+    Raises:
+        FileNotFoundError: One is gone, or shorter than it was.
+        StateStoreFilesError: One cannot be read or written.
+    """
+
+    def copy(row: int) -> int:
+        path, size = f"{STATE}/{files.path[row].as_py()}", int(files.length[row])
+        with source.open(path, size) as file, create(target, path) as out:
+            for start in range(0, size, MAX_READ):
+                wanted = min(MAX_READ, size - start)
+                data = file.read_at(start, wanted)
+                if len(data) < wanted:
+                    raise FileNotFoundError(path)
+                out.write(data)
+        return size
+
+    return sum(in_parallel(copy, rows.tolist()))

@@ -1,0 +1,220 @@
+"""What Spark keeps in a checkpoint beside state: its logs, what sources remember, metadata and schemas of operators."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from pyspark_statestore.errors import StateStoreFilesError
+from pyspark_statestore.inspect.scan import ATTEMPTS, always_gone
+from pyspark_statestore.inspect.spark_logs import entries
+from pyspark_statestore.inspect.state_files import STATE
+from pyspark_statestore.paths import MERGED_PREFIX
+from pyspark_statestore.storage import Directory, FileInfo
+from pyspark_statestore.storage.changes import create, make_directory
+from pyspark_statestore.storage.directory import in_parallel
+
+COMMITS, OFFSETS, SOURCES, METADATA = "commits", "offsets", "sources", "metadata"
+
+_OF_OPERATORS = ("_metadata", "_stateSchema")
+_SCHEMA_PATHS = "stateSchemaFilePaths"
+
+
+@dataclass(frozen=True)
+class SparkFiles:
+    """Files that a fork begins with, by their paths in the checkpoint.
+
+    Attributes:
+        first: Copied in any order.
+        last: The newest commit. Without it, and the query's metadata after it, the fork is none.
+    """
+
+    first: tuple[FileInfo, ...] = field(repr=False)
+    last: FileInfo
+
+    def __len__(self) -> int:
+        return len(self.first) + 2
+
+
+def spark_files(source: Directory, version: int) -> SparkFiles:
+    """Lists what a fork at a version begins with.
+
+    Args:
+        source: The checkpoint.
+        version: Of the state; batch ``version - 1`` is the last that the fork has.
+
+    Raises:
+        KeyError: A batch that Spark needs for a restart there is not in its logs any more; it says which.
+        StateStoreFilesError: Something cannot be listed.
+    """
+    last = version - 1
+    logs = {log: {b: info for b, info in entries(source, log).items() if b <= last} for log in (COMMITS, OFFSETS)}
+    if last not in logs[COMMITS]:
+        raise KeyError(f"{COMMITS}/{last} is not there")
+    # Spark asks for the offsets of the batch before the last one, too.
+    for batch in range(max(0, last - 1), version):
+        if batch not in logs[OFFSETS]:
+            raise KeyError(f"{OFFSETS}/{batch} is not there")
+    newest = logs[COMMITS].pop(last)
+    first = [_below(log, info) for log in (COMMITS, OFFSETS) for info in logs[log].values()]
+    first += _of_sources(source, logs[OFFSETS][last])
+    first += _of_operators(source, last)
+    return SparkFiles(tuple(first), _below(COMMITS, newest))
+
+
+def copy_first(source: Directory, target: Directory, version: int, files: SparkFiles) -> int:
+    """Copies all that comes before the newest commit; begins again where the query has deleted something meanwhile.
+
+    Args:
+        source: The checkpoint.
+        target: Of the fork.
+        version: Of the state.
+        files: As :func:`spark_files` has them.
+
+    Returns:
+        How many files were copied.
+
+    Raises:
+        KeyError: As :func:`spark_files`.
+        StateStoreFilesError: A file cannot be read or written.
+    """
+    done: set[str] = set()
+
+    def copy(info: FileInfo) -> None:
+        data = source.read(info.name, info.size)
+        write(target, info.name, _at_home(source, target, info.name, data))
+        done.add(info.name)
+
+    for _ in range(ATTEMPTS):
+        try:
+            in_parallel(copy, [info for info in files.first if info.name not in done])
+            return len(done)
+        except FileNotFoundError:
+            # Logs are compacted: what is gone is in a newer file.
+            files = spark_files(source, version)
+    raise always_gone(source)
+
+
+def make_partitions(source: Directory, target: Directory) -> None:
+    """Makes the directories of the state partitions: Spark's ``statestore`` source looks there for how many there are.
+
+    Raises:
+        StateStoreFilesError: Something cannot be listed or made.
+    """
+    operators = [name for name in source.names(STATE) if name.isdecimal()]
+    found = [f"{STATE}/{each}/{name}" for each in operators for name in source.names(f"{STATE}/{each}")]
+    in_parallel(
+        lambda path: make_directory(target, path), [path for path in found if path.rpartition("/")[2].isdecimal()]
+    )
+
+
+def copy_last(source: Directory, target: Directory, files: SparkFiles) -> str:
+    """Makes the fork a checkpoint: the newest commit, and metadata with a query id of its own.
+
+    Returns:
+        The query's id.
+
+    Raises:
+        FileNotFoundError: The commit is gone.
+        StateStoreFilesError: A file cannot be read or written.
+    """
+    write(target, files.last.name, source.read(files.last.name, files.last.size))
+    query_id = str(uuid.uuid4())
+    write(target, METADATA, json.dumps({"id": query_id}, separators=(",", ":")).encode())
+    return query_id
+
+
+def write(target: Directory, path: str, data: bytes) -> None:
+    """Writes a small file.
+
+    Raises:
+        StateStoreFilesError: PSS_NO_PERMISSION or PSS_WRITE_FAILED.
+    """
+    with create(target, path) as out:
+        out.write(data)
+
+
+def _of_sources(source: Directory, offsets: FileInfo) -> list[FileInfo]:
+    """What sources remember. A source of files has a log of its own, of which the fork gets what its batches have read.
+
+    The rest of that log would be one large batch to the fork, which finds these files itself. Where the log was
+    compacted since, all of it is needed.
+    """
+    found = [info for info in source.find(SOURCES) if not _is_hidden(info.name)]
+    lines = source.read(f"{OFFSETS}/{offsets.name}", offsets.size).decode().split("\n")
+    reached: dict[str, int] = {}
+    for number, line in enumerate(lines[2:] if lines[0] == "v1" else []):
+        with suppress(ValueError, KeyError, TypeError):
+            reached[str(number)] = int(json.loads(line)["logOffset"])
+
+    def is_later(info: FileInfo) -> bool:
+        folder, _, name = info.name.rpartition("/")
+        entry = name.partition(".")[0]
+        return folder in reached and entry.isdecimal() and int(entry) > reached[folder]
+
+    later = [info for info in found if is_later(info)]
+    compacted = {info.name.rpartition("/")[0] for info in later if info.name.endswith(".compact")}
+    left = {info.name for info in later if info.name.rpartition("/")[0] not in compacted}
+    return [_below(SOURCES, info) for info in found if info.name not in left]
+
+
+def _of_operators(source: Directory, last: int) -> Iterator[FileInfo]:
+    """Metadata and schemas, which are with the operator, or with the stores of its first partition."""
+    for operator in (name for name in source.names(STATE) if name.isdecimal()):
+        folder = f"{STATE}/{operator}"
+        for kind in _OF_OPERATORS:
+            listed = source.find(f"{folder}/{kind}")
+            found = [_below(f"{folder}/{kind}", info) for info in listed if not _is_hidden(info.name)]
+            yield from _up_to(found, last) if kind == "_metadata" else found
+        for info in source.find(f"{folder}/0", ("SSTs", "logs")):
+            parts = info.name.split("/")
+            if "_metadata" in parts[:-1] and not _is_hidden(info.name):
+                yield _below(f"{folder}/0", info)
+
+
+def _up_to(found: Sequence[FileInfo], last: int) -> list[FileInfo]:
+    """Version 2 has a file for each batch that has changed it; of what came later the fork knows nothing."""
+
+    def batch(info: FileInfo) -> int:
+        folder, _, name = info.name.rpartition("/")
+        return int(name) if folder.endswith("/v2") and name.isdecimal() else -1
+
+    return [info for info in found if batch(info) <= last]
+
+
+def _at_home(source: Directory, target: Directory, path: str, data: bytes) -> bytes:
+    """Metadata of version 2 names the schema files by their whole paths: in a fork, its own ones."""
+    if "/_metadata/v2/" not in path or _SCHEMA_PATHS.encode() not in data:
+        return data
+    head, _, text = data.decode().partition("\n")
+    try:
+        found = json.loads(text)
+        for store in found["stateStoreInfo"]:
+            store[_SCHEMA_PATHS] = [_moved(str(each), source, target) for each in store.get(_SCHEMA_PATHS) or []]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        where = source.location.display(path)
+        raise StateStoreFilesError("PSS_UNREADABLE_STATE", {"path": where, "reason": error}) from error
+    return f"{head}\n{json.dumps(found, separators=(',', ':'))}".encode()
+
+
+def _moved(path: str, source: Directory, target: Directory) -> str:
+    """The same file in another checkpoint; with the scheme and host that the path had, where it stays there."""
+    before, slash, inside = path.rpartition(f"/{STATE}/")
+    if not slash:
+        return path
+    if source.location.shares_file_system(target.location) and before.endswith(source.location.absolute):
+        return f"{before.removesuffix(source.location.absolute)}{target.location.absolute}/{STATE}/{inside}"
+    prefix = MERGED_PREFIX if before.startswith(MERGED_PREFIX) else ""
+    return f"{prefix}{target.location.url}/{STATE}/{inside}"
+
+
+def _below(folder: str, info: FileInfo) -> FileInfo:
+    return FileInfo(f"{folder}/{info.name}", info.size, info.modified)
+
+
+def _is_hidden(path: str) -> bool:
+    """Temporary files, and Hadoop's own checksums, which say nothing of a copy."""
+    return path.rpartition("/")[2].startswith(".")

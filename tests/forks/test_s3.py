@@ -1,0 +1,73 @@
+"""Forks on a server that speaks S3, where a path begins with a bucket that a reference does not name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pyspark_statestore import Checkpoint
+from pyspark_statestore.maintenance.cleaning import clean
+from pyspark_statestore.maintenance.site import Site
+from pyspark_statestore.storage import Directory, Location
+from tests.forks.families import go_on
+from tests.inspect.places import refused
+from tests.maintenance.worlds import CLOSED_AFTER
+
+pytest.importorskip("moto.server", reason="moto[server] is not installed", exc_type=ImportError)
+pytest.importorskip("s3fs", reason="s3fs is not installed", exc_type=ImportError)
+
+
+@pytest.fixture(scope="module")
+def options() -> Iterator[dict[str, Any]]:
+    """How to reach a server with two buckets."""
+    import fsspec
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer("127.0.0.1", 0)
+    server.start()
+    host, port = server.get_host_and_port()
+    found = {
+        "key": "testing",
+        "secret": "testing",
+        "client_kwargs": {"endpoint_url": f"http://{host}:{port}", "region_name": "us-east-1"},
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+        fs = fsspec.filesystem("s3", **found)
+        for bucket in ("one", "two"):
+            fs.call_s3("create_bucket", Bucket=bucket)
+        yield found
+    server.stop()
+
+
+def test_a_fork_in_a_bucket(options: dict[str, Any], source: Path) -> None:
+    import fsspec
+
+    fs = fsspec.filesystem("s3", **options)
+    fs.put(f"{source}/", "one/checkpoints/q1/", recursive=True)
+    checkpoint = Checkpoint("s3a://one/checkpoints/q1", options)
+    with refused("PSS_OTHER_FILE_SYSTEM", "s3a://two/fork"):
+        checkpoint.fork("s3a://two/fork")
+
+    checkpoint.fork("s3://one/checkpoints/q1-test")
+    checkpoint.fork("s3a://two/copied", "copy")
+
+    fork, copied = Checkpoint("s3a://one/checkpoints/q1-test", options), Checkpoint("s3://two/copied", options)
+    for each in (fork, copied):
+        assert each.inspect.versions().equals(checkpoint.inspect.versions())
+        assert each.maintenance.verify().is_clean
+    names = {path.rpartition("/")[2] for path in fs.ls("one/checkpoints/q1/state/_merged", refresh=True)}
+    there = set(fork.inspect.segments()["foreign_path"].to_pylist())
+    assert there == {f"s3a://one/checkpoints/q1/state/_merged/{name}" for name in names if name.endswith(".merged")}
+
+    # The source deletes everything; the fork has it until it has brought it home.
+    go_on(source, 6, 50)
+    fs.put(f"{source}/", "one/checkpoints/q1/", recursive=True)
+    site = Site(Directory(Location.of("s3a://one/checkpoints/q1", options)), CLOSED_AFTER)
+    assert clean(site, site.look().closed_tombstones).files == ()
+    fork.maintenance.compact(localize=True)
+    assert len(clean(site, site.look().closed_tombstones).files) == 4
+    assert fork.maintenance.verify().is_clean
