@@ -15,8 +15,10 @@ if TYPE_CHECKING:
     from pyspark_statestore.checkpoint import Checkpoint
     from pyspark_statestore.conf import OPTIONS
     from pyspark_statestore.errors import StateStoreFilesError
+    from pyspark_statestore.forks.fork import fork
     from pyspark_statestore.jars import jar_path
     from pyspark_statestore.maintenance.background import maintain
+    from pyspark_statestore.migration.verbs import convert, export
     from pyspark_statestore.paths import merged_path
     from pyspark_statestore.session import configure
 
@@ -27,6 +29,9 @@ __all__ = [
     "__version__",
     "attach",
     "configure",
+    "convert",
+    "export",
+    "fork",
     "jar_path",
     "maintain",
     "merged_path",
@@ -38,6 +43,9 @@ _HOMES = {
     "StateStoreFilesError": "errors",
     "attach": "attach",
     "configure": "session",
+    "convert": "migration.verbs",
+    "export": "migration.verbs",
+    "fork": "forks.fork",
     "jar_path": "jars",
     "maintain": "maintenance.background",
     "merged_path": "paths",

@@ -13,9 +13,16 @@ from pyspark_statestore.errors import StateStoreFilesError
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from fsspec.callbacks import Callback
+    from pyspark.sql import SparkSession
 
+    from pyspark_statestore.forks.fork import Fork
     from pyspark_statestore.inspect import Inspection
     from pyspark_statestore.maintenance.maintenance import Maintenance
+    from pyspark_statestore.maintenance.site import Site
+    from pyspark_statestore.migration.conversion import Conversion
+    from pyspark_statestore.migration.dropping import Drop
+    from pyspark_statestore.migration.export import Export
     from pyspark_statestore.storage import Directory, Location
 
 CLOSED_AFTER = datetime.timedelta(milliseconds=int(OPTIONS["closedAfter"].parse(OPTIONS["closedAfter"].default)))
@@ -56,6 +63,7 @@ class Checkpoint:
             parameters = {"key": "closed_after", "value": closed_after, "allowed": allowed}
             raise StateStoreFilesError("PSS_INVALID_OPTION", parameters)
         self._location: Location = Location.of(path, storage_options)
+        self._storage_options = storage_options
         self._closed_after = closed_after
 
     @classmethod
@@ -96,16 +104,17 @@ class Checkpoint:
 
     @property
     def is_merged(self) -> bool:
-        """Whether there are merged files in it, by one listing.
+        """Whether there are merged files in it that count, by one listing: after an export in place they do not.
 
         Raises:
             StateStoreFilesError: It cannot be listed.
         """
         from pyspark_statestore.format import parse_file_name
-        from pyspark_statestore.inspect.scan import MERGED
+        from pyspark_statestore.inspect.scan import MERGED, is_retirement
         from pyspark_statestore.storage import Directory
 
-        return any(parse_file_name(name) for name in Directory(self._location).names(MERGED))
+        names = Directory(self._location).names(MERGED)
+        return any(parse_file_name(name) for name in names) and not any(map(is_retirement, names))
 
     @cached_property
     def inspect(self) -> Inspection:
@@ -195,6 +204,123 @@ class Checkpoint:
 
         wanted = Selection(operator_id, partition_id, store_name, state_variable)
         return read_changes(self._directory, self.inspect, wanted, from_version, to_version, key)
+
+    def fork(
+        self,
+        dst: str | os.PathLike[str],
+        mode: str = "no_claim",
+        version: int | None = None,
+        *,
+        storage_options: Mapping[str, Any] | None = None,
+        dry_run: bool = False,
+        force: bool = False,
+    ) -> Fork:
+        """Makes a second checkpoint that goes on from a version of this one, which stays as it is.
+
+        docs/fork.md says how the two live side by side.
+
+        Args:
+            dst: Where the fork is to be: nothing may be there.
+            mode: ``no_claim``: the fork reads the state where it is, and never deletes it. ``claim``: likewise, and it
+                owns it: this checkpoint must not be used any more. ``copy``: the state is copied.
+            version: Of the state, which batch version - 1 left; None for that of the last committed batch.
+            storage_options: For the fsspec file system of ``dst``, where it is another one than this checkpoint's.
+            dry_run: Only say what the fork would have.
+            force: Allows ``claim`` where the query seems to be running.
+
+        Returns:
+            What was made; ``path`` is the checkpointLocation for the fork's query.
+
+        Raises:
+            StateStoreFilesError: As :func:`pyspark_statestore.fork`.
+        """
+        from pyspark_statestore.forks.fork import fork_checkpoint
+        from pyspark_statestore.maintenance.site import Site
+        from pyspark_statestore.storage import Location
+
+        options = self._storage_options if storage_options is None else storage_options
+        site = Site(self._directory, self._closed_after, dry_run=dry_run)
+        return fork_checkpoint(site, Location.of(dst, options), mode, version, dry_run=dry_run, force=force)
+
+    def convert(self, to: str, *, door: str = "provider", dry_run: bool = False, force: bool = False) -> Conversion:
+        """Lets a stopped query go on with merged state, or with stock Spark's.
+
+        A restart takes the class that keeps the state from the checkpoint's offset log, not from the session. This
+        rewrites it there, keeps a copy of what it replaced, and touches no state. To ``merged``, old files are read
+        where they are; after an export in place it goes back to the merged files and removes the plain copies, unless
+        stock Spark has gone on since. To ``stock``, :meth:`export` has to have written the state back before, and has
+        done this, too.
+
+        Args:
+            to: ``merged`` or ``stock``.
+            door: Which one the query goes through when merged. The path door needs no conversion but after an export.
+            dry_run: Only say what would be changed.
+            force: Allows it where the query seems to be running, or merged files seem to be older than plain ones.
+
+        Raises:
+            StateStoreFilesError: PSS_QUERY_RUNNING, PSS_NOT_EXPORTED, PSS_STALE_MERGED, PSS_NEEDS_PATH_DOOR,
+                PSS_UNKNOWN_PROVIDER, or the checkpoint cannot be read or written. Repeated, it ends what an interrupted
+                one has begun.
+        """
+        from pyspark_statestore.migration.conversion import convert
+
+        return convert(self._site(dry_run), to, door=door, dry_run=dry_run, force=force)
+
+    def export(
+        self,
+        dst: str | os.PathLike[str] | None = None,
+        *,
+        storage_options: Mapping[str, Any] | None = None,
+        dry_run: bool = False,
+        force: bool = False,
+        spark: SparkSession | None = None,
+        callback: Callback | None = None,
+    ) -> Export:
+        """Writes the merged state of a stopped query back as the plain files that stock Spark expects.
+
+        Every file is checked against its checksum and read back. Interrupted, it goes on where it was when it is called
+        again. In place, the merged files stay, and can be gone back to with :meth:`convert`, until
+        :meth:`drop_merged`; nobody reads or writes them meanwhile.
+
+        Args:
+            dst: A directory that is empty or does not exist, for a copy of the whole checkpoint; in place if not given.
+            storage_options: For its file system; as this checkpoint's unless given.
+            dry_run: Only say what would be written.
+            force: Allows it where the query seems to be running, or merged files seem to be older than plain ones.
+            spark: Writes in Spark tasks instead of in this process.
+            callback: Told how many bytes there are to write, and of those that were.
+
+        Raises:
+            StateStoreFilesError: PSS_QUERY_RUNNING, PSS_DESTINATION_EXISTS, PSS_VERSION_NOT_RESTORABLE,
+                PSS_CORRUPT_SEGMENT, PSS_STALE_MERGED, or something cannot be read or written.
+        """
+        from pyspark_statestore.migration.export import export
+        from pyspark_statestore.storage import Directory, Location
+
+        options = self._storage_options if storage_options is None else storage_options
+        target = None if dst is None else Directory(Location.of(dst, options))
+        return export(self._site(dry_run), target, dry_run=dry_run, force=force, spark=spark, callback=callback)
+
+    def drop_merged(self, *, dry_run: bool = True, force: bool = False) -> Drop:
+        """Deletes the merged files after an export in place; there is no way back to them then.
+
+        Args:
+            dry_run: Only say what would be deleted; the default.
+            force: Allows it where no export was made, or a file is not as it was exported, if every version that Spark
+                may go back to can be restored from plain files alone.
+
+        Raises:
+            StateStoreFilesError: PSS_DROP_REFUSED where something needs them, or the checkpoint cannot be read or
+                written.
+        """
+        from pyspark_statestore.migration.dropping import drop_merged
+
+        return drop_merged(self._site(dry_run), dry_run=dry_run, force=force)
+
+    def _site(self, dry_run: bool) -> Site:
+        from pyspark_statestore.maintenance.site import Site
+
+        return Site(self._directory, self._closed_after, dry_run=dry_run)
 
     @cached_property
     def _directory(self) -> Directory:

@@ -24,16 +24,16 @@ MERGED_FILE_MANAGER = "io.pyspark.statestore.fs.MergedCheckpointFileManager"
 MERGED_EXTENSIONS = "io.pyspark.statestore.spark.MergedStateExtensions"
 METRICS_PLUGIN = "io.pyspark.statestore.spark.FileMergingPlugin"
 
-_STOCK_PROVIDERS = {
+STOCK_PROVIDERS = {
     "rocksdb": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
     "heap": "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider",
 }
-_MERGED_PROVIDERS = {
+MERGED_PROVIDERS = {
     "rocksdb": "io.pyspark.statestore.spark.MergedRocksDBStateStoreProvider",
     "heap": "io.pyspark.statestore.spark.MergedHDFSBackedStateStoreProvider",
 }
 MODES = ("provider", "path")
-STORES = tuple(_STOCK_PROVIDERS)
+STORES = tuple(STOCK_PROVIDERS)
 
 
 @dataclass(frozen=True)
@@ -69,12 +69,12 @@ def door_settings(existing: Mapping[str, str], *, mode: str, store: str, options
     remove: set[str] = set()
     manager = existing.get(FILE_MANAGER_KEY)
     if mode == "path":
-        changed[PROVIDER_KEY] = _STOCK_PROVIDERS[store]
+        changed[PROVIDER_KEY] = STOCK_PROVIDERS[store]
         changed[FILE_MANAGER_KEY] = MERGED_FILE_MANAGER
         if manager and manager != MERGED_FILE_MANAGER:
             changed[OWN_FILE_MANAGER_KEY] = manager
     else:
-        changed[PROVIDER_KEY] = _MERGED_PROVIDERS[store]
+        changed[PROVIDER_KEY] = MERGED_PROVIDERS[store]
         if manager == MERGED_FILE_MANAGER:  # an earlier call chose the path door: give back what it took
             remove.add(OWN_FILE_MANAGER_KEY)
             if own := existing.get(OWN_FILE_MANAGER_KEY):
@@ -104,11 +104,11 @@ def _check_word(key: str, value: str, allowed: tuple[str, ...]) -> None:
 
 def _check_provider(existing: Mapping[str, str], store: str) -> None:
     provider = existing.get(PROVIDER_KEY)
-    if not provider or existing.get(SHIM_VERSION_KEY) or provider in _MERGED_PROVIDERS.values():
+    if not provider or existing.get(SHIM_VERSION_KEY) or provider in MERGED_PROVIDERS.values():
         return  # nothing, or what an earlier call has set
-    if provider == _STOCK_PROVIDERS[store]:
+    if provider == STOCK_PROVIDERS[store]:
         return
-    matching = next((name for name, stock in _STOCK_PROVIDERS.items() if stock == provider), None)
+    matching = next((name for name, stock in STOCK_PROVIDERS.items() if stock == provider), None)
     if matching:
         reason, action = f"store={store!r} was asked for", f"Pass store={matching!r}, or remove the setting"
     else:

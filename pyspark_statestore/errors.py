@@ -30,6 +30,24 @@ ERROR_CLASSES: Mapping[str, str] = MappingProxyType(
             "{path} should be in {file}, which does not exist (any more). "
             "Restore the merged file from a copy, or restart the query from an older batch."
         ),
+        "PSS_FOREIGN_FILE_MISSING": (
+            "{path} of the fork {fork} is in {file}, a file of the checkpoint that it was forked from, and that file "
+            "does not exist (any more). Restore it from a copy, or make the fork anew; compact(localize=True) or "
+            "mode='copy' makes a fork that needs no other checkpoint."
+        ),
+        "PSS_CLAIMED": (
+            "The state of {path} belongs to the fork {fork} now, which was made with mode='claim': nothing more may be "
+            "written here. Go on with the fork; or delete the fork and then {pin}."
+        ),
+        "PSS_NOT_EMPTY": "{path} is not empty: there is {found}. Fork to a directory that does not exist yet.",
+        "PSS_OTHER_FILE_SYSTEM": (
+            "{fork} is in another file system or bucket than {path}, so it cannot refer to files there. "
+            "Fork within {path}'s, or with mode='copy'."
+        ),
+        "PSS_FORK_NEEDS": (
+            "The fork {fork} still reads {segments} segments, {bytes} bytes, in {files} files of {path}. Without them "
+            "it cannot be restored. Make it independent with compact(localize=True) there, or say so with force=True."
+        ),
         "PSS_STALE_SNAPSHOT": (
             "The snapshot {path} comes too late and was not written: {reason}. "
             "Nothing is lost: older snapshots and changelogs restore the version."
@@ -61,6 +79,28 @@ ERROR_CLASSES: Mapping[str, str] = MappingProxyType(
         "PSS_QUERY_RUNNING": (
             "{action} needs a query that is stopped, and the query of {path} seems to be running: {reason}. "
             "Stop it; if it is stopped, {override}."
+        ),
+        "PSS_EXPORTED": (
+            "The state of {path} was written back as plain files, or is about to be ({file} says so), and its merged "
+            "files do not count any more. Go on with stock Spark. To merge again, either go back to the merged files "
+            "(pyspark-statestore convert --to merged) or drop them (pyspark-statestore drop-merged)."
+        ),
+        "PSS_NOT_EXPORTED": (
+            "{path} has state in merged files that stock Spark would not find: {reason}. Nothing was changed. "
+            "Export it first: pyspark-statestore export."
+        ),
+        "PSS_STALE_MERGED": (
+            "{path} cannot go on with its merged files: {reason}. What they hold is older than the plain state files, "
+            "and would be read instead of these. Nothing was changed. {action}."
+        ),
+        "PSS_DROP_REFUSED": "The merged files of {path} are still needed: {reason}. Nothing was dropped. {action}.",
+        "PSS_DESTINATION_EXISTS": (
+            "{path} cannot be written to: {reason}. Nothing was changed; give a directory that is empty or does not "
+            "exist."
+        ),
+        "PSS_UNKNOWN_PROVIDER": (
+            "{file} names {provider} as the state store's provider, which has no counterpart: {reason}. "
+            "Nothing was changed."
         ),
         "PSS_READ_FAILED": (
             "Could not {action} {path}: {reason}. Nothing was changed; remove the cause and ask again."

@@ -12,6 +12,8 @@ from pyspark_statestore.cli.commands import INTERRUPTED, Group, forget_stdout
 from pyspark_statestore.cli.compact import compact_command
 from pyspark_statestore.cli.consolidate import consolidate_command
 from pyspark_statestore.cli.expire import expire_command
+from pyspark_statestore.cli.fork import fork_command, release_command
+from pyspark_statestore.cli.migrate import convert_command, drop_merged_command, export_command
 from pyspark_statestore.cli.orphans import orphans_command
 from pyspark_statestore.cli.plot import plot_command
 from pyspark_statestore.cli.show import show_command
@@ -60,6 +62,11 @@ for command in (
     verify_command,
     expire_command,
     consolidate_command,
+    convert_command,
+    export_command,
+    drop_merged_command,
+    fork_command,
+    release_command,
 ):
     cli.add_command(command)
 

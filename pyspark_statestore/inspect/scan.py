@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
@@ -29,6 +30,9 @@ INDEX_SUFFIX = ".index.merged"
 
 INTENT_SUFFIX = ".relocating"
 """Empty files of this ending announce relocations: docs/guarantees.md."""
+
+EXPORTING_SUFFIX, EXPORTED_SUFFIX, DROPPING_SUFFIX = ".exporting", ".exported", ".dropping"
+"""Files of these endings say that the state is being, or was, written back as plain files: docs/migrate.md."""
 
 _OF_A_CHECKPOINT = {"state", "offsets", "commits", "metadata", "sources"}
 """What Spark makes in a checkpoint's directory; any of it will do."""
@@ -78,6 +82,12 @@ class Scan:
         return frozenset(name for name in self.others if name.endswith(INTENT_SUFFIX))
 
     @property
+    def exports(self) -> list[str]:
+        """Files that say that the state is being written back as plain files, or was."""
+        suffixes = (EXPORTING_SUFFIX, EXPORTED_SUFFIX, DROPPING_SUFFIX)
+        return [name for name in self.others if name.endswith(suffixes)]
+
+    @property
     def sizes(self) -> dict[str, int]:
         """Bytes of each file."""
         return {name: file.size for name, file in self.files.items()}
@@ -88,6 +98,57 @@ class Scan:
         return self.files[name].sealed or (modified is not None and self.at - modified >= closed_after)
 
 
+class ForeignFileGoneError(FileNotFoundError):
+    """A file of another checkpoint, which a fork refers to, does not exist.
+
+    Args:
+        path: Of the file, in its file system.
+        logical_path: What of the state is in it.
+    """
+
+    def __init__(self, path: str, logical_path: str) -> None:
+        super().__init__(path)
+        self.path = path
+        self.logical_path = logical_path
+
+    def told(self, directory: Directory) -> StateStoreFilesError:
+        """As people are told.
+
+        Args:
+            directory: Of the fork.
+        """
+        parameters = {"path": self.logical_path, "fork": directory.location.url}
+        parameters["file"] = directory.location.display(self.path)
+        return StateStoreFilesError("PSS_FOREIGN_FILE_MISSING", parameters)
+
+
+@contextmanager
+def naming_foreign(path: str, logical_path: Callable[[], str]) -> Iterator[None]:
+    """Around reading segments: tells a foreign file that is gone from one of the checkpoint's own.
+
+    Args:
+        path: Of the file; see :func:`holder`.
+        logical_path: Tells what is read from it.
+    """
+    try:
+        yield
+    except FileNotFoundError as error:
+        if not path.startswith("/"):
+            raise
+        raise ForeignFileGoneError(path, logical_path()) from error
+
+
+def holder(entries: Entries, file: int, origin: int) -> str:
+    """The path of what holds a segment's bytes, as :class:`~pyspark_statestore.storage.Directory` takes it.
+
+    Args:
+        entries: Of all files.
+        file: Number of the file that a row is about.
+        origin: Of the row.
+    """
+    return entries.foreign[origin - 1] if origin else f"{MERGED}/{entries.files[file]}"
+
+
 def look_again(directory: Directory, look: Callable[[], Result]) -> Result:
     """Looks, and begins again as often as a file that was listed is gone when it is opened.
 
@@ -96,11 +157,17 @@ def look_again(directory: Directory, look: Callable[[], Result]) -> Result:
         look: Lists and reads.
 
     Raises:
-        StateStoreFilesError: PSS_READ_FAILED where that does not end.
+        StateStoreFilesError: PSS_READ_FAILED where that does not end; PSS_FOREIGN_FILE_MISSING where a look that began
+            after a file of another checkpoint was found to be gone still refers to it.
     """
+    gone = ""
     for _ in range(ATTEMPTS):
         try:
             return look()
+        except ForeignFileGoneError as error:
+            if error.path == gone:
+                raise error.told(directory) from error
+            gone = error.path
         except FileNotFoundError:
             continue
     raise always_gone(directory)
@@ -118,21 +185,34 @@ def always_gone(directory: Directory, which: str = "listed") -> StateStoreFilesE
     return StateStoreFilesError("PSS_READ_FAILED", {"action": "read", "path": where, "reason": reason})
 
 
-def merged_files(directory: Directory) -> tuple[dict[str, FileInfo], dict[str, FileInfo]]:
+def merged_files(directory: Directory, *, retired: bool = False) -> tuple[dict[str, FileInfo], dict[str, FileInfo]]:
     """Lists merged files, and what else is in their directory; by name, in the order of their names.
+
+    Args:
+        directory: Of the checkpoint.
+        retired: Whether merged files count though their state was exported.
 
     Raises:
         StateStoreFilesError: They cannot be listed.
     """
     listed = sorted(directory.files(MERGED), key=lambda info: info.name)  # their facts are in order then
     infos = {info.name: info for info in listed if parse_file_name(info.name)}
-    return infos, {info.name: info for info in listed if info.name not in infos}
+    others = {info.name: info for info in listed if info.name not in infos}
+    if not retired and any(is_retirement(name) for name in others):
+        infos = {}
+    return infos, others
+
+
+def is_retirement(name: str) -> bool:
+    """Whether a file of this name says that the merged ones do not count any more."""
+    return name.endswith((EXPORTED_SUFFIX, DROPPING_SUFFIX))
 
 
 def scan(
     directory: Directory,
     *,
     headers: bool = True,
+    retired: bool = False,
     known: Mapping[str, MergedFile] = MappingProxyType({}),
     callback: Callback | None = None,
 ) -> Scan:
@@ -144,6 +224,7 @@ def scan(
             they never change.
         headers: Whether the files' own headers and trailers are wanted. Where not, files that an index-only file speaks
             for are not opened.
+        retired: Whether merged files are wanted though their state was exported: others read the plain files then.
         callback: Told how many files there are, and of each that was read.
 
     Raises:
@@ -151,7 +232,7 @@ def scan(
         StateStoreFilesError: A file is damaged, of a newer format, or cannot be read. Nothing is guessed then.
     """
     at = datetime.datetime.now(datetime.timezone.utc)
-    infos, beside = merged_files(directory)
+    infos, beside = merged_files(directory, retired=retired)
 
     def read(name: str) -> MergedFile:
         earlier = known.get(name)

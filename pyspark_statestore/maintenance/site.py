@@ -12,6 +12,8 @@ from itertools import count
 from fsspec.callbacks import Callback
 
 from pyspark_statestore._version import __version__
+from pyspark_statestore.errors import StateStoreFilesError
+from pyspark_statestore.forks.pins import is_pin
 from pyspark_statestore.format import MergedFile, MergedFileWriter, file_name
 from pyspark_statestore.index import FileState
 from pyspark_statestore.inspect.scan import INDEX_SUFFIX, MERGED, Scan, check_checkpoint, look_again, scan
@@ -39,7 +41,7 @@ class View:
     Attributes:
         scan: The indexes of all merged files, each read from the file itself.
         states: What the rules of :mod:`pyspark_statestore.index.rules` need to know of each file.
-        given_up: Announcements of relocations that nobody waits for any more.
+        given_up: Announcements of relocations that nobody waits for any more, and pins of forks that were never made.
     """
 
     scan: Scan
@@ -105,10 +107,13 @@ class Site:
 
         Raises:
             StateStoreFilesError: One cannot be read, so that nothing may be deleted (rule 8); or there is no checkpoint
-                (PSS_NOT_A_CHECKPOINT).
+                (PSS_NOT_A_CHECKPOINT); or its state is being exported, or was (PSS_EXPORTED).
         """
         found = look_again(self.directory, lambda: scan(self.directory, known=self._known, callback=callback))
         self._known = found.files
+        if found.exports:
+            parameters = {"path": self.directory.location.url, "file": found.exports[0]}
+            raise StateStoreFilesError("PSS_EXPORTED", parameters)
         if not found.infos:
             check_checkpoint(self.directory)
         return self.view_of(found)
@@ -121,7 +126,9 @@ class Site:
         """
         newest = self._newest(found)
         states = {name: self._state(found, name, newest) for name in found.files}
-        return View(found, states, frozenset(name for name in found.intents if self._is_given_up(found, name, newest)))
+        begun = {name for name, info in found.others.items() if is_pin(name) and not info.size}
+        waiting = found.intents | begun
+        return View(found, states, frozenset(name for name in waiting if self._is_given_up(found, name, newest)))
 
     def _newest(self, found: Scan) -> datetime.datetime | None:
         """A time that has been by the file system's clock: of the last change, or a later one where that tells more."""

@@ -96,6 +96,16 @@ class Directory:
         return found
 
     @property
+    def is_local(self) -> bool:
+        """Whether it is on a local disk, where Hadoop keeps a checksum file beside each file."""
+        return _protocol(self._fs) in ("file", "local")
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether it is on an object store, where a file appears once it is whole."""
+        return _is_flat(self._fs)
+
+    @property
     def lists_old_lengths(self) -> bool:
         """Whether a file that is being written is longer than listings say: HDFS shows what its first flush brought."""
         return _protocol(self._fs) in _HDFS

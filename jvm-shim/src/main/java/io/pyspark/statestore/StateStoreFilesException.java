@@ -14,6 +14,8 @@ public final class StateStoreFilesException extends IOException {
     PSS_CORRUPT_INDEX,
     PSS_CORRUPT_SEGMENT,
     PSS_MISSING_SEGMENT,
+    PSS_FOREIGN_FILE_MISSING,
+    PSS_CLAIMED,
     PSS_BAD_PATH,
     PSS_INVALID_OPTION,
     PSS_UNKNOWN_OPTION,
@@ -23,7 +25,8 @@ public final class StateStoreFilesException extends IOException {
     PSS_STALE_SNAPSHOT,
     PSS_VERSION_MISMATCH,
     PSS_UNSUPPORTED_SPARK,
-    PSS_NEEDS_PATH_DOOR
+    PSS_NEEDS_PATH_DOOR,
+    PSS_EXPORTED
   }
 
   private static final long serialVersionUID = 1L;

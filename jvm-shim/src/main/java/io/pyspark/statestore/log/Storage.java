@@ -1,5 +1,6 @@
 package io.pyspark.statestore.log;
 
+import io.pyspark.statestore.StateStoreFilesException;
 import io.pyspark.statestore.format.RangeSource;
 import java.io.FileNotFoundException;
 import java.io.IOException;
@@ -26,6 +27,10 @@ final class Storage {
   static final String INDEX_SUFFIX = ".index.merged";
 
   static final String INTENT_SUFFIX = ".relocating";
+  private static final String PIN_SUFFIX = ".fork";
+
+  /** Of files that say that the state is being written back as plain files, or was (docs/migrate.md). */
+  private static final Set<String> EXPORT_SUFFIXES = Set.of(".exporting", ".exported", ".dropping");
 
   private final FileSystem fs;
   private final Path stateDirectory;
@@ -48,8 +53,11 @@ final class Storage {
     return directory;
   }
 
+  /** Where a merged file is: in the directory, or, of another checkpoint, at its path in the same file system. */
   Path path(String name) {
-    return new Path(directory, name);
+    return name.startsWith("/")
+        ? new Path(directory.toUri().getScheme(), directory.toUri().getAuthority(), name)
+        : new Path(directory, name);
   }
 
   FSDataOutputStream create(String name) throws IOException {
@@ -66,12 +74,18 @@ final class Storage {
    *
    * @param files the merged files
    * @param intents names of the announcements of relocations that are under way
+   * @param pins what forks have left
    */
-  record Listing(List<FileStatus> files, Set<String> intents) {}
+  record Listing(List<FileStatus> files, Set<String> intents, List<FileStatus> pins) {}
 
-  /** What is in the directory; nothing where nothing was ever merged here. */
+  /**
+   * What is in the directory; nothing where nothing was ever merged here.
+   *
+   * @throws StateStoreFilesException where stock Spark may have gone on after an export: what is in the merged files
+   *     would win over newer plain ones
+   */
   Listing list() throws IOException {
-    Listing listing = new Listing(new ArrayList<>(), new HashSet<>());
+    Listing listing = new Listing(new ArrayList<>(), new HashSet<>(), new ArrayList<>());
     try {
       for (FileStatus status : fs.listStatus(directory)) {
         String name = status.getPath().getName();
@@ -79,10 +93,19 @@ final class Storage {
           listing.files.add(status);
         } else if (status.isFile() && name.endsWith(INTENT_SUFFIX)) {
           listing.intents.add(name);
+        } else if (status.isFile() && EXPORT_SUFFIXES.stream().anyMatch(name::endsWith)) {
+          throw new StateStoreFilesException(
+              StateStoreFilesException.Id.PSS_EXPORTED,
+              "The state of " + stateDirectory.getParent() + " was written back as plain files, or is about to be ("
+                  + name + " says so), and its merged files do not count any more. Go on with stock Spark. To merge "
+                  + "again, either go back to the merged files (pyspark-statestore convert --to merged) or drop them "
+                  + "(pyspark-statestore drop-merged).");
+        } else if (status.isFile() && name.endsWith(PIN_SUFFIX)) {
+          listing.pins.add(status);
         }
       }
     } catch (FileNotFoundException e) {
-      return new Listing(List.of(), Set.of());
+      return new Listing(List.of(), Set.of(), List.of());
     } catch (FSError e) {
       throw new IOException(e);
     }

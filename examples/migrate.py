@@ -1,0 +1,87 @@
+"""A running job migrates to merged state, and leaves again: stock Spark, merged, stock Spark.
+
+    python -m examples.migrate
+
+The query of `windowed_delays` begins on stock Spark. After a third of the year it is stopped, its checkpoint is
+converted, and it goes on merged; after two thirds its state is written back as plain files, and stock Spark ends the
+year. The result equals the batch computation. In the end the merged files, which nobody reads any more, are dropped.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from typing import Any
+
+import click
+
+from examples import harness, windowed_delays
+from pyspark_statestore import Checkpoint, attach, convert, export
+
+NAME = "migrate"
+
+
+class Quiet:
+    """Nothing is told of single batches."""
+
+    def batch(self, progress: Any) -> None:
+        """Takes a finished batch's progress."""
+
+
+def go_on(settings: harness.Settings, where: harness.Places, batches: int | None, *, merged: bool = False) -> int:
+    """Starts or restarts the query, and stops it when so many batches are done, or at the end; returns how many."""
+    spark = harness.session(settings, NAME)
+    try:
+        if merged:
+            attach(spark, store=settings.store)  # the session was started without the jar, as stock Spark is
+        query = windowed_delays.start(spark, where)
+        done = harness.follow(query, Quiet(), batches)
+        harness.stop(spark, query)
+    finally:
+        spark.stop()
+    files = harness.state_files(where.folder)
+    how = "merged" if merged else "stock"
+    click.echo(f"{how}: until batch {done}; {files['plain']} plain files and {files['merged']} merged ones")
+    return done
+
+
+def compare(settings: harness.Settings, where: harness.Places) -> harness.Outcome:
+    """Compares what the query has written with the batch computation."""
+    spark = harness.session(settings, NAME)
+    try:
+        actual, expected = spark.read.parquet(str(where.output)), windowed_delays.expected(spark, where)
+        return harness.compare(actual, expected, stopped_after=0, batches=0, seconds=0.0)
+    finally:
+        spark.stop()
+
+
+@click.command(help=__doc__)
+@harness.options(doors=("provider",))
+def main(settings: harness.Settings) -> None:
+    """Runs the example."""
+    if settings.state != "merged":
+        raise click.BadParameter("it is stock Spark where it begins and ends anyway", param_hint="--state")
+    stock = replace(settings, state="stock")
+    where = harness.places(settings, NAME)
+    checkpoint = Checkpoint(where.folder)
+    third = max(1, settings.days // settings.files_per_trigger // 3)
+
+    done = go_on(stock, where, third)
+    # force: the query was stopped only a moment ago, and we know that nobody else runs it.
+    converted = convert(where.folder, to="merged", force=True)
+    click.echo(f"converted {converted.changed_entries_count} entries of the offset log, kept in {converted.kept_copy}")
+
+    go_on(stock, where, done + third, merged=True)
+    exported = export(where.folder, force=True)
+    click.echo(f"exported {exported.exported_files_count} files, {exported.exported_bytes_count:,} bytes")
+
+    go_on(stock, where, None)
+    click.echo(f"dropped {checkpoint.drop_merged(dry_run=False).removed_files_count} merged files")
+
+    outcome = compare(stock, where)
+    click.echo(f"{'equal to' if outcome.equal else 'DIFFERENT from'} the batch computation ({outcome.expected:,} rows)")
+    sys.exit(0 if outcome.equal else 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,244 @@
+"""Lets a stopped query go on with merged state, or with stock Spark's: ``convert``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from pyspark_statestore.errors import StateStoreFilesError
+from pyspark_statestore.inspect.scan import Scan, check_checkpoint, look_again, scan
+from pyspark_statestore.inspect.spark_logs import content_of, operator_metadata
+from pyspark_statestore.inspect.state_files import STATE, is_state_file
+from pyspark_statestore.maintenance.ages import Now, ask_file_system
+from pyspark_statestore.maintenance.running import require_stopped
+from pyspark_statestore.maintenance.site import Site
+from pyspark_statestore.migration.export_marker import ExportMarker
+from pyspark_statestore.migration.going_back import GoingBack
+from pyspark_statestore.migration.live_segments import LiveSegments, files_below_state
+from pyspark_statestore.migration.offset_log import OFFSETS, OffsetEntry, counterpart, read_offsets
+from pyspark_statestore.migration.replaced_files import keep, kept
+from pyspark_statestore.migration.staleness import require_fresh
+from pyspark_statestore.storage.directory import Directory, FileInfo, in_parallel
+from pyspark_statestore.storage.whole_files import overwrite
+
+TARGETS = ("merged", "stock")
+DOORS = ("provider", "path")
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """What was changed.
+
+    Attributes:
+        to: ``merged`` or ``stock``.
+        provider_before: The class that the newest entry of the offset log named; None where it left it to the session.
+        provider_after: The class that it names now.
+        changed_entries_count: Entries of the offset log that were rewritten: the newest, from which Spark takes the
+            class, and all older ones, from which who goes back or reads an earlier batch takes it.
+        removed_files_count: Plain copies of merged segments, left by an export, that were removed.
+        kept_copy: A zip with the entries as they were before, as a URL; None where none was rewritten.
+        dry_run: Whether nothing was changed.
+    """
+
+    to: str
+    provider_before: str | None
+    provider_after: str | None
+    changed_entries_count: int
+    removed_files_count: int
+    kept_copy: str | None
+    dry_run: bool
+
+
+@dataclass(frozen=True)
+class OffsetChanges:
+    """What has to be rewritten in an offset log.
+
+    Attributes:
+        before: All of its entries.
+        changed: Those that change, as they will be.
+        ours: Files of it, such as ``offsets/7``, that an earlier conversion wrote last.
+    """
+
+    before: tuple[OffsetEntry, ...] = field(repr=False)
+    changed: tuple[OffsetEntry, ...] = field(repr=False)
+    ours: frozenset[str] = frozenset()
+
+    @classmethod
+    def planned(cls, directory: Directory, to: str) -> OffsetChanges:
+        """Reads the log.
+
+        Args:
+            directory: Of the checkpoint.
+            to: ``merged`` or ``stock``; an empty text to change nothing.
+
+        Raises:
+            StateStoreFilesError: PSS_UNKNOWN_PROVIDER, PSS_UNREADABLE_STATE, or it cannot be read.
+        """
+        copies = kept(directory)
+        replaced = {batch: data for copy in copies for batch, data in copy.items()}
+        before = read_offsets(directory, replaced)
+        changed = [_changed(directory, entry, to) for entry in before] if to else []
+        ours = {f"{OFFSETS}/{entry.batch}" for entry in before if any(_is_ours(entry, copy) for copy in copies)}
+        return cls(tuple(before), tuple(entry for entry in changed if entry is not None), frozenset(ours))
+
+    @property
+    def providers(self) -> tuple[str | None, str | None]:
+        """What the newest entry names, and will name."""
+        if not self.before:
+            return None, None
+        newest = self.before[-1]
+        return newest.provider, next((e.provider for e in self.changed if e.batch == newest.batch), newest.provider)
+
+    def carry_out(self, site: Site) -> str | None:
+        """Keeps a copy of what will be replaced, then rewrites; the newest entry, which counts, last.
+
+        Returns:
+            Where the copy is.
+
+        Raises:
+            StateStoreFilesError: A file cannot be written.
+        """
+        if not self.changed:
+            return None
+        batches = {entry.batch for entry in self.changed}
+        copy = keep(site, [entry for entry in self.before if entry.batch in batches])
+        *older, newest = self.changed
+
+        def write(entry: OffsetEntry) -> None:
+            overwrite(site.directory, f"{OFFSETS}/{entry.batch}", entry.data)
+
+        in_parallel(write, older)
+        write(newest)
+        return copy
+
+
+def convert(site: Site, to: str, *, door: str = "provider", dry_run: bool = False, force: bool = False) -> Conversion:
+    """Rewrites which class keeps the state, so that the query goes on the other way.
+
+    To ``merged``, the old files are read where they are. Where an export has written plain files, and stock Spark has
+    not gone on since, it goes back to the merged files and removes these copies. To ``stock``, everything has to be
+    there as plain files; :func:`~pyspark_statestore.migration.export.export` makes them.
+
+    Args:
+        site: Of the checkpoint.
+        to: ``merged`` or ``stock``.
+        door: Which one the query will go through when merged; for ``path`` the class stays Spark's.
+        dry_run: Whether nothing is to be changed.
+        force: Whether the query is stopped, though it seems to be running, and the merged files are what counts, though
+            they seem to be older than plain ones. That an export says so is never passed over.
+
+    Raises:
+        StateStoreFilesError: PSS_INVALID_OPTION, PSS_NOT_A_CHECKPOINT, PSS_QUERY_RUNNING, PSS_NOT_EXPORTED,
+            PSS_STALE_MERGED, PSS_NEEDS_PATH_DOOR, PSS_UNKNOWN_PROVIDER, PSS_UNREADABLE_STATE, or the checkpoint cannot
+            be read or written. Repeated, it ends what an interrupted one has begun.
+    """
+    check_word("to", to, TARGETS)
+    check_word("door", door, DOORS)
+    directory = site.directory
+    check_checkpoint(directory)
+    marker = ExportMarker.found(directory)
+    changes = OffsetChanges.planned(directory, "" if to == "merged" and door == "path" else to)
+    found = look_again(directory, lambda: scan(directory, retired=True))
+    back: GoingBack | None = None
+    if to == "stock":
+        _require_plain(directory, found, marker)
+    else:
+        if door == "provider":
+            _require_no_transform_with_state(directory)
+        there = files_below_state(directory)
+        if marker is not None:
+            back = GoingBack.planned(site, marker, found, there)
+        elif not force:
+            require_fresh(directory, found, there.values())
+    if not force and (changes.changed or back):
+        require_query_stopped(site, found, marker, changes, f"Converting to {to}", dry_run=dry_run)
+    copy = None
+    if not dry_run:
+        if back is not None:
+            back.begin(site)
+        copy = changes.carry_out(site)
+        if back is not None:
+            back.end(site)
+    removed = 0 if back is None else len(back.copies)
+    return Conversion(to, *changes.providers, len(changes.changed), removed, copy, dry_run)
+
+
+def require_query_stopped(
+    site: Site, found: Scan, marker: ExportMarker | None, changes: OffsetChanges, action: str, *, dry_run: bool
+) -> None:
+    """Refuses to go on where the query seems to be running; what an earlier run here has written is no sign of that.
+
+    Args:
+        site: Of the checkpoint.
+        found: Its merged files.
+        marker: Of an export that was begun.
+        changes: What is in its offset log.
+        action: What needs a stopped query.
+        dry_run: Whether not even the file system's clock may be asked for.
+
+    Raises:
+        StateStoreFilesError: PSS_QUERY_RUNNING, or the checkpoint cannot be read.
+    """
+    plain: list[FileInfo] = []
+    if marker is None:
+        plain = [info for name, info in files_below_state(site.directory).items() if is_state_file(name)]
+    view = site.view_of(found)
+    require_stopped(site, view, plain, Now(site.clock()), action, changes.ours)
+    if not dry_run:
+        require_stopped(site, view, plain, ask_file_system(site), action, changes.ours)
+
+
+def check_word(key: str, value: object, allowed: Sequence[str]) -> None:
+    """Refuses what is not one of a few words.
+
+    Raises:
+        StateStoreFilesError: PSS_INVALID_OPTION.
+    """
+    if value not in allowed:
+        raise StateStoreFilesError("PSS_INVALID_OPTION", {"key": key, "value": value, "allowed": " or ".join(allowed)})
+
+
+def _changed(directory: Directory, entry: OffsetEntry, to: str) -> OffsetEntry | None:
+    where = directory.location.display(f"{OFFSETS}/{entry.batch}")
+    try:
+        provider = counterpart(entry.provider, to)
+        if provider is None:
+            return None if entry.is_whole else entry
+        return entry.with_provider(provider)
+    except KeyError:
+        parameters = {"file": where, "provider": entry.provider, "reason": "it is neither Spark's nor of this package"}
+        raise StateStoreFilesError("PSS_UNKNOWN_PROVIDER", parameters) from None
+    except ValueError as error:
+        raise StateStoreFilesError("PSS_UNREADABLE_STATE", {"path": where, "reason": error}) from error
+
+
+def _is_ours(entry: OffsetEntry, copy: dict[int, bytes]) -> bool:
+    """Whether an entry differs from a kept one in nothing but the class."""
+    if entry.batch not in copy or entry.data == copy[entry.batch]:
+        return False
+    if not entry.is_whole:
+        return True
+    provider = OffsetEntry.of(entry.batch, copy[entry.batch]).provider
+    return provider is not None and entry.with_provider(provider).data == copy[entry.batch]
+
+
+def _require_plain(directory: Directory, found: Scan, marker: ExportMarker | None) -> None:
+    if marker is not None and marker.is_done:
+        return
+    live = LiveSegments.of(found)
+    if len(live):
+        reason = f"{len(live)} files, such as {STATE}/{live.path[0]}, are segments of merged files"
+        if marker is not None:
+            reason += ", and an export was begun and not ended"
+        raise StateStoreFilesError("PSS_NOT_EXPORTED", {"path": directory.location.url, "reason": reason})
+
+
+def _require_no_transform_with_state(directory: Directory) -> None:
+    for name in directory.names(STATE):
+        metadata = operator_metadata(directory, int(name)) if name.isdecimal() else None
+        try:
+            operator = content_of(metadata[1])["operatorInfo"]["operatorName"] if metadata else ""
+        except (ValueError, KeyError, TypeError):
+            continue
+        if str(operator).startswith("transformWithState"):
+            raise StateStoreFilesError("PSS_NEEDS_PATH_DOOR", {"operator": operator})

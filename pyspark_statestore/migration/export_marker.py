@@ -1,0 +1,134 @@
+"""What says that state is being written back as plain files, or was: a file among the merged ones.
+
+Executors and maintenance refuse to work with merged files beside which there is one (``PSS_EXPORTED``), since stock
+Spark may have gone on, and what the index knows wins over plain files. ``.exporting`` is there before the first plain
+file is written, ``.exported`` when all are verified, ``.dropping`` before the first merged file is deleted.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from pyspark_statestore.errors import StateStoreFilesError
+from pyspark_statestore.format.checksum import crc32c
+from pyspark_statestore.inspect.scan import DROPPING_SUFFIX, EXPORTED_SUFFIX, EXPORTING_SUFFIX, MERGED
+from pyspark_statestore.inspect.spark_logs import entries
+from pyspark_statestore.maintenance.site import Site
+from pyspark_statestore.storage.changes import delete
+from pyspark_statestore.storage.directory import Directory, FileInfo
+from pyspark_statestore.storage.whole_files import publish
+
+_LATEST_FIRST = (DROPPING_SUFFIX, EXPORTED_SUFFIX, EXPORTING_SUFFIX)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a query has come, by its own logs.
+
+    A batch that was only begun is none: a query that was refused its merged state has entered it in the offset log.
+
+    Attributes:
+        commits: The newest batch that was committed; None without any.
+        commit_crc32c: Of its entry.
+    """
+
+    commits: int | None
+    commit_crc32c: int
+
+    @classmethod
+    def of(cls, directory: Directory) -> Progress:
+        """Looks at a checkpoint.
+
+        Raises:
+            StateStoreFilesError: It cannot be read.
+        """
+        committed = entries(directory, "commits")
+        newest = max(committed, default=None)
+        data = b"" if newest is None else directory.read(f"commits/{newest}", committed[newest].size)
+        return cls(newest, crc32c(data))
+
+
+@dataclass(frozen=True)
+class ExportMarker:
+    """One of these files.
+
+    Attributes:
+        name: Of the file.
+        created_ms: When the export began, by the clock of who exports.
+        highest_stamp: Of the segments that lived then.
+        replaces: Paths below ``state/`` of plain files with other bytes that merged files superseded.
+        progress: Of the query, then.
+    """
+
+    name: str
+    created_ms: int
+    highest_stamp: int
+    replaces: tuple[str, ...]
+    progress: Progress
+
+    @property
+    def is_done(self) -> bool:
+        """Whether everything is there as plain files."""
+        return not self.name.endswith(EXPORTING_SUFFIX)
+
+    @property
+    def is_dropping(self) -> bool:
+        """Whether merged files may be gone already."""
+        return self.name.endswith(DROPPING_SUFFIX)
+
+    @classmethod
+    def found(cls, directory: Directory) -> ExportMarker | None:
+        """Looks for one; the latest where there are several.
+
+        Raises:
+            StateStoreFilesError: It cannot be read.
+        """
+        listed = directory.files(MERGED)
+        for suffix in _LATEST_FIRST:
+            for info in listed:
+                if info.name.endswith(suffix):
+                    return cls._read(directory, info)
+        return None
+
+    @classmethod
+    def _read(cls, directory: Directory, info: FileInfo) -> ExportMarker:
+        path = f"{MERGED}/{info.name}"
+        try:
+            found: Mapping[str, Any] = json.loads(directory.read(path, info.size))
+            progress = Progress(**found["progress"])
+            return cls(
+                info.name, int(found["created_ms"]), int(found["highest_stamp"]), tuple(found["replaces"]), progress
+            )
+        except (ValueError, KeyError, TypeError) as error:
+            where, reason = directory.location.display(path), f"it says nothing of an export ({error})"
+            raise StateStoreFilesError(
+                "PSS_READ_FAILED", {"action": "read", "path": where, "reason": reason}
+            ) from error
+
+    def write_as(self, site: Site, suffix: str) -> ExportMarker:
+        """Says the same under another ending, and is durable when it returns.
+
+        Raises:
+            StateStoreFilesError: It cannot be written.
+        """
+        name = site.next_name(suffix)
+        said = {key: value for key, value in asdict(self).items() if key != "name"}
+        with publish(site.directory, f"{MERGED}/{name}") as out:
+            out.write(json.dumps(said).encode("utf-8"))
+        return ExportMarker(name, self.created_ms, self.highest_stamp, self.replaces, self.progress)
+
+
+def remove_markers(directory: Directory, suffixes: tuple[str, ...]) -> None:
+    """Deletes those with these endings, in this order.
+
+    Raises:
+        StateStoreFilesError: One cannot be deleted.
+    """
+    listed = directory.files(MERGED)
+    for suffix in suffixes:
+        for info in listed:
+            if info.name.endswith(suffix):
+                delete(directory, f"{MERGED}/{info.name}")

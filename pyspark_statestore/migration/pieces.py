@@ -1,0 +1,192 @@
+"""Pieces of an export: each writes some files of one merged file, or copies some, and reads them back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+
+from pyspark_statestore.errors import StateStoreFilesError
+from pyspark_statestore.format.checksum import crc32c
+from pyspark_statestore.inspect.scan import ForeignFileGoneError, Scan, naming_foreign
+from pyspark_statestore.inspect.state_files import STATE
+from pyspark_statestore.maintenance.checked_bytes import Part, checksum_of, parts_of
+from pyspark_statestore.migration.live_segments import LiveSegments
+from pyspark_statestore.storage.changes import delete
+from pyspark_statestore.storage.directory import Directory, FileInfo, OpenFile
+from pyspark_statestore.storage.ranges import MAX_READ, requests
+from pyspark_statestore.storage.whole_files import publish
+
+Told = Callable[[int], object]
+
+_PART = 64 << 20
+_FILES = 200
+"""Of a piece of work at most, so that many small files are spread."""
+
+
+@dataclass(frozen=True)
+class SegmentPiece:
+    """Segments of one merged file.
+
+    Attributes:
+        part: Where they are.
+        paths: Below ``state/``, in the same order.
+    """
+
+    part: Part = field(repr=False)
+    paths: tuple[str, ...] = field(repr=False)
+
+    @property
+    def total(self) -> int:
+        """Bytes that are written."""
+        return self.part.total
+
+
+@dataclass(frozen=True)
+class CopyPiece:
+    """Files that are copied as they are.
+
+    Attributes:
+        files: By their paths in the checkpoint.
+    """
+
+    files: tuple[FileInfo, ...] = field(repr=False)
+
+    @property
+    def total(self) -> int:
+        """Bytes that are written."""
+        return sum(info.size for info in self.files)
+
+
+Piece = SegmentPiece | CopyPiece
+
+
+def segment_pieces(found: Scan, live: LiveSegments, rows: np.ndarray) -> list[Piece]:
+    """Divides segments into pieces of work.
+
+    Args:
+        found: The merged files.
+        live: What lives in them.
+        rows: Of these, which are to be written.
+    """
+    paths = {int(live.row[at]): live.path[at] for at in rows.tolist()}
+    pieces: list[Piece] = []
+    for part in parts_of(found.entries, live.row[rows], found.sizes):
+        for few in np.split(np.arange(len(part.row)), range(_FILES, len(part.row), _FILES)):
+            columns = (part.row[few], part.offset[few], part.length[few], part.crc32c[few])
+            chosen = Part(part.path, part.size, *columns)
+            pieces.append(SegmentPiece(chosen, tuple(paths[row] for row in chosen.row.tolist())))
+    return pieces
+
+
+def copy_pieces(files: Sequence[FileInfo]) -> list[Piece]:
+    """Divides files that are to be copied into pieces of work."""
+    pieces: list[Piece] = []
+    few: list[FileInfo] = []
+    size = 0
+    for info in files:
+        if few and (len(few) == _FILES or size + info.size > _PART):
+            pieces.append(CopyPiece(tuple(few)))
+            few, size = [], 0
+        few.append(info)
+        size += info.size
+    return [*pieces, CopyPiece(tuple(few))] if few else pieces
+
+
+def carry_out(source: Directory, target: Directory, piece: Piece, told: Told = lambda size: None) -> bool:
+    """Writes the files of a piece, each whole or not at all, and reads each back.
+
+    Args:
+        source: The checkpoint that is exported.
+        target: The one that is written to; may be the same.
+        piece: What is to be done.
+        told: How many bytes were written, again and again.
+
+    Returns:
+        Whether it was done; otherwise a file of the source is gone, and it has to be looked at again.
+
+    Raises:
+        StateStoreFilesError: PSS_CORRUPT_SEGMENT, PSS_FOREIGN_FILE_MISSING, PSS_WRITE_FAILED, or something cannot be
+            read or written.
+    """
+    try:
+        if isinstance(piece, CopyPiece):
+            for info in piece.files:
+                _copy(source, target, info)
+                told(info.size)
+        else:
+            _write_segments(source, target, piece, told)
+    except ForeignFileGoneError as error:
+        raise error.told(source) from error
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _write_segments(source: Directory, target: Directory, piece: SegmentPiece, told: Told) -> None:
+    part = piece.part
+    with naming_foreign(part.path, lambda: piece.paths[0]), source.open(part.path, part.size) as file:
+        for first, end in pairwise(requests(part.offset, part.length)):
+            start = int(part.offset[first])
+            if end - first == 1:
+                _write(source, target, piece, first, _parts(file, start, int(part.length[first])))
+            else:
+                data = file.read_at(start, int((part.offset + part.length)[first:end].max()) - start)
+                for at in range(first, end):
+                    begin = int(part.offset[at]) - start
+                    _write(source, target, piece, at, iter([data[begin : begin + int(part.length[at])]]))
+            told(int(part.length[first:end].sum()))
+
+
+def _parts(file: OpenFile, offset: int, length: int) -> Iterator[bytes]:
+    for start in range(offset, offset + length, MAX_READ):
+        yield file.read_at(start, min(MAX_READ, offset + length - start))
+
+
+def _write(source: Directory, target: Directory, piece: SegmentPiece, at: int, data: Iterator[bytes]) -> None:
+    part, path = piece.part, piece.paths[at]
+    expected, length = int(part.crc32c[at]), int(part.length[at])
+
+    def check(found: int, size: int) -> None:
+        if (found, size) != (expected, length):
+            parameters = {
+                "path": path,
+                "file": source.location.display(part.path),
+                "length": length,
+                "offset": int(part.offset[at]),
+                "reason": "the checksum differs; nothing was exported of it",
+            }
+            raise StateStoreFilesError("PSS_CORRUPT_SEGMENT", parameters)
+
+    _write_and_read_back(target, f"{STATE}/{path}", data, check)
+
+
+def _copy(source: Directory, target: Directory, info: FileInfo) -> None:
+    def check(found: int, size: int) -> None:
+        if size != info.size:
+            where = source.location.display(info.name)
+            reason = f"it has {size} bytes, and {info.size} when it was listed"
+            raise StateStoreFilesError("PSS_READ_FAILED", {"action": "read", "path": where, "reason": reason})
+
+    with source.open(info.name, info.size) as file:
+        _write_and_read_back(target, info.name, _parts(file, 0, info.size), check)
+
+
+def _write_and_read_back(
+    target: Directory, relative: str, data: Iterator[bytes], check: Callable[[int, int], None]
+) -> None:
+    checksum = size = 0
+    with publish(target, relative) as out:
+        for chunk in data:
+            out.write(chunk)
+            checksum = crc32c(chunk, checksum)
+            size += len(chunk)
+        check(checksum, size)
+    with target.open(relative, size) as file:
+        is_right = checksum_of(file, 0, size) == checksum
+    if not is_right:
+        delete(target, relative)  # or a later run would take it for somebody else's
+        reason = "what is read back are other bytes than were written"
+        raise StateStoreFilesError("PSS_WRITE_FAILED", {"path": target.location.display(relative), "reason": reason})

@@ -1,0 +1,30 @@
+"""The example about migration, for real."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+from examples import migrate
+from tests.conftest import ROOT
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_it_gets_in_and_out(main_jar, tmp_path) -> None:
+    options = ["--days", "6", "--files-per-trigger", "1", "--partitions", "2", "--work-dir", str(tmp_path)]
+    command = [sys.executable, "-m", "examples.migrate", *options]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=500, check=False)
+
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"equal to the batch computation \([1-9]", done.stdout)
+    assert re.search(r"converted [1-9]", done.stdout)
+    assert re.search(r"exported [1-9]", done.stdout)
+    assert re.search(r"dropped [1-9]", done.stdout)
+    assert re.search(r"^merged: .* and [1-9]\d* merged ones", done.stdout, re.MULTILINE)
+
+
+def test_stock_alone_migrates_nowhere() -> None:
+    assert CliRunner().invoke(migrate.main, ["--state", "stock"]).exit_code == 2
