@@ -68,7 +68,7 @@ def start_jvm(memory: str, temporary: Path) -> Any:
 
 
 @contextmanager
-def opened(jvm: Any, side: Side, folder: Path, in_memory: int) -> Iterator[Any]:
+def opened(jvm: Any, side: Side, folder: Path, in_memory: int, *, prefix: bool = False) -> Iterator[Any]:
     """A store of one side, empty; closed and forgotten in the end."""
     from pyspark import SparkContext
 
@@ -78,7 +78,7 @@ def opened(jvm: Any, side: Side, folder: Path, in_memory: int) -> Iterator[Any]:
     for key, value in side.options.items():
         hadoop.put(key, value)
     state = f"file:{folder / side.name / 'state'}"
-    store = jvm.io.pyspark.statestore.heap.HeapStore(side.provider, state, False, settings, hadoop)
+    store = jvm.io.pyspark.statestore.heap.HeapStore(side.provider, state, prefix, settings, hadoop)
     try:
         yield store
     finally:
@@ -118,6 +118,35 @@ def batch_times(jvm: Any, folder: Path, keys: int, updates: int, batches: int) -
                 if version > warmup:
                     for what, took in (("obtain", obtain), ("batch", batch), ("gets", gets), ("scan", scan)):
                         found[name][what].append(took / 1e6)
+    return found
+
+
+PER_PREFIX, SCANS = 10, 10_000
+
+
+def prefix_times(jvm: Any, folder: Path, keys: int, batches: int) -> dict[str, list[float]]:
+    """Milliseconds of prefix scans, some of each side in turn; with a batch in between, as in session windows."""
+    sides = (SIDES[0], SIDES[2])
+    with (
+        opened(jvm, sides[0], folder, 2, prefix=True) as stock,
+        opened(jvm, sides[1], folder, 2, prefix=True) as shared,
+    ):
+        stores = dict(zip((side.name for side in sides), (stock, shared), strict=True))
+        found: dict[str, list[float]] = {name: [] for name in stores}
+        for store in stores.values():
+            store.load(0)
+            store.fillGroups(keys, PER_PREFIX)
+            store.commit()
+        warmup = max(3, batches // 3)
+        for batch in range(1, batches + warmup + 1):
+            for name, store in stores.items():
+                store.load(batch)
+                for key in range(batch, keys, max(1, keys // 50)):
+                    store.put(key // PER_PREFIX, f"k{key}", 8, batch)
+                store.commit()
+                took = store.prefixScans(batch + 1, keys, PER_PREFIX, SCANS)
+                if batch > warmup:
+                    found[name].append(took / 1e6)
     return found
 
 

@@ -22,7 +22,16 @@ from rich.table import Table
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.heap_measures import aggregation, batch_times, heap, median, start_jvm  # noqa: E402
+from benchmarks.heap_measures import (  # noqa: E402
+    PER_PREFIX,
+    SCANS,
+    aggregation,
+    batch_times,
+    heap,
+    median,
+    prefix_times,
+    start_jvm,
+)
 from benchmarks.shim import build_shim  # noqa: E402
 
 LABELS = {
@@ -77,6 +86,9 @@ def lines_of(raw: dict[str, Any]) -> list[Line]:
         for what, label in LABELS.items():
             stock, copies, shared = (median(sides[side][what]) for side in ("stock", "copies", "shared"))
             found.append(Line(label, int(keys), stock, shared, copies, targets.get(what)))
+    for keys, sides in raw["prefix"].items():
+        stock, shared = (median(sides[side]) for side in ("stock", "shared"))
+        found.append(Line(f"{SCANS:,} prefix scans of {PER_PREFIX} rows, ms", int(keys), stock, shared, None, 1.1))
     for versions, most in (("10", 0.35), ("2", 0.75)):
         sides = raw["heap"][versions]
         found.append(
@@ -170,11 +182,19 @@ def main(
         raise click.UsageError("--main has to be one of --keys")
     build_shim()
     work = Path(tempfile.mkdtemp(prefix="heap-"))
-    raw: dict[str, Any] = {"main": main_keys, "updates": updates, "python": platform.python_version(), "batches": {}}
+    raw: dict[str, Any] = {
+        "main": main_keys,
+        "updates": updates,
+        "python": platform.python_version(),
+        "batches": {},
+        "prefix": {},
+    }
     try:
         jvm = start_jvm(memory, work)
         for size in keys:
             raw["batches"][str(size)] = batch_times(jvm, work / f"batches-{size}", size, updates, batches)
+            if size <= main_keys:
+                raw["prefix"][str(size)] = prefix_times(jvm, work / f"prefix-{size}", size, batches)
             print(f"{size:,} keys are done", file=sys.stderr)
         versions = (2, 10)
         raw["heap"] = {str(n): heap(jvm, work / f"heap-{n}", main_keys, updates, n) for n in versions}

@@ -78,7 +78,7 @@ class CompactionWriter(DataSourceArrowWriter):
         """
         from pyspark_statestore.maintenance.cleaning import clean
 
-        clean(self._site, self._site.look())
+        clean(self._site, self._site.look().closed_tombstones)
         for message in messages:
             if isinstance(message, Rewritten) and message.failures:
                 raise message.failures[0]

@@ -98,6 +98,7 @@ def test_shared_rows_count_once(package: Any) -> None:
     model.checkAll()
     counted, said = model.heap()
     assert said == counted
+    assert model.tellsItsSize(9)
     assert one < counted < 3 * one  # ten copies would be ten times as much
 
 
@@ -105,3 +106,8 @@ def test_shared_rows_count_once(package: Any) -> None:
 def test_readers_of_older_versions(package: Any, has_prefix: bool) -> None:
     """A task writes while maintenance reads older versions, and second attempts branch them."""
     assert package.HeapRace.run(has_prefix, 60, 120, 3) >= 30
+
+
+def test_wrong_checksums_are_noticed(package: Any) -> None:
+    """Rows are checked whichever way they are read, also in versions that have them from others."""
+    assert list(package.HeapModel.noticingWrongChecksums()) == ["get", "iterator", "prefixScan", "entryIterator"]

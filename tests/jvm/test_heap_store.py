@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
+import os
+import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pyspark
 import pytest
 
 from pyspark_statestore.format import BytesSource, read_merged_file, read_segment
-from tests.jvm.lab import file_system_conf
+from tests.jvm.lab import TESTING, Checkpoint, file_system_conf
 
 OURS = "io.pyspark.statestore.spark.MergedHDFSBackedStateStoreProvider"
 STOCK = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
@@ -17,13 +22,16 @@ MANAGER = "io.pyspark.statestore.fs.MergedCheckpointFileManager"
 STREAMING = "spark.sql.streaming."
 
 OFF = {"heap.copyOnWrite": "false"}
+GATED_CODEC = f"{TESTING}.GatedCodec"
+STAGES = {"rows": ("row", "state-store-maintenance"), "upload": ("before create", ".merged")}
+"""Where a snapshot can be stopped: while its rows are gone through; before its lane makes its first file."""
 
 Open = Callable[..., Any]
 
 
 @pytest.fixture
 def open_store(jvm: Any, tmp_path: Path) -> Iterator[Open]:
-    """``open_store(ours=True, prefix=False, scheme="file", in_memory=2, deltas=10, checksums=False, **options)``."""
+    """``open_store(ours=True, prefix=False, in_memory=2, deltas=10, checksums=False, codec="lz4", **options)``."""
     opened: list[Any] = []
 
     def java_map(entries: dict[str, str]) -> Any:
@@ -39,19 +47,22 @@ def open_store(jvm: Any, tmp_path: Path) -> Iterator[Open]:
         in_memory: int = 2,
         deltas: int = 10,
         checksums: bool = False,
+        codec: str = "lz4",
         checkpoint: str = "checkpoint",
+        door: str = "provider",
         **options: str,
     ) -> Any:
         settings = {
             f"{STREAMING}maxBatchesToRetainInMemory": str(in_memory),
             f"{STREAMING}stateStore.minDeltasForSnapshot": str(deltas),
+            f"{STREAMING}stateStore.compression.codec": codec,
             f"{STREAMING}stateStore.rowChecksum.enabled": str(checksums).lower(),
             f"{STREAMING}stateStore.rowChecksum.readVerificationRatio": "1",
         }
         hadoop = file_system_conf("file", scheme)
         hadoop |= {f"{STREAMING}stateStore.fileMerging.{name}": value for name, value in options.items()}
         state = f"{scheme}:{tmp_path / checkpoint}/state"
-        if not ours:
+        if not ours or door == "path":
             hadoop[f"{STREAMING}checkpointFileManagerClass"] = MANAGER
             state = f"merged+{state}"
         store = jvm.io.pyspark.statestore.heap.HeapStore(
@@ -79,6 +90,24 @@ def maintain(store: Any) -> None:
     store.maintain().join()
 
 
+def write_all(store: Any, last: int) -> None:
+    """Commits all versions up to one."""
+    for version in range(1, last + 1):
+        write(store, version)
+
+
+@contextmanager
+def snapshot_held(store: Any, gate: Any, stage: str) -> Iterator[Any]:
+    """Maintenance's thread, which is stopped in the middle of a snapshot, and goes on to its end afterwards."""
+    place, what = STAGES[stage]
+    gate.hold(place, what)
+    thread = store.maintain()
+    assert gate.awaitHeld(place)
+    yield thread
+    gate.release(place)
+    thread.join()
+
+
 def files(checkpoint: Path) -> dict[str, bytes]:
     """The logical files and what is in them."""
     found = {}
@@ -90,9 +119,12 @@ def files(checkpoint: Path) -> dict[str, bytes]:
     return found
 
 
-@pytest.mark.parametrize("checksums", [False, True])
-@pytest.mark.parametrize("prefix", [False, True])
-@pytest.mark.parametrize("in_memory", [1, 2, 10])
+NO, YES = False, True
+
+
+@pytest.mark.parametrize(
+    ("in_memory", "prefix", "checksums"), [(0, YES, YES), *itertools.product((1, 2, 10), (NO, YES), (NO, YES))]
+)
 def test_same_as_stock(tmp_path: Path, open_store: Open, prefix: bool, in_memory: int, checksums: bool) -> None:
     """Rows, prefix scans, versions in memory and the bytes of deltas, with snapshots in between."""
     both = [
@@ -110,13 +142,13 @@ def test_same_as_stock(tmp_path: Path, open_store: Open, prefix: bool, in_memory
             if prefix:
                 assert ours.scan(older, 2) == stock.scan(older, 2)
         assert list(ours.loaded()) == list(stock.loaded())
-    assert both[0].mapClass() == "HeapStateStoreMap"
+    assert in_memory == 0 or both[0].mapClass() == "HeapStateStoreMap"
     mine, its = files(tmp_path / "True"), files(tmp_path / "False")
     assert mine.keys() == its.keys()
     deltas = [path for path in mine if path.endswith(".delta")]
     assert len(deltas) == 13
     assert [path for path in deltas if mine[path] != its[path]] == []
-    assert [path for path in mine if path.endswith(".snapshot")]
+    assert any(path.endswith(".snapshot") for path in mine) == (in_memory > 0)
 
 
 @pytest.mark.parametrize("checksums", [False, True])
@@ -159,38 +191,96 @@ def test_failure_in_the_middle_of_a_batch(open_store: Open) -> None:
     assert open_store().read(4) == store.read(4)
 
 
-def test_batches_go_on_while_a_snapshot_is_written(open_store: Open, gate: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("stage", list(STAGES))
+def test_batches_go_on_while_a_snapshot_is_written(open_store: Open, gate: Any, tmp_path: Path, stage: str) -> None:
     """Nothing on a task's path waits for it, and it has the version's rows, whatever was written meanwhile."""
-    store = open_store(scheme="gated", deltas=1, in_memory=1)
-    for version in (1, 2, 3):
-        write(store, version)
+    store = open_store(scheme="gated", deltas=1, in_memory=1, codec=GATED_CODEC)
+    write_all(store, 3)
     expected = store.read(3)
-    gate.hold("before create", ".merged")  # the lane for snapshots has no file yet
-    thread = store.maintain()
-    assert gate.awaitHeld("before create")
-    for version in range(4, 12):
-        write(store, version)
-    assert thread.isAlive()
-    gate.release("before create")
-    thread.join()
+    with snapshot_held(store, gate, stage) as thread:
+        for version in range(4, 12):
+            write(store, version)
+        assert thread.isAlive()
     assert "0/0/3.snapshot" in files(tmp_path / "checkpoint")
-    assert open_store(False, scheme="gated").read(3) == expected
+    assert open_store(False, scheme="gated", codec=GATED_CODEC).read(3) == expected
 
 
-def test_obsolete_snapshots_are_given_up(open_store: Open) -> None:
-    """A version that is committed anew, or a store that is closed, ends the snapshot that is being written."""
-    store = open_store(in_memory=5)
-    for version in (1, 2, 3):
-        write(store, version)
-    store.beginSnapshot(3)
-    write(store, 4)
-    assert store.endSnapshot() is None
-    store.beginSnapshot(3)
+def test_no_task_waits_to_share_a_group_with_a_snapshot(
+    open_store: Open, gate: Any, new_checkpoint: Callable[..., Checkpoint]
+) -> None:
+    """Where groups wait for who has a stream open, as on object stores, a snapshot's does not count."""
+    store = open_store(scheme="gated", deltas=1, codec=GATED_CODEC, **{"groupCommit.maxWait": "10s"})
+    write_all(store, 3)
+    with snapshot_held(store, gate, "rows"):
+        new_checkpoint("gated", groupCommit__maxWait="10s").write("0/1/1.delta")
+    assert store.logMetrics()["waitNanos"] < 5 * 10**9
+
+
+def again(store: Any) -> None:
+    """Version 3 is committed anew, while it is the newest."""
     write(store, 3, rows=12)
-    assert "given up" in store.endSnapshot()
-    store.beginSnapshot(3)
+
+
+def again_when_forgotten(store: Any) -> None:
+    """Version 3 is committed anew, after later ones have taken its place in memory."""
+    write(store, 4)
+    assert list(store.loaded()) == [4]
+    write(store, 3, rows=12)
+
+
+def earlier(store: Any) -> None:
+    """The query begins again at a version before."""
+    write(store, 2, rows=12)
+
+
+def forced(store: Any) -> None:
+    """Spark wants a snapshot of a later version at once."""
+    store.loadForcingSnapshot(3)
+    store.put(1, "forced", 10, 1)
+    store.commit()
+
+
+def closed(store: Any) -> None:
+    """The store is closed."""
     store.close()
-    assert "given up" in store.endSnapshot()
+
+
+def closed_when_forgotten(store: Any) -> None:
+    """The store is closed when the version has left memory."""
+    write(store, 4)
+    store.close()
+
+
+EVENTS = [again, again_when_forgotten, earlier, closed, closed_when_forgotten]
+
+
+@pytest.mark.parametrize(("happens", "stage"), [(forced, "rows"), *itertools.product(EVENTS, STAGES)])
+def test_obsolete_snapshots_are_given_up(
+    open_store: Open, gate: Any, tmp_path: Path, happens: Callable[[Any], None], stage: str
+) -> None:
+    """While its rows are gone through and while it is uploaded; nothing of it is visible, and it is counted."""
+    store = open_store(scheme="gated", deltas=1, in_memory=1, codec=GATED_CODEC)
+    write_all(store, 3)
+    with snapshot_held(store, gate, stage):
+        happens(store)
+    found = files(tmp_path / "checkpoint")
+    assert "0/0/3.snapshot" not in found
+    assert ("0/0/4.snapshot" in found) == (happens is forced)
+    metrics = store.logMetrics()
+    assert metrics["cancelledUploads"] == 1
+    assert metrics["cancelledCommits"] == (1 if stage == "upload" else 0)
+    assert metrics["failedGroups"] == 0
+
+
+def test_a_snapshot_that_was_given_up_comes_with_the_next_round(open_store: Open, gate: Any, tmp_path: Path) -> None:
+    store = open_store(scheme="gated", deltas=1, codec=GATED_CODEC)
+    write_all(store, 3)
+    with snapshot_held(store, gate, "rows"):
+        again(store)
+    expected = store.read(3)
+    maintain(store)
+    assert "0/0/3.snapshot" in files(tmp_path / "checkpoint")
+    assert open_store(False, scheme="gated", codec=GATED_CODEC).read(3) == expected
 
 
 def test_memory_counts_what_is_shared_once(open_store: Open) -> None:
@@ -206,6 +296,55 @@ def test_memory_counts_what_is_shared_once(open_store: Open) -> None:
     assert len(ten.loaded()) == 10
     assert one.memoryUsed() < ten.memoryUsed() < 1.2 * one.memoryUsed()
     assert ten.memoryUsed() < 0.35 * off.memoryUsed()
+
+
+def test_memory_is_what_the_heap_holds(open_store: Open, jvm: Any) -> None:
+    store = open_store(in_memory=2)
+    store.load(0)
+    store.fill(150_000)
+    store.commit()
+    store.load(1)
+    store.put(0, "k7", 8, 1)
+    store.commit()
+    said, used = store.memoryUsed(), jvm.io.pyspark.statestore.heap.HeapStore.usedHeap()
+    store.close()
+    freed = used - jvm.io.pyspark.statestore.heap.HeapStore.usedHeap()
+    assert 0.8 * freed < said < 1.2 * freed
+
+
+def test_out_of_memory(jvm: Any, main_jar: Path, test_jar: Path, tmp_path: Path) -> None:
+    """In the middle of a batch and while loading: Spark's errors, the version before as it was, and it goes on."""
+    jars = [str(main_jar), str(test_jar), f"{Path(pyspark.__file__).parent}/jars/*"]
+    packages = ("java.nio", "sun.nio.ch", "java.lang", "java.util")
+    opens = [f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in packages]
+    java = f"{jvm.java.lang.System.getProperty('java.home')}/bin/java"
+    command = [java, "-Xmx96m", "-XX:+UseSerialGC", *opens, "-cp", os.pathsep.join(jars)]
+    command += ["io.pyspark.statestore.heap.SmallHeap", str(tmp_path), STOCK, OURS]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr[-5000:]
+    lines = [line.split(" ", 1) for line in done.stdout.splitlines() if "=" in line]
+    said = {side: [line for whose, line in lines if whose == side] for side in ("stock", "ours")}
+    assert said["ours"] == said["stock"]
+    out_of_memory = "java.lang.OutOfMemoryError"
+    condition = "CANNOT_LOAD_STATE_STORE.HDFS_STORE_PROVIDER_OUT_OF_MEMORY"
+    assert said["ours"] == [
+        f"put={out_of_memory}",
+        "previous version=true",
+        f"load=org.apache.spark.SparkException {condition} by {out_of_memory}",
+        "loaded in the end=true",
+    ]
+
+
+def test_on_a_merged_location(open_store: Open) -> None:
+    """A query on the path door that is started with our provider has its versions share rows; its files are Spark's."""
+    store = open_store(door="path", deltas=1)
+    write_all(store, 3)
+    maintain(store)
+    write(store, 4)
+    assert store.mapClass() == "HeapStateStoreMap"
+    stock = open_store(ours=False)
+    for version in (3, 4):
+        assert stock.read(version) == store.read(version)
 
 
 def test_can_be_switched_off(open_store: Open) -> None:

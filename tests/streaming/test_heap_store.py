@@ -5,14 +5,35 @@ restart half-way, and with the sharing switched off.
 """
 
 import json
+import os
+import subprocess
+import sys
+import zipfile
+from collections.abc import Sequence
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
+import pyspark
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from pyspark_statestore.doors import FILE_MANAGER_KEY, MERGED_FILE_MANAGER
 from tests.conftest import MakeSpark
-from tests.jvm.lab import TESTING
-from tests.streaming.runs import STATE_STORE, Run, Setting, assert_state_is_merged, restart_maintenance
+from tests.jvm.lab import TESTING, until
+from tests.streaming import missing_hook, small_heap
+from tests.streaming.runs import (
+    STATE_STORE,
+    STOCK_CLASSES,
+    Run,
+    Setting,
+    assert_state_is_merged,
+    merged_files,
+    plain_state_files,
+    restart_maintenance,
+    segments,
+)
+from tests.streaming.small_heap import KEYS, PAD, start
 from tests.streaming.workloads import BATCHES, WORKLOADS, write_batches
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -22,16 +43,23 @@ NAMES = [name for name, workload in WORKLOADS.items() if not workload.only_stock
 IN_MEMORY = "spark.sql.streaming.maxBatchesToRetainInMemory"
 OFF = f"{STATE_STORE}fileMerging.heap.copyOnWrite"
 CASES = {
-    "one": {IN_MEMORY: "1", f"{STATE_STORE}rowChecksum.enabled": "true"},
-    "two": {IN_MEMORY: "2"},
-    "ten": {IN_MEMORY: "10"},
-    "off": {OFF: "false"},
+    "one": ({IN_MEMORY: "1", f"{STATE_STORE}rowChecksum.enabled": "true"}, NAMES),
+    "two": ({IN_MEMORY: "2"}, NAMES[::2]),
+    "ten": ({IN_MEMORY: "10"}, NAMES[1::2]),
+    "off": ({OFF: "false"}, ["aggregation", "session_window"]),
 }
+"""Settings, and which workloads run with them: each with one version in memory and with more."""
+
+OURS = "io.pyspark.statestore.spark.MergedHDFSBackedStateStoreProvider"
+FACTORY = "createHDFSBackedStateStoreMap"
+ROOT = Path(__file__).parents[2]
 
 
-def run_all(spark: SparkSession, setting: Setting, folder: Path, conf: dict[str, str]) -> dict[str, Run]:
+def run_all(
+    spark: SparkSession, setting: Setting, folder: Path, conf: dict[str, str], names: Sequence[str]
+) -> dict[str, Run]:
     """Runs the queries side by side over the first half of the input, and then from their checkpoints over the rest."""
-    runs = {name: Run(spark, name, setting, folder / name) for name in NAMES}
+    runs = {name: Run(spark, name, setting, folder / name) for name in names}
     for half in (range(BATCHES // 2), range(BATCHES // 2, BATCHES)):
         queries = []
         for run in runs.values():
@@ -43,28 +71,83 @@ def run_all(spark: SparkSession, setting: Setting, folder: Path, conf: dict[str,
     return runs
 
 
+def in_a_process(script: ModuleType, directory: Path, *arguments: str) -> tuple[Any, str]:
+    """Runs a script in a process of its own; returns the JSON that it printed last, and its log."""
+    environment = {key: value for key, value in os.environ.items() if key != "PYSPARK_SUBMIT_ARGS"}
+    environment |= {"PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    environment |= {"SPARK_LOCAL_DIRS": str(directory)}
+    command = [sys.executable, str(script.__file__), str(directory), *arguments]
+    done = subprocess.run(
+        command, capture_output=True, text=True, cwd=directory, env=environment, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr[-5000:]
+    return json.loads(done.stdout.splitlines()[-1]), done.stderr
+
+
 @pytest.fixture(scope="module")
-def stock_runs(make_spark: MakeSpark, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
-    spark = make_spark(CONF)
-    restart_maintenance(spark)
-    return run_all(spark, Setting("stock", "heap"), tmp_path_factory.mktemp("stock"), {})
+def spark(make_spark: MakeSpark) -> SparkSession:
+    session = make_spark(CONF, mode="provider", store="heap", master="local[2,3]")
+    restart_maintenance(session)
+    return session
+
+
+@pytest.fixture(scope="module")
+def stock_runs(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
+    """Spark's own provider, in the same session, on files of its own."""
+    runs = run_all(spark, Setting("stock", "heap"), tmp_path_factory.mktemp("stock"), {}, NAMES)
+    assert [name for name, run in runs.items() if merged_files(run.checkpoint)] == []
+    return runs
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_equal_to_stock(make_spark: MakeSpark, stock_runs: dict[str, Run], tmp_path: Path, case: str) -> None:
-    spark = make_spark(CONF, mode="provider", store="heap")
-    restart_maintenance(spark)
-    runs = run_all(spark, Setting("provider", "heap"), tmp_path, CASES[case])
+def test_equal_to_stock(spark: SparkSession, stock_runs: dict[str, Run], tmp_path: Path, case: str) -> None:
+    conf, names = CASES[case]
+    runs = run_all(spark, Setting("provider", "heap"), tmp_path, conf, names)
     for name, run in runs.items():
         assert run.rows == stock_runs[name].rows, name
         assert run.metrics == stock_runs[name].metrics, name
         assert_state_is_merged(run)
 
 
-def test_task_fails_in_the_middle_of_a_batch(make_spark: MakeSpark, tmp_path: Path) -> None:
+def test_our_class_on_a_merged_path(spark: SparkSession, stock_runs: dict[str, Run], tmp_path: Path) -> None:
+    """The path door with the provider that shares rows, which Spark notes in the checkpoint."""
+    runs = run_all(
+        spark, Setting("path", "heap"), tmp_path, {FILE_MANAGER_KEY: MERGED_FILE_MANAGER}, ["session_window"]
+    )
+    run = runs["session_window"]
+    assert run.rows == stock_runs["session_window"].rows
+    assert_state_is_merged(run)
+    assert OURS in (run.checkpoint / "offsets" / "0").read_text()
+
+
+def test_snapshots_of_a_query_that_is_over_are_given_up(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark closes a store when its maintenance is done with it, and it is to be done soon."""
+    jvm = spark.sparkContext._jvm
+    gate = getattr(jvm, f"{TESTING}.Gate")
+    state = jvm.org.apache.spark.sql.execution.streaming.state
+    run = Run(spark, "dedup", Setting("provider", "heap"), tmp_path)
+    gate.hold("row", "state-store-maintenance")
+    try:
+        query = run.start({f"{STATE_STORE}compression.codec": f"{TESTING}.GatedCodec"}, available_now=False)
+        write_batches(run.input, range(2))
+        query.processAllAvailable()
+        assert gate.awaitHeld("row")
+        query.stop()
+        run_id = jvm.java.util.UUID.fromString(str(query.runId))
+        stores = [state.StateStoreId(f"file:{run.checkpoint}/state", 0, part, "default") for part in range(3)]
+        ids = [state.StateStoreProviderId(store, run_id) for store in stores]
+        until(lambda: not any(state.StateStore.isLoaded(each) for each in ids), "Spark to forget the stores")
+    finally:
+        gate.releaseAll()
+    path = jvm.org.apache.hadoop.fs.Path(f"file:{run.checkpoint}/state")
+    log = jvm.io.pyspark.statestore.log.MergedLogs.open(path)
+    until(lambda: log.metrics().snapshot()["cancelledUploads"], "the snapshot to be given up")
+    assert log.metrics().snapshot()["failedGroups"] == 0
+    assert len([path for path in segments(run.checkpoint) if path.endswith(".snapshot")]) < 3
+
+
+def test_task_fails_in_the_middle_of_a_batch(spark: SparkSession, tmp_path: Path) -> None:
     """A task that has written some of its rows fails, twice; the third attempt finds the version before as it was."""
-    spark = make_spark(CONF, mode="provider", store="heap", master="local[2,3]")
-    restart_maintenance(spark)
     tripwire = getattr(spark.sparkContext._jvm, f"{TESTING}.Tripwire")
     source = tmp_path / "input"
     source.mkdir()
@@ -93,3 +176,51 @@ def test_task_fails_in_the_middle_of_a_batch(make_spark: MakeSpark, tmp_path: Pa
     finally:
         tripwire.arm("", 0)
         query.stop()
+
+
+def test_out_of_memory(spark: SparkSession, tmp_path: Path) -> None:
+    """A process that cannot hold the state gives Spark's error; one with more memory goes on from the last commit."""
+    providers = [STOCK_CLASSES["heap"], OURS]
+    source = str(tmp_path / "source")
+    spark.range(0, KEYS, 1, 1).selectExpr("id AS key", f"{PAD} AS size").write.parquet(source)
+    for provider in providers:
+        start(spark, provider, str(tmp_path), {}).awaitTermination()
+    restart_maintenance(spark)
+    # Small, so that it is the state that there is no room for.
+    few = spark.range(0, KEYS, KEYS // 2, 1).selectExpr("id AS key", "1 AS size")
+    few.write.mode("append").parquet(source)
+
+    conditions, _ = in_a_process(small_heap, tmp_path, *providers)
+    assert conditions[OURS] == conditions[STOCK_CLASSES["heap"]]
+    assert "CANNOT_LOAD_STATE_STORE.HDFS_STORE_PROVIDER_OUT_OF_MEMORY" in conditions[OURS]
+
+    for provider in providers:
+        given_out: dict[int, list[int]] = {}
+        query = start(spark, provider, str(tmp_path), given_out)
+        query.awaitTermination()
+        assert [progress["batchId"] for progress in query.recentProgress] == [1]
+        assert given_out == {0: [2, PAD], KEYS // 2: [2, PAD]}
+    restart_maintenance(spark)
+
+
+def without_the_hook(jar: Path) -> None:
+    """Spark's provider, and the classes in it, with another name for the method that makes its maps."""
+    (sql,) = Path(pyspark.__file__).parent.glob("jars/spark-sql_2*.jar")
+    renamed = FACTORY.replace("create", "rename")
+    with zipfile.ZipFile(sql) as stock, zipfile.ZipFile(jar, "w") as target:
+        for name in stock.namelist():
+            if "/HDFSBackedStateStoreProvider" in name:
+                target.writestr(name, stock.read(name).replace(FACTORY.encode(), renamed.encode()))
+
+
+def test_a_spark_without_the_hook(main_jar: Path, tmp_path: Path) -> None:
+    """Spark's own maps, right results, merged files, and one warning, however many stores there are."""
+    without_the_hook(tmp_path / "other-spark.jar")
+    found, log = in_a_process(missing_hook, tmp_path, str(tmp_path / "other-spark.jar"))
+    assert [method for method in found["methods"] if FACTORY in method] == []
+    numbers = [*range(50), *range(100, 150)]
+    assert found["given_out"] == {str(key): sum(v for v in numbers if v % 7 == key) for key in range(7)}
+    assert plain_state_files(tmp_path / "checkpoint") == []
+    warnings = [line for line in log.splitlines() if "cannot be given copy-on-write maps" in line]
+    assert len(warnings) == 1, log[-5000:]
+    assert FACTORY in warnings[0]

@@ -27,7 +27,7 @@ import org.apache.hadoop.util.Progressable;
  */
 public final class MergedFileSystem extends FileSystem {
   /** Where Spark puts the run's id, {@code StreamExecution.RUN_ID_KEY}. */
-  static final String RUN_ID = "sql.streaming.runId";
+  public static final String RUN_ID = "sql.streaming.runId";
 
   private URI uri;
   private FileSystem real;

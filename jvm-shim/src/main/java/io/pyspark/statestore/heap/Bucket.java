@@ -128,7 +128,11 @@ final class Bucket {
 
   /** A copy with one row less; null where none is left. */
   static byte[] without(byte[] bucket, int row) {
-    Builder rest = new Builder(count(bucket) - 1, bucket.length);
+    int count = count(bucket) - 1;
+    if (count == 0) {
+      return null;
+    }
+    Builder rest = new Builder(count, records(bucket) - recordLength(bucket, row));
     for (int each = 0; each < count(bucket); each++) {
       if (each != row) {
         rest.add(bucket, each);
@@ -140,11 +144,18 @@ final class Bucket {
   /** The rows whose hash has a bit (counted from the highest) set, or not set; null for none. */
   static byte[] select(byte[] bucket, int bit, boolean set) {
     int chosen = 0;
+    int records = 0;
     int count = count(bucket);
     for (int row = 0; row < count; row++) {
-      chosen += isSet(hash(bucket, row), bit) == set ? 1 : 0;
+      if (isSet(hash(bucket, row), bit) == set) {
+        chosen++;
+        records += recordLength(bucket, row);
+      }
     }
-    Builder half = new Builder(chosen, bucket.length);
+    if (chosen == 0 || chosen == count) {
+      return chosen == 0 ? null : bucket;
+    }
+    Builder half = new Builder(chosen, records);
     for (int row = 0; row < count; row++) {
       if (isSet(hash(bucket, row), bit) == set) {
         half.add(bucket, row);
@@ -158,7 +169,7 @@ final class Bucket {
     if (left == null || right == null) {
       return left == null ? right : left;
     }
-    Builder both = new Builder(count(left) + count(right), left.length + right.length);
+    Builder both = new Builder(count(left) + count(right), records(left) + records(right));
     for (int row = 0; row < count(left); row++) {
       both.add(left, row);
     }
@@ -187,6 +198,16 @@ final class Bucket {
     return HEADER + PER_ROW * count;
   }
 
+  /** Bytes of all records. */
+  private static int records(byte[] bucket) {
+    return bucket.length - recordsStart(count(bucket));
+  }
+
+  private static int recordLength(byte[] bucket, int row) {
+    int count = count(bucket);
+    return end(bucket, count, row) - (row == 0 ? 0 : end(bucket, count, row - 1));
+  }
+
   private static int end(byte[] bucket, int count, int row) {
     return (int) INT.get(bucket, HEADER + 8 * count + 8 * row);
   }
@@ -199,23 +220,22 @@ final class Bucket {
     return (int) INT.get(bucket, HEADER + 8 * count(bucket) + 8 * row + 4);
   }
 
-  /** Collects rows of other buckets. */
+  /** Collects rows of other buckets, into an array that is as large as they need: rows may be large. */
   private static final class Builder {
     private final int count;
     private final byte[] bytes;
     private int rows;
     private int records;
 
-    Builder(int count, int maxLength) {
+    Builder(int count, int records) {
       this.count = count;
-      this.bytes = new byte[maxLength];
+      this.bytes = new byte[Math.addExact(recordsStart(count), records)];
+      INT.set(bytes, 0, count);
     }
 
     void add(byte[] from, int row) {
-      int fromCount = count(from);
-      int begin = row == 0 ? 0 : end(from, fromCount, row - 1);
-      int length = end(from, fromCount, row) - begin;
-      System.arraycopy(from, recordsStart(fromCount) + begin, bytes, recordsStart(count) + records, length);
+      int length = recordLength(from, row);
+      System.arraycopy(from, keyStart(from, row), bytes, recordsStart(count) + records, length);
       records += length;
       LONG.set(bytes, HEADER + 8 * rows, hash(from, row));
       setEnd(bytes, count, rows, records);
@@ -224,11 +244,7 @@ final class Bucket {
     }
 
     byte[] build() {
-      if (count == 0) {
-        return null;
-      }
-      INT.set(bytes, 0, count);
-      return java.util.Arrays.copyOf(bytes, recordsStart(count) + records);
+      return bytes;
     }
   }
 }

@@ -1,5 +1,6 @@
 package io.pyspark.statestore.heap;
 
+import io.pyspark.statestore.log.UploadWatch;
 import java.util.AbstractMap.SimpleImmutableEntry;
 import java.util.Iterator;
 import java.util.List;
@@ -31,17 +32,11 @@ public final class HeapStateStoreMap implements HDFSBackedStateStoreMap, KnownSi
   private final RowSchema schema;
   private final KeyValueIntegrityVerifier verifier;
   private final RowTrie rows = new RowTrie();
-  private volatile boolean isSuperseded;
 
   /** @param verifier checks the rows that are read against their checksums; none where rows have no checksums */
   public HeapStateStoreMap(RowSchema schema, Option<KeyValueIntegrityVerifier> verifier) {
     this.schema = schema;
     this.verifier = verifier.isDefined() ? verifier.get() : null;
-  }
-
-  /** Ends what goes through the entries, which only writers of snapshots do, with an error. */
-  public void supersede() {
-    isSuperseded = true;
   }
 
   RowSchema schema() {
@@ -130,14 +125,14 @@ public final class HeapStateStoreMap implements HDFSBackedStateStoreMap, KnownSi
     return pairs(new BucketIterator(rows.freeze()), null);
   }
 
+  /** All rows, for a snapshot: where that is watched and becomes obsolete, this ends with an error. */
   @Override
   public scala.collection.Iterator<Map.Entry<UnsafeRow, UnsafeRowWrapper>> entryIterator() {
+    UploadWatch watch = UploadWatch.current();
     return new Rows<>(new BucketIterator(rows.freeze())) {
       @Override
       void check() {
-        if (isSuperseded) {
-          throw new SupersededException();
-        }
+        UploadWatch.check(watch);
       }
 
       @Override

@@ -34,15 +34,24 @@ final class Commit {
   private final List<Item> items;
   private final List<Tombstone> tombstones;
   private final long openedBy;
+  /** Null where nobody changes his mind. */
+  private final UploadWatch watch;
   private final AtomicReference<State> state = new AtomicReference<>(State.QUEUED);
   private final CountDownLatch finished = new CountDownLatch(1);
   private final long queuedAtNanos = System.nanoTime();
   private volatile IOException failure;
+  private volatile String obsoleteBecause;
 
   Commit(List<Item> items, List<Tombstone> tombstones, long openedBy) {
+    this(items, tombstones, openedBy, null);
+  }
+
+  /** @param watch says whether it is still wanted; null where it always is */
+  Commit(List<Item> items, List<Tombstone> tombstones, long openedBy, UploadWatch watch) {
     this.items = items;
     this.tombstones = tombstones;
     this.openedBy = openedBy;
+    this.watch = watch;
   }
 
   /** Id of the thread that opened the stream. */
@@ -86,14 +95,18 @@ final class Commit {
     return state.compareAndSet(State.QUEUED, State.WRITING);
   }
 
-  /** Whether its caller has been killed while its payload was being written: the rest need not be. */
+  /** Whether its caller has been killed, or it became obsolete, while it was being written: the rest need not be. */
   boolean isWithdrawn() {
+    String why = watch == null ? null : watch.whyObsolete();
+    if (why != null && state.compareAndSet(State.WRITING, State.WITHDRAWN)) {
+      obsoleteBecause = why;
+    }
     return state.get() == State.WITHDRAWN;
   }
 
   /** Its payload is written; false where its caller has withdrawn it meanwhile, and it must not become visible. */
   boolean startFlushing() {
-    return state.compareAndSet(State.WRITING, State.FLUSHING);
+    return !isWithdrawn() && state.compareAndSet(State.WRITING, State.FLUSHING);
   }
 
   /** The writer has let go of a commit that was withdrawn. */
@@ -127,6 +140,8 @@ final class Commit {
   /**
    * Waits until the commit is durable (rule 1). A caller that is interrupted before the flush takes its commit back, and
    * nothing becomes visible; after that it is too late to stop, and the answer is waited for.
+   *
+   * @throws ObsoleteUploadException where its watch said so in time
    */
   void await() throws IOException {
     boolean interrupted = false;
@@ -148,6 +163,9 @@ final class Commit {
       if (interrupted) {
         Thread.currentThread().interrupt();
       }
+    }
+    if (obsoleteBecause != null) {
+      throw new ObsoleteUploadException(obsoleteBecause);
     }
     if (failure instanceof InterruptedIOException) {
       throw new InterruptedIOException(failure.getMessage());

@@ -29,7 +29,8 @@ final class Company {
   private final LongSupplier recentWriteNanos;
   private volatile boolean groupsAreFiles;
 
-  private record Visitor(String path, long thread) {}
+  /** @param isUpload whether it is Spark's maintenance that writes it, at its leisure */
+  private record Visitor(String path, long thread, boolean isUpload) {}
 
   Company(LongSupplier recentWriteNanos) {
     this.recentWriteNanos = recentWriteNanos;
@@ -41,7 +42,7 @@ final class Company {
   }
 
   synchronized void opened(Object stream, String path) {
-    open.put(stream, new Visitor(path, Thread.currentThread().getId()));
+    open.put(stream, new Visitor(path, Thread.currentThread().getId(), MaintenanceThreads.isCurrent()));
   }
 
   /** The stream's commit is queued, or will never be. */
@@ -84,8 +85,11 @@ final class Company {
         .map(item -> MergedLog.partition(item.path()))
         .collect(Collectors.toSet());
     // A task closes the streams of its stores one after the other: those of who is here already do not count.
+    // A snapshot of a heap store is open for as long as its rows are gone through: no task waits for that.
+    boolean waitsForUploads = MaintenanceThreads.isCurrent();
     return here.size() < expectedPartitions
-        || open.values().stream().anyMatch(v -> !here.contains(MergedLog.partition(v.path)));
+        || open.values().stream()
+            .anyMatch(v -> (waitsForUploads || !v.isUpload) && !here.contains(MergedLog.partition(v.path)));
   }
 
   private long patienceNanos(Options options) {

@@ -12,6 +12,7 @@ public final class LogOutputStream extends OutputStream {
   private final String path;
   private final PayloadBuffer payload;
   private final long openedBy = Thread.currentThread().getId();
+  private final UploadWatch watch = UploadWatch.current();
   private boolean broken;
   private boolean finished;
 
@@ -19,6 +20,9 @@ public final class LogOutputStream extends OutputStream {
     this.log = log;
     this.path = path;
     this.payload = payload;
+    if (watch != null) {
+      watch.began(path);
+    }
   }
 
   @Override
@@ -50,7 +54,10 @@ public final class LogOutputStream extends OutputStream {
       if (broken) {
         throw new IOException("state/" + path + " was not written: an earlier write to it failed");
       }
-      log.commit(this, path, payload, openedBy);
+      log.commit(this, path, payload, openedBy, watch);
+    } catch (ObsoleteUploadException e) {
+      log.metrics().uploadCancelled();
+      throw e;
     } catch (IOException e) {
       if (Thread.currentThread().isInterrupted()) {
         log.metrics().uploadCancelled();

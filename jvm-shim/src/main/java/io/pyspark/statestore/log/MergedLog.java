@@ -61,6 +61,7 @@ public final class MergedLog implements LogContext {
   private final FileHandles handles;
   private final SegmentReader reader;
   private final Prefetcher prefetcher;
+  private final Pins pins = new Pins(this);
   private final Refresher refresher;
   private final SnapshotGuard snapshotGuard;
   private final Relocator relocator;
@@ -108,11 +109,11 @@ public final class MergedLog implements LogContext {
     reader = new SegmentReader(checkpoint, handles, this::refreshAndFind, this::options);
     prefetcher = new Prefetcher(this, handles, reader, threads);
     Intents intents = new Intents(this);
-    refresher = new Refresher(this, intents, threads, this::onGone);
+    refresher = new Refresher(this, intents, pins, threads, this::onGone);
     snapshotGuard = new SnapshotGuard(this, refresher, path -> staged.find(path) != null);
     relocator =
-        new Relocator(this, refresher, intents, reader, localSpace, this::serves, this::writeRelocated);
-    cleaner = new Cleaner(this, refresher, intents, relocator, this::writeTombstones, this::onGone);
+        new Relocator(this, refresher, intents, pins, reader, localSpace, this::serves, this::writeRelocated);
+    cleaner = new Cleaner(this, refresher, intents, pins, relocator, this::writeTombstones, this::onGone);
     if (occasions.length == 0) {
       refresher.refresh();
     } else {
@@ -128,6 +129,7 @@ public final class MergedLog implements LogContext {
   /** Starts a logical file. It becomes visible when the stream is closed, replacing what was there. */
   public LogOutputStream create(String path) throws IOException {
     checkPath(path);
+    pins.checkUnclaimed();
     if (!path.endsWith(ZIP) || !MaintenanceThreads.isCurrent()) {
       // A late upload says nothing about whose partition it is.
       servedPartitions.put(partition(path), nowMs());
@@ -144,7 +146,8 @@ public final class MergedLog implements LogContext {
   }
 
   /** Makes a file durable, with what was staged for it. */
-  void commit(LogOutputStream stream, String path, Payload payload, long openedBy) throws IOException {
+  void commit(LogOutputStream stream, String path, Payload payload, long openedBy, UploadWatch watch)
+      throws IOException {
     String store = path.endsWith(ZIP) ? SnapshotZip.store(path) : null;
     List<Commit.Item> riders =
         store == null ? List.of() : staged.take(store, snapshotGuard.check(path, payload, unwrittenMs(path)));
@@ -152,7 +155,7 @@ public final class MergedLog implements LogContext {
     try {
       List<Commit.Item> items = new ArrayList<>(riders);
       items.add(new Commit.Item(path, payload));
-      Commit commit = new Commit(items, List.of(), openedBy);
+      Commit commit = new Commit(items, List.of(), openedBy, watch);
       Lane lane = lanes.choose(commit);
       boolean lead = lane.submit(commit);
       company.left(stream);

@@ -1,16 +1,21 @@
 package io.pyspark.statestore.spark;
 
 import io.pyspark.statestore.Options;
+import io.pyspark.statestore.fs.MergedFileSystem;
 import io.pyspark.statestore.heap.HeapStateStoreMap;
 import io.pyspark.statestore.heap.MapFactoryHook;
 import io.pyspark.statestore.heap.RowSchema;
+import io.pyspark.statestore.heap.SnapshotWatch;
+import io.pyspark.statestore.log.UploadWatch;
 import java.io.DataOutputStream;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
+import java.util.UUID;
 import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.function.Consumer;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreMap;
 import org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider;
@@ -18,8 +23,10 @@ import org.apache.spark.sql.execution.streaming.state.KeyStateEncoderSpec;
 import org.apache.spark.sql.execution.streaming.state.KeyValueIntegrityVerifier;
 import org.apache.spark.sql.execution.streaming.state.PrefixKeyScanStateEncoderSpec;
 import org.apache.spark.sql.execution.streaming.state.StateSchemaProvider;
+import org.apache.spark.sql.execution.streaming.state.StateStore;
 import org.apache.spark.sql.execution.streaming.state.StateStoreConf;
 import org.apache.spark.sql.execution.streaming.state.StateStoreId;
+import org.apache.spark.sql.execution.streaming.state.StateStoreProviderId;
 import org.apache.spark.sql.types.StructType;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -36,6 +43,10 @@ public class MergedHDFSBackedStateStoreProvider extends HDFSBackedStateStoreProv
 
   /** Null where Spark's own maps are used. */
   private RowSchema schema;
+  private StateStoreConf storeConf;
+  private StateStoreProviderId providerId;
+  /** Of the snapshot that maintenance is writing; null for none. */
+  private volatile SnapshotWatch snapshot;
 
   @Override
   public void init(
@@ -49,6 +60,7 @@ public class MergedHDFSBackedStateStoreProvider extends HDFSBackedStateStoreProv
       boolean useMultipleValuesPerKey,
       Option<StateSchemaProvider> stateSchemaProvider) {
     Configuration conf = ProviderConf.mergingPlainPaths(hadoopConf);
+    this.storeConf = storeConf;
     super.init(
         stateStoreId,
         keySchema,
@@ -59,6 +71,7 @@ public class MergedHDFSBackedStateStoreProvider extends HDFSBackedStateStoreProv
         conf,
         useMultipleValuesPerKey,
         stateSchemaProvider);
+    providerId = new StateStoreProviderId(stateStoreId, UUID.fromString(hadoopConf.get(MergedFileSystem.RUN_ID)));
     if (copiesOnWrite(conf) && canChooseMaps()) {
       int prefixFields = keyStateEncoderSpec instanceof PrefixKeyScanStateEncoderSpec s ? s.numColsPrefixKey() : 0;
       schema = new RowSchema(keySchema, valueSchema, prefixFields);
@@ -93,14 +106,9 @@ public class MergedHDFSBackedStateStoreProvider extends HDFSBackedStateStoreProv
       return super
           .org$apache$spark$sql$execution$streaming$state$HDFSBackedStateStoreProvider$$createHDFSBackedStateStoreMap();
     }
-    StateStoreConf conf = storeConf();
     Option<KeyValueIntegrityVerifier> verifier = KeyValueIntegrityVerifier.create(
-        stateStoreId().toString(), conf.rowChecksumEnabled(), conf.rowChecksumReadVerificationRatio());
+        stateStoreId().toString(), storeConf.rowChecksumEnabled(), storeConf.rowChecksumReadVerificationRatio());
     return new HeapStateStoreMap(schema, verifier);
-  }
-
-  private StateStoreConf storeConf() {
-    return org$apache$spark$sql$execution$streaming$state$HDFSBackedStateStoreProvider$$storeConf();
   }
 
   /** What versions share counts once. */
@@ -117,27 +125,43 @@ public class MergedHDFSBackedStateStoreProvider extends HDFSBackedStateStoreProv
     return metrics.updated("memoryUsedBytes", HeapStateStoreMap.estimatedSize(versions));
   }
 
-  /** A snapshot of what this version was before would contradict its new delta: it is not finished. */
+  /** Called by Spark's maintenance threads; ends early where the snapshot becomes obsolete. */
+  @Override
+  public void doSnapshotMaintenance() {
+    if (schema == null) {
+      super.doSnapshotMaintenance();
+      return;
+    }
+    SnapshotWatch watch = new SnapshotWatch(() -> StateStore.isLoaded(providerId));
+    snapshot = watch;
+    try {
+      UploadWatch.during(watch, super::doSnapshotMaintenance);
+    } finally {
+      snapshot = null;
+    }
+  }
+
   @Override
   public void org$apache$spark$sql$execution$streaming$state$HDFSBackedStateStoreProvider$$commitUpdates(
       long newVersion, HDFSBackedStateStoreMap map, DataOutputStream output, boolean shouldForceSnapshot) {
-    synchronized (this) {
-      if (getLoadedMaps().get(newVersion) instanceof HeapStateStoreMap before && before != map) {
-        before.supersede();
-      }
-    }
+    watching(watch -> watch.committing(newVersion));
     super.org$apache$spark$sql$execution$streaming$state$HDFSBackedStateStoreProvider$$commitUpdates(
         newVersion, map, output, shouldForceSnapshot);
+    if (shouldForceSnapshot) {
+      watching(watch -> watch.snapshotWritten(newVersion));
+    }
   }
 
-  /** A snapshot that is being written is not finished: the partition is another executor's, or the query is over. */
   @Override
   public void close() {
-    for (HDFSBackedStateStoreMap map : getLoadedMaps().values()) {
-      if (map instanceof HeapStateStoreMap ours) {
-        ours.supersede();
-      }
-    }
+    watching(SnapshotWatch::storeClosed);
     super.close();
+  }
+
+  private void watching(Consumer<SnapshotWatch> news) {
+    SnapshotWatch watch = snapshot;
+    if (watch != null) {
+      news.accept(watch);
+    }
   }
 }

@@ -3,6 +3,7 @@ package io.pyspark.statestore.heap;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.IdentityHashMap;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Random;
@@ -20,6 +21,7 @@ import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.types.UTF8String;
+import org.apache.spark.util.SizeEstimator;
 import scala.Option;
 import scala.Some;
 
@@ -169,6 +171,41 @@ public final class HeapModel {
       counted += fixed + heapOf(map.rows().root(), seen);
     }
     return new long[] {counted, HeapStateStoreMap.estimatedSize(maps)};
+  }
+
+  /** Which ways of reading notice that a row does not have the checksum that it came with. */
+  public static List<String> noticingWrongChecksums() {
+    RowSchema schema = new RowSchema(KEYS, VALUES, 1);
+    HeapStateStoreMap map = new HeapStateStoreMap(schema, KeyValueIntegrityVerifier.create("model", true, 1));
+    UnsafeRow key = key(1, "wrong");
+    UnsafeRow value = value(10, 1);
+    int checksum = KeyValueChecksum.create(key, new Some<>(value)) + 1;
+    map.put(key, new StateStoreRowWithChecksum(value, checksum));
+    HeapStateStoreMap copy = new HeapStateStoreMap(schema, KeyValueIntegrityVerifier.create("model", true, 1));
+    copy.putAll(map);
+    Map<String, Runnable> ways = new LinkedHashMap<>();
+    ways.put("get", () -> copy.get(key));
+    ways.put("iterator", () -> copy.iterator().next());
+    ways.put("prefixScan", () -> copy.prefixScan(group(1)).next());
+    List<String> noticing = new ArrayList<>();
+    ways.forEach((name, way) -> {
+      try {
+        way.run();
+      } catch (Exception e) {
+        noticing.add(name);
+      }
+    });
+    // A snapshot has to have it as it came, and is checked by who writes it.
+    if (((StateStoreRowWithChecksum) copy.entryIterator().next().getValue()).checksum() == checksum) {
+      noticing.add("entryIterator");
+    }
+    return noticing;
+  }
+
+  /** Whether Spark asks a version for its size, and does not go through it. */
+  public boolean tellsItsSize(int number) {
+    HeapStateStoreMap map = version(number).map;
+    return SizeEstimator.estimate(map) == map.estimatedSize();
   }
 
   /** The live versions' heap, as {@link #sharedHeap}. */

@@ -1,5 +1,7 @@
 package io.pyspark.statestore.heap;
 
+import io.pyspark.statestore.log.MergedLogs;
+import java.io.IOException;
 import java.lang.management.ManagementFactory;
 import java.util.ArrayList;
 import java.util.List;
@@ -7,8 +9,8 @@ import java.util.Map;
 import java.util.TreeMap;
 import java.util.UUID;
 import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.Path;
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
-import org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreMap;
 import org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider;
 import org.apache.spark.sql.execution.streaming.state.KeyStateEncoderSpec;
 import org.apache.spark.sql.execution.streaming.state.NoPrefixKeyStateEncoderSpec;
@@ -19,7 +21,6 @@ import org.apache.spark.sql.execution.streaming.state.StateStoreConf;
 import org.apache.spark.sql.execution.streaming.state.StateStoreId;
 import org.apache.spark.sql.execution.streaming.state.StateStoreProvider;
 import org.apache.spark.sql.execution.streaming.state.UnsafeRowPair;
-import org.apache.spark.sql.execution.streaming.state.UnsafeRowWrapper;
 import org.apache.spark.sql.internal.SQLConf;
 import scala.Option;
 
@@ -28,8 +29,8 @@ public final class HeapStore implements AutoCloseable {
   private static final String FAMILY = "default";
 
   private final HDFSBackedStateStoreProvider provider;
+  private final Path state;
   private StateStore store;
-  private scala.collection.Iterator<Map.Entry<UnsafeRow, UnsafeRowWrapper>> snapshot;
 
   /**
    * Opens the store of operator 0 and partition 0; nothing is loaded yet.
@@ -41,6 +42,7 @@ public final class HeapStore implements AutoCloseable {
    */
   public HeapStore(
       String providerClass, String state, boolean hasPrefix, Map<String, String> settings, Map<String, String> hadoop) {
+    this.state = new Path(state.replaceFirst("^merged\\+", ""));
     SQLConf sql = new SQLConf();
     settings.forEach(sql::setConfString);
     Configuration conf = new Configuration();
@@ -67,6 +69,11 @@ public final class HeapStore implements AutoCloseable {
     store = provider.getStore(version, Option.empty(), false, false);
   }
 
+  /** Begins to write the version after this one, with a snapshot of it to come with the commit. */
+  public void loadForcingSnapshot(long version) {
+    store = provider.getStore(version, Option.empty(), true, false);
+  }
+
   public void put(Integer group, String name, int length, int seed) {
     store.put(HeapModel.key(group, name), HeapModel.value(length, seed), FAMILY);
   }
@@ -81,6 +88,11 @@ public final class HeapStore implements AutoCloseable {
 
   public void abort() {
     store.abort();
+  }
+
+  /** Lets go of what was being written. */
+  public void forgetWriting() {
+    store = null;
   }
 
   /** The rows that are being written. */
@@ -132,6 +144,11 @@ public final class HeapStore implements AutoCloseable {
     return (Long) provider.getMetricsForProvider().apply("memoryUsedBytes");
   }
 
+  /** What the merged log of its checkpoint has counted. */
+  public Map<String, Long> logMetrics() throws IOException {
+    return MergedLogs.open(state).metrics().snapshot();
+  }
+
   /** What this JVM's heap holds after it was collected. */
   public static long usedHeap() {
     for (int each = 0; each < 3; each++) {
@@ -150,27 +167,6 @@ public final class HeapStore implements AutoCloseable {
     thread.setDaemon(true);
     thread.start();
     return thread;
-  }
-
-  /** Goes through half of what a snapshot of a version needs. */
-  public void beginSnapshot(long version) {
-    HDFSBackedStateStoreMap map = provider.getLoadedMaps().get(version);
-    snapshot = map.entryIterator();
-    for (int left = map.size() / 2; left > 0; left--) {
-      snapshot.next();
-    }
-  }
-
-  /** Goes through the rest; returns null, or the error that ends it. */
-  public String endSnapshot() {
-    try {
-      while (snapshot.hasNext()) {
-        snapshot.next();
-      }
-      return null;
-    } catch (RuntimeException e) {
-      return e.getMessage();
-    }
   }
 
   /**
@@ -214,6 +210,36 @@ public final class HeapStore implements AutoCloseable {
     for (int each = 0; each < keys; each++) {
       put(0, "k" + each, 8, each);
     }
+  }
+
+  /** As {@link #fill}, with so many keys to a prefix. */
+  public void fillGroups(int keys, int perGroup) {
+    for (int each = 0; each < keys; each++) {
+      put(each / perGroup, "k" + each, 8, each);
+    }
+  }
+
+  /** Times some prefix scans of a version, in nanoseconds. */
+  public long prefixScans(long version, int keys, int perGroup, int scans) {
+    ReadStateStore read = provider.getReadStore(version, Option.empty());
+    List<UnsafeRow> prefixes = new ArrayList<>();
+    for (int each = 0; each < scans; each++) {
+      prefixes.add(HeapModel.group((int) (each * 104_729L % (keys / perGroup))));
+    }
+    long begin = System.nanoTime();
+    long rows = 0;
+    for (UnsafeRow prefix : prefixes) {
+      scala.collection.Iterator<UnsafeRowPair> found = read.prefixScan(prefix, FAMILY);
+      while (found.hasNext()) {
+        rows += found.next().value().getSizeInBytes() > 0 ? 1 : 0;
+      }
+    }
+    long took = System.nanoTime() - begin;
+    read.release();
+    if (rows != (long) scans * perGroup) {
+      throw new AssertionError(scans + " prefix scans gave " + rows + " rows");
+    }
+    return took;
   }
 
   /** Times going through a version's rows, in nanoseconds; each time with a store that is obtained before. */
