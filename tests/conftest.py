@@ -42,7 +42,7 @@ _BASE_SETTINGS = {
 
 
 _JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Each test has plans and generated classes of its own: compiling them well costs more than it brings, a quarter of all."""
+"""Each test has plans and generated classes of its own: compiling them well costs a quarter more than it brings."""
 
 _FIND = "import importlib.util as u; spec = u.find_spec('pyspark_checkpoint_files'); print(spec.origin if spec else '')"
 
