@@ -1,0 +1,80 @@
+"""One key, in the state of a query that runs: what the checkpoint knows of an aircraft, and when it learned it.
+
+    python -m examples.find_one_key
+
+The query of `first_sightings` runs to its middle. While it goes on, the checkpoint is asked, without Spark, for the
+aircraft that it remembers, for one of them, and for what changed of it from version to version. When the query has
+ended, all of its state is compared with what Spark's own `statestore` source reads.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+from pyspark.sql import SparkSession
+
+from examples import first_sightings, harness
+from pyspark_statestore import Checkpoint
+
+NAME = "find_one_key"
+HALF_WAY = 3
+
+
+def look(checkpoint: Checkpoint) -> str:
+    """Asks a running query's checkpoint; returns the aircraft that was looked for."""
+    found = checkpoint.state().flatten().to_pylist()
+    aircraft = str(max(row["key.tailnum"] for row in found))
+    click.echo(f"the query remembers {len(found):,} sightings, one of them of {aircraft}")
+    for row in checkpoint.state(key={"tailnum": aircraft}).to_pylist():
+        click.echo(f"  partition {row['partition_id']}: {row['key']} -> {row['value']}")
+    return aircraft
+
+
+def history(checkpoint: Checkpoint, aircraft: str, newest: int) -> int:
+    """Tells what became of an aircraft from version to version, and returns how often something did."""
+    changes = 0
+    for version in range(1, newest + 1):
+        for row in checkpoint.state_changes(version - 1, version, key={"tailnum": aircraft}).to_pylist():
+            click.echo(f"  version {version}: {row['change']} {row['key']}")
+            changes += 1
+    return changes
+
+
+def as_spark_says(spark: SparkSession, where: harness.Places) -> set[tuple[Any, ...]]:
+    """The same state, read by Spark."""
+    rows = spark.read.format("statestore").load(where.checkpoint).selectExpr("partition_id", "key.*", "value.*")
+    return {tuple(row) for row in rows.collect()}
+
+
+@click.command(help=__doc__)
+@harness.options(files_per_trigger=2)
+def main(settings: harness.Settings) -> None:
+    """Runs the example."""
+    spark = harness.session(settings, NAME)
+    try:
+        where = harness.places(settings, NAME)
+        checkpoint = Checkpoint(where.folder)
+        query = first_sightings.start(spark, where)
+        harness.follow(query, _Quiet(), until=HALF_WAY)
+        aircraft = look(checkpoint)
+        query.awaitTermination()
+        newest = query.lastProgress["batchId"] + 1
+        changes = history(checkpoint, aircraft, newest)
+        ours = {tuple(row.values()) for row in checkpoint.state(version=newest).flatten().to_pylist()}
+        spark_says = as_spark_says(spark, where)
+    finally:
+        spark.stop()
+    equal = ours == spark_says
+    click.echo(f"{'equal to' if equal else 'DIFFERENT from'} what Spark's statestore source reads ({len(ours):,} keys)")
+    sys.exit(0 if equal and changes else 1)
+
+
+class _Quiet:
+    def batch(self, progress: object) -> None:
+        """Shows nothing."""
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,29 @@
+"""The example about looking inside, for real."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+from examples import find_one_key
+from tests.conftest import ROOT
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_a_key_and_its_history(main_jar, tmp_path) -> None:
+    options = ["--days", "8", "--partitions", "2", "--work-dir", str(tmp_path)]
+    command = [sys.executable, "-m", "examples.find_one_key", *options]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=500, check=False)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.search(r"remembers [1-9][\d,]* sightings, one of them of N\w+", done.stdout)
+    assert re.search(r"^  partition \d: .*'tailnum': 'N\w+'.* -> .*expiresAtMicros", done.stdout, re.MULTILINE)
+    assert re.search(r"^  version \d+: added .*'tailnum': 'N\w+'", done.stdout, re.MULTILINE)
+    assert re.search(r"equal to what Spark's statestore source reads \([1-9]", done.stdout)
+
+
+def test_help_shows_the_command() -> None:
+    assert "python -m examples.find_one_key" in CliRunner().invoke(find_one_key.main, ["--help"]).output
