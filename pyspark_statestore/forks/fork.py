@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import datetime
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,16 +19,16 @@ from pyspark_statestore.forks.pins import CLAIM, NO_CLAIM, check_unclaimed
 from pyspark_statestore.forks.plain import copy_plain
 from pyspark_statestore.forks.segments import by_checkpoint, copy_segments, places_of, write_references
 from pyspark_statestore.forks.spark_side import COMMITS, SparkFiles, copy_first, copy_last, make_partitions, spark_files
+from pyspark_statestore.forks.target import check_target, taken_back
 from pyspark_statestore.format import MergedFile
 from pyspark_statestore.inspect.foreign import missing_foreign
-from pyspark_statestore.inspect.scan import MERGED, ForeignFileGoneError, check_checkpoint, look_again, scan
+from pyspark_statestore.inspect.scan import ForeignFileGoneError, check_checkpoint, look_again, scan
 from pyspark_statestore.inspect.state_files import StateFiles, plain_files
 from pyspark_statestore.maintenance.ages import Now, ask_file_system
 from pyspark_statestore.maintenance.batches import Batches, committed, ids_of
 from pyspark_statestore.maintenance.running import require_stopped
 from pyspark_statestore.maintenance.site import Site, View
 from pyspark_statestore.storage import Directory, Location
-from pyspark_statestore.storage.changes import delete
 
 COPY = "copy"
 MODES = (NO_CLAIM, CLAIM, COPY)
@@ -141,7 +140,7 @@ def fork_checkpoint(
         return _Fork(site, Site(Directory(target), site.closed_after), mode, version, force).foresee()
     pinning = Pinning(site, target.absolute)
     try:
-        with _taken_back(Site(Directory(target), site.closed_after)) as there:
+        with taken_back(Site(Directory(target), site.closed_after)) as there:
             return _Fork(site, there, mode, version, force).make(pinning)
     except BaseException:
         pinning.release()
@@ -310,31 +309,6 @@ class _Fork:
         )
 
 
-@contextmanager
-def _taken_back(there: Site) -> Iterator[Site]:
-    """The fork's directory, in which nothing was; if it fails to be made, nothing is in it again."""
-    try:
-        yield there
-    except BaseException:
-        with suppress(Exception):
-            _remove_all(there)
-        raise
-
-
-def _remove_all(there: Site) -> None:
-    directory = there.directory
-    merged = there.directory.names(MERGED)
-    if any(f"-{there.writer:016x}-" not in name for name in merged):
-        return  # somebody else is making a fork in the same place
-    for name in directory.names():
-        files = [f"{name}/{info.name}" for info in directory.find(name)]
-        for path in files or [name]:
-            with suppress(Exception):
-                delete(directory, path)
-        with suppress(Exception):  # what is left of it is empty directories
-            directory.location.fs.rm(directory.location.below(name), recursive=True)
-
-
 def _check(site: Site, target: Location, mode: str, version: int | None) -> None:
     source = site.directory.location
     if mode not in MODES:
@@ -343,14 +317,4 @@ def _check(site: Site, target: Location, mode: str, version: int | None) -> None
     if version is not None and (not isinstance(version, int) or isinstance(version, bool) or version < 1):
         allowed = "a whole number from 1 on"
         raise StateStoreFilesError("PSS_INVALID_OPTION", {"key": "version", "value": version, "allowed": allowed})
-    is_shared = source.shares_file_system(target)
-    if mode != COPY and not is_shared:
-        raise StateStoreFilesError("PSS_OTHER_FILE_SYSTEM", {"fork": target.url, "path": source.url})
-    inside = f"{target.absolute}/".startswith(f"{source.absolute}/")
-    around = f"{source.absolute}/".startswith(f"{target.absolute}/")
-    if is_shared and (inside or around):
-        reason = f"it is the checkpoint that is forked, or in it, or around it ({source.url})"
-        raise StateStoreFilesError("PSS_BAD_PATH", {"path": target.url, "reason": reason})
-    names = sorted(Directory(target).names())
-    if names:
-        raise StateStoreFilesError("PSS_NOT_EMPTY", {"path": target.url, "found": ", ".join(names[:5])})
+    check_target(source, target, needs_same_file_system=mode != COPY)
