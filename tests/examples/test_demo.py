@@ -78,9 +78,8 @@ def test_a_side_that_fails_shows_the_end_of_its_log(tmp_path, monkeypatch) -> No
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.parametrize("door", ["provider", "path"])
-def test_small_demo(door, test_jar, tmp_path) -> None:
-    arguments = f"--days 6 --batches 3 --partitions 2 --door {door} --work-dir {tmp_path}"
+def test_small_demo(test_jar, tmp_path) -> None:
+    arguments = f"--days 6 --batches 3 --partitions 2 --door path --work-dir {tmp_path}"
     result = CliRunner().invoke(demo.main, arguments.split())
     assert result.exit_code == 0, result.output
     assert "Both wrote the same" in result.output

@@ -20,7 +20,7 @@ def work_dir(tmp_path_factory):
 
 @pytest.fixture(
     scope="module",
-    params=[("provider", "rocksdb"), ("provider", "heap"), ("path", "rocksdb"), ("path", "heap")],
+    params=[("provider", "rocksdb"), ("path", "heap")],  # tests/streaming combines all of them
     ids=lambda door_and_store: "-".join(door_and_store),
 )
 def settings(request, work_dir):
