@@ -87,5 +87,5 @@ def test_small_demo(test_jar, tmp_path) -> None:
     line = next(line for line in result.stdout.splitlines() if "files created under state/" in line)
     stock, merged = (int(cell.replace(",", "")) for cell in line.split("│")[2:4])
     assert 0 < merged < stock
-    checkpoint = tmp_path / f"demo-merged-{door}-rocksdb" / "checkpoint"
+    checkpoint = tmp_path / "demo-merged-path-rocksdb" / "checkpoint"
     assert list((checkpoint / "state" / "_merged").glob("*.merged"))
