@@ -72,4 +72,4 @@ def test_soak(jars: tuple[Path, Path], tmp_path: Path) -> None:
         rounds += 1
         app.delete()
     print(f"{kills} kills in {rounds} rounds")
-    assert kills >= 30
+    assert kills >= 3 * KILLS

@@ -299,17 +299,27 @@ def test_memory_counts_what_is_shared_once(open_store: Open) -> None:
 
 
 def test_memory_is_what_the_heap_holds(open_store: Open, jvm: Any) -> None:
-    store = open_store(in_memory=2)
-    store.load(0)
-    store.fill(150_000)
-    store.commit()
-    store.load(1)
-    store.put(0, "k7", 8, 1)
-    store.commit()
-    said, used = store.memoryUsed(), jvm.io.pyspark.statestore.heap.HeapStore.usedHeap()
-    store.close()
-    freed = used - jvm.io.pyspark.statestore.heap.HeapStore.usedHeap()
-    assert 0.8 * freed < said < 1.2 * freed
+    """Other threads of this JVM allocate and let go, too, so one measurement may be wrong."""
+
+    def measured(number: int) -> tuple[int, int]:
+        store = open_store(in_memory=2, checkpoint=str(number))
+        store.load(0)
+        store.fill(150_000)
+        store.commit()
+        store.load(1)
+        store.put(0, "k7", 8, 1)
+        store.commit()
+        said, used = store.memoryUsed(), jvm.io.pyspark.statestore.heap.HeapStore.usedHeap()
+        store.close()
+        return said, used - jvm.io.pyspark.statestore.heap.HeapStore.usedHeap()
+
+    found = []
+    for number in range(5):
+        said, freed = measured(number)
+        found.append((said, freed))
+        if 0.8 * freed < said < 1.2 * freed:
+            return
+    raise AssertionError(found)
 
 
 def test_out_of_memory(jvm: Any, main_jar: Path, test_jar: Path, tmp_path: Path) -> None:

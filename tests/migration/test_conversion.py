@@ -107,18 +107,19 @@ def test_where_renaming_replaces_nothing(tmp_path: Path) -> None:
 
     memory = fsspec.filesystem("memory")
     local = make(tmp_path / "local")
-    memory.put(str(local), "/there", recursive=True)
+    root = f"/{tmp_path.name}"  # other tests of this process use it, too
+    memory.put(str(local), f"{root}/there", recursive=True)
     try:
-        checkpoint = at("memory://there")
-        checkpoint.export("memory://new")
+        checkpoint = at(f"memory:/{root}/there")
+        checkpoint.export(f"memory:/{root}/new")
         checkpoint.export()
         for name in ("there", "new"):
-            memory.get(f"/{name}", str(tmp_path / name), recursive=True)
+            memory.get(f"{root}/{name}", str(tmp_path / name), recursive=True)
             assert plain_state(tmp_path / name) == state_of_merged(local)
             assert set(providers(tmp_path / name)) == {STOCK}
         checkpoint.convert("merged")
-        memory.get("/there", str(tmp_path / "back"), recursive=True)
+        memory.get(f"{root}/there", str(tmp_path / "back"), recursive=True)
         assert (markers(tmp_path / "back"), set(providers(tmp_path / "back"))) == ([], {MERGED})
         assert state_of_merged(tmp_path / "back") == state_of_merged(local)
     finally:
-        memory.rm("/", recursive=True)
+        memory.rm(root, recursive=True)
