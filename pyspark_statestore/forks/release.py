@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from pyspark_statestore.errors import StateStoreFilesError
-from pyspark_statestore.forks.pins import CLAIM, Pin, drop_pin, pins_of, read_pins
+from pyspark_statestore.forks.origin import read_origin
+from pyspark_statestore.forks.pins import CLAIM, NO_CLAIM, Pin, drop_pin, pins_of, read_pins
 from pyspark_statestore.format import split_foreign_path
 from pyspark_statestore.inspect.scan import Scan, look_again, scan
 from pyspark_statestore.storage import Directory, Location
@@ -87,12 +88,15 @@ def release_sources(fork: Directory, named: Collection[str]) -> list[str]:
     Raises:
         StateStoreFilesError: Something cannot be read or deleted.
     """
+    now = _look(fork)
+    origin = read_origin(fork, now)
+    # Its reference file may have gone by itself before: nothing that it referred to was alive any more.
+    named = {*named, *([origin.source] if origin is not None and origin.mode == NO_CLAIM else [])}
     if not named:
         return []
-    now = _look(fork)
     origins = np.unique(now.entries.origin[now.resolution.live]).tolist()
     needed = {split_foreign_path(now.entries.foreign[number - 1])[0] for number in origins if number}
-    independent = sorted(set(named) - needed)
+    independent = sorted(named - needed)
     for checkpoint in independent:
         source = Directory(fork.location.beside(checkpoint))
         for pin in pins_of(read_pins(source), fork.location.absolute):

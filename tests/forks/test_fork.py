@@ -255,3 +255,16 @@ def test_every_verb_respects_a_fork_that_is_being_made(source: Path, tmp_path: P
     assert not before & merged_names(source) - {torn.name}
     maintenance.remove_orphan_files(dry_run=False)
     assert torn.name not in merged_names(source)
+
+
+def test_localize_releases_the_source_also_where_nothing_is_referred_to_any_more(source: Path, tmp_path: Path) -> None:
+    """The fork's query has gone on for so long that its reference file went by itself."""
+    fork = tmp_path / "fork"
+    version = Checkpoint(source).fork(fork).version
+    go_on(fork, version + 2, 50)
+    for _ in range(3):
+        clean_up(fork)
+    assert Checkpoint(fork).inspect.summary().to_pylist()[0]["foreign_file_count"] == 0
+    assert len(pins(source)) == 1
+    Checkpoint(fork).maintenance.compact(localize=True)
+    assert pins(source) == ()

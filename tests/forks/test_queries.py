@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -19,9 +22,9 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 CONF = {f"{STATE_STORE}maintenanceInterval": "200ms", f"{STATE_STORE}minDeltasForSnapshot": "1"}
 # Spark adds batches without data to run after those with data, but not after a restart; two batches are kept.
 DATA_ONLY = {"spark.sql.streaming.noDataMicroBatches.enabled": "false", "spark.sql.streaming.minBatchesToRetain": "2"}
-# Others are in tests/streaming/test_forks.py.
+# Others are in tests/streaming/test_forks.py. A running join's two sources may see a file at different times.
 CASES = [
-    (Setting("path", "rocksdb", 2, changelog=True, checksums=True), "outer_join"),
+    (Setting("path", "rocksdb", 2, changelog=True, checksums=True), "session_window"),
     (Setting("provider", "rocksdb", 1, changelog=False), "aggregation"),
 ]
 
@@ -74,7 +77,7 @@ def test_two_forks_of_a_running_query(make_spark: MakeSpark, tmp_path: Path, set
     for fork, first in zip(forks, (3, 4, 4), strict=True):
         assert fork.rows == {batch: rows for batch, rows in source.rows.items() if batch >= first}
         assert Checkpoint(fork.checkpoint).maintenance.verify().is_clean
-        assert_state_is_merged(fork)
+        no_file_goes(partial(assert_state_is_merged, fork))
     assert Checkpoint(source.checkpoint).maintenance.verify().is_clean
     assert str(two.checkpoint) not in {pin.fork for pin in pins(source.checkpoint)}
     expected = state(spark, source)
@@ -87,11 +90,18 @@ def test_two_forks_of_a_running_query(make_spark: MakeSpark, tmp_path: Path, set
     assert restarted.rows == {9: source.rows[9]} == {9: one.rows[9]}
 
 
+def no_file_goes(look: Callable[[], object]) -> None:
+    """Looks until no file was unlinked meanwhile: a JVM goes on cleaning for a while after its queries."""
+    while True:
+        with suppress(FileNotFoundError):
+            look()
+            return
+
+
 def state(spark: SparkSession, run: Run) -> list[str]:
     """What Spark's own reader says of a run's state."""
-    options = {"joinSide": "left"} if "join" in run.workload else {}
     with session_conf(spark, run.setting.conf):
-        rows = spark.read.format("statestore").options(**options).load(run.location).collect()
+        rows = spark.read.format("statestore").load(run.location).collect()
     return sorted(str(row.asDict(recursive=True)) for row in rows)
 
 
