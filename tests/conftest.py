@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
+from hypothesis import settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,6 +44,10 @@ _BASE_SETTINGS = {
 
 _JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Each test has plans and generated classes of its own: compiling them well costs a quarter more than it brings."""
+
+# Other tests run beside, on machines that are slow at times: how long an example takes says nothing.
+settings.register_profile("on any machine", deadline=None)
+settings.load_profile("on any machine")
 
 _FIND = "import importlib.util as u; spec = u.find_spec('pyspark_checkpoint_files'); print(spec.origin if spec else '')"
 

@@ -18,9 +18,10 @@ from typing import Any
 
 import pytest
 
+from tests.cluster.checks import stable_view
 from tests.cluster.processes import Jvm, second_jvm
 from tests.cluster.stores import STORE, fill, open_store
-from tests.jvm.lab import TESTING, Checkpoint, View, java_error
+from tests.jvm.lab import TESTING, Checkpoint, java_error
 
 pytestmark = pytest.mark.spark
 
@@ -62,13 +63,13 @@ def held(jvm: Jvm, place: str, contains: str, action: Callable[[], None]) -> Ite
 
 def live(checkpoint: Path) -> set[str]:
     """Names of the store's live files, those in ``SSTs`` with their directory."""
-    return {path.removeprefix(f"{STORE}/") for path in View.of(checkpoint / "state").live}
+    return {path.removeprefix(f"{STORE}/") for path in stable_view(checkpoint / "state").live}
 
 
 def snapshots(checkpoint: Path) -> dict[int, set[str]]:
     """The SSTs that each visible snapshot names, by its version."""
     named = {}
-    for path, data in View.of(checkpoint / "state").contents(checkpoint / "state").items():
+    for path, data in stable_view(checkpoint / "state").contents().items():
         if path.endswith(".zip"):
             metadata = zipfile.ZipFile(io.BytesIO(data)).read("metadata").decode()
             named[int(Path(path).stem)] = {f"SSTs/{name}" for name in re.findall(r"\d+-[0-9a-f-]{36}\.sst", metadata)}

@@ -26,7 +26,7 @@ from tests.cluster.processes import Jvm, second_jvm
 from tests.cluster.stores import STORE, open_store
 from tests.cluster.sums import OPTIONS, RETAINED, Hold, Sums, await_gone, held_key, settings
 from tests.cluster.two_hosts import HOSTS, is_alive, require_hosts, two_hosts
-from tests.jvm.lab import TESTING, Checkpoint, View, until
+from tests.jvm.lab import TESTING, Checkpoint, until
 
 pytestmark = pytest.mark.spark
 
@@ -71,7 +71,7 @@ def test_two_attempts_that_commit_the_same_version(
             for number, log in enumerate(logs):
                 log.write(f"0/9/{number}.changelog")  # deletions ride in its group
             name = f"{STORE}/{version}.{'changelog' if changelog else 'zip'}"
-            files = View.of(checkpoint_dir / "state").files.values()
+            files = stable_view(checkpoint_dir / "state").files.values()
             both_wrote += len({entry.writer for file in files for entry in file if entry.path == name}) == 2
 
         assert both_wrote >= VERSIONS / 2
@@ -85,7 +85,7 @@ def test_two_attempts_that_commit_the_same_version(
         for log in (*logs, *logs):
             log.log.seal()
             log.clean()
-        view = View.of(checkpoint_dir / "state")
+        view = stable_view(checkpoint_dir / "state")
         # All that is left holds something, but for the file with the highest stamp.
         assert len(view.files.keys() - {file for file, _ in view.live.values()}) <= 1
 

@@ -103,7 +103,7 @@ def test_rule_7_a_survivor_moves_and_unlinks_what_a_killed_process_left(
     if scheme == "file":
         # An unsealed file may be written to until it has not changed for closedAfter.
         assert seconds > CLOSED_AFTER * 0.9
-    assert graveyard.visit().contents(mine.state) == {path: content(path) for path in kept}
+    assert graveyard.visit().contents() == {path: content(path) for path in kept}
     third = Checkpoint(start().view, checkpoint_dir, scheme, **OPTIONS)
     assert {path: third.read(path) for path in kept} == {path: content(path) for path in kept}
     assert third.names("0/0") == sorted(Path(path).name for path in kept)
@@ -145,7 +145,7 @@ def test_rule_6_two_that_clean_do_not_unlink_under_each_other(
     assert unlinked > 4
     for mine in both:
         mine.log.seal()
-    contents = graveyard.visit().contents(graveyard.state)
+    contents = graveyard.visit().contents()
     assert {path: contents.get(path) for path in keep} == keep
     for mine in both:
         assert {path: mine.read(path) for path in keep} == keep

@@ -14,10 +14,11 @@ from typing import Any
 
 import pytest
 
+from tests.cluster.checks import stable_view
 from tests.cluster.processes import second_jvm
 from tests.cluster.stores import STORE, fill, open_store
 from tests.cluster.sums import OPTIONS, Hold, Sums, await_gone, expected, held_key, settings, write_input
-from tests.jvm.lab import Checkpoint, View, java_error, until
+from tests.jvm.lab import Checkpoint, java_error, until
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -74,7 +75,7 @@ def test_an_executor_of_an_old_run_goes_on(main_jar: Path, test_jar: Path, check
             store.upload()
             store.cleanUp()
             Checkpoint(new.view, checkpoint_dir).write("0/9/2.changelog")
-            live = {path.removeprefix(f"{STORE}/") for path in View.of(checkpoint_dir / "state").live}
+            live = {path.removeprefix(f"{STORE}/") for path in stable_view(checkpoint_dir / "state").live}
             versions = {
                 int(name.split(".")[0]) for name in live if name.endswith((".zip", ".changelog")) and "/" not in name
             }

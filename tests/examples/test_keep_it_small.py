@@ -21,14 +21,15 @@ def test_it_ends_small_and_sound(main_jar, tmp_path) -> None:
     assert done.returncode == 0, done.stderr
     assert re.search(r"equal to the batch computation \([1-9]", done.stdout)
     before, after = (
-        tuple(map(int, (files, size.replace(",", ""), versions)))
-        for files, size, versions in re.findall(r": (\d+) files, ([\d,]+) bytes .*, (\d+) versions", done.stdout)
+        [int(figure.replace(",", "")) for figure in figures]
+        for figures in re.findall(r": \d+ files, ([\d,]+) bytes \(([\d,]+) live\), (\d+) versions", done.stdout)
     )
-    assert all(now <= then for then, now in zip(before, after, strict=True))
-    assert after[1] < before[1]
-    assert after[2] == 2
+    assert before[2] > after[2] == 2, done.stdout
+    assert after[0] < min(before[0] / 2, 1.2 * after[1]), done.stdout
     assert re.search(r"verified: [1-9]\d* segments", done.stdout)
-    assert "run " not in done.stderr, "a run of the maintenance failed"
+    # With a closedAfter of five seconds, a slow machine may refuse a run; it goes on with the next one.
+    failed = [line for line in done.stderr.splitlines() if line.startswith("run ") and "raise it" not in line]
+    assert failed == []
 
 
 def test_without_merged_state_there_is_nothing_to_do() -> None:

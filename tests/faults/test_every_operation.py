@@ -36,12 +36,12 @@ def check(jvm: Any, checkpoint: Path, script: list[Step], run: dict[str, Any], *
     model = Model(blind)
     problems = list(model.follow(script, run["steps"]))
     state = checkpoint / "state"
-    problems += [f"afterwards {problem}" for problem in model.compare(View.of(state).contents(state))]
+    problems += [f"afterwards {problem}" for problem in model.compare(View.of(state).contents())]
     later = [*read(*paths_of(script)), changelog(3, 9, 1), CLEAN, CLEAN, SEAL, *read(*paths_of(script))]
     program = getattr(jvm, f"{TESTING}.FaultScript")
     told = program.runHealthy(str(checkpoint), "faulty", json.dumps(settings("faulty")), json.dumps(later))
     problems += [f"later {problem}" for problem in model.follow(later, json.loads(told)["steps"])]
-    problems += [f"in the end {problem}" for problem in model.compare(View.of(state).contents(state))]
+    problems += [f"in the end {problem}" for problem in model.compare(View.of(state).contents())]
     return problems
 
 

@@ -138,7 +138,7 @@ def test_a_query(
         query.run()
 
         query.assert_right()
-        View.of(query.state).contents(query.state)
+        View.of(query.state).contents()
         if not reached:
             break
     # What the threads of a query do is the same each time but for a call or two.

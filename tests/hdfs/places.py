@@ -83,7 +83,7 @@ class Place:
     def contents(self) -> dict[str, bytes]:
         """The live files and their bytes, read by Python."""
         state = self.state()
-        return View.of(state).contents(state)
+        return View.of(state).contents()
 
 
 class Hdfs(Place):

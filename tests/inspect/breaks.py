@@ -40,7 +40,7 @@ def contents(checkpoint: Path) -> dict[str, bytes]:
     state = checkpoint / "state"
     found = {path: (state / path).read_bytes() for path in plain_state_files(checkpoint)}
     if (state / "_merged").exists():
-        found |= View.of(state).contents(state)
+        found |= View.of(state).contents()
     return found
 
 
@@ -84,7 +84,7 @@ def _break_merged(copy: Path, path: str, how: str, number: int) -> None:
         if how == "delete":
             file.delete(path, stamp=entry.stamp, writer=entry.writer)
         else:
-            _copy_all_but(path, name, view, view.contents(copy / "state"), file)
+            _copy_all_but(path, name, view, view.contents(), file)
     if how == "unlink":
         (copy / "state" / "_merged" / name).unlink()
 

@@ -74,7 +74,7 @@ def entries(path: Path) -> list[Any]:
     return list(read_merged_file(BytesSource(path.read_bytes())))
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(FILES)
 def test_tables_say_what_the_rules_say(files: list[tuple[list[Write], bool]]) -> None:
     with tempfile.TemporaryDirectory() as folder:

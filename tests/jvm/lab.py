@@ -99,14 +99,15 @@ class View:
     """What is in a checkpoint's merged files by §4 and rules 3 to 5, read by the Python package."""
 
     files: dict[str, MergedFile]
+    sources: dict[str, BytesSource]
+    """The files' bytes, which stay when another unlinks them."""
     live: dict[str, tuple[str, Entry]] = field(default_factory=dict)
     """By logical path: the merged file's name and the entry."""
 
     @classmethod
     def of(cls, state: Path) -> View:
-        names = sorted(path.name for path in (state / "_merged").glob("*.merged"))
-        data = {name: BytesSource((state / "_merged" / name).read_bytes()) for name in names}
-        view = cls({name: read_merged_file(source, name) for name, source in data.items()})
+        data = {path.name: BytesSource(path.read_bytes()) for path in sorted((state / "_merged").glob("*.merged"))}
+        view = cls({name: read_merged_file(source, name) for name, source in data.items()}, data)
         tombstones: dict[str, tuple[int, int]] = {}
         best: dict[str, tuple[tuple[int, int], int, str, Entry]] = {}
         for name, file in view.files.items():
@@ -123,13 +124,12 @@ class View:
         view.live = {p: (c[2], c[3]) for p, c in best.items() if c[0] > tombstones.get(p, (-1, -1))}
         return view
 
-    def contents(self, state: Path) -> dict[str, bytes]:
+    def contents(self) -> dict[str, bytes]:
         """The bytes of every live path, each checked."""
-        sources = {name: BytesSource((state / "_merged" / name).read_bytes()) for name in self.files}
 
         def source(name: str, entry: Entry) -> BytesSource:
             foreign = self.files[name].foreign
-            return BytesSource(Path(foreign[entry.file_ref - 1]).read_bytes()) if foreign else sources[name]
+            return BytesSource(Path(foreign[entry.file_ref - 1]).read_bytes()) if foreign else self.sources[name]
 
         return {path: read_segment(source(name, entry), entry, name) for path, (name, entry) in self.live.items()}
 
@@ -234,7 +234,7 @@ class Checkpoint:
 
     def contents(self) -> dict[str, bytes]:
         """The live files and their bytes, read by Python."""
-        return self.view().contents(self.state)
+        return self.view().contents()
 
     def sealed(self, name: str) -> bool:
         """Whether a merged file is sealed."""

@@ -59,7 +59,7 @@ def test_concurrent_commits_share_groups(new_checkpoint: Callable[..., Checkpoin
     assert metrics["groups"] <= threads * commits / 2
     view = checkpoint.view()
     assert sum(len(file.groups) for file in view.files.values()) == metrics["groups"]
-    contents = view.contents(checkpoint.state)
+    contents = view.contents()
     assert len(contents) == threads * commits
     for partition in (0, 7, threads - 1):
         for version in range(1, commits + 1, 19):

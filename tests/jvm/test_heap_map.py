@@ -58,7 +58,7 @@ def package(_sessions: Any) -> Any:
 
 
 @given(steps=STEPS, has_prefix=st.booleans(), checksums=st.booleans(), hash_bits=st.sampled_from([0, 3, 11, 32]))
-@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=300, suppress_health_check=list(HealthCheck))
 def test_any_history(package: Any, steps: Sequence[Step], has_prefix: bool, checksums: bool, hash_bits: int) -> None:
     """Branch, put, remove, get, prefix scan, iterate, hold an iterator over writes, and drop, in any order."""
     model = package.HeapModel(has_prefix, checksums, hash_bits)

@@ -168,7 +168,7 @@ class Fork:
     def look_and_name(self) -> None:
         view = self.source.view()
         self.needed = dict(view.live)
-        self.expected = view.contents(self.source.state)
+        self.expected = view.contents()
         pin(self.source, content(*{name for name, _ in self.needed.values()}))
         (self.source.merged / BEGUN).unlink()
 

@@ -317,7 +317,7 @@ def assert_same_as_python(checkpoint: Checkpoint, paths: list[str]) -> None:
     assert {path: (segment.file().name(), segment.entry().stamp()) for path, segment in found.items()} == {
         path: (name, entry.stamp) for path, (name, entry) in expected.live.items()
     }
-    assert {path: checkpoint.read(path) for path in found} == expected.contents(checkpoint.state)
+    assert {path: checkpoint.read(path) for path in found} == expected.contents()
     counts = {file.name(): checkpoint.log.index().referenceCount(file) for file in checkpoint.log.index().files()}
     assert counts == {name: sum(live == name for live, _ in expected.live.values()) for name in expected.files}
 

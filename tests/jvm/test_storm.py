@@ -62,7 +62,7 @@ def test_a_storm_loses_nothing_and_shares_flushes(
     print(f"{scheme}: {commits} commits, {flushes} flushes, {calls}")
     # Read by another program, from the bytes on the disk alone.
     view = checkpoint.view()
-    contents = view.contents(checkpoint.state)
+    contents = view.contents()
     assert len(contents) == commits
     for partition, last in enumerate(acknowledged):
         assert last > 10

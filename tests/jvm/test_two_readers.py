@@ -53,7 +53,7 @@ PUTS = st.fixed_dictionaries(
 DELETES = st.fixed_dictionaries({"delete": PATHS, "stamp": STAMPS, "writer": STAMPS})
 GROUPS = st.lists(st.lists(PUTS | DELETES, max_size=8), max_size=6)
 META = st.dictionaries(st.sampled_from(["app_id", "shim", "later"]), st.text('a"\\\u00fc\n\u2028', max_size=5))
-RANDOM = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+RANDOM = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @pytest.fixture

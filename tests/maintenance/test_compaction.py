@@ -51,7 +51,7 @@ def build(checkpoint: Path, files: list[tuple[list[tuple[str, int, int, int, int
                     file.end_group()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(FILES, st.booleans(), st.sampled_from([1.0, 1.2, 2.0, 10.0]), st.sampled_from([1, 1000, 1500, 3000, 1 << 20]))
 def test_what_is_read_stays_the_same_and_a_second_time_changes_nothing(
     files: list[tuple[list[tuple[str, int, int, int, int]], bool, int]], index: bool, amplification: float, target: int

@@ -52,7 +52,7 @@ WORDS = st.one_of(
 BYTES = st.one_of(st.lists(WORDS, max_size=12).map(lambda words: struct.pack(f"<{len(words)}Q", *words)), st.binary())
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=1000)
 @given(type_=st.sampled_from(TYPES), rows=st.lists(BYTES, min_size=1, max_size=3))
 def test_rows(type_: Any, rows: list[bytes]) -> None:
     try:
@@ -63,7 +63,7 @@ def test_rows(type_: Any, rows: list[bytes]) -> None:
     assert len(found.to_pylist()) == len(rows)
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=1000)
 @given(
     encoder=st.sampled_from(ENCODERS), keys=st.lists(st.tuples(st.binary(max_size=7), BYTES), min_size=1, max_size=3)
 )

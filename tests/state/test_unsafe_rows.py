@@ -139,7 +139,7 @@ def compared(values: Sequence[Any]) -> list[str]:
     return [shown(value) for value in values]
 
 
-SLOW = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+SLOW = settings(max_examples=25, suppress_health_check=list(HealthCheck))
 
 
 @SLOW

@@ -94,7 +94,7 @@ def read(data: bytes) -> MergedFile:
     return read_merged_file(BytesSource(data), "some.merged")
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(GROUPS, st.booleans())
 def test_round_trip(groups: list[Any], seal: bool) -> None:
     data, entries, payloads = written(groups, seal)
@@ -387,7 +387,7 @@ def test_name_tables_with_hostile_counts_are_refused() -> None:
         read(bytes(data))
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(st.binary(max_size=300), st.booleans())
 def test_any_bytes_are_an_error_or_nothing(data: bytes, with_header: bool) -> None:
     try:

@@ -93,7 +93,7 @@ def found(resolution: Resolution) -> dict[str, tuple[str, int]]:
     return {path: (name, offset) for path, name, offset in zip(*columns, strict=True)}
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(FILES)
 def test_it_agrees_with_a_plain_dictionary(files: Files) -> None:
     resolution = resolve(Entries.of(files))
@@ -110,7 +110,7 @@ def test_it_agrees_with_a_plain_dictionary(files: Files) -> None:
         assert resolution.totals.live_bytes[number] == 10 * len(living)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(FILES, st.randoms(use_true_random=False), st.integers(0, 3))
 def test_no_order_or_grouping_of_the_facts_matters(files: Files, rnd: random.Random, repeated: int) -> None:
     pieces = [(name, e) for name, entries in files.items() for e in entries]
@@ -133,7 +133,7 @@ def test_no_order_or_grouping_of_the_facts_matters(files: Files, rnd: random.Ran
         assert list(getattr(shuffled.totals, column)) == list(getattr(distinct.totals, column))
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(FILES)
 def test_saying_it_twice_changes_nothing(files: Files) -> None:
     once = Entries.of({name: list(dict.fromkeys(entries)) for name, entries in files.items()})
@@ -149,7 +149,7 @@ def written(write: Callable[[MergedFileWriter], object], name: str = NAMES[0]) -
     return read_merged_file(BytesSource(out.getvalue()), name)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(FILES)
 def test_files_are_read_into_columns(files: Files) -> None:
     def write(entries: list[Entry]) -> Callable[[MergedFileWriter], object]:
