@@ -12,17 +12,18 @@ import numpy as np
 
 from pyspark_statestore.checkpoint import CLOSED_AFTER
 from pyspark_statestore.errors import StateStoreFilesError
-from pyspark_statestore.forks.needed import Needed, check_restorable, has_ids, needed_for, not_restorable
+from pyspark_statestore.forks.needed import Needed, check_restorable, needed_for, not_restorable
 from pyspark_statestore.forks.origin import ORIGIN_SUFFIX, Origin, write_origin
 from pyspark_statestore.forks.pinning import Pinning
 from pyspark_statestore.forks.pins import CLAIM, NO_CLAIM, check_unclaimed
 from pyspark_statestore.forks.plain import copy_plain
 from pyspark_statestore.forks.segments import by_checkpoint, copy_segments, places_of, write_references
-from pyspark_statestore.forks.spark_side import COMMITS, SparkFiles, copy_first, copy_last, make_partitions, spark_files
+from pyspark_statestore.forks.spark_side import SparkFiles, copy_first, copy_last, make_partitions, spark_files
 from pyspark_statestore.forks.target import check_target, taken_back
 from pyspark_statestore.format import MergedFile
 from pyspark_statestore.inspect.foreign import missing_foreign
 from pyspark_statestore.inspect.scan import ForeignFileGoneError, check_checkpoint, look_again, scan
+from pyspark_statestore.inspect.spark_logs import COMMITS
 from pyspark_statestore.inspect.state_files import StateFiles, plain_files
 from pyspark_statestore.maintenance.ages import Now, ask_file_system
 from pyspark_statestore.maintenance.batches import Batches, committed, ids_of
@@ -254,7 +255,7 @@ class _Fork:
             reason = f"Spark's logs do not reach there: {error.args[0]}"
             raise not_restorable(source, version, "the query", reason, batches) from error
         ids: dict[int, dict[int, list[list[str]]]] = {}
-        if has_ids(files):
+        if files.has_ids:
             ids[version - 1] = ids_of(source.read(f"{COMMITS}/{version - 1}", spark.last.size))
         check_restorable(source, files, version, Batches(tuple(batches), ids))
         stamps = (group.trailer.group_stamp for file in found.files.values() for group in file.groups)
@@ -269,7 +270,7 @@ class _Fork:
                 pass
         elif len(rows):
             write_references(self._target, plan.view, rows, places, plan.highest_stamp)
-        created_ms = int(self._site.clock().timestamp() * 1000)
+        created_ms = self._site.now_ms
         origin = Origin(source.location.absolute, source.location.url, plan.version, self._mode, created_ms)
         write_origin(there, self._target.next_name(ORIGIN_SUFFIX), origin)
         try:

@@ -10,14 +10,10 @@ import numpy as np
 import pyarrow.compute as pc
 
 from pyspark_statestore.errors import StateStoreFilesError
-from pyspark_statestore.inspect.logical_paths import Stores
-from pyspark_statestore.inspect.state_files import PLAIN, STATE, StateFiles
+from pyspark_statestore.inspect.state_files import PLAIN, StateFiles
 from pyspark_statestore.inspect.versions import versions_table
-from pyspark_statestore.maintenance.batches import Batches, Store, stores_of_operator
+from pyspark_statestore.maintenance.batches import Batches, Store, expected_stores
 from pyspark_statestore.storage import Directory
-
-_IDENTIFIED = r"/\d+_[^/]*$"
-"""Names of checkpoint format 2 have an id after the version."""
 
 
 @dataclass(frozen=True)
@@ -44,11 +40,6 @@ def needed_for(files: StateFiles, version: int) -> Needed:
     wanted = np.array(pc.less_equal(number, version).fill_null(True), bool)
     is_plain = files.merged == PLAIN
     return Needed(np.flatnonzero(wanted & ~is_plain), np.flatnonzero(wanted & is_plain))
-
-
-def has_ids(files: StateFiles) -> bool:
-    """Whether Spark's checkpoint format 2 is in use."""
-    return bool(pc.any(pc.match_substring_regex(files.path, _IDENTIFIED), min_count=0).as_py())
 
 
 def check_restorable(directory: Directory, files: StateFiles, version: int, batches: Batches) -> None:
@@ -126,7 +117,7 @@ def _lost(directory: Directory, files: StateFiles, version: int, batches: Batche
         restorable[operator, partition, name].add(checkpoint_id or "")
     return [
         store
-        for store in _expected(directory, files.stores())
+        for store in expected_stores(directory, files.stores().known)
         if not _counts(restorable[store], store, batches, version)
     ]
 
@@ -137,13 +128,3 @@ def _counts(ids: Collection[str], store: Store, batches: Batches, version: int) 
     by_partition = batches.ids.get(version - 1, {}).get(operator, [])
     named = by_partition[partition] if partition < len(by_partition) else []
     return any(not each or not named or each in named for each in ids)
-
-
-def _expected(directory: Directory, stores: Stores) -> list[Store]:
-    """All stores of the query: one may be missing altogether."""
-    operators = {int(name) for name in directory.names(STATE) if name.isdecimal()} | {each[0] for each in stores.known}
-    found: set[Store] = set()
-    for operator in operators:
-        of_metadata = stores_of_operator(directory, operator)
-        found |= set(of_metadata or (each for each in stores.known if each[0] == operator))
-    return sorted(found)

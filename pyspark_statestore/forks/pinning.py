@@ -64,7 +64,7 @@ class Pinning:
                 continue
             name = self.site.next_name(PIN_SUFFIX)
             self._named[checkpoint] = name
-            created_ms = int(self.site.clock().timestamp() * 1000)
+            created_ms = self.site.now_ms
             pin = Pin(name, self.fork, modes.get(checkpoint, NO_CLAIM), names, created_ms)
             write_pin(self._at(checkpoint), pin)
         if self._started is not None and self.clock() - self._started >= self.site.closed_after.total_seconds() / 2:

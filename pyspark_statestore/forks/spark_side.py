@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 
 from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.inspect.scan import ATTEMPTS, always_gone
-from pyspark_statestore.inspect.spark_logs import entries
+from pyspark_statestore.inspect.spark_logs import COMMITS, OFFSETS, entries, operators
 from pyspark_statestore.inspect.state_files import STATE
 from pyspark_statestore.paths import MERGED_PREFIX
 from pyspark_statestore.storage import Directory, FileInfo
 from pyspark_statestore.storage.changes import create, make_directory
 from pyspark_statestore.storage.directory import in_parallel
 
-COMMITS, OFFSETS, SOURCES, METADATA = "commits", "offsets", "sources", "metadata"
+SOURCES, METADATA = "sources", "metadata"
 
 _OF_OPERATORS = ("_metadata", "_stateSchema")
 _SCHEMA_PATHS = "stateSchemaFilePaths"
@@ -104,8 +104,7 @@ def make_partitions(source: Directory, target: Directory) -> None:
     Raises:
         StateStoreFilesError: Something cannot be listed or made.
     """
-    operators = [name for name in source.names(STATE) if name.isdecimal()]
-    found = [f"{STATE}/{each}/{name}" for each in operators for name in source.names(f"{STATE}/{each}")]
+    found = [f"{STATE}/{each}/{name}" for each in operators(source) for name in source.names(f"{STATE}/{each}")]
     in_parallel(
         lambda path: make_directory(target, path), [path for path in found if path.rpartition("/")[2].isdecimal()]
     )
@@ -163,7 +162,7 @@ def _of_sources(source: Directory, offsets: FileInfo) -> list[FileInfo]:
 
 def _of_operators(source: Directory, last: int) -> Iterator[FileInfo]:
     """Metadata and schemas, which are with the operator, or with the stores of its first partition."""
-    for operator in (name for name in source.names(STATE) if name.isdecimal()):
+    for operator in operators(source):
         folder = f"{STATE}/{operator}"
         for kind in _OF_OPERATORS:
             listed = source.find(f"{folder}/{kind}")

@@ -88,6 +88,12 @@ class Scan:
         return [name for name in self.others if name.endswith(suffixes)]
 
     @property
+    def may_have_plain(self) -> bool:
+        """Whether there may be state files that are not merged: the checkpoint was not begun with merging."""
+        headers = (file.header for file in self.files.values())
+        return not any(header is not None and header.meta.get("plain") is False for header in headers)
+
+    @property
     def sizes(self) -> dict[str, int]:
         """Bytes of each file."""
         return {name: file.size for name, file in self.files.items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -17,6 +18,12 @@ from pyspark_statestore.storage.location import Location
 
 CLOCK_BITS = 16
 """A stamp is Unix milliseconds, shifted left by so much, and a counter below."""
+
+
+def time_of(stamp: int) -> datetime.datetime:
+    """When a write was, by its writer's clock."""
+    return datetime.datetime.fromtimestamp((stamp >> CLOCK_BITS) / 1000, datetime.timezone.utc)
+
 
 _STATUS = {Status.LIVE: "live", Status.SUPERSEDED: "superseded", Status.DELETED: "deleted"}
 

@@ -7,6 +7,9 @@ from typing import Any
 
 from pyspark_statestore.storage.directory import Directory, FileInfo
 
+COMMITS, OFFSETS = "commits", "offsets"
+"""Logs of the query, in its checkpoint."""
+
 
 def entries(directory: Directory, log: str) -> dict[int, FileInfo]:
     """The files of a log, by batch, in ascending order.
@@ -32,6 +35,15 @@ def content_of(data: bytes) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise ValueError("no JSON object")
     return found
+
+
+def operators(directory: Directory) -> list[int]:
+    """Ids of the stateful operators that have state.
+
+    Raises:
+        StateStoreFilesError: They cannot be listed.
+    """
+    return sorted(int(name) for name in directory.names("state") if name.isdecimal())
 
 
 def operator_metadata(directory: Directory, operator_id: int) -> tuple[str, bytes] | None:

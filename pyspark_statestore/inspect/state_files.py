@@ -81,6 +81,11 @@ class StateFiles:
             entries.foreign,
         )
 
+    @property
+    def has_ids(self) -> bool:
+        """Whether Spark's checkpoint format 2 is in use: names have an id after the version then."""
+        return bool(pc.any(pc.match_substring_regex(self.path, r"/\d+_[^/]*$"), min_count=0).as_py())
+
     def is_merged(self, rows: np.ndarray) -> np.ndarray:
         """Which of these rows are segments."""
         is_merged: np.ndarray = self.merged[rows] != PLAIN
@@ -198,10 +203,19 @@ def plain_files(directory: Directory, scan: Scan) -> list[FileInfo]:
 
     Where the merged files say that the checkpoint was begun with merging there are none, and nothing is listed.
     """
-    headers = [file.header for file in scan.files.values() if file.header is not None]
-    if any(header.meta.get("plain") is False for header in headers):
+    if not scan.may_have_plain:
         return []
-    return [info for info in directory.find(STATE, leave_out=(MERGED_NAME,)) if is_state_file(info.name)]
+    return [info for name, info in files_below_state(directory).items() if is_state_file(name)]
+
+
+def files_below_state(directory: Directory) -> dict[str, FileInfo]:
+    """All files below ``state/`` but the merged ones, by their paths from there.
+
+    Raises:
+        StateStoreFilesError: They cannot be listed.
+    """
+    found = directory.find(STATE, leave_out=(MERGED_NAME,))
+    return {info.name: info for info in found if not info.name.startswith(f"{MERGED_NAME}/")}
 
 
 def is_state_file(path: str) -> bool:

@@ -15,14 +15,12 @@ The rule, from what Spark 4.3 does:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from pyspark_statestore.inspect.logical_paths import DEFAULT_STORE
-from pyspark_statestore.inspect.spark_logs import content_of, entries, operator_metadata
+from pyspark_statestore.inspect.spark_logs import COMMITS, content_of, entries, operator_metadata, operators
 from pyspark_statestore.storage.directory import Directory, in_parallel
-
-COMMITS = "commits"
 
 _LATE = 3
 """Entries that Spark may not have purged yet though the state is cleaned up to there."""
@@ -108,6 +106,23 @@ def stores_of_operator(directory: Directory, operator: int) -> list[Store] | Non
         ]
     except (ValueError, KeyError, TypeError, AttributeError, FileNotFoundError):
         return None
+
+
+def expected_stores(directory: Directory, known: Collection[Store]) -> list[Store]:
+    """All stores of the query: one may be missing altogether.
+
+    Args:
+        directory: Of the checkpoint.
+        known: Stores that files are there of.
+
+    Raises:
+        StateStoreFilesError: The metadata of operators cannot be read.
+    """
+    found: set[Store] = set()
+    for operator in {*operators(directory), *(store[0] for store in known)}:
+        of_metadata = stores_of_operator(directory, operator)
+        found |= set(of_metadata or (store for store in known if store[0] == operator))
+    return sorted(found)
 
 
 def ids_of(data: bytes) -> dict[int, list[list[str]]]:

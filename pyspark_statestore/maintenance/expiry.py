@@ -13,7 +13,7 @@ from pyspark_statestore.forks.pins import check_unclaimed
 from pyspark_statestore.format import Kind
 from pyspark_statestore.format.index_block import ENTRY_TYPE
 from pyspark_statestore.inspect.scan import check_checkpoint, look_again
-from pyspark_statestore.inspect.state_files import MERGED_NAME, STATE, StateFiles, is_state_file
+from pyspark_statestore.inspect.state_files import STATE, StateFiles, files_below_state, is_state_file
 from pyspark_statestore.maintenance.ages import Now, ask_file_system
 from pyspark_statestore.maintenance.batches import committed
 from pyspark_statestore.maintenance.cleaning import clean
@@ -23,6 +23,7 @@ from pyspark_statestore.maintenance.running import require_stopped
 from pyspark_statestore.maintenance.site import Site, View
 from pyspark_statestore.storage.changes import delete
 from pyspark_statestore.storage.directory import FileInfo, in_parallel
+from pyspark_statestore.storage.whole_files import hadoop_checksum_of
 
 
 @dataclass(frozen=True)
@@ -64,8 +65,7 @@ class _Look:
     @classmethod
     def at(cls, site: Site) -> _Look:
         view = site.look()
-        found = site.directory.find(STATE, (MERGED_NAME,)) if view.plain else []
-        below = {info.name: info for info in found if not info.name.startswith(MERGED_NAME + "/")}
+        below = files_below_state(site.directory) if view.plain else {}
         plain = {name: info for name, info in below.items() if is_state_file(name)}
         return cls(view, plain, {name: info for name, info in below.items() if name not in plain})
 
@@ -129,7 +129,7 @@ def _carry_out(site: Site, look: _Look, files: StateFiles, expired: Expired) -> 
     Plain files go, too, where a merged file supersedes them: without it they would be read (rule 10).
     """
     immutable, versioned = (_plain_paths(look, files, rows) for rows in (expired.immutable, expired.versioned))
-    hidden = [path for path in map(_hidden_checksum, [*immutable, *versioned]) if path in look.others]
+    hidden = [path for path in map(hadoop_checksum_of, [*immutable, *versioned]) if path in look.others]
     _delete_plain(site, hidden)
     _delete_plain(site, immutable)
     _delete_merged(site, look.view, files, expired)
@@ -140,12 +140,6 @@ def _plain_paths(look: _Look, files: StateFiles, rows: np.ndarray) -> list[str]:
     if not look.plain:
         return []
     return [path for path in files.path.take(pa.array(rows)).to_pylist() if path in look.plain]
-
-
-def _hidden_checksum(path: str) -> str:
-    """Where Hadoop's local file system keeps its own checksum of a file."""
-    folder, _, name = path.rpartition("/")
-    return f"{folder}/.{name}.crc"
 
 
 def _delete_plain(site: Site, paths: Sequence[str]) -> None:

@@ -17,11 +17,6 @@ _AT_ONCE = 4 << 20
 _MAX_PART = 1 << 20
 
 
-def name_of(name: str) -> str:
-    """Of the checksum file of a file."""
-    return f".{name}.crc"
-
-
 def matches(file: OpenFile, size: int, checksums: bytes) -> bool:
     """Whether a file has the bytes that its checksum file was written for.
 

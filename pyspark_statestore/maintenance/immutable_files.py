@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.inspect.logical_paths import parse_store
-from pyspark_statestore.inspect.segments import CLOCK_BITS
+from pyspark_statestore.inspect.segments import time_of
 from pyspark_statestore.inspect.state_files import STATE, StateFiles
 from pyspark_statestore.maintenance.site import View
 from pyspark_statestore.sparkfiles import files_named
@@ -96,10 +96,10 @@ def _add_merged(directory: Directory, view: View, folders: set[str], stores: def
     paths = files.path.take(pa.array(rows)).to_pylist()
     wanted = [i for i, path in enumerate(paths) if path.rpartition("/")[0] in folders]
     rows, paths = rows[wanted], [paths[i] for i in wanted]
-    stamps = view.scan.entries.stamp[np.flatnonzero(view.scan.resolution.live)[rows]]
+    stamps = view.scan.entries.stamp[files.entry_rows(view.scan)[rows]]
     parsed = files.read(directory, rows, lambda data: None if data is None else files_named(data))
     for path, row, stamp, named in zip(paths, rows.tolist(), stamps.tolist(), parsed, strict=True):
-        written = datetime.datetime.fromtimestamp((stamp >> CLOCK_BITS) / 1000, datetime.timezone.utc)
+        written = time_of(stamp)
         modified = view.scan.infos[files.names[files.merged[row]]].modified
         time = min(written, modified) if modified else None
         stores[path.rpartition("/")[0]].add(time, _named(directory, path, named))

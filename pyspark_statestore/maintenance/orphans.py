@@ -15,7 +15,7 @@ from pyspark_statestore.forks.claims import needless_claimed
 from pyspark_statestore.forks.pins import CLAIM, claimed, pins_among, read_pins, unpinned
 from pyspark_statestore.forks.release import needless_pins
 from pyspark_statestore.inspect.scan import MERGED, check_checkpoint, look_again
-from pyspark_statestore.inspect.state_files import MERGED_NAME, STATE, is_state_file
+from pyspark_statestore.inspect.state_files import STATE, files_below_state, is_state_file
 from pyspark_statestore.maintenance.ages import Now, ask_file_system
 from pyspark_statestore.maintenance.immutable_files import IMMUTABLE, unnamed
 from pyspark_statestore.maintenance.site import Site, View
@@ -121,7 +121,7 @@ def _check(older_than: object, force: bool) -> None:
 
 def _orphans(site: Site, older_than: datetime.timedelta, now: Now) -> list[_Orphan]:
     # Plain files first: a snapshot that is committed meanwhile, and for which Spark deletes another one, is seen then.
-    plain = [info for info in site.directory.find(STATE, (MERGED_NAME,)) if not info.name.startswith(MERGED_NAME + "/")]
+    plain = list(files_below_state(site.directory).values())
     view = site.look()
     if not plain and not view.scan.infos:
         check_checkpoint(site.directory)

@@ -17,6 +17,7 @@ from pyspark_statestore.maintenance import hadoop_checksums
 from pyspark_statestore.maintenance.checked_bytes import checksum_of
 from pyspark_statestore.sparkfiles import is_whole_stream
 from pyspark_statestore.storage.directory import Directory, OpenFile, in_parallel
+from pyspark_statestore.storage.whole_files import hadoop_checksum_of
 
 _STREAMS = (".changelog", ".delta", ".snapshot")
 _CHECKED = (".zip", *_STREAMS)
@@ -83,7 +84,7 @@ def _hadoop_checksums(directory: Directory, paths: Iterable[str]) -> dict[str, i
     by_name: dict[str, dict[str, str]] = defaultdict(dict)
     for path in paths:
         folder, _, name = path.rpartition("/")
-        by_name[folder][hadoop_checksums.name_of(name)] = path
+        by_name[folder][hadoop_checksum_of(name)] = path
     folders = list(by_name)
     listings = in_parallel(lambda folder: directory.files(f"{STATE}/{folder}"), folders)
     return {
@@ -100,7 +101,7 @@ def _reason(
     with directory.open(f"{STATE}/{path}", size) as file:
         if hidden_size is not None:
             folder, _, name = f"{STATE}/{path}".rpartition("/")
-            checksums = directory.read(f"{folder}/{hadoop_checksums.name_of(name)}", hidden_size)
+            checksums = directory.read(f"{folder}/{hadoop_checksum_of(name)}", hidden_size)
             if not hadoop_checksums.matches(file, size, checksums):
                 return "Hadoop's checksum file beside it says otherwise"
         if companion_size:

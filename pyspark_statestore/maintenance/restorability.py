@@ -14,7 +14,7 @@ from pyspark_statestore.inspect.logical_paths import Stores, store_folder
 from pyspark_statestore.inspect.state_files import STATE, StateFiles
 from pyspark_statestore.inspect.versions import versions_table
 from pyspark_statestore.maintenance import damage
-from pyspark_statestore.maintenance.batches import Batches, Store, committed, stores_of_operator
+from pyspark_statestore.maintenance.batches import Batches, Store, committed, expected_stores
 from pyspark_statestore.maintenance.damage import Damage
 from pyspark_statestore.sparkfiles import files_named
 from pyspark_statestore.storage.directory import Directory
@@ -72,7 +72,7 @@ def check_versions(directory: Directory, files: StateFiles, batches: Batches) ->
     needed = batches.needed(committed(directory))
     if not needed:
         return Restorability(len(table), ())
-    stores = _expected(directory, known, batches)
+    stores = expected_stores(directory, known)
     oldest: dict[Store, int] = {}
     missing: list[Damage] = []
     for store in stores:
@@ -101,16 +101,6 @@ def _known(table: pa.Table) -> dict[Store, _Known]:
         if changes:
             store.changes.add(key)
     return dict(known)
-
-
-def _expected(directory: Directory, known: dict[Store, _Known], batches: Batches) -> list[Store]:
-    """All stores of the query: one may be missing altogether."""
-    operators = {int(name) for name in directory.names(STATE) if name.isdigit()} | {store[0] for store in known}
-    stores: set[Store] = set()
-    for operator in operators:
-        of_metadata = stores_of_operator(directory, operator)
-        stores |= set(of_metadata or (store for store in known if store[0] == operator))
-    return sorted(stores)
 
 
 def _lost(store: Store, version: int, there: _Known, batches: Batches) -> list[_Key]:

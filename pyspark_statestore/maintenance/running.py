@@ -6,13 +6,11 @@ import datetime
 from collections.abc import Collection, Iterable, Iterator
 
 from pyspark_statestore.errors import StateStoreFilesError
-from pyspark_statestore.inspect.segments import CLOCK_BITS
-from pyspark_statestore.inspect.spark_logs import entries
+from pyspark_statestore.inspect.segments import time_of
+from pyspark_statestore.inspect.spark_logs import COMMITS, OFFSETS, entries
 from pyspark_statestore.maintenance.ages import Now
 from pyspark_statestore.maintenance.site import Site, View
 from pyspark_statestore.storage.directory import FileInfo
-
-_LOGS = ("commits", "offsets")
 
 _SEALED_AFTER = datetime.timedelta(hours=1)
 """No merged file stays open for longer."""
@@ -44,7 +42,7 @@ def _signs(site: Site, view: View, plain: Iterable[FileInfo], now: Now, ours: Co
     def is_new(info: FileInfo, within: datetime.timedelta = site.closed_after) -> bool:
         return info.modified is None or now.age(info.modified) < within
 
-    for log in _LOGS:
+    for log in (COMMITS, OFFSETS):
         written = (info for info in entries(site.directory, log).values() if f"{log}/{info.name}" not in ours)
         if any(is_new(info) for info in written):
             yield f"a file in {log} was written in the last {site.closed_after}"
@@ -53,8 +51,7 @@ def _signs(site: Site, view: View, plain: Iterable[FileInfo], now: Now, ours: Co
     for name, file in view.scan.files.items():
         if not file.sealed and is_new(view.scan.infos[name], within):
             yield f"{name} is not sealed and was changed in the last {within}"
-    stamp_ms = view.highest_stamp >> CLOCK_BITS
-    newest = datetime.datetime.fromtimestamp(stamp_ms / 1000, datetime.timezone.utc)
+    newest = time_of(view.highest_stamp)
     if now.here - newest < site.closed_after:
         yield f"the newest segment was written at {newest:%Y-%m-%d %H:%M:%S} UTC"
     if any(is_new(info) for info in plain):

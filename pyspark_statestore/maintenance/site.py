@@ -68,8 +68,7 @@ class View:
     @property
     def plain(self) -> bool:
         """Whether the checkpoint may have state files that are not merged."""
-        headers = (file.header for file in self.scan.files.values())
-        return not any(header is not None and header.meta.get("plain") is False for header in headers)
+        return self.scan.may_have_plain
 
 
 @dataclass
@@ -98,6 +97,11 @@ class Site:
     def __reduce__(self) -> tuple[type[Site], tuple[object, ...]]:
         # What travels to a task is another one's work there: no two write under the same id.
         return type(self), (self.directory, self.closed_after, self.abandoned_after, self.clock, self.dry_run)
+
+    @property
+    def now_ms(self) -> int:
+        """What time it is by this process's clock, in Unix milliseconds."""
+        return int(self.clock().timestamp() * 1000)
 
     def look(self, callback: Callback | None = None) -> View:
         """Lists the merged files and reads all of their indexes; of sealed ones only those that are new to it.
@@ -157,7 +161,7 @@ class Site:
         modified = found.infos[name].modified
         if modified is None or newest is None:
             return False
-        age_ms = int(self.clock().timestamp() * 1000) - (_stamp(found.files[name]) >> CLOCK_BITS)
+        age_ms = self.now_ms - (_stamp(found.files[name]) >> CLOCK_BITS)
         age = min(datetime.timedelta(milliseconds=age_ms), newest - modified)
         return age >= max(self.closed_after, self.abandoned_after)
 
@@ -176,7 +180,7 @@ class Site:
         Args:
             suffix: ``.merged``, ``.index.merged`` or ``.relocating``.
         """
-        created_ms = int(self.clock().timestamp() * 1000)
+        created_ms = self.now_ms
         return file_name(created_ms, self.writer, next(self._numbers)).removesuffix(".merged") + suffix
 
     @contextmanager

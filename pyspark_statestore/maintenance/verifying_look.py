@@ -105,7 +105,7 @@ def _indexes_and_versions(site: Site, corrupt: set[str]) -> tuple[Examined, Stat
     if not examined.scan.infos and not examined.damages:
         check_checkpoint(directory)
     files = StateFiles.of(examined.scan, plain_files(directory, examined.scan))
-    if _has_ids(files):
+    if files.has_ids:
         batches = Batches(batches.committed, read_batches(directory, with_ids=True).ids)
     there = _without(_without_missing(directory, examined.scan, files), corrupt)
     return examined, files, check_versions(directory, there, batches)
@@ -195,10 +195,6 @@ def _recounted(directory: Directory, scan: Scan) -> list[Damage]:
             reason = f"{segments} live segments with {size} bytes are counted in it, and {again} in another way"
             found.append(Damage(damage.REFERENCE_COUNT, url_of(directory, name), reason))
     return found
-
-
-def _has_ids(files: StateFiles) -> bool:
-    return bool(pc.any(pc.match_substring_regex(files.path, r"/\d+_[^/]*$"), min_count=0).as_py())
 
 
 def _explain(versions: Restorability, examined: Examined, directory: Directory, now: Round) -> None:

@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 
 from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.inspect.scan import Scan, check_checkpoint, look_again, scan
-from pyspark_statestore.inspect.spark_logs import content_of, operator_metadata
-from pyspark_statestore.inspect.state_files import STATE, is_state_file
+from pyspark_statestore.inspect.spark_logs import OFFSETS, content_of, operator_metadata, operators
+from pyspark_statestore.inspect.state_files import STATE, files_below_state, is_state_file
 from pyspark_statestore.maintenance.ages import Now, ask_file_system
 from pyspark_statestore.maintenance.running import require_stopped
 from pyspark_statestore.maintenance.site import Site
 from pyspark_statestore.migration.export_marker import ExportMarker
 from pyspark_statestore.migration.going_back import GoingBack
-from pyspark_statestore.migration.live_segments import LiveSegments, files_below_state
-from pyspark_statestore.migration.offset_log import OFFSETS, OffsetEntry, counterpart, read_offsets
+from pyspark_statestore.migration.live_segments import LiveSegments
+from pyspark_statestore.migration.offset_log import OffsetEntry, counterpart, read_offsets
 from pyspark_statestore.migration.replaced_files import keep, kept
 from pyspark_statestore.migration.staleness import require_fresh
 from pyspark_statestore.storage.directory import Directory, FileInfo, in_parallel
@@ -234,8 +234,8 @@ def _require_plain(directory: Directory, found: Scan, marker: ExportMarker | Non
 
 
 def _require_no_transform_with_state(directory: Directory) -> None:
-    for name in directory.names(STATE):
-        metadata = operator_metadata(directory, int(name)) if name.isdecimal() else None
+    for operator_id in operators(directory):
+        metadata = operator_metadata(directory, operator_id)
         try:
             operator = content_of(metadata[1])["operatorInfo"]["operatorName"] if metadata else ""
         except (ValueError, KeyError, TypeError):

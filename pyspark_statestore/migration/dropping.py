@@ -18,13 +18,13 @@ from pyspark_statestore.inspect.scan import (
     look_again,
     scan,
 )
-from pyspark_statestore.inspect.state_files import STATE
+from pyspark_statestore.inspect.state_files import STATE, files_below_state
 from pyspark_statestore.maintenance.immutable_files import IMMUTABLE
 from pyspark_statestore.maintenance.site import Site
 from pyspark_statestore.migration.export_marker import ExportMarker, Progress, remove_markers
 from pyspark_statestore.migration.export_plan import restorable_without_merged
 from pyspark_statestore.migration.going_back import has_gone_on
-from pyspark_statestore.migration.live_segments import LiveSegments, files_below_state
+from pyspark_statestore.migration.live_segments import LiveSegments
 from pyspark_statestore.storage.changes import delete
 from pyspark_statestore.storage.directory import Directory, FileInfo, in_parallel
 
@@ -109,7 +109,7 @@ def _carry_out(site: Site, marker: ExportMarker | None, files: list[FileInfo]) -
     directory = site.directory
     if marker is None or not marker.is_dropping:
         if marker is None:
-            marker = ExportMarker("", int(site.clock().timestamp() * 1000), 0, (), Progress.of(directory))
+            marker = ExportMarker("", site.now_ms, 0, (), Progress.of(directory))
         marker.write_as(site, DROPPING_SUFFIX)
     in_parallel(lambda info: delete(directory, f"{MERGED}/{info.name}"), files)
     remove_markers(directory, _MARKERS)

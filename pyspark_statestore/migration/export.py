@@ -15,12 +15,13 @@ from pyspark_statestore.inspect.scan import (
     look_again,
     scan,
 )
+from pyspark_statestore.inspect.state_files import files_below_state
 from pyspark_statestore.maintenance.site import Site
 from pyspark_statestore.migration.conversion import OffsetChanges, require_query_stopped
 from pyspark_statestore.migration.export_marker import ExportMarker, Progress, remove_markers
 from pyspark_statestore.migration.export_plan import Here, check_replaced, check_restorable, check_strays
 from pyspark_statestore.migration.going_back import require_not_gone_on
-from pyspark_statestore.migration.live_segments import LiveSegments, files_below_state
+from pyspark_statestore.migration.live_segments import LiveSegments
 from pyspark_statestore.migration.pieces import segment_pieces
 from pyspark_statestore.migration.staleness import require_fresh
 from pyspark_statestore.migration.writing import Writing
@@ -124,7 +125,7 @@ def _carry_out(site: Site, marker: ExportMarker | None, live: LiveSegments, here
     directory = site.directory
     if marker is None:
         replaces = tuple(live.path[at] for at in here.others.tolist())
-        created_ms = int(site.clock().timestamp() * 1000)
+        created_ms = site.now_ms
         marker = ExportMarker("", created_ms, live.highest_stamp, replaces, Progress.of(directory))
         marker = marker.write_as(site, EXPORTING_SUFFIX)
     writing.note(live, here.same)

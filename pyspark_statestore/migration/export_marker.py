@@ -15,7 +15,7 @@ from typing import Any
 from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.format.checksum import crc32c
 from pyspark_statestore.inspect.scan import DROPPING_SUFFIX, EXPORTED_SUFFIX, EXPORTING_SUFFIX, MERGED
-from pyspark_statestore.inspect.spark_logs import entries
+from pyspark_statestore.inspect.spark_logs import COMMITS, entries
 from pyspark_statestore.maintenance.site import Site
 from pyspark_statestore.storage.changes import delete
 from pyspark_statestore.storage.directory import Directory, FileInfo
@@ -45,9 +45,9 @@ class Progress:
         Raises:
             StateStoreFilesError: It cannot be read.
         """
-        committed = entries(directory, "commits")
+        committed = entries(directory, COMMITS)
         newest = max(committed, default=None)
-        data = b"" if newest is None else directory.read(f"commits/{newest}", committed[newest].size)
+        data = b"" if newest is None else directory.read(f"{COMMITS}/{newest}", committed[newest].size)
         return cls(newest, crc32c(data))
 
 

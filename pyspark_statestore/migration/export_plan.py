@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-import pyarrow.compute as pc
 
 from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.inspect.scan import Scan
@@ -81,8 +80,7 @@ def check_strays(directory: Directory, found: Scan, live: LiveSegments, there: M
     Raises:
         StateStoreFilesError: PSS_DESTINATION_EXISTS.
     """
-    headers = (file.header for file in found.files.values())
-    if not any(header is not None and header.meta.get("plain") is False for header in headers):
+    if found.may_have_plain:
         return
     known = set(live.path)
     strays = [name for name in there if is_state_file(name) and name not in known]
@@ -114,8 +112,7 @@ def restorable_without_merged(directory: Directory, there: Mapping[str, FileInfo
     plain = [info for name, info in there.items() if is_state_file(name)]
     nothing = Scan({}, {}, datetime.datetime.now(datetime.timezone.utc))
     files = StateFiles.of(nothing, plain)
-    ids = bool(pc.any(pc.match_substring_regex(files.path, r"/\d+_[^/]*$"), min_count=0).as_py())
-    missing = check_versions(directory, files, read_batches(directory, with_ids=ids)).missing
+    missing = check_versions(directory, files, read_batches(directory, with_ids=files.has_ids)).missing
     return missing[0].reason if missing else None
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from pyspark_statestore.inspect.scan import Scan
-from pyspark_statestore.inspect.state_files import MERGED_NAME, STATE
+from pyspark_statestore.inspect.state_files import STATE, StateFiles
 from pyspark_statestore.maintenance.checked_bytes import checksum_of
 from pyspark_statestore.storage.directory import Directory, FileInfo, in_parallel
 
@@ -40,7 +40,7 @@ class LiveSegments:
     def of(cls, scan: Scan) -> LiveSegments:
         """Takes them from a look."""
         entries = scan.entries
-        rows = np.flatnonzero(scan.resolution.live)
+        rows = StateFiles.entry_rows(scan)
         columns = (getattr(entries, name)[rows] for name in ("stamp", "writer", "length", "crc32c"))
         return cls(entries.path.take(pa.array(rows)).to_pylist(), rows, *columns)
 
@@ -89,13 +89,3 @@ def is_same(directory: Directory, path: str, length: int, expected: int) -> bool
             return checksum_of(file, 0, length) == expected
     except FileNotFoundError:
         return False
-
-
-def files_below_state(directory: Directory) -> dict[str, FileInfo]:
-    """All files below ``state/`` but the merged ones, by their paths from there.
-
-    Raises:
-        StateStoreFilesError: They cannot be listed.
-    """
-    found = directory.find(STATE, leave_out=(MERGED_NAME,))
-    return {info.name: info for info in found if not info.name.startswith(f"{MERGED_NAME}/")}

@@ -11,15 +11,15 @@ import numpy as np
 
 from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.inspect.scan import Scan, always_gone, look_again, scan
-from pyspark_statestore.inspect.state_files import STATE
+from pyspark_statestore.inspect.spark_logs import COMMITS, OFFSETS
+from pyspark_statestore.inspect.state_files import STATE, files_below_state
 from pyspark_statestore.maintenance.checked_bytes import checksum_of
 from pyspark_statestore.maintenance.site import Site
 from pyspark_statestore.migration.conversion import OffsetChanges, require_query_stopped
 from pyspark_statestore.migration.export import ACTION, Export
 from pyspark_statestore.migration.export_marker import ExportMarker, Progress
 from pyspark_statestore.migration.export_plan import check_restorable, check_strays
-from pyspark_statestore.migration.live_segments import LiveSegments, files_below_state
-from pyspark_statestore.migration.offset_log import OFFSETS
+from pyspark_statestore.migration.live_segments import LiveSegments
 from pyspark_statestore.migration.pieces import copy_pieces, segment_pieces
 from pyspark_statestore.migration.replaced_files import REPLACED
 from pyspark_statestore.migration.writing import Writing
@@ -74,7 +74,7 @@ class _Contents:
         for folder in directory.names():
             if folder not in files and folder not in (STATE, REPLACED):
                 inside = [replace(info, name=f"{folder}/{info.name}") for info in directory.find(folder)]
-                (logs if folder in (OFFSETS, "commits") else rest).extend(inside)
+                (logs if folder in (OFFSETS, COMMITS) else rest).extend(inside)
         return cls(found, live, _shown(plain), _shown(rest), _shown(logs))
 
 

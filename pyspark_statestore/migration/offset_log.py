@@ -14,10 +14,8 @@ from dataclasses import dataclass, field, replace
 
 from pyspark_statestore.doors import MERGED_PROVIDERS, PROVIDER_KEY, STOCK_PROVIDERS
 from pyspark_statestore.errors import StateStoreFilesError
-from pyspark_statestore.inspect.spark_logs import entries
+from pyspark_statestore.inspect.spark_logs import OFFSETS, entries
 from pyspark_statestore.storage.directory import Directory, in_parallel
-
-OFFSETS = "offsets"
 
 _VERSIONS = ("v1", "v2")
 

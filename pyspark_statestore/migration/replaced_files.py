@@ -8,8 +8,9 @@ from collections.abc import Iterable
 from io import BytesIO
 
 from pyspark_statestore.errors import StateStoreFilesError
+from pyspark_statestore.inspect.spark_logs import OFFSETS
 from pyspark_statestore.maintenance.site import Site
-from pyspark_statestore.migration.offset_log import OFFSETS, OffsetEntry
+from pyspark_statestore.migration.offset_log import OffsetEntry
 from pyspark_statestore.storage.directory import Directory
 from pyspark_statestore.storage.whole_files import publish
 
@@ -29,7 +30,7 @@ def keep(site: Site, entries: Iterable[OffsetEntry]) -> str:
     with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
         for entry in entries:
             archive.writestr(f"{OFFSETS}/{entry.batch}", entry.data)
-    created_ms = int(site.clock().timestamp() * 1000)
+    created_ms = site.now_ms
     path = f"{REPLACED}/{created_ms:013}-{secrets.token_hex(4)}.zip"
     with publish(site.directory, path) as out:
         out.write(data.getvalue())

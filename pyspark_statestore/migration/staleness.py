@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.inspect.logical_paths import Stores
 from pyspark_statestore.inspect.scan import Scan
-from pyspark_statestore.inspect.segments import CLOCK_BITS
+from pyspark_statestore.inspect.segments import time_of
 from pyspark_statestore.inspect.state_files import STATE, is_state_file
 from pyspark_statestore.migration.live_segments import LiveSegments
 from pyspark_statestore.storage.directory import Directory, FileInfo
@@ -42,7 +42,7 @@ def require_fresh(directory: Directory, found: Scan, there: Iterable[FileInfo]) 
     if not len(live) or not plain:
         return
     known = set(live.path)
-    newest = datetime.datetime.fromtimestamp((live.highest_stamp >> CLOCK_BITS) / 1000, datetime.timezone.utc)
+    newest = time_of(live.highest_stamp)
     # Who copies a directory without its times gives all files new ones.
     changed = [info.modified for info in found.infos.values() if info.modified is not None]
     since = max([newest, *changed]) + _CLOCKS_DIFFER

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pyspark_statestore.inspect.spark_logs import content_of, entries
+from pyspark_statestore.inspect.spark_logs import COMMITS, OFFSETS, content_of, entries
 from pyspark_statestore.state.contents import Encoding
 from pyspark_statestore.storage import Directory
 
@@ -16,13 +16,13 @@ _DELIMITERS = {"1": b",", "2": b""}
 
 def newest_version(directory: Directory) -> int | None:
     """The version that the last committed batch left; None where no batch was committed."""
-    batches = entries(directory, "commits")
+    batches = entries(directory, COMMITS)
     return max(batches) + 1 if batches else None
 
 
 def checkpoint_ids(directory: Directory, operator_id: int, version: int) -> frozenset[str] | None:
     """With checkpoint format 2, ids of the attempts at a version that were committed; None where that is not known."""
-    found = _json(directory, "commits", version - 1)
+    found = _json(directory, COMMITS, version - 1)
     ids = (found or {}).get("stateUniqueIds")
     if not isinstance(ids, Mapping) or str(operator_id) not in ids:
         return None
@@ -31,10 +31,10 @@ def checkpoint_ids(directory: Directory, operator_id: int, version: int) -> froz
 
 def encoding(directory: Directory, version: int) -> Encoding:
     """How the query's stores write."""
-    batches = entries(directory, "offsets")
+    batches = entries(directory, OFFSETS)
     if not batches:
         return Encoding()
-    found = _json(directory, "offsets", version - 1 if version - 1 in batches else max(batches))
+    found = _json(directory, OFFSETS, version - 1 if version - 1 in batches else max(batches))
     conf = (found or {}).get("conf") or {}
     return Encoding(
         delimiter=_DELIMITERS.get(str(conf.get(f"{_STORE}rocksdb.mergeOperatorVersion", "1")), b""),

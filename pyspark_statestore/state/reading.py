@@ -12,6 +12,7 @@ from pyspark_statestore.inspect.inspection import Inspection
 from pyspark_statestore.inspect.lineage import NOTHING
 from pyspark_statestore.inspect.logical_paths import DEFAULT_STORE
 from pyspark_statestore.inspect.segments import StoreFilter
+from pyspark_statestore.inspect.spark_logs import operators
 from pyspark_statestore.inspect.state_files import StateFiles, plain_files
 from pyspark_statestore.inspect.versions import Restores
 from pyspark_statestore.state.contents import Contents, ContentsReader
@@ -20,7 +21,6 @@ from pyspark_statestore.state.query_logs import checkpoint_ids, encoding, newest
 from pyspark_statestore.state.schema_files import (
     Family,
     StoreSchema,
-    operators,
     read_store_schema,
     store_names,
 )

@@ -57,11 +57,6 @@ class StoreSchema:
     is_virtual: bool
 
 
-def operators(directory: Directory) -> list[int]:
-    """Ids of the stateful operators that have state."""
-    return sorted(int(name) for name in directory.names("state") if name.isdecimal())
-
-
 def read_store_schema(directory: Directory, operator_id: int, store_name: str) -> StoreSchema | None:
     """Reads the schema of a store.
 

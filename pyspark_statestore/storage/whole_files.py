@@ -73,8 +73,13 @@ def forget_checksum(directory: Directory, relative: str) -> None:
         StateStoreFilesError: PSS_NO_PERMISSION or PSS_WRITE_FAILED.
     """
     if directory.is_local:
-        folder, slash, name = relative.rpartition("/")
-        delete(directory, f"{folder}{slash}.{name}.crc")
+        delete(directory, hadoop_checksum_of(relative))
+
+
+def hadoop_checksum_of(path: str) -> str:
+    """The checksum file that Hadoop keeps beside a file on a local disk."""
+    folder, slash, name = path.rpartition("/")
+    return f"{folder}{slash}.{name}.crc"
 
 
 def _rename(directory: Directory, source: str, target: str) -> None:
