@@ -7,7 +7,6 @@ python benchmarks/compaction.py --cold               # nothing in the operating 
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import platform
@@ -19,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ sys.path.insert(0, str(ROOT))
 from benchmarks.cold_start import jvm_opens, python_opens  # noqa: E402
 from benchmarks.compaction_checkpoints import MB, HalfDead, hard_links, write_group_files, write_one_file  # noqa: E402
 from benchmarks.shim import build_shim  # noqa: E402
-from benchmarks.targets import Figure, child, draw_bars, print_table  # noqa: E402
+from benchmarks.targets import Figure, child, draw_bars, publish  # noqa: E402
 from pyspark_statestore.checkpoint import Checkpoint  # noqa: E402
 
 TARGET_FILE_SIZE = 128 * MB
@@ -275,12 +275,8 @@ def main(live_mb: int, repeat: int, quick: bool, cold: bool, out: Path) -> None:
     finally:
         shutil.rmtree(directory, ignore_errors=True)
     figures = figures_of(raw)
-    raw["figures"] = [figure.to_json() for figure in figures]
-    out.mkdir(parents=True, exist_ok=True)
-    (out / "compaction.json").write_text(json.dumps(raw, indent=1, default=str) + "\n")
-    draw(figures, out / "compaction.png")
-    print_table(f"compaction, {'nothing' if cold else 'everything'} cached", figures)
-    print(f"raw numbers: {out}/compaction.json, picture: {out}/compaction.png", file=sys.stderr)
+    title = f"compaction, {'nothing' if cold else 'everything'} cached"
+    publish("compaction", title, raw, figures, partial(draw, figures), out)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ import statistics
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks.compaction_checkpoints import CREATED_MS, MB, PARTITIONS  # noqa: E402
 from benchmarks.file_calls import counted  # noqa: E402
-from benchmarks.targets import Figure, child, draw_bars, print_table  # noqa: E402
+from benchmarks.targets import Figure, child, draw_bars, publish  # noqa: E402
 from pyspark_statestore import Checkpoint  # noqa: E402
 from pyspark_statestore.format import Kind, MergedFileWriter, SegmentType, file_name  # noqa: E402
 from pyspark_statestore.format.index_block import ENTRY_TYPE  # noqa: E402
@@ -164,12 +165,7 @@ def main(small_mb: int, large_mb: int, repeat: int, out: Path) -> None:
     finally:
         shutil.rmtree(directory, ignore_errors=True)
     figures = figures_of(raw)
-    raw["figures"] = [figure.to_json() for figure in figures]
-    out.mkdir(parents=True, exist_ok=True)
-    (out / "fork.json").write_text(json.dumps(raw, indent=1, default=str) + "\n")
-    draw(figures, out / "fork.png")
-    print_table("forks by reference", figures)
-    print(f"raw numbers: {out}/fork.json, picture: {out}/fork.png", file=sys.stderr)
+    publish("fork", "forks by reference", raw, figures, partial(draw, figures), out)
 
 
 if __name__ == "__main__":

@@ -9,13 +9,13 @@ The file is not called inspect.py: every script in this directory would then imp
 
 from __future__ import annotations
 
-import json
 import platform
 import shutil
 import statistics
 import sys
 import tempfile
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks.inspect_checkpoint import Shape, write_checkpoint  # noqa: E402
 from benchmarks.inspect_requests import cold_summary, s3_summary  # noqa: E402
-from benchmarks.targets import Figure, child, draw_bars, print_table  # noqa: E402
+from benchmarks.targets import Figure, child, draw_bars, publish  # noqa: E402
 
 SMALL = Shape(segments=5_000, files=10, segment_bytes=2_000)
 TABLES = ("segments", "files", "summary", "versions")
@@ -148,12 +148,7 @@ def main(segments: int, files: int, repeat: int, spark: bool, quick: bool, out: 
     finally:
         shutil.rmtree(work, ignore_errors=True)
     figures = figures_of(raw)
-    raw["figures"] = [figure.to_json() for figure in figures]
-    out.mkdir(parents=True, exist_ok=True)
-    (out / "inspect.json").write_text(json.dumps(raw, indent=1) + "\n")
-    draw(shape, figures, out / "inspect.png")
-    print_table(title_of(shape), figures)
-    print(f"raw numbers: {out}/inspect.json, picture: {out}/inspect.png", file=sys.stderr)
+    publish("inspect", title_of(shape), raw, figures, partial(draw, shape, figures), out)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -117,3 +118,24 @@ def draw_bars(axis: Any, unit: str, what: str, figures: list[tuple[str, Figure]]
     axis.invert_yaxis()
     axis.set_xlabel(f"{what}; red: the target")
     axis.grid(axis="x", alpha=0.3)
+
+
+def publish(
+    name: str, title: str, raw: dict[str, Any], figures: list[Figure], draw: Callable[[Path], None], out: Path
+) -> None:
+    """Writes raw numbers with their figures and a picture, and prints the figures.
+
+    Args:
+        name: Of the files.
+        title: Of the table.
+        raw: What was measured.
+        figures: What it comes to.
+        draw: Draws the picture, given its path.
+        out: Directory to write to.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    raw["figures"] = [figure.to_json() for figure in figures]
+    (out / f"{name}.json").write_text(json.dumps(raw, indent=1, default=str) + "\n")
+    draw(out / f"{name}.png")
+    print_table(title, figures)
+    print(f"raw numbers: {out}/{name}.json, picture: {out}/{name}.png", file=sys.stderr)

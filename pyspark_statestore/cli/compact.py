@@ -14,16 +14,6 @@ if TYPE_CHECKING:
     from pyspark_statestore.checkpoint import Checkpoint
     from pyspark_statestore.cli.output import Output
 
-_FIGURES = (
-    "rewritten_files_count",
-    "added_files_count",
-    "removed_files_count",
-    "rewritten_bytes_count",
-    "added_bytes_count",
-    "reclaimed_bytes_count",
-    "removed_claimed_files_count",
-)
-
 
 @click.command(
     "compact",
@@ -75,7 +65,7 @@ def compact_command(
     Those that nothing lives in are removed. The query may be running, or not: files that it may still append to stay as
     they are. In a Spark session the same is spread over executors; see docs/keep-it-small.md.
     """
-    from pyspark_statestore.cli.output import Report
+    from pyspark_statestore.cli.output import Report, figures_of
     from pyspark_statestore.cli.progress import progress
     from pyspark_statestore.cli.views import REWRITTEN
 
@@ -89,10 +79,8 @@ def compact_command(
             dry_run=dry_run,
             callback=callback,
         )
-    figures = {name: getattr(done, name) for name in _FIGURES}
-    output.report(
-        Report.of(f"Compaction of {checkpoint.url}", figures, {"files": (done.files, REWRITTEN)}, dry_run=done.dry_run)
-    )
+    title, details = f"Compaction of {checkpoint.url}", {"files": (done.files, REWRITTEN)}
+    output.report(Report.of(title, figures_of(done), details, dry_run=done.dry_run))
 
 
 def _where(smaller_than: int, max_space_amplification: float) -> Any:

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from pyspark_statestore.checkpoint import Checkpoint
     from pyspark_statestore.cli.output import Output
 
-_FIGURES = ("index_file", "covered_files_count", "removed_files_count")
-
 
 @click.command(
     "consolidate",
@@ -33,10 +31,9 @@ def consolidate_command(checkpoint: Checkpoint, output: Output, dry_run: bool) -
 
     Who starts opens that one and not each of them. Older files of its kind are removed. The query may be running.
     """
-    from pyspark_statestore.cli.output import Report
+    from pyspark_statestore.cli.output import Report, figures_of
     from pyspark_statestore.cli.progress import progress
 
     with progress("Consolidating the index", ""):
         done = checkpoint.maintenance.consolidate_index(dry_run=dry_run)
-    figures = {name: getattr(done, name) for name in _FIGURES}
-    output.report(Report.of(f"Index of {checkpoint.url}", figures, dry_run=done.dry_run))
+    output.report(Report.of(f"Index of {checkpoint.url}", figures_of(done), dry_run=done.dry_run))

@@ -13,14 +13,6 @@ if TYPE_CHECKING:
     from pyspark_statestore.checkpoint import Checkpoint
     from pyspark_statestore.cli.output import Output
 
-_FIGURES = (
-    "removed_versions_count",
-    "removed_files_count",
-    "removed_bytes_count",
-    "oldest_retained_batch",
-    "untouched_stores_count",
-)
-
 
 @click.command(
     "expire",
@@ -47,11 +39,10 @@ def expire_command(checkpoint: Checkpoint, output: Output, dry_run: bool, retain
     They are deleted with --no-dry-run only. Files in which nothing lives any more go at once; other space that comes
     free does so with the next: pyspark-statestore compact PATH.
     """
-    from pyspark_statestore.cli.output import Report
+    from pyspark_statestore.cli.output import Report, figures_of
     from pyspark_statestore.cli.progress import progress
 
     with progress("Reading versions", ""):
         done = checkpoint.maintenance.expire(retain_last, dry_run=dry_run, force=force)
-    figures = {name: getattr(done, name) for name in _FIGURES}
     title = f"Versions of {checkpoint.url}"
-    output.report(Report.of(title, figures, dry_run=done.dry_run, really="--no-dry-run"))
+    output.report(Report.of(title, figures_of(done), dry_run=done.dry_run, really="--no-dry-run"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
@@ -51,13 +50,13 @@ def fork_command(
     FORK is the checkpointLocation of another query: a new version of the job, or the same one on trial. State is not
     copied, and neither side deletes what the other one needs; see docs/fork.md.
     """
-    from pyspark_statestore.cli.output import Report
+    from pyspark_statestore.cli.output import Report, figures_of
     from pyspark_statestore.cli.progress import progress
 
     with progress("Forking", ""):
         made = checkpoint.fork(fork, mode, version, dry_run=dry_run, force=force)
-    figures = {name: value for name, value in asdict(made).items() if name not in ("path", "source", "dry_run")}
-    output.report(Report.of(f"Fork of {made.source}: {made.path}", figures, dry_run=made.dry_run))
+    title = f"Fork of {made.source}: {made.path}"
+    output.report(Report.of(title, figures_of(made, "path", "source"), dry_run=made.dry_run))
 
 
 @click.command(
@@ -77,9 +76,8 @@ def release_command(checkpoint: Checkpoint, output: Output, dry_run: bool, fork:
     That is for a fork that is not wanted any more. A fork that was deleted is noticed by the command orphans, and one
     whose state was brought home with compact --localize releases them by itself.
     """
-    from pyspark_statestore.cli.output import Report
+    from pyspark_statestore.cli.output import Report, figures_of
 
     done = checkpoint.maintenance.release_fork(fork, dry_run=dry_run, force=force)
-    figures = {name: value for name, value in asdict(done).items() if name not in ("fork", "dry_run")}
     note = f"{done.fork} cannot be restored once these files are gone." if done.broken_segments_count else ""
-    output.report(Report.of(f"Release of {done.fork}", figures, dry_run=done.dry_run, note=note))
+    output.report(Report.of(f"Release of {done.fork}", figures_of(done, "fork"), dry_run=done.dry_run, note=note))

@@ -13,24 +13,6 @@ if TYPE_CHECKING:
     from pyspark_statestore.checkpoint import Checkpoint
     from pyspark_statestore.cli.output import Output
 
-_CONVERTED = (
-    "to",
-    "provider_before",
-    "provider_after",
-    "changed_entries_count",
-    "removed_files_count",
-    "kept_copy",
-)
-_EXPORTED = (
-    "path",
-    "exported_files_count",
-    "exported_bytes_count",
-    "kept_files_count",
-    "replaced_files_count",
-    "copied_files_count",
-    "provider",
-)
-_DROPPED = ("removed_files_count", "removed_bytes_count")
 
 _force = click.option(
     "--force",
@@ -67,13 +49,12 @@ def convert_command(checkpoint: Checkpoint, output: Output, dry_run: bool, to: s
     Rewrites which class keeps the state, in the checkpoint's offset log; a copy of what was there is kept. After an
     export in place, --to merged goes back to the merged files, unless stock Spark has gone on since.
     """
-    from pyspark_statestore.cli.output import Report
+    from pyspark_statestore.cli.output import Report, figures_of
     from pyspark_statestore.cli.progress import progress
 
     with progress("Converting", ""):
         done = checkpoint.convert(to, door=door, dry_run=dry_run, force=force)
-    figures = {name: getattr(done, name) for name in _CONVERTED}
-    output.report(Report.of(f"Conversion of {checkpoint.url}", figures, dry_run=done.dry_run))
+    output.report(Report.of(f"Conversion of {checkpoint.url}", figures_of(done), dry_run=done.dry_run))
 
 
 @click.command(
@@ -97,13 +78,12 @@ def export_command(checkpoint: Checkpoint, output: Output, dry_run: bool, target
     Stock Spark, without this package, goes on from there. In place, the merged files stay until drop-merged. The query
     has to be stopped.
     """
-    from pyspark_statestore.cli.output import Report
+    from pyspark_statestore.cli.output import Report, figures_of
     from pyspark_statestore.cli.progress import progress
 
     with progress("Writing plain files", "bytes") as callback:
         done = checkpoint.export(target, dry_run=dry_run, force=force, callback=callback)
-    figures = {name: getattr(done, name) for name in _EXPORTED}
-    output.report(Report.of(f"Export of {checkpoint.url}", figures, dry_run=done.dry_run))
+    output.report(Report.of(f"Export of {checkpoint.url}", figures_of(done), dry_run=done.dry_run))
 
 
 @click.command(
@@ -128,11 +108,10 @@ def drop_merged_command(checkpoint: Checkpoint, output: Output, dry_run: bool, f
 
     They are deleted with --no-dry-run only, and there is no way back then.
     """
-    from pyspark_statestore.cli.output import Report
+    from pyspark_statestore.cli.output import Report, figures_of
     from pyspark_statestore.cli.progress import progress
 
     with progress("Comparing plain files", ""):
         done = checkpoint.drop_merged(dry_run=dry_run, force=force)
-    figures = {name: getattr(done, name) for name in _DROPPED}
     title = f"Merged files of {checkpoint.url}"
-    output.report(Report.of(title, figures, dry_run=done.dry_run, really="--no-dry-run"))
+    output.report(Report.of(title, figures_of(done), dry_run=done.dry_run, really="--no-dry-run"))

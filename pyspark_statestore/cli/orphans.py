@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from pyspark_statestore.checkpoint import Checkpoint
     from pyspark_statestore.cli.output import Output
 
-_FIGURES = ("removed_files_count", "removed_bytes_count")
-
 
 @click.command(
     "orphans",
@@ -46,12 +44,11 @@ def orphans_command(
     They are removed with --no-dry-run only. These are merged files that nothing can be read from, what crashed writers
     and compactions have left, and plain state files that nothing refers to. The query may be running.
     """
-    from pyspark_statestore.cli.output import Report
+    from pyspark_statestore.cli.output import Report, figures_of
     from pyspark_statestore.cli.progress import progress
     from pyspark_statestore.cli.views import ORPHANS
 
     with progress("Looking for orphans", ""):
         done = checkpoint.maintenance.remove_orphan_files(older_than, dry_run=dry_run, force=force)
-    figures = {name: getattr(done, name) for name in _FIGURES}
     title, details = f"Orphans of {checkpoint.url}", {"files": (done.files, ORPHANS)}
-    output.report(Report.of(title, figures, details, dry_run=done.dry_run, really="--no-dry-run"))
+    output.report(Report.of(title, figures_of(done), details, dry_run=done.dry_run, really="--no-dry-run"))

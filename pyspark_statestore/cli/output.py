@@ -7,7 +7,7 @@ import datetime
 import decimal
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -115,6 +115,17 @@ class Report:
             really = f" with {really}" if really else " without --dry-run"
             notes.append(f"DRY RUN: nothing was changed. The same command{really} does it.")
         return cls(title, {"dry_run": dry_run, **figures}, details, "\n".join(notes))
+
+
+def figures_of(result: Any, *left_out: str) -> dict[str, Any]:
+    """What a verb returned, by name and in its order, for a report.
+
+    Args:
+        result: A dataclass.
+        left_out: Names of what the report says elsewhere, besides ``dry_run`` and ``files``.
+    """
+    names = [each.name for each in fields(result)]
+    return {name: getattr(result, name) for name in names if name not in ("dry_run", "files", *left_out)}
 
 
 class Output(abc.ABC):

@@ -36,7 +36,7 @@ def needless_claimed(fork: Directory, scan: Scan) -> list[FileInfo]:
     pins = read_pins(source)
     own = [pin for pin in pins if pin.mode == CLAIM and pin.fork == fork.location.absolute]
     others = [pin for pin in pins if pin not in own]
-    claimed = {name for pin in own for name in pin.files or ()} - live_foreign(scan).get(origin.source, set())
+    claimed = {name for pin in own for name in pin.files or ()} - live_foreign(scan).get(origin.source, frozenset())
     free = {name for name in claimed if not any(pin.pins(name) for pin in others)}
     infos, _ = merged_files(source)
     return [

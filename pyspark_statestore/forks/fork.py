@@ -17,11 +17,11 @@ from pyspark_statestore.forks.origin import ORIGIN_SUFFIX, Origin, write_origin
 from pyspark_statestore.forks.pinning import Pinning
 from pyspark_statestore.forks.pins import CLAIM, NO_CLAIM, check_unclaimed
 from pyspark_statestore.forks.plain import copy_plain
-from pyspark_statestore.forks.segments import by_checkpoint, copy_segments, places_of, write_references
+from pyspark_statestore.forks.segments import copy_segments, places_of, write_references
 from pyspark_statestore.forks.spark_side import SparkFiles, copy_first, copy_last, make_partitions, spark_files
 from pyspark_statestore.forks.target import check_target, taken_back
 from pyspark_statestore.format import MergedFile
-from pyspark_statestore.inspect.foreign import missing_foreign
+from pyspark_statestore.inspect.foreign import by_checkpoint, foreign_of, missing_foreign
 from pyspark_statestore.inspect.scan import ForeignFileGoneError, check_checkpoint, look_again, scan
 from pyspark_statestore.inspect.spark_logs import COMMITS
 from pyspark_statestore.inspect.state_files import StateFiles, plain_files
@@ -177,10 +177,7 @@ class _Plan:
     @property
     def others(self) -> set[str]:
         """Paths of the checkpoints that the source is a fork of, as far as this matters."""
-        entries = self.view.scan.entries
-        return set(
-            by_checkpoint([entries.foreign[at - 1] for at in np.unique(entries.origin[self.rows]).tolist() if at])
-        )
+        return set(foreign_of(self.view.scan.entries, self.rows))
 
 
 class _Fork:

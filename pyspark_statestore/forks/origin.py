@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pyspark_statestore.format import parse_file_name
 from pyspark_statestore.inspect.scan import MERGED, Scan
 from pyspark_statestore.storage import Directory
-from pyspark_statestore.storage.changes import create
+from pyspark_statestore.storage.changes import write
 
 ORIGIN_SUFFIX = ".origin"
 
@@ -38,8 +38,7 @@ def write_origin(directory: Directory, name: str, origin: Origin) -> None:
     Raises:
         StateStoreFilesError: PSS_NO_PERMISSION or PSS_WRITE_FAILED.
     """
-    with create(directory, f"{MERGED}/{name}") as out:
-        out.write(json.dumps(asdict(origin), ensure_ascii=False).encode())
+    write(directory, f"{MERGED}/{name}", json.dumps(asdict(origin), ensure_ascii=False).encode())
 
 
 def read_origin(directory: Directory, scan: Scan) -> Origin | None:

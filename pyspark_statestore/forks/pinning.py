@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 
 from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.forks.pins import NO_CLAIM, PIN_SUFFIX, Pin, drop_pin, write_pin
-from pyspark_statestore.inspect.scan import MERGED
 from pyspark_statestore.maintenance.site import Site
 from pyspark_statestore.storage import Directory
 
@@ -69,9 +68,7 @@ class Pinning:
             write_pin(self._at(checkpoint), pin)
         if self._started is not None and self.clock() - self._started >= self.site.closed_after.total_seconds() / 2:
             # Others stop waiting for an empty pin after closedAfter.
-            where = self.site.directory.location.display(MERGED)
-            reason = f"looking at what is to be forked takes longer than half of closedAfter ({self.site.closed_after})"
-            raise StateStoreFilesError("PSS_WRITE_FAILED", {"path": where, "reason": f"{reason}; raise it"})
+            raise self.site.too_slow("looking at what is to be forked")
 
     def end(self) -> None:
         """Takes the empty pins back.

@@ -15,7 +15,7 @@ from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.format import parse_file_name
 from pyspark_statestore.inspect.scan import ATTEMPTS, MERGED, always_gone, merged_files
 from pyspark_statestore.storage import Directory, FileInfo
-from pyspark_statestore.storage.changes import create, delete
+from pyspark_statestore.storage.changes import delete, write
 from pyspark_statestore.storage.directory import in_parallel
 
 PIN_SUFFIX = ".fork"
@@ -96,10 +96,7 @@ def write_pin(directory: Directory, pin: Pin) -> None:
     Raises:
         StateStoreFilesError: PSS_NO_PERMISSION or PSS_WRITE_FAILED.
     """
-    with create(directory, f"{MERGED}/{pin.name}") as out:
-        encoded = pin.encode()
-        if encoded:
-            out.write(encoded)
+    write(directory, f"{MERGED}/{pin.name}", pin.encode())
 
 
 def drop_pin(directory: Directory, name: str) -> bool:

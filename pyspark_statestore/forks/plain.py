@@ -8,7 +8,7 @@ from pyspark_statestore.inspect.state_files import STATE, StateFiles
 from pyspark_statestore.storage import Directory
 from pyspark_statestore.storage.changes import create
 from pyspark_statestore.storage.directory import in_parallel
-from pyspark_statestore.storage.ranges import MAX_READ
+from pyspark_statestore.storage.ranges import in_parts
 
 
 def copy_plain(source: Directory, target: Directory, files: StateFiles, rows: np.ndarray) -> int:
@@ -31,12 +31,12 @@ def copy_plain(source: Directory, target: Directory, files: StateFiles, rows: np
     def copy(row: int) -> int:
         path, size = f"{STATE}/{files.path[row].as_py()}", int(files.length[row])
         with source.open(path, size) as file, create(target, path) as out:
-            for start in range(0, size, MAX_READ):
-                wanted = min(MAX_READ, size - start)
-                data = file.read_at(start, wanted)
-                if len(data) < wanted:
-                    raise FileNotFoundError(path)
+            written = 0
+            for data in in_parts(file, 0, size):
                 out.write(data)
+                written += len(data)
+            if written < size:
+                raise FileNotFoundError(path)
         return size
 
     return sum(in_parallel(copy, rows.tolist()))

@@ -11,6 +11,7 @@ from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.forks.origin import read_origin
 from pyspark_statestore.forks.pins import CLAIM, NO_CLAIM, Pin, drop_pin, pins_of, read_pins
 from pyspark_statestore.format import split_foreign_path
+from pyspark_statestore.inspect.foreign import live_foreign
 from pyspark_statestore.inspect.scan import Scan, look_again, scan
 from pyspark_statestore.storage import Directory, Location
 
@@ -94,9 +95,7 @@ def release_sources(fork: Directory, named: Collection[str]) -> list[str]:
     named = {*named, *([origin.source] if origin is not None and origin.mode == NO_CLAIM else [])}
     if not named:
         return []
-    origins = np.unique(now.entries.origin[now.resolution.live]).tolist()
-    needed = {split_foreign_path(now.entries.foreign[number - 1])[0] for number in origins if number}
-    independent = sorted(named - needed)
+    independent = sorted(named - live_foreign(now).keys())
     for checkpoint in independent:
         source = Directory(fork.location.beside(checkpoint))
         for pin in pins_of(read_pins(source), fork.location.absolute):

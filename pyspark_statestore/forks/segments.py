@@ -7,10 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from pyspark_statestore.errors import StateStoreFilesError
-from pyspark_statestore.format import foreign_path, split_foreign_path
-from pyspark_statestore.format.index_block import ENTRY_TYPE
+from pyspark_statestore.format import foreign_path
 from pyspark_statestore.index import Entries
-from pyspark_statestore.maintenance.copied_entries import paths_of
+from pyspark_statestore.maintenance.copied_entries import paths_of, same_facts
 from pyspark_statestore.maintenance.copying import read_segments
 from pyspark_statestore.maintenance.maintenance import TARGET_FILE_SIZE
 from pyspark_statestore.maintenance.site import Site, View
@@ -41,15 +40,6 @@ def places_of(entries: Entries, rows: np.ndarray, checkpoint: str) -> tuple[list
     return paths, numbers.reshape(-1) + 1
 
 
-def by_checkpoint(paths: list[str]) -> dict[str, frozenset[str]]:
-    """Names of merged files, by the path of their checkpoint."""
-    found: dict[str, set[str]] = {}
-    for path in paths:
-        checkpoint, name = split_foreign_path(path)
-        found.setdefault(checkpoint, set()).add(name)
-    return {checkpoint: frozenset(names) for checkpoint, names in found.items()}
-
-
 def write_references(
     target: Site, view: View, rows: np.ndarray, places: tuple[list[str], np.ndarray], highest_stamp: int
 ) -> str:
@@ -69,8 +59,7 @@ def write_references(
         StateStoreFilesError: PSS_NO_PERMISSION or PSS_WRITE_FAILED.
     """
     paths, numbers = places
-    records = _facts(view.scan.entries, rows)
-    records["offset"] = view.scan.entries.offset[rows]
+    records = same_facts(view.scan.entries, rows, view.scan.entries.offset[rows])
     records["file_ref"] = numbers
     with target.new_file(view) as (name, out):
         out.add_columns(records, paths_of(view.scan.entries, rows))
@@ -105,22 +94,12 @@ def copy_segments(
             continue
         with target.new_file(view) as (name, out):
             start = out.position
-            is_next = np.diff(entries.file[part]) | np.diff(entries.origin[part])
-            for piece in np.split(part, np.flatnonzero(is_next) + 1):
-                for data, _ in read_segments(source.directory, entries, piece):
-                    out.append(data)
-            records = _facts(entries, part)
-            records["offset"] = start + np.cumsum(entries.length[part]) - entries.length[part]
+            for data in read_segments(source.directory, entries, part):
+                out.append(data)
+            offsets = start + np.cumsum(entries.length[part]) - entries.length[part]
             if out.position != start + int(entries.length[part].sum()):
                 parameters = {"path": target.directory.location.url, "reason": "copies are not as long as the segments"}
                 raise StateStoreFilesError("PSS_WRITE_FAILED", parameters)
-            out.add_columns(records, paths_of(entries, part))
+            out.add_columns(same_facts(entries, part, offsets), paths_of(entries, part))
             out.seal(group_stamp=highest_stamp)
         yield name, out.position
-
-
-def _facts(entries: Entries, rows: np.ndarray) -> np.ndarray:
-    records: np.ndarray = np.zeros(len(rows), ENTRY_TYPE)
-    for name in ("kind", "type", "generation", "crc32c", "stamp", "writer", "length"):
-        records[name] = getattr(entries, name)[rows]
-    return records

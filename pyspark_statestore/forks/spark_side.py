@@ -14,7 +14,7 @@ from pyspark_statestore.inspect.spark_logs import COMMITS, OFFSETS, entries, ope
 from pyspark_statestore.inspect.state_files import STATE
 from pyspark_statestore.paths import MERGED_PREFIX
 from pyspark_statestore.storage import Directory, FileInfo
-from pyspark_statestore.storage.changes import create, make_directory
+from pyspark_statestore.storage.changes import make_directory, write
 from pyspark_statestore.storage.directory import in_parallel
 
 SOURCES, METADATA = "sources", "metadata"
@@ -124,16 +124,6 @@ def copy_last(source: Directory, target: Directory, files: SparkFiles) -> str:
     query_id = str(uuid.uuid4())
     write(target, METADATA, json.dumps({"id": query_id}, separators=(",", ":")).encode())
     return query_id
-
-
-def write(target: Directory, path: str, data: bytes) -> None:
-    """Writes a small file.
-
-    Raises:
-        StateStoreFilesError: PSS_NO_PERMISSION or PSS_WRITE_FAILED.
-    """
-    with create(target, path) as out:
-        out.write(data)
 
 
 def _of_sources(source: Directory, offsets: FileInfo) -> list[FileInfo]:

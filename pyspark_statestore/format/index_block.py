@@ -13,6 +13,7 @@ from pyspark_statestore.format.layout import (
     FILE_NAME_PATTERN,
     FLAG_INDEX_ONLY,
     FOREIGN_PATTERN,
+    MAX_HEAP,
     MAX_PATH_LENGTH,
     MAX_SIGNED,
     NOT_NORMALISED_PATTERN,
@@ -34,7 +35,6 @@ ENTRY_TYPE = list(zip(_FIELDS, _TYPES, strict=True))
 """What NumPy calls an entry's fixed-width fields."""
 
 _KNOWN_TYPES = frozenset(SegmentType)
-_MAX_HEAP = (1 << 31) - 1
 
 
 class MalformedIndexError(ValueError):
@@ -171,7 +171,7 @@ def _strings(encoded: bytes, start: int, end: int, count: int, what: str) -> pa.
     heap = start + 4 * (count + 1)
     if heap > end:
         raise MalformedIndexError(f"its {what} is larger than the index block")
-    if end - heap > _MAX_HEAP:
+    if end - heap > MAX_HEAP:
         raise MalformedIndexError(f"its {what} is larger than any that this release writes")
     offsets = np.frombuffer(encoded, dtype="<u4", count=count + 1, offset=start)
     if offsets[0] != 0 or offsets[-1] != end - heap or bool((offsets[1:] < offsets[:-1]).any()):

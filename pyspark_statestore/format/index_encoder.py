@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from pyspark_statestore.format.layout import U32, Entry
+from pyspark_statestore.format.layout import MAX_HEAP, U32, Entry
 
 if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
-
-MAX_HEAP = (1 << 31) - 1
-"""Bytes of paths in an index block at most: readers take no more."""
 
 
 class IndexEncoder:

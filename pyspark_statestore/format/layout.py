@@ -48,6 +48,8 @@ FLAG_INDEX_ONLY = 4
 FLAG_FOREIGN = 8
 
 MAX_PATH_LENGTH = 4096
+MAX_HEAP = (1 << 31) - 1
+"""Bytes of paths in an index block at most: readers take no more."""
 
 BAD_PATH_PATTERN = r"(^|/)\.{0,2}(/|$)|\\|\x00|^_merged/"
 """Matches a logical path that is absolute, leads out of ``state/`` or into the merged files' directory. Python and RE2

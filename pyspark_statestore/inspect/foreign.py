@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -13,15 +13,15 @@ from pyspark_statestore.inspect.scan import MERGED, Scan
 from pyspark_statestore.storage import Directory
 
 
-def live_foreign(scan: Scan) -> dict[str, set[str]]:
-    """What a checkpoint still reads elsewhere.
+def live_foreign(scan: Scan) -> dict[str, frozenset[str]]:
+    """What a checkpoint still reads elsewhere, as :func:`by_checkpoint` has it."""
+    return foreign_of(scan.entries, scan.resolution.live)
 
-    Returns:
-        Names of merged files, by the path of the checkpoint that they are in.
-    """
-    entries = scan.entries
-    numbers = np.unique(entries.origin[scan.resolution.live])
-    return _by_checkpoint([entries.foreign[number - 1] for number in numbers.tolist() if number])
+
+def foreign_of(entries: Entries, rows: np.ndarray) -> dict[str, frozenset[str]]:
+    """What some rows, or those of a mask, are read of elsewhere, as :func:`by_checkpoint` has it."""
+    numbers = np.unique(entries.origin[rows])
+    return by_checkpoint(entries.foreign[number - 1] for number in numbers.tolist() if number)
 
 
 def missing_foreign(directory: Directory, entries: Entries) -> frozenset[str]:
@@ -31,15 +31,16 @@ def missing_foreign(directory: Directory, entries: Entries) -> frozenset[str]:
         StateStoreFilesError: One cannot be listed.
     """
     missing: set[str] = set()
-    for checkpoint, names in _by_checkpoint(entries.foreign).items():
+    for checkpoint, names in by_checkpoint(entries.foreign).items():
         there = Directory(directory.location.beside(checkpoint)).names(MERGED)
         missing.update(foreign_path(checkpoint, name) for name in names.difference(there))
     return frozenset(missing)
 
 
-def _by_checkpoint(paths: Sequence[str]) -> dict[str, set[str]]:
+def by_checkpoint(paths: Iterable[str]) -> dict[str, frozenset[str]]:
+    """Names of merged files, by the path of the checkpoint that they are in."""
     found: defaultdict[str, set[str]] = defaultdict(set)
     for path in paths:
         checkpoint, name = split_foreign_path(path)
         found[checkpoint].add(name)
-    return dict(found)
+    return {checkpoint: frozenset(names) for checkpoint, names in found.items()}

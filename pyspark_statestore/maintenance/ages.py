@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark_statestore.inspect.state_files import STATE
-from pyspark_statestore.storage.changes import create_empty, delete
+from pyspark_statestore.storage.changes import delete, write
 
 if TYPE_CHECKING:
     from pyspark_statestore.maintenance.site import Site
@@ -42,7 +42,7 @@ def ask_file_system(site: Site) -> Now:
         StateStoreFilesError: The file system fails.
     """
     name = f".clock.{uuid.uuid4()}.tmp"
-    create_empty(site.directory, f"{STATE}/{name}")
+    write(site.directory, f"{STATE}/{name}", b"")
     try:
         modified = [info.modified for info in site.directory.files(STATE) if info.name == name]
     finally:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from pyspark_statestore.inspect.scan import INTENT_SUFFIX, MERGED
 from pyspark_statestore.maintenance.site import Site
-from pyspark_statestore.storage.changes import create_empty, delete
+from pyspark_statestore.storage.changes import delete, write
 
 
 @dataclass
@@ -60,7 +60,7 @@ def announced(site: Site, clock: Callable[[], float] = time.monotonic) -> Iterat
     begun = clock()
     announcement = Announcement(site.next_name(INTENT_SUFFIX), begun + site.closed_after.total_seconds() / 2, clock)
     path = f"{MERGED}/{announcement.name}"
-    create_empty(site.directory, path)
+    write(site.directory, path, b"")
     try:
         yield announcement
     finally:

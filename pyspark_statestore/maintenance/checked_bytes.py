@@ -13,7 +13,7 @@ from pyspark_statestore.format.checksum import crc32c
 from pyspark_statestore.index import Entries
 from pyspark_statestore.inspect.scan import holder
 from pyspark_statestore.storage.directory import Directory, OpenFile
-from pyspark_statestore.storage.ranges import MAX_READ, requests
+from pyspark_statestore.storage.ranges import in_parts, requests
 
 _PART = 64 << 20
 """Bytes in one piece of work, so that the segments of one large file are read in several places."""
@@ -120,14 +120,11 @@ def check_part(directory: Directory, part: Part, told: Callable[[int], object] =
 
 def checksum_of(file: OpenFile, offset: int, length: int) -> int | None:
     """The crc32c of a range, read little by little; None where the file ends before it."""
-    checksum = 0
-    for start in range(offset, offset + length, MAX_READ):
-        wanted = min(MAX_READ, offset + length - start)
-        data = file.read_at(start, wanted)
-        if len(data) < wanted:
-            return None
+    checksum = read = 0
+    for data in in_parts(file, offset, length):
         checksum = crc32c(data, checksum)
-    return checksum
+        read += len(data)
+    return checksum if read == length else None
 
 
 def _bad(file: OpenFile, part: Part, first: int, end: int) -> list[int]:

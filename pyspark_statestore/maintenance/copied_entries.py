@@ -20,12 +20,18 @@ def copied(entries: Entries, rows: np.ndarray, offsets: np.ndarray | int = 0) ->
     Returns:
         As :meth:`~pyspark_statestore.format.MergedFileWriter.add_columns` takes them.
     """
-    records: np.ndarray = np.zeros(len(rows), ENTRY_TYPE)
-    records["generation"] = np.minimum(entries.generation[rows] + 1, MAX_GENERATION)
-    records["offset"] = offsets
-    for name in ("kind", "type", "crc32c", "stamp", "writer", "length"):
-        records[name] = getattr(entries, name)[rows]
+    records = same_facts(entries, rows, offsets)
+    records["generation"] = np.minimum(records["generation"] + 1, MAX_GENERATION)
     return records, paths_of(entries, rows)
+
+
+def same_facts(entries: Entries, rows: np.ndarray, offsets: np.ndarray | int = 0) -> np.ndarray:
+    """The same of facts that stay as they are, which is what another checkpoint says of them."""
+    records: np.ndarray = np.zeros(len(rows), ENTRY_TYPE)
+    for name in ("kind", "type", "generation", "crc32c", "stamp", "writer", "length"):
+        records[name] = getattr(entries, name)[rows]
+    records["offset"] = offsets
+    return records
 
 
 def paths_of(entries: Entries, rows: np.ndarray) -> pa.StringArray:

@@ -17,21 +17,27 @@ from pyspark_statestore.storage.directory import Directory, OpenFile
 from pyspark_statestore.storage.ranges import MAX_READ, requests
 
 
-def read_segments(directory: Directory, entries: Entries, rows: np.ndarray) -> Iterator[tuple[bytes, int]]:
-    """Reads segments that one file holds, of this checkpoint or of another one.
+def read_segments(directory: Directory, entries: Entries, rows: np.ndarray) -> Iterator[bytes]:
+    """Reads segments, of this checkpoint's files or of another one's; each file is opened once.
 
     Args:
         directory: Of the checkpoint.
         entries: Of all files.
-        rows: Of the segments, in the order of their offsets.
+        rows: Of the segments: file by file, and in each in the order of their offsets.
 
     Yields:
-        Bytes, in that order, and how many segments were verified to be whole with them.
+        Bytes, in that order. A segment of more than one part is known to be whole when its last one comes.
 
     Raises:
-        FileNotFoundError: The file is gone.
+        FileNotFoundError: A file is gone.
         StateStoreFilesError: PSS_CORRUPT_SEGMENT, PSS_NO_PERMISSION or PSS_READ_FAILED.
     """
+    is_next = np.diff(entries.file[rows]) | np.diff(entries.origin[rows])
+    for of_file in np.split(rows, np.flatnonzero(is_next) + 1):
+        yield from _read_file(directory, entries, of_file)
+
+
+def _read_file(directory: Directory, entries: Entries, rows: np.ndarray) -> Iterator[bytes]:
     offset, length, crc = entries.offset[rows], entries.length[rows], entries.crc32c[rows]
     relative = holder(entries, int(entries.file[rows[0]]), int(entries.origin[rows[0]]))
     size = int((offset + length).max())
@@ -52,7 +58,7 @@ def read_segments(directory: Directory, entries: Entries, rows: np.ndarray) -> I
                     data = _neighbours(file, offset[first:last], length[first:last])
                     if crc32c(data) != wanted:
                         raise _WrongBytesError(_first_wrong(data, length[first:last], crc[first:last]), _MISMATCH)
-                    yield data, last - first
+                    yield data
             except _WrongBytesError as error:
                 raise damaged(first + error.at, error.reason) from error
 
@@ -94,7 +100,7 @@ def _first_wrong(data: bytes, length: np.ndarray, crc: np.ndarray) -> int:
     return wrong.index(True)
 
 
-def _large(file: OpenFile, offset: int, length: int, crc: int) -> Iterator[tuple[bytes, int]]:
+def _large(file: OpenFile, offset: int, length: int, crc: int) -> Iterator[bytes]:
     """One segment, in parts; whether it is whole turns out with the last."""
     found = 0
     for start in range(0, length, MAX_READ):
@@ -103,7 +109,6 @@ def _large(file: OpenFile, offset: int, length: int, crc: int) -> Iterator[tuple
         if len(data) < size:
             raise _WrongBytesError(0, f"the file has only {offset + start + len(data)} bytes")
         found = crc32c(data, found)
-        is_last = start + size == length
-        if is_last and found != crc:
+        if start + size == length and found != crc:
             raise _WrongBytesError(0, _MISMATCH)
-        yield data, int(is_last)
+        yield data

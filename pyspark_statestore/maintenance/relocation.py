@@ -22,6 +22,8 @@ from pyspark_statestore.maintenance.copying import read_segments
 from pyspark_statestore.maintenance.movable import Movable, Piece
 from pyspark_statestore.maintenance.site import Site, View
 
+_LOOKING = "looking at what lives"
+
 Bin: TypeAlias = tuple[Piece, ...]
 """What goes into one new file."""
 
@@ -92,7 +94,7 @@ def relocate(
             while waiting and announcement.is_timely():
                 movable = _relocate_one(site, waiting.pop(0), movable, announcement, done, callback, clock)
         if waiting and len(waiting) == before:
-            raise _too_slow(site)
+            raise site.too_slow(_LOOKING)
     return done
 
 
@@ -166,7 +168,7 @@ class _Copy:
                     still = self._still_living(Movable(view))
                     rows, offsets = rows[still], offsets[still]
                     if not announcement.is_timely():
-                        raise _too_slow(self._site)
+                        raise self._site.too_slow(_LOOKING)
                 if not len(rows):
                     raise _NothingLivesError
                 in_doubt.enter_context(announcement.copying())
@@ -178,21 +180,18 @@ class _Copy:
         return NewFile(name, out.position, int(entries.length[rows].sum()), sources)
 
     def _payload(self, out: MergedFileWriter) -> None:
-        entries = self._view.scan.entries
-        is_next = np.diff(entries.file[self._rows]) | np.diff(entries.origin[self._rows])
-        for rows in np.split(self._rows, np.flatnonzero(is_next) + 1):
-            segments = read_segments(self._site.directory, entries, rows)
-            while True:
-                try:
-                    data, _ = next(segments)
-                except StopIteration:
-                    break
-                except ForeignFileGoneError as error:
-                    raise _SourceGoneError(error) from error
-                except FileNotFoundError as error:
-                    raise _SourceGoneError from error
-                out.append(data)
-                self._callback.relative_update(len(data))
+        segments = read_segments(self._site.directory, self._view.scan.entries, self._rows)
+        while True:
+            try:
+                data = next(segments)
+            except StopIteration:
+                break
+            except ForeignFileGoneError as error:
+                raise _SourceGoneError(error) from error
+            except FileNotFoundError as error:
+                raise _SourceGoneError from error
+            out.append(data)
+            self._callback.relative_update(len(data))
 
     def _still_living(self, now: Movable) -> np.ndarray:
         """Which of the rows live in a later look; a closed file says the same of its segments in every look."""
@@ -226,9 +225,3 @@ def _places(view: View, rows: np.ndarray) -> pa.Array:
     names = pc.binary_join_element_wise(names, origins, "")
     offsets = pa.array(entries.offset[rows]).cast(pa.string())
     return pc.binary_join_element_wise(names, offsets, paths_of(entries, rows), "/")
-
-
-def _too_slow(site: Site) -> StateStoreFilesError:
-    reason = f"looking at what lives takes longer than half of closedAfter ({site.closed_after})"
-    where = site.directory.location.display(MERGED)
-    return StateStoreFilesError("PSS_WRITE_FAILED", {"path": where, "reason": f"{reason}; raise it, for the query too"})

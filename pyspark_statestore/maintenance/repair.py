@@ -18,7 +18,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.forks.pins import check_unclaimed, unpinned
 from pyspark_statestore.index import MAX_GENERATION
 from pyspark_statestore.inspect.scan import INDEX_SUFFIX, MERGED
@@ -35,7 +34,7 @@ from pyspark_statestore.maintenance.movable import Movable
 from pyspark_statestore.maintenance.relocation import relocate
 from pyspark_statestore.maintenance.site import Site, View
 from pyspark_statestore.storage.changes import delete
-from pyspark_statestore.storage.ranges import MAX_READ
+from pyspark_statestore.storage.ranges import in_parts
 
 _NEEDLESS_INDEX = frozenset(
     {
@@ -209,9 +208,7 @@ def _write_again(site: Site, corrupt: Iterable[Damage]) -> set[str]:
                 for data in _bytes_of(site, view, good):
                     out.append(data)
             if not announcement.is_timely():
-                where = site.directory.location.display(MERGED)
-                reason = f"it takes longer than half of closedAfter ({site.closed_after})"
-                raise StateStoreFilesError("PSS_WRITE_FAILED", {"path": where, "reason": reason})
+                raise site.too_slow("writing what is intact")
             in_doubt.enter_context(announcement.copying())
             out.add_columns(*copied(view.scan.entries, rows, np.array(offsets)))
             out.seal(group_stamp=view.highest_stamp)
@@ -221,13 +218,11 @@ def _write_again(site: Site, corrupt: Iterable[Damage]) -> set[str]:
 def _bytes_of(site: Site, view: View, good: _Good) -> Iterator[bytes]:
     entries = view.scan.entries
     if good.other is not None:
-        for data, _ in read_segments(site.directory, entries, np.array([good.other])):
-            yield data
+        yield from read_segments(site.directory, entries, np.array([good.other]))
         return
     size = int(entries.length[good.row])
     with site.directory.open(good.plain, size) as file:
-        for start in range(0, size, MAX_READ):
-            yield file.read_at(start, min(MAX_READ, size - start))
+        yield from in_parts(file, 0, size)
 
 
 def _replaced(site: Site, found: Found, dry_run: bool) -> Found:

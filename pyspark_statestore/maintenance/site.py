@@ -183,6 +183,16 @@ class Site:
         created_ms = self.now_ms
         return file_name(created_ms, self.writer, next(self._numbers)).removesuffix(".merged") + suffix
 
+    def too_slow(self, what: str) -> StateStoreFilesError:
+        """The error of who was not done before others stop waiting for it.
+
+        Args:
+            what: It did.
+        """
+        reason = f"{what} takes longer than half of closedAfter ({self.closed_after}); raise it, for the query too"
+        where = self.directory.location.display(MERGED)
+        return StateStoreFilesError("PSS_WRITE_FAILED", {"path": where, "reason": reason})
+
     @contextmanager
     def new_file(self, view: View, suffix: str = ".merged") -> Iterator[tuple[str, MergedFileWriter]]:
         """Begins a merged file, which has to be sealed in the block; it is durable when the block ends.

@@ -15,8 +15,8 @@ from pyspark_statestore.inspect.state_files import STATE
 from pyspark_statestore.maintenance.checked_bytes import Part, checksum_of, parts_of
 from pyspark_statestore.migration.live_segments import LiveSegments
 from pyspark_statestore.storage.changes import delete
-from pyspark_statestore.storage.directory import Directory, FileInfo, OpenFile
-from pyspark_statestore.storage.ranges import MAX_READ, requests
+from pyspark_statestore.storage.directory import Directory, FileInfo
+from pyspark_statestore.storage.ranges import in_parts, requests
 from pyspark_statestore.storage.whole_files import publish
 
 Told = Callable[[int], object]
@@ -131,18 +131,13 @@ def _write_segments(source: Directory, target: Directory, piece: SegmentPiece, t
         for first, end in pairwise(requests(part.offset, part.length)):
             start = int(part.offset[first])
             if end - first == 1:
-                _write(source, target, piece, first, _parts(file, start, int(part.length[first])))
+                _write(source, target, piece, first, in_parts(file, start, int(part.length[first])))
             else:
                 data = file.read_at(start, int((part.offset + part.length)[first:end].max()) - start)
                 for at in range(first, end):
                     begin = int(part.offset[at]) - start
                     _write(source, target, piece, at, iter([data[begin : begin + int(part.length[at])]]))
             told(int(part.length[first:end].sum()))
-
-
-def _parts(file: OpenFile, offset: int, length: int) -> Iterator[bytes]:
-    for start in range(offset, offset + length, MAX_READ):
-        yield file.read_at(start, min(MAX_READ, offset + length - start))
 
 
 def _write(source: Directory, target: Directory, piece: SegmentPiece, at: int, data: Iterator[bytes]) -> None:
@@ -171,7 +166,7 @@ def _copy(source: Directory, target: Directory, info: FileInfo) -> None:
             raise StateStoreFilesError("PSS_READ_FAILED", {"action": "read", "path": where, "reason": reason})
 
     with source.open(info.name, info.size) as file:
-        _write_and_read_back(target, info.name, _parts(file, 0, info.size), check)
+        _write_and_read_back(target, info.name, in_parts(file, 0, info.size), check)
 
 
 def _write_and_read_back(

@@ -44,14 +44,15 @@ def create(directory: Directory, relative: str) -> Iterator[Any]:
         raise
 
 
-def create_empty(directory: Directory, relative: str) -> None:
-    """Creates a file with nothing in it.
+def write(directory: Directory, relative: str, data: bytes) -> None:
+    """Creates a small file.
 
     Raises:
         StateStoreFilesError: As :func:`create`.
     """
-    with create(directory, relative):
-        pass
+    with create(directory, relative) as out:
+        if data:
+            out.write(data)
 
 
 def make_directory(directory: Directory, relative: str) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Protocol
+
 import numpy as np
 
 GAP = 64 * 1024
@@ -9,6 +12,28 @@ GAP = 64 * 1024
 
 MAX_READ = 8 << 20
 """Bytes of a request at most, unless a single range is longer."""
+
+
+class Readable(Protocol):
+    """A file that ranges are read of."""
+
+    def read_at(self, offset: int, length: int, /) -> bytes:
+        """Reads bytes; fewer where the file ends before."""
+        ...
+
+
+def in_parts(file: Readable, offset: int, length: int) -> Iterator[bytes]:
+    """Reads a range that may be too large for the memory.
+
+    Yields:
+        Bytes, of :data:`MAX_READ` at most; fewer than the range has where the file ends before it.
+    """
+    for start in range(offset, offset + length, MAX_READ):
+        wanted = min(MAX_READ, offset + length - start)
+        data = file.read_at(start, wanted)
+        yield data
+        if len(data) < wanted:
+            return
 
 
 def requests(offset: np.ndarray, length: np.ndarray, most: int = MAX_READ) -> list[int]:
