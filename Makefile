@@ -53,6 +53,7 @@ test: lint typecheck unit ## everything that continuous integration runs
 
 unit: jar
 	$(BIN)/python jvm-shim/build.py --tests
+	$(BIN)/python -m tests.class_data
 	$(BIN)/python -m pytest --numprocesses $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 test-hdfs: jar ## the tests on a real HDFS, which is downloaded once; they are part of `make test`, too

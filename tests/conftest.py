@@ -25,6 +25,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pytest
 from hypothesis import settings
 
+from tests import class_data
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -41,9 +43,6 @@ _BASE_SETTINGS = {
     "spark.log.level": "ERROR",
 }
 
-
-_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Each test has plans and generated classes of its own: compiling them well costs a quarter more than it brings."""
 
 # Other tests run beside, on machines that are slow at times: how long an example takes says nothing.
 settings.register_profile("on any machine", deadline=None)
@@ -62,6 +61,9 @@ if not _data_source_is_registered():
     os.environ["PYTHONPATH"] = os.pathsep.join(
         filter(None, [str(ROOT), str(ROOT / "datasource"), os.environ.get("PYTHONPATH")])
     )
+
+if class_data.OPTIONS not in os.environ.get(class_data.VARIABLE, ""):  # xdist's workers have it from its controller
+    os.environ[class_data.VARIABLE] = f"{os.environ.get(class_data.VARIABLE, '')} {class_data.use()}".strip()
 
 
 class MakeSpark(Protocol):
@@ -146,7 +148,7 @@ def _sessions(main_jar: Path, test_jar: Path, tmp_path_factory: pytest.TempPathF
     arguments = [
         *("--driver-class-path", f"{main_jar}{os.pathsep}{test_jar}"),
         *("--driver-memory", "1g"),
-        *("--driver-java-options", f"{_JVM} -Djava.io.tmpdir={temporary} -Dderby.system.home={temporary}"),
+        *("--driver-java-options", f"-Djava.io.tmpdir={temporary} -Dderby.system.home={temporary}"),
         *("--conf", f"spark.sql.warehouse.dir={temporary / 'warehouse'}"),
         *("--conf", f"spark.local.dir={temporary}"),
     ]

@@ -19,6 +19,7 @@ from typing import IO, Any
 
 import pyspark
 
+from tests import class_data
 from tests.cluster.data import WORKLOADS, Rows, Workload, rows_of, write_input
 from tests.jvm import lab
 from tests.jvm.lab import TESTING, file_system_conf
@@ -28,7 +29,6 @@ PATIENCE = 120.0
 """Seconds that anything may take on a busy machine."""
 
 _SCHEME = "killing"
-_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 CONF = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -36,8 +36,6 @@ CONF = {
     "spark.driver.host": "127.0.0.1",
     "spark.log.level": "WARN",
     "spark.executor.memory": "1g",
-    "spark.driver.extraJavaOptions": _JVM,
-    "spark.executor.extraJavaOptions": _JVM,
     "spark.sql.shuffle.partitions": "3",
     "spark.sql.session.timeZone": "UTC",
     # Executors die often here.
@@ -176,7 +174,9 @@ class Application:
             CHANGELOG: str(self.setting.changelog).lower(),
             "spark.hadoop.fs.killing.orders": str(self.root / "orders"),
             "spark.driver.extraClassPath": str(test),
+            "spark.driver.extraJavaOptions": class_data.use(test),
             "spark.executor.extraClassPath": str(test),
+            "spark.executor.extraJavaOptions": class_data.use(test),
             "spark.local.dir": str(self.root / "tmp"),
             "spark.sql.warehouse.dir": str(self.root / "warehouse"),
         }

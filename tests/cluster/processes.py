@@ -26,7 +26,7 @@ class Jvm:
         (port, token, self.process) = launch_gateway(
             jarpath=str(next(spark.glob("py4j-*.jar"))),
             classpath=os.pathsep.join([*map(str, jars), f"{spark}/*"]),
-            javaopts=["-XX:-UsePerfData", "-XX:TieredStopAtLevel=1", "-Xmx512m", "-Dlog4j2.level=ERROR"],
+            javaopts=["-XX:-UsePerfData", "-Xmx512m", "-Dlog4j2.level=ERROR"],
             die_on_exit=True,
             enable_auth=True,
             return_proc=True,

@@ -33,7 +33,6 @@ def settings(jars: Iterable[Path], **more: str) -> dict[str, str]:
     """
     return {
         "spark.executor.extraClassPath": os.pathsep.join(map(str, jars)),
-        "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
         "spark.executor.memory": "1g",
         "spark.sql.shuffle.partitions": str(PARTITIONS),
         "spark.sql.streaming.minBatchesToRetain": str(RETAINED),

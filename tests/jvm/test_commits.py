@@ -227,7 +227,7 @@ def run_program(main_jar: Path, test_jar: Path, *arguments: object, limit: int |
     import pyspark
 
     jars = [str(Path(pyspark.__file__).parent / "jars" / "*"), str(main_jar), str(test_jar)]
-    command = ["java", "-XX:-UsePerfData", "-XX:TieredStopAtLevel=1", "-cp", os.pathsep.join(jars)]
+    command = ["java", "-XX:-UsePerfData", "-cp", os.pathsep.join(jars)]
     command += [f"{TESTING}.LogProgram", *map(str, arguments)]
     done = subprocess.run(
         command,
