@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).resolve().parent.parent
+TESTING = "io.pyspark.statestore.testing"
 
 _BASE_SETTINGS = {
     "spark.ui.enabled": "false",
@@ -151,6 +152,8 @@ def _sessions(main_jar: Path, test_jar: Path, tmp_path_factory: pytest.TempPathF
         *("--driver-java-options", f"-Djava.io.tmpdir={temporary} -Dderby.system.home={temporary}"),
         *("--conf", f"spark.sql.warehouse.dir={temporary / 'warehouse'}"),
         *("--conf", f"spark.local.dir={temporary}"),
+        *("--conf", f"spark.hadoop.fs.file.impl={TESTING}.ShellFreeFileSystem"),
+        *("--conf", f"spark.hadoop.fs.AbstractFileSystem.file.impl={TESTING}.ShellFreeFs"),
     ]
     before = os.environ.get("PYSPARK_SUBMIT_ARGS")
     os.environ["PYSPARK_SUBMIT_ARGS"] = " ".join(f"'{argument}'" for argument in [*arguments, "pyspark-shell"])

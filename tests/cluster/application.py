@@ -49,6 +49,8 @@ CONF = {
     "spark.sql.streaming.stateStore.minDeltasForSnapshot": "2",
     "spark.sql.streaming.minBatchesToRetain": "3",
     "spark.sql.streaming.pollingDelay": "50ms",
+    "spark.hadoop.fs.file.impl": f"{TESTING}.ShellFreeFileSystem",
+    "spark.hadoop.fs.AbstractFileSystem.file.impl": f"{TESTING}.ShellFreeFs",
     f"spark.hadoop.fs.{_SCHEME}.impl": f"{TESTING}.KillingFileSystem",
     f"spark.hadoop.fs.AbstractFileSystem.{_SCHEME}.impl": f"{TESTING}.KillingFs",
     **{f"spark.hadoop.{key}": value for key, value in file_system_conf(_SCHEME).items()},

@@ -10,7 +10,7 @@ import pytest
 from tests.faults.scripts import KIB, Step, changelog, read, stage, write
 from tests.faults.test_every_operation import check, run_all
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("by_hand")]
 
 UPLOAD: list[Step] = [
     changelog(0, 1, 1),
@@ -26,7 +26,7 @@ def test_a_killed_upload_stops_early(jvm: Any, tmp_path: Path) -> None:
     runs = run_all(jvm, tmp_path, UPLOAD, scheme="faulty", operation="write", kind="killed_unnoticed")
 
     cancelled = [run for run in runs if run["metrics"]["cancelledCommits"]]
-    # Before the check, whose later process may clean some of it up, if it comes late enough.
+    # Before the check, whose later process cleans some of it up.
     uploads = [bytes_of_snapshots(tmp_path / str(run["n"])) for run in cancelled]
     assert [problem for run in runs for problem in check(jvm, tmp_path / str(run["n"]), UPLOAD, run)] == []
     assert len(cancelled) > 10

@@ -30,7 +30,7 @@ def test_a_commit_that_cannot_be_written(
     checkpoint.write(ONE, b"one")
     if operation == "create":
         checkpoint.log.seal()
-    faulty.addRule(operation, "_merged", 1, kind)
+    faulty.addRule(operation, str(checkpoint.merged), 1, kind)
 
     with java_error(
         "PSS_WRITE_FAILED", str(checkpoint.merged), f"checkpoint faulty:{checkpoint.directory}", "injected"
@@ -68,7 +68,7 @@ def assert_only(checkpoint: Checkpoint, expected: dict[str, bytes], maybe: dict[
 def test_an_object_that_cannot_be_closed(new_checkpoint: Callable[..., Checkpoint], faulty: Any, kind: str) -> None:
     """On faulty: with hflush closing only happens when a file is sealed, and must not undo the commits before it."""
     checkpoint = new_checkpoint("faulty", maxFileSize="64k")
-    faulty.addRule("close", "_merged", 1, kind)
+    faulty.addRule("close", str(checkpoint.merged), 1, kind)
 
     checkpoint.write(ONE, bytes(70_000))
 
@@ -86,7 +86,7 @@ def test_a_seal_that_fails_fails_no_commit(
     checkpoint = new_checkpoint("faulty", maxFileSize="64k")
     checkpoint.write(ONE, b"one")
     # The large payload and the rest of its group are two writes, the seal the third.
-    faulty.addRule(operation, "_merged", 3 if operation == "write" else 1, kind)
+    faulty.addRule(operation, str(checkpoint.merged), 3 if operation == "write" else 1, kind)
 
     checkpoint.write(TWO, bytes(70_000))
 
@@ -99,8 +99,8 @@ def test_a_flush_and_the_close_after_it_that_fail(new_checkpoint: Callable[..., 
     """As on a full local disk: what could not be flushed cannot be written when the file is closed, either."""
     checkpoint = new_checkpoint("faulty")
     checkpoint.write(ONE, b"one")
-    faulty.addRule("hflush", "_merged", 1, "fs_error")
-    faulty.addRule("close", "_merged", 1, "fs_error")
+    faulty.addRule("hflush", str(checkpoint.merged), 1, "fs_error")
+    faulty.addRule("close", str(checkpoint.merged), 1, "fs_error")
 
     with java_error("PSS_WRITE_FAILED", "No space left on device"):
         checkpoint.write(TWO, b"two")
@@ -133,7 +133,7 @@ def test_all_of_a_group_fail_together(
     threads, commits = 8, 40
     checkpoint = new_checkpoint("faulty")
     storm = getattr(jvm, f"{TESTING}.Storm")
-    faulty.addRule("hflush", "_merged", 5, 3, kind)
+    faulty.addRule("hflush", str(checkpoint.merged), 5, 3, kind)
 
     said = in_time(storm.commit, checkpoint.fs, f"merged+faulty:{checkpoint.state}", threads, commits)
 
@@ -153,7 +153,7 @@ def test_tombstones_of_a_failed_group_are_written_with_the_next(
     checkpoint = new_checkpoint("faulty")
     checkpoint.write(ONE, b"one")
     checkpoint.delete(ONE)
-    faulty.addRule("hflush", "_merged", 1, "torn")
+    faulty.addRule("hflush", str(checkpoint.merged), 1, "torn")
     with java_error("PSS_WRITE_FAILED"):
         checkpoint.write(TWO, b"two")
     assert not checkpoint.exists(ONE)
@@ -274,7 +274,7 @@ def test_a_listing_that_fails_deletes_nothing(new_checkpoint: Callable[..., Chec
     checkpoint.write(ONE, bytes(70_000))
     checkpoint.write(ONE, b"new")
     before = checkpoint.files()
-    faulty.addRule("listStatus", "_merged", 1, "ioexception")
+    faulty.addRule("listStatus", str(checkpoint.merged), 1, "ioexception")
 
     assert int(checkpoint.log.clean()) == 0
 
@@ -289,7 +289,7 @@ def test_an_unlink_that_fails_is_tried_again(new_checkpoint: Callable[..., Check
     checkpoint = new_checkpoint("faulty", maxFileSize="64k")
     checkpoint.write(ONE, bytes(70_000))
     checkpoint.write(ONE, b"new")
-    faulty.addRule("delete", "_merged", 1, kind)
+    faulty.addRule("delete", str(checkpoint.merged), 1, kind)
 
     assert int(checkpoint.log.clean()) == 0
 
@@ -304,12 +304,12 @@ def test_a_read_that_fails_once_is_tried_again(new_checkpoint: Callable[..., Che
     checkpoint.write(ONE, b"one")
     assert checkpoint.exists(ONE)
     segment = checkpoint.log.find(ONE)
-    faulty.addRule("read", "_merged", 1, "ioexception")
+    faulty.addRule("read", str(checkpoint.merged), 1, "ioexception")
 
     assert bytes(checkpoint.log.open(segment).readAllBytes()) == b"one"
 
     assert faulty.fired() == 1
-    faulty.addRule("read", "_merged", 1, 9, "ioexception")
+    faulty.addRule("read", str(checkpoint.merged), 1, 9, "ioexception")
     with java_error("injected fault"):
         checkpoint.log.open(segment).readAllBytes()
     faulty.clear()

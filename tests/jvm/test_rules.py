@@ -473,7 +473,7 @@ def test_a_relocation_that_fails_changes_nothing(new_checkpoint: Callable[..., C
     name = sparse(checkpoint)
     before = checkpoint.contents()
     faulty = jvm.io.pyspark.statestore.testing.FaultyFileSystem
-    faulty.addRule("hsync", "_merged", 1, "torn")  # the original is unlinked on the strength of it
+    faulty.addRule("hsync", str(checkpoint.merged), 1, "torn")  # the original is unlinked on the strength of it
     try:
         assert int(checkpoint.log.clean()) == 0
         assert faulty.fired() == 1

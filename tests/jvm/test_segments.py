@@ -270,7 +270,7 @@ def test_rule_2_a_failed_zip_keeps_its_ssts_for_the_next(
     checkpoint = new_checkpoint("faulty")
     faulty = jvm.io.pyspark.statestore.testing.FaultyFileSystem
     checkpoint.stage("0/0/SSTs/000008-a.sst", b"eight")
-    faulty.addRule(operation, "_merged", 1, "torn")
+    faulty.addRule(operation, str(checkpoint.merged), 1, "torn")
     try:
         with java_error("PSS_WRITE_FAILED"):
             checkpoint.write("0/0/3.zip", b"names it")

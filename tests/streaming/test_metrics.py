@@ -178,7 +178,7 @@ def test_commits_are_counted(checkpoint: Checkpoint, jvm: Any, faulty: Any) -> N
         checkpoint.write("0/0/1.zip", bytes(10))
     assert beans(jvm)["segmentsPerGroup", "Max"] >= 2
 
-    faulty.addRule("hflush", "_merged", 1, "ioexception")
+    faulty.addRule("hflush", str(checkpoint.merged), 1, "ioexception")
     with moved(jvm, failedGroups=1), java_error("PSS_WRITE_FAILED"):
         checkpoint.write(TWO)
 
@@ -199,7 +199,7 @@ def test_refreshes_are_counted(checkpoint: Checkpoint, jvm: Any) -> None:
 def test_unlinks_are_counted(checkpoint: Checkpoint, jvm: Any, faulty: Any) -> None:
     checkpoint.write(ONE, bytes(70_000))
     checkpoint.write(ONE, b"new")
-    faulty.addRule("delete", "_merged", 1, "permission")
+    faulty.addRule("delete", str(checkpoint.merged), 1, "permission")
     with moved(jvm, "refreshes", "completeRefreshes", "refreshTime", failedDeletes=1):
         assert int(checkpoint.log.clean()) == 0
 
@@ -277,7 +277,7 @@ def test_a_round_of_maintenance_says_what_it_did(checkpoint: Checkpoint, jvm: An
         assert lines() == []
         checkpoint.write(ONE, bytes(70_000))
         checkpoint.write(ONE, b"new")
-        faulty.addRule("delete", "_merged", 1, "permission")
+        faulty.addRule("delete", str(checkpoint.merged), 1, "permission")
         checkpoint.clean()
         checkpoint.clean()
         checkpoint.clean()

@@ -6,8 +6,6 @@ import java.io.IOException;
 import java.net.URI;
 import java.nio.file.Files;
 import java.nio.file.StandardCopyOption;
-import java.nio.file.attribute.PosixFilePermission;
-import java.nio.file.attribute.PosixFilePermissions;
 import java.util.EnumSet;
 import java.util.Set;
 import org.apache.hadoop.fs.CreateFlag;
@@ -295,11 +293,7 @@ public abstract class ObservedFileSystem extends RawLocalFileSystem {
                 super.setPermission(f, permission);
                 return null;
             }
-            String symbols = permission.getUserAction().SYMBOL
-                    + permission.getGroupAction().SYMBOL
-                    + permission.getOtherAction().SYMBOL;
-            Set<PosixFilePermission> bits = PosixFilePermissions.fromString(symbols);
-            Files.setPosixFilePermissions(pathToFile(f).toPath(), bits);
+            ShellFreeDisk.setBits(pathToFile(f), permission);
             return null;
         });
     }

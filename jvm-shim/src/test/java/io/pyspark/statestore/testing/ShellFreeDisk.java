@@ -1,0 +1,33 @@
+package io.pyspark.statestore.testing;
+
+import java.io.File;
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.attribute.PosixFilePermissions;
+import org.apache.hadoop.fs.FileStatus;
+import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.fs.RawLocalFileSystem;
+import org.apache.hadoop.fs.permission.FsPermission;
+
+/**
+ * The local disk without processes. Hadoop runs {@code chmod} and {@code readlink} where its native library is missing:
+ * up to ten for each small file that Spark writes, and half of the time of a test.
+ */
+public class ShellFreeDisk extends RawLocalFileSystem {
+    @Override
+    public void setPermission(Path f, FsPermission permission) throws IOException {
+        setBits(pathToFile(f), permission);
+    }
+
+    static void setBits(File file, FsPermission permission) throws IOException {
+        String symbols = permission.getUserAction().SYMBOL
+                + permission.getGroupAction().SYMBOL
+                + permission.getOtherAction().SYMBOL;
+        Files.setPosixFilePermissions(file.toPath(), PosixFilePermissions.fromString(symbols));
+    }
+
+    @Override
+    public FileStatus getFileLinkStatus(Path f) throws IOException {
+        return Files.isSymbolicLink(pathToFile(f).toPath()) ? super.getFileLinkStatus(f) : getFileStatus(f);
+    }
+}
