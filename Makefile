@@ -1,4 +1,4 @@
-# Needs Python 3.10+ and a JDK 17+; everything else is installed into .venv. `make` alone lists the targets.
+# Needs Python 3.11+ and a JDK 17+; everything else is installed into .venv. `make` alone lists the targets.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -18,7 +18,7 @@ help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
 
 check-python:
-	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 10) or sys.exit("Python 3.10 or newer is needed, this is " + sys.version.split()[0] + ". Say which one to use: make PYTHON=/path/to/python3.10")'
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or newer is needed, as by pyspark 4.3; this is " + sys.version.split()[0] + ". Say which one to use: make PYTHON=/path/to/python3.11")'
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
 		{ echo 'This Python cannot make virtual environments. On Debian and Ubuntu: apt-get install python3-venv' >&2; exit 1; }
 

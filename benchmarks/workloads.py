@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from pyspark.sql import functions as sf
 from benchmarks.scenario import Scenario
 
 SCHEMA = "key long, side int, ts timestamp, amount long"
-START = datetime(2013, 1, 1, tzinfo=timezone.utc)
+START = datetime(2013, 1, 1, tzinfo=UTC)
 BATCH_SECONDS = 60
 
 # Where the `statestore` reader finds all of a workload's state: its options for each of the parts.

@@ -187,6 +187,6 @@ def _group(group: Group, start: int | None) -> ShownGroup:
 def _time(milliseconds: int) -> datetime.datetime | None:
     """None where a file says what is no time."""
     try:
-        return datetime.datetime.fromtimestamp(milliseconds / 1000, datetime.timezone.utc)
+        return datetime.datetime.fromtimestamp(milliseconds / 1000, datetime.UTC)
     except (ValueError, OverflowError, OSError):
         return None

@@ -237,7 +237,7 @@ def scan(
         FileNotFoundError: One was moved or deleted meanwhile: see :func:`look_again`.
         StateStoreFilesError: A file is damaged, of a newer format, or cannot be read. Nothing is guessed then.
     """
-    at = datetime.datetime.now(datetime.timezone.utc)
+    at = datetime.datetime.now(datetime.UTC)
     infos, beside = merged_files(directory, retired=retired)
 
     def read(name: str) -> MergedFile:

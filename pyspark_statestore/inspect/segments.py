@@ -22,7 +22,7 @@ CLOCK_BITS = 16
 
 def time_of(stamp: int) -> datetime.datetime:
     """When a write was, by its writer's clock."""
-    return datetime.datetime.fromtimestamp((stamp >> CLOCK_BITS) / 1000, datetime.timezone.utc)
+    return datetime.datetime.fromtimestamp((stamp >> CLOCK_BITS) / 1000, datetime.UTC)
 
 
 _STATUS = {Status.LIVE: "live", Status.SUPERSEDED: "superseded", Status.DELETED: "deleted"}

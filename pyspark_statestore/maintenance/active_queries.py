@@ -162,4 +162,4 @@ def _tell(what: str, error: Exception, is_over: bool) -> None:
 
 
 def _now() -> datetime.datetime:
-    return datetime.datetime.now(datetime.timezone.utc)
+    return datetime.datetime.now(datetime.UTC)

@@ -52,7 +52,7 @@ def examine(site: Site) -> Examined:
 
 
 def _examine(directory: Directory) -> Examined:
-    at = datetime.datetime.now(datetime.timezone.utc)
+    at = datetime.datetime.now(datetime.UTC)
     infos, beside = merged_files(directory)
     files: dict[str, MergedFile] = {}
     damages: list[Damage] = []

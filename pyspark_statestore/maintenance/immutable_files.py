@@ -30,7 +30,7 @@ class _Snapshots:
 
     def __init__(self) -> None:
         self.named: set[str] = set()
-        self.newest = datetime.datetime.min.replace(tzinfo=datetime.timezone.utc)
+        self.newest = datetime.datetime.min.replace(tzinfo=datetime.UTC)
 
     def add(self, written: datetime.datetime | None, named: set[str]) -> None:
         self.named |= named

@@ -27,7 +27,7 @@ ABANDONED_AFTER = datetime.timedelta(days=1)
 
 
 def _now() -> datetime.datetime:
-    return datetime.datetime.now(datetime.timezone.utc)
+    return datetime.datetime.now(datetime.UTC)
 
 
 def _stamp(file: MergedFile) -> int:

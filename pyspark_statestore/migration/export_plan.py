@@ -110,7 +110,7 @@ def restorable_without_merged(directory: Directory, there: Mapping[str, FileInfo
         StateStoreFilesError: Something cannot be read.
     """
     plain = [info for name, info in there.items() if is_state_file(name)]
-    nothing = Scan({}, {}, datetime.datetime.now(datetime.timezone.utc))
+    nothing = Scan({}, {}, datetime.datetime.now(datetime.UTC))
     files = StateFiles.of(nothing, plain)
     missing = check_versions(directory, files, read_batches(directory, with_ids=files.has_ids)).missing
     return missing[0].reason if missing else None

@@ -253,11 +253,11 @@ def _modified(info: dict[str, Any]) -> datetime.datetime | None:
     for key in ("mtime", "LastModified", "last_modified", "modificationTime", "updated", "created"):
         value = info.get(key)
         if isinstance(value, datetime.datetime):
-            return value if value.tzinfo else value.replace(tzinfo=datetime.timezone.utc)
+            return value if value.tzinfo else value.replace(tzinfo=datetime.UTC)
         if isinstance(value, str):
             with suppress(ValueError):
                 return datetime.datetime.fromisoformat(value.replace("Z", "+00:00"))
         if isinstance(value, (int, float)):
             seconds = value / 1000 if key == "modificationTime" else value
-            return datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc)
+            return datetime.datetime.fromtimestamp(seconds, datetime.UTC)
     return None

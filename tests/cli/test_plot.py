@@ -8,6 +8,7 @@ import subprocess
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 from matplotlib import image
@@ -19,7 +20,7 @@ from tests.conftest import ROOT
 
 def colors(path: Path) -> set[tuple[int, ...]]:
     """The colors of an image, in eight bits."""
-    pixels = (image.imread(path)[:, :, :3] * 255).round().astype(int)
+    pixels: Any = (image.imread(path)[:, :, :3] * 255).round().astype(int)
     return {tuple(pixel) for row in pixels for pixel in row.tolist()}
 
 

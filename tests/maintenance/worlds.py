@@ -59,7 +59,7 @@ def site_of(checkpoint: Path, later: datetime.timedelta = datetime.timedelta(0),
     """
 
     def clock() -> datetime.datetime:
-        return datetime.datetime.now(datetime.timezone.utc) + later
+        return datetime.datetime.now(datetime.UTC) + later
 
     return Site(Directory(Location.of(checkpoint)), rest.pop("closed_after", CLOSED_AFTER), clock=clock, **rest)
 

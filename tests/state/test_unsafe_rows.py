@@ -21,7 +21,7 @@ from tests.streaming.runs import session_conf
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-UTC = datetime.timezone.utc
+UTC = datetime.UTC
 
 
 @pytest.fixture(scope="module")
