@@ -8,8 +8,8 @@ A test that needs Spark takes the ``spark`` fixture (provider door, RocksDB) or,
 
 Both reuse the running session where its settings are the ones asked for, so tests of a module that agree on them pay
 for one session. There is one JVM per pytest process, launched with both jars on the driver's class path: ``spark.jars``
-would reach the driver only while the JVM starts. Its local disk starts no processes (ShellFreeDisk in the test jar), and
-all JVMs of the tests share class data (class_data.py); both only save time.
+would reach the driver only while the JVM starts. Its local disk starts no processes (ShellFreeDisk in the test jar);
+all JVMs of the tests share class data (class_data.py). Both only save time.
 """
 
 from __future__ import annotations
