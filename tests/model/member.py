@@ -146,7 +146,9 @@ class Member:
             return False
         if flush is not Flush.OK:
             if self._file == flight.file:
-                self.view.given_up(flight.file)
+                # Where it hung for long, others have unlinked the file by now, and a refresh has missed it.
+                if flight.file in self.view.names():
+                    self.view.given_up(flight.file)
                 self._file = None
             self._pending += [t for t in flight.tombstones if t.generation == 0]
             return False
