@@ -11,7 +11,7 @@ import org.apache.hadoop.fs.permission.FsPermission;
 
 /**
  * The local disk without processes. Hadoop runs {@code chmod} and {@code readlink} where its native library is missing:
- * up to ten for each small file that Spark writes, and half of the time of a test.
+ * several for each small file that Spark writes, a quarter of the time of a streaming test.
  */
 public class ShellFreeDisk extends RawLocalFileSystem {
     @Override
