@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).resolve().parent.parent
-TESTING = "io.pyspark.statestore.testing"
 
 _BASE_SETTINGS = {
     "spark.ui.enabled": "false",
@@ -145,6 +144,8 @@ class _Sessions:
 def _sessions(main_jar: Path, test_jar: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Sessions]:
     from pyspark import SparkContext
 
+    from tests.jvm.lab import SHELL_FREE
+
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     temporary = tmp_path_factory.mktemp("spark")
     arguments = [
@@ -153,9 +154,9 @@ def _sessions(main_jar: Path, test_jar: Path, tmp_path_factory: pytest.TempPathF
         *("--driver-java-options", f"-Djava.io.tmpdir={temporary} -Dderby.system.home={temporary}"),
         *("--conf", f"spark.sql.warehouse.dir={temporary / 'warehouse'}"),
         *("--conf", f"spark.local.dir={temporary}"),
-        *("--conf", f"spark.hadoop.fs.file.impl={TESTING}.ShellFreeFileSystem"),
-        *("--conf", f"spark.hadoop.fs.AbstractFileSystem.file.impl={TESTING}.ShellFreeFs"),
     ]
+    for key, value in SHELL_FREE.items():
+        arguments += ["--conf", f"{key}={value}"]
     before = os.environ.get("PYSPARK_SUBMIT_ARGS")
     os.environ["PYSPARK_SUBMIT_ARGS"] = " ".join(f"'{argument}'" for argument in [*arguments, "pyspark-shell"])
     try:

@@ -100,8 +100,7 @@ def _reason(
 ) -> str | None:
     with directory.open(f"{STATE}/{path}", size) as file:
         if hidden_size is not None:
-            folder, _, name = f"{STATE}/{path}".rpartition("/")
-            checksums = directory.read(f"{folder}/{hadoop_checksum_of(name)}", hidden_size)
+            checksums = directory.read(hadoop_checksum_of(f"{STATE}/{path}"), hidden_size)
             if not hadoop_checksums.matches(file, size, checksums):
                 return "Hadoop's checksum file beside it says otherwise"
         if companion_size:

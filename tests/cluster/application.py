@@ -22,7 +22,7 @@ import pyspark
 from tests import class_data
 from tests.cluster.data import WORKLOADS, Rows, Workload, rows_of, write_input
 from tests.jvm import lab
-from tests.jvm.lab import TESTING, file_system_conf
+from tests.jvm.lab import SHELL_FREE, TESTING, file_system_conf
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 120.0
@@ -49,8 +49,7 @@ CONF = {
     "spark.sql.streaming.stateStore.minDeltasForSnapshot": "2",
     "spark.sql.streaming.minBatchesToRetain": "3",
     "spark.sql.streaming.pollingDelay": "50ms",
-    "spark.hadoop.fs.file.impl": f"{TESTING}.ShellFreeFileSystem",
-    "spark.hadoop.fs.AbstractFileSystem.file.impl": f"{TESTING}.ShellFreeFs",
+    **SHELL_FREE,
     f"spark.hadoop.fs.{_SCHEME}.impl": f"{TESTING}.KillingFileSystem",
     f"spark.hadoop.fs.AbstractFileSystem.{_SCHEME}.impl": f"{TESTING}.KillingFs",
     **{f"spark.hadoop.{key}": value for key, value in file_system_conf(_SCHEME).items()},
@@ -171,14 +170,15 @@ class Application:
         """
         assert not self.running
         test = self.jars[1]
+        java = class_data.use(test)
         conf = {
             **CONF,
             CHANGELOG: str(self.setting.changelog).lower(),
             "spark.hadoop.fs.killing.orders": str(self.root / "orders"),
             "spark.driver.extraClassPath": str(test),
-            "spark.driver.extraJavaOptions": class_data.use(test),
+            "spark.driver.extraJavaOptions": java,
             "spark.executor.extraClassPath": str(test),
-            "spark.executor.extraJavaOptions": class_data.use(test),
+            "spark.executor.extraJavaOptions": java,
             "spark.local.dir": str(self.root / "tmp"),
             "spark.sql.warehouse.dir": str(self.root / "warehouse"),
         }

@@ -40,6 +40,12 @@ FILE_SYSTEMS = {
 }
 """The test file systems' classes by scheme."""
 
+SHELL_FREE = {
+    "spark.hadoop.fs.file.impl": f"{TESTING}.ShellFreeFileSystem",
+    "spark.hadoop.fs.AbstractFileSystem.file.impl": f"{TESTING}.ShellFreeFs",
+}
+"""Settings of sessions with the test jar: Hadoop starts no processes for files of the local disk."""
+
 MERGED_FILE_SYSTEM = "io.pyspark.statestore.fs.MergedFileSystem"
 PREFIX = "spark.sql.streaming.stateStore.fileMerging."
 CREATED_MS = 1_700_000_000_000

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 _COMMON: dict[str, Any] = {
-    "deadline": None,
     "database": None,
     "print_blob": False,
     "stateful_step_count": 50,
