@@ -3,7 +3,7 @@
 ::
 
     header   magic "PSSMERG1" | u32 header_length | u64 writer | u64 created_ms | u32 meta_length | meta | u32 crc32c
-    group*   payload | index block | trailer (64 bytes)
+    group*   front (32 bytes, where the meta says "fronts") | payload | index block | trailer (64 bytes)
 
     index block   entry[count] (48 bytes each) | u32 path_offset[count+1] | path heap
                   | where the flags say so also: u32 file_count | u32 name_offset[file_count+1] | name heap
@@ -36,6 +36,16 @@ TRAILER = struct.Struct("<8sIIQQQQQI")
 """magic, flags, count, index_offset, index_length, previous, group_stamp, name_table_offset, index_crc; a u32 follows:
 the crc32c of these."""
 TRAILER_SIZE = TRAILER.size + 4
+
+FRONT_MAGIC = b"PSSFRONT"
+FRONT = struct.Struct("<8sQQI")
+"""magic, group_offset, group_length, zero; a u32 follows: the crc32c of these."""
+FRONT_SIZE = FRONT.size + 4
+
+META_FRONTS = "fronts"
+"""In a header's meta: whether each group begins with a front."""
+META_WHOLE = "whole"
+"""In a header's meta: whether the file got its name only when it was sealed."""
 
 U32 = struct.Struct("<I")
 
@@ -224,9 +234,39 @@ class Trailer:
         return trailer if plausible else None
 
 
+def pack_front(group_offset: int, group_length: int) -> bytes:
+    """Returns the 32 bytes that announce a group.
+
+    Args:
+        group_offset: Where the front is in its file.
+        group_length: From there to the end of the group's trailer.
+    """
+    body = FRONT.pack(FRONT_MAGIC, group_offset, group_length, 0)
+    return body + U32.pack(crc32c(body))
+
+
+def unpack_front(data: bytes, group_offset: int) -> int | None:
+    """Returns the length of the group that a front announces, or None where there is no whole front of this place.
+
+    Args:
+        data: 32 bytes.
+        group_offset: Where they are in the file.
+    """
+    if len(data) != FRONT_SIZE or U32.unpack_from(data, FRONT.size)[0] != crc32c(data[: FRONT.size]):
+        return None
+    magic, offset, length, _ = FRONT.unpack_from(data)
+    if magic != FRONT_MAGIC or offset != group_offset or not SMALLEST_GROUP <= length <= MAX_SIGNED - offset:
+        return None
+    return int(length)
+
+
 def index_min_length(count: int) -> int:
     """What the index block of this many entries takes at least; keeps a hostile count from allocating anything."""
     return ENTRY.size * count + 4 * (count + 1)
+
+
+SMALLEST_GROUP = FRONT_SIZE + index_min_length(0) + TRAILER_SIZE
+"""Bytes of a group with a front and no entry."""
 
 
 def is_valid_path(path: str) -> bool:

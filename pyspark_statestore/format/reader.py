@@ -1,4 +1,9 @@
-"""Reads merged files: the last group whose checksums hold, then back along ``previous``.
+"""Reads merged files: the group that ends the file, then back along ``previous``.
+
+Where no group ends the file, a killed writer left the beginning of one, or the file is damaged. Fronts tell which: each
+announces where its group ends, so what is shorter than announced was torn, and what is as long is damaged. A file that
+is *whole* got its name when it was sealed: without the seal at its end it is damaged. Of files without fronts, which
+release 0.1 wrote, only a damaged trailer at the very end tells; see :attr:`MergedFile.accounted`.
 
 A merged file is input. Nothing is allocated from a length in it before that length is known to fit, and whatever an
 index says that cannot be is an error, not a guess.
@@ -8,6 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -16,22 +22,34 @@ from pyspark_statestore.format.checksum import crc32c
 from pyspark_statestore.format.index_block import IndexBlock, MalformedIndexError
 from pyspark_statestore.format.layout import (
     FORMAT_VERSION,
+    FRONT_SIZE,
     HEADER_FIXED,
     HEADER_MAX_LENGTH,
     HEADER_MIN_LENGTH,
     MAGIC_FAMILY,
+    META_FRONTS,
+    META_WHOLE,
+    TRAILER,
     TRAILER_MAGIC,
     TRAILER_SIZE,
     U32,
     Entry,
     Trailer,
+    pack_front,
+    unpack_front,
 )
 
 TAIL_LENGTH = 64 * 1024
 """One read of this size at the end serves most files."""
 
 _HEAD_LENGTH = 4096
-_META_TYPES: Mapping[str, type] = {"app_id": str, "executor_id": str, "query_run_id": str, "shim": str, "plain": bool}
+_FRONT_KNOWN = 16
+"""Of a front's bytes so many are the same in every group that begins at an offset."""
+
+_META_TYPES: Mapping[str, type] = {
+    **dict.fromkeys(("app_id", "executor_id", "query_run_id", "shim"), str),
+    **dict.fromkeys(("plain", META_FRONTS, META_WHOLE), bool),
+}
 
 
 class RangeSource(Protocol):
@@ -77,6 +95,16 @@ class Header:
     meta: Mapping[str, Any]
     length: int
 
+    @property
+    def fronts(self) -> bool:
+        """Whether each group begins with a front."""
+        return self.meta.get(META_FRONTS) is True
+
+    @property
+    def whole(self) -> bool:
+        """Whether the file got its name only when it was sealed."""
+        return self.meta.get(META_WHOLE) is True
+
 
 @dataclass(frozen=True)
 class Group:
@@ -101,12 +129,15 @@ class MergedFile:
         header: None where the writer died before its first flush; there are no groups then.
         groups: Oldest first. Where a group's index is cumulative, the groups before it are not read.
         size: Bytes in the file.
+        accounted: Whether it is known what all of its bytes are: groups, or the beginning of one that a killed writer
+            left. Where not, they may be a group that was damaged, and nobody may delete the file (rule 8).
     """
 
     name: str
     header: Header | None
     groups: tuple[Group, ...]
     size: int
+    accounted: bool = True
 
     @property
     def sealed(self) -> bool:
@@ -165,13 +196,14 @@ def read_groups(source: RangeSource, name: str = "<memory>") -> tuple[Header | N
 
     Returns:
         Its header, None where there is none; and its groups, the newest first, also those before a cumulative one.
+        Where the last group is damaged, those before it come first, then the error.
 
     Raises:
         StateStoreFilesError: As :func:`read_merged_file`; the groups raise it when the damage is reached.
     """
     reader = _Reader(source, name)
     header = reader.header()
-    return header, iter(()) if header is None else reader.groups(header)
+    return header, iter(()) if header is None else reader.readable_groups(header)
 
 
 def read_segment(source: RangeSource, entry: Entry, name: str = "<memory>") -> bytes:
@@ -206,21 +238,34 @@ class _Reader:
         self._size = source.size
         self._window = b""
         self._window_start = 0
+        self._accounted = True
 
     def read(self) -> MergedFile:
         header = self.header()
+        if header is None:
+            return MergedFile(self._name, None, (), self._size, accounted=not self._zeros_from(0))
         groups: list[Group] = []
-        for group in self.groups(header) if header is not None else ():
+        for group in self.groups(header):
             groups.append(group)
             if group.trailer.cumulative:
                 break
-        return MergedFile(self._name, header, tuple(reversed(groups)), self._size)
+        return MergedFile(self._name, header, tuple(reversed(groups)), self._size, self._accounted)
 
     def groups(self, header: Header) -> Iterator[Group]:
-        group = self._last_group(header)
-        while group is not None:
-            yield group
-            group = self._group_at(group.trailer.previous, header) if group.trailer.previous else None
+        """Yields the groups, the newest first."""
+        last = self._group_at_end(header)
+        if header.whole and (last is None or not last.trailer.sealed):
+            reason = "it got its name when it was sealed, and does not end with the seal"
+            raise self._damaged("PSS_CORRUPT_INDEX", max(header.length, self._size - TRAILER_SIZE), reason)
+        if last is None and header.fronts:
+            yield from reversed(list(self._announced_groups(header)))
+            return
+        if last is None:
+            last = self._last_group(header)
+            self._accounted = self._size == (header.length if last is None else last.end)
+        while last is not None:
+            yield last
+            last = self._group_at(last.trailer.previous, header) if last.trailer.previous else None
 
     def header(self) -> Header | None:
         head = self._range(0, min(self._size, TAIL_LENGTH if self._size <= TAIL_LENGTH else _HEAD_LENGTH))
@@ -260,9 +305,99 @@ class _Reader:
                 raise self._damaged("PSS_CORRUPT_FILE", HEADER_FIXED.size, reason)
         return meta
 
-    def _last_group(self, header: Header) -> Group | None:
-        """Searches backwards for the last trailer whose checksums hold; what is after it does not exist."""
-        end = self._size
+    def readable_groups(self, header: Header) -> Iterator[Group]:
+        """Yields the groups, the newest first, those before a damaged last one too; the error comes after them."""
+        any_read = False
+        try:
+            for group in self.groups(header):
+                any_read = True
+                yield group
+        except StateStoreFilesError:
+            if not any_read:
+                yield from self._groups_before_damage(header)
+            raise
+
+    def _groups_before_damage(self, header: Header) -> Iterator[Group]:
+        found: list[Group] = []
+        with suppress(StateStoreFilesError):
+            if header.fronts:
+                found.extend(self._announced_groups(header))
+            else:
+                last = self._last_group(header, before=self._size - TRAILER_SIZE)
+                while last is not None:
+                    found.insert(0, last)
+                    last = self._group_at(last.trailer.previous, header) if last.trailer.previous else None
+        yield from reversed(found)
+
+    def _group_at_end(self, header: Header) -> Group | None:
+        """The group that ends the file, which nearly every file has.
+
+        A killed writer leaves the first part of a group, and its trailer is the last part. So where what looks like a
+        trailer ends the file, all of the group was there once.
+        """
+        at = self._size - TRAILER_SIZE
+        if at < header.length:
+            return None
+        data = self._range(at, TRAILER_SIZE)
+        trailer = Trailer.unpack(data, at)
+        if trailer is not None and trailer.index_offset >= header.length:
+            return self._checked_group(at, trailer)
+        if not header.fronts and _was_trailer(data):
+            raise self._damaged("PSS_CORRUPT_INDEX", at, "the trailer of its last group is damaged")
+        return None
+
+    def _announced_groups(self, header: Header) -> Iterator[Group]:
+        """Goes from front to front, up to the group that was never finished."""
+        at, previous = header.length, 0
+        sealed = False
+        while at < self._size:
+            if sealed:
+                raise self._damaged("PSS_CORRUPT_INDEX", at, "bytes follow the group that seals it")
+            end = self._announced_end(at)
+            if end is None:
+                return
+            group = self._announced_group(at, end, previous)
+            if group is None:
+                return
+            yield group
+            at, previous, sealed = end, group.trailer_offset, group.trailer.sealed
+
+    def _announced_end(self, at: int) -> int | None:
+        """Where the group ends that begins there; None where its writer was killed before that."""
+        front = self._range(at, min(FRONT_SIZE, self._size - at), ahead=True)
+        if not any(front) and self._zeros_from(at):
+            self._accounted = False  # a machine may have died before they reached its disk, or they were overwritten
+            return None
+        if len(front) < FRONT_SIZE:
+            if pack_front(at, 0).startswith(front[:_FRONT_KNOWN]):
+                return None
+            raise self._damaged("PSS_CORRUPT_INDEX", at, "the bytes after its last group are not the front of another")
+        length = unpack_front(front, at)
+        if length is None:
+            raise self._damaged("PSS_CORRUPT_INDEX", at, "the front of a group is damaged")
+        return at + length if at + length <= self._size else None
+
+    def _announced_group(self, at: int, end: int, previous: int) -> Group | None:
+        """A group that is there from its front to its trailer; None where all of its end was never written."""
+        data = self._range(end - TRAILER_SIZE, TRAILER_SIZE, ahead=True)
+        trailer = Trailer.unpack(data, end - TRAILER_SIZE)
+        if trailer is None or trailer.index_offset < at + FRONT_SIZE or trailer.previous != previous:
+            if not any(data) and self._zeros_from(end - TRAILER_SIZE):
+                self._accounted = False
+                return None
+            raise self._damaged("PSS_CORRUPT_INDEX", end - TRAILER_SIZE, "the trailer of a group is damaged")
+        return self._checked_group(end - TRAILER_SIZE, trailer)
+
+    def _zeros_from(self, at: int) -> bool:
+        """Whether there are bytes from there on, and all are zeros."""
+        starts = range(at, self._size, TAIL_LENGTH)
+        return at < self._size and not any(
+            any(self._range(start, min(TAIL_LENGTH, self._size - start))) for start in starts
+        )
+
+    def _last_group(self, header: Header, before: int | None = None) -> Group | None:
+        """Searches a file without fronts backwards for the last trailer whose checksum holds."""
+        end = self._size if before is None else before
         while end - TRAILER_SIZE >= header.length:
             start = max(header.length, end - TAIL_LENGTH)
             chunk = self._range(start, end - start)
@@ -270,14 +405,25 @@ class _Reader:
             while at >= 0:
                 trailer = Trailer.unpack(chunk[at : at + TRAILER_SIZE], start + at)
                 if trailer is not None and trailer.index_offset >= header.length:
-                    encoded = self._range(trailer.index_offset, trailer.index_length)
-                    if crc32c(encoded) == trailer.index_crc:
-                        return self._group(start + at, trailer, encoded)
+                    return self._found_group(start + at, trailer)
                 at = chunk.rfind(TRAILER_MAGIC, 0, at + len(TRAILER_MAGIC) - 1)
             if start == header.length:
                 break
             end = start + TRAILER_SIZE - 1
         return None
+
+    def _found_group(self, at: int, trailer: Trailer) -> Group:
+        group = self._checked_group(at, trailer)
+        if trailer.sealed and group.end < self._size:
+            raise self._damaged("PSS_CORRUPT_INDEX", group.end, "bytes follow the group that seals it")
+        return group
+
+    def _checked_group(self, at: int, trailer: Trailer) -> Group:
+        encoded = self._range(trailer.index_offset, trailer.index_length)
+        if crc32c(encoded) != trailer.index_crc:
+            reason = "the checksum of an index block does not match"
+            raise self._damaged("PSS_CORRUPT_INDEX", trailer.index_offset, reason)
+        return self._group(at, trailer, encoded)
 
     def _group_at(self, offset: int, header: Header) -> Group:
         # A trailer that a valid one points to was flushed before it: here damage is damage, not a torn tail.
@@ -286,11 +432,7 @@ class _Reader:
             trailer = Trailer.unpack(self._range(offset, TRAILER_SIZE), offset)
         if trailer is None or trailer.index_offset < header.length:
             raise self._damaged("PSS_CORRUPT_INDEX", offset, "the trailer of a group is damaged")
-        encoded = self._range(trailer.index_offset, trailer.index_length)
-        if crc32c(encoded) != trailer.index_crc:
-            reason = "the checksum of an index block does not match"
-            raise self._damaged("PSS_CORRUPT_INDEX", trailer.index_offset, reason)
-        return self._group(offset, trailer, encoded)
+        return self._checked_group(offset, trailer)
 
     def _group(self, offset: int, trailer: Trailer, encoded: bytes) -> Group:
         try:
@@ -298,11 +440,18 @@ class _Reader:
         except MalformedIndexError as error:
             raise self._damaged("PSS_CORRUPT_INDEX", trailer.index_offset, str(error)) from error
 
-    def _range(self, offset: int, length: int) -> bytes:
-        """Returns a range that is known to lie in the file, from the window where that holds it."""
+    def _range(self, offset: int, length: int, *, ahead: bool = False) -> bytes:
+        """Returns a range that is known to lie in the file, from the window where that holds it.
+
+        Args:
+            offset: Of the range.
+            length: Of the range.
+            ahead: Whether what follows it will be wanted next, and not what is before it.
+        """
         if offset < self._window_start or offset + length > self._window_start + len(self._window):
             end = offset + length
-            start = min(offset, max(0, end - TAIL_LENGTH))
+            start = offset if ahead else min(offset, max(0, end - TAIL_LENGTH))
+            end = max(end, min(self._size, start + TAIL_LENGTH)) if ahead else end
             data = self._source.read_at(start, end - start)
             if len(data) != end - start:
                 raise self._damaged("PSS_CORRUPT_FILE", start, f"only {len(data)} of {end - start} bytes could be read")
@@ -312,3 +461,9 @@ class _Reader:
 
     def _damaged(self, error_class: str, offset: int, reason: str) -> StateStoreFilesError:
         return StateStoreFilesError(error_class, {"file": self._name, "offset": offset, "reason": reason})
+
+
+def _was_trailer(data: bytes) -> bool:
+    """Whether these are the 64 bytes of a trailer, one of which may have changed."""
+    mended = TRAILER_MAGIC + data[len(TRAILER_MAGIC) :]
+    return data.startswith(TRAILER_MAGIC) or U32.unpack_from(data, TRAILER.size)[0] == crc32c(mended[: TRAILER.size])

@@ -15,11 +15,13 @@ from pyspark_statestore.format.layout import (
     FLAG_FOREIGN,
     FLAG_INDEX_ONLY,
     FLAG_SEALED,
+    FRONT_SIZE,
     HEADER_FIXED,
     HEADER_MAGIC,
     HEADER_MAX_LENGTH,
     HEADER_MIN_LENGTH,
     MAX_SIGNED,
+    META_FRONTS,
     TRAILER_SIZE,
     U32,
     Entry,
@@ -28,6 +30,7 @@ from pyspark_statestore.format.layout import (
     Trailer,
     is_foreign_path,
     is_valid_path,
+    pack_front,
     parse_file_name,
 )
 
@@ -46,14 +49,16 @@ class Sink(Protocol):
 class MergedFileWriter:
     """Appends groups to one merged file. The header is written at once, each group in one write.
 
-    What is given to :meth:`append` is written at once, too: nobody sees it before its group ends.
+    What is given to :meth:`append` is written at once, too: nobody sees it before its group ends. A file whose groups
+    have fronts cannot take it, since a front says how long its group is.
     Flushing and closing are the caller's: only it knows when a group has to be durable.
 
     Args:
         out: Where the bytes go.
         writer: Id of this process, a random number of 63 bits.
         created_ms: When the file was begun, in Unix milliseconds.
-        meta: What else the header says, as JSON: ``app_id``, ``executor_id``, ``query_run_id``, ``shim``, ``plain``.
+        meta: What else the header says, as JSON: ``app_id``, ``executor_id``, ``query_run_id``, ``shim``, ``plain``;
+            ``fronts`` where groups are to begin with a front, ``whole`` where nobody sees the file before it is sealed.
 
     Example:
         >>> out = io.BytesIO()
@@ -79,6 +84,8 @@ class MergedFileWriter:
         self._previous = 0
         self._group_stamp = 0
         self._sealed = False
+        self._fronts = (meta or {}).get(META_FRONTS) is True
+        self._front_at = -1
         self._out.write(header + U32.pack(crc32c(header)))
         self.position = length
 
@@ -95,6 +102,7 @@ class MergedFileWriter:
         Returns:
             The entry that the index will hold.
         """
+        self._begin_group()
         entry = Entry(
             Kind.PUT,
             SegmentType.of(path),
@@ -132,6 +140,8 @@ class MergedFileWriter:
         Args:
             data: Of one segment, of a part of one, or of many.
         """
+        if self._fronts:
+            raise ValueError("a group with a front cannot be written little by little")
         if self._payload:
             self._out.write(b"".join(self._payload))
             self._payload = []
@@ -223,6 +233,11 @@ class MergedFileWriter:
                 raise StateStoreFilesError("PSS_BAD_PATH", {"path": path, "reason": reason})
         self._write_group(self._pending, paths, FLAG_SEALED | FLAG_CUMULATIVE | FLAG_FOREIGN, group_stamp)
 
+    def _begin_group(self) -> None:
+        if self._fronts and self._front_at < 0:
+            self._front_at = self.position
+            self.position += FRONT_SIZE
+
     def _add(self, entry: Entry) -> None:
         if self._sealed:
             raise ValueError("the file is sealed")
@@ -235,6 +250,7 @@ class MergedFileWriter:
         if self._sealed:
             raise ValueError("the file is sealed")
         self._group_stamp = max(self._group_stamp, _unsigned(group_stamp or 0))
+        self._begin_group()
         index, name_table = entries.encode(names)
         trailer = Trailer(
             flags,
@@ -246,10 +262,11 @@ class MergedFileWriter:
             self.position + name_table if name_table else 0,
             crc32c(index),
         )
-        self._out.write(b"".join([*self._payload, index, trailer.pack()]))
         self._previous = self.position + len(index)
         self.position = self._previous + TRAILER_SIZE
-        self._pending, self._payload = IndexEncoder(), []
+        front = [pack_front(self._front_at, self.position - self._front_at)] if self._fronts else []
+        self._out.write(b"".join([*front, *self._payload, index, trailer.pack()]))
+        self._pending, self._payload, self._front_at = IndexEncoder(), [], -1
         self._sealed = bool(flags & FLAG_SEALED)
 
 

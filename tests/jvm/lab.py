@@ -286,6 +286,7 @@ def dump(data: bytes) -> dict[str, Any]:
     """A file as ``MergedFileTool.dump`` shows it, but read by Python."""
     file = read_merged_file(BytesSource(data))
     shown: dict[str, Any] = {"valid_length": file.valid_length, "length": file.size, "sealed": file.sealed}
+    shown["accounted"] = file.accounted
     if file.header is not None:
         shown |= {"writer": file.header.writer, "created_ms": file.header.created_ms, "meta": dict(file.header.meta)}
     shown["groups"] = [

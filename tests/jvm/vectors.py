@@ -29,6 +29,10 @@ SAYS = {
     "java-index-only": "an entry of another file, the second of the name table",
     "java-reference": "a segment in a file of another checkpoint, the second of the name table",
     "java-torn": "one flush, then payload that no trailer ever followed",
+    "java-fronts": "three groups with fronts, the last shorter than announced and filled up with zeros, then a seal",
+    "java-fronts-torn": "a group with a front, then the front of one that was never finished",
+    "python-fronts": "two groups with fronts and a seal that brings another segment along",
+    "python-whole": "a file that got its name when it was sealed",
     "python-relocated": "segments of two other writers, copied with their keys, and a tombstone carried over",
     "python-growing": "three flushes without a seal, the second of tombstones alone",
     "python-sealed": "one flush, then a seal that brings another segment along",
@@ -60,6 +64,17 @@ def write_python(directory: Path) -> None:
         file.put("0/0/1.changelog", b"one", stamp=STAMP + 1)
         file.end_group()
         file.put("0/0/1.changelog.crc", b"crc", stamp=STAMP + 2)
+        file.seal()
+    with (directory / "python-fronts.merged").open("wb") as out:
+        file = MergedFileWriter(out, writer=WRITER, created_ms=CREATED_MS, meta={**meta, "fronts": True})
+        file.put("0/0/1.changelog", b"one", stamp=STAMP + 1)
+        file.end_group()
+        file.end_group(group_stamp=STAMP + 2)
+        file.put("0/0/2.changelog", b"two", stamp=STAMP + 3)
+        file.seal()
+    with (directory / "python-whole.merged").open("wb") as out:
+        file = MergedFileWriter(out, writer=WRITER, created_ms=CREATED_MS, meta={**meta, "whole": True})
+        file.put("0/0/1.changelog", b"one", stamp=STAMP + 1)
         file.seal()
     sources = {number: (directory / f"python-{kind}.merged") for number, kind in ((1, "relocated"), (2, "sealed"))}
     with (directory / "python-index-only.merged").open("wb") as out:

@@ -20,8 +20,11 @@ import java.util.List;
  * @param createdMs when, in Unix milliseconds
  * @param metaJson a JSON object; unknown keys are ignored
  * @param length of the header in the file, in bytes
+ * @param hasFronts whether each group begins with a {@link Front}
+ * @param isWhole whether the file got its name only when it was sealed
  */
-public record Header(long writer, long createdMs, String metaJson, int length) {
+public record Header(
+    long writer, long createdMs, String metaJson, int length, boolean hasFronts, boolean isWhole) {
   public static final byte[] MAGIC = "PSSMERG1".getBytes(StandardCharsets.US_ASCII);
   /** Magic without the version digit. */
   private static final int FAMILY_LENGTH = 7;
@@ -30,9 +33,29 @@ public record Header(long writer, long createdMs, String metaJson, int length) {
   static final int MIN_LENGTH = FIXED + 4;
   static final int MAX_LENGTH = 1 << 20;
 
+  /** The key of the meta that says whether each group begins with a front. */
+  public static final String FRONTS = "fronts";
+
+  private static final String WHOLE = "whole";
+  private static final ObjectMapper JSON = new ObjectMapper().enable(DeserializationFeature.FAIL_ON_TRAILING_TOKENS);
+
+  /**
+   * The header of a new file.
+   *
+   * @throws IllegalArgumentException where the meta is no JSON object as it should be
+   */
   public static Header of(long writer, long createdMs, String metaJson) {
+    byte[] meta = metaJson.getBytes(StandardCharsets.UTF_8);
+    JsonNode parsed = parse(meta);
+    if (parsed == null) {
+      throw new IllegalArgumentException("This is no meta of a header: " + metaJson);
+    }
+    return of(writer, createdMs, metaJson, MIN_LENGTH + meta.length, parsed);
+  }
+
+  private static Header of(long writer, long createdMs, String metaJson, int length, JsonNode meta) {
     return new Header(
-        writer, createdMs, metaJson, MIN_LENGTH + metaJson.getBytes(StandardCharsets.UTF_8).length);
+        writer, createdMs, metaJson, length, meta.path(FRONTS).asBoolean(), meta.path(WHOLE).asBoolean());
   }
 
   public byte[] encode() {
@@ -52,7 +75,7 @@ public record Header(long writer, long createdMs, String metaJson, int length) {
    * @throws StateStoreFilesException when this is no merged file, or one of another version, or damaged
    */
   static Header decode(String file, byte[] prefix) throws StateStoreFilesException {
-    if (isZero(prefix)) {
+    if (Front.isZero(prefix)) {
       return null;
     }
     int magicSeen = Math.min(prefix.length, FAMILY_LENGTH);
@@ -88,20 +111,23 @@ public record Header(long writer, long createdMs, String metaJson, int length) {
     if (writer < 0 || created < 0) {
       throw damaged(file, "its header's writer or time is out of range");
     }
-    return new Header(writer, created, meta(file, Arrays.copyOfRange(prefix, FIXED, FIXED + metaLength)), length);
+    byte[] utf8 = Arrays.copyOfRange(prefix, FIXED, FIXED + metaLength);
+    JsonNode meta = parse(utf8);
+    if (meta == null) {
+      throw damaged(file, "its header's meta is not the JSON object that it should be");
+    }
+    return of(writer, created, new String(utf8, StandardCharsets.UTF_8), length, meta);
   }
 
-  private static String meta(String file, byte[] utf8) throws StateStoreFilesException {
+  /** The meta, or null where it is not what it should be. */
+  private static JsonNode parse(byte[] utf8) {
     try {
       String text = StandardCharsets.UTF_8.newDecoder().decode(ByteBuffer.wrap(utf8)).toString();
-      JsonNode meta = new ObjectMapper().enable(DeserializationFeature.FAIL_ON_TRAILING_TOKENS).readTree(text);
-      if (meta.isObject() && isTyped(meta)) {
-        return text;
-      }
+      JsonNode meta = JSON.readTree(text);
+      return meta.isObject() && isTyped(meta) ? meta : null;
     } catch (CharacterCodingException | JsonProcessingException e) {
-      // falls through to the one message
+      return null;
     }
-    throw damaged(file, "its header's meta is not the JSON object that it should be");
   }
 
   private static boolean isTyped(JsonNode meta) {
@@ -110,12 +136,8 @@ public record Header(long writer, long createdMs, String metaJson, int length) {
         return false;
       }
     }
-    return !meta.has("plain") || meta.get("plain").isBoolean();
-  }
-
-  private static boolean isZero(byte[] bytes) {
-    for (byte b : bytes) {
-      if (b != 0) {
+    for (String key : List.of("plain", FRONTS, WHOLE)) {
+      if (meta.has(key) && !meta.get(key).isBoolean()) {
         return false;
       }
     }

@@ -5,6 +5,7 @@ import java.nio.ByteOrder;
 import java.nio.charset.CharacterCodingException;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
+import java.util.Collection;
 import java.util.List;
 
 /**
@@ -21,6 +22,12 @@ public record IndexBlock(List<Entry> entries, List<String> names) {
   /** What {@code count} entries take at least; keeps a hostile count from allocating anything. */
   static long minLength(int count) {
     return (long) count * ENTRY_SIZE + 4L * (count + 1L);
+  }
+
+  /** What a block with entries of these paths and without a name table takes. */
+  static long length(Collection<String> paths) {
+    return minLength(paths.size())
+        + paths.stream().mapToLong(path -> path.getBytes(StandardCharsets.UTF_8).length).sum();
   }
 
   /** Bytes from the block's start to its name table. */

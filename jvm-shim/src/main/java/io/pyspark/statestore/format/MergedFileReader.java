@@ -9,7 +9,12 @@ import java.util.Collections;
 import java.util.List;
 
 /**
- * Reads the index of a merged file: the last group whose checksums hold, then back along {@code previous}.
+ * Reads the index of a merged file: the group that ends it, then back along {@code previous}.
+ *
+ * <p>Where no group ends the file, a killed writer left the beginning of one, or the file is damaged. Fronts tell which:
+ * each announces where its group ends, so what is shorter than announced was torn, and what is as long is damaged. A
+ * file that is <i>whole</i> got its name when it was sealed: without the seal at its end it is damaged. Of files without
+ * fronts, which release 0.1 wrote, only a damaged trailer at the very end tells; see {@link Parsed#accounted}.
  *
  * <p>A merged file is input: nothing is allocated from a length in it before that length is known to fit.
  */
@@ -21,6 +26,10 @@ public final class MergedFileReader {
   private static final int HEAD = 4096;
 
   private final RangeSource source;
+  private final Window window = new Window();
+  private long length;
+  private Header header;
+  private boolean accounted = true;
 
   private MergedFileReader(RangeSource source) {
     this.source = source;
@@ -33,8 +42,10 @@ public final class MergedFileReader {
    * @param groups oldest first; with a cumulative group, that one and what follows it
    * @param validLength bytes up to the end of the last valid group, 0 where there is none
    * @param length bytes in the file; those after {@code validLength} are a torn tail and do not exist
+   * @param accounted whether it is known what all of its bytes are: groups, or the beginning of one that a killed writer
+   *     left. Where not, they may be a group that was damaged, and nobody may delete the file (rule 8)
    */
-  public record Parsed(Header header, List<Group> groups, long validLength, long length) {
+  public record Parsed(Header header, List<Group> groups, long validLength, long length, boolean accounted) {
     public boolean isSealed() {
       return !groups.isEmpty() && groups.get(groups.size() - 1).trailer().isSealed();
     }
@@ -55,49 +66,152 @@ public final class MergedFileReader {
   }
 
   private Parsed parse(long knownTrailer) throws IOException {
-    long length = source.length();
-    Header header = readHeader(length);
+    length = source.length();
+    header = readHeader();
     if (header == null) {
-      return new Parsed(null, List.of(), 0, length);
+      return new Parsed(null, List.of(), 0, length, !isZeroFrom(0));
     }
-    Window window = new Window();
-    Group last = lastGroup(header, length, window);
+    if (header.hasFronts() && knownTrailer > 0) {
+      return announcedGroups(knownTrailer);
+    }
+    Group last = groupAtEnd();
+    if (header.isWhole() && (last == null || !last.trailer().isSealed())) {
+      throw damaged(Math.max(header.length(), length - Trailer.SIZE),
+          "it got its name when it was sealed, and does not end with the seal");
+    }
+    if (last == null && header.hasFronts()) {
+      return announcedGroups(0);
+    }
+    if (last == null) {
+      last = lastGroup();
+      accounted = length == (last == null ? header.length() : last.end());
+    }
+    return backFrom(last, knownTrailer);
+  }
+
+  private Parsed backFrom(Group last, long knownTrailer) throws IOException {
     List<Group> groups = new ArrayList<>();
-    for (Group g = last; g != null && g.trailerOffset() > knownTrailer; g = previousOf(g, header, window)) {
+    for (Group g = last; g != null && g.trailerOffset() > knownTrailer; g = previousOf(g)) {
       groups.add(g);
       if (g.trailer().isCumulative()) {
         break;
       }
     }
     Collections.reverse(groups);
-    return new Parsed(header, groups, last == null ? 0 : last.end(), length);
+    return new Parsed(header, groups, last == null ? 0 : last.end(), length, accounted);
   }
 
-  private Header readHeader(long length) throws IOException {
+  private Header readHeader() throws IOException {
     byte[] head = range(0, (int) Math.min(length, HEAD));
-    Header header = Header.decode(source.name(), head);
-    if (header == null && length > head.length) {
-      header = Header.decode(source.name(), range(0, (int) Math.min(length, Header.MAX_LENGTH)));
+    Header found = Header.decode(source.name(), head);
+    if (found == null && length > head.length) {
+      found = Header.decode(source.name(), range(0, (int) Math.min(length, Header.MAX_LENGTH)));
     }
-    return header;
+    return found;
   }
 
-  /** Searches backwards for the last trailer whose checksums hold; what is after it does not exist. */
-  private Group lastGroup(Header header, long length, Window window) throws IOException {
+  /**
+   * The group that ends the file, which nearly every file has. A killed writer leaves the first part of a group, and its
+   * trailer is the last part: so where what looks like a trailer ends the file, all of the group was there once.
+   */
+  private Group groupAtEnd() throws IOException {
+    long at = length - Trailer.SIZE;
+    if (at < header.length()) {
+      return null;
+    }
+    byte[] bytes = window.range(at, Trailer.SIZE);
+    Trailer trailer = Trailer.decode(bytes, 0, at);
+    if (trailer != null && trailer.indexOffset() >= header.length()) {
+      return checkedGroup(at, trailer);
+    }
+    if (!header.hasFronts() && Trailer.wasOne(bytes)) {
+      throw damaged(at, "the trailer of its last group is damaged");
+    }
+    return null;
+  }
+
+  /** Goes from front to front, up to the group that was never finished. */
+  private Parsed announcedGroups(long knownTrailer) throws IOException {
+    List<Group> groups = new ArrayList<>();
+    long at = knownTrailer == 0 ? header.length() : knownTrailer + Trailer.SIZE;
+    long previous = knownTrailer;
+    boolean sealed = false;
+    while (at < length) {
+      if (sealed) {
+        throw damaged(at, "bytes follow the group that seals it");
+      }
+      long end = announcedEnd(at);
+      Group group = end < 0 ? null : announcedGroup(at, end, previous);
+      if (group == null) {
+        break;
+      }
+      groups.add(group);
+      at = end;
+      previous = group.trailerOffset();
+      sealed = group.trailer().isSealed();
+    }
+    if (sealed) {
+      groups.subList(0, groups.size() - 1).clear();
+    }
+    return new Parsed(header, groups, previous == 0 ? 0 : at, length, accounted);
+  }
+
+  /** Where the group ends that begins there; -1 where its writer has not come to that, or was killed before. */
+  private long announcedEnd(long at) throws IOException {
+    byte[] front = window.ahead(at, (int) Math.min(Front.SIZE, length - at));
+    if (Front.isZero(front) && isZeroFrom(at)) {
+      // A machine may have died before they reached its disk, or they were overwritten.
+      accounted = false;
+      return -1;
+    }
+    if (front.length < Front.SIZE) {
+      if (Front.beginsOne(front, at)) {
+        return -1;
+      }
+      throw damaged(at, "the bytes after its last group are not the front of another");
+    }
+    long announced = Front.groupLength(front, at);
+    if (announced < 0) {
+      throw damaged(at, "the front of a group is damaged");
+    }
+    return announced <= length - at ? at + announced : -1;
+  }
+
+  /** A group that is there from its front to its trailer; null where all of its end was never written. */
+  private Group announcedGroup(long at, long end, long previous) throws IOException {
+    long trailerAt = end - Trailer.SIZE;
+    byte[] bytes = window.ahead(trailerAt, Trailer.SIZE);
+    Trailer trailer = Trailer.decode(bytes, 0, trailerAt);
+    if (trailer != null && trailer.indexOffset() >= at + Front.SIZE && trailer.previous() == previous) {
+      return checkedGroup(trailerAt, trailer);
+    }
+    if (Front.isZero(bytes) && isZeroFrom(trailerAt)) {
+      accounted = false;
+      return null;
+    }
+    throw damaged(trailerAt, "the trailer of a group is damaged");
+  }
+
+  /** Whether there are bytes from there on, and all are zeros. */
+  private boolean isZeroFrom(long from) throws IOException {
+    for (long at = from; at < length; at += TAIL) {
+      if (!Front.isZero(window.ahead(at, (int) Math.min(TAIL, length - at)))) {
+        return false;
+      }
+    }
+    return from < length;
+  }
+
+  /** Searches a file without fronts backwards for the last trailer whose checksum holds. */
+  private Group lastGroup() throws IOException {
     long end = length;
     while (end - Trailer.SIZE >= header.length()) {
       long start = Math.max(header.length(), end - TAIL);
-      window.load(start, end);
-      // Index blocks of candidates may make the window move; the search goes on over what was loaded here.
-      byte[] searched = window.bytes;
+      byte[] searched = range(start, (int) (end - start));
       for (int at = searched.length - Trailer.SIZE; at >= 0; at--) {
         Trailer trailer = Trailer.decode(searched, at, start + at);
-        if (trailer == null || trailer.indexOffset() < header.length()) {
-          continue;
-        }
-        byte[] index = window.range(trailer.indexOffset(), (int) trailer.indexLength());
-        if (Checksum.crc32c(index, 0, index.length) == trailer.indexCrc()) {
-          return group(start + at, trailer, index);
+        if (trailer != null && trailer.indexOffset() >= header.length()) {
+          return foundGroup(start + at, trailer);
         }
       }
       if (start == header.length()) {
@@ -108,7 +222,15 @@ public final class MergedFileReader {
     return null;
   }
 
-  private Group previousOf(Group group, Header header, Window window) throws IOException {
+  private Group foundGroup(long at, Trailer trailer) throws IOException {
+    Group group = checkedGroup(at, trailer);
+    if (trailer.isSealed() && group.end() < length) {
+      throw damaged(group.end(), "bytes follow the group that seals it");
+    }
+    return group;
+  }
+
+  private Group previousOf(Group group) throws IOException {
     long at = group.trailer().previous();
     if (at == 0) {
       return null;
@@ -118,6 +240,10 @@ public final class MergedFileReader {
     if (trailer == null || trailer.indexOffset() < header.length()) {
       throw damaged(at, "the trailer of a group is damaged");
     }
+    return checkedGroup(at, trailer);
+  }
+
+  private Group checkedGroup(long at, Trailer trailer) throws IOException {
     byte[] index = window.range(trailer.indexOffset(), (int) trailer.indexLength());
     if (Checksum.crc32c(index, 0, index.length) != trailer.indexCrc()) {
       throw damaged(trailer.indexOffset(), "the checksum of an index block does not match");
@@ -156,16 +282,33 @@ public final class MergedFileReader {
       start = from;
     }
 
-    byte[] range(long position, int length) throws IOException {
-      if (position < start || position + length > start + bytes.length) {
-        if (length > TAIL) {
-          return MergedFileReader.this.range(position, length);
+    /** A range; what is before it is kept for those who go back. */
+    byte[] range(long position, int count) throws IOException {
+      if (!holds(position, count)) {
+        if (count > TAIL) {
+          return MergedFileReader.this.range(position, count);
         }
-        long to = position + length;
+        long to = position + count;
         load(Math.max(0, to - TAIL), to);
       }
+      return part(position, count);
+    }
+
+    /** A range of at most {@link #TAIL} bytes; what follows it is kept for those who go on. */
+    byte[] ahead(long position, int count) throws IOException {
+      if (!holds(position, count)) {
+        load(position, Math.min(length, position + TAIL));
+      }
+      return part(position, count);
+    }
+
+    private boolean holds(long position, int count) {
+      return position >= start && position + count <= start + bytes.length;
+    }
+
+    private byte[] part(long position, int count) {
       int at = (int) (position - start);
-      return Arrays.copyOfRange(bytes, at, at + length);
+      return Arrays.copyOfRange(bytes, at, at + count);
     }
   }
 }

@@ -54,6 +54,7 @@ public final class MergedFileTool {
   private static String json(MergedFileReader.Parsed parsed) {
     StringBuilder out = new StringBuilder("{\"valid_length\": " + parsed.validLength());
     out.append(", \"length\": ").append(parsed.length()).append(", \"sealed\": ").append(parsed.isSealed());
+    out.append(", \"accounted\": ").append(parsed.accounted());
     Header header = parsed.header();
     if (header != null) {
       out.append(", \"writer\": ").append(header.writer()).append(", \"created_ms\": ").append(header.createdMs());

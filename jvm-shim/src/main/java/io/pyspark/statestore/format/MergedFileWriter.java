@@ -4,6 +4,7 @@ import java.io.FilterOutputStream;
 import java.io.IOException;
 import java.io.OutputStream;
 import java.util.ArrayList;
+import java.util.Collection;
 import java.util.List;
 
 /**
@@ -11,14 +12,20 @@ import java.util.List;
  * stream: durability is the lane's business (rule 1).
  */
 public final class MergedFileWriter {
+  private static final byte[] ZEROS = new byte[4096];
+
   private final OutputStream out;
+  private final boolean fronts;
   private final List<Entry> written = new ArrayList<>();
   private long position;
   private long previousTrailer;
+  /** Where the group ends that was announced, or 0. */
+  private long announcedEnd;
 
   /** Starts a file by writing its header. */
   public MergedFileWriter(OutputStream out, Header header) throws IOException {
     this.out = out;
+    this.fronts = header.hasFronts();
     byte[] bytes = header.encode();
     out.write(bytes);
     position = bytes.length;
@@ -27,6 +34,32 @@ public final class MergedFileWriter {
   /** Where the next byte goes, which is how long the file is. */
   public long position() {
     return position;
+  }
+
+  /**
+   * Begins a group. Where the header says that groups have fronts, this comes before any payload.
+   *
+   * @param payloadLength bytes of all its segments together
+   * @param paths of all entries that its index will have; where the group also seals the file, of those that were
+   *     written before, too
+   */
+  public void announce(long payloadLength, Collection<String> paths) throws IOException {
+    if (fronts) {
+      long length = Front.SIZE + payloadLength + IndexBlock.length(paths) + Trailer.SIZE;
+      out.write(Front.encode(position, length));
+      announcedEnd = position + length;
+      position += Front.SIZE;
+    }
+  }
+
+  /** Whether a group was announced that has not ended. */
+  public boolean hasAnnounced() {
+    return announcedEnd != 0;
+  }
+
+  /** Bytes by which the group that was announced would be too short with these entries: something was given up. */
+  public long shortfall(Collection<String> paths) {
+    return announcedEnd == 0 ? 0 : announcedEnd - position - IndexBlock.length(paths) - Trailer.SIZE;
   }
 
   /**
@@ -72,7 +105,10 @@ public final class MergedFileWriter {
     void writeTo(OutputStream out) throws IOException;
   }
 
-  /** Ends a group of segments and tombstones. */
+  /**
+   * Ends a group of segments and tombstones. Where it is shorter than announced, zeros come between the segments and the
+   * index block.
+   */
   public void endGroup(List<Entry> entries, long groupStamp) throws IOException {
     written.addAll(entries);
     end(new IndexBlock(entries, List.of()), 0, groupStamp);
@@ -86,6 +122,9 @@ public final class MergedFileWriter {
 
   /** Ends the file with an index of all that was ever written to it. */
   public void seal(long groupStamp) throws IOException {
+    if (!hasAnnounced()) {
+      announce(0, written.stream().map(Entry::path).toList());
+    }
     end(new IndexBlock(written, List.of()), Trailer.SEALED | Trailer.CUMULATIVE, groupStamp);
   }
 
@@ -99,9 +138,25 @@ public final class MergedFileWriter {
     end(new IndexBlock(entries, paths), Trailer.SEALED | Trailer.CUMULATIVE | Trailer.FOREIGN, groupStamp);
   }
 
+  private void pad(int indexLength) throws IOException {
+    if (!fronts) {
+      return;
+    }
+    long missing = announcedEnd - position - indexLength - Trailer.SIZE;
+    if (announcedEnd == 0 || missing < 0) {
+      throw new IOException("A group ends " + -missing + " bytes after where its front says that it does");
+    }
+    for (long left = missing; left > 0; left -= Math.min(left, ZEROS.length)) {
+      out.write(ZEROS, 0, (int) Math.min(left, ZEROS.length));
+    }
+    position += missing;
+    announcedEnd = 0;
+  }
+
   private void end(IndexBlock block, int flags, long groupStamp) throws IOException {
     IndexBlock.Encoded encoded = block.encode();
     byte[] index = encoded.bytes();
+    pad(index.length);
     long nameTable = encoded.nameTableStart() == 0 ? 0 : position + encoded.nameTableStart();
     Trailer trailer = new Trailer(
         flags,

@@ -59,6 +59,17 @@ public record Trailer(
     return out.array();
   }
 
+  /** Whether these are the 64 bytes of a trailer, one of which may have changed. */
+  static boolean wasOne(byte[] bytes) {
+    if (Arrays.equals(bytes, 0, MAGIC.length, MAGIC, 0, MAGIC.length)) {
+      return true;
+    }
+    byte[] mended = bytes.clone();
+    System.arraycopy(MAGIC, 0, mended, 0, MAGIC.length);
+    int crc = ByteBuffer.wrap(bytes).order(ByteOrder.LITTLE_ENDIAN).getInt(SIZE - 4);
+    return crc == Checksum.crc32c(mended, 0, SIZE - 4);
+  }
+
   /**
    * Reads a trailer and refuses what cannot be one at this place.
    *

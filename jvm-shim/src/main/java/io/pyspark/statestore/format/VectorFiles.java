@@ -50,6 +50,23 @@ final class VectorFiles {
       f.group(f.put("0/0/1.delta", "one"));
       f.put("0/0/2.delta", "never finished");
     }
+    writeWithFronts(directory);
+  }
+
+  private static void writeWithFronts(Path directory) throws IOException {
+    try (File f = new File(directory, "fronts.merged", true)) {
+      f.announcedGroup("0/0/1.delta", "one");
+      f.announcedGroup("0/0/2.delta", "");
+      f.writer.announce(20, List.of("0/0/3.delta", "0/0/4.delta"));
+      f.writer.payload(7, target -> target.write("dropped".getBytes(StandardCharsets.UTF_8)));
+      f.group(f.put("0/0/4.delta", "padded"));
+      f.writer.seal(f.stamp());
+    }
+    try (File f = new File(directory, "fronts-torn.merged", true)) {
+      f.announcedGroup("0/0/1.delta", "one");
+      f.writer.announce(1000, List.of("0/0/2.delta"));
+      f.put("0/0/2.delta", "never finished");
+    }
   }
 
   private static String name(int n) {
@@ -62,8 +79,18 @@ final class VectorFiles {
     private long stamp = STAMP;
 
     File(Path directory, String name) throws IOException {
+      this(directory, name, false);
+    }
+
+    File(Path directory, String name, boolean fronts) throws IOException {
       out = new BufferedOutputStream(Files.newOutputStream(directory.resolve(name)));
-      writer = new MergedFileWriter(out, Header.of(WRITER, CREATED_MS, "{\"app_id\":\"vectors\",\"plain\":false}"));
+      String meta = "{\"app_id\":\"vectors\",\"plain\":false" + (fronts ? ",\"fronts\":true}" : "}");
+      writer = new MergedFileWriter(out, Header.of(WRITER, CREATED_MS, meta));
+    }
+
+    void announcedGroup(String path, String text) throws IOException {
+      writer.announce(text.length(), List.of(path));
+      group(put(path, text));
     }
 
     long stamp() {

@@ -203,7 +203,7 @@ final class Cleaner {
     Responsibility responsibility = new Responsibility(context);
     return UnlinkPlan.of(
         context.index(),
-        f -> context.isClosed(f) && f.wholeIndexRead() && isUseless(f) && !pins.hold(f) && responsibility.isMine(f),
+        f -> context.isClosed(f) && f.wholeIndexRead() && f.isAccounted() && isUseless(f) && !pins.hold(f) && responsibility.isMine(f),
         f -> now - f.deadSinceMs() < context.options().idleSealMs(),
         MAX_UNLINKS);
   }

@@ -1,5 +1,6 @@
 package io.pyspark.statestore.log;
 
+import io.pyspark.statestore.format.Header;
 import java.util.Map;
 import java.util.StringJoiner;
 import java.util.regex.Pattern;
@@ -19,6 +20,7 @@ final class HeaderMeta {
     StringJoiner json = new StringJoiner(",", "{", "}");
     identity.forEach((key, value) -> json.add(quote(key) + ":" + quote(value)));
     json.add("\"plain\":" + !bornMerged);
+    json.add(quote(Header.FRONTS) + ":true");
     return json.toString();
   }
 

@@ -156,6 +156,7 @@ final class Lane {
         open = OpenFile.create(context);
         context.company().groupsAreFiles(!open.canFlush());
       }
+      open.announce(group, tombstones);
       List<Entry> entries = new ArrayList<>();
       for (Iterator<Commit> commits = group.iterator(); commits.hasNext(); ) {
         Commit commit = commits.next();
@@ -166,8 +167,16 @@ final class Lane {
       // A killed leader's own commit is out of it; the others' flush must not fail by his interrupt.
       killed = leader != null && leader.isWithdrawn() && Thread.interrupted();
       tombstones.forEach(t -> entries.add(t.toEntry()));
+      if (open.isMuchTooShort(entries)) {
+        // What was taken back was large: those who are left are written again, in another file.
+        context.tombstones().giveBack(tombstones);
+        giveUp();
+        requeue(group, null);
+        return;
+      }
       if (entries.isEmpty()) {
         // Who came for tombstones that wait finds that another lane is writing them.
+        open.endEmptyGroup();
         group.forEach(Commit::done);
         return;
       }

@@ -56,6 +56,7 @@ public final class MergedFile {
   private volatile long lastStamp;
   private volatile long changedIn;
   private volatile boolean wholeIndexRead;
+  private volatile boolean accounted = true;
   private volatile boolean seen;
   private volatile boolean indexOnly;
   private volatile Set<String> covered = Set.of();
@@ -107,6 +108,15 @@ public final class MergedFile {
 
   long writerId() {
     return writerId;
+  }
+
+  /** Whether it is known what all of its bytes are; where not, they may be a damaged group, and the file stays (rule 8). */
+  boolean isAccounted() {
+    return accounted;
+  }
+
+  void accounted(boolean isAccounted) {
+    accounted = isAccounted;
   }
 
   /**

@@ -9,6 +9,7 @@ import java.io.FileNotFoundException;
 import java.io.FilterOutputStream;
 import java.io.IOException;
 import java.io.OutputStream;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.function.BooleanSupplier;
 import java.util.zip.CRC32C;
@@ -22,6 +23,8 @@ import org.slf4j.LoggerFactory;
 final class OpenFile {
   private static final Logger LOG = LoggerFactory.getLogger(OpenFile.class);
   private static final int BUFFER = 64 * 1024;
+  /** Bytes of a group that was announced longer that are filled up with zeros. */
+  private static final long MAX_PADDING = 256 * 1024;
 
   private final LogContext context;
   private final MergedFile file;
@@ -91,6 +94,38 @@ final class OpenFile {
   /** By the clock that says more: a monotonic clock may stand still while the machine sleeps. */
   long idleMs(LogContext context) {
     return Math.max((System.nanoTime() - lastAppendNanos) / 1_000_000, context.nowMs() - lastAppendMs);
+  }
+
+  /**
+   * Begins a group with what it is going to hold.
+   *
+   * @param commits whose payloads and tombstones go into it
+   * @param tombstones that go with them
+   */
+  void announce(List<Commit> commits, List<Tombstone> tombstones) throws IOException {
+    List<String> paths = new ArrayList<>();
+    long bytes = 0;
+    for (Commit commit : commits) {
+      commit.items().forEach(item -> paths.add(item.path()));
+      commit.tombstones().forEach(tombstone -> paths.add(tombstone.path()));
+      bytes += commit.length();
+    }
+    tombstones.forEach(tombstone -> paths.add(tombstone.path()));
+    if (!paths.isEmpty()) {
+      writer.announce(bytes, paths);
+    }
+  }
+
+  /** Whether so much of what was announced was taken back that filling it up would cost more than another file. */
+  boolean isMuchTooShort(List<Entry> entries) {
+    return writer.shortfall(entries.stream().map(Entry::path).toList()) > MAX_PADDING;
+  }
+
+  /** Ends a group of which nothing is left, where one was announced. */
+  void endEmptyGroup() throws IOException {
+    if (writer.hasAnnounced()) {
+      writer.endGroup(List.of(), context.clock().next());
+    }
   }
 
   /**

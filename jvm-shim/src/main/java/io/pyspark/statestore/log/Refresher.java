@@ -291,6 +291,7 @@ final class Refresher {
       if (parsed.groups().isEmpty() && trailer > 0) {
         lastStamp = Math.max(lastStamp, file.lastStamp());
       }
+      file.accounted(parsed.accounted());
       file.read(parsed.length(), trailer, parsed.isSealed() || file.writer() == MergedFile.Writer.NOBODY,
           lastStamp, context.nowMs(), number);
       if (parsed.header() != null && HeaderMeta.saysBornMerged(parsed.header().metaJson())) {

@@ -35,13 +35,16 @@ public final class GroupScript {
             long stamp = 0;
             int left = root.get("groups").size();
             String seal = root.get("seal").textValue();
+            List<String> paths = new ArrayList<>();
             for (JsonNode group : root.get("groups")) {
                 List<Entry> entries = new ArrayList<>();
+                announce(merged, group, --left == 0 && seal.equals("with") ? paths : List.of());
                 for (JsonNode each : group) {
+                    paths.add(each.has("put") ? each.get("put").textValue() : each.get("delete").textValue());
                     entries.add(each.has("put") ? put(merged, each, writer) : delete(each));
                     stamp = Math.max(stamp, each.get("stamp").longValue());
                 }
-                if (--left == 0 && seal.equals("with")) {
+                if (left == 0 && seal.equals("with")) {
                     merged.endGroupAndSeal(entries, stamp);
                 } else {
                     merged.endGroup(entries, stamp);
@@ -51,6 +54,17 @@ public final class GroupScript {
                 merged.seal(stamp);
             }
         }
+    }
+
+    /** Announces a group, and with it all that was written before where its index repeats that. */
+    private static void announce(MergedFileWriter merged, JsonNode group, List<String> before) throws IOException {
+        List<String> paths = new ArrayList<>(before);
+        long length = 0;
+        for (JsonNode each : group) {
+            paths.add(each.has("put") ? each.get("put").textValue() : each.get("delete").textValue());
+            length += each.has("put") ? Base64.getDecoder().decode(each.get("data").textValue()).length : 0;
+        }
+        merged.announce(length, paths);
     }
 
     private static Entry put(MergedFileWriter merged, JsonNode put, long writer) throws IOException {
