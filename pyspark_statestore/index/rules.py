@@ -17,6 +17,9 @@ MAX_GENERATION = 65_535
 HIGHEST_STAMP = "it has the highest stamp"
 """Why a file stays in which nothing lives."""
 
+NOT_ACCOUNTED = "it has bytes that no readable group accounts for"
+"""Why a file stays that a crash or damage has left; ``verify`` says which bytes."""
+
 
 @dataclass(frozen=True)
 class FileState:
@@ -27,12 +30,15 @@ class FileState:
         whole_index_read: Whether all of its entries are among those that were resolved.
         stamp: The highest group stamp in it.
         index_only: Whether it only repeats what others say.
+        accounted: Whether it is known what all of its bytes are: bytes that no readable group accounts for may be a
+            damaged one (rule 8).
     """
 
     closed: bool
     whole_index_read: bool = True
     stamp: int = 0
     index_only: bool = False
+    accounted: bool = True
 
 
 @dataclass(frozen=True)
@@ -161,6 +167,8 @@ def plan_unlinks(
             kept[name] = "it may be appended to"
         elif not state.whole_index_read:
             kept[name] = "its index has not been read"
+        elif not state.accounted:
+            kept[name] = NOT_ACCOUNTED
         elif name == newest:
             kept[name] = HIGHEST_STAMP
         else:

@@ -53,7 +53,8 @@ def files_table(scan: Scan, url: str, closed_after: datetime.timedelta) -> pa.Ta
 
 def is_orphan(scan: Scan, name: str, is_closed: bool) -> bool:
     """Whether nothing can be read from a file, now or ever."""
-    return is_closed and not scan.files[name].groups and name not in scan.covered
+    file = scan.files[name]
+    return is_closed and not file.groups and file.accounted and name not in scan.covered
 
 
 def _text(value: str | None) -> str | None:

@@ -245,7 +245,7 @@ def scan(
         if earlier is not None and earlier.sealed and earlier.size == infos[name].size:
             file = earlier
         else:
-            file = read_file(directory, infos[name])
+            file = _read_or_do_without(directory, infos[name])
         if callback is not None:
             callback.relative_update(1)
         return file
@@ -290,6 +290,18 @@ def read_file(directory: Directory, info: FileInfo) -> MergedFile:
     if not found.sealed and directory.lists_old_lengths:
         found = _read_index(directory, relative, info.size, grown=True)
     return replace(found, name=info.name)
+
+
+def _read_or_do_without(directory: Directory, info: FileInfo) -> MergedFile:
+    """An index-only file that is damaged says nothing: what it repeats is read of the files themselves."""
+    nothing = MergedFile(info.name, None, (), info.size)
+    try:
+        file = read_file(directory, info)
+    except StateStoreFilesError as error:
+        if info.name.endswith(INDEX_SUFFIX) and error.getErrorClass() in ("PSS_CORRUPT_INDEX", "PSS_CORRUPT_FILE"):
+            return nothing
+        raise
+    return nothing if info.name.endswith(INDEX_SUFFIX) and not file.sealed else file
 
 
 def _read_index(directory: Directory, relative: str, size: int, *, grown: bool = False) -> MergedFile:

@@ -33,7 +33,7 @@ UNRESTORABLE_VERSION = "unrestorable_version"
 REFERENCE_COUNT = "reference_count"
 """The live segments of a file, counted a second time in another way, are others."""
 TORN_TAIL = "torn_tail"
-"""Bytes that a killed writer left behind the last whole group; no damage, and nobody reads them."""
+"""Bytes behind the last whole group, which nobody reads: what a killed writer left, as far as can be told."""
 
 LOSES_FACTS = frozenset({CORRUPT_INDEX, CORRUPT_FILE, UNSUPPORTED_VERSION, UNREADABLE_FILE, TRUNCATED_FILE})
 """After these it is not known what else a merged file says."""

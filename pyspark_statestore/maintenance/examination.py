@@ -11,13 +11,11 @@ import numpy as np
 
 from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.format import MergedFile, parse_file_name
-from pyspark_statestore.format.checksum import crc32c
-from pyspark_statestore.format.layout import TRAILER, TRAILER_MAGIC, TRAILER_SIZE, U32, Trailer
 from pyspark_statestore.inspect.scan import INDEX_SUFFIX, MERGED, Scan, look_again, merged_files, read_file
 from pyspark_statestore.maintenance import damage
 from pyspark_statestore.maintenance.damage import Damage
 from pyspark_statestore.maintenance.site import Site
-from pyspark_statestore.storage.directory import Directory, FileInfo, in_parallel
+from pyspark_statestore.storage.directory import Directory, in_parallel
 
 _KINDS: Mapping[str, str] = {
     "PSS_CORRUPT_INDEX": damage.CORRUPT_INDEX,
@@ -58,19 +56,18 @@ def _examine(directory: Directory) -> Examined:
     damages: list[Damage] = []
     torn: list[Damage] = []
 
-    def read(name: str) -> tuple[MergedFile | None, list[Damage], list[Damage]]:
+    def read(name: str) -> MergedFile | Damage:
         try:
-            file = read_file(directory, infos[name])
-            cut_off, remains = _end(directory, infos[name], file)
+            return read_file(directory, infos[name])
         except StateStoreFilesError as error:
-            return None, [_of(error, directory, name)], []
-        return file, cut_off, remains
+            return _of(error, directory, name)
 
-    for name, (file, wrong, remains) in zip(infos, in_parallel(read, list(infos)), strict=True):
-        damages += wrong
-        torn += remains
-        if file is not None:
-            files[name] = file
+    for name, found in zip(infos, in_parallel(read, list(infos)), strict=True):
+        if isinstance(found, Damage):
+            damages.append(found)
+        else:
+            files[name] = found
+            torn += _remains(directory, name, found)
     readable = {name: infos[name] for name in files}
     indexes = frozenset(name for name in files if name.endswith(INDEX_SUFFIX))
     scan = Scan(readable, files, at, beside, indexes)
@@ -93,37 +90,15 @@ def _of(error: StateStoreFilesError, directory: Directory, name: str) -> Damage:
     return Damage(kind, url_of(directory, name), reason, int(offset) if offset.isdigit() else None)
 
 
-def _end(directory: Directory, info: FileInfo, file: MergedFile) -> tuple[list[Damage], list[Damage]]:
-    """What is behind the last whole group: a group that was written whole and is damaged now, or what a kill left.
-
-    A killed writer leaves the first part of a group, and its trailer is the last part. So where a trailer ends the
-    file, all of the group was there once.
-    """
-    rest = info.size - file.valid_length
-    if file.groups and not rest:
-        return [], []
-    path = url_of(directory, info.name)
-    head = 0 if file.header is None else file.header.length
-    at = info.size - TRAILER_SIZE
-    if at >= max(head, 1):
-        with directory.open(f"{MERGED}/{info.name}", info.size) as opened:
-            data = opened.read_at(at, TRAILER_SIZE)
-        if _was_trailer(data):
-            trailer = Trailer.unpack(data, at)
-            if trailer is None:
-                return [Damage(damage.CORRUPT_INDEX, path, "the trailer of its last group is damaged", at)], []
-            reason = "the checksum of its last index block does not match"
-            return [Damage(damage.CORRUPT_INDEX, path, reason, trailer.index_offset)], []
-    begin = max(file.valid_length, head)
-    reason = f"its last {info.size - begin} bytes are no whole group" if info.size > begin else "it has no group"
-    return [], [Damage(damage.TORN_TAIL, path, reason, begin)]
-
-
-def _was_trailer(data: bytes) -> bool:
-    if len(data) != TRAILER_SIZE:
-        return False
-    mended = TRAILER_MAGIC + data[len(TRAILER_MAGIC) :]
-    return data.startswith(TRAILER_MAGIC) or U32.unpack_from(data, TRAILER.size)[0] == crc32c(mended[: TRAILER.size])
+def _remains(directory: Directory, name: str, file: MergedFile) -> list[Damage]:
+    """What is behind the last whole group: what a kill left, as far as can be told."""
+    begin = max(file.valid_length, 0 if file.header is None else file.header.length)
+    if file.groups and file.size == begin:
+        return []
+    reason = f"its last {file.size - begin} bytes are no whole group" if file.size > begin else "it has no group"
+    if not file.accounted:
+        reason += ", and whether they were one once cannot be told, so nothing deletes the file"
+    return [Damage(damage.TORN_TAIL, url_of(directory, name), reason, begin)]
 
 
 def _wrong_names(directory: Directory, scan: Scan) -> list[Damage]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -21,12 +20,10 @@ from pyspark_statestore.maintenance.immutable_files import IMMUTABLE, unnamed
 from pyspark_statestore.maintenance.site import Site, View
 from pyspark_statestore.storage.changes import delete
 from pyspark_statestore.storage.directory import FileInfo, in_parallel
+from pyspark_statestore.storage.whole_files import is_temporary
 
 LEAST = datetime.timedelta(hours=1)
 """What is younger may be about to be referred to: a snapshot's files are uploaded before its zip."""
-
-_TEMPORARY = re.compile(r"\..+\.[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(\.TID\d+)?\.tmp")
-"""``CheckpointFileManager.generateTempPath``, for all managers that rename. The parent directory is the target's."""
 
 _NO_GROUP = "merged file without a group that could be read"
 _LEFT_ANNOUNCEMENT = "announcement of a relocation that has ended"
@@ -126,7 +123,7 @@ def _orphans(site: Site, older_than: datetime.timedelta, now: Now) -> list[_Orph
     if not plain and not view.scan.infos:
         check_checkpoint(site.directory)
     old = [info for info in plain if now.age(info.modified) >= older_than]
-    gone = {info.name: _LEFT_TEMPORARY for info in old if _TEMPORARY.fullmatch(_base(info.name))}
+    gone = {info.name: _LEFT_TEMPORARY for info in old if is_temporary(_base(info.name))}
     immutable = [info for info in old if IMMUTABLE.fullmatch(info.name)]
     gone |= {info.name: _UNNAMED for info in unnamed(site.directory, view, plain, immutable)}
     gone |= dict.fromkeys(_checksums_of_nothing(view, plain, old, gone), _CHECKSUM)
@@ -136,11 +133,14 @@ def _orphans(site: Site, older_than: datetime.timedelta, now: Now) -> list[_Orph
 
 def _merged(site: Site, view: View, older_than: datetime.timedelta, now: Now) -> list[_Orphan]:
     # Rule 7: a file without a stamp is closed where its modification time is old enough.
-    empty = [view.scan.infos[name] for name, file in view.scan.files.items() if not file.groups]
+    files, states = view.scan.files, view.states
+    empty = [view.scan.infos[name] for name in files if not files[name].groups and states[name].accounted]
     closed = max(older_than, site.closed_after, site.abandoned_after)
     found = [_Orphan(_in_checkpoint(MERGED, info), _NO_GROUP, closed) for info in empty]
     free, _ = unpinned(site.directory, (_base(orphan.info.name) for orphan in found), view.given_up)
     found = [orphan for orphan in found if _base(orphan.info.name) in free]
+    temporary = [info for name, info in view.scan.others.items() if is_temporary(name)]
+    found += [_Orphan(_in_checkpoint(MERGED, info), _LEFT_TEMPORARY, closed) for info in temporary]
     announcements = [view.scan.others[name] for name in sorted(view.scan.intents)]
     ended = max(older_than, site.closed_after)
     found += [_Orphan(_in_checkpoint(MERGED, info), _LEFT_ANNOUNCEMENT, ended) for info in announcements]

@@ -239,6 +239,9 @@ def _replaced(site: Site, found: Found, dry_run: bool) -> Found:
     gone: set[str] = set()
     if able and not dry_run:
         movable = Movable(view)
+        if all(each.kind in kinds or each.is_repairable for each in found):
+            # Everything that has to be there is, without the bytes that no group accounts for.
+            site.account_for(able)
         relocate(site, [(piece,) for name in sorted(able) for piece, _ in movable.pieces(name, _PIECE)])
         gone = set(clean(site, view.closed_tombstones, only=able).files)
 

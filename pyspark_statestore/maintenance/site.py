@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
@@ -15,12 +15,13 @@ from pyspark_statestore._version import __version__
 from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.forks.pins import is_pin
 from pyspark_statestore.format import MergedFile, MergedFileWriter, file_name
+from pyspark_statestore.format.layout import META_WHOLE
 from pyspark_statestore.index import FileState
 from pyspark_statestore.inspect.scan import INDEX_SUFFIX, MERGED, Scan, check_checkpoint, look_again, scan
 from pyspark_statestore.inspect.segments import CLOCK_BITS
 from pyspark_statestore.maintenance.ages import ask_file_system
 from pyspark_statestore.storage import Directory
-from pyspark_statestore.storage.changes import create
+from pyspark_statestore.storage.whole_files import is_temporary, publish
 
 ABANDONED_AFTER = datetime.timedelta(days=1)
 """As the shim's: a file is sealed an hour after it was begun at the latest, so its process is gone long since."""
@@ -41,7 +42,8 @@ class View:
     Attributes:
         scan: The indexes of all merged files, each read from the file itself.
         states: What the rules of :mod:`pyspark_statestore.index.rules` need to know of each file.
-        given_up: Announcements of relocations that nobody waits for any more, and pins of forks that were never made.
+        given_up: Announcements of relocations that nobody waits for any more, pins of forks that were never made, and
+            files that their writers have not come to name.
     """
 
     scan: Scan
@@ -91,6 +93,7 @@ class Site:
     dry_run: bool = False
     writer: int = field(default_factory=lambda: secrets.randbits(63))
     _time_there: datetime.datetime | None = field(default=None, repr=False)
+    _accounted_for: set[str] = field(default_factory=set, repr=False)
     _known: Mapping[str, MergedFile] = field(default_factory=dict, repr=False)
     _numbers: Iterator[int] = field(default_factory=lambda: count(1), repr=False)
 
@@ -131,7 +134,7 @@ class Site:
         newest = self._newest(found)
         states = {name: self._state(found, name, newest) for name in found.files}
         begun = {name for name, info in found.others.items() if is_pin(name) and not info.size}
-        waiting = found.intents | begun
+        waiting = found.intents | begun | {name for name in found.others if is_temporary(name)}
         return View(found, states, frozenset(name for name in waiting if self._is_given_up(found, name, newest)))
 
     def _newest(self, found: Scan) -> datetime.datetime | None:
@@ -151,7 +154,8 @@ class Site:
     def _state(self, found: Scan, name: str, newest: datetime.datetime | None) -> FileState:
         file = found.files[name]
         closed = file.sealed or self._is_abandoned(found, name, newest)
-        return FileState(closed, True, _stamp(file), name.endswith(INDEX_SUFFIX))
+        accounted = file.accounted or name in self._accounted_for
+        return FileState(closed, True, _stamp(file), name.endswith(INDEX_SUFFIX), accounted)
 
     def _is_abandoned(self, found: Scan, name: str, newest: datetime.datetime | None) -> bool:
         """Rule 7 for who looks but once: old by its own stamps, and by the file system's clock.
@@ -174,6 +178,10 @@ class Site:
             self.closed_after, self.abandoned_after
         )
 
+    def account_for(self, names: Iterable[str]) -> None:
+        """Says that what no group accounts for in these files is needed by nobody: a verification has shown it."""
+        self._accounted_for.update(names)
+
     def next_name(self, suffix: str = ".merged") -> str:
         """A name that no other file has.
 
@@ -195,7 +203,7 @@ class Site:
 
     @contextmanager
     def new_file(self, view: View, suffix: str = ".merged") -> Iterator[tuple[str, MergedFileWriter]]:
-        """Begins a merged file, which has to be sealed in the block; it is durable when the block ends.
+        """Begins a merged file, which has to be sealed in the block. When the block ends, it is there and durable.
 
         Args:
             view: Of the checkpoint, by which the file says whether there may be plain files.
@@ -210,6 +218,6 @@ class Site:
         name = self.next_name(suffix)
         created_ms = int(name[:13])
         meta: dict[str, str | bool] = {"app_id": "", "executor_id": "maintenance", "query_run_id": ""}
-        meta |= {"shim": __version__, "plain": view.plain}
-        with create(self.directory, f"{MERGED}/{name}") as out:
+        meta |= {"shim": __version__, "plain": view.plain, META_WHOLE: True}
+        with publish(self.directory, f"{MERGED}/{name}", is_new=True) as out:
             yield name, MergedFileWriter(out, writer=self.writer, created_ms=created_ms, meta=meta)

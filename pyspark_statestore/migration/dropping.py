@@ -70,6 +70,11 @@ def drop_merged(site: Site, *, dry_run: bool = True, force: bool = False) -> Dro
 def _require_not_needed(directory: Directory, marker: ExportMarker | None, found: Scan, force: bool) -> None:
     live = LiveSegments.of(found)
     if not len(live):
+        missing = None if force else restorable_without_merged(directory, files_below_state(directory))
+        if missing is not None:
+            raise _refused(
+                directory, f"without them, {missing}", f"Look what is wrong: pyspark-statestore verify. {_FORCE}"
+            )
         return
     if marker is None or not marker.is_done:
         how = "was begun and not ended" if marker else "was not made"

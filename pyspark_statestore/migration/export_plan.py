@@ -54,8 +54,6 @@ def check_restorable(directory: Directory, found: Scan) -> None:
     if not batches:
         return
     files = StateFiles.of(found, plain_files(directory, found))
-    if not len(files.path):
-        return
     ids = read_batches(directory, with_ids=True).ids
     missing = check_versions(directory, files, Batches((batches[-1],), ids)).missing
     if not missing:

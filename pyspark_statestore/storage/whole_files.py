@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,9 +12,17 @@ from pyspark_statestore.storage.changes import create, delete
 from pyspark_statestore.storage.directory import Directory
 from pyspark_statestore.storage.failures import errors_of
 
+_TEMPORARY = re.compile(r"\..+\.[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(\.TID\d+)?\.tmp")
+"""``CheckpointFileManager.generateTempPath``, for all managers that rename. The parent directory is the target's."""
+
+
+def is_temporary(name: str) -> bool:
+    """Whether a file of this name is one that gets another when it is whole: Spark's, or of :func:`publish`."""
+    return _TEMPORARY.fullmatch(name) is not None
+
 
 @contextmanager
-def publish(directory: Directory, relative: str) -> Iterator[Any]:
+def publish(directory: Directory, relative: str, *, is_new: bool = False) -> Iterator[Any]:
     """Writes a file that appears under its name when the block ends; what was there before is replaced.
 
     Where renaming does not replace, as on HDFS, there is no file at all for a moment.
@@ -21,6 +30,7 @@ def publish(directory: Directory, relative: str) -> Iterator[Any]:
     Args:
         directory: Of the checkpoint.
         relative: Path in it.
+        is_new: Whether no file ever had that name, so that nothing has to be taken away.
 
     Yields:
         A binary file to write to.
@@ -28,7 +38,8 @@ def publish(directory: Directory, relative: str) -> Iterator[Any]:
     Raises:
         StateStoreFilesError: PSS_NO_PERMISSION or PSS_WRITE_FAILED. What the block itself raises is passed on.
     """
-    forget_checksum(directory, relative)
+    if not is_new:
+        forget_checksum(directory, relative)
     if directory.is_flat:
         with create(directory, relative) as out:
             yield out
@@ -38,7 +49,7 @@ def publish(directory: Directory, relative: str) -> Iterator[Any]:
     temporary = f"{folder}{slash}.{name}.{uuid.uuid4()}.tmp"
     with create(directory, temporary) as out:
         yield out
-    if not directory.is_local:
+    if not is_new and not directory.is_local:
         delete(directory, relative)
     _rename(directory, temporary, relative)
 

@@ -58,8 +58,11 @@ def write_checkpoint(folder: Path, *, partitions: int = 3, versions: int = 4) ->
     second.put(f"0/0/{versions}.changelog", b"again", stamp=stamp(versions + 1))
     second.end_group()
     (merged / name(2)).write_bytes(open_.getvalue())
-    torn, _ = _begin(3)
-    (merged / name(3)).write_bytes(torn.getvalue() + TORN)
+    torn, third = _begin(3, fronts=True)
+    begin = third.position
+    third.put("0/0/9.changelog", b"half of a group", stamp=stamp(9))
+    third.end_group()
+    (merged / name(3)).write_bytes(torn.getvalue()[: begin + len(TORN)])
     return folder
 
 
@@ -82,9 +85,10 @@ def age(path: Path, minutes: float) -> None:
     os.utime(path, (then, then))
 
 
-def _begin(number: int) -> tuple[io.BytesIO, MergedFileWriter]:
+def _begin(number: int, *, fronts: bool = False) -> tuple[io.BytesIO, MergedFileWriter]:
     data = io.BytesIO()
-    return data, MergedFileWriter(data, writer=WRITER_63, created_ms=CREATED_MS + number, meta=META)
+    meta = {**META, "fronts": True} if fronts else META
+    return data, MergedFileWriter(data, writer=WRITER_63, created_ms=CREATED_MS + number, meta=meta)
 
 
 def _put(writer: MergedFileWriter, partition: int, version: int) -> Entry:

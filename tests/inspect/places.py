@@ -27,14 +27,14 @@ META: dict[str, str | bool] = {"app_id": "app-1", "executor_id": "driver", "quer
 
 @contextmanager
 def merged_file(
-    checkpoint: Path, number: int, *, writer: int = 7, seal: bool = True, plain: bool = False
+    checkpoint: Path, number: int, *, writer: int = 7, seal: bool = True, plain: bool = False, fronts: bool = False
 ) -> Iterator[MergedFileWriter]:
-    """A merged file of a checkpoint; it ends with a group where it is not sealed."""
+    """A merged file of a checkpoint; it ends with a group where it is not sealed. Release 0.1 wrote no fronts."""
     folder = checkpoint / "state" / "_merged"
     folder.mkdir(parents=True, exist_ok=True)
     created = CREATED_MS + number
     with (folder / file_name(created, writer, number)).open("wb") as out:
-        file = MergedFileWriter(out, writer=writer, created_ms=created, meta={**META, "plain": plain})
+        file = MergedFileWriter(out, writer=writer, created_ms=created, meta={**META, "plain": plain, "fronts": fronts})
         yield file
         if seal:
             file.seal()

@@ -114,22 +114,35 @@ def test_only_file_of_its_kind_is_read_from_a_merged_directory(checkpoint: Path)
 
 def test_torn_tail_is_left_out(checkpoint: Path) -> None:
     whole = table(checkpoint, "segments")
-    with merged_paths(checkpoint)[0].open("ab") as file:
-        file.write(b"PSSGROUP" + os.urandom(500))
+    before = {path.name for path in merged_paths(checkpoint)}
+    with merged_file(checkpoint, 1, writer=8, seal=False, fronts=True) as file:
+        file.put("0/0/3.changelog", os.urandom(500), stamp=STAMP)
+    torn = next(path for path in merged_paths(checkpoint) if path.name not in before)
+    os.truncate(torn, torn.stat().st_size - 1)
     assert table(checkpoint, "segments") == whole
-    assert table(checkpoint, "files")[0]["is_sealed"] is True
+    assert len(table(checkpoint, "files")) == len(before) + 1
 
 
-def test_file_torn_in_its_only_group(checkpoint: Path) -> None:
+def test_nothing_follows_a_seal(checkpoint: Path) -> None:
+    with merged_paths(checkpoint)[0].open("ab") as file:
+        file.write(os.urandom(500))
+    with refused("PSS_CORRUPT_INDEX"):
+        table(checkpoint, "segments")
+
+
+@pytest.mark.parametrize("with_fronts", [True, False])
+def test_file_torn_in_its_only_group(checkpoint: Path, with_fronts: bool) -> None:
     torn = merged_paths(checkpoint)[0]
+    with merged_file(checkpoint, 1, fronts=with_fronts) as file:
+        file.put("0/0/1.changelog", b"x" * 20, stamp=STAMP)
     os.truncate(torn, torn.stat().st_size - 1)
     assert set(live(checkpoint)) == {"0/0/2.changelog", "0/1/2.changelog"}
     first = table(checkpoint, "files")[0]
     assert (first["segment_count"], first["is_sealed"], first["is_orphan"]) == (0, False, False)
     os.utime(torn, (CREATED_MS / 1000, CREATED_MS / 1000))
     first = table(checkpoint, "files")[0]
-    assert (first["is_closed"], first["is_orphan"], first["space_amplification"]) == (True, True, None)
-    assert table(checkpoint, "summary")[0]["orphan_file_count"] == 1
+    assert (first["is_closed"], first["is_orphan"], first["space_amplification"]) == (True, with_fronts, None)
+    assert table(checkpoint, "summary")[0]["orphan_file_count"] == int(with_fronts)
 
 
 @pytest.mark.parametrize("content", [b"", b"PSSM", b"\0" * 5000, b"PSSMERG1" + b"\x50\0\0\0"], ids=len)

@@ -104,7 +104,9 @@ def written_by_java(jvm: Any, path: Path, groups: list[Any], seal: str, meta: di
 
 @RANDOM
 @given(groups=GROUPS, seal=st.sampled_from(["no", "after", "with"]), meta=META)
-def test_what_python_writes_java_reads(java_reads: Read, groups: list[Any], seal: str, meta: dict[str, str | bool]) -> None:
+def test_what_python_writes_java_reads(
+    java_reads: Read, groups: list[Any], seal: str, meta: dict[str, str | bool]
+) -> None:
     data = written_by_python(groups, seal, meta)
 
     seen = java_reads(data)

@@ -112,7 +112,11 @@ def index_of(path: Path) -> MergedFile:
 def entry_of(checkpoint: Path, logical_path: str) -> tuple[Path, Entry]:
     """The merged file that holds a segment, and its entry; there is only one."""
     [found] = [
-        (path, each) for path in merged_paths(checkpoint) for each in index_of(path) if each.path == logical_path
+        (path, each)
+        for path in merged_paths(checkpoint)
+        if ".index." not in path.name
+        for each in index_of(path)
+        if each.path == logical_path
     ]
     return found
 

@@ -166,7 +166,7 @@ def consolidate(run: Run) -> None:
 
 
 def remove_orphans(run: Run) -> None:
-    with merged_file(run.checkpoint, 1, seal=False):
+    with merged_file(run.checkpoint, 1, seal=False, fronts=True):
         pass
     (orphan, *_) = merged_files(run.checkpoint)
     orphan.write_bytes(orphan.read_bytes()[:-10])  # its only group is torn

@@ -319,10 +319,15 @@ class TestNoDamage:
         assert damages(tmp_path) == []
 
     def test_remains_of_a_killed_writer(self, tmp_path: Path) -> None:
-        path = merged_paths(make(tmp_path))[1]
-        end = path.stat().st_size
-        with path.open("ab") as out:
-            out.write(b"torn" * 20)
+        make(tmp_path)
+        with merged_file(tmp_path, 20, plain=True, seal=False, fronts=True) as file:
+            file.put("0/0/4.changelog.crc", b"whole", stamp=STAMP + 1)
+            file.end_group()
+            file.put("0/0/5.changelog", b"torn", stamp=STAMP + 2)
+        path = merged_paths(tmp_path)[-1]
+        end = index_of(path).groups[0].end
+        path.write_bytes(path.read_bytes()[:-20])
+        os.utime(path, (CREATED_MS / 1000, CREATED_MS / 1000))
         with merged_file(tmp_path, 30, plain=True):
             pass
         found = verify(tmp_path)
