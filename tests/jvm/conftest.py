@@ -40,6 +40,19 @@ def checkpoint(new_checkpoint: Callable[..., Checkpoint]) -> Checkpoint:
 
 
 @pytest.fixture
+def counted(jvm: Any, new_checkpoint: Callable[..., Checkpoint], tmp_path: Path) -> Callable[..., Checkpoint]:
+    """Checkpoints whose calls are counted."""
+
+    def make(scheme: str = "counting", **options: str) -> Checkpoint:
+        checkpoint = new_checkpoint(scheme, name=tmp_path.name, **options)
+        counting = getattr(jvm, f"{TESTING}.CountingFileSystem")
+        counting.registerRoot(checkpoint.directory.name, str(checkpoint.directory))
+        return checkpoint
+
+    return make
+
+
+@pytest.fixture
 def faulty(jvm: Any) -> Iterator[Any]:
     """The file system that fails on demand, without a rule before and after."""
     faulty = getattr(jvm, f"{TESTING}.FaultyFileSystem")

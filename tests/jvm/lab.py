@@ -261,6 +261,17 @@ class Checkpoint:
                 file.end_group()
 
 
+def calls(jvm: Any, checkpoint: Checkpoint) -> dict[str, int]:
+    """Counts of the calls on merged files since the checkpoint's root was registered, over all threads."""
+    counting = getattr(jvm, f"{TESTING}.CountingFileSystem")
+    counted: dict[str, int] = {}
+    by_thread = json.loads(counting.snapshotJson()).get(checkpoint.directory.name, {})
+    for categories in by_thread.values():
+        for operation, count in categories.get("merged", {}).items():
+            counted[operation] = counted.get(operation, 0) + count
+    return counted
+
+
 def refer(source: Checkpoint, fork: Checkpoint, *, number: int = 1) -> str:
     """Makes what a fork is to executors: a reference file to all that lives in another checkpoint.
 

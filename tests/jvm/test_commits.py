@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
@@ -14,35 +13,11 @@ from typing import Any
 import pytest
 
 from pyspark_statestore.format import parse_file_name
-from tests.jvm.lab import TESTING, Checkpoint, until
+from tests.jvm.lab import TESTING, Checkpoint, calls, until
 
 pytestmark = pytest.mark.spark
 
 KB, MB = 1 << 10, 1 << 20
-
-
-def calls(jvm: Any, checkpoint: Checkpoint) -> dict[str, int]:
-    """Counts of the calls on merged files since the checkpoint's root was registered, over all threads."""
-    counting = getattr(jvm, f"{TESTING}.CountingFileSystem")
-    counted: dict[str, int] = {}
-    by_thread = json.loads(counting.snapshotJson()).get(checkpoint.directory.name, {})
-    for categories in by_thread.values():
-        for operation, count in categories.get("merged", {}).items():
-            counted[operation] = counted.get(operation, 0) + count
-    return counted
-
-
-@pytest.fixture
-def counted(jvm: Any, new_checkpoint: Callable[..., Checkpoint], tmp_path: Path) -> Callable[..., Checkpoint]:
-    """Checkpoints whose calls are counted."""
-
-    def make(scheme: str = "counting", **options: str) -> Checkpoint:
-        checkpoint = new_checkpoint(scheme, name=tmp_path.name, **options)
-        counting = getattr(jvm, f"{TESTING}.CountingFileSystem")
-        counting.registerRoot(checkpoint.directory.name, str(checkpoint.directory))
-        return checkpoint
-
-    return make
 
 
 @pytest.mark.parametrize("scheme", ["file", "objectstore"])
