@@ -26,7 +26,11 @@ public final class StateStoreFilesException extends IOException {
     PSS_VERSION_MISMATCH,
     PSS_UNSUPPORTED_SPARK,
     PSS_NEEDS_PATH_DOOR,
-    PSS_EXPORTED
+    PSS_EXPORTED,
+    PSS_WRONG_DOOR,
+    PSS_STAYS_STOCK,
+    PSS_CANNOT_REPARTITION,
+    PSS_MISSING_STATE_FILE
   }
 
   private static final long serialVersionUID = 1L;

@@ -32,6 +32,8 @@ public final class MergedCheckpointFileManager implements CheckpointFileManager 
   private final CheckpointFileManager plain;
   /** Null where nothing is merged. */
   private final MergedFileSystem fs;
+  private final Path location;
+  private final Configuration conf;
   /** The occasion of the last question that a task asked; Spark opens files for it from other threads. */
   private volatile Object lastOccasion;
 
@@ -44,6 +46,8 @@ public final class MergedCheckpointFileManager implements CheckpointFileManager 
     Path real = Schemes.toReal(path);
     Path qualified = merges && !mergedNames ? real.getFileSystem(conf).makeQualified(real) : path;
     this.fs = merges ? Schemes.mergedFileSystem(Schemes.toMerged(qualified), conf) : null;
+    this.location = path;
+    this.conf = conf;
     this.plain = CheckpointFileManager.create(real, withoutThis(conf, conf.get(Options.PREFIX + "fileManagerClass", "")));
   }
 
@@ -151,6 +155,10 @@ public final class MergedCheckpointFileManager implements CheckpointFileManager 
   @Override
   public boolean exists(Path path) {
     return io(() -> {
+      if (path.getName().equals("offsets")) {
+        // Spark's first question to a log; what a constructor throws Spark would wrap.
+        DoorCheck.beforeRepartitioning(path, conf);
+      }
       StateView view = fresh(path);
       return view == null ? plain.exists(Schemes.toReal(path)) : view.exists();
     });
@@ -179,6 +187,9 @@ public final class MergedCheckpointFileManager implements CheckpointFileManager 
   @Override
   public Path createCheckpointDirectory() {
     return io(() -> {
+      if (fs == null) {
+        DoorCheck.beforeStart(location, conf);
+      }
       Path made;
       try {
         made = plain.createCheckpointDirectory();

@@ -55,7 +55,7 @@ final class StateView {
 
   FSDataInputStream open() throws IOException {
     Segment segment = log.find(relative);
-    if (segment == null && !log.mayHavePlainFiles()) {
+    if (segment == null && isFile && !log.mayHavePlainFiles()) {
       segment = log.findAfterRefresh(relative);
       if (segment == null) {
         throw new FileNotFoundException(named.apply(realPath) + " does not exist");
