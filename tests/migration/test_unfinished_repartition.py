@@ -46,7 +46,7 @@ def checkpoint(tmp_path: Path) -> Path:
     return make(tmp_path / "q1")
 
 
-def files(checkpoint: Path) -> dict[str, bytes]:
+def files(checkpoint: Path) -> dict[str, str]:
     """All files but the kept copies and the checksums of what was there."""
     return {
         name: data

@@ -1,5 +1,6 @@
 package io.pyspark.statestore.fs;
 
+import io.pyspark.statestore.MissingStateFileException;
 import io.pyspark.statestore.Options;
 import io.pyspark.statestore.StateStoreFilesException;
 import io.pyspark.statestore.StateStoreFilesException.Id;
@@ -13,6 +14,8 @@ import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.fs.PathFilter;
+import org.apache.spark.SparkException;
+import org.apache.spark.sql.errors.QueryExecutionErrors;
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager;
 
 /**
@@ -117,8 +120,23 @@ public final class MergedCheckpointFileManager implements CheckpointFileManager 
       // Every load of a RocksDB store asks for its versions first; one of a heap store opens files straight away.
       boolean askedBefore = path.getName().contains(".changelog") || path.getName().contains(".zip");
       Freshness.ensure(log, askedBefore ? lastOccasion : null);
-      return view.open();
+      try {
+        return view.open();
+      } catch (MissingStateFileException e) {
+        throw inSparksWords(path, e);
+      }
     });
+  }
+
+  /** What Spark makes of the absence of what is always needed, ours beside it. */
+  private static Exception inSparksWords(Path path, MissingStateFileException missing) {
+    Throwable sparks = null;
+    if (path.getName().endsWith(".changelog")) {
+      sparks = QueryExecutionErrors.failedToReadStreamingStateFileError(path, missing);
+    } else if (path.getName().endsWith(".delta")) {
+      sparks = QueryExecutionErrors.failedToReadDeltaFileNotExistsError(path, "a state store", missing);
+    }
+    return sparks instanceof SparkException spark ? missing.beside(spark) : missing;
   }
 
   @Override
