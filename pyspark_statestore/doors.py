@@ -42,11 +42,11 @@ class DoorSettings:
 
     Attributes:
         set: New values by key.
-        remove: Keys of an earlier call that this one does without.
+        remove: Keys that are to be unset.
     """
 
     set: Mapping[str, str]
-    remove: frozenset[str]
+    remove: frozenset[str] = frozenset()
 
 
 def door_settings(existing: Mapping[str, str], *, mode: str, store: str, options: Mapping[str, object]) -> DoorSettings:
@@ -66,23 +66,14 @@ def door_settings(existing: Mapping[str, str], *, mode: str, store: str, options
     changed = settings_of(options)
     check_settings({**existing, **changed})
     _check_provider(existing, store)
-    remove: set[str] = set()
+    changed[PROVIDER_KEY] = (STOCK_PROVIDERS if mode == "path" else MERGED_PROVIDERS)[store]
+    # With both doors: it serves merged paths, and looks at each checkpoint before its query starts.
+    changed[FILE_MANAGER_KEY] = MERGED_FILE_MANAGER
     manager = existing.get(FILE_MANAGER_KEY)
-    if mode == "path":
-        changed[PROVIDER_KEY] = STOCK_PROVIDERS[store]
-        changed[FILE_MANAGER_KEY] = MERGED_FILE_MANAGER
-        if manager and manager != MERGED_FILE_MANAGER:
-            changed[OWN_FILE_MANAGER_KEY] = manager
-    else:
-        changed[PROVIDER_KEY] = MERGED_PROVIDERS[store]
-        if manager == MERGED_FILE_MANAGER:  # an earlier call chose the path door: give back what it took
-            remove.add(OWN_FILE_MANAGER_KEY)
-            if own := existing.get(OWN_FILE_MANAGER_KEY):
-                changed[FILE_MANAGER_KEY] = own
-            else:
-                remove.add(FILE_MANAGER_KEY)
+    if manager and manager != MERGED_FILE_MANAGER:
+        changed[OWN_FILE_MANAGER_KEY] = manager
     changed[SHIM_VERSION_KEY] = __version__
-    return DoorSettings(changed, frozenset(remove & existing.keys()))
+    return DoorSettings(changed)
 
 
 def file_system_settings() -> dict[str, str]:

@@ -102,6 +102,27 @@ ERROR_CLASSES: Mapping[str, str] = MappingProxyType(
             "{file} names {provider} as the state store's provider, which has no counterpart: {reason}. "
             "Nothing was changed."
         ),
+        "PSS_WRONG_DOOR": (
+            "{path} has its state in merged files, and {provider} would not find them under this name. Start the query "
+            "with checkpointLocation = merged_path(...), or convert or export the checkpoint."
+        ),
+        "PSS_STAYS_STOCK": (
+            "The query of {path} goes on with Spark's own {provider}, and its state is not merged. Convert the "
+            "checkpoint (pyspark-statestore convert --to merged), or start it with merged_path(...)."
+        ),
+        "PSS_CANNOT_REPARTITION": (
+            "Spark's offline repartitioning does not know the state of {path}, which has {provider}. Let the query go "
+            "through the path door: pyspark-statestore convert --to merged --door path."
+        ),
+        "PSS_UNFINISHED_REPARTITION": (
+            "Spark's offline repartitioning of {path} to {partitions} partitions has written state for batch {batch} "
+            "and was not finished: {reason}. Nothing was changed. Let it finish: ask Spark for {partitions} partitions "
+            "once more."
+        ),
+        "PSS_MISSING_STATE_FILE": (
+            "{path} is not there, and no merged file of {checkpoint} has it: {reason}. Look with pyspark-statestore "
+            "verify, restore the file from a copy, and do not clear the checkpoint."
+        ),
         "PSS_READ_FAILED": (
             "Could not {action} {path}: {reason}. Nothing was changed; remove the cause and ask again."
         ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.inspect.scan import Scan, check_checkpoint, look_again, scan
@@ -18,6 +18,7 @@ from pyspark_statestore.migration.live_segments import LiveSegments
 from pyspark_statestore.migration.offset_log import OffsetEntry, counterpart, read_offsets
 from pyspark_statestore.migration.replaced_files import keep, kept
 from pyspark_statestore.migration.staleness import require_fresh
+from pyspark_statestore.migration.unfinished_repartition import UnfinishedRepartition
 from pyspark_statestore.storage.directory import Directory, FileInfo, in_parallel
 from pyspark_statestore.storage.whole_files import overwrite
 
@@ -36,7 +37,8 @@ class Conversion:
         changed_entries_count: Entries of the offset log that were rewritten: the newest, from which Spark takes the
             class, and all older ones, from which who goes back or reads an earlier batch takes it.
         removed_files_count: Plain copies of merged segments, left by an export, that were removed.
-        kept_copy: A zip with the entries as they were before, as a URL; None where none was rewritten.
+        undone_batch: The batch of an unfinished repartitioning by Spark that was taken out of the logs; None without.
+        kept_copy: A zip with the entries as they were before, as a URL; None where none was rewritten or taken out.
         dry_run: Whether nothing was changed.
     """
 
@@ -45,6 +47,7 @@ class Conversion:
     provider_after: str | None
     changed_entries_count: int
     removed_files_count: int
+    undone_batch: int | None
     kept_copy: str | None
     dry_run: bool
 
@@ -56,12 +59,15 @@ class OffsetChanges:
     Attributes:
         before: All of its entries.
         changed: Those that change, as they will be.
-        ours: Files of it, such as ``offsets/7``, that an earlier conversion wrote last.
+        ours: Files of the query's logs, such as ``offsets/7``, that the query did not write last: an earlier conversion
+            did, or a repartitioning.
+        undone: A repartitioning whose batch goes; what was before is without it.
     """
 
     before: tuple[OffsetEntry, ...] = field(repr=False)
     changed: tuple[OffsetEntry, ...] = field(repr=False)
     ours: frozenset[str] = frozenset()
+    undone: UnfinishedRepartition | None = None
 
     @classmethod
     def planned(cls, directory: Directory, to: str) -> OffsetChanges:
@@ -81,6 +87,18 @@ class OffsetChanges:
         ours = {f"{OFFSETS}/{entry.batch}" for entry in before if any(_is_ours(entry, copy) for copy in copies)}
         return cls(tuple(before), tuple(entry for entry in changed if entry is not None), frozenset(ours))
 
+    def undoing(self, unfinished: UnfinishedRepartition) -> OffsetChanges:
+        """The same without the batch of a repartitioning."""
+        before, changed = (
+            tuple(entry for entry in log if entry.batch != unfinished.batch) for log in (self.before, self.changed)
+        )
+        return replace(self, before=before, changed=changed, ours=self.ours | set(unfinished.files), undone=unfinished)
+
+    @property
+    def are_any(self) -> bool:
+        """Whether anything changes."""
+        return bool(self.changed) or self.undone is not None
+
     @property
     def providers(self) -> tuple[str | None, str | None]:
         """What the newest entry names, and will name."""
@@ -98,17 +116,23 @@ class OffsetChanges:
         Raises:
             StateStoreFilesError: A file cannot be written.
         """
-        if not self.changed:
+        if not self.are_any:
             return None
         batches = {entry.batch for entry in self.changed}
-        copy = keep(site, [entry for entry in self.before if entry.batch in batches])
-        *older, newest = self.changed
+        copy = keep(
+            site,
+            [entry for entry in self.before if entry.batch in batches],
+            {} if self.undone is None else self.undone.files,
+        )
+        if self.undone is not None:
+            self.undone.undo(site.directory)
 
         def write(entry: OffsetEntry) -> None:
             overwrite(site.directory, f"{OFFSETS}/{entry.batch}", entry.data)
 
-        in_parallel(write, older)
-        write(newest)
+        in_parallel(write, self.changed[:-1])
+        for newest in self.changed[-1:]:
+            write(newest)
         return copy
 
 
@@ -117,28 +141,32 @@ def convert(site: Site, to: str, *, door: str = "provider", dry_run: bool = Fals
 
     To ``merged``, the old files are read where they are. Where an export has written plain files, and stock Spark has
     not gone on since, it goes back to the merged files and removes these copies. To ``stock``, everything has to be
-    there as plain files; :func:`~pyspark_statestore.migration.export.export` makes them.
+    there as plain files; :func:`~pyspark_statestore.migration.export.export` makes them. A repartitioning by Spark that
+    was begun and has written no state is undone.
 
     Args:
         site: Of the checkpoint.
         to: ``merged`` or ``stock``.
-        door: Which one the query will go through when merged; for ``path`` the class stays Spark's.
+        door: Which one the query will go through when merged; for ``path`` the class is Spark's.
         dry_run: Whether nothing is to be changed.
         force: Whether the query is stopped, though it seems to be running, and the merged files are what counts, though
             they seem to be older than plain ones. That an export says so is never passed over.
 
     Raises:
         StateStoreFilesError: PSS_INVALID_OPTION, PSS_NOT_A_CHECKPOINT, PSS_QUERY_RUNNING, PSS_NOT_EXPORTED,
-            PSS_STALE_MERGED, PSS_NEEDS_PATH_DOOR, PSS_UNKNOWN_PROVIDER, PSS_UNREADABLE_STATE, or the checkpoint cannot
-            be read or written. Repeated, it ends what an interrupted one has begun.
+            PSS_STALE_MERGED, PSS_NEEDS_PATH_DOOR, PSS_UNKNOWN_PROVIDER, PSS_UNFINISHED_REPARTITION,
+            PSS_UNREADABLE_STATE, or the checkpoint cannot be read or written. Repeated, it ends what an interrupted
+            one has begun.
     """
     check_word("to", to, TARGETS)
     check_word("door", door, DOORS)
     directory = site.directory
     check_checkpoint(directory)
     marker = ExportMarker.found(directory)
-    changes = OffsetChanges.planned(directory, "" if to == "merged" and door == "path" else to)
+    # Through the path door the location says that state is merged, and the class is Spark's.
+    changes = OffsetChanges.planned(directory, "stock" if door == "path" else to)
     found = look_again(directory, lambda: scan(directory, retired=True))
+    changes = _undoing_repartition(directory, changes, found)
     back: GoingBack | None = None
     if to == "stock":
         _require_plain(directory, found, marker)
@@ -150,7 +178,7 @@ def convert(site: Site, to: str, *, door: str = "provider", dry_run: bool = Fals
             back = GoingBack.planned(site, marker, found, there)
         elif not force:
             require_fresh(directory, found, there.values())
-    if not force and (changes.changed or back):
+    if not force and (changes.are_any or back):
         require_query_stopped(site, found, marker, changes, f"Converting to {to}", dry_run=dry_run)
     copy = None
     if not dry_run:
@@ -160,7 +188,8 @@ def convert(site: Site, to: str, *, door: str = "provider", dry_run: bool = Fals
         if back is not None:
             back.end(site)
     removed = 0 if back is None else len(back.copies)
-    return Conversion(to, *changes.providers, len(changes.changed), removed, copy, dry_run)
+    undone = None if changes.undone is None else changes.undone.batch
+    return Conversion(to, *changes.providers, len(changes.changed), removed, undone, copy, dry_run)
 
 
 def require_query_stopped(
@@ -196,6 +225,15 @@ def check_word(key: str, value: object, allowed: Sequence[str]) -> None:
     """
     if value not in allowed:
         raise StateStoreFilesError("PSS_INVALID_OPTION", {"key": key, "value": value, "allowed": " or ".join(allowed)})
+
+
+def _undoing_repartition(directory: Directory, changes: OffsetChanges, found: Scan) -> OffsetChanges:
+    unfinished = UnfinishedRepartition.found(directory, changes.before)
+    if unfinished is None:
+        return changes
+    plain = [name for name in files_below_state(directory) if is_state_file(name)]
+    unfinished.require_no_state(directory, [*plain, *LiveSegments.of(found).path])
+    return changes.undoing(unfinished)
 
 
 def _changed(directory: Directory, entry: OffsetEntry, to: str) -> OffsetEntry | None:

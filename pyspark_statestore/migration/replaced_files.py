@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from io import BytesIO
 
 from pyspark_statestore.errors import StateStoreFilesError
@@ -15,10 +15,17 @@ from pyspark_statestore.storage.directory import Directory
 from pyspark_statestore.storage.whole_files import publish
 
 REPLACED = "_replaced"
+_UNDONE = "undone"
+"""In such a zip, where files are that were taken away: nothing stands in their place."""
 
 
-def keep(site: Site, entries: Iterable[OffsetEntry]) -> str:
+def keep(site: Site, entries: Iterable[OffsetEntry], undone: Mapping[str, bytes]) -> str:
     """Keeps the entries of the offset log as they are.
+
+    Args:
+        site: Of the checkpoint.
+        entries: Those that will be replaced.
+        undone: Other files that will be taken away, with their contents, by their paths in the checkpoint.
 
     Returns:
         Where, as a URL.
@@ -30,6 +37,8 @@ def keep(site: Site, entries: Iterable[OffsetEntry]) -> str:
     with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
         for entry in entries:
             archive.writestr(f"{OFFSETS}/{entry.batch}", entry.data)
+        for name, contents in undone.items():
+            archive.writestr(f"{_UNDONE}/{name}", contents)
     created_ms = site.now_ms
     path = f"{REPLACED}/{created_ms:013}-{secrets.token_hex(4)}.zip"
     with publish(site.directory, path) as out:

@@ -41,7 +41,7 @@ def test_provider_door() -> None:
     options = configured()
 
     assert options[PROVIDER] == "io.pyspark.statestore.spark.MergedRocksDBStateStoreProvider"
-    assert MANAGER not in options
+    assert options[MANAGER] == OURS
     assert options["spark.jars"] == JAR
     assert options["spark.sql.extensions"] == EXTENSIONS
     assert options["spark.plugins"] == PLUGIN
@@ -85,11 +85,11 @@ def test_what_the_builder_has_is_kept() -> None:
     assert (options[MANAGER], options[OWN_MANAGER]) == (OURS, "org.x.Manager")
 
 
-def test_the_provider_door_leaves_the_file_manager_alone() -> None:
-    options = configured(SparkSession.builder.config(MANAGER, "org.x.Manager"))
+@pytest.mark.parametrize("mode", doors.MODES)
+def test_the_users_file_manager_is_kept_for_all_that_is_not_state(mode: str) -> None:
+    options = configured(SparkSession.builder.config(MANAGER, "org.x.Manager"), mode=mode)
 
-    assert options[MANAGER] == "org.x.Manager"
-    assert OWN_MANAGER not in options
+    assert (options[MANAGER], options[OWN_MANAGER]) == (OURS, "org.x.Manager")
 
 
 def test_what_spark_defaults_says_is_kept(tmp_path: Path) -> None:

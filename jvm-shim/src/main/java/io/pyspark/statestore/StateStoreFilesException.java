@@ -6,7 +6,7 @@ import java.io.IOException;
  * The one exception of the shim: a stable id, what was wrong and where, and what to do. Ids are those of the Python
  * package's catalogue ({@code pyspark_statestore.errors}); a test holds the two lists to each other.
  */
-public final class StateStoreFilesException extends IOException {
+public final class StateStoreFilesException extends IOException implements LoadFailure {
   /** Stable error ids. */
   public enum Id {
     PSS_UNSUPPORTED_FORMAT_VERSION,
@@ -26,7 +26,11 @@ public final class StateStoreFilesException extends IOException {
     PSS_VERSION_MISMATCH,
     PSS_UNSUPPORTED_SPARK,
     PSS_NEEDS_PATH_DOOR,
-    PSS_EXPORTED
+    PSS_EXPORTED,
+    PSS_WRONG_DOOR,
+    PSS_STAYS_STOCK,
+    PSS_CANNOT_REPARTITION,
+    PSS_MISSING_STATE_FILE
   }
 
   private static final long serialVersionUID = 1L;

@@ -1,5 +1,6 @@
 package io.pyspark.statestore.fs;
 
+import io.pyspark.statestore.MissingStateFileException;
 import io.pyspark.statestore.Options;
 import io.pyspark.statestore.StateStoreFilesException;
 import io.pyspark.statestore.StateStoreFilesException.Id;
@@ -13,6 +14,8 @@ import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.fs.PathFilter;
+import org.apache.spark.SparkException;
+import org.apache.spark.sql.errors.QueryExecutionErrors;
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager;
 
 /**
@@ -32,6 +35,8 @@ public final class MergedCheckpointFileManager implements CheckpointFileManager 
   private final CheckpointFileManager plain;
   /** Null where nothing is merged. */
   private final MergedFileSystem fs;
+  private final Path location;
+  private final Configuration conf;
   /** The occasion of the last question that a task asked; Spark opens files for it from other threads. */
   private volatile Object lastOccasion;
 
@@ -44,6 +49,8 @@ public final class MergedCheckpointFileManager implements CheckpointFileManager 
     Path real = Schemes.toReal(path);
     Path qualified = merges && !mergedNames ? real.getFileSystem(conf).makeQualified(real) : path;
     this.fs = merges ? Schemes.mergedFileSystem(Schemes.toMerged(qualified), conf) : null;
+    this.location = path;
+    this.conf = conf;
     this.plain = CheckpointFileManager.create(real, withoutThis(conf, conf.get(Options.PREFIX + "fileManagerClass", "")));
   }
 
@@ -113,8 +120,23 @@ public final class MergedCheckpointFileManager implements CheckpointFileManager 
       // Every load of a RocksDB store asks for its versions first; one of a heap store opens files straight away.
       boolean askedBefore = path.getName().contains(".changelog") || path.getName().contains(".zip");
       Freshness.ensure(log, askedBefore ? lastOccasion : null);
-      return view.open();
+      try {
+        return view.open();
+      } catch (MissingStateFileException e) {
+        throw inSparksWords(path, e);
+      }
     });
+  }
+
+  /** What Spark makes of the absence of what is always needed, ours beside it. */
+  private static Exception inSparksWords(Path path, MissingStateFileException missing) {
+    Throwable sparks = null;
+    if (path.getName().endsWith(".changelog")) {
+      sparks = QueryExecutionErrors.failedToReadStreamingStateFileError(path, missing);
+    } else if (path.getName().endsWith(".delta")) {
+      sparks = QueryExecutionErrors.failedToReadDeltaFileNotExistsError(path, "a state store", missing);
+    }
+    return sparks instanceof SparkException spark ? missing.beside(spark) : missing;
   }
 
   @Override
@@ -151,6 +173,10 @@ public final class MergedCheckpointFileManager implements CheckpointFileManager 
   @Override
   public boolean exists(Path path) {
     return io(() -> {
+      if (path.getName().equals("offsets")) {
+        // Spark's first question to a log; what a constructor throws Spark would wrap.
+        DoorCheck.beforeRepartitioning(path, conf);
+      }
       StateView view = fresh(path);
       return view == null ? plain.exists(Schemes.toReal(path)) : view.exists();
     });
@@ -179,6 +205,9 @@ public final class MergedCheckpointFileManager implements CheckpointFileManager 
   @Override
   public Path createCheckpointDirectory() {
     return io(() -> {
+      if (fs == null) {
+        DoorCheck.beforeStart(location, conf);
+      }
       Path made;
       try {
         made = plain.createCheckpointDirectory();

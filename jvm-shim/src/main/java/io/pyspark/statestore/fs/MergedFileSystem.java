@@ -259,7 +259,7 @@ public final class MergedFileSystem extends FileSystem {
       if (view == null || StatePath.of(toReal(source)) == null) {
         real.copyToLocalFile(deleteSource, toReal(source), target, useRawLocal);
       } else {
-        super.copyToLocalFile(deleteSource, source, target, useRawLocal);
+        copyPlain(deleteSource, source, target, useRawLocal);
       }
       return;
     }
@@ -275,6 +275,16 @@ public final class MergedFileSystem extends FileSystem {
     }
     if (deleteSource) {
       delete(source, false);
+    }
+  }
+
+  private void copyPlain(boolean deleteSource, Path source, Path target, boolean useRawLocal) throws IOException {
+    try {
+      super.copyToLocalFile(deleteSource, source, target, useRawLocal);
+    } catch (FileNotFoundException e) {
+      Path realSource = toReal(source);
+      StatePath state = StatePath.of(realSource);
+      throw log(state.stateDirectory()).missing(state.relative());
     }
   }
 

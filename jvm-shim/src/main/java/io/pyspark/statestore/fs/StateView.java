@@ -55,10 +55,10 @@ final class StateView {
 
   FSDataInputStream open() throws IOException {
     Segment segment = log.find(relative);
-    if (segment == null && !log.mayHavePlainFiles()) {
+    if (segment == null && isFile && !log.mayHavePlainFiles()) {
       segment = log.findAfterRefresh(relative);
       if (segment == null) {
-        throw new FileNotFoundException(named.apply(realPath) + " does not exist");
+        throw log.missing(relative);
       }
     }
     return segment == null ? openPlain() : new FSDataInputStream(log.open(segment));
@@ -70,7 +70,7 @@ final class StateView {
     } catch (FileNotFoundException e) {
       Segment segment = log.findAfterRefresh(relative);
       if (segment == null) {
-        throw e;
+        throw isFile ? log.missing(relative) : e;
       }
       return new FSDataInputStream(log.open(segment));
     }

@@ -66,6 +66,7 @@ public final class MergedFile {
   /** By how much it was modified before the file that was modified last. */
   private volatile long olderThanNewestMs;
   private volatile long deadSinceMs;
+  private volatile long ignoredBytes;
 
   MergedFile(String name, Writer writer, long nowMs) {
     this.name = name;
@@ -220,6 +221,15 @@ public final class MergedFile {
     if (isSealed) {
       writer = Writer.NOBODY;
     }
+  }
+
+  /** How many bytes after its last whole group do not exist: a torn tail, or damage at its end. */
+  void ignored(long bytes) {
+    ignoredBytes = bytes;
+  }
+
+  long ignoredBytes() {
+    return ignoredBytes;
   }
 
   /** An index-only file has told all that is in this one, which is sealed. */

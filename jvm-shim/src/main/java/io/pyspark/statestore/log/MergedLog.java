@@ -1,5 +1,6 @@
 package io.pyspark.statestore.log;
 
+import io.pyspark.statestore.MissingStateFileException;
 import io.pyspark.statestore.Options;
 import io.pyspark.statestore.StateStoreFilesException;
 import io.pyspark.statestore.StateStoreFilesException.Id;
@@ -295,6 +296,11 @@ public final class MergedLog implements LogContext {
   /** Looks again: for a path that should be there but is not. */
   public Segment findAfterRefresh(String path) throws IOException {
     return refreshAndFind(path);
+  }
+
+  /** Says that no merged file has a logical file, and what may be the reason. */
+  public MissingStateFileException missing(String path) {
+    return MissingFile.of(this, path);
   }
 
   /** Makes sure of a view at least as new as the first call for this occasion. */

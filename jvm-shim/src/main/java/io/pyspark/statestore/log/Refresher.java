@@ -294,6 +294,7 @@ final class Refresher {
       file.accounted(parsed.accounted());
       file.read(parsed.length(), trailer, parsed.isSealed() || file.writer() == MergedFile.Writer.NOBODY,
           lastStamp, context.nowMs(), number);
+      file.ignored(parsed.length() - parsed.validLength());
       if (parsed.header() != null && HeaderMeta.saysBornMerged(parsed.header().metaJson())) {
         bornMerged = true;
       }
