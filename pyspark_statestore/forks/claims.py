@@ -53,6 +53,7 @@ def delete_claimed(fork: Directory, files: Sequence[FileInfo]) -> None:
     Raises:
         StateStoreFilesError: PSS_NO_PERMISSION or PSS_WRITE_FAILED.
     """
+
     def remove(info: FileInfo) -> None:
         checkpoint, name = split_foreign_path(info.name)
         delete(Directory(fork.location.beside(checkpoint)), f"{MERGED}/{name}")

@@ -1,1 +1,1 @@
-"""What a checkpoint holds may come from somebody else: it is parsed within bounds, and what is wrong is a ValueError."""
+"""A checkpoint may come from somebody else: what is in it is parsed within bounds, or it is a ValueError."""

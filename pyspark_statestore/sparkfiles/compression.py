@@ -91,7 +91,7 @@ def unpacked_size(data: bytes) -> int:
     Raises:
         ValueError: A block says the impossible.
     """
-    sizes = (block.size for block in _blocks(data))
+    sizes: Iterator[int] = (block.size for block in _blocks(data))
     if data.startswith(_ZSTD):
         import pyarrow as pa
 

@@ -23,8 +23,8 @@ def create(directory: Directory, relative: str) -> Iterator[Any]:
         A binary file to write to.
 
     Raises:
-        StateStoreFilesError: PSS_NO_PERMISSION, PSS_WRITE_FAILED, or PSS_BAD_PATH where a symbolic link leads out of the
-            checkpoint. What the block itself raises is passed on.
+        StateStoreFilesError: PSS_NO_PERMISSION, PSS_WRITE_FAILED, or PSS_BAD_PATH where a symbolic link leads out of
+            the checkpoint. What the block itself raises is passed on.
     """
     require_inside(directory, relative)
     fs, path = directory.location.fs, directory.location.below(relative)

@@ -1,4 +1,4 @@
-"""A checkpoint from somebody else: all the small files that Spark and this package leave, as a dictionary; and verbs."""
+"""A checkpoint from somebody else, with all the small files that Spark and this package leave; and verbs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.inspect.places import CREATED_MS, STAMP, merged_file, plain_file
 from tests.inspect.spark_files import lz4, snappy
 from tests.maintenance.checkpoints import write_logs
 from tests.migration.checkpoints import MERGED, offsets_text
-from tests.state.small_stores import changelog, delta, java_text, schema_json, write_schema
+from tests.state.small_stores import changelog, delta, java_text, pairs, schema_json, write_schema
 
 Contents = dict[str, bytes]
 """Files by their paths in the checkpoint."""
@@ -68,13 +68,13 @@ def everything(folder: Path) -> Contents:
         plain_file(folder, f"0/{partition}/3_cccc.zip", snapshot(said))
         plain_file(folder, f"0/{partition}/SSTs/000008-x.sst", b"s" * 20)
     value = {"storeName": "default", "numColsPrefixKey": 0, "numPartitions": 1}
-    value["stateSchemaFilePaths"] = ["file:/elsewhere/state/1/_stateSchema/default/0_x"]  # type: ignore[assignment]
+    value["stateSchemaFilePaths"] = ["file:/elsewhere/state/1/_stateSchema/default/0_x"]
     said = {"operatorInfo": {"operatorId": 1}, "stateStoreInfo": [value], "operatorPropertiesJson": "{}"}
     plain_file(folder, "1/_metadata/v2/0", b"v2\n" + json.dumps(said).encode())
     plain_file(folder, "1/_stateSchema/default/0_x", schema_of_families())
     plain_file(folder, "1/0/1.delta", delta({(1, 1): (2,)}))
-    plain_file(folder, "1/0/2.snapshot", lz4(b"\0" * 4))
-    plain_file(folder, "1/0/3.delta", snappy(delta({(1, 2): (3,)})))
+    plain_file(folder, "1/0/2.snapshot", lz4(pairs({(1, 1): (2,)})))
+    plain_file(folder, "1/0/3.delta", snappy(pairs({(1, 2): (3,)})))
     plain_file(folder, "1/0/1.delta.crc", b'{"algorithm":"CRC32C","value":1,"mainFileSize":9,"timestampMs":1}')
     (folder / "metadata").write_text('{"id":"4f5b"}')
     source = folder / "sources" / "0" / "0"
@@ -140,17 +140,18 @@ LOOKS: dict[str, Verb] = {
     "segments": lambda path, _: _at(path).inspect.segments(),
     "versions": lambda path, _: _at(path).inspect.versions(),
     "summary": lambda path, _: _at(path).inspect.summary(),
-    "state": lambda path, _: _at(path).state(0, 1),
+    "state": lambda path, _: _at(path).state(0),
+    "state at 2": lambda path, _: _at(path).state(0, version=2),
     "state of families": lambda path, _: _at(path).state(1),
     "state at 3": lambda path, _: _at(path).state(1, version=3),
     "changes": lambda path, _: _at(path).state_changes(1, 2),
     "verify": lambda path, _: _at(path).maintenance.verify(),
-    "fork dry": lambda path, to: _at(path).fork(to / "f", dry_run=True),
+    "fork dry": lambda path, to: Checkpoint(path).fork(to / "f", dry_run=True),
 }
 CHANGES: dict[str, Verb] = {
-    "fork": lambda path, to: _at(path).fork(to / "f"),
-    "fork copy": lambda path, to: _at(path).fork(to / "f", "copy"),
-    "claim": lambda path, to: _at(path).fork(to / "f", "claim", force=True),
+    "fork": lambda path, to: Checkpoint(path).fork(to / "f"),
+    "fork copy": lambda path, to: Checkpoint(path).fork(to / "f", "copy"),
+    "claim": lambda path, to: Checkpoint(path).fork(to / "f", "claim", force=True),
     "export": lambda path, to: _at(path).export(force=True),
     "export to": lambda path, to: _at(path).export(to / "e", force=True),
     "to stock": lambda path, to: _at(path).convert("stock", force=True),
