@@ -124,7 +124,7 @@ ERROR_CLASSES: Mapping[str, str] = MappingProxyType(
             "verify, restore the file from a copy, and do not clear the checkpoint."
         ),
         "PSS_READ_FAILED": (
-            "Could not {action} {path}: {reason}. Nothing was changed; remove the cause and ask again."
+            "Could not {action} {path}: {reason}. Reading changes nothing; remove the cause and ask again."
         ),
         "PSS_NO_PERMISSION": "No permission to {action} {path}. Grant it to {user}, or run as a user who has it.",
         "PSS_WRITE_FAILED": "Writing {path} failed: {reason}. Earlier data is intact; remove the cause and retry.",

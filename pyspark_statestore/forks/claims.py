@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from pyspark_statestore.forks.origin import read_origin
 from pyspark_statestore.forks.pins import CLAIM, read_pins
+from pyspark_statestore.format import split_foreign_path
 from pyspark_statestore.inspect.foreign import live_foreign
 from pyspark_statestore.inspect.scan import MERGED, Scan, merged_files
 from pyspark_statestore.storage import Directory, FileInfo
@@ -52,7 +53,12 @@ def delete_claimed(fork: Directory, files: Sequence[FileInfo]) -> None:
     Raises:
         StateStoreFilesError: PSS_NO_PERMISSION or PSS_WRITE_FAILED.
     """
-    in_parallel(lambda info: delete(fork, info.name), files)
+
+    def remove(info: FileInfo) -> None:
+        checkpoint, name = split_foreign_path(info.name)
+        delete(Directory(fork.location.beside(checkpoint)), f"{MERGED}/{name}")
+
+    in_parallel(remove, files)
 
 
 def _path(checkpoint: str, name: str) -> str:

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 
 from pyspark_statestore.format import parse_file_name
 from pyspark_statestore.inspect.scan import MERGED, Scan
+from pyspark_statestore.parsing.json_text import parse_object, whole_number
 from pyspark_statestore.storage import Directory
 from pyspark_statestore.storage.changes import write
 
@@ -51,9 +52,10 @@ def read_origin(directory: Directory, scan: Scan) -> Origin | None:
     for name, info in scan.others.items():
         if name.endswith(ORIGIN_SUFFIX) and parse_file_name(name.removesuffix(ORIGIN_SUFFIX) + ".merged"):
             try:
-                found = json.loads(directory.read(f"{MERGED}/{name}", info.size).decode())
+                found = parse_object(directory.read(f"{MERGED}/{name}", info.size))
                 source, url, mode = (str(found[key]) for key in ("source", "url", "mode"))
-                return Origin(source, url, int(found["version"]), mode, int(found["created_ms"]))
-            except (ValueError, KeyError, TypeError):
+                version, created_ms = (whole_number(found[key], key) for key in ("version", "created_ms"))
+                return Origin(source, url, version, mode, created_ms)
+            except (ValueError, KeyError):
                 return None
     return None

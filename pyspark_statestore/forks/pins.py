@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.format import parse_file_name
 from pyspark_statestore.inspect.scan import ATTEMPTS, MERGED, always_gone, merged_files
+from pyspark_statestore.parsing.json_text import LONGEST, parse_object
 from pyspark_statestore.storage import Directory, FileInfo
 from pyspark_statestore.storage.changes import delete, write
 from pyspark_statestore.storage.directory import in_parallel
@@ -24,8 +25,6 @@ NO_CLAIM, CLAIM = "no_claim", "claim"
 
 _MODES = (NO_CLAIM, CLAIM)
 _NAME = re.compile(r"[0-9]{13}-[0-9a-f]{16}-[0-9]{1,10}" + re.escape(PIN_SUFFIX))
-_LARGEST = 64 << 20
-"""Bytes of a pin; a million names take about as many."""
 
 
 @dataclass(frozen=True)
@@ -70,9 +69,9 @@ class Pin:
         if not data:
             return cls(name)
         try:
-            found = json.loads(data.decode())
+            found = parse_object(data)
             fork, mode, files, created_ms = (found[key] for key in ("fork", "mode", "files", "created_ms"))
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
+        except (ValueError, KeyError) as error:
             return cls(name, damage=f"it is not what a fork writes ({type(error).__name__}: {error})")
         if not isinstance(fork, str) or not fork.startswith("/"):
             return cls(name, damage="it does not name a fork")
@@ -209,7 +208,7 @@ def pins_of(pins: Collection[Pin], fork: str) -> list[Pin]:
 def _read(directory: Directory, info: FileInfo) -> Pin:
     if not info.size:
         return Pin(info.name)
-    if info.size > _LARGEST:
+    if info.size > LONGEST:
         return Pin(info.name, damage=f"it has {info.size} bytes")
     return Pin.decode(info.name, directory.read(f"{MERGED}/{info.name}", info.size))
 

@@ -12,6 +12,7 @@ from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.inspect.scan import ATTEMPTS, always_gone
 from pyspark_statestore.inspect.spark_logs import COMMITS, OFFSETS, entries, operators
 from pyspark_statestore.inspect.state_files import STATE
+from pyspark_statestore.parsing.json_text import objects, parse_object, whole_number
 from pyspark_statestore.paths import MERGED_PREFIX
 from pyspark_statestore.storage import Directory, FileInfo
 from pyspark_statestore.storage.changes import make_directory, write
@@ -133,11 +134,11 @@ def _of_sources(source: Directory, offsets: FileInfo) -> list[FileInfo]:
     compacted since, all of it is needed.
     """
     found = [info for info in source.find(SOURCES) if not _is_hidden(info.name)]
-    lines = source.read(f"{OFFSETS}/{offsets.name}", offsets.size).decode().split("\n")
+    lines = source.read(f"{OFFSETS}/{offsets.name}", offsets.size).decode("utf-8", "replace").split("\n")
     reached: dict[str, int] = {}
     for number, line in enumerate(lines[2:] if lines[0] == "v1" else []):
-        with suppress(ValueError, KeyError, TypeError):
-            reached[str(number)] = int(json.loads(line)["logOffset"])
+        with suppress(ValueError, KeyError):
+            reached[str(number)] = whole_number(parse_object(line)["logOffset"], "logOffset")
 
     def is_later(info: FileInfo) -> bool:
         folder, _, name = info.name.rpartition("/")
@@ -178,15 +179,18 @@ def _at_home(source: Directory, target: Directory, path: str, data: bytes) -> by
     """Metadata of version 2 names the schema files by their whole paths: in a fork, its own ones."""
     if "/_metadata/v2/" not in path or _SCHEMA_PATHS.encode() not in data:
         return data
-    head, _, text = data.decode().partition("\n")
+    head, _, text = data.partition(b"\n")
     try:
-        found = json.loads(text)
-        for store in found["stateStoreInfo"]:
-            store[_SCHEMA_PATHS] = [_moved(str(each), source, target) for each in store.get(_SCHEMA_PATHS) or []]
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        found = parse_object(text)
+        for store in objects(found["stateStoreInfo"], "stateStoreInfo"):
+            paths = store.get(_SCHEMA_PATHS) or []
+            if not isinstance(paths, list):
+                raise ValueError(f"its {_SCHEMA_PATHS} are no array")
+            store[_SCHEMA_PATHS] = [_moved(str(each), source, target) for each in paths]
+    except (ValueError, KeyError) as error:
         where = source.location.display(path)
         raise StateStoreFilesError("PSS_UNREADABLE_STATE", {"path": where, "reason": error}) from error
-    return f"{head}\n{json.dumps(found, separators=(',', ':'))}".encode()
+    return head + b"\n" + json.dumps(found, separators=(",", ":")).encode()
 
 
 def _moved(path: str, source: Directory, target: Directory) -> str:

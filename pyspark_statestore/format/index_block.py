@@ -10,18 +10,19 @@ from pyspark_statestore.format.checksum import crc32c
 from pyspark_statestore.format.layout import (
     BAD_PATH_PATTERN,
     ENTRY,
-    FILE_NAME_PATTERN,
     FLAG_INDEX_ONLY,
     FOREIGN_PATTERN,
     MAX_HEAP,
     MAX_PATH_LENGTH,
     MAX_SIGNED,
+    MERGED_NAME_PATTERN,
     NOT_NORMALISED_PATTERN,
     U32,
     Entry,
     Kind,
     SegmentType,
     Trailer,
+    fits,
     index_min_length,
 )
 
@@ -100,16 +101,13 @@ class IndexBlock:
         return block
 
     def _check(self, trailer: Trailer) -> None:
-        import numpy as np
         import pyarrow.compute as pc
 
         records = self.records
-        bad_path = pc.or_(
-            pc.match_substring_regex(self.paths, BAD_PATH_PATTERN),
-            pc.greater(pc.utf8_length(self.paths), MAX_PATH_LENGTH),
-        )
+        bad_path = pc.or_(pc.match_substring_regex(self.paths, BAD_PATH_PATTERN), _are_too_long(self.paths))
         self._refuse(bad_path.to_numpy(zero_copy_only=False), "is not a relative path below state/")
-        self._refuse(~np.isin(records["kind"], [Kind.PUT, Kind.DELETE]), "has an entry of unknown kind")
+        is_put = records["kind"] == Kind.PUT
+        self._refuse(~is_put & (records["kind"] != Kind.DELETE), "has an entry of unknown kind")
         out_of_range = records["file_ref"] > len(self.names)
         for name in ("stamp", "writer", "offset", "length"):
             out_of_range |= records[name] > MAX_SIGNED
@@ -117,13 +115,11 @@ class IndexBlock:
         self._refuse(out_of_range, "has a stamp, writer, offset, length or file reference that is out of range")
         # A segment of this file lies before its index block; those of other files are checked when they are read.
         # None of the sums overflows: both terms are below 2^63.
-        here = (records["kind"] == Kind.PUT) & (records["file_ref"] == 0)
+        here = is_put & (records["file_ref"] == 0)
         if trailer.foreign:
             if not (trailer.sealed and trailer.cumulative) or trailer.flags & FLAG_INDEX_ONLY or trailer.previous:
                 raise MalformedIndexError("it refers to other checkpoints, but is not all that its file says")
-            self._refuse(
-                here | (records["kind"] != Kind.PUT), "is not a segment of another checkpoint in a reference file"
-            )
+            self._refuse(here | ~is_put, "is not a segment of another checkpoint in a reference file")
         beyond = here & (records["offset"] + records["length"] > trailer.index_offset)
         self._refuse(beyond, "has a segment that lies outside of the file")
 
@@ -151,7 +147,7 @@ class IndexBlock:
 def _are_names(strings: pa.StringArray) -> Any:
     import pyarrow.compute as pc
 
-    return pc.match_substring_regex(strings, FILE_NAME_PATTERN)
+    return pc.match_substring_regex(strings, MERGED_NAME_PATTERN)
 
 
 def _are_foreign(strings: pa.StringArray) -> Any:
@@ -160,7 +156,20 @@ def _are_foreign(strings: pa.StringArray) -> Any:
     is_path = pc.and_not(
         pc.match_substring_regex(strings, FOREIGN_PATTERN), pc.match_substring_regex(strings, NOT_NORMALISED_PATTERN)
     )
-    return pc.and_(is_path, pc.less_equal(pc.utf8_length(strings), MAX_PATH_LENGTH))
+    return pc.and_not(is_path, _are_too_long(strings))
+
+
+def _are_too_long(strings: pa.StringArray) -> Any:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    # Bytes of UTF-8 are more than what is counted, so there are few for Python to look at.
+    may_be = pc.greater(pc.binary_length(strings), MAX_PATH_LENGTH)
+    if not pc.any(may_be, min_count=0).as_py():
+        return may_be
+    return pa.array(
+        [each and not fits(text) for each, text in zip(may_be.to_pylist(), strings.to_pylist(), strict=True)]
+    )
 
 
 def _strings(encoded: bytes, start: int, end: int, count: int, what: str) -> pa.StringArray:

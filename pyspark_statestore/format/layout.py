@@ -61,13 +61,15 @@ MAX_PATH_LENGTH = 4096
 MAX_HEAP = (1 << 31) - 1
 """Bytes of paths in an index block at most: readers take no more."""
 
-BAD_PATH_PATTERN = r"(^|/)\.{0,2}(/|$)|\\|\x00|^_merged/"
-"""Matches a logical path that is absolute, leads out of ``state/`` or into the merged files' directory. Python and RE2
-both read it, so that Arrow can check a whole index block at once."""
-_BAD_PATH = re.compile(BAD_PATH_PATTERN)
+BAD_PATH_PATTERN = r"(^|/)\.{0,2}(/|$)|\\|\x00|^_merged(/|$)"
+"""Matches a logical path that is absolute, leads out of ``state/``, or is the merged files' directory or in it. RE2
+reads it, so that Arrow can check a whole index block at once: ``$`` is the end of the text. :func:`is_valid_path` says
+the same of one path, and ``PathRules`` does in Java."""
 
-FILE_NAME_PATTERN = r"^[0-9]{13}-[0-9a-f]{16}-[0-9]{1,10}(\.index)?\.merged$"
-_FILE_NAME = re.compile(FILE_NAME_PATTERN)
+MERGED_NAME_PATTERN = r"^[0-9]{13}-[0-9a-f]{16}-[0-9]{1,10}\.merged$"
+"""Matches the name of a merged file with segments, as a name table has it. For RE2, too."""
+
+_FILE_NAME = re.compile(r"[0-9]{13}-[0-9a-f]{16}-[0-9]{1,10}(\.index)?\.merged")
 
 MERGED_DIRECTORY = "/state/_merged/"
 """What stands between a checkpoint's path and a merged file's name."""
@@ -271,7 +273,16 @@ SMALLEST_GROUP = FRONT_SIZE + index_min_length(0) + TRAILER_SIZE
 
 def is_valid_path(path: str) -> bool:
     """Tells whether a logical path is relative, below ``state/`` and without a way out of it."""
-    return len(path) <= MAX_PATH_LENGTH and not _BAD_PATH.search(path)
+    return fits(path) and _is_safe(path) and path.split("/", 1)[0] != "_merged"
+
+
+def fits(path: str) -> bool:
+    """Whether a path is short enough; Java counts those characters twice that need two units in UTF-16."""
+    return len(path) + sum(each > "\uffff" for each in path) <= MAX_PATH_LENGTH
+
+
+def _is_safe(path: str) -> bool:
+    return "\\" not in path and "\0" not in path and not any(part in ("", ".", "..") for part in path.split("/"))
 
 
 def file_name(created_ms: int, writer: int, number: int, *, index_only: bool = False) -> str:
@@ -288,7 +299,7 @@ def file_name(created_ms: int, writer: int, number: int, *, index_only: bool = F
 
 def parse_file_name(name: str) -> tuple[int, int, int] | None:
     """Returns (created_ms, writer, number) of a merged file's name, or None if it is not one."""
-    if not _FILE_NAME.match(name) or name.endswith("\n"):
+    if not _FILE_NAME.fullmatch(name):
         return None
     created, writer, number = name.removesuffix(".merged").removesuffix(".index").split("-")
     return int(created), int(writer, 16), int(number)
@@ -313,7 +324,7 @@ def foreign_path(checkpoint: str, name: str) -> str:
 
 def is_foreign_path(path: str) -> bool:
     """Tells whether a path may be in a reference file: absolute, normalised, of a merged file with segments."""
-    return len(path) <= MAX_PATH_LENGTH and bool(_FOREIGN.fullmatch(path)) and not _NOT_NORMALISED.search(path)
+    return fits(path) and bool(_FOREIGN.fullmatch(path)) and not _NOT_NORMALISED.search(path)
 
 
 def split_foreign_path(path: str) -> tuple[str, str]:

@@ -20,6 +20,9 @@ NOTHING = -1
 
 _LINEAGE_BYTES = 64 * 1024
 
+_MANY = 2
+"""Versions that a changelog answers for, so that it pays to read one alone."""
+
 _Key = tuple[int, int, str]
 """Store, version, checkpoint id."""
 
@@ -78,18 +81,26 @@ def _follow_all(
     for key, row in row_of.items():
         if changes[row] >= 0 and past.parent[row] == NOTHING:
             unknown.setdefault(key[0], []).append(key)
-    # A changelog names all attempts since the last snapshot, so the newest of a store answers for many before it.
+    # A changelog names all attempts since the last snapshot, so the newest of a store answers for many before it. Where
+    # it does not, more and more of them are read at once.
+    times = 1
     while unknown:
-        newest = [keys.pop() for keys in unknown.values()]
+        newest = [keys.pop() for keys in unknown.values() for _ in range(min(times, len(keys)))]
         rows = changes[[row_of[key] for key in newest]]
         lineages = files.read(directory, rows, lambda start: lineage_of(start or b"") or {}, _LINEAGE_BYTES)
         for key, lineage in zip(newest, lineages, strict=True):
             _follow(key, lineage, row_of, past)
-        unknown = {
-            store: left
-            for store, keys in unknown.items()
-            if (left := [key for key in keys if past.parent[row_of[key]] == NOTHING])
-        }
+        answered = sum(_drop_answered(keys, row_of, past) for keys in unknown.values())
+        times = 1 if answered >= _MANY * len(newest) else 2 * times
+        unknown = {store: keys for store, keys in unknown.items() if keys}
+
+
+def _drop_answered(keys: list[_Key], row_of: Mapping[_Key, int], past: Past) -> int:
+    """Takes the newest keys away of which is known what they follow; tells how many."""
+    before = len(keys)
+    while keys and past.parent[row_of[keys[-1]]] != NOTHING:
+        keys.pop()
+    return before - len(keys)
 
 
 def _follow(key: _Key, lineage: Mapping[int, str], row_of: Mapping[_Key, int], past: Past) -> None:

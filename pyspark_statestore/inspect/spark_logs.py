@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-import json
+import re
 from typing import Any
 
+from pyspark_statestore.parsing.json_text import parse_object
 from pyspark_statestore.storage.directory import Directory, FileInfo
+
+_NUMBER = re.compile(r"0|[1-9][0-9]{0,17}")
+"""As Java's long and as Spark writes it: a name such as 007 would be looked for under another one."""
+
+_OPERATOR = re.compile(r"0|[1-9][0-9]{0,8}")
 
 COMMITS, OFFSETS = "commits", "offsets"
 """Logs of the query, in its checkpoint."""
@@ -21,7 +27,7 @@ def entries(directory: Directory, log: str) -> dict[int, FileInfo]:
     Raises:
         StateStoreFilesError: It cannot be listed.
     """
-    found = {int(info.name): info for info in directory.files(log) if info.name.isdecimal()}
+    found = {int(info.name): info for info in directory.files(log) if _NUMBER.fullmatch(info.name)}
     return dict(sorted(found.items()))
 
 
@@ -31,10 +37,7 @@ def content_of(data: bytes) -> dict[str, Any]:
     Raises:
         ValueError: That is no JSON object.
     """
-    found = json.loads(data.decode("utf-8").partition("\n")[2].partition("\n")[0])
-    if not isinstance(found, dict):
-        raise ValueError("no JSON object")
-    return found
+    return parse_object(data.decode("utf-8").partition("\n")[2].partition("\n")[0])
 
 
 def operators(directory: Directory) -> list[int]:
@@ -43,7 +46,7 @@ def operators(directory: Directory) -> list[int]:
     Raises:
         StateStoreFilesError: They cannot be listed.
     """
-    return sorted(int(name) for name in directory.names("state") if name.isdecimal())
+    return sorted(int(name) for name in directory.names("state") if _OPERATOR.fullmatch(name))
 
 
 def operator_metadata(directory: Directory, operator_id: int) -> tuple[str, bytes] | None:

@@ -10,11 +10,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.format.checksum import crc32c
 from pyspark_statestore.inspect.logical_paths import Stores, parse_store
 from pyspark_statestore.inspect.scan import MERGED, Scan, naming_foreign
 from pyspark_statestore.sparkfiles import is_whole_stream
-from pyspark_statestore.storage.directory import Directory, FileInfo, in_parallel
+from pyspark_statestore.storage.directory import LARGEST_WHOLE, Directory, FileInfo, in_parallel
 
 STATE = "state"
 """Where state is, in a checkpoint."""
@@ -119,6 +120,7 @@ class StateFiles:
         rows: np.ndarray,
         parse: Callable[[bytes | None], Result],
         at_most: int | None = None,
+        most: int = LARGEST_WHOLE,
     ) -> list[Result]:
         """Reads files, many at a time; those of a merged file with as few requests as possible.
 
@@ -127,6 +129,7 @@ class StateFiles:
             rows: Which.
             parse: What to make of a file's bytes, which are not kept; None stands for others than were written.
             at_most: Only so many bytes from the start of each; these are not checked.
+            most: Bytes of the longest one that is allowed: it may be longer than the memory, on a disk that has holes.
 
         Returns:
             What was made of them, in the order of the rows.
@@ -136,12 +139,13 @@ class StateFiles:
             StateStoreFilesError: It cannot be read.
         """
         lengths = self.length[rows] if at_most is None else np.minimum(self.length[rows], at_most)
+        self._check_lengths(directory, rows, lengths, most)
         found: dict[int, Result] = {}
 
         def read(group: np.ndarray) -> None:
             if self.merged[rows[group[0]]] == PLAIN:
                 for at, path in self._paths(rows, group):
-                    found[at] = parse(directory.read(path, int(lengths[at])))
+                    found[at] = parse(directory.read(path, int(lengths[at]), most))
                 return
             path = self.holder(int(rows[group[0]]))
             ranges = list(zip(self.offset[rows[group]].tolist(), lengths[group].tolist(), strict=True))
@@ -158,6 +162,13 @@ class StateFiles:
         place = self.merged[rows].astype("i8") * (len(self.foreign) + 1) + self.origin[rows]
         in_parallel(read, [*_parts(np.flatnonzero(is_plain)), *_by_value(np.where(is_plain, PLAIN, place))])
         return [found[at] for at in range(len(rows))]
+
+    def _check_lengths(self, directory: Directory, rows: np.ndarray, lengths: np.ndarray, most: int) -> None:
+        long = np.flatnonzero(lengths > most)
+        if len(long):
+            where = directory.location.display(f"{STATE}/{self.path[int(rows[long[0]])].as_py()}")
+            reason = f"it has {lengths[long[0]]} bytes, and of such a file at most {most} are read at once"
+            raise StateStoreFilesError("PSS_READ_FAILED", {"action": "read", "path": where, "reason": reason})
 
     def plain_are_whole(self, directory: Directory, rows: np.ndarray) -> np.ndarray:
         """Tells of plain changelogs, deltas and snapshots whether they were cut off, as far as their ends tell.

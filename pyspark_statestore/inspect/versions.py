@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -210,40 +211,53 @@ def _restores(
     """Base snapshot's version, number of changelogs after it, bytes to read; a base of -1 where there is no way."""
     count = len(versions)
     # The last row stands for what is not there, the one before it for the empty state.
-    base: np.ndarray = np.full(count + 2, NOTHING, "i8")
-    replayed: np.ndarray = np.zeros(count + 2, "i8")
-    size: np.ndarray = np.zeros(count + 2, "i8")
-    around: np.ndarray = np.zeros(count + 2, bool)
-    lost: np.ndarray = np.zeros(count + 2, bool)
-    known_from: np.ndarray = np.zeros(count + 2, "i8")
-    known_from[:count] = versions.version
-    known_from[count] = 1
-    base[count] = 0
-    before = np.where(past.parent == EMPTY, count, np.where(past.parent == NOTHING, count + 1, past.parent))
-    is_whole = snapshot_bytes >= 0
-    is_broken = (versions.snapshot >= 0) & ~is_whole
-    gone: np.ndarray = np.zeros(count + 2, bool)
-    gone[:count] = past.begins & (versions.snapshot < 0)
+    empty, nothing = count, count + 1
+    neither: np.ndarray = np.zeros(2, bool)
+    version: np.ndarray = np.append(versions.version, [1, 0])
+    parent = np.where(past.parent == EMPTY, empty, np.where(past.parent == NOTHING, nothing, past.parent))
+    before: np.ndarray = np.append(parent, [empty, nothing])
+    has_snapshot: np.ndarray = np.append(versions.snapshot >= 0, neither)
+    is_whole: np.ndarray = np.append(snapshot_bytes >= 0, neither)
+    is_gone = np.append(past.begins, neither) & ~has_snapshot
+    follows = np.append(changes_bytes >= 0, neither) & (before <= empty)
+
+    end, (replayed, size, around) = _along(
+        follows & ~is_whole,
+        before,
+        (np.add, np.ones(count + 2, "i8")),
+        (np.add, np.append(changes_bytes, [0, 0])),
+        (np.logical_or, (has_snapshot & ~is_whole) | is_gone[before]),
+    )
+    _, (lost,) = _along(follows & ~has_snapshot, before, (np.logical_or, is_gone[before]))
+    known_from = version[_along(follows, before)[0]]
+    base: np.ndarray = np.where(is_whole[end], version[end], np.where(end == empty, 0, NOTHING))[:count]
+    size += np.append(np.maximum(snapshot_bytes, 0), [0, 0])[end]
+
+    too_far = versions.version - base > MAX_REPAIR
     has_id = np.array(pc.not_equal(versions.id, ""), bool)
-    order = np.argsort(versions.version, kind="stable")
-    for rows in np.split(order, np.flatnonzero(np.diff(versions.version[order])) + 1) if count else ():
-        follows = rows[(changes_bytes[rows] >= 0) & (before[rows] <= count)]
-        known_from[follows] = np.minimum(known_from[follows], known_from[before[follows]])
-        around[rows] = is_broken[rows]
-        lost[follows] = (lost | gone)[before[follows]] & (versions.snapshot[follows] < 0)
-        follows = follows[~is_whole[follows]]
-        follows = follows[base[before[follows]] >= 0]
-        base[follows] = base[before[follows]]
-        replayed[follows] = replayed[before[follows]] + 1
-        size[follows] = size[before[follows]] + changes_bytes[follows]
-        around[follows] |= (around | gone)[before[follows]]
-        whole = rows[is_whole[rows]]
-        base[whole] = versions.version[whole]
-        size[whole] = snapshot_bytes[whole]
-        around[whole] = False
-    too_far = versions.version - base[:count] > MAX_REPAIR
     unknown = has_id & (known_from[:count] > np.maximum(1, versions.version - MAX_REPAIR))
     # Where the snapshot that a changelog begins with is gone, Spark tries the empty state first, and then not again.
-    no_way = around[:count] & (too_far | unknown) | (lost[:count] & (base[:count] == 0))
-    base[:count][no_way] = NOTHING
-    return base[:count], replayed[:count], size[:count]
+    no_way = around[:count] & (too_far | unknown) | (lost[:count] & (base == 0))
+    base[no_way] = NOTHING
+    return base, replayed[:count], size[:count]
+
+
+def _along(
+    link: np.ndarray, before: np.ndarray, *columns: tuple[Callable[..., np.ndarray], np.ndarray]
+) -> tuple[np.ndarray, list[np.ndarray]]:
+    """Follows chains of rows, all at once: each step goes twice as far as the one before.
+
+    Args:
+        link: Whether a row's chain goes on.
+        before: The row that it goes on with; no chain comes back to where it was.
+        columns: How values are put together, and those of the rows.
+
+    Returns:
+        Where each row's chain ends; and what the values of its rows are together, that of its end left out.
+    """
+    to: np.ndarray = np.where(link, before, np.arange(len(link)))
+    found = [np.where(link, values, np.zeros((), values.dtype)) for _, values in columns]
+    while not np.array_equal(further := to[to], to):
+        found = [combine(each, each[to]) for (combine, _), each in zip(columns, found, strict=True)]
+        to = further
+    return to, found

@@ -20,10 +20,14 @@ from dataclasses import dataclass, field
 
 from pyspark_statestore.inspect.logical_paths import DEFAULT_STORE
 from pyspark_statestore.inspect.spark_logs import COMMITS, content_of, entries, operator_metadata, operators
+from pyspark_statestore.parsing.json_text import objects, whole_number
 from pyspark_statestore.storage.directory import Directory, in_parallel
 
 _LATE = 3
 """Entries that Spark may not have purged yet though the state is cleaned up to there."""
+
+_PARTITIONS = 1 << 20
+"""Of all stores of an operator at most; metadata that says more is none."""
 
 Store = tuple[int, int, str]
 """Operator, partition, name."""
@@ -98,13 +102,17 @@ def stores_of_operator(directory: Directory, operator: int) -> list[Store] | Non
         metadata = operator_metadata(directory, operator)
         if metadata is None:
             return None
-        found = content_of(metadata[1])["stateStoreInfo"]
+        found = objects(content_of(metadata[1])["stateStoreInfo"], "stateStoreInfo")
+        partitions = [whole_number(store["numPartitions"], "numPartitions", _PARTITIONS) for store in found]
+        if sum(partitions) > _PARTITIONS:
+            return None
+        names = [str(store.get("storeName") or DEFAULT_STORE) for store in found]
         return [
-            (operator, partition, str(store.get("storeName") or DEFAULT_STORE))
-            for store in found
-            for partition in range(int(store["numPartitions"]))
+            (operator, partition, name)
+            for name, count in zip(names, partitions, strict=True)
+            for partition in range(count)
         ]
-    except (ValueError, KeyError, TypeError, AttributeError, FileNotFoundError):
+    except (ValueError, KeyError, FileNotFoundError):
         return None
 
 
@@ -129,9 +137,12 @@ def ids_of(data: bytes) -> dict[int, list[list[str]]]:
     """With checkpoint format 2, what an entry of the log of commits names: by operator, of each partition, its ids."""
     try:
         found = content_of(data).get("stateUniqueIds") or {}
-        return {
-            int(operator): [[str(each) for each in stores] for stores in partitions]
-            for operator, partitions in found.items()
-        }
-    except (ValueError, TypeError, AttributeError):
+        return {int(operator): _ids_of_stores(partitions) for operator, partitions in found.items()}
+    except (ValueError, AttributeError):
         return {}
+
+
+def _ids_of_stores(partitions: object) -> list[list[str]]:
+    if not isinstance(partitions, list) or not all(isinstance(stores, list) for stores in partitions):
+        raise ValueError("the ids of an operator are no arrays in an array")
+    return [[str(each) for each in stores] for stores in partitions]

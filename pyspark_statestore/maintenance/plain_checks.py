@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import zipfile
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from io import BytesIO
 
 import numpy as np
 
@@ -15,6 +12,8 @@ from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.inspect.state_files import PLAIN, STATE, StateFiles
 from pyspark_statestore.maintenance import hadoop_checksums
 from pyspark_statestore.maintenance.checked_bytes import checksum_of
+from pyspark_statestore.parsing.json_text import parse_object, whole_number
+from pyspark_statestore.parsing.zip_files import opened_zip
 from pyspark_statestore.sparkfiles import is_whole_stream
 from pyspark_statestore.storage.directory import Directory, OpenFile, in_parallel
 from pyspark_statestore.storage.whole_files import hadoop_checksum_of
@@ -23,6 +22,8 @@ _STREAMS = (".changelog", ".delta", ".snapshot")
 _CHECKED = (".zip", *_STREAMS)
 _LARGE = 64 << 20
 """A zip that is larger is not unpacked."""
+_UNPACKED = 1 << 30
+"""Bytes that a zip may unpack to."""
 
 
 @dataclass(frozen=True)
@@ -119,11 +120,13 @@ def _reason(
 def _expected(companion: bytes) -> tuple[int, int] | None:
     """Size and crc32c of a file, as Spark's ChecksumCheckpointFileManager notes them; None if it is something else."""
     try:
-        found = json.loads(companion)
+        found = parse_object(companion)
         if found["algorithm"] != "CRC32C":
             return None
-        return int(found["mainFileSize"]), int(found["value"]) & 0xFFFFFFFF
-    except (ValueError, KeyError, TypeError):
+        if not isinstance(found["value"], int):
+            return None
+        return whole_number(found["mainFileSize"], "mainFileSize"), found["value"] & 0xFFFFFFFF
+    except (ValueError, KeyError):
         return None
 
 
@@ -131,8 +134,8 @@ def _zip_reason(file: OpenFile, size: int) -> str | None:
     if size > _LARGE:
         return None
     try:
-        with zipfile.ZipFile(BytesIO(file.read_at(0, size))) as archive:
+        with opened_zip(file.read_at(0, size), _UNPACKED) as archive:
             damaged = archive.testzip()
-    except Exception:  # what zipfile and its decompressors raise at something else is no short list
-        return "it is no whole zip"
+    except ValueError as error:
+        return str(error)
     return None if damaged is None else f"{damaged} in it is damaged"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -37,9 +39,13 @@ class _Known:
     snapshots: set[_Key] = field(default_factory=set)
     changes: set[_Key] = field(default_factory=set)
 
-    @property
+    @cached_property
     def oldest(self) -> int:
         return min((version for version, _ in self.restorable), default=0)
+
+    @cached_property
+    def restorable_versions(self) -> frozenset[int]:
+        return frozenset(version for (version, _), is_restorable in self.restorable.items() if is_restorable)
 
 
 @dataclass(frozen=True)
@@ -112,7 +118,7 @@ def _lost(store: Store, version: int, there: _Known, batches: Batches) -> list[_
     if named and ids:
         return [(version, each) for each in ids if not there.restorable[version, each]]
     # Which of the ids is that of this store is not said; so all of them are looked for in it.
-    if named or not any(is_restorable for (at, _), is_restorable in there.restorable.items() if at == version):
+    if named or version not in there.restorable_versions:
         return [(version, "")]
     return []
 
@@ -149,15 +155,14 @@ def _snapshots(
     if not len(rows):
         return missing
     versions, ids = (column.to_pylist() for column in stores.versions(rows))
-    bases = {each.logical_path for each in missing}
+    bases = {_version_of(each.logical_path or "") for each in missing}
     wanted = []
     for row, version, checkpoint_id in zip(rows.tolist(), versions, ids, strict=True):
         store = stores.known[stores.store[row]]
-        name = f"{store_folder(store)}/{version}"
-        is_base = any(base and base.startswith((f"{name}.", f"{name}_")) for base in bases)
+        is_base = f"{store_folder(store)}/{version}" in bases
         if (store in oldest and oldest[store] <= version <= batches.last + 1) or is_base:
             attempts = batches.ids.get(version - 1, {}).get(store[0], [])
-            if not attempts or checkpoint_id in attempts[store[1]]:
+            if store[1] >= len(attempts) or checkpoint_id in attempts[store[1]]:
                 wanted.append(row)
     named = files.read(directory, np.array(wanted, "i8"), lambda data: files_named(data or b""))
     return _named_by(directory, files, stores, zip(wanted, named, strict=True), missing)
@@ -191,6 +196,12 @@ def _named_by(
         explained.add(folder)
     rest = [each for each in missing if _folder(each.logical_path or "") not in explained]
     return [*found.values(), *rest]
+
+
+def _version_of(path: str) -> str:
+    """A version's path without its id and its ending."""
+    folder, slash, name = path.rpartition("/")
+    return folder + slash + re.split(r"[._]", name, maxsplit=1)[0]
 
 
 def _folder(path: str) -> str:

@@ -256,8 +256,11 @@ def _is_ours(entry: OffsetEntry, copy: dict[int, bytes]) -> bool:
         return False
     if not entry.is_whole:
         return True
-    provider = OffsetEntry.of(entry.batch, copy[entry.batch]).provider
-    return provider is not None and entry.with_provider(provider).data == copy[entry.batch]
+    try:
+        provider = OffsetEntry.of(entry.batch, copy[entry.batch]).provider
+        return provider is not None and entry.with_provider(provider).data == copy[entry.batch]
+    except ValueError:
+        return False
 
 
 def _require_plain(directory: Directory, found: Scan, marker: ExportMarker | None) -> None:

@@ -19,7 +19,7 @@ from pyspark_statestore.inspect.state_files import files_below_state
 from pyspark_statestore.maintenance.site import Site
 from pyspark_statestore.migration.conversion import OffsetChanges, require_query_stopped
 from pyspark_statestore.migration.export_marker import ExportMarker, Progress, remove_markers
-from pyspark_statestore.migration.export_plan import Here, check_replaced, check_restorable, check_strays
+from pyspark_statestore.migration.export_plan import Here, check_places, check_replaced, check_restorable, check_strays
 from pyspark_statestore.migration.going_back import require_not_gone_on
 from pyspark_statestore.migration.live_segments import LiveSegments
 from pyspark_statestore.migration.pieces import segment_pieces
@@ -116,6 +116,7 @@ def _planned(site: Site, marker: ExportMarker | None, found: Scan, live: LiveSeg
     elif not force:
         require_fresh(directory, found, there.values())
     check_strays(directory, found, live, there)
+    check_places(directory, live, there)
     here = Here.of(directory, live, there)
     check_replaced(directory, live, here, marker)
     return here

@@ -8,15 +8,14 @@ file is written, ``.exported`` when all are verified, ``.dropping`` before the f
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.format.checksum import crc32c
 from pyspark_statestore.inspect.scan import DROPPING_SUFFIX, EXPORTED_SUFFIX, EXPORTING_SUFFIX, MERGED
 from pyspark_statestore.inspect.spark_logs import COMMITS, entries
 from pyspark_statestore.maintenance.site import Site
+from pyspark_statestore.parsing.json_text import parse_object, whole_number
 from pyspark_statestore.storage.changes import delete
 from pyspark_statestore.storage.directory import Directory, FileInfo
 from pyspark_statestore.storage.whole_files import publish
@@ -49,6 +48,19 @@ class Progress:
         newest = max(committed, default=None)
         data = b"" if newest is None else directory.read(f"{COMMITS}/{newest}", committed[newest].size)
         return cls(newest, crc32c(data))
+
+    @classmethod
+    def said(cls, found: object) -> Progress:
+        """Understands what a marker says.
+
+        Raises:
+            ValueError: It is something else.
+        """
+        if not isinstance(found, dict) or found.keys() != {"commits", "commit_crc32c"}:
+            raise ValueError("its progress is not what an export writes")
+        commits = found["commits"]
+        newest = None if commits is None else whole_number(commits, "commits")
+        return cls(newest, whole_number(found["commit_crc32c"], "commit_crc32c"))
 
 
 @dataclass(frozen=True)
@@ -97,12 +109,10 @@ class ExportMarker:
     def _read(cls, directory: Directory, info: FileInfo) -> ExportMarker:
         path = f"{MERGED}/{info.name}"
         try:
-            found: Mapping[str, Any] = json.loads(directory.read(path, info.size))
-            progress = Progress(**found["progress"])
-            return cls(
-                info.name, int(found["created_ms"]), int(found["highest_stamp"]), tuple(found["replaces"]), progress
-            )
-        except (ValueError, KeyError, TypeError) as error:
+            found = parse_object(directory.read(path, info.size))
+            created_ms, stamp = (whole_number(found[key], key) for key in ("created_ms", "highest_stamp"))
+            return cls(info.name, created_ms, stamp, _texts(found["replaces"]), Progress.said(found["progress"]))
+        except (ValueError, KeyError) as error:
             where, reason = directory.location.display(path), f"it says nothing of an export ({error})"
             raise StateStoreFilesError(
                 "PSS_READ_FAILED", {"action": "read", "path": where, "reason": reason}
@@ -119,6 +129,12 @@ class ExportMarker:
         with publish(site.directory, f"{MERGED}/{name}") as out:
             out.write(json.dumps(said).encode("utf-8"))
         return ExportMarker(name, self.created_ms, self.highest_stamp, self.replaces, self.progress)
+
+
+def _texts(found: object) -> tuple[str, ...]:
+    if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
+        raise ValueError("its replaces are no texts")
+    return tuple(found)
 
 
 def remove_markers(directory: Directory, suffixes: tuple[str, ...]) -> None:

@@ -17,6 +17,10 @@ from pyspark_statestore.maintenance.restorability import check_versions
 from pyspark_statestore.migration.export_marker import ExportMarker
 from pyspark_statestore.migration.live_segments import LiveSegments
 from pyspark_statestore.storage.directory import Directory, FileInfo
+from pyspark_statestore.storage.inside import require_inside
+
+_LONGEST_NAME = 200
+"""Bytes: a temporary file has a longer name, and disks take 255. Spark's are of a hundred at most."""
 
 
 @dataclass(frozen=True)
@@ -112,6 +116,42 @@ def restorable_without_merged(directory: Directory, there: Mapping[str, FileInfo
     files = StateFiles.of(nothing, plain)
     missing = check_versions(directory, files, read_batches(directory, with_ids=files.has_ids)).missing
     return missing[0].reason if missing else None
+
+
+def check_places(target: Directory, live: LiveSegments, there: Mapping[str, FileInfo]) -> None:
+    """Refuses segments that could not all be written as plain files, before the first one is.
+
+    Args:
+        target: Where they are to be written.
+        live: The segments.
+        there: Files that are below its ``state/`` already.
+
+    Raises:
+        StateStoreFilesError: PSS_BAD_PATH.
+    """
+    folders = {path.rpartition("/")[0] for path in live.path}
+    for folder in sorted(folders):
+        require_inside(target, f"{STATE}/{folder}")
+    above = {folder[:end] for folder in folders for end in _ends(folder)}
+    files = {*live.path, *there}
+    for path in sorted(above & files):
+        raise _no_place(target, path, "it would have to be a file and a directory")
+    occupied = {name[:end] for name in there for end in _ends(name)[:-1]}
+    for path in live.path:
+        if path in occupied:
+            raise _no_place(target, path, "there is a directory of this name")
+        if any(len(part.encode()) > _LONGEST_NAME for part in path.split("/")):
+            raise _no_place(target, path, f"a file system takes no name of more than {_LONGEST_NAME} bytes there")
+
+
+def _ends(path: str) -> list[int]:
+    """Where the directories end that something is in, and it itself."""
+    return [at for at, each in enumerate(path) if each == "/"] + [len(path)] * bool(path)
+
+
+def _no_place(target: Directory, path: str, reason: str) -> StateStoreFilesError:
+    parameters = {"path": target.location.display(f"{STATE}/{path}"), "reason": f"{reason}; nothing was changed"}
+    return StateStoreFilesError("PSS_BAD_PATH", parameters)
 
 
 def _exists(directory: Directory, path: str, reason: str) -> StateStoreFilesError:

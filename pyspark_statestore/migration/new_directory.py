@@ -18,7 +18,7 @@ from pyspark_statestore.maintenance.site import Site
 from pyspark_statestore.migration.conversion import OffsetChanges, require_query_stopped
 from pyspark_statestore.migration.export import ACTION, Export
 from pyspark_statestore.migration.export_marker import ExportMarker, Progress
-from pyspark_statestore.migration.export_plan import check_restorable, check_strays
+from pyspark_statestore.migration.export_plan import check_places, check_restorable, check_strays
 from pyspark_statestore.migration.live_segments import LiveSegments
 from pyspark_statestore.migration.pieces import copy_pieces, segment_pieces
 from pyspark_statestore.migration.replaced_files import REPLACED
@@ -106,6 +106,7 @@ def export_to(
         marker = ExportMarker.found(source)
         require_query_stopped(site, contents.found, marker, changes, ACTION, dry_run=dry_run)
     there = files_below_state(target)
+    check_places(target, contents.live, there)
     rows = np.array([at for at, path in enumerate(contents.live.path) if path in there], "i8")
     same = rows[contents.live.same(target, there, rows)]
     if not dry_run:

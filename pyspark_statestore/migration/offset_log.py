@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from pyspark_statestore.doors import MERGED_PROVIDERS, PROVIDER_KEY, STOCK_PROVIDERS
 from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.inspect.spark_logs import OFFSETS, entries
+from pyspark_statestore.parsing.json_text import parse_json, parse_object
 from pyspark_statestore.storage.directory import Directory, in_parallel
 
 _VERSIONS = ("v1", "v2")
@@ -56,8 +57,7 @@ class OffsetEntry:
             raise ValueError("it was cut off")
         if not metadata.strip():
             return cls(batch, data, None)
-        found = json.loads(metadata)
-        conf = found.get("conf", {}) if isinstance(found, dict) else None
+        conf = parse_object(metadata).get("conf", {})
         if not isinstance(conf, dict):
             raise ValueError("its second line is no JSON object with a conf")
         provider = conf.get(PROVIDER_KEY)
@@ -73,9 +73,9 @@ class OffsetEntry:
         metadata, end, sources = rest.partition("\n")
         pattern = re.compile(rf"({re.escape(json.dumps(PROVIDER_KEY))}\s*:\s*){re.escape(json.dumps(self.provider))}")
         changed, count = pattern.subn(lambda found: found[1] + json.dumps(provider), metadata)
-        expected = json.loads(metadata)
+        expected = parse_object(metadata)
         expected["conf"][PROVIDER_KEY] = provider
-        if count != 1 or json.loads(changed) != expected:
+        if count != 1 or parse_json(changed) != expected:
             raise ValueError("the provider class is there more than once")
         return OffsetEntry(self.batch, "".join([head, newline, changed, end, sources]).encode("utf-8"), provider)
 
@@ -113,9 +113,18 @@ def read_offsets(directory: Directory, replaced: Mapping[int, bytes]) -> list[Of
         try:
             return OffsetEntry.of(batch, data)
         except ValueError as error:
-            if batch in replaced:
-                return replace(OffsetEntry.of(batch, replaced[batch]), is_whole=False)
+            earlier = _understood(batch, replaced.get(batch))
+            if earlier is not None:
+                return replace(earlier, is_whole=False)
             where = directory.location.display(f"{OFFSETS}/{batch}")
             raise StateStoreFilesError("PSS_UNREADABLE_STATE", {"path": where, "reason": error}) from error
 
     return in_parallel(read, list(infos))
+
+
+def _understood(batch: int, data: bytes | None) -> OffsetEntry | None:
+    """An entry that was kept, if it is one."""
+    try:
+        return None if data is None else OffsetEntry.of(batch, data)
+    except ValueError:
+        return None

@@ -179,9 +179,12 @@ def _write_and_read_back(
             checksum = crc32c(chunk, checksum)
             size += len(chunk)
         check(checksum, size)
-    with target.open(relative, size) as file:
-        is_right = checksum_of(file, 0, size) == checksum
+    reason = "what is read back are other bytes than were written"
+    try:
+        with target.open(relative, size) as file:
+            is_right = checksum_of(file, 0, size) == checksum
+    except StateStoreFilesError as error:  # not told as a failure to read, which says that nothing was changed
+        is_right, reason = False, f"it cannot be read back ({error.getMessageParameters().get('reason', error)})"
     if not is_right:
         delete(target, relative)  # or a later run would take it for somebody else's
-        reason = "what is read back are other bytes than were written"
         raise StateStoreFilesError("PSS_WRITE_FAILED", {"path": target.location.display(relative), "reason": reason})

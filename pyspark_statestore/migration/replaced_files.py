@@ -11,12 +11,16 @@ from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.inspect.spark_logs import OFFSETS
 from pyspark_statestore.maintenance.site import Site
 from pyspark_statestore.migration.offset_log import OffsetEntry
+from pyspark_statestore.parsing.zip_files import opened_zip
 from pyspark_statestore.storage.directory import Directory
 from pyspark_statestore.storage.whole_files import publish
 
 REPLACED = "_replaced"
 _UNDONE = "undone"
 """In such a zip, where files are that were taken away: nothing stands in their place."""
+
+_LARGEST = 256 << 20
+"""Bytes of the entries of an offset log that are replaced at once."""
 
 
 def keep(site: Site, entries: Iterable[OffsetEntry], undone: Mapping[str, bytes]) -> str:
@@ -58,10 +62,10 @@ def kept(directory: Directory) -> list[dict[int, bytes]]:
         if info.name.startswith("."):
             continue
         try:
-            with zipfile.ZipFile(BytesIO(directory.read(f"{REPLACED}/{info.name}", info.size))) as archive:
+            with opened_zip(directory.read(f"{REPLACED}/{info.name}", info.size), _LARGEST) as archive:
                 names = [name for name in archive.namelist() if name.startswith(f"{OFFSETS}/")]
                 found.append({int(name.partition("/")[2]): archive.read(name) for name in names})
-        except (ValueError, zipfile.BadZipFile) as error:
+        except ValueError as error:
             where = directory.location.display(f"{REPLACED}/{info.name}")
             reason = f"it is no zip of replaced files ({error})"
             raise StateStoreFilesError(

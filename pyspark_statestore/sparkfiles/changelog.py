@@ -7,9 +7,9 @@ Spark's ``StateStoreChangelogWriter`` compresses the whole file. With state stor
 
 from __future__ import annotations
 
-import json
 import re
 
+from pyspark_statestore.parsing.json_text import objects, parse_json, whole_number
 from pyspark_statestore.sparkfiles.compression import decompressed_start
 
 _ENOUGH = 64 * 1024
@@ -34,9 +34,9 @@ def lineage_of(data: bytes) -> dict[int, str] | None:
         return {}
     text, _ = java_utf(rest)
     try:
-        items = json.loads(text or "")
-        return {int(item["version"]): str(item["checkpointUniqueId"]) for item in items}
-    except (ValueError, KeyError, TypeError):
+        items = objects(parse_json(text or ""), "its lineage")
+        return {whole_number(item.get("version"), "a version"): str(item["checkpointUniqueId"]) for item in items}
+    except (ValueError, KeyError):
         return None
 
 

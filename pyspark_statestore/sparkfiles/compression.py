@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 _ZSTD = b"\x28\xb5\x2f\xfd"
 _LZ4_BLOCK = b"LZ4Block"
@@ -14,8 +15,31 @@ _LZ4_HEADER = 21
 _SNAPPY_HEADER = 16
 """Magic, version, compatible version."""
 
-_DAMAGES = (OSError, IndexError, ValueError)
+_DAMAGES = (OSError, IndexError, ValueError, OverflowError, MemoryError)
 """What damage leads to; Arrow's exceptions are among them."""
+
+LARGEST = (1 << 31) - 1
+"""Bytes that a whole stream may unpack to."""
+
+_WINDOW = 4 << 20
+"""Bytes that are read, or unpacked, at once where nothing of them is kept."""
+
+
+@dataclass(frozen=True)
+class _Block:
+    """A part of a stream, which says itself how long it is.
+
+    Attributes:
+        begin: Of the packed bytes.
+        end: Of these.
+        size: Bytes that it unpacks to.
+        stored: Whether it is not packed at all.
+    """
+
+    begin: int
+    end: int
+    size: int
+    stored: bool = False
 
 
 def decompressed_start(data: bytes, length: int) -> bytes:
@@ -29,13 +53,13 @@ def decompressed_start(data: bytes, length: int) -> bytes:
         Fewer bytes where the stream ends or is cut off; none where the codec is not known.
     """
     try:
-        blocks, got = [], 0
-        for block in _blocks(data, length):
-            blocks.append(block)
-            got += len(block)
+        pieces, got = [], 0
+        for piece in _pieces(data, length):
+            pieces.append(piece)
+            got += len(piece)
             if got >= length:
                 break
-        return b"".join(blocks)
+        return b"".join(pieces)
     except _DAMAGES:
         return b""
 
@@ -44,30 +68,67 @@ def decompressed(data: bytes) -> bytes:
     """Decompresses a whole stream.
 
     Raises:
-        ValueError: It was cut off, is damaged, or its codec is not known.
+        ValueError: It was cut off, is damaged, its codec is not known, or it unpacks to more than :data:`LARGEST`.
     """
     if not any(data.startswith(magic) for magic in (_LZ4_BLOCK, _SNAPPY, _ZSTD, _LZF)):
         raise ValueError("it is compressed with none of Spark's codecs")
     if not is_whole_stream(lambda offset, length: data[offset : offset + length], len(data)):
         raise ValueError("it was cut off")
     try:
-        return b"".join(_blocks(data, 1 << 20))
+        if unpacked_size(data) > LARGEST:
+            raise ValueError(f"it unpacks to more than {LARGEST} bytes")
+        return b"".join(_pieces(data, _WINDOW))
     except _DAMAGES as error:
         raise ValueError(f"it cannot be decompressed ({type(error).__name__}: {error})") from error
 
 
-def _blocks(data: bytes, length: int) -> Iterator[bytes]:
-    """The stream's blocks; of a codec that has none, pieces of this length."""
+def unpacked_size(data: bytes) -> int:
+    """How long a stream is when it is unpacked, as its blocks say, so that nothing has to be kept to know it.
+
+    Returns:
+        The size; where that is more than :data:`LARGEST`, some number that is more, too.
+
+    Raises:
+        ValueError: A block says the impossible.
+    """
+    sizes: Iterator[int] = (block.size for block in _blocks(data))
+    if data.startswith(_ZSTD):
+        import pyarrow as pa
+
+        sizes = _zstd_sizes(pa.BufferReader(data))
+    total = 0
+    for size in sizes:
+        total += size
+        if total > LARGEST:
+            break
+    return total
+
+
+def _pieces(data: bytes, length: int) -> Iterator[bytes]:
+    """What a stream unpacks to: its blocks; of zstd, which has none, pieces of this length."""
+    import pyarrow as pa
+
+    if data.startswith(_ZSTD):
+        with pa.CompressedInputStream(pa.BufferReader(data), "zstd") as stream:
+            while piece := bytes(stream.read(length)):
+                yield piece
+        return
+    codec = None if data.startswith(_LZF) else pa.Codec("snappy" if data.startswith(_SNAPPY) else "lz4_raw")
+    for block in _blocks(data):
+        packed = data[block.begin : block.end]
+        if block.stored:
+            yield packed
+        elif codec is None:
+            yield _lzf_chunk(packed, block.size)
+        else:
+            yield codec.decompress(packed, block.size, asbytes=True)
+
+
+def _blocks(data: bytes) -> Iterator[_Block]:
     if data.startswith(_LZ4_BLOCK):
         yield from _lz4_blocks(data)
     elif data.startswith(_SNAPPY):
         yield from _snappy_blocks(data)
-    elif data.startswith(_ZSTD):
-        import pyarrow as pa
-
-        with pa.CompressedInputStream(pa.BufferReader(data), "zstd") as stream:
-            while piece := bytes(stream.read(length)):
-                yield piece
     elif data.startswith(_LZF):
         yield from _lzf_blocks(data)
 
@@ -81,7 +142,8 @@ def is_whole_stream(read_at: Callable[[int, int], bytes], size: int) -> bool:
 
     Returns:
         False for an empty file and for one that lacks the mark which ends an LZ4 stream, Spark's default: that takes a
-        few bytes. Of other codecs all of the file is read. What no codec has written counts as whole.
+        few bytes. Of other codecs all of the file is read, little by little. What no codec has written counts as whole,
+        and so does a zstd stream that is not at its end after :data:`LARGEST` bytes.
     """
     if not size:
         return False
@@ -92,63 +154,133 @@ def is_whole_stream(read_at: Callable[[int, int], bytes], size: int) -> bool:
     if head == _LZ4_BLOCK[:size]:
         return False
     if head.startswith(_ZSTD):
-        return _zstd_is_whole(read_at(0, size))
+        return _zstd_is_whole(_Sequence(read_at, size))
     if head == _SNAPPY:
-        return _ends_of(read_at(0, size), _SNAPPY_HEADER, 4, lambda block: 4 + int.from_bytes(block, "big"))
+        return _ends_of(_Sequence(read_at, size), _SNAPPY_HEADER, 4, _snappy_length)
     if head.startswith(_LZF):
-        return _ends_of(read_at(0, size), 0, 5, lambda chunk: (7 if chunk[2] else 5) + int.from_bytes(chunk[3:], "big"))
+        return _ends_of(_Sequence(read_at, size), 0, 5, _lzf_length)
     return True
 
 
-def _zstd_is_whole(data: bytes) -> bool:
+class _Sequence:
+    """A file that is read from its start to its end, a window at a time.
+
+    Args:
+        read_at: Reads (offset, length) of it.
+        size: In bytes.
+    """
+
+    def __init__(self, read_at: Callable[[int, int], bytes], size: int) -> None:
+        self.size = size
+        self._read_at = read_at
+        self._at = 0
+        self._window = b""
+        self._start = 0
+
+    closed = False
+
+    def close(self) -> None:
+        """Arrow closes what it reads."""
+
+    def read(self, length: int) -> bytes:
+        """As of any Python file."""
+        data = self._read_at(self._at, min(length, self.size - self._at))
+        self._at += len(data)
+        return data
+
+    def part(self, offset: int, length: int) -> bytes:
+        """A few bytes behind those that were asked for before."""
+        if offset + length > self._start + len(self._window):
+            self._window, self._start = self._read_at(offset, min(_WINDOW, self.size - offset)), offset
+        return self._window[offset - self._start : offset - self._start + length]
+
+
+def _zstd_is_whole(file: _Sequence) -> bool:
     import pyarrow as pa
 
     try:
-        with pa.CompressedInputStream(pa.BufferReader(data), "zstd") as stream:
-            while stream.read(1 << 20):
-                pass
+        total = 0
+        for size in _zstd_sizes(pa.PythonFile(file, mode="r")):
+            total += size
+            if total > LARGEST:
+                break
     except (OSError, pa.ArrowException):
         return False
     return True
 
 
-def _ends_of(data: bytes, at: int, header: int, length: Callable[[bytes], int]) -> bool:
-    """Whether the last block ends where the data does."""
-    while at + header <= len(data):
-        at += length(data[at : at + header])
-    return at == len(data)
-
-
-def _lz4_blocks(data: bytes) -> Iterator[bytes]:
-    """LZ4BlockOutputStream of lz4-java: blocks with a header of little-endian lengths."""
+def _zstd_sizes(source: object) -> Iterator[int]:
+    """How long the pieces are; none is kept."""
     import pyarrow as pa
 
-    codec = pa.Codec("lz4_raw")
+    with pa.CompressedInputStream(source, "zstd") as stream:
+        while size := len(stream.read(_WINDOW)):
+            yield size
+
+
+def _ends_of(file: _Sequence, at: int, header: int, length: Callable[[bytes], int]) -> bool:
+    """Whether the last block ends where the file does; a length of 0 stands for what is no block."""
+    while at + header <= file.size:
+        step = length(file.part(at, header))
+        if not step:
+            return False
+        at += step
+    return at == file.size
+
+
+def _snappy_length(header: bytes) -> int:
+    packed = int.from_bytes(header, "big")
+    return 4 + packed if packed else 0
+
+
+def _lzf_length(header: bytes) -> int:
+    packed = int.from_bytes(header[3:], "big")
+    return (7 if header[2] else 5) + packed if header.startswith(_LZF) and packed else 0
+
+
+def _lz4_blocks(data: bytes) -> Iterator[_Block]:
+    """LZ4BlockOutputStream of lz4-java: blocks of up to 32 MiB, with a header of little-endian lengths."""
     at = 0
-    while data[at : at + 8] == _LZ4_BLOCK:
-        method = data[at + 8] & 0xF0
+    while data[at : at + 8] == _LZ4_BLOCK and at + _LZ4_HEADER <= len(data):
         packed = int.from_bytes(data[at + 9 : at + 13], "little")
         size = int.from_bytes(data[at + 13 : at + 17], "little")
-        block = data[at + _LZ4_HEADER : at + _LZ4_HEADER + packed]
-        if len(block) < packed or not size:
-            break
-        yield block if method == 0x10 else codec.decompress(block, size, asbytes=True)
-        at += _LZ4_HEADER + packed
+        begin, at = at + _LZ4_HEADER, at + _LZ4_HEADER + packed
+        if at > len(data) or not size:
+            return
+        stored = data[begin - _LZ4_HEADER + 8] & 0xF0 == 0x10
+        yield _checked(_Block(begin, at, packed if stored else size, stored), 1 << 25, 256)
 
 
-def _snappy_blocks(data: bytes) -> Iterator[bytes]:
+def _snappy_blocks(data: bytes) -> Iterator[_Block]:
     """SnappyOutputStream of snappy-java: a header, then blocks with a big-endian length; each says its own size."""
-    import pyarrow as pa
-
-    codec = pa.Codec("snappy")
     at = _SNAPPY_HEADER
     while at + 4 <= len(data):
         packed = int.from_bytes(data[at : at + 4], "big")
-        block = data[at + 4 : at + 4 + packed]
-        if len(block) < packed:
-            break
-        yield codec.decompress(block, _varint(block), asbytes=True)
-        at += 4 + packed
+        begin, at = at + 4, at + 4 + packed
+        if at > len(data):
+            return
+        yield _checked(_Block(begin, at, _varint(data[begin : min(at, begin + 5)])), 1 << 29, 64)
+
+
+def _lzf_blocks(data: bytes) -> Iterator[_Block]:
+    """LZFOutputStream of compress-lzf: chunks 'ZV', type, big-endian lengths."""
+    at = 0
+    while data[at : at + 2] == _LZF and at + 5 <= len(data):
+        packed = int.from_bytes(data[at + 3 : at + 5], "big")
+        stored = data[at + 2] == 0
+        size = packed if stored else int.from_bytes(data[at + 5 : at + 7], "big")
+        begin = at + (5 if stored else 7)
+        at = begin + packed
+        if at > len(data):
+            return
+        yield _Block(begin, at, size, stored)
+
+
+def _checked(block: _Block, most: int, times: int) -> _Block:
+    """Refuses a size before there is memory for it: what no codec packs so tightly, or in one block."""
+    if block.size > min(most, times * (block.end - block.begin) + 64):
+        raise ValueError(f"a block of {block.end - block.begin} bytes says that it unpacks to {block.size}")
+    return block
 
 
 def _varint(data: bytes) -> int:
@@ -161,23 +293,10 @@ def _varint(data: bytes) -> int:
     raise ValueError("a length without an end")
 
 
-def _lzf_blocks(data: bytes) -> Iterator[bytes]:
-    """LZFOutputStream of compress-lzf: chunks 'ZV', type, big-endian lengths."""
-    at = 0
-    while data[at : at + 2] == _LZF and at + 5 <= len(data):
-        packed = int.from_bytes(data[at + 3 : at + 5], "big")
-        if data[at + 2] == 0:
-            yield data[at + 5 : at + 5 + packed]
-            at += 5 + packed
-        else:
-            yield _lzf_chunk(data[at + 7 : at + 7 + packed])
-            at += 7 + packed
-
-
-def _lzf_chunk(data: bytes) -> bytes:
+def _lzf_chunk(data: bytes, size: int) -> bytes:
     """Back references of up to 264 bytes, at most 8 KiB back."""
     out, at = bytearray(), 0
-    while at < len(data):
+    while at < len(data) and len(out) <= size:
         control = data[at]
         at += 1
         if control < 32:
@@ -190,6 +309,10 @@ def _lzf_chunk(data: bytes) -> bytes:
             at += 1
         start = len(out) - ((control & 0x1F) << 8) - data[at] - 1
         at += 1
+        if start < 0:
+            raise ValueError("a chunk refers to what is before it")
         for i in range(count + 2):
             out.append(out[start + i])
+    if len(out) != size:
+        raise ValueError("a chunk does not have the length that it says")
     return bytes(out)

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.inspect.state_files import PLAIN, STATE, StateFiles
 from pyspark_statestore.inspect.versions import Restores
+from pyspark_statestore.sparkfiles.compression import LARGEST
 from pyspark_statestore.sparkfiles.records import Change, Record, records_of_changelog, records_of_pairs
 from pyspark_statestore.sparkfiles.snapshot import Snapshot, read_snapshot
 from pyspark_statestore.state.rocksdb import read_pairs
@@ -20,7 +21,7 @@ from pyspark_statestore.state.schema_files import unreadable
 from pyspark_statestore.storage import Directory
 
 _READ_AT_ONCE = 128 << 20
-"""Bytes of SSTs that are in memory at the same time, more only where one of them is larger."""
+"""Bytes of files that are in memory at the same time, more only where one of them is larger."""
 
 
 @dataclass(frozen=True)
@@ -123,15 +124,8 @@ class ContentsReader:
         rows = pc.index_in(paths, value_set=self._files.path).fill_null(-1).to_numpy(zero_copy_only=False)
         if (rows < 0).any():
             raise FileNotFoundError(f"{STATE}/{paths[int(np.flatnonzero(rows < 0)[0])]}")
-        names = list(snapshot.local_names.values())
-        batch: list[int] = []
-        for at in range(len(rows)):
-            batch.append(at)
-            length = int(self._files.length[rows[batch]].sum())
-            if length >= _READ_AT_ONCE or at + 1 == len(rows):
-                for number, (_, data) in zip(batch, self._read(rows[batch].tolist()), strict=True):
-                    yield names[number], data
-                batch = []
+        for name, (_, data) in zip(snapshot.local_names.values(), self._read(rows.tolist()), strict=True):
+            yield name, data
 
     def _heap(self, snapshot: int | None, changes: Sequence[int]) -> dict[bytes, bytes]:
         pairs: dict[bytes, bytes] = {}
@@ -176,13 +170,26 @@ class ContentsReader:
         return str(self._files.path[row].as_py())
 
     def _read(self, rows: Sequence[int]) -> Iterator[tuple[str, bytes]]:
-        """Paths and bytes of files; reads them all at once."""
-        found = self._files.read(self._directory, np.array(rows, "i8"), lambda data: data)
-        for row, data in zip(rows, found, strict=True):
-            path = self._path(row)
-            if data is None:
-                raise self._corrupt(row, path)
-            yield path, data
+        """Paths and bytes of files; reads many at once."""
+        for batch in self._batches(rows):
+            found = self._files.read(self._directory, np.array(batch, "i8"), lambda data: data, most=LARGEST)
+            for row, data in zip(batch, found, strict=True):
+                path = self._path(row)
+                if data is None:
+                    raise self._corrupt(row, path)
+                yield path, data
+
+    def _batches(self, rows: Sequence[int]) -> Iterator[list[int]]:
+        batch: list[int] = []
+        size = 0
+        for row in rows:
+            batch.append(row)
+            size += int(self._files.length[row])
+            if size >= _READ_AT_ONCE:
+                yield batch
+                batch, size = [], 0
+        if batch:
+            yield batch
 
     def _corrupt(self, row: int, path: str) -> StateStoreFilesError:
         files = self._files

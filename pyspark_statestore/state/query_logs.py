@@ -26,7 +26,10 @@ def checkpoint_ids(directory: Directory, operator_id: int, version: int) -> froz
     ids = (found or {}).get("stateUniqueIds")
     if not isinstance(ids, Mapping) or str(operator_id) not in ids:
         return None
-    return frozenset(str(each) for partition in ids[str(operator_id)] for each in partition)
+    partitions = ids[str(operator_id)]
+    if not isinstance(partitions, list) or not all(isinstance(each, list) for each in partitions):
+        return None
+    return frozenset(str(each) for partition in partitions for each in partition)
 
 
 def encoding(directory: Directory, version: int) -> Encoding:
@@ -35,7 +38,8 @@ def encoding(directory: Directory, version: int) -> Encoding:
     if not batches:
         return Encoding()
     found = _json(directory, OFFSETS, version - 1 if version - 1 in batches else max(batches))
-    conf = (found or {}).get("conf") or {}
+    said = (found or {}).get("conf")
+    conf = said if isinstance(said, Mapping) else {}
     return Encoding(
         delimiter=_DELIMITERS.get(str(conf.get(f"{_STORE}rocksdb.mergeOperatorVersion", "1")), b""),
         has_checksums=str(conf.get(f"{_STORE}rowChecksum.enabled", "false")).lower() == "true",

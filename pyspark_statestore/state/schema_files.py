@@ -7,7 +7,6 @@ several chunks where they are long.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,10 +15,14 @@ from typing import Any
 from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.inspect.logical_paths import DEFAULT_STORE, store_folder
 from pyspark_statestore.inspect.spark_logs import operator_metadata
+from pyspark_statestore.parsing.json_text import objects, parse_object, whole_number
 from pyspark_statestore.sparkfiles.changelog import java_utf
 from pyspark_statestore.storage import Directory
 
 DEFAULT_FAMILY = "default"
+
+_COLUMNS = 1 << 16
+"""Of a key at most; nobody has so many."""
 
 _MULTIPLE_JOIN_FAMILIES = ("-keyWithTsToValues", "-tsWithKey")
 """Of a stream-stream join of state format 4."""
@@ -101,11 +104,20 @@ def _operator_metadata(directory: Directory, operator_id: int) -> Mapping[str, A
         version, _, text = data.decode().partition("\n")
         if version.strip() not in ("v1", "v2"):
             raise ValueError(f"its version is {version[:20]!r}, and this release reads v1 and v2")
-        found: Mapping[str, Any] = json.loads(text)
-        found["stateStoreInfo"]
-    except (ValueError, KeyError, TypeError) as error:
+        found = parse_object(text)
+        for info in objects(found["stateStoreInfo"], "stateStoreInfo"):
+            _check_store(info)
+    except (ValueError, KeyError) as error:
         raise unreadable(directory, where, error) from error
     return found
+
+
+def _check_store(info: Mapping[str, Any]) -> None:
+    if not isinstance(info.get("storeName", DEFAULT_STORE), str):
+        raise ValueError("the name of a store is no text")
+    paths = info.get("stateSchemaFilePaths") or []
+    if not isinstance(paths, list) or not all(isinstance(path, str) for path in paths):
+        raise ValueError("its stateSchemaFilePaths are no texts")
 
 
 def _store_info(metadata: Mapping[str, Any], store_name: str) -> Mapping[str, Any]:
@@ -137,7 +149,7 @@ def _parsed(
         if version not in ("v1", "v2"):
             raise ValueError(f"its version is {version[:20]!r}, and this release reads v1 to v3")
         key, value = (reader.text() if version == "v1" else reader.chunks() for _ in range(2))
-        prefix = int(info.get("numColsPrefixKey") or 0)
+        prefix = whole_number(info.get("numColsPrefixKey") or 0, "numColsPrefixKey", _COLUMNS)
         encoder: dict[str, Any] = {"keyStateEncoderType": "NoPrefixKeyStateEncoderSpec"}
         if prefix:
             encoder = {"keyStateEncoderType": "PrefixKeyScanStateEncoderSpec", "numColsPrefixKey": prefix}
@@ -152,15 +164,15 @@ def _family(reader: _Reader, many: frozenset[str]) -> Family:
     key = reader.chunks()
     reader.number(2)
     value = reader.chunks()
-    encoder = json.loads(reader.chunks())
+    encoder = parse_object(reader.chunks())
     reader.chunks()  # the user key's schema is a part of the key's
     return Family(name, key, value, encoder, name in many or name.endswith(_MULTIPLE_JOIN_FAMILIES))
 
 
 def _variables_of_many(metadata: Mapping[str, Any]) -> frozenset[str]:
-    properties = json.loads(metadata.get("operatorPropertiesJson") or "{}")
-    variables = properties.get("stateVariables") or ()
-    return frozenset(each["stateName"] for each in variables if each["stateVariableType"] == "ListState")
+    properties = parse_object(str(metadata.get("operatorPropertiesJson") or "{}"))
+    variables = objects(properties.get("stateVariables"), "stateVariables")
+    return frozenset(str(each["stateName"]) for each in variables if each["stateVariableType"] == "ListState")
 
 
 def unreadable(directory: Directory, path: str, reason: object) -> StateStoreFilesError:

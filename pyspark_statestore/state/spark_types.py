@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+
+from pyspark_statestore.parsing.json_text import parse_json
 
 
 class UnknownTypeError(ValueError):
@@ -70,7 +71,7 @@ def parse_schema(text: str) -> SparkType:
         UnknownTypeError: It has a type that is not known, or is no such JSON.
     """
     try:
-        found = _parse(json.loads(text))
+        found = _parse(parse_json(text))
     except (KeyError, TypeError, AttributeError, RecursionError, ValueError) as error:
         if isinstance(error, UnknownTypeError):
             raise

@@ -8,6 +8,7 @@ from typing import Any
 
 from pyspark_statestore.storage.directory import Directory
 from pyspark_statestore.storage.failures import errors_of
+from pyspark_statestore.storage.inside import require_inside
 
 
 @contextmanager
@@ -22,8 +23,10 @@ def create(directory: Directory, relative: str) -> Iterator[Any]:
         A binary file to write to.
 
     Raises:
-        StateStoreFilesError: PSS_NO_PERMISSION or PSS_WRITE_FAILED. What the block itself raises is passed on.
+        StateStoreFilesError: PSS_NO_PERMISSION, PSS_WRITE_FAILED, or PSS_BAD_PATH where a symbolic link leads out of
+            the checkpoint. What the block itself raises is passed on.
     """
+    require_inside(directory, relative)
     fs, path = directory.location.fs, directory.location.below(relative)
     with _errors("write", directory, relative):
         fs.makedirs(path.rpartition("/")[0], exist_ok=True)
@@ -59,8 +62,9 @@ def make_directory(directory: Directory, relative: str) -> None:
     """Creates a directory and its parents, where the file system has any.
 
     Raises:
-        StateStoreFilesError: PSS_NO_PERMISSION or PSS_WRITE_FAILED.
+        StateStoreFilesError: PSS_NO_PERMISSION, PSS_WRITE_FAILED or PSS_BAD_PATH.
     """
+    require_inside(directory, relative)
     with _errors("write", directory, relative):
         directory.location.fs.makedirs(directory.location.below(relative), exist_ok=True)
 
@@ -72,8 +76,10 @@ def delete(directory: Directory, relative: str) -> bool:
         Whether it was there; where a file system does not tell, it was.
 
     Raises:
-        StateStoreFilesError: PSS_NO_PERMISSION or PSS_WRITE_FAILED.
+        StateStoreFilesError: PSS_NO_PERMISSION, PSS_WRITE_FAILED or PSS_BAD_PATH.
     """
+    # A link itself may be deleted, but not what is in a directory that it stands for.
+    require_inside(directory, relative.rpartition("/")[0])
     try:
         with _errors("delete", directory, relative):
             directory.location.fs.rm_file(directory.location.below(relative))

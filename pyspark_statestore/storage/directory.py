@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
+from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.storage.failures import errors_of
 from pyspark_statestore.storage.growing import SeekableFile, WebHdfsFile, length_now
 from pyspark_statestore.storage.location import Location
@@ -21,6 +22,9 @@ READ_PARALLELISM = 8
 """Files that are read at the same time; as ``readParallelism`` of the executors."""
 
 _HDFS = ("hdfs", "webhdfs")
+
+LARGEST_WHOLE = 256 << 20
+"""Bytes of a file that is read whole: logs, metadata, schemas. A file may say that it is larger than the memory."""
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -69,7 +73,7 @@ class Directory:
 
     def files(self, relative: str) -> list[FileInfo]:
         """The files right in a directory; none where it does not exist."""
-        return [_file_info(_name(info), info) for info in self._ls(relative) if info["type"] == "file"]
+        return [_file_info(_name(info), info) for info in self._ls(relative) if _is_file(info)]
 
     def find(self, relative: str, leave_out: Collection[str] = ()) -> list[FileInfo]:
         """The files below a directory, however deep, by their paths from there; none where it does not exist.
@@ -88,7 +92,7 @@ class Directory:
             for folder, infos in zip(folders, levels, strict=True):
                 for info in infos:
                     path = f"{folder}/{_name(info)}" if folder else _name(info)
-                    if info["type"] == "file":
+                    if _is_file(info):
                         found.append(_file_info(path, info))
                     elif info["type"] == "directory" and path not in leave_out:
                         below.append(path)
@@ -159,8 +163,22 @@ class Directory:
                     begin = int(offset[at]) - start
                     yield order[at], data[begin : begin + int(length[at])]
 
-    def read(self, relative: str, size: int) -> bytes:
-        """Returns so many bytes from the start of a file; fewer where it ends."""
+    def read(self, relative: str, size: int, most: int = LARGEST_WHOLE) -> bytes:
+        """Returns so many bytes from the start of a file; fewer where it ends.
+
+        Args:
+            relative: Path in the checkpoint.
+            size: How many; in most cases, as long as the file was listed.
+            most: How many are allowed.
+
+        Raises:
+            FileNotFoundError: It is gone.
+            StateStoreFilesError: PSS_NO_PERMISSION, or PSS_READ_FAILED, also where that is too many.
+        """
+        if size > most:
+            reason = f"it has {size} bytes, and of such a file at most {most} are read at once"
+            parameters = {"action": "read", "path": self.location.display(relative), "reason": reason}
+            raise StateStoreFilesError("PSS_READ_FAILED", parameters)
         with self.open(relative, size) as file:
             return file.read_at(0, size)
 
@@ -244,6 +262,19 @@ def _name(info: dict[str, Any]) -> str:
     return str(info["name"]).rstrip("/").rsplit("/", 1)[-1]
 
 
+def _is_file(info: dict[str, Any]) -> bool:
+    """Whether it is a file; one whose name is no text is nobody's here, and could not be shown."""
+    return info["type"] == "file" and _is_text(str(info["name"]))
+
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _file_info(name: str, info: dict[str, Any]) -> FileInfo:
     return FileInfo(name, int(info.get("size") or 0), _modified(info))
 
@@ -259,5 +290,6 @@ def _modified(info: dict[str, Any]) -> datetime.datetime | None:
                 return datetime.datetime.fromisoformat(value.replace("Z", "+00:00"))
         if isinstance(value, (int, float)):
             seconds = value / 1000 if key == "modificationTime" else value
-            return datetime.datetime.fromtimestamp(seconds, datetime.UTC)
+            with suppress(ValueError, OverflowError, OSError):  # a disk may have times that no calendar has
+                return datetime.datetime.fromtimestamp(seconds, datetime.UTC)
     return None

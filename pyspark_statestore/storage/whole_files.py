@@ -11,6 +11,7 @@ from typing import Any
 from pyspark_statestore.storage.changes import create, delete
 from pyspark_statestore.storage.directory import Directory
 from pyspark_statestore.storage.failures import errors_of
+from pyspark_statestore.storage.inside import require_inside
 
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(\.TID\d+)?\.tmp")
 """``CheckpointFileManager.generateTempPath``, for all managers that rename. The parent directory is the target's."""
@@ -38,6 +39,7 @@ def publish(directory: Directory, relative: str, *, is_new: bool = False) -> Ite
     Raises:
         StateStoreFilesError: PSS_NO_PERMISSION or PSS_WRITE_FAILED. What the block itself raises is passed on.
     """
+    require_inside(directory, relative)
     if not is_new:
         forget_checksum(directory, relative)
     if directory.is_flat:
@@ -97,6 +99,8 @@ def _rename(directory: Directory, source: str, target: str) -> None:
     location = directory.location
     try:
         with errors_of("write", location.display(target), "PSS_WRITE_FAILED"):
+            if directory.is_local and location.fs.isdir(location.below(target)):
+                raise IsADirectoryError("there is a directory of this name")  # moving would put the file into it
             location.fs.mv(location.below(source), location.below(target))
     except Exception:
         delete(directory, source)

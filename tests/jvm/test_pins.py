@@ -48,6 +48,8 @@ def dead_file(checkpoint: Checkpoint, number: int = 1) -> str:
         b"\xff",
         b"[]",
         b"{}",
+        b"[" * 100_000,
+        b'{"fork":' * 5000 + b"1" + b"}" * 5000,
         b'{"fork": "/f", "mode": "no_claim", "files": ["',
         {"fork": 1, "mode": "no_claim", "files": []},
         {"fork": "/f", "mode": "another", "files": []},
@@ -55,7 +57,7 @@ def dead_file(checkpoint: Checkpoint, number: int = 1) -> str:
         {"fork": "/f", "mode": "no_claim", "files": "all"},
         {"fork": "/f", "mode": "no_claim"},
     ],
-    ids=str,
+    ids=lambda content: str(content)[:60],
 )
 def test_rule_8_what_cannot_be_understood_pins_every_file(checkpoint: Checkpoint, pinned: Any) -> None:
     dead = dead_file(checkpoint)

@@ -33,6 +33,8 @@ from pyspark_statestore.format.layout import (
     TRAILER,
     TRAILER_MAGIC,
     U32,
+    is_foreign_path,
+    is_valid_path,
 )
 from tests.jvm.lab import CREATED_MS, STAMP, TESTING, dump, java_dump
 from tests.jvm.vectors import DIRECTORY
@@ -240,6 +242,7 @@ def forged(
 
 
 NAME = file_name(CREATED_MS, 1, 1).encode()
+INDEX_NAME = file_name(CREATED_MS, 1, 1, index_only=True).encode()
 FOREIGN = b"/a/b/state/_merged/" + NAME
 WHOLE = FLAG_SEALED | FLAG_CUMULATIVE | FLAG_FOREIGN
 
@@ -296,6 +299,9 @@ HOSTILE: dict[str, bytes] = {
     "path with a backslash": forged(path=b"0\\1.delta"),
     "path with a NUL": forged(path=b"0/\0"),
     "path into _merged": forged(path=b"_merged/" + NAME),
+    "path of _merged itself": forged(path=b"_merged"),
+    "path that is too long in UTF-16": forged(path=b"0/" + "\U0001f600".encode() * 2048),
+    "a name of an index-only file": forged({"file_ref": 1}, names=[INDEX_NAME]),
     "path that is not UTF-8": forged(path=b"0/0/\xff.delta"),
     "path that is too long": forged(path=b"0/" + b"a" * 4096),
     "path offsets that go back": forged(offsets=[9, 0]),
@@ -329,6 +335,8 @@ HOSTILE: dict[str, bytes] = {
     "meta that is a list": forged(meta=b"[1]"),
     "meta that is nonsense in braces": forged(meta=b"{nonsense}"),
     "meta of other types": forged(meta=b'{"app_id": 5}'),
+    "meta that is nested deeply": forged(meta=b'{"a":' * 5000 + b"1" + b"}" * 5000),
+    "meta with a long number": forged(meta=b'{"a":' + b"9" * 5000 + b"}"),
     "meta that is not UTF-8": forged(meta=b'{"app_id": "\xff"}'),
     "header of 4 GiB": sealed_header(length=2**32 - 1) + bytes(100),
     "header shorter than its meta": sealed_header(b"{}", length=36) + bytes(100),
@@ -416,3 +424,82 @@ def test_a_long_index_and_a_long_tail(java_reads: Read) -> None:
         for tail in (b"", b"x", bytes(70_000), b"PSSGROUP" * 20_000 + b"x" * 64):
             assert java_reads(data + tail) == dump(data + tail)
             assert dump(data + tail)["valid_length"] == len(data)
+
+
+LONGEST = "a" * 4096
+LOGICAL_PATHS = [
+    *(
+        "0",
+        "0/0/1.changelog",
+        "_merged",
+        "_merged/x",
+        "_mergedx",
+        "_merged.x",
+        "0/_merged",
+        "0/_merged/x",
+        "x_merged/y",
+    ),
+    *(
+        "",
+        "/",
+        "/0",
+        "0/",
+        "0//1",
+        ".",
+        "..",
+        "./0",
+        "../0",
+        "0/.",
+        "0/..",
+        "0/./1",
+        "0/../1",
+        "...",
+        "0/...",
+        ".0",
+        "0.",
+    ),
+    *(".\n", "..\n", "0/..\n", "0/.\n/1", "0\n", "_merged\n", "_merged\n/x", "\n", "0\n/..", " ", "0/ /1", "0\r"),
+    *("0\\1", "\\", "0/\0", "\0", "\u00fc/\u00fc", "\u2028", "0/\u2024\u2024/1", "\uff0e\uff0e/x", "%2e%2e/x"),
+    *(LONGEST, LONGEST + "a", "\u00fc" * 4096, "\u00fc" * 4097, "\U0001f600" * 2048, "\U0001f600" * 2048 + "a"),
+]
+OF_MERGED_FILES = [
+    *(
+        "",
+        "/",
+        "/a",
+        "/a/b",
+        "a",
+        "//a",
+        "/a/",
+        "/./a",
+        "/../a",
+        "/a/..",
+        "/a/.",
+        "/a\n",
+        "/a\\b",
+        "/a\0",
+        "/ ",
+        "/..\n",
+    ),
+    *("/_merged", "/state/_merged", "/\u00fc", "/" + "a" * 3000, "/" + "\U0001f600" * 2000, "/" + "\U0001f600" * 2040),
+    *("/" + "a" * (4096 - 1 - len("/state/_merged/") - len(NAME) + extra) for extra in range(-1, 3)),
+]
+
+
+@pytest.mark.parametrize("path", LOGICAL_PATHS, ids=lambda path: ascii(path)[:30])
+def test_both_judge_a_path_alike(jvm: Any, java_reads: Read, path: str) -> None:
+    said = jvm.io.pyspark.statestore.format.PathRules.isValid(path)
+
+    assert is_valid_path(path) is said
+    data = forged(path=path.encode())
+    assert ("error" not in python_reads(data), "error" not in java_reads(data)) == (said, said)
+
+
+@pytest.mark.parametrize("checkpoint", OF_MERGED_FILES, ids=lambda path: ascii(path)[:30])
+def test_both_judge_the_path_of_another_checkpoint_alike(jvm: Any, java_reads: Read, checkpoint: str) -> None:
+    path = f"{checkpoint}/state/_merged/{NAME.decode()}"
+    said = jvm.io.pyspark.statestore.format.PathRules.isForeign(path)
+
+    assert is_foreign_path(path) is said
+    data = reference(path.encode())
+    assert ("error" not in python_reads(data), "error" not in java_reads(data)) == (said, said)

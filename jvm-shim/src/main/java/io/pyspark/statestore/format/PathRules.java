@@ -32,9 +32,9 @@ public final class PathRules {
   }
 
   /** Whether {@code path} is absolute, normalised, and that of a merged file with segments. */
-  static boolean isForeign(String path) {
+  public static boolean isForeign(String path) {
     int name = path.lastIndexOf('/') + 1;
-    return path.startsWith("/") && isSafe(path.substring(1))
+    return path.startsWith("/") && path.length() <= MAX_LENGTH && isSafe(path.substring(1))
         && path.substring(0, name).endsWith(MERGED_DIRECTORY)
         && MERGED_FILE.matcher(path.substring(name)).matches();
   }
