@@ -170,7 +170,9 @@ def choose(random: random.Random, files: Mapping[str, bytes], targets: list[str]
 def _swapped(
     random: random.Random, files: Mapping[str, bytes], name: str, targets: list[str]
 ) -> tuple[dict[str, bytes], str]:
-    other = random.choice([each for each in targets if each.endswith(".merged") == name.endswith(".merged")])
+    # Of one checkpoint: nobody can tell whose a whole file is.
+    folder, ending = name.rpartition("/")[0], name.rpartition(".")[2]
+    other = random.choice([each for each in targets if each.startswith(f"{folder}/") and each.endswith(ending)])
     return {name: files[other], other: files[name]}, f"{name} and {other} exchanged"
 
 

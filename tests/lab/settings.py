@@ -7,7 +7,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 from tests.lab.trial import Finding, Tally
 
@@ -26,3 +29,10 @@ def attack_all(count: int, trial: Callable[[int], Iterable[Finding]], test: str)
     report = tally.report(f"PSS_LAB_SEED={SEED} PSS_LAB_ONLY={{number}} python -m pytest -s {test}")
     print(f"\nPSS_LAB_SEED={SEED}\n{report}")
     assert not tally.failures, f"{len(tally.failures)} findings\n\n{report}"
+
+
+@contextmanager
+def short_path() -> Iterator[Path]:
+    """A directory whose path is as long in each run: pins and references have it in them."""
+    with tempfile.TemporaryDirectory(prefix="lab-") as path:
+        yield Path(path).resolve() / "world"

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.lab.attacks import KINDS, choose, torn
-from tests.lab.settings import MUTATIONS, SEED, attack_all
+from tests.lab.settings import MUTATIONS, SEED, attack_all, short_path
 from tests.lab.trial import Lab
 from tests.lab.worlds import World, build_all
 
 
 @pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("lab") / "world"
+def root() -> Iterator[Path]:
+    with short_path() as path:
+        yield path
 
 
 @pytest.fixture(scope="module")
@@ -23,6 +25,7 @@ def worlds(root: Path) -> list[World]:
     return build_all(root)
 
 
+@pytest.mark.slow
 def test_every_attack_is_answered_rightly_or_refused(worlds: list[World], root: Path) -> None:
     attack_all(MUTATIONS, Lab(worlds, root, SEED).trial, __file__)
 

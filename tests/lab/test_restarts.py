@@ -32,6 +32,7 @@ def outcome(run: Run, expected: list[str]) -> str:
     return "right" if list(run.rows.values()) == [expected] else f"silent: {run.rows}"
 
 
+@pytest.mark.slow
 def test_a_restart_is_right_or_refused(make_spark: MakeSpark, tmp_path: Path) -> None:
     spark = make_spark(mode="provider", store="heap")
     whole = Run(spark, "aggregation", Setting("provider", "heap"), tmp_path / "whole")

@@ -155,6 +155,8 @@ class Trial:
         self.number, self.world, self.attack, self.root = number, world, attack, root
         self.gone: set[Where] = set()
         """What was deleted on purpose."""
+        self.deleted: set[str] = set()
+        """Damaged files that are not there any more."""
         self.findings: list[Finding] = []
 
     @cached_property
@@ -164,7 +166,7 @@ class Trial:
 
     def run(self, steps: list[tuple[Verb, Place]], rights: list[Right]) -> list[Finding]:
         """Reads, does one thing after the other, and looks what has become of what there was."""
-        before: Answer = self.read(READ.name)
+        before = damaged = self.read(READ.name)
         for (verb, place), (right, gone) in zip(steps, rights, strict=True):
             if verb.changes:
                 self.gone |= gone
@@ -173,7 +175,8 @@ class Trial:
                 before = self.look_after(verb, before)
         changed = [verb.name for verb, _ in steps if verb.changes]
         if changed:
-            self.put_back(" then ".join(changed), steps[-1][0].name)
+            wanted = {where: data for where, data in damaged.items() if where in self.newest}
+            self.put_back(" then ".join(changed), steps[-1][0].name, wanted)
         return self.findings
 
     def read(self, verb: str) -> dict[Where, bytes]:
@@ -219,7 +222,8 @@ class Trial:
         return {
             "older": [key for key in given.keys() & expected.keys() if given[key] != expected[key]],
             "deleted before": list(given.keys() - right.keys()),
-            "forgotten": list(expected.keys() - answer.keys()),
+            # That a version cannot be restored is no wrong answer where its bytes are damaged.
+            "forgotten": [key for key in expected.keys() - answer.keys() if key[0] != "restorable"],
         }
 
     def is_gone(self, key: tuple[object, ...]) -> bool:
@@ -236,15 +240,16 @@ class Trial:
             return value in verbs.attempts(int(str(key[1])), int(str(key[2])))
         return True
 
-    def look_after(self, verb: Verb, before: Answer) -> Answer:
+    def look_after(self, verb: Verb, before: dict[Where, bytes]) -> dict[Where, bytes]:
         """What was readable still is, but for what was deleted on purpose; and what may be of use is still there."""
         wanted = {where: data for where, data in before.items() if where in self.newest}
         lost, why = self.lost(wanted)
         if lost:
             self.found(verb.name, "lost", f"{why} afterwards: {lost}")
-        deleted = [name for name in self.attack.originals if not (self.root / name).exists()]
+        deleted = {name for name in self.attack.originals if not (self.root / name).exists()} - self.deleted
+        self.deleted |= deleted
         if deleted and not self.excused and self.lost(self.newest)[0] and not self.is_plain():
-            self.found(verb.name, "lost", f"a file that is damaged, not empty, was deleted: {deleted}")
+            self.found(verb.name, "lost", f"a file that is damaged, not empty, was deleted: {sorted(deleted)}")
         return self.try_to_read()[0]
 
     @property
@@ -252,9 +257,17 @@ class Trial:
         """What the undamaged world has, but for what was deleted on purpose."""
         return {where: data for where, data in self.world.newest.items() if where not in self.gone}
 
-    def put_back(self, done: str, verb: str) -> None:
-        """With the originals, all is readable that was before they were damaged; unless it is as plain files."""
-        if self.is_plain() and not self.lost(self.newest)[0]:
+    def put_back(self, done: str, verb: str, damaged: Answer) -> None:
+        """With the originals, all is readable that was before they were damaged.
+
+        Unless it is there as plain files: then nothing can be put back, and what a crash has taken stays away.
+
+        Args:
+            done: What was done since, for people.
+            verb: The last of it.
+            damaged: What could be read after the damage.
+        """
+        if self.is_plain() and not self.lost(damaged if self.excused else self.newest)[0]:
             return
         self.attack.undo(self.root, write_old)
         lost, why = self.lost(self.newest)

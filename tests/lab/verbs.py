@@ -203,7 +203,8 @@ def _inspect(place: Place) -> Answer:
     live = (row for row in tables["segments"].to_pylist() if row["status"] == "live")
     found: dict[Any, Any] = {("live", row["logical_path"]): row["crc32c"] for row in live}
     for row in tables["versions"].to_pylist():
-        found["restorable", row["partition_id"], row["version"]] = row["is_restorable"]
+        if row["is_restorable"]:
+            found["restorable", row["partition_id"], row["version"]] = True
     return found
 
 
