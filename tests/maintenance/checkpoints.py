@@ -6,7 +6,7 @@ import base64
 import json
 import os
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import google_crc32c
@@ -24,12 +24,12 @@ LAST = 3
 """The last committed batch; the state after it is version 4."""
 
 
-def files_of_version(partition: int, version: int) -> dict[str, bytes]:
+def files_of_version(partition: int, version: int, randbytes: Callable[[int], bytes] = os.urandom) -> dict[str, bytes]:
     """What a store writes for a version: a changelog; with each second one a snapshot with one new file."""
     folder = f"0/{partition}"
-    files = {f"{folder}/{version}.changelog": lz4(changelog(None, rest=os.urandom(50)))}
+    files = {f"{folder}/{version}.changelog": lz4(changelog(None, rest=randbytes(50)))}
     if version % 2 == 0:
-        sst = os.urandom(200)
+        sst = randbytes(200)
         name = f"00000{version}-{partition}"
         named = [{"dfsSstFileName": f"{name}.sst", "sizeBytes": len(sst)}]
         files[f"{folder}/SSTs/{name}.sst"] = sst
