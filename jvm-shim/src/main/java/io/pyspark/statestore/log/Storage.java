@@ -5,8 +5,9 @@ import io.pyspark.statestore.format.RangeSource;
 import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.util.ArrayList;
-import java.util.HashSet;
+import java.util.HashMap;
 import java.util.List;
+import java.util.Map;
 import java.util.Set;
 import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.hadoop.fs.FSDataOutputStream;
@@ -73,10 +74,10 @@ final class Storage {
    * What is in the directory.
    *
    * @param files the merged files
-   * @param intents names of the announcements of relocations that are under way
+   * @param intents announcements of relocations that are under way: by name, when each was made or renewed
    * @param pins what forks have left
    */
-  record Listing(List<FileStatus> files, Set<String> intents, List<FileStatus> pins) {}
+  record Listing(List<FileStatus> files, Map<String, Long> intents, List<FileStatus> pins) {}
 
   /**
    * What is in the directory; nothing where nothing was ever merged here.
@@ -85,14 +86,14 @@ final class Storage {
    *     would win over newer plain ones
    */
   Listing list() throws IOException {
-    Listing listing = new Listing(new ArrayList<>(), new HashSet<>(), new ArrayList<>());
+    Listing listing = new Listing(new ArrayList<>(), new HashMap<>(), new ArrayList<>());
     try {
       for (FileStatus status : fs.listStatus(directory)) {
         String name = status.getPath().getName();
         if (status.isFile() && name.endsWith(SUFFIX)) {
           listing.files.add(status);
         } else if (status.isFile() && name.endsWith(INTENT_SUFFIX)) {
-          listing.intents.add(name);
+          listing.intents.put(name, status.getModificationTime());
         } else if (status.isFile() && EXPORT_SUFFIXES.stream().anyMatch(name::endsWith)) {
           throw new StateStoreFilesException(
               StateStoreFilesException.Id.PSS_EXPORTED,
@@ -105,7 +106,7 @@ final class Storage {
         }
       }
     } catch (FileNotFoundException e) {
-      return new Listing(List.of(), Set.of(), List.of());
+      return new Listing(List.of(), Map.of(), List.of());
     } catch (FSError e) {
       throw new IOException(e);
     }
@@ -154,8 +155,17 @@ final class Storage {
 
   /** Makes an empty file. */
   void createEmpty(String name) throws IOException {
+    createEmpty(name, false);
+  }
+
+  /** Makes an empty file anew, so that it is modified now. */
+  void renew(String name) throws IOException {
+    createEmpty(name, true);
+  }
+
+  private void createEmpty(String name, boolean overwrite) throws IOException {
     try {
-      fs.create(path(name), false).close();
+      fs.create(path(name), overwrite).close();
     } catch (FSError e) {
       throw new IOException(e);
     }
