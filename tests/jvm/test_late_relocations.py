@@ -1,4 +1,4 @@
-"""Copies that become visible late, on a file system where a file appears when it is closed: nothing comes back by them."""
+"""Copies that become visible late, where a file appears when it is closed: nothing comes back by them."""
 
 from __future__ import annotations
 
