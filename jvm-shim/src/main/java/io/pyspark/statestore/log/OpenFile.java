@@ -31,6 +31,7 @@ final class OpenFile {
   private final MergedFileWriter writer;
   private final long createdNanos = System.nanoTime();
   private boolean finished;
+  private boolean nameIsKept;
   private long goodTrailer;
   private Clocks.Stopwatch sinceAppend = new Clocks.Stopwatch();
 
@@ -168,6 +169,10 @@ final class OpenFile {
     buffered.flush();
     if (hsync) {
       out.hsync();
+      if (!nameIsKept) {
+        context.storage().keepNames();
+        nameIsKept = true;
+      }
     } else {
       out.hflush();
     }

@@ -4,6 +4,8 @@ import io.pyspark.statestore.StateStoreFilesException;
 import io.pyspark.statestore.format.RangeSource;
 import java.io.FileNotFoundException;
 import java.io.IOException;
+import java.nio.channels.FileChannel;
+import java.nio.file.StandardOpenOption;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
@@ -16,6 +18,7 @@ import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.LocalFileSystem;
 import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.fs.RawLocalFileSystem;
 
 /**
  * The directory of merged files, and all that is asked of the file system for them. Hadoop's local file system reports
@@ -63,6 +66,15 @@ final class Storage {
 
   FSDataOutputStream create(String name) throws IOException {
     return fs.create(path(name), false);
+  }
+
+  /** Returns when it is on the disk which files there are; elsewhere than on a local disk a file's name is kept with it. */
+  void keepNames() throws IOException {
+    if (fs instanceof RawLocalFileSystem local) {
+      try (FileChannel names = FileChannel.open(local.pathToFile(directory).toPath(), StandardOpenOption.READ)) {
+        names.force(true);
+      }
+    }
   }
 
   /** Whether what was written can be made durable before the file is closed. */
