@@ -1,9 +1,14 @@
-"""How old files are, by this process's clock and by the file system's: whichever says younger is right."""
+"""How old files are, and how long things take, by two clocks.
+
+Whoever waits for others goes by the clock that says less; whoever has to end before others lose patience by the one
+that says more. So a step of one clock alone ends nothing that is under way.
+"""
 
 from __future__ import annotations
 
 import datetime
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -31,6 +36,27 @@ class Now:
         if modified is None:
             return datetime.timedelta(0)
         return min(now - modified for now in (self.here, self.there) if now is not None)
+
+
+class Stopwatch:
+    """How long something has taken at most.
+
+    A clock that does not jump may stand still while the machine sleeps, and a wall clock may be put forward: by the one
+    that says more, things only end early.
+
+    Args:
+        clock: Seconds that do not jump.
+        wall: What time it is.
+    """
+
+    def __init__(self, clock: Callable[[], float], wall: Callable[[], datetime.datetime]) -> None:
+        self._clock, self._wall = clock, wall
+        self._begun, self._begun_at = clock(), wall()
+
+    @property
+    def seconds(self) -> float:
+        """Until now."""
+        return max(self._clock() - self._begun, (self._wall() - self._begun_at).total_seconds())
 
 
 def ask_file_system(site: Site) -> Now:

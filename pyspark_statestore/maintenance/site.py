@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
@@ -19,7 +19,7 @@ from pyspark_statestore.format.layout import META_WHOLE
 from pyspark_statestore.index import FileState
 from pyspark_statestore.inspect.scan import INDEX_SUFFIX, MERGED, Scan, check_checkpoint, look_again, scan
 from pyspark_statestore.inspect.segments import CLOCK_BITS
-from pyspark_statestore.maintenance.ages import ask_file_system
+from pyspark_statestore.maintenance.ages import Now, ask_file_system
 from pyspark_statestore.storage import Directory
 from pyspark_statestore.storage.whole_files import is_temporary, publish
 
@@ -131,13 +131,13 @@ class Site:
         Args:
             found: What was read; of a look that may change something, all files.
         """
-        newest = self._newest(found)
-        states = {name: self._state(found, name, newest) for name in found.files}
         begun = {name for name, info in found.others.items() if is_pin(name) and not info.size}
         waiting = found.intents | begun | {name for name in found.others if is_temporary(name)}
+        newest = self._newest(found, waiting)
+        states = {name: self._state(found, name, newest) for name in found.files}
         return View(found, states, frozenset(name for name in waiting if self._is_given_up(found, name, newest)))
 
-    def _newest(self, found: Scan) -> datetime.datetime | None:
+    def _newest(self, found: Scan, waiting: Collection[str]) -> datetime.datetime | None:
         """A time that has been by the file system's clock: of the last change, or a later one where that tells more."""
         modified = [info.modified for info in (*found.infos.values(), *found.others.values()) if info.modified]
         newest = max(modified + ([self._time_there] if self._time_there else []), default=None)
@@ -146,6 +146,8 @@ class Site:
         if any(
             not file.sealed and self._is_abandoned(found, name, now) and not self._is_abandoned(found, name, newest)
             for name, file in found.files.items()
+        ) or any(
+            self._is_given_up(found, name, now) and not self._is_given_up(found, name, newest) for name in waiting
         ):
             self._time_there = now if self.dry_run else ask_file_system(self).there
             newest = max(time for time in (newest, self._time_there) if time)
@@ -170,13 +172,10 @@ class Site:
         return age >= max(self.closed_after, self.abandoned_after)
 
     def _is_given_up(self, found: Scan, name: str, newest: datetime.datetime | None) -> bool:
-        modified = found.others[name].modified
-        if modified is None or newest is None:
-            return False
-        # This process's clock need not be the file system's.
-        return newest - modified >= self.closed_after or self.clock() - modified >= max(
-            self.closed_after, self.abandoned_after
-        )
+        """Whether nobody has made or renewed it for so long, by both clocks: a step of one alone gives nothing up."""
+        # As of the listing: what it stands for may have appeared since, and is not in what was read.
+        listed = self.clock() - (_now() - found.at)
+        return newest is not None and Now(listed, newest).age(found.others[name].modified) >= self.closed_after
 
     def account_for(self, names: Iterable[str]) -> None:
         """Says that what no group accounts for in these files is needed by nobody: a verification has shown it."""

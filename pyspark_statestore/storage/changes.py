@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any
 
+from pyspark_statestore.storage import disk
 from pyspark_statestore.storage.directory import Directory
 from pyspark_statestore.storage.failures import errors_of
 from pyspark_statestore.storage.inside import require_inside
@@ -29,7 +30,7 @@ def create(directory: Directory, relative: str) -> Iterator[Any]:
     require_inside(directory, relative)
     fs, path = directory.location.fs, directory.location.below(relative)
     with _errors("write", directory, relative):
-        fs.makedirs(path.rpartition("/")[0], exist_ok=True)
+        _make_directory(directory, path.rpartition("/")[0])
         file = fs.open(path, "wb")
     try:
         yield _Sink(file, directory, relative)
@@ -41,6 +42,8 @@ def create(directory: Directory, relative: str) -> Iterator[Any]:
     try:
         with _errors("write", directory, relative):
             file.close()
+            if directory.is_local:
+                disk.keep(path)
     except BaseException:
         with suppress(Exception):
             fs.rm_file(path)
@@ -66,7 +69,7 @@ def make_directory(directory: Directory, relative: str) -> None:
     """
     require_inside(directory, relative)
     with _errors("write", directory, relative):
-        directory.location.fs.makedirs(directory.location.below(relative), exist_ok=True)
+        _make_directory(directory, directory.location.below(relative))
 
 
 def delete(directory: Directory, relative: str) -> bool:
@@ -86,6 +89,13 @@ def delete(directory: Directory, relative: str) -> bool:
     except FileNotFoundError:
         return False
     return True
+
+
+def _make_directory(directory: Directory, path: str) -> None:
+    changed = list(disk.above(path)) if directory.is_local else []
+    directory.location.fs.makedirs(path, exist_ok=True)
+    for parent in changed:
+        disk.keep_names(parent)
 
 
 class _Sink:

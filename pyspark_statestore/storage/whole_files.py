@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from pyspark_statestore.storage import disk
 from pyspark_statestore.storage.changes import create, delete
 from pyspark_statestore.storage.directory import Directory
 from pyspark_statestore.storage.failures import errors_of
@@ -24,7 +25,7 @@ def is_temporary(name: str) -> bool:
 
 @contextmanager
 def publish(directory: Directory, relative: str, *, is_new: bool = False) -> Iterator[Any]:
-    """Writes a file that appears under its name when the block ends; what was there before is replaced.
+    """Writes a file that appears under its name when the block ends, durably; what was there before is replaced.
 
     Where renaming does not replace, as on HDFS, there is no file at all for a moment.
 
@@ -102,6 +103,8 @@ def _rename(directory: Directory, source: str, target: str) -> None:
             if directory.is_local and location.fs.isdir(location.below(target)):
                 raise IsADirectoryError("there is a directory of this name")  # moving would put the file into it
             location.fs.mv(location.below(source), location.below(target))
+            if directory.is_local:
+                disk.keep_names(location.below(target).rpartition("/")[0])
     except Exception:
         delete(directory, source)
         raise

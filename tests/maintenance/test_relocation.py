@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import datetime
 import os
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
 
@@ -11,13 +13,15 @@ import pytest
 from fsspec.callbacks import Callback
 
 from pyspark_statestore import Checkpoint
-from pyspark_statestore.format import read_merged_file
+from pyspark_statestore.format import Kind, read_merged_file
 from pyspark_statestore.format.reader import BytesSource
+from pyspark_statestore.maintenance.cleaning import clean
 from pyspark_statestore.maintenance.compaction_plan import CompactionPlan, Wanted
 from pyspark_statestore.maintenance.movable import Movable
 from pyspark_statestore.maintenance.relocation import Bin, relocate
 from tests.inspect.places import STAMP, merged_file, merged_paths, refused
-from tests.maintenance.worlds import Breakage, live_files, site_of
+from tests.maintenance.failing import Trouble, troubled_files
+from tests.maintenance.worlds import Breakage, grow_old, live_files, site_of
 
 
 class Meanwhile(Callback):
@@ -123,3 +127,97 @@ def test_two_copies_of_the_same_bins_do_no_harm(checkpoint: Path) -> None:
     assert live_files(checkpoint) == before
     relocate(site_of(checkpoint), bins)
     assert len(merged_paths(checkpoint)) == 4, "a third time finds nothing to do"
+
+
+# ---- copies that become visible late
+
+
+@pytest.fixture
+def trouble() -> Iterator[Trouble]:
+    """What happens when a file is closed."""
+    with troubled_files() as trouble:
+        yield trouble
+
+
+def at_the_end_of_a_copy(trouble: Trouble, happens: Callable[[], object]) -> None:
+    """Before the file of copies is closed, once."""
+
+    def before(operation: str, path: str) -> None:
+        if operation == "close" and path.endswith(".merged"):
+            trouble.before = lambda operation, path: None
+            happens()
+
+    trouble.before = before
+
+
+def tombstones(checkpoint: Path) -> list[str]:
+    files = [read_merged_file(BytesSource(path.read_bytes())) for path in merged_paths(checkpoint)]
+    return [entry.path for file in files for entry in file if entry.kind is Kind.DELETE]
+
+
+def test_what_was_deleted_while_a_copy_took_its_time_stays_deleted(checkpoint: Path, trouble: Trouble) -> None:
+    """Whoever cleans waits for a relocation whose process lives, however long it takes."""
+    closed_after = datetime.timedelta(seconds=2)
+    with merged_file(checkpoint, 5) as file:
+        file.put("0/1/9.delta", b"newer than the deletions", stamp=STAMP + 100)
+    deleted = ["0/0/1.delta", "0/1/1.delta"]
+
+    def others_delete_and_clean() -> None:
+        with merged_file(checkpoint, 9) as file:
+            for path in deleted:
+                file.delete(path, stamp=STAMP + 1, writer=7)
+        end = time.monotonic() + 1.6 * closed_after.total_seconds()
+        other = site_of(checkpoint, closed_after=closed_after)
+        while time.monotonic() < end and tombstones(checkpoint):
+            os.utime(merged_paths(checkpoint)[-1])  # the query goes on
+            clean(other, other.look().closed_tombstones)
+
+    at_the_end_of_a_copy(trouble, others_delete_and_clean)
+    expected = {path: data for path, data in live_files(checkpoint).items() if path not in deleted}
+    relocate(site_of(checkpoint, closed_after=closed_after), everything)
+
+    assert live_files(checkpoint) == expected
+    assert list(checkpoint.glob("state/_merged/*.relocating")) == []
+
+
+@pytest.mark.parametrize("clock", ["that does not jump", "wall"])
+def test_copies_that_nobody_may_have_waited_for(checkpoint: Path, trouble: Trouble, clock: str) -> None:
+    """As when the process was stopped while it wrote: nothing may be concluded from them."""
+    before = live_files(checkpoint)
+    times = {"that does not jump": 0.0, "wall": 0.0}
+    at_the_end_of_a_copy(trouble, lambda: times.update({clock: 3600.0}))
+    site = site_of(checkpoint)
+    site.clock = lambda: datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=times["wall"])
+    with refused("PSS_WRITE_FAILED", "closedAfter", "announcement"):
+        relocate(site, everything, clock=lambda: times["that does not jump"])
+
+    assert live_files(checkpoint) == before
+    assert len(list(checkpoint.glob("state/_merged/*.relocating"))) == 1
+
+
+# ---- announcements that others have left
+
+
+def announce(checkpoint: Path, minutes_ago: float) -> str:
+    path = checkpoint / "state" / "_merged" / "1700000000000-0000000000000009-1.relocating"
+    path.touch()
+    os.utime(path, (time.time() - 60 * minutes_ago,) * 2)
+    return path.name
+
+
+def test_a_clock_that_is_ahead_gives_no_announcement_up(checkpoint: Path) -> None:
+    name = announce(checkpoint, 1)
+    assert site_of(checkpoint, datetime.timedelta(days=30)).look().intents == {name}
+
+
+def test_a_file_system_clock_that_is_ahead_gives_no_announcement_up(checkpoint: Path) -> None:
+    name = announce(checkpoint, 1)
+    os.utime(merged_paths(checkpoint)[0], (time.time() + 86_400,) * 2)
+    assert site_of(checkpoint).look().intents == {name}
+
+
+def test_what_is_old_by_both_clocks_is_given_up(checkpoint: Path) -> None:
+    grow_old(checkpoint)
+    announce(checkpoint, 11)
+    assert site_of(checkpoint).look().intents == set()
+    assert list(checkpoint.glob("state/.clock*")) == []

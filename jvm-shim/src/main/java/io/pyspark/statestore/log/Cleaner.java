@@ -133,7 +133,7 @@ final class Cleaner {
 
   private boolean promisesMuch() {
     return relocator.hasSomeGarbage()
-        && (!plan(context.nowMs()).steps().isEmpty() || context.options().compactionEnabled() && relocator.isNeeded());
+        && (!plan(context.now()).steps().isEmpty() || context.options().compactionEnabled() && relocator.isNeeded());
   }
 
   /** Cleans now; how many files went. */
@@ -175,7 +175,7 @@ final class Cleaner {
   }
 
   private int unlinkDead() throws IOException {
-    long now = context.nowMs();
+    Clocks.Moment now = context.now();
     long deletions = context.tombstones().count();
     context.index().files().forEach(f -> f.dead(context.index().referenceCount(f) == 0, now));
     UnlinkPlan plan = plan(now);
@@ -199,12 +199,13 @@ final class Cleaner {
     return (int) plan.steps().stream().filter(step -> !pinned.holds(step.file()) && unlink(step.file())).count();
   }
 
-  private UnlinkPlan plan(long now) {
+  private UnlinkPlan plan(Clocks.Moment now) {
     Responsibility responsibility = new Responsibility(context);
     return UnlinkPlan.of(
         context.index(),
-        f -> context.isClosed(f) && f.wholeIndexRead() && f.isAccounted() && isUseless(f) && !pins.hold(f) && responsibility.isMine(f),
-        f -> now - f.deadSinceMs() < context.options().idleSealMs(),
+        f -> context.isClosed(f) && f.wholeIndexRead() && f.isAccounted() && isUseless(f) && !pins.hold(f)
+            && responsibility.isMine(f),
+        f -> now.monotonicMs() - f.deadSinceMs() < context.options().idleSealMs(),
         MAX_UNLINKS);
   }
 

@@ -3,7 +3,10 @@ package io.pyspark.statestore.log;
 import java.io.IOException;
 import java.util.Map;
 import java.util.Set;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.Executor;
+import java.util.concurrent.TimeUnit;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -12,7 +15,8 @@ import org.slf4j.LoggerFactory;
  * lives, and deletes the announcement when the copies are durable. While one is there that may be older than a
  * deletion, the deletion's tombstone is kept: a copy of what it kills may still appear (rules 5 and 6).
  *
- * <p>A relocator that died leaves its announcement; it counts for {@code closedAfter} from when it was first seen.
+ * <p>A relocator that died leaves its announcement; it counts for {@code closedAfter} from when it was first seen. One
+ * that lives renews it, however long its file system takes to make a copy visible.
  */
 final class Intents {
   private static final Logger LOG = LoggerFactory.getLogger(Intents.class);
@@ -22,16 +26,31 @@ final class Intents {
   /** Those of this process that are under way: nothing of its own comes between their copies and their end. */
   private final Set<String> underWay = ConcurrentHashMap.newKeySet();
 
-  private record Seen(long firstRefresh, long firstMs) {}
+  private final Executor threads;
+  /** When the newest listing began. */
+  private volatile long listedMs;
 
-  Intents(LogContext context) {
+  /**
+   * An announcement that is there.
+   *
+   * @param firstRefresh that has shown it
+   * @param modified when it was made or renewed, as the file system says
+   * @param sinceMs when it was first seen like that
+   */
+  private record Seen(long firstRefresh, long modified, long sinceMs) {}
+
+  /** @param threads to renew announcements in, which may hang as long as the file system does */
+  Intents(LogContext context, Executor threads) {
     this.context = context;
+    this.threads = threads;
   }
 
   /** A relocation of this process. */
   final class Intent {
     private final String name;
-    private final long sinceNanos = System.nanoTime();
+    private final Clocks.Stopwatch sinceAnnounced = new Clocks.Stopwatch();
+    private volatile Clocks.Stopwatch sinceRenewed = sinceAnnounced;
+    private boolean ended;
     /** A write that has failed may or may not have brought copies into a file. */
     private boolean inDoubt;
 
@@ -39,23 +58,62 @@ final class Intents {
       this.name = name;
     }
 
-    /** Whether copies may still be written: others stop waiting for them after {@code closedAfter}. */
+    /** Whether copies may still be begun. */
     boolean isTimely() {
-      return (System.nanoTime() - sinceNanos) / 1_000_000 < context.options().closedAfterMs() / 2;
+      return sinceAnnounced.elapsedMs() < context.options().closedAfterMs() / 2;
     }
 
-    /** Writes copies. */
+    /**
+     * Writes copies.
+     *
+     * @throws IOException also where they became visible when nobody may have waited for them any more
+     */
     void write(Write copies) throws IOException {
       inDoubt = true;
       copies.run();
+      if (!isHeeded()) {
+        throw new IOException("Copies became visible when their announcement " + name + " had not been renewed for "
+            + sinceRenewed.elapsedMs() + " ms; nothing is unlinked on the strength of them");
+      }
       inDoubt = false;
+    }
+
+    private void create() throws IOException {
+      context.storage().createEmpty(name);
+      renewLater();
+    }
+
+    private void renewLater() {
+      CompletableFuture.delayedExecutor(context.options().closedAfterMs() / 4, TimeUnit.MILLISECONDS, threads)
+          .execute(this::renew);
+    }
+
+    private synchronized void renew() {
+      // One that others may have given up already would promise what it cannot keep.
+      if (ended || !isHeeded()) {
+        return;
+      }
+      Clocks.Stopwatch begun = new Clocks.Stopwatch();
+      try {
+        context.storage().renew(name);
+        sinceRenewed = isHeeded() ? begun : sinceRenewed;
+      } catch (IOException | RuntimeException e) {
+        LOG.warn("{} of {} could not be renewed and is tried again", name, context.checkpoint(), e);
+      }
+      renewLater();
+    }
+
+    /** Whether others wait for its copies: for {@code closedAfter}, of which a part is left for clocks that differ. */
+    private boolean isHeeded() {
+      return sinceRenewed.elapsedMs() < context.options().closedAfterMs() * 3 / 4;
     }
 
     /**
      * Ends it. Where copies may still appear the announcement stays, for as long as a dead process's; else all that were
      * written are durable.
      */
-    void end() {
+    synchronized void end() {
+      ended = true;
       try {
         if (!inDoubt) {
           context.storage().delete(name);
@@ -77,29 +135,35 @@ final class Intents {
   Intent announce() throws IOException {
     String name = context.nextFileName(context.nowMs()).replaceFirst("\\.merged$", Storage.INTENT_SUFFIX);
     underWay.add(name);
+    Intent intent = new Intent(name);
     try {
-      context.storage().createEmpty(name);
+      intent.create();
     } catch (IOException | RuntimeException | Error e) {
       underWay.remove(name);
       throw e;
     }
-    return new Intent(name);
+    return intent;
   }
 
   /**
    * Takes note of a listing.
    *
+   * @param announcements by name, when each was made or renewed
    * @param complete whether whatever those who have ended did copy has been read, too
+   * @param beganMs when the listing began: copies that came later may be missing in what was read
    */
-  void listed(Set<String> names, long refresh, boolean complete) {
+  void listed(Map<String, Long> announcements, long refresh, boolean complete, long beganMs) {
     if (complete) {
-      seen.keySet().retainAll(names);
+      seen.keySet().retainAll(announcements.keySet());
     }
-    for (String name : names) {
+    long now = context.now().monotonicMs();
+    announcements.forEach((name, modified) -> {
       if (!underWay.contains(name)) {
-        seen.putIfAbsent(name, new Seen(refresh, context.nowMs()));
+        seen.merge(name, new Seen(refresh, modified, now), (known, found) ->
+            known.modified == modified ? known : new Seen(known.firstRefresh, modified, now));
       }
-    }
+    });
+    listedMs = beganMs;
   }
 
   /** Whether any announcement of others, or a left-over one of this process, has been seen. */
@@ -109,15 +173,13 @@ final class Intents {
 
   /** Whether every relocation that was under way when a refresh listed has ended. */
   boolean noneSince(long refresh) {
-    long now = context.nowMs();
-    return seen.values().stream().noneMatch(s -> s.firstRefresh <= refresh && !isOver(s, now));
+    return seen.values().stream().noneMatch(s -> s.firstRefresh <= refresh && !isOver(s));
   }
 
   /** Deletes what dead relocators have left. */
   void removeLeftOver() {
-    long now = context.nowMs();
     seen.forEach((name, s) -> {
-      if (isOver(s, now)) {
+      if (isOver(s)) {
         try {
           context.storage().delete(name);
           seen.remove(name);
@@ -129,7 +191,7 @@ final class Intents {
     });
   }
 
-  private boolean isOver(Seen s, long now) {
-    return now - s.firstMs >= context.options().closedAfterMs();
+  private boolean isOver(Seen s) {
+    return listedMs - s.sinceMs >= context.options().closedAfterMs();
   }
 }

@@ -33,12 +33,15 @@ interface LogContext {
   /** Number of the newest refresh that has begun. */
   long refreshNumber();
 
-  /** Wall time in Unix milliseconds. */
+  /** Wall time in Unix milliseconds, for names and stamps: it may jump. */
   long nowMs();
+
+  /** What time it is for everything that takes time. */
+  Clocks.Moment now();
 
   /** Rule 7: whether nobody appends to a file any more, as of now. */
   default boolean isClosed(MergedFile file) {
-    return file.isClosed(nowMs(), options().closedAfterMs());
+    return file.isClosed(now(), options().closedAfterMs());
   }
 
   /** Deletions that wait for a group to ride in. */

@@ -33,6 +33,7 @@ public final class MergedFile {
    */
   static final long ABANDONED_MS = 24 * 3_600_000L;
 
+  private static final Clocks.Moment NEVER = new Clocks.Moment(0, 0);
   private static final Pattern NAME = Pattern.compile("\\d+-([0-9a-f]{16})-");
 
   private final String name;
@@ -51,7 +52,9 @@ public final class MergedFile {
   private volatile Writer writer;
   private volatile long size;
   private volatile long lastTrailer;
+  /** By the clock that does not jump, as all times here. */
   private volatile long changedAtMs;
+
   private volatile long readAtMs;
   private volatile long lastStamp;
   private volatile long changedIn;
@@ -68,13 +71,13 @@ public final class MergedFile {
   private volatile long deadSinceMs;
   private volatile long ignoredBytes;
 
-  MergedFile(String name, Writer writer, long nowMs) {
+  MergedFile(String name, Writer writer, Clocks.Moment now) {
     this.name = name;
     this.writerId = writerOf(name);
     this.writer = writer;
-    this.changedAtMs = nowMs;
-    this.readAtMs = nowMs;
-    this.lastStamp = nowMs << 16;
+    this.changedAtMs = now.monotonicMs();
+    this.readAtMs = now.monotonicMs();
+    this.lastStamp = now.wallMs() << 16;
     this.wholeIndexRead = writer == Writer.THIS_PROCESS;
     this.seen = writer != Writer.THIS_PROCESS;
   }
@@ -179,7 +182,7 @@ public final class MergedFile {
    * @param entries that refer to them
    */
   void references(List<String> paths, List<Entry> entries) {
-    List<MergedFile> files = paths.stream().map(path -> new MergedFile(path, Writer.NOBODY, 0)).toList();
+    List<MergedFile> files = paths.stream().map(path -> new MergedFile(path, Writer.NOBODY, NEVER)).toList();
     for (Entry entry : entries) {
       MergedFile file = files.get(entry.fileRef() - 1);
       file.size = Math.max(file.size, entry.offset() + entry.length());
@@ -206,17 +209,20 @@ public final class MergedFile {
    * The index of the file was read up to {@code trailer}.
    *
    * @param newestStamp of its groups
+   * @param beganMs when it was opened: what was appended later may be missing
+   * @param endedMs by when it has been read: what was read may be as young as that
    * @param refresh number of the refresh that read it
    */
-  void read(long newSize, long trailer, boolean isSealed, long newestStamp, long nowMs, long refresh) {
+  void read(
+      long newSize, long trailer, boolean isSealed, long newestStamp, long beganMs, long endedMs, long refresh) {
     if (newSize != size || trailer != lastTrailer || !wholeIndexRead) {
-      changedAtMs = nowMs;
+      changedAtMs = endedMs;
       changedIn = refresh;
     }
     size = newSize;
     lastTrailer = trailer;
     lastStamp = newestStamp;
-    readAtMs = nowMs;
+    readAtMs = beganMs;
     wholeIndexRead = true;
     if (isSealed) {
       writer = Writer.NOBODY;
@@ -260,23 +266,26 @@ public final class MergedFile {
   }
 
   /** Whether only another look at its end can tell if it is closed. */
-  boolean needsAnotherLook(long nowMs, long closedAfterMs) {
-    return writer == Writer.OTHER && !isClosed(nowMs, closedAfterMs) && nowMs - changedAtMs >= closedAfterMs;
+  boolean needsAnotherLook(Clocks.Moment now, long closedAfterMs) {
+    return writer == Writer.OTHER
+        && !isClosed(now, closedAfterMs)
+        && now.monotonicMs() - changedAtMs >= closedAfterMs;
   }
 
   /** Rule 7: nobody appends to it any more, as far as this process may assume. */
-  boolean isClosed(long nowMs, long closedAfterMs) {
+  boolean isClosed(Clocks.Moment now, long closedAfterMs) {
     return switch (writer) {
       case NOBODY -> true;
       case THIS_PROCESS -> false;
       case OTHER -> readAtMs - changedAtMs >= closedAfterMs
-          || Math.min(nowMs - HybridClock.millisOf(lastStamp), olderThanNewestMs) >= Math.max(closedAfterMs, ABANDONED_MS);
+          || Math.min(now.wallMs() - HybridClock.millisOf(lastStamp), olderThanNewestMs)
+              >= Math.max(closedAfterMs, ABANDONED_MS);
     };
   }
 
   /** Notes that nothing lives in the file, or that something does; since when nothing does, or 0. */
-  long dead(boolean isDead, long nowMs) {
-    deadSinceMs = isDead ? (deadSinceMs == 0 ? nowMs : deadSinceMs) : 0;
+  long dead(boolean isDead, Clocks.Moment now) {
+    deadSinceMs = isDead ? (deadSinceMs == 0 ? now.monotonicMs() : deadSinceMs) : 0;
     return deadSinceMs;
   }
 

@@ -51,7 +51,8 @@ public final class MergedLog implements LogContext {
   private final Storage storage;
   private final Supplier<Map<String, String>> identity;
   private final IntSupplier taskSlots;
-  private final HybridClock clock = new HybridClock(System::currentTimeMillis);
+  private final HybridClock clock = new HybridClock(Clocks::wallMs);
+  private final Clocks.Watch watch = new Clocks.Watch();
   private final Index index = new Index();
   private final LogMetrics metrics = new LogMetrics();
   private final Company company = new Company(metrics::recentWriteNanos);
@@ -109,7 +110,7 @@ public final class MergedLog implements LogContext {
     handles = new FileHandles(storage);
     reader = new SegmentReader(checkpoint, handles, this::refreshAndFind, this::options);
     prefetcher = new Prefetcher(this, handles, reader, threads);
-    Intents intents = new Intents(this);
+    Intents intents = new Intents(this, threads);
     refresher = new Refresher(this, intents, pins, threads, this::onGone);
     snapshotGuard = new SnapshotGuard(this, refresher, path -> staged.find(path) != null);
     relocator =
@@ -133,7 +134,7 @@ public final class MergedLog implements LogContext {
     pins.checkUnclaimed();
     if (!path.endsWith(ZIP) || !MaintenanceThreads.isCurrent()) {
       // A late upload says nothing about whose partition it is.
-      servedPartitions.put(partition(path), nowMs());
+      servedPartitions.put(partition(path), Clocks.monotonicMs());
     }
     PayloadBuffer payload = new PayloadBuffer(localSpace, options.bufferMemory());
     LogOutputStream stream = new LogOutputStream(this, path, payload);
@@ -232,7 +233,7 @@ public final class MergedLog implements LogContext {
 
   private long unwrittenMs(String path) {
     Long lastMs = servedPartitions.get(partition(path));
-    return lastMs == null ? Long.MAX_VALUE : nowMs() - lastMs;
+    return lastMs == null ? Long.MAX_VALUE : Clocks.monotonicMs() - lastMs;
   }
 
   /** {@code <operator>/<partition>} of a path. */
@@ -337,7 +338,7 @@ public final class MergedLog implements LogContext {
   void tick() {
     handles.closeIdle();
     prefetcher.dropStale();
-    long nowMs = nowMs();
+    long nowMs = Clocks.monotonicMs();
     long keepMs = 2 * options.closedAfterMs() + KEEP_CLEANING_MS;
     servedPartitions.values().removeIf(lastMs -> nowMs - lastMs >= keepMs);
     staged.dropUnclaimed(options.closedAfterMs());
@@ -348,7 +349,7 @@ public final class MergedLog implements LogContext {
     lanes.all().forEach(Lane::sealIfDue);
     // In a query without input Spark's maintenance asks for nothing, since it has nothing to delete. What has died is to
     // go all the same, until files of processes that died meanwhile count as closed, too.
-    long idleMs = nowMs - servedPartitions.values().stream().mapToLong(Long::longValue).max().orElse(0);
+    long idleMs = nowMs - servedPartitions.values().stream().mapToLong(Long::longValue).max().orElse(-keepMs);
     boolean idle = idleMs >= options.idleSealMs() && idleMs < keepMs && cleaner.hasMoreToDo();
     if (idle || cleaner.isPressing()) {
       threads.execute(cleaner::runIfDue);
@@ -419,7 +420,7 @@ public final class MergedLog implements LogContext {
 
   @Override
   public int expectedCompany() {
-    long nowMs = nowMs();
+    long nowMs = Clocks.monotonicMs();
     long lately = servedPartitions.values().stream().filter(lastMs -> nowMs - lastMs < options.idleSealMs()).count();
     return (int) Math.min(taskSlots.getAsInt(), lately);
   }
@@ -446,7 +447,12 @@ public final class MergedLog implements LogContext {
 
   @Override
   public long nowMs() {
-    return System.currentTimeMillis();
+    return Clocks.wallMs();
+  }
+
+  @Override
+  public Clocks.Moment now() {
+    return watch.now();
   }
 
   @Override

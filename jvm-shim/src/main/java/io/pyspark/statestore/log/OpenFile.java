@@ -34,9 +34,9 @@ final class OpenFile {
   private final MergedFileWriter writer;
   private final long createdNanos = System.nanoTime();
   private boolean finished;
+  private boolean nameIsKept;
   private long goodTrailer;
-  private long lastAppendNanos = System.nanoTime();
-  private long lastAppendMs;
+  private Clocks.Stopwatch sinceAppend = new Clocks.Stopwatch();
 
   private OpenFile(LogContext context, MergedFile file, FSDataOutputStream out, Header header) throws IOException {
     this.context = context;
@@ -45,13 +45,12 @@ final class OpenFile {
     this.buffered = new BufferedOutputStream(out, BUFFER);
     this.canFlush = Storage.canFlush(out);
     this.writer = new MergedFileWriter(buffered, header);
-    this.lastAppendMs = context.nowMs();
   }
 
   static OpenFile create(LogContext context) throws IOException {
     long now = context.nowMs();
     String name = context.nextFileName(now);
-    MergedFile file = new MergedFile(name, MergedFile.Writer.THIS_PROCESS, now);
+    MergedFile file = new MergedFile(name, MergedFile.Writer.THIS_PROCESS, context.now());
     // Known before it exists: a refresh that lists it in between must not take it for another process's.
     context.index().addIfAbsent(file);
     try {
@@ -91,9 +90,9 @@ final class OpenFile {
     return (System.nanoTime() - createdNanos) / 1_000_000;
   }
 
-  /** By the clock that says more: a monotonic clock may stand still while the machine sleeps. */
+  /** By the clock that says more: to seal early, or to fail a group, does no harm; to append too late would. */
   long idleMs(LogContext context) {
-    return Math.max((System.nanoTime() - lastAppendNanos) / 1_000_000, context.nowMs() - lastAppendMs);
+    return sinceAppend.elapsedMs();
   }
 
   /**
@@ -164,14 +163,15 @@ final class OpenFile {
         throw new IOException("Writing and flushing a group took " + idleMs(context) + " ms");
       }
     } else {
+      // However long this takes: nobody can take a file for closed that is not there yet, and whoever copies keeps his
+      // announcement up meanwhile (Intents).
       writer.endGroupAndSeal(entries, stamp);
       buffered.flush();
       out.close();
       finished = true;
     }
     goodTrailer = writer.position() - Trailer.SIZE;
-    lastAppendNanos = System.nanoTime();
-    lastAppendMs = context.nowMs();
+    sinceAppend = new Clocks.Stopwatch();
     file.appended(writer.position(), stamp, context.refreshNumber());
     if (!context.index().apply(file, entries)) {
       throw new FileNotFoundException(path() + " was deleted while it was written");
@@ -204,6 +204,10 @@ final class OpenFile {
     buffered.flush();
     if (hsync) {
       out.hsync();
+      if (!nameIsKept) {
+        context.storage().keepNames();
+        nameIsKept = true;
+      }
     } else {
       out.hflush();
     }

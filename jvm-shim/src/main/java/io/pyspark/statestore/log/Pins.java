@@ -62,7 +62,7 @@ final class Pins {
     for (FileStatus pin : pins) {
       names.add(name(pin));
       if (pin.getLen() == 0) {
-        emptySinceMs.putIfAbsent(name(pin), context.nowMs());
+        emptySinceMs.putIfAbsent(name(pin), context.now().monotonicMs());
       }
     }
     emptySinceMs.keySet().retainAll(names);
@@ -110,7 +110,7 @@ final class Pins {
   }
 
   private Held held(List<FileStatus> pins) {
-    long now = context.nowMs();
+    long now = context.now().monotonicMs();
     Set<String> files = new HashSet<>();
     for (FileStatus status : pins) {
       Pin pin = read.get(name(status));

@@ -182,6 +182,7 @@ final class Refresher {
    *     before that, but perhaps to where this refresh has looked already
    */
   private boolean look(long number, boolean complete) throws IOException {
+    long beganMs = context.now().monotonicMs();
     List<MergedFile> before = context.index().files().stream().filter(MergedFile::seen).toList();
     Storage.Listing listing = context.storage().list();
     Map<String, FileStatus> listed = new LinkedHashMap<>();
@@ -208,7 +209,7 @@ final class Refresher {
       }
     }
     // Last: whose end is noticed here has made its copies durable before, in files that have been read above.
-    intents.listed(listing.intents(), number, complete);
+    intents.listed(listing.intents(), number, complete, beganMs);
     pins.listed(listing.pins());
     if (!before.isEmpty() && context.index().files().isEmpty()) {
       // The checkpoint was deleted; who knows what is put in its place.
@@ -252,7 +253,7 @@ final class Refresher {
       // The listed length of a file that is open on HDFS says nothing, so its end has to be looked at.
       case OTHER -> looksDifferent
           || complete && (isLocal(status) ? status.getLen() != file.size() : !context.isClosed(file))
-          || file.needsAnotherLook(context.nowMs(), context.options().closedAfterMs());
+          || file.needsAnotherLook(context.now(), context.options().closedAfterMs());
     };
   }
 
@@ -268,13 +269,14 @@ final class Refresher {
   private boolean read(
       String name, MergedFile known, FileStatus status, long number, Map<String, FileStatus> mayBeCovered)
       throws IOException {
+    long beganMs = context.now().monotonicMs();
     try (FSDataInputStream in = context.storage().open(name)) {
       MergedFileReader.Parsed parsed = MergedFileReader.readSince(
           Storage.ranges(context.storage().path(name).toString(), in, status.getLen()),
           known == null ? 0 : known.lastTrailer());
       MergedFile file = known;
       if (file == null) {
-        file = context.index().addIfAbsent(new MergedFile(name, MergedFile.Writer.OTHER, context.nowMs()));
+        file = context.index().addIfAbsent(new MergedFile(name, MergedFile.Writer.OTHER, context.now()));
         if (file.writer() == MergedFile.Writer.THIS_PROCESS) {
           return true;
         }
@@ -293,7 +295,7 @@ final class Refresher {
       }
       file.accounted(parsed.accounted());
       file.read(parsed.length(), trailer, parsed.isSealed() || file.writer() == MergedFile.Writer.NOBODY,
-          lastStamp, context.nowMs(), number);
+          lastStamp, beganMs, context.now().monotonicMs(), number);
       file.ignored(parsed.length() - parsed.validLength());
       if (parsed.header() != null && HeaderMeta.saysBornMerged(parsed.header().metaJson())) {
         bornMerged = true;
@@ -321,7 +323,7 @@ final class Refresher {
       MergedFile owner = context.index().file(name);
       boolean first = owner == null && covered != null;
       if (first) {
-        owner = context.index().addIfAbsent(new MergedFile(name, MergedFile.Writer.OTHER, context.nowMs()));
+        owner = context.index().addIfAbsent(new MergedFile(name, MergedFile.Writer.OTHER, context.now()));
       }
       if (owner != null && owner.writer() != MergedFile.Writer.THIS_PROCESS) {
         List<Entry> entries = byFile.getOrDefault(ref, List.of());

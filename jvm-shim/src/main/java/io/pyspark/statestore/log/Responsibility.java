@@ -11,17 +11,17 @@ import java.util.Set;
 final class Responsibility {
   private final long self;
   private final Set<Long> alive = new HashSet<>();
-  private final long nowMs;
+  private final Clocks.Moment now;
   private final long closedAfterMs;
 
   /** As of now: alive is who has a file that he may still append to. */
   Responsibility(LogContext context) {
     this.self = context.writerId();
-    this.nowMs = context.nowMs();
+    this.now = context.now();
     this.closedAfterMs = context.options().closedAfterMs();
     alive.add(self);
     for (MergedFile file : context.index().files()) {
-      if (file.writer() == MergedFile.Writer.OTHER && !file.isClosed(nowMs, closedAfterMs)) {
+      if (file.writer() == MergedFile.Writer.OTHER && !file.isClosed(now, closedAfterMs)) {
         alive.add(file.writerId());
       }
     }
@@ -29,7 +29,7 @@ final class Responsibility {
 
   /** Whether this process is to unlink a file in which nothing has lived since {@code deadSinceMs}. */
   boolean isMine(MergedFile file) {
-    if (file.deadSinceMs() > 0 && nowMs - file.deadSinceMs() >= closedAfterMs) {
+    if (file.deadSinceMs() > 0 && now.monotonicMs() - file.deadSinceMs() >= closedAfterMs) {
       return true;
     }
     return alive.contains(file.writerId()) ? file.writerId() == self : elected(file.name()) == self;

@@ -4,9 +4,12 @@ import io.pyspark.statestore.StateStoreFilesException;
 import io.pyspark.statestore.format.RangeSource;
 import java.io.FileNotFoundException;
 import java.io.IOException;
+import java.nio.channels.FileChannel;
+import java.nio.file.StandardOpenOption;
 import java.util.ArrayList;
-import java.util.HashSet;
+import java.util.HashMap;
 import java.util.List;
+import java.util.Map;
 import java.util.Set;
 import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.hadoop.fs.FSDataOutputStream;
@@ -15,6 +18,7 @@ import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.LocalFileSystem;
 import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.fs.RawLocalFileSystem;
 
 /**
  * The directory of merged files, and all that is asked of the file system for them. Hadoop's local file system reports
@@ -64,6 +68,15 @@ final class Storage {
     return fs.create(path(name), false);
   }
 
+  /** Returns when it is on the disk which files there are; elsewhere than on a local disk a file's name is kept with it. */
+  void keepNames() throws IOException {
+    if (fs instanceof RawLocalFileSystem local) {
+      try (FileChannel names = FileChannel.open(local.pathToFile(directory).toPath(), StandardOpenOption.READ)) {
+        names.force(true);
+      }
+    }
+  }
+
   /** Whether what was written can be made durable before the file is closed. */
   static boolean canFlush(FSDataOutputStream out) {
     return out.hasCapability("hflush");
@@ -73,10 +86,10 @@ final class Storage {
    * What is in the directory.
    *
    * @param files the merged files
-   * @param intents names of the announcements of relocations that are under way
+   * @param intents announcements of relocations that are under way: by name, when each was made or renewed
    * @param pins what forks have left
    */
-  record Listing(List<FileStatus> files, Set<String> intents, List<FileStatus> pins) {}
+  record Listing(List<FileStatus> files, Map<String, Long> intents, List<FileStatus> pins) {}
 
   /**
    * What is in the directory; nothing where nothing was ever merged here.
@@ -85,14 +98,14 @@ final class Storage {
    *     would win over newer plain ones
    */
   Listing list() throws IOException {
-    Listing listing = new Listing(new ArrayList<>(), new HashSet<>(), new ArrayList<>());
+    Listing listing = new Listing(new ArrayList<>(), new HashMap<>(), new ArrayList<>());
     try {
       for (FileStatus status : fs.listStatus(directory)) {
         String name = status.getPath().getName();
         if (status.isFile() && name.endsWith(SUFFIX)) {
           listing.files.add(status);
         } else if (status.isFile() && name.endsWith(INTENT_SUFFIX)) {
-          listing.intents.add(name);
+          listing.intents.put(name, status.getModificationTime());
         } else if (status.isFile() && EXPORT_SUFFIXES.stream().anyMatch(name::endsWith)) {
           throw new StateStoreFilesException(
               StateStoreFilesException.Id.PSS_EXPORTED,
@@ -105,7 +118,7 @@ final class Storage {
         }
       }
     } catch (FileNotFoundException e) {
-      return new Listing(List.of(), Set.of(), List.of());
+      return new Listing(List.of(), Map.of(), List.of());
     } catch (FSError e) {
       throw new IOException(e);
     }
@@ -154,8 +167,17 @@ final class Storage {
 
   /** Makes an empty file. */
   void createEmpty(String name) throws IOException {
+    createEmpty(name, false);
+  }
+
+  /** Makes an empty file anew, so that it is modified now. */
+  void renew(String name) throws IOException {
+    createEmpty(name, true);
+  }
+
+  private void createEmpty(String name, boolean overwrite) throws IOException {
     try {
-      fs.create(path(name), false).close();
+      fs.create(path(name), overwrite).close();
     } catch (FSError e) {
       throw new IOException(e);
     }

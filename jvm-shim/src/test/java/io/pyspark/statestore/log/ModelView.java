@@ -41,9 +41,9 @@ public final class ModelView {
         getClass().getClassLoader(), new Class<?>[] {LogContext.class}, (proxy, method, arguments) ->
             switch (method.getName()) {
               case "options" -> options;
-              case "nowMs" -> now;
+              case "now" -> moment();
               default -> throw new UnsupportedOperationException(method.getName());
-            }));
+            }), Runnable::run);
   }
 
   /** What the clock of this process shows, and the time that passes for all. */
@@ -57,7 +57,7 @@ public final class ModelView {
   }
 
   public void opened(String name) {
-    index.addIfAbsent(new MergedFile(name, MergedFile.Writer.THIS_PROCESS, now));
+    index.addIfAbsent(new MergedFile(name, MergedFile.Writer.THIS_PROCESS, moment()));
   }
 
   public void appended(String name, String entries, long stamp) {
@@ -75,7 +75,7 @@ public final class ModelView {
   }
 
   public void listed(String name) {
-    index.addIfAbsent(new MergedFile(name, MergedFile.Writer.OTHER, now));
+    index.addIfAbsent(new MergedFile(name, MergedFile.Writer.OTHER, moment()));
   }
 
   /**
@@ -84,7 +84,7 @@ public final class ModelView {
    * @param stamp of the newest group that was not known, or -1
    */
   public void read(String name, String entries, long stamp, boolean isSealed, boolean indexOnly) {
-    MergedFile file = index.addIfAbsent(new MergedFile(name, MergedFile.Writer.OTHER, now));
+    MergedFile file = index.addIfAbsent(new MergedFile(name, MergedFile.Writer.OTHER, moment()));
     index.apply(file, parse(entries));
     clock.observe(stamp);
     if (indexOnly) {
@@ -93,7 +93,7 @@ public final class ModelView {
     boolean isNobodys = isSealed || file.writer() == MergedFile.Writer.NOBODY;
     long size = file.size() + (stamp >= 0 ? GROUP : 0);
     long newest = stamp >= 0 ? Math.max(stamp, file.size() == 0 ? 0 : file.lastStamp()) : file.lastStamp();
-    file.read(size, size, isNobodys, newest, now, refresh);
+    file.read(size, size, isNobodys, newest, now, now, refresh);
   }
 
   public void remove(String name) {
@@ -146,7 +146,9 @@ public final class ModelView {
 
   /** A refresh has ended, which showed these announcements; see {@code Cleaner.clean}. */
   public void refreshed(String names, boolean complete) {
-    intents.listed(names.isEmpty() ? Set.of() : Set.of(names.split("\n")), refresh, complete);
+    Map<String, Long> announcements =
+        names.lines().filter(n -> !n.isEmpty()).collect(Collectors.toMap(name -> name, name -> 0L));
+    intents.listed(announcements, refresh, complete, now);
     if (complete) {
       index.proveTombstones(refresh, this::isClosed, intents::noneSince);
     }
@@ -170,8 +172,12 @@ public final class ModelView {
     return planned.get(name).stream().map(t -> format(t.toEntry())).collect(Collectors.joining("\n"));
   }
 
+  private Clocks.Moment moment() {
+    return new Clocks.Moment(now, now);
+  }
+
   private boolean isClosed(MergedFile file) {
-    return file.isClosed(now, options.closedAfterMs());
+    return file.isClosed(moment(), options.closedAfterMs());
   }
 
   private static List<Entry> parse(String entries) {
