@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from pyspark_statestore.storage.failures import errors_of
-from pyspark_statestore.storage.growing import SeekableFile, WebHdfsFile, length_now
+from pyspark_statestore.storage.growing import SeekableFile, WebHdfsFile
 from pyspark_statestore.storage.location import Location
 from pyspark_statestore.storage.ranges import requests
 
@@ -136,7 +136,7 @@ class Directory:
         try:
             with self._errors("read", relative):
                 reader = WebHdfsFile(file) if _protocol(self._fs) == "webhdfs" else SeekableFile(file)
-                size = length_now(reader, size) if grown and self.lists_old_lengths else size
+                size = reader.length_now(size) if grown and self.lists_old_lengths else size
             yield _Open(reader.read, size, display)
         finally:
             # What was read was read.
