@@ -17,6 +17,8 @@ from fsspec.registry import _registry, get_filesystem_class
 
 from pyspark_statestore.checkpoint import Checkpoint
 from pyspark_statestore.format import MergedFileWriter, file_name
+from pyspark_statestore.storage.directory import Directory
+from pyspark_statestore.storage.location import Location
 from tests.inspect.places import CREATED_MS, META, STAMP
 
 GIGABYTES = 3 << 30
@@ -121,8 +123,8 @@ def test_hdfs(tmp_path: Path, lengths: dict[str, int], monkeypatch: pytest.Monke
 class _NameNode(BaseHTTPRequestHandler):
     """WebHDFS, as far as reading goes; offsets are refused as ``NamenodeWebHdfsMethods.chooseDatanode`` does.
 
-    It is itself the DataNode that it sends readers to, at another path (``WebHdfsHandler.onOpen``); or, as a gateway does,
-    it sends the bytes.
+    It is itself the DataNode that it sends readers to, at another path (``WebHdfsHandler.onOpen``). A gateway sends the
+    bytes instead.
     """
 
     root: Path
@@ -226,3 +228,34 @@ def test_webhdfs(name_node: str) -> None:
     checkpoint = Checkpoint(f"{name_node}/q1")
     assert paths(checkpoint) == ["0/0/1.delta", "0/0/2.delta"]
     assert checkpoint.inspect.versions()["is_restorable"].to_pylist() == [True, True]
+
+
+class _Azure(LocalFileSystem):
+    """Azure's client over the local file system, and a writer who appends to each file between any two requests."""
+
+    protocol = ("abfs", "az", "abfss")
+    async_impl = True
+    first_request = 32 << 20
+
+    def cat_file(self, path: str, start: int | None = None, end: int | None = None, **kwargs: object) -> bytes:
+        with Path(self._strip_protocol(path)).open("r+b") as file:
+            length = file.seek(0, io.SEEK_END)
+            file.write(b"more")
+            if min(end or length, length) - (start or 0) > self.first_request:
+                raise OSError("412 ConditionNotMet: the first part has another eTag than the others")
+            file.seek(start or 0)
+            return file.read((end or length) - (start or 0))
+
+    @classmethod
+    def _strip_protocol(cls, path: str) -> str:
+        return str(super()._strip_protocol(path.removeprefix("abfs://")))
+
+
+def test_azure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A long range of a file that grows meanwhile."""
+    monkeypatch.setitem(_registry, "abfs", _Azure)
+    data = bytes(range(256)) * (40 << 12)
+    (tmp_path / "file").write_bytes(data)
+    with Directory(Location.of(f"abfs://{tmp_path}")).open("file", len(data)) as file:
+        assert file.read_at(100, len(data) - 200) == data[100:-100]
+        assert file.read_at(len(data) - 10, 10) == data[-10:]
