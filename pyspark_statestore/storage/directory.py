@@ -14,9 +14,9 @@ import numpy as np
 
 from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.storage.failures import errors_of
-from pyspark_statestore.storage.growing import SeekableFile, WebHdfsFile, length_now
+from pyspark_statestore.storage.growing import SeekableFile, WebHdfsFile
 from pyspark_statestore.storage.location import Location
-from pyspark_statestore.storage.ranges import requests
+from pyspark_statestore.storage.ranges import in_parts, requests
 
 READ_PARALLELISM = 8
 """Files that are read at the same time; as ``readParallelism`` of the executors."""
@@ -133,14 +133,19 @@ class Directory:
             def read(offset: int, length: int) -> bytes:
                 return bytes(self._fs.cat_file(path, start=offset, end=offset + length))
 
-            yield _Open(read, size, display)
+            opened = _Open(read, size, display)
+            if _protocol(self._fs) == "abfs":
+                # Azure's client fetches long ranges in parts, and fails where the file grows between two of its own.
+                yield _Open(lambda offset, length: b"".join(in_parts(opened, offset, length)), size, display)
+            else:
+                yield opened
             return
         with self._errors("read", relative):
             file = self._fs.open(path, "rb", **_open_options(self._fs))
         try:
             with self._errors("read", relative):
                 reader = WebHdfsFile(file) if _protocol(self._fs) == "webhdfs" else SeekableFile(file)
-                size = length_now(reader, size) if grown and self.lists_old_lengths else size
+                size = reader.length_now(size) if grown and self.lists_old_lengths else size
             yield _Open(reader.read, size, display)
         finally:
             # What was read was read.

@@ -6,10 +6,14 @@ The NameNode only learns of more when a block is full or the file is closed; who
 
 from __future__ import annotations
 
+import re
 import sys
+from collections.abc import Callable
 from typing import Any
 
-_STEP = 8 << 20
+_STEP = 1 << 20
+_OFFSET = re.compile(r"(?<=[?&])offset=\d+")
+_LENGTH = re.compile(r"&length=\d+|(?<=\?)length=\d+&")
 
 
 class SeekableFile:
@@ -21,40 +25,96 @@ class SeekableFile:
 
     def __init__(self, file: Any) -> None:
         self._file = file
+        self._read_at: Callable[[int, int], bytes] | None = getattr(getattr(file, "stream", None), "read_at", None)
 
     def read(self, offset: int, length: int) -> bytes:
         """Returns a range, less where the file ends."""
         self._file.seek(offset)
         return bytes(self._file.read(length))
 
+    def length_now(self, listed: int) -> int:
+        """How many bytes can be read by now.
+
+        Args:
+            listed: As many they are at least.
+        """
+        low, high = self._bounds(listed) if self._read_at else (listed, sys.maxsize)
+        while low < high and (data := self.read(low, min(_STEP, high - low))):
+            low += len(data)
+        return low
+
+    def _bounds(self, low: int) -> tuple[int, int]:
+        """Two places near each other with the end between them, found with single bytes."""
+        step = _STEP
+        while self._has(low + step):
+            low += step
+            step *= 2
+        high = low + step
+        while high - low > _STEP:
+            middle = (low + high) // 2
+            low, high = (middle, high) if self._has(middle) else (low, middle)
+        return low, high
+
+    def _has(self, offset: int) -> bool:
+        """Whether there is a byte. libhdfs refuses to seek to where there is none, but not to read there."""
+        assert self._read_at is not None
+        return bool(self._read_at(1, offset))
+
 
 class WebHdfsFile:
     """Reads a file through WebHDFS, whose NameNode refuses ranges that begin where it thinks that the file ends.
+
+    So it is asked for what it knows of. The DataNode that it names for that sees what was flushed.
 
     Args:
         file: fsspec's, that is open.
     """
 
     def __init__(self, file: Any) -> None:
-        self._listed = int(file.size)
+        self._known = max(int(file.size) - 1, 0)
         file.size = sys.maxsize
         self._file = file
+        self._fs = file.fs
 
     def read(self, offset: int, length: int) -> bytes:
         """Returns a range, less where the file ends."""
-        begin = min(offset, max(self._listed - 1, 0))
-        data = bytes(self._file._fetch_range(begin, offset + length))
-        return data[offset - begin :]
+        url = self._data_node() if offset > self._known else None
+        if url is None:
+            begin = min(offset, self._known)
+            return bytes(self._file._fetch_range(begin, offset + length))[offset - begin :]
+        with self._fs.session.get(_with_range(url, offset, length)) as answer:
+            return bytes(_checked(answer).content)
+
+    def length_now(self, listed: int) -> int:
+        """How many bytes can be read by now.
+
+        Args:
+            listed: As many they are at least.
+        """
+        if url := self._data_node():
+            with self._fs.session.get(_with_range(url, self._known), stream=True) as answer:
+                rest = _checked(answer).headers.get("Content-Length")
+            if rest is not None:
+                return max(listed, self._known + int(rest))
+        at = listed
+        while data := self.read(at, 8 * _STEP):
+            at += len(data)
+        return at
+
+    def _data_node(self) -> str | None:
+        """Where a range can be read that may be anywhere; None for a gateway, which answers itself."""
+        answer = self._fs._call("OPEN", path=self._file.path, offset=self._known, length=1, redirect=False)
+        location = answer.headers.get("Location", "")
+        return str(self._fs._apply_proxy(location)) if _OFFSET.search(location) else None
 
 
-def length_now(file: SeekableFile | WebHdfsFile, listed: int) -> int:
-    """How many bytes can be read by now.
+def _with_range(url: str, offset: int, length: int | None = None) -> str:
+    """The same request for another range; without a length for all that follows."""
+    wanted = f"offset={offset}" if length is None else f"offset={offset}&length={length}"
+    return _OFFSET.sub(wanted, _LENGTH.sub("", url))
 
-    Args:
-        file: That may be longer than was listed.
-        listed: As long it is at least.
-    """
-    at = listed
-    while data := file.read(at, _STEP):
-        at += len(data)
-    return at
+
+def _checked(answer: Any) -> Any:
+    if answer.status_code >= 400:
+        raise OSError(f"{answer.status_code} {answer.text}")
+    return answer
