@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pyspark_statestore.format import BytesSource, parse_file_name
-from pyspark_statestore.format.layout import TRAILER_SIZE
+from pyspark_statestore.format.layout import HEADER_MAGIC, TRAILER_SIZE
 from pyspark_statestore.format.reader import read_groups
 
 Change = Callable[[random.Random, str, bytes], tuple[bytes, str]]
@@ -60,8 +60,23 @@ def torn(original: bytes, data: bytes, flushed: bool) -> bool:
     """
     start = data.rstrip(b"\0")
     if len(data) > len(original) or not original.startswith(start):
-        return False
+        return _unfinished(original, data, flushed)
     return flushed or len(start) < header_length(original)
+
+
+def _unfinished(original: bytes, data: bytes, flushed: bool) -> bool:
+    """Whether a header, or a last group, is too short and has no end: nobody can tell that it is no beginning either.
+
+    Bytes that were cut out of the middle leave such ones; where the trailer is whole, it is in a wrong place.
+    """
+    if data.startswith(HEADER_MAGIC) and len(data) < header_length(original):
+        return True
+    if not flushed or len(data) >= len(original) or data.endswith(original[-TRAILER_SIZE:]):
+        return False
+    _, groups = read_groups(BytesSource(original))
+    last = next(groups)
+    start = last.trailer.previous + TRAILER_SIZE if last.trailer.previous else header_length(original)
+    return data[:start] == original[:start]
 
 
 def header_length(data: bytes) -> int:

@@ -62,3 +62,13 @@ def test_what_looks_like_a_crash(data: bytes, flushed: bool, whole: bool) -> Non
     original = b"PSSMERG1\x14\0\0\0headPAYLOAD"
     assert torn(original, data, True) is flushed
     assert torn(original, data, False) is whole
+
+
+def test_a_group_without_its_end_looks_torn(worlds: list[World]) -> None:
+    """Whatever is missing of it; with its end, which is in a wrong place then, it does not."""
+    world = next(world for world in worlds if world.name == "open, heap")
+    original = world.files[world.targets[-1]]
+    assert torn(original, original[:-100] + original[-63:], flushed=True)
+    assert not torn(original, original[:-100] + original[-64:], flushed=True)
+    assert not torn(original, original[:-100] + original[-63:], flushed=False)
+    assert not torn(original, original[:500] + original[600:-63], flushed=True)

@@ -164,6 +164,11 @@ class Trial:
         """Whether nobody can tell the damage from what a crash leaves."""
         return self.attack.looks_like_a_crash(self.world.flushed)
 
+    @property
+    def is_unexplained(self) -> bool:
+        """Whether there are bytes that no readable group accounts for, and that no crash has left."""
+        return not self.excused and self.attack.kind != "swapped"
+
     def run(self, steps: list[tuple[Verb, Place]], rights: list[Right]) -> list[Finding]:
         """Reads, does one thing after the other, and looks what has become of what there was."""
         before = damaged = self.read(READ.name)
@@ -248,7 +253,7 @@ class Trial:
             self.found(verb.name, "lost", f"{why} afterwards: {lost}")
         deleted = {name for name in self.attack.originals if not (self.root / name).exists()} - self.deleted
         self.deleted |= deleted
-        if deleted and not self.excused and self.lost(self.newest)[0] and not self.is_plain():
+        if deleted and self.is_unexplained and self.lost(self.newest)[0] and not self.is_plain():
             self.found(verb.name, "lost", f"a file that is damaged, not empty, was deleted: {sorted(deleted)}")
         return self.try_to_read()[0]
 
