@@ -248,19 +248,21 @@ class Checkpoint:
         A restart takes the class that keeps the state from the checkpoint's offset log, not from the session. This
         rewrites it there, keeps a copy of what it replaced, and touches no state. To ``merged``, old files are read
         where they are; after an export in place it goes back to the merged files and removes the plain copies, unless
-        stock Spark has gone on since. To ``stock``, :meth:`export` has to have written the state back before, and has
+        stock Spark has gone on since. An offline repartitioning by Spark that was begun and has written no state is
+        undone. To ``stock``, :meth:`export` has to have written the state back before, and has
         done this, too.
 
         Args:
             to: ``merged`` or ``stock``.
-            door: Which one the query goes through when merged. The path door needs no conversion but after an export.
+            door: Which one the query goes through when merged. A checkpoint of stock Spark needs no conversion for the
+                path door; one of the provider door, or after an export, does.
             dry_run: Only say what would be changed.
             force: Allows it where the query seems to be running, or merged files seem to be older than plain ones.
 
         Raises:
             StateStoreFilesError: PSS_QUERY_RUNNING, PSS_NOT_EXPORTED, PSS_STALE_MERGED, PSS_NEEDS_PATH_DOOR,
-                PSS_UNKNOWN_PROVIDER, or the checkpoint cannot be read or written. Repeated, it ends what an interrupted
-                one has begun.
+                PSS_UNKNOWN_PROVIDER, PSS_UNFINISHED_REPARTITION, or the checkpoint cannot be read or written. Repeated,
+                it ends what an interrupted one has begun.
         """
         from pyspark_statestore.migration.conversion import convert
 

@@ -36,8 +36,9 @@ def configure(
 
     Args:
         builder: Of the session, before ``getOrCreate()``.
-        mode: The door. With ``"provider"`` every query of the session keeps its state in merged files. With ``"path"``
-            those do whose ``checkpointLocation`` is a :func:`merged_path`; ``transformWithState`` needs this one.
+        mode: The door. With ``"provider"`` every new query of the session keeps its state in merged files; one that
+            stock Spark began has to be converted. With ``"path"`` those do whose ``checkpointLocation`` is a
+            :func:`merged_path`; ``transformWithState`` needs this one.
         store: What holds the state on executors, ``"rocksdb"`` or ``"heap"`` (Spark's default without this package).
         **options: Any of :data:`OPTIONS` in snake_case: ``max_file_size="64m"``, ``group_commit_max_wait="5ms"``.
 

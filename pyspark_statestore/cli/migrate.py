@@ -47,7 +47,8 @@ def convert_command(checkpoint: Checkpoint, output: Output, dry_run: bool, to: s
     """Let a stopped query go on with merged state, or with stock Spark.
 
     Rewrites which class keeps the state, in the checkpoint's offset log; a copy of what was there is kept. After an
-    export in place, --to merged goes back to the merged files, unless stock Spark has gone on since.
+    export in place, --to merged goes back to the merged files, unless stock Spark has gone on since. An offline
+    repartitioning that Spark began and did not know how to end is undone.
     """
     from pyspark_statestore.cli.output import Report, figures_of
     from pyspark_statestore.cli.progress import progress

@@ -121,3 +121,13 @@ def test_a_checkpoint_below_a_directory_called_state(new_checkpoint: Callable[..
 
     assert checkpoint.view().live.keys() == {"2/5/1.delta"}
     assert checkpoint.read("2/5/1.delta") == b"x"
+
+
+def test_another_file_manager_renames_its_temporary_files(checkpoint: Checkpoint) -> None:
+    """Where Spark's own is set: it writes under another name. The checkpoint was merged from its first batch on."""
+    checkpoint.write("0/0/1.changelog", b"merged 1")
+    checkpoint.forget()
+    put_plain(checkpoint, "0/0/.2.changelog.8f3a.tmp", b"merged 2")
+    assert checkpoint.fs.rename(checkpoint.path("0/0/.2.changelog.8f3a.tmp"), checkpoint.path("0/0/2.changelog"))
+    assert checkpoint.contents()["0/0/2.changelog"] == b"merged 2"
+    assert not (checkpoint.state / "0/0/.2.changelog.8f3a.tmp").exists()

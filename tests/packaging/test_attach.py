@@ -51,6 +51,12 @@ for part in range(2):
     stream = spark.readStream.schema("id long").parquet(source).groupBy((F.col("id") % 5).alias("k")).count()
     query = stream.writeStream.format("noop").outputMode("update").option("checkpointLocation", location)
     query.trigger(availableNow=True).start().awaitTermination()
+wrong_door = ""
+if mode == "path":
+    try:
+        stream.writeStream.format("noop").outputMode("update").option("checkpointLocation", checkpoint).start()
+    except Exception as error:
+        wrong_door = str(error)
 rows = spark.read.format("statestore").load(location).select("key.*", "value.*").collect()
 files = [path.relative_to(checkpoint).as_posix() for path in Path(checkpoint, "state").rglob("*") if path.is_file()]
 
@@ -59,7 +65,8 @@ try:
     attach(spark)
 except StateStoreFilesError as error:
     refused.append(error.getErrorClass())
-print(json.dumps({"refused": refused, "untouched": untouched, "rows": sorted(rows), "files": files}))
+result = {"refused": refused, "untouched": untouched, "rows": sorted(rows), "files": files, "wrong": wrong_door}
+print(json.dumps(result))
 """
 
 
@@ -76,6 +83,7 @@ def test_a_session_without_the_jar_goes_on_with_merged_state(mode: str, main_jar
 
     assert result["refused"] == ["PSS_JAR_MISSING", "PSS_INVALID_OPTION", "PSS_INVALID_OPTION", "PSS_SPARK_NOT_RUNNING"]
     assert result["untouched"]
+    assert result["wrong"].startswith("[PSS_WRONG_DOOR] ") == (mode == "path"), result["wrong"]
     assert result["rows"] == [[k, 4] for k in range(5)]
     assert [name for name in result["files"] if name.endswith(".merged")]
     assert not [name for name in result["files"] if name.endswith((".changelog", ".zip", ".sst"))]

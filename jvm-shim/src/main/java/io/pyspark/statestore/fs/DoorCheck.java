@@ -92,8 +92,8 @@ final class DoorCheck {
     }
     refuseMerged(provider);
     if (isOwn(sessions) && hasState()) {
-      LOG.warn("[{}] The query of {} goes on with Spark's own {}, and its state is not merged: Spark takes the class from"
-              + " the checkpoint's offset log and ignores this session's {}. Two ways in, once the query is stopped:"
+      LOG.warn("[{}] The query of {} goes on with {}, and its state is not merged: Spark takes the class from the"
+              + " checkpoint's offset log and ignores this session's {}. Two ways in, once the query is stopped:"
               + " convert the checkpoint, with pyspark-statestore convert {} --to merged; or start it with"
               + " checkpointLocation = merged_path(...), that is {}, in a session with configure(mode=\"path\").",
           Id.PSS_STAYS_STOCK, checkpoint, provider, sessions, checkpoint, Schemes.toMerged(checkpoint));

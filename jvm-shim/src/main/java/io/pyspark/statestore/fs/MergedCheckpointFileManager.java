@@ -1,7 +1,7 @@
 package io.pyspark.statestore.fs;
 
-import io.pyspark.statestore.MissingStateFileException;
 import io.pyspark.statestore.Options;
+import io.pyspark.statestore.StateFileNotFoundException;
 import io.pyspark.statestore.StateStoreFilesException;
 import io.pyspark.statestore.StateStoreFilesException.Id;
 import io.pyspark.statestore.log.LogOutputStream;
@@ -122,14 +122,14 @@ public final class MergedCheckpointFileManager implements CheckpointFileManager 
       Freshness.ensure(log, askedBefore ? lastOccasion : null);
       try {
         return view.open();
-      } catch (MissingStateFileException e) {
+      } catch (StateFileNotFoundException e) {
         throw inSparksWords(path, e);
       }
     });
   }
 
   /** What Spark makes of the absence of what is always needed, ours beside it. */
-  private static Exception inSparksWords(Path path, MissingStateFileException missing) {
+  private static Exception inSparksWords(Path path, StateFileNotFoundException missing) {
     Throwable sparks = null;
     if (path.getName().endsWith(".changelog")) {
       sparks = QueryExecutionErrors.failedToReadStreamingStateFileError(path, missing);

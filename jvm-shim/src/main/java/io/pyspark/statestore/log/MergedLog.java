@@ -1,7 +1,7 @@
 package io.pyspark.statestore.log;
 
-import io.pyspark.statestore.MissingStateFileException;
 import io.pyspark.statestore.Options;
+import io.pyspark.statestore.StateFileNotFoundException;
 import io.pyspark.statestore.StateStoreFilesException;
 import io.pyspark.statestore.StateStoreFilesException.Id;
 import io.pyspark.statestore.format.PathRules;
@@ -300,7 +300,7 @@ public final class MergedLog implements LogContext {
   }
 
   /** Says that no merged file has a logical file, and what may be the reason. */
-  public MissingStateFileException missing(String path) {
+  public StateFileNotFoundException missing(String path) {
     return MissingFile.of(this, path);
   }
 

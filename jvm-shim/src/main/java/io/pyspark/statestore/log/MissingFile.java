@@ -1,6 +1,6 @@
 package io.pyspark.statestore.log;
 
-import io.pyspark.statestore.MissingStateFileException;
+import io.pyspark.statestore.StateFileNotFoundException;
 import java.util.List;
 import java.util.stream.Collectors;
 
@@ -14,9 +14,9 @@ final class MissingFile {
 
   private MissingFile() {}
 
-  static MissingStateFileException of(LogContext context, String path) {
+  static StateFileNotFoundException of(LogContext context, String path) {
     List<MergedFile> files = context.index().files();
-    return new MissingStateFileException(context.checkpoint() + "/state/" + path
+    return new StateFileNotFoundException(context.checkpoint() + "/state/" + path
         + " does not exist, and none of the " + files.size() + " merged files in " + context.storage().directory()
         + " has it. " + ignored(files) + "If the query needs it, a merged file was damaged, cut off or deleted: look with"
         + " pyspark-statestore verify " + context.checkpoint() + ", restore that file from a copy, and do not clear the"

@@ -4,10 +4,10 @@ import io.pyspark.statestore.StateStoreFilesException.Id;
 import java.io.FileNotFoundException;
 
 /** A logical file is in no merged file. Spark asks for some that need not be there, and expects an exception of this class. */
-public final class MissingStateFileException extends FileNotFoundException implements LoadFailure {
+public final class StateFileNotFoundException extends FileNotFoundException implements LoadFailure {
   private static final long serialVersionUID = 1L;
 
-  public MissingStateFileException(String message) {
+  public StateFileNotFoundException(String message) {
     super("[" + Id.PSS_MISSING_STATE_FILE + "] " + message);
   }
 }
