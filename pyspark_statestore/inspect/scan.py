@@ -31,6 +31,9 @@ INDEX_SUFFIX = ".index.merged"
 INTENT_SUFFIX = ".relocating"
 """Empty files of this ending announce relocations: docs/guarantees.md."""
 
+_PAGE = 400
+"""Names that every file system lists at once: HDFS and S3 a thousand, a local disk as many as are in 32 KiB."""
+
 EXPORTING_SUFFIX, EXPORTED_SUFFIX, DROPPING_SUFFIX = ".exporting", ".exported", ".dropping"
 """Files of these endings say that the state is being, or was, written back as plain files: docs/migrate.md."""
 
@@ -201,12 +204,28 @@ def merged_files(directory: Directory, *, retired: bool = False) -> tuple[dict[s
     Raises:
         StateStoreFilesError: They cannot be listed.
     """
-    listed = sorted(directory.files(MERGED), key=lambda info: info.name)  # their facts are in order then
+    found = _list_all(directory)
+    listed = sorted(found.values(), key=lambda info: info.name)  # their facts are in order then
     infos = {info.name: info for info in listed if parse_file_name(info.name)}
     others = {info.name: info for info in listed if info.name not in infos}
     if not retired and any(is_retirement(name) for name in others):
         infos = {}
     return infos, others
+
+
+def _list_all(directory: Directory) -> dict[str, FileInfo]:
+    """Lists once, and a large directory twice.
+
+    That is listed page by page. What is copied to a new file on a page that has been read, and unlinked on one that is
+    still to come, is on neither. In two listings, one after the other, it would have to be moved so twice. Files and
+    announcements that have gone between them count as there: whoever opens one finds that out, and looks again.
+    """
+    first = {info.name: info for info in directory.files(MERGED)}
+    if len(first) < _PAGE:
+        return first
+    second = {info.name: info for info in directory.files(MERGED)}
+    gone = {name for name in first if parse_file_name(name) or name.endswith(INTENT_SUFFIX)}.difference(second)
+    return second | {name: first[name] for name in gone}
 
 
 def is_retirement(name: str) -> bool:

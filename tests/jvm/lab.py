@@ -37,6 +37,7 @@ FILE_SYSTEMS = {
     "faultystore": "FaultyObjectStore",
     "gated": "GatedFileSystems$Disk",
     "gatedstore": "GatedFileSystems$Store",
+    "paged": "PagedFileSystem",
 }
 """The test file systems' classes by scheme."""
 

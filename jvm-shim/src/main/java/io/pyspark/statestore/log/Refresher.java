@@ -7,6 +7,7 @@ import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.io.InterruptedIOException;
 import java.util.ArrayList;
+import java.util.HashSet;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -167,7 +168,8 @@ final class Refresher {
   }
 
   private void run(long number, boolean complete) throws IOException {
-    for (int attempt = 1; !look(number, complete); attempt++) {
+    Set<String> gone = new HashSet<>();
+    for (int attempt = 1; !look(number, complete, gone); attempt++) {
       if (attempt == ATTEMPTS) {
         throw new IOException("Merged files of " + context.checkpoint() + " went away while they were read, " + ATTEMPTS
             + " times in a row; try again");
@@ -178,13 +180,15 @@ final class Refresher {
   /**
    * Lists and reads.
    *
-   * @return false where a file that was listed was unlinked before it was read: what was in it has been written elsewhere
-   *     before that, but perhaps to where this refresh has looked already
+   * @param gone names of files with live segments that earlier looks of this refresh have missed; added to
+   * @return false where a file that was listed was unlinked before it was read, or one that was known has gone and what
+   *     lived in it is nowhere: it has been written elsewhere before that, but perhaps to where this refresh has looked
+   *     already
    */
-  private boolean look(long number, boolean complete) throws IOException {
+  private boolean look(long number, boolean complete, Set<String> gone) throws IOException {
     long beganMs = context.now().monotonicMs();
     List<MergedFile> before = context.index().files().stream().filter(MergedFile::seen).toList();
-    Storage.Listing listing = context.storage().list();
+    Storage.Listing listing = context.storage().listAll();
     Map<String, FileStatus> listed = new LinkedHashMap<>();
     listing.files().forEach(status -> listed.put(status.getPath().getName(), status));
     newestModification =
@@ -200,18 +204,24 @@ final class Refresher {
     if (!runAll(reads)) {
       return false;
     }
+    boolean looksAgain = false;
     for (MergedFile file : before) {
       // What lived in it lives in a tail that only a complete refresh reads.
       if (!listed.containsKey(file.name()) && (complete || context.index().referenceCount(file) == 0)) {
         confirmGone(file);
+        List<Segment> lived = context.index().liveSegments(file);
         context.index().remove(file);
         onGone.accept(file);
+        looksAgain |= lived.stream().anyMatch(this::isLost) && gone.add(file.name());
       }
+    }
+    if (looksAgain) {
+      return false;
     }
     // Last: whose end is noticed here has made its copies durable before, in files that have been read above.
     intents.listed(listing.intents(), number, complete, beganMs);
     pins.listed(listing.pins());
-    if (!before.isEmpty() && context.index().files().isEmpty()) {
+    if (!(before.isEmpty() && gone.isEmpty()) && context.index().files().isEmpty()) {
       // The checkpoint was deleted; who knows what is put in its place.
       bornMerged = !context.storage().hasPlainState();
     }
@@ -219,14 +229,21 @@ final class Refresher {
   }
 
   /**
-   * Others hardly ever unlink what this process has written, so asking once more costs nothing; a listing that leaves
-   * files out would have their deletions forgotten (rule 8).
+   * Others hardly ever unlink what this process has written, or anything in which something lives as far as is known, so
+   * asking once more costs nothing; a listing that leaves files out would have their deletions forgotten (rule 8).
    */
   private void confirmGone(MergedFile file) throws IOException {
-    if (file.writerId() == context.writerId() && context.storage().exists(file.name())) {
+    boolean asks = file.writerId() == context.writerId() || context.index().referenceCount(file) > 0;
+    if (asks && context.storage().exists(file.name())) {
       throw new IOException("The listing of " + context.storage().directory() + " leaves out " + file.name()
           + ", which exists; nothing is concluded from it");
     }
+  }
+
+  /** Whether nothing in the view is what a segment was, or newer: it was deleted, or a copy of it has been missed. */
+  private boolean isLost(Segment gone) {
+    Segment found = context.index().find(gone.path());
+    return found == null || gone.beats(found);
   }
 
   /** Files that repeat the indexes of others come first: what they cover need not be opened. */

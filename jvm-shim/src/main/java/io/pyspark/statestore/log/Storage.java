@@ -8,6 +8,7 @@ import java.nio.channels.FileChannel;
 import java.nio.file.StandardOpenOption;
 import java.util.ArrayList;
 import java.util.HashMap;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
@@ -32,6 +33,8 @@ final class Storage {
 
   static final String INTENT_SUFFIX = ".relocating";
   private static final String PIN_SUFFIX = ".fork";
+  /** Names that every file system lists at once: HDFS and S3 a thousand, a local disk as many as are in 32 KiB. */
+  private static final int PAGE = 400;
 
   /** Of files that say that the state is being written back as plain files, or was (docs/migrate.md). */
   private static final Set<String> EXPORT_SUFFIXES = Set.of(".exporting", ".exported", ".dropping");
@@ -89,7 +92,31 @@ final class Storage {
    * @param intents announcements of relocations that are under way: by name, when each was made or renewed
    * @param pins what forks have left
    */
-  record Listing(List<FileStatus> files, Map<String, Long> intents, List<FileStatus> pins) {}
+  record Listing(List<FileStatus> files, Map<String, Long> intents, List<FileStatus> pins) {
+    int size() {
+      return files.size() + intents.size() + pins.size();
+    }
+
+    /** With what an earlier listing has shown: files and announcements that may have gone since count as there. */
+    private Listing after(Listing earlier) {
+      Map<String, FileStatus> all = new LinkedHashMap<>();
+      earlier.files.forEach(status -> all.put(status.getPath().getName(), status));
+      files.forEach(status -> all.put(status.getPath().getName(), status));
+      Map<String, Long> announced = new HashMap<>(earlier.intents);
+      announced.putAll(intents);
+      return new Listing(List.copyOf(all.values()), announced, pins);
+    }
+  }
+
+  /**
+   * What is in the directory, where that is to be complete. A file system lists a large directory page by page. What is
+   * copied to a new file on a page that has been read, and unlinked on one that is still to come, is on neither. In two
+   * listings, one after the other, it would have to be moved so twice (docs/guarantees.md).
+   */
+  Listing listAll() throws IOException {
+    Listing first = list();
+    return first.size() < PAGE ? first : list().after(first);
+  }
 
   /**
    * What is in the directory; nothing where nothing was ever merged here.
