@@ -67,6 +67,7 @@ soak: jar ## kill executors, drivers and maintenance at random, twice for SOAK_M
 	PSS_LAB_MUTATIONS=10000 PSS_LAB_JVM_MUTATIONS=500 PSS_LAB_RESTARTS=20 $(if $(SOAK_SEED),PSS_LAB_SEED=$(SOAK_SEED)) \
 		$(BIN)/python -m pytest -s tests/lab $(PYTEST_ARGS)
 	PSS_LARGE_GROUPS=1 $(BIN)/python -m pytest tests/hdfs/test_large_groups.py $(PYTEST_ARGS)
+	PSS_HOSTILE_MUTATIONS=2000 $(BIN)/python -m pytest tests/hostile $(PYTEST_ARGS)
 
 lint: $(INSTALLED) ## ruff
 	$(BIN)/ruff check $(PYTHON_CODE)

@@ -29,14 +29,30 @@ def copy_plain(source: Directory, target: Directory, files: StateFiles, rows: np
     """
 
     def copy(row: int) -> int:
-        path, size = f"{STATE}/{files.path[row].as_py()}", int(files.length[row])
-        with source.open(path, size) as file, create(target, path) as out:
-            written = 0
-            for data in in_parts(file, 0, size):
-                out.write(data)
-                written += len(data)
-            if written < size:
-                raise FileNotFoundError(path)
+        size = int(files.length[row])
+        copy_file(source, target, f"{STATE}/{files.path[row].as_py()}", size)
         return size
 
     return sum(in_parallel(copy, rows.tolist()))
+
+
+def copy_file(source: Directory, target: Directory, path: str, size: int) -> None:
+    """Copies a file of any size to the same path.
+
+    Args:
+        source: The checkpoint.
+        target: Of the fork.
+        path: Of the file in it.
+        size: As it was listed.
+
+    Raises:
+        FileNotFoundError: It is gone, or shorter than it was.
+        StateStoreFilesError: It cannot be read or written.
+    """
+    with source.open(path, size) as file, create(target, path) as out:
+        written = 0
+        for data in in_parts(file, 0, size):
+            out.write(data)
+            written += len(data)
+        if written < size:
+            raise FileNotFoundError(path)

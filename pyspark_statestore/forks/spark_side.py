@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from pyspark_statestore.errors import StateStoreFilesError
+from pyspark_statestore.forks.plain import copy_file
 from pyspark_statestore.inspect.scan import ATTEMPTS, always_gone
 from pyspark_statestore.inspect.spark_logs import COMMITS, OFFSETS, entries, operators
 from pyspark_statestore.inspect.state_files import STATE
@@ -22,6 +23,8 @@ SOURCES, METADATA = "sources", "metadata"
 
 _OF_OPERATORS = ("_metadata", "_stateSchema")
 _SCHEMA_PATHS = "stateSchemaFilePaths"
+_NAMES_SCHEMAS = "/_metadata/v2/"
+"""In the paths of files that have these."""
 
 
 @dataclass(frozen=True)
@@ -85,8 +88,11 @@ def copy_first(source: Directory, target: Directory, version: int, files: SparkF
     done: set[str] = set()
 
     def copy(info: FileInfo) -> None:
-        data = source.read(info.name, info.size)
-        write(target, info.name, _at_home(source, target, info.name, data))
+        if _NAMES_SCHEMAS in info.name:
+            data = source.read(info.name, info.size)
+            write(target, info.name, _at_home(source, target, info.name, data))
+        else:
+            copy_file(source, target, info.name, info.size)
         done.add(info.name)
 
     for _ in range(ATTEMPTS):
@@ -177,7 +183,7 @@ def _up_to(found: Sequence[FileInfo], last: int) -> list[FileInfo]:
 
 def _at_home(source: Directory, target: Directory, path: str, data: bytes) -> bytes:
     """Metadata of version 2 names the schema files by their whole paths: in a fork, its own ones."""
-    if "/_metadata/v2/" not in path or _SCHEMA_PATHS.encode() not in data:
+    if _SCHEMA_PATHS.encode() not in data:
         return data
     head, _, text = data.partition(b"\n")
     try:

@@ -44,13 +44,13 @@ def little_memory() -> Iterator[None]:
 def lz4_bomb() -> bytes:
     """A hundred blocks of the largest size."""
     size = 1 << 25
-    packed = pa.Codec("lz4_raw").compress(bytes(size), asbytes=True)
+    packed: bytes = pa.Codec("lz4_raw").compress(bytes(size), asbytes=True)
     block = b"LZ4Block\x2f" + struct.pack("<iii", len(packed), size, 7) + packed
     return block * 100 + LZ4_END
 
 
 def snappy_bomb() -> bytes:
-    packed = pa.Codec("snappy").compress(bytes(1 << 25), asbytes=True)
+    packed: bytes = pa.Codec("snappy").compress(bytes(1 << 25), asbytes=True)
     return snappy(b"") + (struct.pack(">i", len(packed)) + packed) * 65
 
 

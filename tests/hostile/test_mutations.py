@@ -19,7 +19,7 @@ from pyspark_statestore.cli.main import cli
 from tests.hostile.mutations import mutated
 from tests.hostile.worlds import CHANGES, COMMANDS, LOOKS, Contents, Verb, copied, everything, kin, marker, write
 
-MUTATIONS = int(os.environ.get("PSS_HOSTILE_MUTATIONS", "48"))
+MUTATIONS = int(os.environ.get("PSS_HOSTILE_MUTATIONS", "32"))
 SEED = int(os.environ.get("PSS_HOSTILE_SEED", "1"))
 PARTS = 4
 

@@ -108,9 +108,11 @@ def test_a_zip_that_says_less_than_it_has(said: int) -> None:
     directory = data.index(b"PK\x01\x02")
     data[directory + 24 : directory + 28] = said.to_bytes(4, "little")
 
-    with pytest.raises(ValueError, match=r"not more|no whole zip"), opened_zip(bytes(data), 100) as archive:
-        assert len(archive.read("x")) <= said
-        raise ValueError("not more than was said")
+    try:
+        with opened_zip(bytes(data), 100) as archive:
+            assert len(archive.read("x")) <= said
+    except ValueError as error:
+        assert "no whole zip" in str(error)
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
