@@ -367,8 +367,8 @@ public final class MergedLog implements LogContext {
 
   private void onGone(MergedFile file) {
     handles.close(file.name());
+    // A lane that has it open notices by itself, in its own time.
     knownDirectories.clear();
-    lanes.all().forEach(lane -> lane.forgetIfGone(file));
   }
 
   // ---- what lanes need
