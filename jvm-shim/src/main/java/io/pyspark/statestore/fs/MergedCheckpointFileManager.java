@@ -5,6 +5,7 @@ import io.pyspark.statestore.StateStoreFilesException;
 import io.pyspark.statestore.StateStoreFilesException.Id;
 import io.pyspark.statestore.log.LogOutputStream;
 import io.pyspark.statestore.log.MergedLog;
+import io.pyspark.statestore.log.OpenStores;
 import java.io.IOException;
 import java.util.ArrayList;
 import java.util.List;
@@ -45,6 +46,10 @@ public final class MergedCheckpointFileManager implements CheckpointFileManager 
     Path qualified = merges && !mergedNames ? real.getFileSystem(conf).makeQualified(real) : path;
     this.fs = merges ? Schemes.mergedFileSystem(Schemes.toMerged(qualified), conf) : null;
     this.plain = CheckpointFileManager.create(real, withoutThis(conf, conf.get(Options.PREFIX + "fileManagerClass", "")));
+    StatePath store = fs == null ? null : StatePath.of(qualified(path));
+    if (store != null) {
+      OpenStores.opened(this, store.stateDirectory(), store.relative());
+    }
   }
 
   /** The configuration in which Spark makes the manager that it would have made without us. */
@@ -196,6 +201,7 @@ public final class MergedCheckpointFileManager implements CheckpointFileManager 
 
   @Override
   public void close() {
+    OpenStores.closed(this);
     plain.close();
   }
 
