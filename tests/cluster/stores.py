@@ -24,6 +24,7 @@ def open_store(
     retain: int = 2,
     fixes: bool = False,
     options: Mapping[str, str] | None = None,
+    scheme: str = "file",
 ) -> Any:
     """A RocksDBStore; each is one of Spark's "managers" of the store.
 
@@ -35,6 +36,7 @@ def open_store(
         retain: Versions that maintenance keeps.
         fixes: Whether Spark's own protection against uploading a snapshot too late is on.
         options: Of the merged log, by their names below the prefix.
+        scheme: The file system that it is merged over.
     """
     settings = {
         f"{ROCKSDB}changelogCheckpointing.enabled": str(changelog).lower(),
@@ -46,12 +48,12 @@ def open_store(
         "spark.sql.streaming.ratioExtraSpaceAllowedInCheckpoint": "0",
     }
     hadoop = {
-        **file_system_conf("file"),
+        **file_system_conf("file", scheme),
         "spark.sql.streaming.checkpointFileManagerClass": GATED_MANAGER,
         **{f"spark.sql.streaming.stateStore.fileMerging.{name}": value for name, value in (options or {}).items()},
     }
     return getattr(jvm, f"{TESTING}.RocksDBStore")(
-        f"merged+file:{checkpoint}/state/{STORE}", _java_map(jvm, settings), _java_map(jvm, hadoop)
+        f"merged+{scheme}:{checkpoint}/state/{STORE}", _java_map(jvm, settings), _java_map(jvm, hadoop)
     )
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import threading
 import time
+import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -72,8 +74,8 @@ def until(condition: Callable[[], Any], what: str, seconds: float = 30) -> Any:
     return result
 
 
-def in_time(action: Callable[..., Any], *arguments: Any, seconds: float = 30) -> Any:
-    """Does something that must not wait for ever; its own errors are raised here."""
+def begun(action: Callable[..., Any], *arguments: Any) -> Future[Any]:
+    """Does something in a thread of its own, for which nobody waits at the end where it hangs."""
     done: Future[Any] = Future()
 
     def run() -> None:
@@ -83,10 +85,20 @@ def in_time(action: Callable[..., Any], *arguments: Any, seconds: float = 30) ->
             done.set_exception(error)
 
     threading.Thread(target=run, daemon=True).start()
+    return done
+
+
+def in_time(action: Callable[..., Any], *arguments: Any, seconds: float = 30) -> Any:
+    """Does something that must not wait for ever; its own errors are raised here."""
+    return result_in_time(begun(action, *arguments), action, seconds=seconds)
+
+
+def result_in_time(done: Future[Any], what: Any, seconds: float = 30) -> Any:
+    """The result of what was begun, which must not take for ever."""
     try:
         return done.result(seconds)
     except TimeoutError:
-        pytest.fail(f"{action} still hangs after {seconds} s", pytrace=False)
+        pytest.fail(f"{what} still hangs after {seconds} s", pytrace=False)
 
 
 @contextmanager
@@ -292,6 +304,15 @@ def refer(source: Checkpoint, fork: Checkpoint, *, number: int = 1) -> str:
         file = MergedFileWriter(out, writer=99, created_ms=CREATED_MS, meta={"plain": False})
         file.seal_references(files, group_stamp=max(stamps))
     return made
+
+
+def snapshot_zip(*ssts: str) -> bytes:
+    """The zip of a RocksDB snapshot that needs these SSTs, by their names."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        metadata = {"sstFiles": [{"localFileName": "l.sst", "dfsSstFileName": name} for name in ssts]}
+        archive.writestr("metadata", "v1\n" + json.dumps(metadata))
+    return packed.getvalue()
 
 
 def dump(data: bytes) -> dict[str, Any]:

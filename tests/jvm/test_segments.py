@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import io
 import json
 import random
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.jvm.lab import Checkpoint, java_error
+from tests.jvm.lab import Checkpoint, java_error, snapshot_zip
 
 pytestmark = pytest.mark.spark
 
@@ -304,16 +302,13 @@ def test_ssts_are_read_in_few_ranges(new_checkpoint: Callable[..., Checkpoint], 
     names = [f"{n:06d}-x.sst" for n in range(20)]
     for name in names:
         checkpoint.stage(f"0/0/SSTs/{name}", name.encode() * 50)
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w") as archive:
-        metadata = {"sstFiles": [{"localFileName": "l.sst", "dfsSstFileName": name} for name in names]}
-        archive.writestr("metadata", "v1\n" + json.dumps(metadata))
-    checkpoint.write("0/0/1.zip", packed.getvalue())
+    packed = snapshot_zip(*names)
+    checkpoint.write("0/0/1.zip", packed)
     checkpoint.forget()
     checkpoint.exists("0/0")
     before = json.loads(counting.snapshotJson())[tmp_path.name]
 
-    assert checkpoint.read("0/0/1.zip") == packed.getvalue()
+    assert checkpoint.read("0/0/1.zip") == packed
     for name in names:
         target = tmp_path / name
         checkpoint.fs.copyToLocalFile(

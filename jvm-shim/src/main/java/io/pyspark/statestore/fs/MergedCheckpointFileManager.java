@@ -6,6 +6,7 @@ import io.pyspark.statestore.StateStoreFilesException;
 import io.pyspark.statestore.StateStoreFilesException.Id;
 import io.pyspark.statestore.log.LogOutputStream;
 import io.pyspark.statestore.log.MergedLog;
+import io.pyspark.statestore.log.OpenStores;
 import java.io.IOException;
 import java.util.ArrayList;
 import java.util.List;
@@ -52,6 +53,10 @@ public final class MergedCheckpointFileManager implements CheckpointFileManager 
     this.location = path;
     this.conf = conf;
     this.plain = CheckpointFileManager.create(real, withoutThis(conf, conf.get(Options.PREFIX + "fileManagerClass", "")));
+    StatePath store = fs == null ? null : StatePath.of(qualified(path));
+    if (store != null) {
+      OpenStores.opened(this, store.stateDirectory(), store.relative());
+    }
   }
 
   /** The configuration in which Spark makes the manager that it would have made without us. */
@@ -225,6 +230,7 @@ public final class MergedCheckpointFileManager implements CheckpointFileManager 
 
   @Override
   public void close() {
+    OpenStores.closed(this);
     plain.close();
   }
 

@@ -21,7 +21,10 @@ public final class SnapshotWatch implements UploadWatch {
   private volatile String why;
   private volatile long askedNanos = System.nanoTime();
 
-  /** @param isLoaded whether the store is still one of this process's; not asked again where it never was */
+  /**
+   * @param isLoaded whether the store is still one of this process's; it may wait for Spark's locks, and is not asked
+   *     again where it never was
+   */
   public SnapshotWatch(BooleanSupplier isLoaded) {
     this.isLoaded = isLoaded;
     this.wasLoaded = isLoaded.getAsBoolean();
@@ -55,6 +58,11 @@ public final class SnapshotWatch implements UploadWatch {
 
   @Override
   public String whyObsolete() {
+    return why;
+  }
+
+  @Override
+  public void ask() {
     long now = System.nanoTime();
     if (why == null && wasLoaded && now - askedNanos > ASK_NANOS) {
       askedNanos = now;
@@ -62,6 +70,5 @@ public final class SnapshotWatch implements UploadWatch {
         why = "its partition is another executor's, or its query is over";
       }
     }
-    return why;
   }
 }

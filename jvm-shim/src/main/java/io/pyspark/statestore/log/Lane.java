@@ -80,24 +80,46 @@ final class Lane {
     if (!Thread.currentThread().isInterrupted()) {
       writeGroup(own);
     }
+    while (!endsHere() && !handOver()) {
+      serveOthers();
+    }
+  }
+
+  /** Whether nobody waits, so that the next who comes leads. */
+  private boolean endsHere() {
     synchronized (queue) {
-      if (queue.isEmpty()) {
-        draining = false;
-        return;
+      draining = !queue.isEmpty();
+      return !draining;
+    }
+  }
+
+  /** Leaves those who wait to a thread of the pool; false where there is none to be had. */
+  private boolean handOver() {
+    try {
+      executor.execute(this::drain);
+      return true;
+    } catch (RuntimeException | Error e) {
+      // A process at its limit of threads has an OutOfMemoryError here.
+      LOG.warn("No thread for the commits of {} that wait; this one writes them", context.checkpoint(), e);
+      return false;
+    }
+  }
+
+  /** Writes one group for others, whom the interrupt of this thread does not concern. */
+  private void serveOthers() {
+    boolean interrupted = Thread.interrupted();
+    try {
+      writeGroup(null);
+    } finally {
+      if (interrupted) {
+        Thread.currentThread().interrupt();
       }
     }
-    executor.execute(this::drain);
   }
 
   /** Writes groups until nobody waits. */
   private void drain() {
-    while (true) {
-      synchronized (queue) {
-        if (queue.isEmpty()) {
-          draining = false;
-          return;
-        }
-      }
+    while (!endsHere()) {
       awaitCompany();
       writeGroup(null);
     }
@@ -105,8 +127,9 @@ final class Lane {
 
   private void writeGroup(Commit leader) {
     io.lock();
-    List<Commit> group = nextGroup();
+    List<Commit> group = List.of();
     try {
+      group = nextGroup();
       write(group, leader);
     } catch (RuntimeException | Error e) {
       // Nobody may wait for ever, whatever went wrong.
@@ -117,7 +140,12 @@ final class Lane {
   }
 
   private void awaitCompany() {
-    context.company().awaitFor(this::queued, context.options(), context::expectedCompany);
+    try {
+      context.company().awaitFor(this::queued, context.options(), context::expectedCompany);
+    } catch (RuntimeException | Error e) {
+      // Company only saves flushes; who leads has to write, or everybody waits for ever.
+      LOG.warn("Commits of {} do not wait for company", context.checkpoint(), e);
+    }
   }
 
   private List<Commit> queued() {
@@ -151,6 +179,7 @@ final class Lane {
     long startedNanos = System.nanoTime();
     boolean killed = false;
     try {
+      forgetIfGone();
       sealIfStale();
       if (open == null) {
         open = OpenFile.create(context);
@@ -230,9 +259,12 @@ final class Lane {
   }
 
   private static boolean wasInterrupted(Throwable failure) {
-    return failure instanceof InterruptedIOException
-        || failure instanceof ClosedByInterruptException
-        || Thread.currentThread().isInterrupted();
+    return saysInterrupted(failure) || Thread.currentThread().isInterrupted();
+  }
+
+  /** Whether a call failed because its thread was interrupted. */
+  static boolean saysInterrupted(Throwable failure) {
+    return failure instanceof InterruptedIOException || failure instanceof ClosedByInterruptException;
   }
 
   private void requeue(List<Commit> group, Commit leader) {
@@ -276,6 +308,7 @@ final class Lane {
   void sealIfDue() {
     if (io.tryLock()) {
       try {
+        forgetIfGone();
         sealIfStale();
         sealIfFull();
       } finally {
@@ -288,6 +321,7 @@ final class Lane {
   void sealNow() {
     io.lock();
     try {
+      forgetIfGone();
       if (open != null) {
         seal();
       }
@@ -340,15 +374,13 @@ final class Lane {
     }
   }
 
-  /** Forgets the open file where the checkpoint was deleted under it. */
-  void forgetIfGone(MergedFile gone) {
-    io.lock();
-    try {
-      if (open != null && open.file() == gone) {
-        giveUp();
-      }
-    } finally {
-      io.unlock();
+  /**
+   * Forgets the open file where the checkpoint was deleted under it, which a refresh has found. The refresh tells no lane:
+   * it would have to wait for what is being written, perhaps with Spark's locks.
+   */
+  private void forgetIfGone() {
+    if (open != null && context.index().file(open.file().name()) != open.file()) {
+      giveUp();
     }
   }
 }

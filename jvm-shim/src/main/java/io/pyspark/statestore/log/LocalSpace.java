@@ -18,7 +18,7 @@ public final class LocalSpace {
 
   private final Supplier<Path> createDirectory;
   private final AtomicLong memoryUsed = new AtomicLong();
-  private Path directory;
+  private volatile Path directory;
 
   /** Local space in a directory that is created when it is first needed. */
   public LocalSpace(Supplier<Path> createDirectory) {
@@ -43,11 +43,14 @@ public final class LocalSpace {
   }
 
   /** A name for a new local file. */
-  synchronized Path newFile(String suffix) {
-    if (directory == null || !Files.isDirectory(directory)) {
-      directory = createDirectory.get();
+  Path newFile(String suffix) {
+    Path known = directory;
+    if (known == null || !Files.isDirectory(known)) {
+      // Without a lock, since Spark makes it and takes its own; where two threads do, both directories are good.
+      known = createDirectory.get();
+      directory = known;
     }
-    return directory.resolve(UUID.randomUUID() + suffix);
+    return known.resolve(UUID.randomUUID() + suffix);
   }
 
   /**

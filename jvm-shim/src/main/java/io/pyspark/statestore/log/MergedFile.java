@@ -157,6 +157,8 @@ public final class MergedFile {
   void givenUp(long lastGoodTrailer) {
     lastTrailer = lastGoodTrailer;
     wholeIndexRead = false;
+    // It was closed, so a listing shows it from now on, or never will: an object store may not have made it.
+    seen = true;
     writer = Writer.NOBODY;
   }
 

@@ -151,8 +151,7 @@ public final class MergedLog implements LogContext {
   void commit(LogOutputStream stream, String path, Payload payload, long openedBy, UploadWatch watch)
       throws IOException {
     String store = path.endsWith(ZIP) ? SnapshotZip.store(path) : null;
-    List<Commit.Item> riders =
-        store == null ? List.of() : staged.take(store, snapshotGuard.check(path, payload, unwrittenMs(path)));
+    List<Commit.Item> riders = store == null ? List.of() : riders(store, path, payload);
     boolean done = false;
     try {
       List<Commit.Item> items = new ArrayList<>(riders);
@@ -171,9 +170,27 @@ public final class MergedLog implements LogContext {
       if (done) {
         riders.forEach(r -> r.payload().close());
       } else if (store != null) {
-        staged.giveBack(store, riders);
+        staged.giveBack(store, SnapshotZip.version(path), riders);
       }
     }
+  }
+
+  /** What was staged for a snapshot, which is checked first. */
+  private List<Commit.Item> riders(String store, String zip, Payload payload) throws IOException {
+    Set<String> named = SnapshotGuard.filesNamed(zip, payload);
+    if (named.isEmpty()) {
+      // A zip that cannot be read as a snapshot's takes whatever is there, as ever.
+      snapshotGuard.check(zip, named, unwrittenMs(zip));
+      return staged.take(store, path -> true);
+    }
+    staged.named(store, SnapshotZip.version(zip), named);
+    snapshotGuard.check(zip, named, unwrittenMs(zip));
+    return staged.take(store, named::contains);
+  }
+
+  /** A store of this process was closed, whose snapshots will not come any more. */
+  void storeClosed(String store) {
+    staged.dropStore(store);
   }
 
   /**
@@ -341,7 +358,7 @@ public final class MergedLog implements LogContext {
     long nowMs = Clocks.monotonicMs();
     long keepMs = 2 * options.closedAfterMs() + KEEP_CLEANING_MS;
     servedPartitions.values().removeIf(lastMs -> nowMs - lastMs >= keepMs);
-    staged.dropUnclaimed(options.closedAfterMs());
+    staged.dropUnclaimed(options.closedAfterMs(), store -> OpenStores.isOpen(storage.stateDirectory(), store));
     if (tombstones.haveWaited(options.idleSealMs())) {
       lanes.forTombstones().writeTombstones();
     }
@@ -374,8 +391,8 @@ public final class MergedLog implements LogContext {
 
   private void onGone(MergedFile file) {
     handles.close(file.name());
+    // A lane that has it open notices by itself, in its own time.
     knownDirectories.clear();
-    lanes.all().forEach(lane -> lane.forgetIfGone(file));
   }
 
   // ---- what lanes need

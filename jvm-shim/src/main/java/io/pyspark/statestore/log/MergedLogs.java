@@ -2,16 +2,25 @@ package io.pyspark.statestore.log;
 
 import io.pyspark.statestore.Options;
 import java.io.IOException;
+import java.io.InterruptedIOException;
 import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.Callable;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
+import java.util.concurrent.FutureTask;
 import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.ThreadFactory;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.IntSupplier;
+import java.util.function.Predicate;
 import java.util.function.Supplier;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.util.ShutdownHookManager;
@@ -23,10 +32,16 @@ public final class MergedLogs {
   private static final Logger LOG = LoggerFactory.getLogger(MergedLogs.class);
   private static final long TICK_MS = 100;
 
+  /** Changed under its monitor, under which nobody waits for a file system. */
   private static final Map<String, MergedLog> LOGS = new ConcurrentHashMap<>();
+  /** The logs that are being opened, so that whoever comes meanwhile waits for his own checkpoint only. */
+  private static final Map<String, FutureTask<MergedLog>> OPENING = new HashMap<>();
   private static final ExecutorService THREADS = Executors.newCachedThreadPool(daemons("merged-log-io"));
+  /** Only says when it is time; what waits for a file system or for Spark has a thread of its own each time. */
   private static final ScheduledExecutorService HOUSEKEEPER =
       Executors.newSingleThreadScheduledExecutor(daemons("merged-log-housekeeper"));
+  /** What is being done of housekeeping: a checkpoint's, or the watches'. */
+  private static final Set<Object> UNDER_WAY = ConcurrentHashMap.newKeySet();
 
   static {
     HOUSEKEEPER.scheduleWithFixedDelay(MergedLogs::tick, TICK_MS, TICK_MS, TimeUnit.MILLISECONDS);
@@ -68,21 +83,71 @@ public final class MergedLogs {
       Object... occasions)
       throws IOException {
     String key = stateDirectory.toString();
+    Callable<MergedLog> open = () -> new MergedLog(
+        stateDirectory.getParent().toString(), fs, stateDirectory, options, identity, localDirectory, taskSlots,
+        THREADS, occasions);
     MergedLog log = LOGS.get(key);
-    if (log == null) {
-      synchronized (LOGS) {
-        log = LOGS.get(key);
-        if (log == null) {
-          log = new MergedLog(
-              stateDirectory.getParent().toString(), fs, stateDirectory, options, identity, localDirectory, taskSlots,
-              THREADS, occasions);
-          LOGS.put(key, log);
-          return log;
-        }
-      }
+    while (log == null) {
+      log = openOnce(key, new FutureTask<>(open));
     }
     log.options(options);
     return log;
+  }
+
+  /** Opens a log, or waits for who does; null where that came to nothing, for reasons that are none of the caller's. */
+  private static MergedLog openOnce(String key, FutureTask<MergedLog> own) throws IOException {
+    FutureTask<MergedLog> opening;
+    synchronized (LOGS) {
+      if (LOGS.containsKey(key)) {
+        return LOGS.get(key);
+      }
+      opening = OPENING.computeIfAbsent(key, k -> own);
+    }
+    if (opening == own) {
+      own.run();
+    }
+    try {
+      MergedLog log = opening.get();
+      return opening == own ? enterUnlessForgotten(key, own, log) : LOGS.get(key);
+    } catch (ExecutionException e) {
+      forget(key, opening);
+      if (opening != own && Lane.saysInterrupted(e.getCause())) {
+        // The task that opened it was killed; this one was not.
+        return null;
+      }
+      throw failure(key, e);
+    } catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
+      throw new InterruptedIOException("Interrupted while another thread opened " + key);
+    }
+  }
+
+  private static IOException failure(String key, ExecutionException e) {
+    if (e.getCause() instanceof Error error) {
+      throw error;
+    }
+    if (e.getCause() instanceof RuntimeException runtime) {
+      throw runtime;
+    }
+    return e.getCause() instanceof IOException io ? io : new IOException("Could not open " + key, e.getCause());
+  }
+
+  /** The log becomes known, unless the checkpoint was deleted while it was read: then it has to be read again. */
+  private static MergedLog enterUnlessForgotten(String key, FutureTask<MergedLog> opening, MergedLog log) {
+    synchronized (LOGS) {
+      if (OPENING.remove(key, opening)) {
+        LOGS.put(key, log);
+        return log;
+      }
+    }
+    log.abandon();
+    return null;
+  }
+
+  private static void forget(String key, FutureTask<MergedLog> opening) {
+    synchronized (LOGS) {
+      OPENING.remove(key, opening);
+    }
   }
 
   /** The log of a state directory where it is open already, else null. */
@@ -93,12 +158,14 @@ public final class MergedLogs {
   /** Forgets the logs of checkpoints below a directory that was deleted. */
   public static void forgetBelow(org.apache.hadoop.fs.Path directory) {
     String prefix = directory.toString();
-    LOGS.forEach((key, log) -> {
-      if (key.equals(prefix) || key.startsWith(prefix.endsWith("/") ? prefix : prefix + "/")) {
-        LOGS.remove(key);
-        log.abandon();
-      }
-    });
+    Predicate<String> isBelow =
+        key -> key.equals(prefix) || key.startsWith(prefix.endsWith("/") ? prefix : prefix + "/");
+    List<MergedLog> forgotten = new ArrayList<>();
+    synchronized (LOGS) {
+      OPENING.keySet().removeIf(isBelow);
+      LOGS.entrySet().removeIf(entry -> isBelow.test(entry.getKey()) && forgotten.add(entry.getValue()));
+    }
+    forgotten.forEach(MergedLog::abandon);
   }
 
   /** The logs that are open, by the location of their state directory. */
@@ -107,24 +174,55 @@ public final class MergedLogs {
   }
 
   private static void tick() {
-    LOGS.values().forEach(log -> {
-      try {
-        log.tick();
-      } catch (RuntimeException | Error e) {
-        LOG.warn("Housekeeping of {} failed and is tried again", log.checkpoint(), e);
-      }
-    });
+    LOGS.values().forEach(log -> turn(log, log.checkpoint(), log::tick));
+    if (UploadWatch.any()) {
+      turn(UploadWatch.class, "uploads", UploadWatch::askAll);
+    }
+  }
+
+  /** Does something in a thread of its own, unless it is still being done since the last time. */
+  private static void turn(Object whose, String name, Runnable work) {
+    if (!UNDER_WAY.add(whose)) {
+      return;
+    }
+    try {
+      THREADS.execute(() -> {
+        try {
+          work.run();
+        } catch (RuntimeException | Error e) {
+          LOG.warn("Housekeeping of {} failed and is tried again", name, e);
+        } finally {
+          UNDER_WAY.remove(whose);
+        }
+      });
+    } catch (RuntimeException | Error e) {
+      UNDER_WAY.remove(whose);
+      LOG.warn("No thread for the housekeeping of {}; it is tried again", name, e);
+    }
   }
 
   /** Seals the files of all logs. */
   public static void sealAll() {
-    LOGS.values().forEach(log -> {
-      try {
-        log.seal();
-      } catch (RuntimeException | Error e) {
-        LOG.warn("Could not seal the files of {}; all its groups are durable", log.checkpoint(), e);
+    List<Callable<Object>> seals = new ArrayList<>();
+    LOGS.values().forEach(log -> seals.add(Executors.callable(() -> seal(log))));
+    try {
+      // Side by side, since a process that stops does not wait for long.
+      for (FutureTask<Object> seal : Parallel.start(THREADS, seals.size(), seals)) {
+        seal.get();
       }
-    });
+    } catch (ExecutionException e) {
+      LOG.warn("Some files could not be sealed; all their groups are durable", e);
+    } catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
+    }
+  }
+
+  private static void seal(MergedLog log) {
+    try {
+      log.seal();
+    } catch (RuntimeException | Error e) {
+      LOG.warn("Could not seal the files of {}; all its groups are durable", log.checkpoint(), e);
+    }
   }
 
   private static ThreadFactory daemons(String name) {

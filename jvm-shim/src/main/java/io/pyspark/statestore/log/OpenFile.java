@@ -53,14 +53,34 @@ final class OpenFile {
     MergedFile file = new MergedFile(name, MergedFile.Writer.THIS_PROCESS, context.now());
     // Known before it exists: a refresh that lists it in between must not take it for another process's.
     context.index().addIfAbsent(file);
+    FSDataOutputStream out = null;
+    OpenFile made = null;
     try {
-      FSDataOutputStream out = context.storage().create(name);
-      LOG.info("Opened merged file {} of {}", name, context.checkpoint());
-      return new OpenFile(context, file, out, Header.of(context.writerId(), now, context.headerMeta()));
-    } catch (IOException | RuntimeException | Error e) {
-      context.index().remove(file);
-      throw e;
+      Header header = Header.of(context.writerId(), now, context.headerMeta());
+      out = context.storage().create(name);
+      made = new OpenFile(context, file, out, header);
+    } finally {
+      // Whatever goes wrong, of checked exceptions too, which Scala does not declare.
+      if (made == null) {
+        discard(context, file, out);
+      }
     }
+    LOG.info("Opened merged file {} of {}", name, context.checkpoint());
+    return made;
+  }
+
+  /** Of a file that could not be made nothing stays; a failed create may have made it, and holds its lease then. */
+  private static void discard(LogContext context, MergedFile file, FSDataOutputStream out) {
+    try {
+      if (out != null) {
+        out.close();
+      }
+      context.storage().delete(file.name());
+    } catch (IOException | RuntimeException | Error e) {
+      LOG.debug("{} of {} could not be made, nor removed", file, context.checkpoint(), e);
+    }
+    // Last: a refresh that lists it in between must not take it for another process's.
+    context.index().remove(file);
   }
 
   MergedFile file() {

@@ -5,7 +5,10 @@ import io.pyspark.statestore.StateStoreFilesException.Id;
 import java.io.ByteArrayInputStream;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
+import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.List;
+import java.util.Map;
 import java.util.Set;
 import java.util.function.Predicate;
 
@@ -33,22 +36,24 @@ final class SnapshotGuard {
     this.isStaged = isStaged;
   }
 
+  /** The immutable files that a zip names; none of what cannot be read as a snapshot's, and is not for us to judge. */
+  static Set<String> filesNamed(String path, Payload zip) throws IOException {
+    if (zip.length() > MAX_ZIP) {
+      return Set.of();
+    }
+    ByteArrayOutputStream bytes = new ByteArrayOutputStream((int) zip.length());
+    zip.writeTo(bytes);
+    return Set.copyOf(SnapshotZip.filesNamed(path, new ByteArrayInputStream(bytes.toByteArray())));
+  }
+
   /**
    * Checks a zip that is about to be committed.
    *
+   * @param named the files that it needs
    * @param unwrittenMs for how long this process has written nothing else to the partition
-   * @return which staged files it needs
    * @throws StateStoreFilesException PSS_STALE_SNAPSHOT; nothing is visible of the snapshot, then
    */
-  Predicate<String> check(String path, Payload payload, long unwrittenMs) throws IOException {
-    if (payload.length() > MAX_ZIP) {
-      return staged -> true;
-    }
-    ByteArrayOutputStream bytes = new ByteArrayOutputStream((int) payload.length());
-    payload.writeTo(bytes);
-    Set<String> named = Set.copyOf(SnapshotZip.filesNamed(path, new ByteArrayInputStream(bytes.toByteArray())));
-    // A zip that cannot be read as a snapshot's is not for this class to judge: it takes whatever is there, as ever.
-    Predicate<String> needed = named.isEmpty() ? staged -> true : named::contains;
+  void check(String path, Set<String> named, long unwrittenMs) throws IOException {
     if (MaintenanceThreads.isCurrent()) {
       // What it shares with older snapshots another process may have deleted, and an old view does not know it.
       long surelyOwnMs = Math.min(SURELY_OWN_MS, context.options().idleSealMs() / 2);
@@ -60,15 +65,37 @@ final class SnapshotGuard {
         throw stale(path, "another process has taken the partition over and written state/" + newer);
       }
     }
-    if (missing(named).isEmpty() || refresher.mayHavePlainFiles()) {
-      return needed;
+    if (notPlain(missing(named)).isEmpty()) {
+      return;
     }
     refresher.refresh();
-    List<String> missing = missing(named);
+    List<String> missing = notPlain(missing(named));
     if (!missing.isEmpty()) {
       throw stale(path, "it needs state/" + missing.get(0) + ", which was deleted since the snapshot was taken");
     }
-    return needed;
+  }
+
+  /**
+   * Those that are no plain files either, which a converted checkpoint's older SSTs are. Mostly one call finds them all; a
+   * listing that comes in pages may leave one out, so what it does not show is asked for.
+   */
+  private List<String> notPlain(List<String> paths) throws IOException {
+    if (paths.isEmpty() || !refresher.mayHavePlainFiles()) {
+      return paths;
+    }
+    Map<String, Set<String>> found = new HashMap<>();
+    List<String> missing = new ArrayList<>();
+    for (String path : paths) {
+      int slash = path.lastIndexOf('/');
+      String directory = path.substring(0, slash);
+      if (!found.containsKey(directory)) {
+        found.put(directory, context.storage().plainFiles(directory));
+      }
+      if (!found.get(directory).contains(path.substring(slash + 1)) && !context.storage().existsPlain(path)) {
+        missing.add(path);
+      }
+    }
+    return missing;
   }
 
   /** The snapshots of many partitions that are uploaded at about the same time share a refresh. */

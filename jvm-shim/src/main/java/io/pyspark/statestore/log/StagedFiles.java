@@ -4,19 +4,32 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.function.Predicate;
+import java.util.stream.Collectors;
 
 /**
  * SSTs and archived logs of RocksDB snapshots whose {@code .zip} is not written yet, by store.
  *
  * <p>Spark uploads them first and the zip that names them last. Nobody may see them before it, so they wait here and go
  * with the zip in one group. Where the zip fails they stay: Spark 4.3 takes a snapshot's upload as done once it has
- * ended, however it ended ({@code RocksDBFileMapping.snapshotsPendingUpload}), so a later zip may name them.
+ * ended, however it ended ({@code RocksDBFileMapping.snapshotsPendingUpload}), so a later zip may name them, as long as the
+ * store is loaded.
+ *
+ * <p>They take local disk, being links to files that RocksDB may have deleted since. So a snapshot that comes to its zip
+ * takes away what an earlier one has named and it does not: that is gone from the store, and no later one names it.
  */
 final class StagedFiles {
   private final Map<String, List<Staged>> byStore = new HashMap<>();
 
-  private record Staged(Commit.Item item, long sinceNanos) {
+  private static final long NOT_NAMED = -1;
+
+  /** @param namedBy the newest version whose zip has named it */
+  private record Staged(Commit.Item item, long sinceNanos, long namedBy) {
+    Staged named(long version) {
+      return new Staged(item, sinceNanos, Math.max(namedBy, version));
+    }
+
     String path() {
       return item.path();
     }
@@ -43,7 +56,14 @@ final class StagedFiles {
   synchronized void add(String store, Commit.Item item) {
     List<Staged> all = byStore.computeIfAbsent(store, s -> new ArrayList<>());
     all.removeIf(old -> old.closeIf(old.path().equals(item.path())));
-    all.add(new Staged(item, System.nanoTime()));
+    all.add(new Staged(item, System.nanoTime(), NOT_NAMED));
+  }
+
+  /** A zip has come: what it names waits for it, and what only earlier ones have named is gone from its store. */
+  synchronized void named(String store, long version, Set<String> names) {
+    List<Staged> all = byStore.getOrDefault(store, new ArrayList<>());
+    all.replaceAll(staged -> names.contains(staged.path()) ? staged.named(version) : staged);
+    all.removeIf(staged -> staged.closeIf(staged.namedBy() != NOT_NAMED && staged.namedBy() < version));
   }
 
   /** Takes what a zip needs of what is staged for its store; the rest may belong to an upload that is under way. */
@@ -59,9 +79,12 @@ final class StagedFiles {
     return taken;
   }
 
-  /** Gives back what a failed group had taken. */
-  synchronized void giveBack(String store, List<Commit.Item> items) {
+  /** Gives back what a failed group of a version's zip had taken. */
+  synchronized void giveBack(String store, long version, List<Commit.Item> items) {
     items.forEach(item -> add(store, item));
+    Set<String> paths = items.stream().map(Commit.Item::path).collect(Collectors.toSet());
+    byStore.getOrDefault(store, new ArrayList<>())
+        .replaceAll(staged -> paths.contains(staged.path()) ? staged.named(version) : staged);
   }
 
   synchronized Commit.Item find(String path) {
@@ -83,12 +106,25 @@ final class StagedFiles {
     }
   }
 
-  /** Drops what no zip has come for: nothing will name it any more, and a zip that does would be refused. */
-  synchronized void dropUnclaimed(long afterMs) {
+  /** Drops what is staged for a store that was closed: when it is loaded again, Spark uploads anew under other names. */
+  synchronized void dropStore(String store) {
+    List<Staged> all = byStore.remove(store);
+    if (all != null) {
+      all.forEach(staged -> staged.item().payload().close());
+    }
+  }
+
+  /**
+   * Drops what has waited for {@code 2 × afterMs} in stores that are not loaded: nothing will name it any more, and a zip
+   * that does would be refused.
+   */
+  synchronized void dropUnclaimed(long afterMs, Predicate<String> isLoaded) {
     long now = System.nanoTime();
-    byStore.values().removeIf(all -> {
-      all.removeIf(staged -> staged.closeIf((now - staged.sinceNanos()) / 1_000_000 >= 2 * afterMs));
-      return all.isEmpty();
+    byStore.entrySet().removeIf(store -> {
+      if (!store.getValue().isEmpty() && !isLoaded.test(store.getKey())) {
+        store.getValue().removeIf(s -> s.closeIf((now - s.sinceNanos()) / 1_000_000 >= 2 * afterMs));
+      }
+      return store.getValue().isEmpty();
     });
   }
 

@@ -60,6 +60,24 @@ final class Storage {
     return directory;
   }
 
+  Path stateDirectory() {
+    return stateDirectory;
+  }
+
+  /** Names of the plain files in a directory of a store; none where it does not exist. */
+  Set<String> plainFiles(String relative) throws IOException {
+    Set<String> names = new HashSet<>();
+    for (FileStatus status : listOrNone(new Path(stateDirectory, relative))) {
+      names.add(status.getPath().getName());
+    }
+    return names;
+  }
+
+  /** Whether a path below {@code state/} is a plain file. */
+  boolean existsPlain(String relative) throws IOException {
+    return fs.exists(new Path(stateDirectory, relative));
+  }
+
   /** Where a merged file is: in the directory, or, of another checkpoint, at its path in the same file system. */
   Path path(String name) {
     return name.startsWith("/")

@@ -1,5 +1,8 @@
 package io.pyspark.statestore.log;
 
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
+
 /**
  * Follows the uploads that one thread makes, and says when nobody wants them any more. They end then with an {@link
  * ObsoleteUploadException}: while they are collected, where whoever collects asks, and while they are written to a merged
@@ -9,8 +12,14 @@ public interface UploadWatch {
   /** The thread begins to write a logical file, relative to {@code state/}. */
   void began(String path);
 
-  /** Why nobody wants it any more; null as long as somebody does. Asked often, and by other threads. */
+  /**
+   * Why nobody wants it any more, as far as is known; null as long as somebody does. Asked often, and by threads that hold
+   * locks of a lane, so it waits for nobody.
+   */
   String whyObsolete();
+
+  /** Asks whoever knows, which may mean to wait for Spark's locks. Called every now and then, without locks of ours. */
+  void ask();
 
   /** The watch of what the current thread uploads; null for none. */
   static UploadWatch current() {
@@ -21,24 +30,41 @@ public interface UploadWatch {
   static void during(UploadWatch watch, Runnable work) {
     UploadWatch outer = Watched.CURRENT.get();
     Watched.CURRENT.set(watch);
+    Watched.ACTIVE.add(watch);
     try {
       work.run();
     } finally {
+      Watched.ACTIVE.remove(watch);
       Watched.CURRENT.set(outer);
     }
   }
 
-  /** Ends what the current thread collects for an upload that is obsolete. */
+  /** Ends what the current thread, which holds no lock of ours, collects for an upload that is obsolete. */
   static void check(UploadWatch watch) {
-    String why = watch == null ? null : watch.whyObsolete();
+    if (watch == null) {
+      return;
+    }
+    watch.ask();
+    String why = watch.whyObsolete();
     if (why != null) {
       throw new ObsoleteUploadException(why);
     }
   }
 
+  /** Whether anything is being uploaded under a watch. */
+  static boolean any() {
+    return !Watched.ACTIVE.isEmpty();
+  }
+
+  /** Has all watches ask: on behalf of lanes, which must not. */
+  static void askAll() {
+    Watched.ACTIVE.forEach(UploadWatch::ask);
+  }
+
   /** Holds the watches. */
   final class Watched {
     private static final ThreadLocal<UploadWatch> CURRENT = new ThreadLocal<>();
+    private static final Set<UploadWatch> ACTIVE = ConcurrentHashMap.newKeySet();
 
     private Watched() {}
   }

@@ -52,16 +52,18 @@ public final class Upkeep implements VoidFunction2<Dataset<Row>, Long> {
         });
     }
 
-    /** Spark's own list, which it keeps to itself. */
     private static List<StateStoreProvider> providers() {
+        List<StateStoreProvider> providers = new ArrayList<>();
+        loadedProviders().values().foreach(provider -> providers.add((StateStoreProvider) provider));
+        return providers;
+    }
+
+    /** Spark's own list, which it keeps to itself, and which is its own lock. */
+    static scala.collection.mutable.HashMap<?, ?> loadedProviders() {
         try {
             Method loaded = StateStore$.class.getDeclaredMethod("loadedProviders");
             loaded.setAccessible(true);
-            scala.collection.mutable.HashMap<?, ?> map =
-                    (scala.collection.mutable.HashMap<?, ?>) loaded.invoke(StateStore$.MODULE$);
-            List<StateStoreProvider> providers = new ArrayList<>();
-            map.values().foreach(provider -> providers.add((StateStoreProvider) provider));
-            return providers;
+            return (scala.collection.mutable.HashMap<?, ?>) loaded.invoke(StateStore$.MODULE$);
         } catch (NoSuchMethodException | IllegalAccessException | InvocationTargetException e) {
             throw new IllegalStateException(e);
         }

@@ -1,0 +1,51 @@
+package io.pyspark.statestore.log;
+
+import java.util.Map;
+import java.util.WeakHashMap;
+import org.apache.hadoop.fs.Path;
+
+/**
+ * The state stores that are loaded in this process, as far as their file managers tell. Spark's RocksDB class has one from
+ * its first load until it is closed, and closes it where it is not wrapped to write checksum files; so who is no longer
+ * reachable counts as closed, too.
+ */
+public final class OpenStores {
+  private record Store(Path stateDirectory, String path) {}
+
+  /** By file manager; by identity, as they define no equality. */
+  private static final Map<Object, Store> MANAGERS = new WeakHashMap<>();
+
+  private OpenStores() {}
+
+  /**
+   * A file manager was made.
+   *
+   * @param store its directory, relative to {@code state/}
+   */
+  public static void opened(Object manager, Path stateDirectory, String store) {
+    synchronized (MANAGERS) {
+      MANAGERS.put(manager, new Store(stateDirectory, store));
+    }
+  }
+
+  /** A file manager was closed. Where it was its store's last one, nothing is going to name what is staged for it. */
+  public static void closed(Object manager) {
+    Store store;
+    synchronized (MANAGERS) {
+      store = MANAGERS.remove(manager);
+      if (store == null || MANAGERS.containsValue(store)) {
+        return;
+      }
+    }
+    MergedLog log = MergedLogs.open(store.stateDirectory);
+    if (log != null) {
+      log.storeClosed(store.path);
+    }
+  }
+
+  static boolean isOpen(Path stateDirectory, String store) {
+    synchronized (MANAGERS) {
+      return MANAGERS.containsValue(new Store(stateDirectory, store));
+    }
+  }
+}
