@@ -64,6 +64,16 @@ class IndexBlock:
         encoded = U32.pack(0)
         return cls.decode(encoded, Trailer(0, 0, 0, len(encoded), 0, 0, 0, crc32c(encoded)))
 
+    @property
+    def ends_by_file(self) -> list[int]:
+        """Of each name, how long that file is at least: where the last segment ends that the entries have in it."""
+        import numpy as np
+
+        ends: np.ndarray[Any, Any] = np.zeros(len(self.names) + 1, "u8")
+        puts = self.records[self.records["kind"] == Kind.PUT]
+        np.maximum.at(ends, puts["file_ref"], puts["offset"] + puts["length"])
+        return [int(end) for end in ends[1:]]
+
     @classmethod
     def decode(cls, encoded: bytes, trailer: Trailer) -> IndexBlock:
         """Maps a block whose checksum has been verified, trusting nothing in it.

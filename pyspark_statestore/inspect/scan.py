@@ -280,6 +280,7 @@ def scan(
     others = [name for name in infos if name not in files and name not in covered]
     files.update(zip(others, in_parallel(read, others), strict=True))
     files.update({name: MergedFile(name, None, (), infos[name].size) for name in covered})
+    _check_covered(directory, files, indexes, covered)
     # What is read of a file itself need not be heard again from an index-only file.
     return Scan(infos, files, at, beside, covered if covered else frozenset(indexes))
 
@@ -326,6 +327,25 @@ def _read_or_do_without(directory: Directory, info: FileInfo) -> MergedFile:
 def _read_index(directory: Directory, relative: str, size: int, *, grown: bool = False) -> MergedFile:
     with directory.open(relative, size, grown=grown) as file:
         return read_merged_file(file, directory.location.display(relative))
+
+
+def _check_covered(
+    directory: Directory, files: Mapping[str, MergedFile], indexes: Collection[str], unopened: Collection[str]
+) -> None:
+    """Files that an index-only file speaks for were sealed, and are as long as their segments need.
+
+    Raises:
+        StateStoreFilesError: PSS_CORRUPT_INDEX. A killed writer may leave what such a file looks like that was cut off.
+    """
+    for index in indexes:
+        for group in files[index].groups:
+            ends = group.index.ends_by_file
+            for name, end in zip(group.index.names, ends, strict=True):
+                if name not in files or (files[name].sealed if name not in unopened else files[name].size >= end):
+                    continue
+                reason = f"it was sealed, as {index} says, and was cut off since"
+                where = {"file": directory.location.display(f"{MERGED}/{name}"), "offset": files[name].size}
+                raise StateStoreFilesError("PSS_CORRUPT_INDEX", {**where, "reason": reason})
 
 
 def _covered(indexes: Collection[MergedFile], infos: Mapping[str, FileInfo]) -> frozenset[str]:

@@ -35,7 +35,7 @@ def large(tmp_path: Path) -> Iterator[tuple[Path, int]]:
         file = MergedFileWriter(out, writer=77, created_ms=CREATED_MS, meta={"plain": False})
         # Garbage, which takes no space on this disk: as where a payload was withdrawn.
         file.position = out.seek(GAP, os.SEEK_CUR)
-        ends = []
+        ends: list[int] = []
         for path_of_group, data in zip(PATHS, DATA, strict=True):
             file.put(path_of_group, data, stamp=STAMP + len(ends))
             file.end_group()

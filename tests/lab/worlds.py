@@ -122,13 +122,14 @@ class Builder:
 
     @contextmanager
     def file(self, number: int, *, flushed: bool = True, sealed: bool = True) -> Iterator[MergedFileWriter]:
-        """A merged file: of one group that appears at once, or group by group, and then perhaps sealed."""
+        """A merged file: as an executor writes it, group by group, and then perhaps sealed; or as maintenance does."""
         created, writer = CREATED_MS + number, 7
         name = f"{MERGED}/{file_name(created, writer, number)}"
         path = self.path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("wb") as out:
-            file = MergedFileWriter(out, writer=writer, created_ms=created, meta={**META, "plain": self.has_plain})
+            meta = {**META, "plain": self.has_plain, "fronts": flushed, "whole": not flushed}
+            file = MergedFileWriter(out, writer=writer, created_ms=created, meta=meta)
             yield file
             if sealed:
                 file.seal()

@@ -6,7 +6,7 @@ import java.io.IOException;
  * The one exception of the shim: a stable id, what was wrong and where, and what to do. Ids are those of the Python
  * package's catalogue ({@code pyspark_statestore.errors}); a test holds the two lists to each other.
  */
-public final class StateStoreFilesException extends IOException implements LoadFailure {
+public class StateStoreFilesException extends IOException implements LoadFailure {
   /** Stable error ids. */
   public enum Id {
     PSS_UNSUPPORTED_FORMAT_VERSION,

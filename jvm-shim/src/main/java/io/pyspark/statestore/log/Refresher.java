@@ -249,12 +249,14 @@ final class Refresher {
   }
 
   /** Files that repeat the indexes of others come first: what they cover need not be opened. */
-  private void readIndexOnly(Map<String, FileStatus> listed, long number) {
+  private void readIndexOnly(Map<String, FileStatus> listed, long number) throws CutOffException {
     for (Map.Entry<String, FileStatus> file : listed.entrySet()) {
       String name = file.getKey();
       if (name.endsWith(Storage.INDEX_SUFFIX) && context.index().file(name) == null && !unreadable.contains(name)) {
         try {
           read(name, null, file.getValue(), number, listed);
+        } catch (CutOffException e) {
+          throw e;
         } catch (IOException e) {
           unreadable.add(name);
           LOG.warn("{} of {} cannot be read; the files that it repeats are read instead", name, context.checkpoint(),
@@ -291,6 +293,9 @@ final class Refresher {
     long beganMs = context.now().monotonicMs();
     try {
       MergedFileReader.Parsed parsed = parse(name, known, status);
+      for (Group group : parsed.groups()) {
+        requireWhole(name, group, mayBeCovered);
+      }
       MergedFile file = known;
       if (file == null) {
         file = context.index().addIfAbsent(new MergedFile(name, MergedFile.Writer.OTHER, context.now()));
@@ -341,6 +346,26 @@ final class Refresher {
         if (attempt == READS || Thread.currentThread().isInterrupted()) {
           throw e;
         }
+      }
+    }
+  }
+
+  /** A file that was sealed was cut off since: nothing in it says so. */
+  private static final class CutOffException extends StateStoreFilesException {
+    private static final long serialVersionUID = 1L;
+
+    CutOffException(String message) {
+      super(Id.PSS_CORRUPT_INDEX, message);
+    }
+  }
+
+  /** Files that an index-only file speaks for, and that are not opened therefore, are as long as their segments need. */
+  private void requireWhole(String index, Group group, Map<String, FileStatus> mayBeCovered) throws CutOffException {
+    for (Entry entry : mayBeCovered.isEmpty() || !group.trailer().isIndexOnly() ? List.<Entry>of() : group.entries()) {
+      FileStatus covered = entry.fileRef() == 0 ? null : mayBeCovered.get(group.names().get(entry.fileRef() - 1));
+      if (entry.isPut() && covered != null && covered.getLen() < entry.offset() + entry.length()) {
+        throw new CutOffException(covered.getPath() + " is damaged at offset " + covered.getLen() + ": it was sealed, as "
+            + index + " says, and was cut off since. Restore the file from a copy; nothing was changed or deleted.");
       }
     }
   }
