@@ -166,8 +166,12 @@ class Trial:
 
     @property
     def is_unexplained(self) -> bool:
-        """Whether there are bytes that no readable group accounts for, and that no crash has left."""
-        return not self.excused and self.attack.kind != "swapped"
+        """Whether there are bytes that no readable group accounts for, and that no crash has left.
+
+        Files that changed places are whole, but one that is called index-only and is not holds what others do not.
+        """
+        named_wrong = any(name.endswith(".index.merged") for name in self.attack.damaged)
+        return not self.excused and (self.attack.kind != "swapped" or named_wrong)
 
     def run(self, steps: list[tuple[Verb, Place]], rights: list[Right]) -> list[Finding]:
         """Reads, does one thing after the other, and looks what has become of what there was."""
@@ -272,7 +276,7 @@ class Trial:
             verb: The last of it.
             damaged: What could be read after the damage.
         """
-        if self.is_plain() and not self.lost(damaged if self.excused else self.newest)[0]:
+        if (self.is_plain() or self.exported()) and not self.lost(damaged if self.excused else self.newest)[0]:
             return
         self.attack.undo(self.root, write_old)
         lost, why = self.lost(self.newest)
@@ -283,13 +287,17 @@ class Trial:
 
     def go_back_to_merged(self) -> tuple[list[Where], str] | None:
         """What is lost when an export in place is taken back; None where none was made."""
-        exported = [name for name in self.world.readers if any((self.root / name / MERGED).glob("*.exported"))]
+        exported = self.exported()
         try:
             for name in exported:
                 Checkpoint(self.root / name).convert("merged")
         except StateStoreFilesError as error:
             return self.lost(self.newest)[0], f"{error.getErrorClass()} on the way back"
         return self.lost(self.newest) if exported else None
+
+    def exported(self) -> list[str]:
+        """Checkpoints that were exported in place: plain files are read."""
+        return [name for name in self.world.readers if any((self.root / name / MERGED).glob("*.exported"))]
 
     def is_plain(self) -> bool:
         """Whether a checkpoint has no merged files any more."""
