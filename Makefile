@@ -64,6 +64,7 @@ soak: jar ## kill executors, drivers and maintenance at random, twice for SOAK_M
 		$(BIN)/python -m pytest -s tests/cluster/test_soak.py tests/cluster/test_maintenance.py $(PYTEST_ARGS)
 	HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest tests/model/test_machine.py -k loses_nothing $(PYTEST_ARGS)
 	PSS_STORM_SECONDS=60 $(BIN)/python -m pytest tests/jvm/test_storm.py $(PYTEST_ARGS)
+	PSS_LARGE_GROUPS=1 $(BIN)/python -m pytest tests/hdfs/test_large_groups.py $(PYTEST_ARGS)
 
 lint: $(INSTALLED) ## ruff
 	$(BIN)/ruff check $(PYTHON_CODE)

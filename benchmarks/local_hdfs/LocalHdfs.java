@@ -25,6 +25,7 @@ import org.apache.hadoop.hdfs.protocol.proto.ClientNamenodeProtocolProtos.Client
 import org.apache.hadoop.hdfs.protocolPB.ClientNamenodeProtocolPB;
 import org.apache.hadoop.hdfs.protocolPB.ClientNamenodeProtocolServerSideTranslatorPB;
 import org.apache.hadoop.hdfs.server.datanode.DataNode;
+import org.apache.hadoop.hdfs.server.namenode.FSNamesystem;
 import org.apache.hadoop.hdfs.server.namenode.NameNode;
 import org.apache.hadoop.hdfs.server.protocol.NamenodeProtocols;
 import org.apache.hadoop.ipc.RPC;
@@ -35,7 +36,8 @@ import org.apache.hadoop.metrics2.lib.DefaultMetricsSystem;
  *
  * <p>Prints the NameNode's port. Then each line that comes in is a question, and is answered with one line of JSON:
  * {@code calls} (requests of clients by kind and path, counted at the door of the NameNode), {@code jmx} (the same by kind
- * only, as the NameNode's own bean says).
+ * only, as the NameNode's own bean says). Or it is an order: {@code restart-data-node} (blocks that are being written need
+ * a recovery then), {@code lease-soft-limit <ms>} (after so long without a word a writer counts as dead).
  */
 public final class LocalHdfs {
   private static final long JMX_CACHE_MS = 1_100;
@@ -108,21 +110,41 @@ public final class LocalHdfs {
     Map<String, LongAdder> counts = countRequests(nameNode);
     conf.set("fs.defaultFS", "hdfs://127.0.0.1:" + port);
     conf.set("dfs.namenode.servicerpc-address", "127.0.0.1:" + servicePort(nameNode));
+    DataNode dataNode = startDataNode(nameNode, conf);
+    answers.println(port);
+    BufferedReader questions = new BufferedReader(new InputStreamReader(System.in));
+    for (String question; (question = questions.readLine()) != null; ) {
+      String[] words = question.split(" ");
+      Map<String, Long> answer = Map.of();
+      switch (words[0]) {
+        case "calls" -> answer = copy(counts);
+        case "jmx" -> answer = jmx(port);
+        case "restart-data-node" -> {
+          dataNode.shutdown();
+          dataNode = startDataNode(nameNode, conf);
+        }
+        case "lease-soft-limit" -> leaseSoftLimit(nameNode, Long.parseLong(words[1]));
+        default -> throw new IllegalArgumentException(question);
+      }
+      answers.println(json(answer));
+    }
+    FileUtil.fullyDelete(new File(conf.get("hadoop.tmp.dir")));
+  }
+
+  /** Returns when the NameNode knows of the DataNode, and of its blocks. */
+  private static DataNode startDataNode(NameNode nameNode, Configuration conf) throws Exception {
     DataNode dataNode = DataNode.createDataNode(new String[0], conf);
     while (!dataNode.isDatanodeFullyStarted() || nameNode.getNamesystem().getNumLiveDataNodes() == 0
         || nameNode.isInSafeMode()) {
       Thread.sleep(10);
     }
-    answers.println(port);
-    BufferedReader questions = new BufferedReader(new InputStreamReader(System.in));
-    for (String question; (question = questions.readLine()) != null; ) {
-      answers.println(json(switch (question) {
-        case "calls" -> copy(counts);
-        case "jmx" -> jmx(port);
-        default -> Map.of();
-      }));
-    }
-    FileUtil.fullyDelete(new File(conf.get("hadoop.tmp.dir")));
+    return dataNode;
+  }
+
+  private static void leaseSoftLimit(NameNode nameNode, long limitMs) throws Exception {
+    Object leases = field(FSNamesystem.class, "leaseManager").get(nameNode.getNamesystem());
+    long hardLimitMs = field(leases.getClass(), "hardLimit").getLong(leases);
+    leases.getClass().getMethod("setLeasePeriod", long.class, long.class).invoke(leases, limitMs, hardLimitMs);
   }
 
   /** Puts the counter in front of what answers clients; the server's own metrics go on counting. */
@@ -141,9 +163,13 @@ public final class LocalHdfs {
   }
 
   private static RPC.Server server(NamenodeProtocols answering, String name) throws Exception {
-    Field field = answering.getClass().getDeclaredField(name);
+    return (RPC.Server) field(answering.getClass(), name).get(answering);
+  }
+
+  private static Field field(Class<?> type, String name) throws Exception {
+    Field field = type.getDeclaredField(name);
     field.setAccessible(true);
-    return (RPC.Server) field.get(answering);
+    return field;
   }
 
   private static Map<String, Long> copy(Map<String, LongAdder> counts) {

@@ -16,7 +16,8 @@ import subprocess
 import tempfile
 import threading
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -33,6 +34,7 @@ CLIENT_SETTINGS = {
 
 _SOURCE = Path(__file__).with_name("LocalHdfs.java")
 _START_SECONDS = 120
+_LEASE_SOFT_LIMIT = 60
 _ANY = "127.0.0.1:0"
 _SETTINGS = {
     "fs.defaultFS": f"hdfs://{_ANY}",
@@ -184,6 +186,19 @@ class LocalHdfs:
     def rpc_counts(self) -> Counter[str]:
         """The same by kind only, as the NameNode's bean `RpcDetailedActivityForPort…` says; takes a second."""
         return Counter(self._ask("jmx"))
+
+    def restart_data_node(self) -> None:
+        """Stops the DataNode and starts it again: all that is being written there waits for a recovery then."""
+        self._ask("restart-data-node")
+
+    @contextmanager
+    def lease_soft_limit(self, seconds: float) -> Iterator[None]:
+        """Lets writers count as dead that have not renewed their leases for so long; clients do so every 30 s."""
+        self._ask(f"lease-soft-limit {seconds * 1000:.0f}")
+        try:
+            yield
+        finally:
+            self._ask(f"lease-soft-limit {_LEASE_SOFT_LIMIT * 1000}")
 
     def _ask(self, question: str) -> dict[str, int]:
         process = self._process

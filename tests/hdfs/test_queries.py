@@ -149,8 +149,11 @@ def test_equal_to_batch_and_to_disk(
     assert names[0] == names[1]
 
 
-@pytest.mark.parametrize("mode", ["provider"])
-def test_query_killed_and_restarted(make_spark: MakeSpark, on_hdfs: Hdfs, tmp_path: Path, mode: str) -> None:
+@pytest.mark.parametrize("data_node", ["as it was", "restarted"])
+def test_query_killed_and_restarted(
+    make_spark: MakeSpark, hdfs: LocalHdfs, on_hdfs: Hdfs, tmp_path: Path, data_node: str
+) -> None:
+    mode = "provider"
     spark = make_spark(CONF, mode=mode)
     spark.conf.set(CHANGELOG, "true")
     source = tmp_path / "input"
@@ -164,7 +167,11 @@ def test_query_killed_and_restarted(make_spark: MakeSpark, on_hdfs: Hdfs, tmp_pa
     assert len((on_hdfs.state() / "_merged" / name).read_bytes()) > listed
     for batch in range(3, 5):
         write_input(spark, source, batch)
-    run.run()
+    if data_node == "restarted":
+        # HDFS does not know any more how long these files are.
+        hdfs.restart_data_node()
+    with hdfs.lease_soft_limit(1):
+        run.run()
     batch_result = rows(totals(spark.read.parquet(str(source))))
     assert run.state() == batch_result
     # It went on where the other process was, and did not begin again.

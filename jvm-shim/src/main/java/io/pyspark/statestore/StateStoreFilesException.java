@@ -21,6 +21,7 @@ public final class StateStoreFilesException extends IOException {
     PSS_UNKNOWN_OPTION,
     PSS_UNKNOWN_SCHEME,
     PSS_NOT_A_CHECKPOINT,
+    PSS_FILE_NOT_CLOSED,
     PSS_WRITE_FAILED,
     PSS_STALE_SNAPSHOT,
     PSS_VERSION_MISMATCH,

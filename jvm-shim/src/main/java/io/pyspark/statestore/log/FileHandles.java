@@ -15,7 +15,10 @@ import org.apache.hadoop.fs.FSError;
 final class FileHandles {
   private static final long IDLE_NANOS = 30_000_000_000L;
 
-  private final Storage storage;
+  /** How often a read is tried, each time through a handle of its own. */
+  private static final int ATTEMPTS = 3;
+
+  private final LogContext context;
   private final Map<String, Handle> handles = new ConcurrentHashMap<>();
 
   private static final class Handle {
@@ -29,8 +32,8 @@ final class FileHandles {
     private long visible;
   }
 
-  FileHandles(Storage storage) {
-    this.storage = storage;
+  FileHandles(LogContext context) {
+    this.context = context;
   }
 
   /**
@@ -40,39 +43,31 @@ final class FileHandles {
    */
   void readFully(MergedFile file, long position, byte[] buffer, int offset, int length) throws IOException {
     Handle handle = handles.computeIfAbsent(file.name(), n -> new Handle());
-    FSDataInputStream in = use(handle, file, position + length);
-    try {
-      in.readFully(position, buffer, offset, length);
-    } catch (FileNotFoundException e) {
-      discard(handle, in);
-      throw e;
-    } catch (IOException | FSError e) {
-      // The handle may have been closed under us: by the interrupt of a killed task, or because it was idle. Hadoop's local
-      // file system says so with an Error.
-      discard(handle, in);
-      if (Thread.currentThread().isInterrupted()) {
-        throw e instanceof IOException io ? io : new IOException(e);
-      }
-      in = readAgain(handle, file, position, buffer, offset, length);
+    FSDataInputStream in = null;
+    for (int attempt = 1; in == null; attempt++) {
+      in = read(handle, file, position, buffer, offset, length, attempt == ATTEMPTS);
     }
     if (handle.abandoned) {
       discard(handle, in);
     }
   }
 
-  private FSDataInputStream readAgain(
-      Handle handle, MergedFile file, long position, byte[] buffer, int offset, int length)
+  /** Reads; null where it is worth another try, through a new handle. */
+  private FSDataInputStream read(
+      Handle handle, MergedFile file, long position, byte[] buffer, int offset, int length, boolean isLast)
       throws IOException {
     FSDataInputStream in = use(handle, file, position + length);
     try {
       in.readFully(position, buffer, offset, length);
       return in;
-    } catch (IOException e) {
+    } catch (IOException | FSError e) {
+      // The handle may have been closed under us: by the interrupt of a killed task, or because it was idle. Hadoop's
+      // local file system says so with an Error. Or somebody has appended since it was opened: ABFS refuses to read on.
       discard(handle, in);
-      throw e;
-    } catch (FSError e) {
-      discard(handle, in);
-      throw new IOException(e);
+      if (isLast || e instanceof FileNotFoundException || Thread.currentThread().isInterrupted()) {
+        throw e instanceof IOException io ? io : new IOException(e);
+      }
+      return null;
     }
   }
 
@@ -82,7 +77,9 @@ final class FileHandles {
       handle.usedNanos = System.nanoTime();
       if (handle.in == null || handle.visible < upTo) {
         FSDataInputStream old = handle.in;
-        handle.in = storage.open(file.name());
+        // What belongs to another checkpoint is never taken from a living writer.
+        boolean isClosed = !file.isForeign() && context.isClosed(file);
+        handle.in = context.storage().openUnclosed(file.name(), isClosed, context.options().closedAfterMs());
         handle.visible = Math.max(file.size(), upTo);
         closeQuietly(old);
       }

@@ -105,7 +105,7 @@ public final class MergedLog implements LogContext {
     storage = new Storage(fs, stateDirectory);
     localSpace = new LocalSpace(localDirectory);
     lanes = new LanePool(this, threads);
-    handles = new FileHandles(storage);
+    handles = new FileHandles(this);
     reader = new SegmentReader(checkpoint, handles, this::refreshAndFind, this::options);
     prefetcher = new Prefetcher(this, handles, reader, threads);
     Intents intents = new Intents(this);

@@ -192,6 +192,7 @@ final class OpenFile {
       // Hadoop's local file system reports a full disk as an Error, once more for what is still in its buffer.
       LOG.warn("Could not close {}, which is given up", path(), e);
     }
+    context.storage().release(file.name());
     // Only now: closing may make more of the last group visible.
     file.givenUp(goodTrailer);
   }

@@ -1,5 +1,6 @@
 package io.pyspark.statestore.log;
 
+import io.pyspark.statestore.StateStoreFilesException;
 import io.pyspark.statestore.format.Entry;
 import io.pyspark.statestore.format.Group;
 import io.pyspark.statestore.format.MergedFileReader;
@@ -36,7 +37,9 @@ final class Refresher {
   private static final int REMEMBERED = 256;
   /** How often a refresh begins again because files went away under it. */
   private static final int ATTEMPTS = 10;
-
+  /** How often one file is opened to read what is new in it, and for how long. */
+  private static final int READS = 10;
+  private static final long READ_NANOS = 10_000_000_000L;
 
   private final LogContext context;
   private final Executor readers;
@@ -268,10 +271,8 @@ final class Refresher {
   private boolean read(
       String name, MergedFile known, FileStatus status, long number, Map<String, FileStatus> mayBeCovered)
       throws IOException {
-    try (FSDataInputStream in = context.storage().open(name)) {
-      MergedFileReader.Parsed parsed = MergedFileReader.readSince(
-          Storage.ranges(context.storage().path(name).toString(), in, status.getLen()),
-          known == null ? 0 : known.lastTrailer());
+    try {
+      MergedFileReader.Parsed parsed = parse(name, known, status);
       MergedFile file = known;
       if (file == null) {
         file = context.index().addIfAbsent(new MergedFile(name, MergedFile.Writer.OTHER, context.nowMs()));
@@ -299,6 +300,30 @@ final class Refresher {
       return true;
     } catch (FileNotFoundException e) {
       return false;
+    }
+  }
+
+  /**
+   * Reads the groups that are not known. Where somebody has appended to the file since it was opened, a file system may
+   * refuse to read on in it (ABFS does, with "412 ConditionNotMet"), so it is opened anew.
+   */
+  private MergedFileReader.Parsed parse(String name, MergedFile known, FileStatus status) throws IOException {
+    boolean isClosed = known != null && context.isClosed(known);
+    long begin = System.nanoTime();
+    for (int attempt = 1; ; attempt++) {
+      FSDataInputStream in = context.storage().openUnclosed(name, isClosed, context.options().closedAfterMs());
+      try (in) {
+        return MergedFileReader.readSince(
+            Storage.ranges(context.storage().path(name).toString(), in, status.getLen()),
+            known == null ? 0 : known.lastTrailer());
+      } catch (FileNotFoundException | StateStoreFilesException e) {
+        throw e;
+      } catch (IOException e) {
+        boolean late = attempt == READS || System.nanoTime() - begin > READ_NANOS;
+        if (late || Thread.currentThread().isInterrupted()) {
+          throw e;
+        }
+      }
     }
   }
 

@@ -152,6 +152,16 @@ final class Storage {
     return fs.open(path(name));
   }
 
+  /** Opens a merged file that its writer may not have closed, dead or alive. */
+  FSDataInputStream openUnclosed(String name, boolean isClosed, long closedAfterMs) throws IOException {
+    return Leases.open(fs, path(name), isClosed, closedAfterMs);
+  }
+
+  /** Sees to it that a file is closed whose stream may not have closed it. */
+  void release(String name) {
+    Leases.release(fs, path(name));
+  }
+
   /** Makes an empty file. */
   void createEmpty(String name) throws IOException {
     try {
@@ -176,10 +186,22 @@ final class Storage {
     return fs.exists(path(name));
   }
 
+  /** How far a stream reaches that has just been opened; asked for in steps, since each answer is an int. */
+  private static long visibleLength(FSDataInputStream in) throws IOException {
+    long end = 0;
+    int more = in.available();
+    while (more == Integer.MAX_VALUE) {
+      end += more;
+      in.seek(end);
+      more = in.available();
+    }
+    return end + more;
+  }
+
   /** An open merged file as a source of ranges; {@code statusLength} may be short of what has been flushed. */
   static RangeSource ranges(String name, FSDataInputStream in, long statusLength) throws IOException {
     // HDFS lists an open file with the length of its first flush; a stream opened after a flush sees all of it.
-    long visible = Math.max(statusLength, in.available());
+    long visible = Math.max(statusLength, visibleLength(in));
     return new RangeSource() {
       @Override
       public String name() {
