@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.format import parse_file_name
+from pyspark_statestore.format.checksum import crc32c
 from pyspark_statestore.inspect.scan import ATTEMPTS, MERGED, always_gone, merged_files
 from pyspark_statestore.parsing.json_text import LONGEST, parse_object
 from pyspark_statestore.storage import Directory, FileInfo
@@ -61,6 +62,7 @@ class Pin:
         if self.files is None:
             return b""
         found = {"fork": self.fork, "mode": self.mode, "files": sorted(self.files), "created_ms": self.created_ms}
+        found["crc32c"] = _checksum(self.fork, self.mode, sorted(self.files))
         return json.dumps(found, ensure_ascii=False, indent=0).encode()
 
     @classmethod
@@ -81,7 +83,14 @@ class Pin:
             return cls(name, damage="what it names are not all merged files")
         if not isinstance(created_ms, int) or isinstance(created_ms, bool):
             return cls(name, damage="it does not say when it was made")
+        if "crc32c" in found and found["crc32c"] != _checksum(fork, mode, files):
+            return cls(name, damage="its checksum does not match")
         return cls(name, fork, mode, frozenset(files), created_ms)
+
+
+def _checksum(fork: str, mode: str, files: Sequence[str]) -> int:
+    """Of all that a pin says of what has to stay; one of release 0.1 has none."""
+    return crc32c("\n".join([fork, mode, *files]).encode("utf-8", "surrogatepass"))
 
 
 def is_pin(name: str) -> bool:

@@ -375,7 +375,13 @@ class _Reader:
         length = unpack_front(front, at)
         if length is None:
             raise self._damaged("PSS_CORRUPT_INDEX", at, "the front of a group is damaged")
-        return at + length if at + length <= self._size else None
+        if at + length <= self._size:
+            return at + length
+        # Something was cut out of it: its trailer, which its writer writes last, is there.
+        end = self._size - TRAILER_SIZE
+        if end >= at + FRONT_SIZE and _was_trailer(self._range(end, TRAILER_SIZE)):
+            raise self._damaged("PSS_CORRUPT_INDEX", at, f"{at + length - self._size} bytes of a group are missing")
+        return None
 
     def _announced_group(self, at: int, end: int, previous: int) -> Group | None:
         """A group that is there from its front to its trailer; None where all of its end was never written."""

@@ -195,3 +195,19 @@ class Shell:
             if stream is not None and not stream.closed:
                 with contextlib.suppress(BrokenPipeError):
                     stream.close()
+
+
+def text(path: str) -> str:
+    """What tests write to a logical file."""
+    return f"the bytes of {path} " * 20
+
+
+def expected(*paths: str) -> dict[str, bytes]:
+    """What these logical files hold then."""
+    return {path: text(path).encode() for path in paths}
+
+
+def write_all(writer: Shell, *paths: str) -> None:
+    """Lets another process write them; each is acknowledged."""
+    for path in paths:
+        assert writer.write(path, text(path)) == "ok"

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from benchmarks.local_hdfs import LocalHdfs
-from tests.hdfs.places import Hdfs, Place, SharedCheckpoint, Shell
+from tests.hdfs.places import Hdfs, Place, SharedCheckpoint, Shell, expected, text, write_all
 from tests.jvm.lab import until
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -16,19 +16,6 @@ Here = Callable[..., SharedCheckpoint]
 StartShell = Callable[..., Shell]
 
 FILES = [f"0/{partition}/{version}.changelog" for version in (1, 2, 3) for partition in (0, 1)]
-
-
-def text(path: str) -> str:
-    return f"the bytes of {path} " * 20
-
-
-def expected(*paths: str) -> dict[str, bytes]:
-    return {path: text(path).encode() for path in paths}
-
-
-def write_all(writer: Shell, *paths: str) -> None:
-    for path in paths:
-        assert writer.write(path, text(path)) == "ok"
 
 
 def close_lease(place: Hdfs, name: str) -> None:

@@ -174,7 +174,15 @@ public final class MergedFileReader {
     if (announced < 0) {
       throw damaged(at, "the front of a group is damaged");
     }
-    return announced <= length - at ? at + announced : -1;
+    if (announced <= length - at) {
+      return at + announced;
+    }
+    // Something was cut out of it: its trailer, which its writer writes last, is there.
+    long trailerAt = length - Trailer.SIZE;
+    if (trailerAt >= at + Front.SIZE && Trailer.wasOne(window.range(trailerAt, Trailer.SIZE))) {
+      throw damaged(at, at + announced - length + " bytes of a group are missing");
+    }
+    return -1;
   }
 
   /** A group that is there from its front to its trailer; null where all of its end was never written. */

@@ -16,7 +16,7 @@ final class FileHandles {
   private static final long IDLE_NANOS = 30_000_000_000L;
 
   /** How often a read is tried, each time through a handle of its own. */
-  private static final int ATTEMPTS = 4;
+  private static final int ATTEMPTS = 3;
 
   private final LogContext context;
   private final Map<String, Handle> handles = new ConcurrentHashMap<>();

@@ -38,8 +38,9 @@ final class Refresher {
   private static final int REMEMBERED = 256;
   /** How often a refresh begins again because files went away under it. */
   private static final int ATTEMPTS = 10;
-  /** How often one file is opened to read what is new in it. */
-  private static final int READS = 5;
+  /** How often one file is opened to read what is new in it, and for how long. */
+  private static final int READS = 10;
+  private static final long READ_NANOS = 10_000_000_000L;
 
   private final LogContext context;
   private final Executor readers;
@@ -334,38 +335,20 @@ final class Refresher {
    */
   private MergedFileReader.Parsed parse(String name, MergedFile known, FileStatus status) throws IOException {
     boolean isClosed = known != null && context.isClosed(known);
+    long begin = System.nanoTime();
     for (int attempt = 1; ; attempt++) {
-      try (FSDataInputStream in =
-          context.storage().openUnclosed(name, isClosed, context.options().closedAfterMs())) {
+      FSDataInputStream in = context.storage().openUnclosed(name, isClosed, context.options().closedAfterMs());
+      try (in) {
         return MergedFileReader.readSince(
             Storage.ranges(context.storage().path(name).toString(), in, status.getLen()),
             known == null ? 0 : known.lastTrailer());
       } catch (FileNotFoundException | StateStoreFilesException e) {
         throw e;
       } catch (IOException e) {
-        if (attempt == READS || Thread.currentThread().isInterrupted()) {
+        boolean late = attempt == READS || System.nanoTime() - begin > READ_NANOS;
+        if (late || Thread.currentThread().isInterrupted()) {
           throw e;
         }
-      }
-    }
-  }
-
-  /** A file that was sealed was cut off since: nothing in it says so. */
-  private static final class CutOffException extends StateStoreFilesException {
-    private static final long serialVersionUID = 1L;
-
-    CutOffException(String message) {
-      super(Id.PSS_CORRUPT_INDEX, message);
-    }
-  }
-
-  /** Files that an index-only file speaks for, and that are not opened therefore, are as long as their segments need. */
-  private void requireWhole(String index, Group group, Map<String, FileStatus> mayBeCovered) throws CutOffException {
-    for (Entry entry : mayBeCovered.isEmpty() || !group.trailer().isIndexOnly() ? List.<Entry>of() : group.entries()) {
-      FileStatus covered = entry.fileRef() == 0 ? null : mayBeCovered.get(group.names().get(entry.fileRef() - 1));
-      if (entry.isPut() && covered != null && covered.getLen() < entry.offset() + entry.length()) {
-        throw new CutOffException(covered.getPath() + " is damaged at offset " + covered.getLen() + ": it was sealed, as "
-            + index + " says, and was cut off since. Restore the file from a copy; nothing was changed or deleted.");
       }
     }
   }
