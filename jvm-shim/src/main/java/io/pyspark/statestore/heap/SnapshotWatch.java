@@ -63,12 +63,17 @@ public final class SnapshotWatch implements UploadWatch {
 
   @Override
   public void ask() {
+    if (why == null && wasLoaded && !isLoaded.getAsBoolean()) {
+      why = "its partition is another executor's, or its query is over";
+    }
+  }
+
+  @Override
+  public void askNowAndThen() {
     long now = System.nanoTime();
-    if (why == null && wasLoaded && now - askedNanos > ASK_NANOS) {
+    if (now - askedNanos > ASK_NANOS) {
       askedNanos = now;
-      if (!isLoaded.getAsBoolean()) {
-        why = "its partition is another executor's, or its query is over";
-      }
+      ask();
     }
   }
 }

@@ -18,8 +18,11 @@ public interface UploadWatch {
    */
   String whyObsolete();
 
-  /** Asks whoever knows, which may mean to wait for Spark's locks. Called every now and then, without locks of ours. */
+  /** Asks whoever knows, which may mean to wait for Spark's locks; so it is called without locks of ours. */
   void ask();
+
+  /** The same, by who collects the upload and calls this all the time. */
+  void askNowAndThen();
 
   /** The watch of what the current thread uploads; null for none. */
   static UploadWatch current() {
@@ -44,7 +47,7 @@ public interface UploadWatch {
     if (watch == null) {
       return;
     }
-    watch.ask();
+    watch.askNowAndThen();
     String why = watch.whyObsolete();
     if (why != null) {
       throw new ObsoleteUploadException(why);
