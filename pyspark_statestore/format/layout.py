@@ -278,7 +278,7 @@ def is_valid_path(path: str) -> bool:
 
 def fits(path: str) -> bool:
     """Whether a path is short enough; Java counts those characters twice that need two units in UTF-16."""
-    return len(path) + sum(each > "\uffff" for each in path) <= MAX_PATH_LENGTH
+    return 2 * len(path) <= MAX_PATH_LENGTH or len(path) + sum(each > "\uffff" for each in path) <= MAX_PATH_LENGTH
 
 
 def _is_safe(path: str) -> bool:

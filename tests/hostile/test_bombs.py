@@ -24,6 +24,7 @@ from pyspark_statestore.sparkfiles.snapshot import read_snapshot
 from tests.hostile.worlds import NOW
 from tests.inspect.places import STAMP, merged_file, merged_paths, refused
 from tests.inspect.spark_files import LZ4_END, snappy
+from tests.migration.checkpoints import make
 from tests.state.small_stores import write_store
 
 MEMORY = 400 << 20
@@ -191,6 +192,17 @@ def test_a_large_segment_is_verified_and_exported_little_by_little(tmp_path: Pat
         with refused("PSS_CORRUPT_SEGMENT", "0/0/9.delta"):
             Checkpoint(checkpoint, closed_after=NOW).export(tmp_path / "new", force=True)
     assert not list((tmp_path / "new").rglob("9.delta"))
+
+
+def test_a_fork_copies_logs_of_any_size(tmp_path: Path) -> None:
+    checkpoint, size = make(tmp_path / "q", "plain"), 257 << 20
+    with (checkpoint / "sources" / "0" / "0").open("wb") as log:
+        log.truncate(size)
+
+    with little_memory():
+        Checkpoint(checkpoint).fork(tmp_path / "fork")
+
+    assert (tmp_path / "fork" / "sources" / "0" / "0").stat().st_size == size
 
 
 @pytest.mark.parametrize("ids", [False, True], ids=["bare", "ids"])
