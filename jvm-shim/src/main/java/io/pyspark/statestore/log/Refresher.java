@@ -353,6 +353,26 @@ final class Refresher {
     }
   }
 
+  /** A file that was sealed was cut off since: nothing in it says so. */
+  private static final class CutOffException extends StateStoreFilesException {
+    private static final long serialVersionUID = 1L;
+
+    CutOffException(String message) {
+      super(Id.PSS_CORRUPT_INDEX, message);
+    }
+  }
+
+  /** Files that an index-only file speaks for, and that are not opened therefore, are as long as their segments need. */
+  private void requireWhole(String index, Group group, Map<String, FileStatus> mayBeCovered) throws CutOffException {
+    for (Entry entry : mayBeCovered.isEmpty() || !group.trailer().isIndexOnly() ? List.<Entry>of() : group.entries()) {
+      FileStatus covered = entry.fileRef() == 0 ? null : mayBeCovered.get(group.names().get(entry.fileRef() - 1));
+      if (entry.isPut() && covered != null && covered.getLen() < entry.offset() + entry.length()) {
+        throw new CutOffException(covered.getPath() + " is damaged at offset " + covered.getLen() + ": it was sealed, as "
+            + index + " says, and was cut off since. Restore the file from a copy; nothing was changed or deleted.");
+      }
+    }
+  }
+
   private void apply(MergedFile file, Group group, Map<String, FileStatus> mayBeCovered, long number) {
     if (group.trailer().isForeign()) {
       file.references(group.names(), group.entries());
