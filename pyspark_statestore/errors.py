@@ -132,12 +132,6 @@ ERROR_CLASSES: Mapping[str, str] = MappingProxyType(
             "within two minutes. If it still fails and no query writes there, close it yourself: "
             "hdfs debug recoverLease -path {file} -retries 10"
         ),
-        "PSS_FILE_NOT_CLOSED": (
-            "{file} cannot be read: its writer has not closed it, and HDFS does not know its length any more "
-            "({reason}). Nothing is lost. See that its DataNodes run, then try again; a dead writer's file is closed "
-            "within two minutes. If it still fails and no query writes there, close it yourself: "
-            "hdfs debug recoverLease -path {file} -retries 10"
-        ),
         "PSS_NO_PERMISSION": "No permission to {action} {path}. Grant it to {user}, or run as a user who has it.",
         "PSS_WRITE_FAILED": "Writing {path} failed: {reason}. Earlier data is intact; remove the cause and retry.",
         "PSS_VERSION_MISMATCH": (

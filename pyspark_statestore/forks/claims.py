@@ -31,7 +31,7 @@ def needless_claimed(fork: Directory, scan: Scan) -> list[FileInfo]:
         StateStoreFilesError: Something cannot be listed or read.
     """
     origin = read_origin(fork, scan)
-    if origin is None or origin.mode != CLAIM:
+    if origin is None or origin.mode != CLAIM or scan.is_in_doubt:
         return []
     source = Directory(fork.location.beside(origin.source))
     pins = read_pins(source)

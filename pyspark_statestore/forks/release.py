@@ -95,7 +95,7 @@ def release_sources(fork: Directory, named: Collection[str]) -> list[str]:
     named = {*named, *([origin.source] if origin is not None and origin.mode == NO_CLAIM else [])}
     if not named:
         return []
-    independent = sorted(named - live_foreign(now).keys())
+    independent = [] if now.is_in_doubt else sorted(named - live_foreign(now).keys())
     for checkpoint in independent:
         source = Directory(fork.location.beside(checkpoint))
         for pin in pins_of(read_pins(source), fork.location.absolute):
@@ -116,4 +116,6 @@ def _is_needed(source: Directory, pin: Pin) -> bool:
         return error.getErrorClass() != "PSS_NOT_A_CHECKPOINT"
     if pin.mode == CLAIM and fork.names():
         return True
-    return any(split_foreign_path(path)[0] == source.location.absolute for path in found.entries.foreign)
+    return found.is_in_doubt or any(
+        split_foreign_path(path)[0] == source.location.absolute for path in found.entries.foreign
+    )

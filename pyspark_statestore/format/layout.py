@@ -186,6 +186,11 @@ class Trailer:
         return bool(self.flags & FLAG_SEALED)
 
     @property
+    def index_only(self) -> bool:
+        """Whether the entries only repeat what other files say."""
+        return bool(self.flags & FLAG_INDEX_ONLY)
+
+    @property
     def foreign(self) -> bool:
         """Whether the entries' segments are in files of other checkpoints."""
         return bool(self.flags & FLAG_FOREIGN)

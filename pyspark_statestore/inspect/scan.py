@@ -97,6 +97,15 @@ class Scan:
         return not any(header is not None and header.meta.get("plain") is False for header in headers)
 
     @property
+    def is_in_doubt(self) -> bool:
+        """Whether a file has bytes that no readable group accounts for: it may have been one that refers elsewhere."""
+        return any(not file.accounted or (file.header is None and file.size) for file in self._read_files)
+
+    @property
+    def _read_files(self) -> list[MergedFile]:
+        return [file for name, file in self.files.items() if name not in self._left_out]
+
+    @property
     def sizes(self) -> dict[str, int]:
         """Bytes of each file."""
         return {name: file.size for name, file in self.files.items()}
@@ -317,11 +326,35 @@ def _read_or_do_without(directory: Directory, info: FileInfo) -> MergedFile:
     nothing = MergedFile(info.name, None, (), info.size)
     try:
         file = read_file(directory, info)
+        check_kind(directory, file)
     except StateStoreFilesError as error:
-        if info.name.endswith(INDEX_SUFFIX) and error.getErrorClass() in ("PSS_CORRUPT_INDEX", "PSS_CORRUPT_FILE"):
+        damaged = error.getErrorClass() in ("PSS_CORRUPT_INDEX", "PSS_CORRUPT_FILE")
+        if info.name.endswith(INDEX_SUFFIX) and damaged and not has_facts(directory, info):
             return nothing
         raise
     return nothing if info.name.endswith(INDEX_SUFFIX) and not file.sealed else file
+
+
+def check_kind(directory: Directory, file: MergedFile) -> None:
+    """Index-only files are known from their names; one that has another's name has changed places with it.
+
+    Raises:
+        StateStoreFilesError: PSS_CORRUPT_FILE.
+    """
+    for group in file.groups:
+        if group.trailer.index_only is not file.name.endswith(INDEX_SUFFIX):
+            what = "repeats other files" if group.trailer.index_only else "holds facts of its own"
+            reason = f"it {what}, and its name says otherwise: somebody has renamed it"
+            where = {"file": directory.location.display(f"{MERGED}/{file.name}"), "offset": 0}
+            raise StateStoreFilesError("PSS_CORRUPT_FILE", {**where, "reason": reason})
+
+
+def has_facts(directory: Directory, info: FileInfo) -> bool:
+    """Whether a file can be read that is named like an index-only one and is none."""
+    try:
+        return any(not group.trailer.index_only for group in read_file(directory, info).groups)
+    except StateStoreFilesError:
+        return False
 
 
 def _read_index(directory: Directory, relative: str, size: int, *, grown: bool = False) -> MergedFile:

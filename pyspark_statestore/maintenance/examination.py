@@ -11,7 +11,7 @@ import numpy as np
 
 from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.format import MergedFile, parse_file_name
-from pyspark_statestore.inspect.scan import INDEX_SUFFIX, MERGED, Scan, look_again, merged_files, read_file
+from pyspark_statestore.inspect.scan import INDEX_SUFFIX, MERGED, Scan, check_kind, look_again, merged_files, read_file
 from pyspark_statestore.maintenance import damage
 from pyspark_statestore.maintenance.damage import Damage
 from pyspark_statestore.maintenance.site import Site
@@ -58,7 +58,9 @@ def _examine(directory: Directory) -> Examined:
 
     def read(name: str) -> MergedFile | Damage:
         try:
-            return read_file(directory, infos[name])
+            found = read_file(directory, infos[name])
+            check_kind(directory, found)
+            return found
         except StateStoreFilesError as error:
             return _of(error, directory, name)
 

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from pyspark_statestore.forks.pins import check_unclaimed, unpinned
 from pyspark_statestore.index import MAX_GENERATION
-from pyspark_statestore.inspect.scan import INDEX_SUFFIX, MERGED
+from pyspark_statestore.inspect.scan import INDEX_SUFFIX, MERGED, has_facts, merged_files
 from pyspark_statestore.inspect.state_files import STATE
 from pyspark_statestore.maintenance import damage
 from pyspark_statestore.maintenance.announcement import announced
@@ -96,10 +96,14 @@ def _view(site: Site) -> View | None:
 
 
 def _without_indexes(site: Site, found: Found, dry_run: bool) -> Found:
+    infos = merged_files(site.directory)[0] if any(_is_index(each) for each in found) else {}
+
     def mended(each: Damage) -> Damage:
         if each.kind not in _NEEDLESS_INDEX or not _is_index(each):
             return each
         if not unpinned(site.directory, [each.name])[0]:
+            return each
+        if each.name in infos and has_facts(site.directory, infos[each.name]):
             return each
         if not dry_run:
             delete(site.directory, f"{MERGED}/{each.name}")

@@ -176,10 +176,14 @@ class Trial:
     def run(self, steps: list[tuple[Verb, Place]], rights: list[Right]) -> list[Finding]:
         """Reads, does one thing after the other, and looks what has become of what there was."""
         before = damaged = self.read(READ.name)
+        changed_at: set[str] = set()
         for (verb, place), (right, gone) in zip(steps, rights, strict=True):
             if verb.changes:
                 self.gone |= gone
-            self.do(verb, place, right)
+            self.do(verb, place, None if place.name in changed_at else right)
+            if verb.changes and right is None:
+                # Undamaged, it would have been refused: what comes after that here has no right answer.
+                changed_at.add(place.name)
             if verb.changes:
                 before = self.look_after(verb, before)
         changed = [verb.name for verb, _ in steps if verb.changes]

@@ -4,7 +4,9 @@ import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import io.pyspark.statestore.StateStoreFilesException;
 import io.pyspark.statestore.StateStoreFilesException.Id;
+import io.pyspark.statestore.format.Checksum;
 import java.io.IOException;
+import java.nio.charset.StandardCharsets;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
@@ -162,12 +164,18 @@ final class Pins {
     boolean understood = said.path("fork").isTextual() && names.isArray()
         && (mode.equals("claim") || mode.equals("no_claim"));
     Set<String> files = new HashSet<>();
+    StringBuilder all = new StringBuilder(said.path("fork").asText()).append('\n').append(mode);
     for (JsonNode name : names) {
       understood &= name.isTextual();
       files.add(name.asText());
+      all.append('\n').append(name.asText());
     }
+    byte[] checked = all.toString().getBytes(StandardCharsets.UTF_8);
+    // Pins of release 0.1 have no checksum.
+    understood &= !said.has("crc32c")
+        || said.get("crc32c").longValue() == Integer.toUnsignedLong(Checksum.crc32c(checked, 0, checked.length));
     if (!understood) {
-      throw new IOException("it has no fork, mode and files as a fork's pin has them");
+      throw new IOException("it has no fork, mode and files as a fork's pin has them, or another checksum");
     }
     return new Pin(
         status.getLen(), status.getModificationTime(), said.path("fork").asText(), mode.equals("claim"), files);

@@ -3,6 +3,7 @@ package io.pyspark.statestore.log;
 import io.pyspark.statestore.Options;
 import io.pyspark.statestore.StateStoreFilesException;
 import io.pyspark.statestore.StateStoreFilesException.Id;
+import java.io.EOFException;
 import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.io.OutputStream;
@@ -37,6 +38,8 @@ final class SegmentReader {
     try {
       handles.readFully(segment.holder(), segment.entry().offset() + position, buffer, offset, length);
       return segment;
+    } catch (EOFException e) {
+      throw damaged(segment, "are not all there: the file was cut off", e);
     } catch (FileNotFoundException e) {
       Segment moved = finder.refreshAndFind(segment.path());
       if (moved == null || moved.holder() == segment.holder()) {
@@ -90,12 +93,16 @@ final class SegmentReader {
   /** For bytes that are about to be written again, under a checksum that would make them look right. */
   void checkAlways(Segment segment, int crc32c) throws StateStoreFilesException {
     if (crc32c != segment.entry().crc32c()) {
-      throw new StateStoreFilesException(
-          Id.PSS_CORRUPT_SEGMENT, "state/" + segment.path() + " of checkpoint " + checkpoint + " is damaged: its "
-              + segment.length() + " bytes in " + segment.holder().name() + " at offset " + segment.entry().offset()
-              + " have another checksum than was written. Restore that file from a copy, or restart the query from an"
-              + " earlier batch whose state is whole.");
+      throw damaged(segment, "have another checksum than was written", null);
     }
+  }
+
+  private StateStoreFilesException damaged(Segment segment, String how, EOFException cause) {
+    return new StateStoreFilesException(
+        Id.PSS_CORRUPT_SEGMENT, "state/" + segment.path() + " of checkpoint " + checkpoint + " is damaged: its "
+            + segment.length() + " bytes in " + segment.holder().name() + " at offset " + segment.entry().offset() + " "
+            + how + ". Restore that file from a copy, or restart the query from an earlier batch whose state is whole.",
+        cause);
   }
 
   private StateStoreFilesException missing(Segment segment, FileNotFoundException cause) {
