@@ -175,7 +175,9 @@ class Site:
         """Whether nobody has made or renewed it for so long, by both clocks: a step of one alone gives nothing up."""
         # As of the listing: what it stands for may have appeared since, and is not in what was read.
         listed = self.clock() - (_now() - found.at)
-        return newest is not None and Now(listed, newest).age(found.others[name].modified) >= self.closed_after
+        # A copy may take long to be written; nobody waits for it, so there is no hurry.
+        patience = max(self.closed_after, self.abandoned_after) if is_temporary(name) else self.closed_after
+        return newest is not None and Now(listed, newest).age(found.others[name].modified) >= patience
 
     def account_for(self, names: Iterable[str]) -> None:
         """Says that what no group accounts for in these files is needed by nobody: a verification has shown it."""

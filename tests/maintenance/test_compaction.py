@@ -60,7 +60,7 @@ def test_what_is_read_stays_the_same_and_a_second_time_changes_nothing(
         checkpoint = Path(folder)
         (checkpoint / "offsets").mkdir()
         build(checkpoint, files)
-        if index:
+        if index and all(seal for _, seal, _ in files):  # it never speaks for others
             add_index(checkpoint)
         before = live_files(checkpoint)
         unsealed = {path: path.read_bytes() for path, (_, seal, _) in zip(merged_paths(checkpoint), files) if not seal}  # noqa: B905

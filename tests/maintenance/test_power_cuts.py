@@ -55,8 +55,9 @@ def test_copies_and_their_names_are_on_the_disk_before_the_originals_go(tmp_path
     assert live_files(tmp_path) == before
     (copy,) = merged_paths(tmp_path)
     gone = min(calls.index((name, str(path))) for path in originals for name, _ in calls if (name, str(path)) in calls)
-    synced = [path for name, path in calls[:gone] if name == "fsync"]
-    assert str(copy.parent) in synced[synced.index(str(copy)) :]
+    named = calls.index(("rename", str(copy)))
+    assert any(name == "fsync" and f".{copy.name}." in path for name, path in calls[:named])
+    assert ("fsync", str(copy.parent)) in calls[named:gone]
 
 
 def test_a_file_that_replaces_another_is_on_the_disk_by_its_name(tmp_path: Path, calls: Calls) -> None:

@@ -140,10 +140,10 @@ def trouble() -> Iterator[Trouble]:
 
 
 def at_the_end_of_a_copy(trouble: Trouble, happens: Callable[[], object]) -> None:
-    """Before the file of copies is closed, once."""
+    """Before the file of copies is closed and gets its name, once."""
 
     def before(operation: str, path: str) -> None:
-        if operation == "close" and path.endswith(".merged"):
+        if operation == "close" and path.endswith(".tmp"):
             trouble.before = lambda operation, path: None
             happens()
 
