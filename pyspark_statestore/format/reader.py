@@ -36,6 +36,7 @@ from pyspark_statestore.format.layout import (
     Entry,
     Trailer,
     pack_front,
+    parse_file_name,
     unpack_front,
 )
 
@@ -143,6 +144,14 @@ class MergedFile:
     def sealed(self) -> bool:
         """Whether the file never changes any more."""
         return bool(self.groups) and self.groups[-1].trailer.sealed
+
+    @property
+    def has_own_name(self) -> bool:
+        """Whether its name says who began it, and when, as its header does: nobody has renamed or copied it."""
+        named = parse_file_name(self.name)
+        return (
+            named is not None and self.header is not None and named[:2] == (self.header.created_ms, self.header.writer)
+        )
 
     @property
     def foreign(self) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from pyspark_statestore.errors import StateStoreFilesError
-from pyspark_statestore.format import MergedFile, parse_file_name
+from pyspark_statestore.format import MergedFile
 from pyspark_statestore.inspect.scan import INDEX_SUFFIX, MERGED, Scan, check_kind, look_again, merged_files, read_file
 from pyspark_statestore.maintenance import damage
 from pyspark_statestore.maintenance.damage import Damage
@@ -111,7 +111,7 @@ def _wrong_names(directory: Directory, scan: Scan) -> list[Damage]:
             by_header[file.header.writer, file.header.created_ms].append(name)
     found = []
     for (writer, created_ms), names in by_header.items():
-        fitting = [name for name in names if (parse_file_name(name) or ())[:2] == (created_ms, writer)]
+        fitting = [name for name in names if scan.files[name].has_own_name]
         for name in names:
             groups = _groups(scan.files[name])
             others = [other for other in names if other != name and groups and _groups(scan.files[other]) == groups]

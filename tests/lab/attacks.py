@@ -65,7 +65,7 @@ def torn(original: bytes, data: bytes, flushed: bool) -> bool:
 
 
 def _unfinished(original: bytes, data: bytes, flushed: bool) -> bool:
-    """Whether a header, or a last group, is too short and has no end: nobody can tell that it is no beginning either.
+    """Whether a header, or what is the last group now, is too short and has no end: nobody can tell that it is no beginning.
 
     Bytes that were cut out of the middle leave such ones; where the trailer is whole, it is in a wrong place.
     """
@@ -73,10 +73,12 @@ def _unfinished(original: bytes, data: bytes, flushed: bool) -> bool:
         return True
     if not flushed or len(data) >= len(original) or data.endswith(original[-TRAILER_SIZE:]):
         return False
-    _, groups = read_groups(BytesSource(original))
-    last = next(groups)
-    start = last.trailer.previous + TRAILER_SIZE if last.trailer.previous else header_length(original)
-    return data[:start] == original[:start]
+    start = header_length(original)
+    for group in reversed(list(read_groups(BytesSource(original))[1])):
+        if data[: group.end] != original[: group.end]:
+            return data[:start] == original[:start] and len(data) < group.end
+        start = group.end
+    return False
 
 
 def header_length(data: bytes) -> int:
