@@ -148,8 +148,8 @@ def _sources(found: Scan) -> list[_Source]:
                 claimed.update(mine)
                 sources.append(_Source(group.index, ("", *mine)))
     for name, file in found.files.items():
-        # What a reference file says cannot be repeated: an index-only file names files of its own checkpoint. Nor can what
-        # a file says that somebody has renamed: by this name it may be another one tomorrow.
+        # What a reference file says cannot be repeated: an index-only file names files of its own checkpoint. Nor can
+        # what a file says that somebody has renamed: by this name it may be another one tomorrow.
         is_known = name in claimed or name.endswith(INDEX_SUFFIX) or file.foreign or not file.has_own_name
         if file.sealed and not is_known:
             sources.append(_Source(file.groups[-1].index, (name,)))

@@ -65,7 +65,7 @@ def torn(original: bytes, data: bytes, flushed: bool) -> bool:
 
 
 def _unfinished(original: bytes, data: bytes, flushed: bool) -> bool:
-    """Whether a header, or what is the last group now, is too short and has no end: nobody can tell it from a beginning.
+    """Whether a header, or what is the last group now, is too short and has no end: so has the beginning of one.
 
     Bytes that were cut out of the middle leave such ones; where the trailer is whole, it is in a wrong place.
     """
