@@ -187,16 +187,18 @@ final class Lane {
       }
       open.announce(group, tombstones);
       List<Entry> entries = new ArrayList<>();
+      boolean isShorter = false;
       for (Iterator<Commit> commits = group.iterator(); commits.hasNext(); ) {
         Commit commit = commits.next();
         if (!append(commit, commit == leader, entries)) {
           commits.remove();
+          isShorter = true;
         }
       }
       // A killed leader's own commit is out of it; the others' flush must not fail by his interrupt.
       killed = leader != null && leader.isWithdrawn() && Thread.interrupted();
       tombstones.forEach(t -> entries.add(t.toEntry()));
-      if (open.isMuchTooShort(entries)) {
+      if (isShorter && open.isMuchTooShort(entries)) {
         // What was taken back was large: those who are left are written again, in another file.
         context.tombstones().giveBack(tombstones);
         giveUp();

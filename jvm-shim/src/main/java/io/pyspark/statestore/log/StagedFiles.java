@@ -120,9 +120,11 @@ final class StagedFiles {
    */
   synchronized void dropUnclaimed(long afterMs, Predicate<String> isLoaded) {
     long now = System.nanoTime();
+    Predicate<Staged> isOld = staged -> (now - staged.sinceNanos()) / 1_000_000 >= 2 * afterMs;
     byStore.entrySet().removeIf(store -> {
-      if (!store.getValue().isEmpty() && !isLoaded.test(store.getKey())) {
-        store.getValue().removeIf(s -> s.closeIf((now - s.sinceNanos()) / 1_000_000 >= 2 * afterMs));
+      // Whether a store is loaded is asked last: it means a look at all stores, and this comes ten times a second.
+      if (store.getValue().stream().anyMatch(isOld) && !isLoaded.test(store.getKey())) {
+        store.getValue().removeIf(staged -> staged.closeIf(isOld.test(staged)));
       }
       return store.getValue().isEmpty();
     });
