@@ -272,9 +272,12 @@ class _Reader:
         if last is None:
             last = self._last_group(header)
             self._accounted = self._size == (header.length if last is None else last.end)
-        while last is not None:
-            yield last
-            last = self._group_at(last.trailer.previous, header) if last.trailer.previous else None
+        yield from self._back_from(last, header)
+
+    def _back_from(self, group: Group | None, header: Header) -> Iterator[Group]:
+        while group is not None:
+            yield group
+            group = self._group_at(group.trailer.previous, header) if group.trailer.previous else None
 
     def header(self) -> Header | None:
         head = self._range(0, min(self._size, TAIL_LENGTH if self._size <= TAIL_LENGTH else _HEAD_LENGTH))
@@ -330,13 +333,13 @@ class _Reader:
         found: list[Group] = []
         with suppress(StateStoreFilesError):
             if header.fronts:
-                found.extend(self._announced_groups(header))
+                for group in self._announced_groups(header):
+                    found.insert(0, group)
             else:
                 last = self._last_group(header, before=self._size - TRAILER_SIZE)
-                while last is not None:
-                    found.insert(0, last)
-                    last = self._group_at(last.trailer.previous, header) if last.trailer.previous else None
-        yield from reversed(found)
+                for group in self._back_from(last, header):
+                    found.append(group)
+        yield from found
 
     def _group_at_end(self, header: Header) -> Group | None:
         """The group that ends the file, which nearly every file has.
