@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pytest
 from hypothesis import settings
 
-from tests import class_data
+from tests import class_data, sampling
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -65,6 +65,75 @@ if not _data_source_is_registered():
 
 if class_data.OPTIONS not in os.environ.get(class_data.VARIABLE, ""):  # xdist's workers have it from its controller
     os.environ[class_data.VARIABLE] = f"{os.environ.get(class_data.VARIABLE, '')} {class_data.use()}".strip()
+
+
+# ---- sweeps, of which only a sample runs unless all of it is asked for
+
+
+_COUNTS: dict[str, dict[str, tuple[int, int]]] = {"parameters": {}, "loops": {}}
+"""Of the sweeps of all processes, by test or file: how many cases are in the sample, and how many there are."""
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Takes what is not in a sample out of the run, unless it was asked for by its name."""
+    files: dict[str, list[bool]] = {}
+    for item in items:
+        if item.get_closest_marker("sweep"):
+            left_out = item.get_closest_marker("left_out") is not None
+            files.setdefault(item.nodeid.partition("::")[0], []).append(not left_out)
+    _COUNTS["parameters"] = {file: (sum(taken), len(taken)) for file, taken in files.items() if not all(taken)}
+    named = set(config.args)
+    left = [item for item in items if item.get_closest_marker("left_out") and item.nodeid not in named]
+    if left and not sampling.EXHAUSTIVE:
+        config.hook.pytest_deselected(items=left)
+        kept = set(items) - set(left)
+        items[:] = [item for item in items if item in kept]
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A process of xdist says what it has counted."""
+    _COUNTS["loops"].update(sampling.LOOPS)
+    output = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output["sweeps"] = json.dumps(_COUNTS)
+
+
+class _Workers:
+    """Hooks that exist only where xdist is in use."""
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any, error: object) -> None:
+        for name, counts in json.loads(getattr(node, "workeroutput", {}).get("sweeps", "{}")).items():
+            _COUNTS[name].update({key: tuple(value) for key, value in counts.items()})
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Listens to xdist, where it is used."""
+    config.pluginmanager.register(_Workers())
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    """A failure of a sweep says which sample it was."""
+    outcome = yield
+    report = outcome.get_result()  # type: ignore[attr-defined]
+    if report.failed and item.get_closest_marker("sweep"):
+        report.sections.append(("sample", f"PSS_SAMPLE_SEED={sampling.SEED}; PSS_EXHAUSTIVE=1 runs all cases"))
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Says how much of the sweeps was left out, or would be without PSS_EXHAUSTIVE=1."""
+    counts = {key: count for kind in _COUNTS.values() for key, count in kind.items() if count[0] < count[1]}
+    if not counts:
+        return
+    taken, of = (sum(count[at] for count in counts.values()) for at in (0, 1))
+    terminalreporter.section("sweeps")
+    if sampling.EXHAUSTIVE:
+        for key, (some, all_of) in sorted(counts.items()):
+            terminalreporter.write_line(f"{some:6} of {all_of:6} in `make test`: {key}")
+    terminalreporter.write_line(
+        f"{taken} of {of} cases of sweeps are in `make test` (PSS_SAMPLE_SEED={sampling.SEED}); `make soak` runs all"
+    )
 
 
 class MakeSpark(Protocol):

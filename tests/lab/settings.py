@@ -16,9 +16,9 @@ from tests.lab.trial import Finding, Tally
 
 SEED = int(os.environ.get("PSS_LAB_SEED", "1"))
 ONLY = os.environ.get("PSS_LAB_ONLY")
-MUTATIONS = int(os.environ.get("PSS_LAB_MUTATIONS", "300"))
-JVM_MUTATIONS = int(os.environ.get("PSS_LAB_JVM_MUTATIONS", "40"))
-RESTARTS = int(os.environ.get("PSS_LAB_RESTARTS", "4"))
+MUTATIONS = int(os.environ.get("PSS_LAB_MUTATIONS", "100"))
+JVM_MUTATIONS = int(os.environ.get("PSS_LAB_JVM_MUTATIONS", "16"))
+RESTARTS = int(os.environ.get("PSS_LAB_RESTARTS", "2"))
 
 
 def attack_all(count: int, trial: Callable[[int], Iterable[Finding]], test: str) -> None:

@@ -61,7 +61,8 @@ public final class FaultScript {
      * before its turn comes; each in a directory of its own, named after the number.
      *
      * @param directory for all of them
-     * @param fault JSON: scheme, conf, operation, contains, kind, times, interrupts (whether a call that hangs is ended by killing
+     * @param fault JSON: scheme, conf, operation, contains, kind, times, numbers (which calls go wrong, in turn, rather than each;
+     *     the last ones are beyond those that there are), interrupts (whether a call that hangs is ended by killing
      *     its task, rather than by letting it go on)
      * @param script JSON list of steps
      * @return JSON list: of each run its n, how many calls went wrong, the results of its steps; the last one is without a fault
@@ -98,15 +99,17 @@ public final class FaultScript {
             throws Exception {
         List<FaultScript> all = new ArrayList<>();
         int fired;
-        int n = 1;
+        int runsBefore = 0;
         do {
+            int n = fault.has("numbers") ? fault.get("numbers").get(runsBefore).asInt() : runsBefore + 1;
+            runsBefore++;
             Faults.clear();
             java.nio.file.Path checkpoint = java.nio.file.Path.of(directory, Integer.toString(n));
             Files.createDirectories(checkpoint.resolve("state/_merged"));
             String contains = checkpoint + "/" + fault.get("contains").asText();
             Faults.addRule(
                     fault.get("operation").asText(), contains, n, fault.path("times").asInt(1), fault.get("kind").asText());
-            ObjectNode run = runs.addObject().put("n", n++);
+            ObjectNode run = runs.addObject().put("n", n);
             all.add(new FaultScript(fault.get("scheme").asText(), checkpoint, fault.get("conf")));
             all.get(all.size() - 1).run(script, fault.path("interrupts").asBoolean(false), run);
             fired = run.get("fired").asInt();
