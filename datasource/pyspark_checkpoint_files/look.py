@@ -13,11 +13,11 @@ import numpy as np
 from pyspark_checkpoint_files.options import ReadOptions
 from pyspark_checkpoint_files.seen import EVERYTHING, Progress, Seen
 from pyspark_statestore.format import parse_file_name
-from pyspark_statestore.index import Status
 from pyspark_statestore.inspect import StoreFilter
-from pyspark_statestore.inspect.logical_paths import Stores
-from pyspark_statestore.inspect.scan import INDEX_SUFFIX, Scan
-from pyspark_statestore.inspect.segments import CLOCK_BITS
+from pyspark_statestore.log import Status
+from pyspark_statestore.log.entries import CLOCK_BITS
+from pyspark_statestore.log.scan import INDEX_SUFFIX, Scan
+from pyspark_statestore.log.state_files import Stores
 
 
 @dataclass(frozen=True)

@@ -99,7 +99,7 @@ class SegmentStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             StateStoreFilesError: There is no checkpoint, or it cannot be read.
         """
         from pyspark_checkpoint_files.look import Look
-        from pyspark_statestore.inspect.segments import Segments
+        from pyspark_statestore.inspect.tables import Segments
 
         assert isinstance(partition, Between)
         look = Look(self._options)

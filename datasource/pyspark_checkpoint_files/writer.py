@@ -15,7 +15,7 @@ from pyspark_statestore.errors import StateStoreFilesError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from pyspark_statestore.maintenance.site import Site
+    from pyspark_statestore.log.merged_log import Site
 
 PATH = "file_path"
 """The column that says which file; the others of a row do not count."""
@@ -88,7 +88,7 @@ class CompactionWriter(DataSourceArrowWriter):
 
     @cached_property
     def _site(self) -> Site:
-        from pyspark_statestore.maintenance.site import Site
+        from pyspark_statestore.log.merged_log import Site
         from pyspark_statestore.storage import Directory, Location
 
         options = self._options
@@ -101,7 +101,7 @@ class CompactionWriter(DataSourceArrowWriter):
             StateStoreFilesError: PSS_BAD_PATH where a row is not about a merged file of this checkpoint.
         """
         from pyspark_statestore.format import parse_file_name
-        from pyspark_statestore.inspect.scan import MERGED
+        from pyspark_statestore.log.scan import MERGED
 
         names: set[str] = set()
         folders: dict[str, bool] = {}

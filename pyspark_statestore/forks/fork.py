@@ -2,34 +2,34 @@
 
 from __future__ import annotations
 
-import datetime
-import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
-from pyspark_statestore.checkpoint import CLOSED_AFTER
 from pyspark_statestore.errors import StateStoreFilesError
-from pyspark_statestore.forks.needed import Needed, check_restorable, needed_for, not_restorable
-from pyspark_statestore.forks.origin import ORIGIN_SUFFIX, Origin, write_origin
+from pyspark_statestore.forks.needed import (
+    Needed,
+    check_restorable,
+    copy_plain,
+    copy_segments,
+    needed_for,
+    not_restorable,
+    places_of,
+    write_references,
+)
 from pyspark_statestore.forks.pinning import Pinning
-from pyspark_statestore.forks.pins import CLAIM, NO_CLAIM, check_unclaimed
-from pyspark_statestore.forks.plain import copy_plain
-from pyspark_statestore.forks.segments import copy_segments, places_of, write_references
 from pyspark_statestore.forks.spark_side import SparkFiles, copy_first, copy_last, make_partitions, spark_files
-from pyspark_statestore.forks.target import check_target, taken_back
 from pyspark_statestore.format import MergedFile
-from pyspark_statestore.inspect.foreign import by_checkpoint, foreign_of, missing_foreign
-from pyspark_statestore.inspect.scan import ForeignFileGoneError, check_checkpoint, look_again, scan
-from pyspark_statestore.inspect.spark_logs import COMMITS
-from pyspark_statestore.inspect.state_files import StateFiles, plain_files
-from pyspark_statestore.maintenance.ages import Now, ask_file_system
-from pyspark_statestore.maintenance.batches import Batches, committed, ids_of
-from pyspark_statestore.maintenance.running import require_stopped
-from pyspark_statestore.maintenance.site import Site, View
+from pyspark_statestore.log.merged_log import Now, Site, View, ask_file_system, require_stopped
+from pyspark_statestore.log.pins import CLAIM, NO_CLAIM, ORIGIN_SUFFIX, Origin, check_unclaimed, write_origin
+from pyspark_statestore.log.restorability import Batches, committed, ids_of
+from pyspark_statestore.log.scan import MERGED, ForeignFileGoneError, check_checkpoint, look_again, scan
+from pyspark_statestore.log.spark_logs import COMMITS
+from pyspark_statestore.log.state_files import StateFiles, by_checkpoint, foreign_of, missing_foreign, plain_files
 from pyspark_statestore.storage import Directory, Location
+from pyspark_statestore.storage.changes import delete
 
 COPY = "copy"
 MODES = (NO_CLAIM, CLAIM, COPY)
@@ -66,52 +66,6 @@ class Fork:
     copied_files_count: int = 0
     copied_bytes_count: int = 0
     dry_run: bool = False
-
-
-def fork(
-    src: str | os.PathLike[str],
-    dst: str | os.PathLike[str],
-    mode: str = NO_CLAIM,
-    version: int | None = None,
-    *,
-    storage_options: Mapping[str, Any] | None = None,
-    dst_storage_options: Mapping[str, Any] | None = None,
-    closed_after: datetime.timedelta = CLOSED_AFTER,
-    dry_run: bool = False,
-    force: bool = False,
-) -> Fork:
-    """Makes a second checkpoint that goes on from a version of a first one, which stays as it is.
-
-    A query that is given the new checkpoint goes on behind the batch that left the version. Its sources have to be
-    those of the first one. State is shared unless it is copied: neither side deletes what the other one needs.
-
-    Args:
-        src: The ``checkpointLocation`` of a query, running or not.
-        dst: Where the fork is to be: nothing may be there.
-        mode: ``no_claim``: the fork reads the state where it is, and never deletes it. ``claim``: likewise, and it
-            owns it: the first checkpoint must not be used any more. ``copy``: the state is copied.
-        version: Of the state, which batch version - 1 left; None for that of the last committed batch.
-        storage_options: For the fsspec file system.
-        dst_storage_options: For that of ``dst``, where it is another one.
-        closed_after: As the query's ``closedAfter``.
-        dry_run: Only say what the fork would have.
-        force: Allows ``claim`` where the query seems to be running.
-
-    Raises:
-        StateStoreFilesError: ``dst`` is not empty (PSS_NOT_EMPTY) or in another file system (PSS_OTHER_FILE_SYSTEM),
-            the version cannot be restored (PSS_VERSION_NOT_RESTORABLE), the source is running and is to be claimed
-            (PSS_QUERY_RUNNING) or was claimed (PSS_CLAIMED), an argument is not allowed (PSS_INVALID_OPTION,
-            PSS_BAD_PATH), there is no checkpoint (PSS_NOT_A_CHECKPOINT), or something cannot be read or written. What
-            was written is taken back then.
-
-    Example:
-        >>> pyspark_statestore.fork("s3://bucket/checkpoints/q1", "s3://bucket/checkpoints/q1-test").version
-        1043
-    """
-    source = Location.of(src, storage_options)
-    target = Location.of(dst, storage_options if dst_storage_options is None else dst_storage_options)
-    site = Site(Directory(source), closed_after, dry_run=dry_run)
-    return fork_checkpoint(site, target, mode, version, dry_run=dry_run, force=force)
 
 
 def fork_checkpoint(
@@ -316,3 +270,55 @@ def _check(site: Site, target: Location, mode: str, version: int | None) -> None
         allowed = "a whole number from 1 on"
         raise StateStoreFilesError("PSS_INVALID_OPTION", {"key": "version", "value": version, "allowed": allowed})
     check_target(source, target, needs_same_file_system=mode != COPY)
+
+
+# Where a fork is made: nothing may be there, and nothing is when it could not be made.
+
+
+def check_target(source: Location, target: Location, *, needs_same_file_system: bool) -> None:
+    """Refuses a place where a fork cannot be.
+
+    Args:
+        source: Of the checkpoint that is forked.
+        target: Where the fork is to be.
+        needs_same_file_system: Whether it is to read the state where it is.
+
+    Raises:
+        StateStoreFilesError: PSS_OTHER_FILE_SYSTEM, PSS_BAD_PATH, PSS_NOT_EMPTY, or it cannot be listed.
+    """
+    is_shared = source.shares_file_system(target)
+    if needs_same_file_system and not is_shared:
+        raise StateStoreFilesError("PSS_OTHER_FILE_SYSTEM", {"fork": target.url, "path": source.url})
+    inside = f"{target.absolute}/".startswith(f"{source.absolute}/")
+    around = f"{source.absolute}/".startswith(f"{target.absolute}/")
+    if is_shared and (inside or around):
+        reason = f"it is the checkpoint that is forked, or in it, or around it ({source.url})"
+        raise StateStoreFilesError("PSS_BAD_PATH", {"path": target.url, "reason": reason})
+    names = sorted(Directory(target).names())
+    if names:
+        raise StateStoreFilesError("PSS_NOT_EMPTY", {"path": target.url, "found": ", ".join(names[:5])})
+
+
+@contextmanager
+def taken_back(there: Site) -> Iterator[Site]:
+    """The fork's directory, in which nothing was; if it fails to be made, nothing is in it again."""
+    try:
+        yield there
+    except BaseException:
+        with suppress(Exception):
+            _remove_all(there)
+        raise
+
+
+def _remove_all(there: Site) -> None:
+    directory = there.directory
+    merged = there.directory.names(MERGED)
+    if any(f"-{there.writer:016x}-" not in name for name in merged):
+        return  # somebody else is making a fork in the same place
+    for name in directory.names():
+        files = [f"{name}/{info.name}" for info in directory.find(name)]
+        for path in files or [name]:
+            with suppress(Exception):
+                delete(directory, path)
+        with suppress(Exception):  # what is left of it is empty directories
+            directory.location.fs.rm(directory.location.below(name), recursive=True)

@@ -8,8 +8,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from pyspark_statestore.errors import StateStoreFilesError
-from pyspark_statestore.forks.pins import NO_CLAIM, PIN_SUFFIX, Pin, drop_pin, write_pin
-from pyspark_statestore.maintenance.site import Site
+from pyspark_statestore.log.merged_log import Site
+from pyspark_statestore.log.pins import NO_CLAIM, PIN_SUFFIX, Pin, drop_pin, write_pin
 from pyspark_statestore.storage import Directory
 
 
@@ -18,7 +18,7 @@ class Pinning:
     """The pins of one fork: first empty ones, which pin everything; then others that name files.
 
     A look that began after :meth:`begin` sees only what stays. The order matters to cleaners, see
-    :func:`~pyspark_statestore.forks.pins.unpinned`: at no time between is there no pin.
+    :func:`~pyspark_statestore.log.pins.unpinned`: at no time between is there no pin.
 
     Attributes:
         site: Of the checkpoint that is forked.

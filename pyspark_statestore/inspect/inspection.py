@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from pyspark_statestore.errors import StateStoreFilesError
-from pyspark_statestore.inspect.columns import TABLES
-from pyspark_statestore.inspect.files import files_table
-from pyspark_statestore.inspect.scan import Scan, check_checkpoint, look_again, scan
-from pyspark_statestore.inspect.segments import EVERYTHING, Segments, StoreFilter
-from pyspark_statestore.inspect.state_files import StateFiles, plain_files
-from pyspark_statestore.inspect.summary import summary_table
-from pyspark_statestore.inspect.versions import versions_table
+from pyspark_statestore.inspect.tables import Segments, files_table, summary_table
+from pyspark_statestore.log.columns import TABLES
+from pyspark_statestore.log.scan import Scan, check_checkpoint, look_again, scan
+from pyspark_statestore.log.state_files import EVERYTHING, StateFiles, StoreFilter, plain_files
+from pyspark_statestore.log.versions import versions_table
 from pyspark_statestore.storage import Directory, Location
 
 if TYPE_CHECKING:
@@ -203,7 +201,7 @@ class Inspection:
         assert files is not None
         if name == "versions":
             return versions_table(files, self._directory, wanted)
-        from pyspark_statestore.forks.kinship import Kinship
+        from pyspark_statestore.log.pins import Kinship
 
         return summary_table(merged, files, self._closed_after, Kinship.of(self._directory, merged))
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow.compute as pc
 
-from pyspark_statestore.forks.pins import unpinned
 from pyspark_statestore.format.layout import ENTRY, U32
-from pyspark_statestore.index import HIGHEST_STAMP, Entries, TombstoneWatch, Unlink, plan_unlinks, resolve
-from pyspark_statestore.inspect.scan import MERGED
-from pyspark_statestore.maintenance.copied_entries import copied, paths_of
-from pyspark_statestore.maintenance.site import Site, View
+from pyspark_statestore.log import HIGHEST_STAMP, Entries, TombstoneWatch, Unlink, plan_unlinks, resolve
+from pyspark_statestore.log.merged_log import Site, View
+from pyspark_statestore.log.payload import copied, paths_of
+from pyspark_statestore.log.pins import unpinned
+from pyspark_statestore.log.scan import MERGED
 from pyspark_statestore.storage.changes import delete
 from pyspark_statestore.storage.directory import in_parallel
 

@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyspark_statestore.forks.pins import check_unclaimed, unpinned
 from pyspark_statestore.format.index_block import IndexBlock
 from pyspark_statestore.format.layout import ENTRY, U32
-from pyspark_statestore.inspect.scan import INDEX_SUFFIX, MERGED, Scan, check_checkpoint, look_again, scan
-from pyspark_statestore.maintenance.site import Site, View
+from pyspark_statestore.log.merged_log import Site, View
+from pyspark_statestore.log.pins import check_unclaimed, unpinned
+from pyspark_statestore.log.scan import INDEX_SUFFIX, MERGED, Scan, check_checkpoint, look_again, scan
 from pyspark_statestore.storage.changes import delete
 from pyspark_statestore.storage.directory import in_parallel
 

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from pyspark_statestore.maintenance.site import ABANDONED_AFTER, Site
+from pyspark_statestore.log.merged_log import ABANDONED_AFTER, TARGET_FILE_SIZE, Site
 from pyspark_statestore.storage import Directory, Location
 
 if TYPE_CHECKING:
@@ -15,14 +15,12 @@ if TYPE_CHECKING:
     from pyarrow.compute import Expression
     from pyspark.sql import SparkSession
 
-    from pyspark_statestore.forks.release import ForkRelease
     from pyspark_statestore.maintenance.compaction import Compaction
     from pyspark_statestore.maintenance.consolidation import Consolidation
     from pyspark_statestore.maintenance.expiry import Expiry
+    from pyspark_statestore.maintenance.fork_release import ForkRelease
     from pyspark_statestore.maintenance.orphans import OrphanRemoval
-    from pyspark_statestore.maintenance.verification import Verification
-
-TARGET_FILE_SIZE = 128 << 20
+    from pyspark_statestore.maintenance.verify.verification import Verification
 
 
 class Maintenance:
@@ -158,7 +156,7 @@ class Maintenance:
         Raises:
             StateStoreFilesError: The checkpoint cannot be read at all.
         """
-        from pyspark_statestore.maintenance.verification import verify
+        from pyspark_statestore.maintenance.verify.verification import verify
 
         site = self._site(dry_run or not repair)
         return verify(site, repair=repair, dry_run=dry_run, spark=spark, callback=callback)
@@ -186,7 +184,7 @@ class Maintenance:
         Raises:
             StateStoreFilesError: PSS_FORK_NEEDS, or something cannot be read or deleted.
         """
-        from pyspark_statestore.forks.release import release_fork
+        from pyspark_statestore.maintenance.fork_release import release_fork
 
         there = Location.of(fork, storage_options)
         return release_fork(Directory(self._location), there, dry_run=dry_run, force=force)

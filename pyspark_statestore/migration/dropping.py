@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from pyspark_statestore.errors import StateStoreFilesError
-from pyspark_statestore.inspect.scan import (
+from pyspark_statestore.log.merged_log import Site
+from pyspark_statestore.log.scan import (
     DROPPING_SUFFIX,
     EXPORTED_SUFFIX,
     EXPORTING_SUFFIX,
@@ -18,12 +19,10 @@ from pyspark_statestore.inspect.scan import (
     look_again,
     scan,
 )
-from pyspark_statestore.inspect.state_files import STATE, files_below_state
-from pyspark_statestore.maintenance.immutable_files import IMMUTABLE
-from pyspark_statestore.maintenance.site import Site
+from pyspark_statestore.log.state_files import IMMUTABLE, STATE, files_below_state
+from pyspark_statestore.migration.conversion import has_gone_on
 from pyspark_statestore.migration.export_marker import ExportMarker, Progress, remove_markers
 from pyspark_statestore.migration.export_plan import restorable_without_merged
-from pyspark_statestore.migration.going_back import has_gone_on
 from pyspark_statestore.migration.live_segments import LiveSegments
 from pyspark_statestore.storage.changes import delete
 from pyspark_statestore.storage.directory import Directory, FileInfo, in_parallel

@@ -12,13 +12,12 @@ from dataclasses import asdict, dataclass
 
 from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.format.checksum import crc32c
-from pyspark_statestore.inspect.scan import DROPPING_SUFFIX, EXPORTED_SUFFIX, EXPORTING_SUFFIX, MERGED
-from pyspark_statestore.inspect.spark_logs import COMMITS, entries
-from pyspark_statestore.maintenance.site import Site
-from pyspark_statestore.parsing.json_text import parse_object, whole_number
-from pyspark_statestore.storage.changes import delete
+from pyspark_statestore.log.merged_log import Site
+from pyspark_statestore.log.scan import DROPPING_SUFFIX, EXPORTED_SUFFIX, EXPORTING_SUFFIX, MERGED
+from pyspark_statestore.log.spark_logs import COMMITS, entries
+from pyspark_statestore.parsing import parse_object, whole_number
+from pyspark_statestore.storage.changes import delete, publish
 from pyspark_statestore.storage.directory import Directory, FileInfo
-from pyspark_statestore.storage.whole_files import publish
 
 _LATEST_FIRST = (DROPPING_SUFFIX, EXPORTED_SUFFIX, EXPORTING_SUFFIX)
 

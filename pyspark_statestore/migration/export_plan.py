@@ -5,19 +5,22 @@ from __future__ import annotations
 import datetime
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pyspark_statestore.errors import StateStoreFilesError
-from pyspark_statestore.inspect.scan import Scan
-from pyspark_statestore.inspect.state_files import STATE, StateFiles, is_state_file, plain_files
-from pyspark_statestore.inspect.versions import versions_table
-from pyspark_statestore.maintenance.batches import Batches, committed, read_batches
-from pyspark_statestore.maintenance.restorability import check_versions
+from pyspark_statestore.log.restorability import Batches, check_versions, committed, read_batches
+from pyspark_statestore.log.scan import Scan
+from pyspark_statestore.log.state_files import STATE, StateFiles, is_state_file, plain_files
+from pyspark_statestore.log.versions import versions_table
 from pyspark_statestore.migration.export_marker import ExportMarker
 from pyspark_statestore.migration.live_segments import LiveSegments
-from pyspark_statestore.storage.directory import Directory, FileInfo
-from pyspark_statestore.storage.inside import require_inside
+from pyspark_statestore.storage.directory import Directory, FileInfo, require_inside
+
+if TYPE_CHECKING:
+    pass
+
 
 _LONGEST_NAME = 200
 """Bytes: a temporary file has a longer name, and disks take 255. Spark's are of a hundred at most."""

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 
 from pyspark_statestore import Checkpoint
-from pyspark_statestore.forks.pins import Pin, read_pins
-from pyspark_statestore.inspect.scan import look_again, scan
-from pyspark_statestore.inspect.state_files import StateFiles, plain_files
+from pyspark_statestore.log.pins import Pin, read_pins
+from pyspark_statestore.log.scan import look_again, scan
+from pyspark_statestore.log.state_files import StateFiles, plain_files
 from pyspark_statestore.maintenance.cleaning import clean
 from pyspark_statestore.storage import Directory, Location
 from tests.inspect.places import STAMP, merged_file

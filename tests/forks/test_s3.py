@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from pyspark_statestore import Checkpoint
+from pyspark_statestore.log.merged_log import Site
 from pyspark_statestore.maintenance.cleaning import clean
-from pyspark_statestore.maintenance.site import Site
 from pyspark_statestore.storage import Directory, Location
 from tests.forks.families import go_on
 from tests.inspect.places import refused

@@ -15,13 +15,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pyspark_statestore.checkpoint import CLOSED_AFTER
+from pyspark_statestore.conf import CLOSED_AFTER
 from pyspark_statestore.forks.fork import fork_checkpoint
 from pyspark_statestore.format import Entry, MergedFileWriter, file_name
-from pyspark_statestore.inspect.scan import MERGED
+from pyspark_statestore.log.merged_log import Site
+from pyspark_statestore.log.scan import MERGED
 from pyspark_statestore.maintenance.compaction import compact
 from pyspark_statestore.maintenance.consolidation import consolidate_index
-from pyspark_statestore.maintenance.site import Site
 from pyspark_statestore.storage import Directory, Location
 from tests.forks.families import state_of
 from tests.inspect.places import CREATED_MS, META, STAMP, plain_file

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pyspark_statestore.checkpoint import Checkpoint
-from pyspark_statestore.maintenance.site import Site
+from pyspark_statestore.log.merged_log import Site
 from pyspark_statestore.storage import Directory, Location
 from tests.inspect.places import STAMP, merged_file, merged_paths
 

@@ -11,10 +11,8 @@ import pytest
 
 from pyspark_statestore import StateStoreFilesError
 from pyspark_statestore.maintenance.cleaning import clean
-from pyspark_statestore.maintenance.compaction import compact
-from pyspark_statestore.maintenance.compaction_plan import CompactionPlan, Wanted
-from pyspark_statestore.maintenance.movable import Movable
-from pyspark_statestore.maintenance.relocation import relocate
+from pyspark_statestore.maintenance.compaction import CompactionPlan, Wanted, compact
+from pyspark_statestore.maintenance.relocation import Movable, relocate
 from tests.inspect.places import STAMP, add_index, merged_file
 from tests.maintenance.worlds import Breakage, DiedError, dead_files, grow_old, live_files, site_of
 

@@ -352,8 +352,8 @@ def test_query_that_seems_to_run(tmp_path: Path, sign: str) -> None:
 
 
 def test_clock_that_is_ahead_does_not_take_a_running_query_for_stopped(tmp_path: Path) -> None:
+    from pyspark_statestore.log.merged_log import Site
     from pyspark_statestore.maintenance.expiry import expire as expire_at
-    from pyspark_statestore.maintenance.site import Site
     from pyspark_statestore.storage import Directory, Location
 
     commit(tmp_path, *range(10))

@@ -15,8 +15,8 @@ import pytest
 from pyspark_statestore import StateStoreFilesError
 from pyspark_statestore.checkpoint import Checkpoint
 from pyspark_statestore.format import file_name
+from pyspark_statestore.log.merged_log import Site
 from pyspark_statestore.maintenance.orphans import remove_orphan_files
-from pyspark_statestore.maintenance.site import Site
 from pyspark_statestore.storage import Directory, Location
 from tests.inspect.places import STAMP, merged_file, merged_paths, plain_file, refused, simple_checkpoint
 from tests.inspect.spark_files import lz4, snapshot

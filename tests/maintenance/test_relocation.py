@@ -16,9 +16,8 @@ from pyspark_statestore import Checkpoint
 from pyspark_statestore.format import Kind, read_merged_file
 from pyspark_statestore.format.reader import BytesSource
 from pyspark_statestore.maintenance.cleaning import clean
-from pyspark_statestore.maintenance.compaction_plan import CompactionPlan, Wanted
-from pyspark_statestore.maintenance.movable import Movable
-from pyspark_statestore.maintenance.relocation import Bin, relocate
+from pyspark_statestore.maintenance.compaction import CompactionPlan, Wanted
+from pyspark_statestore.maintenance.relocation import Bin, Movable, relocate
 from tests.inspect.places import STAMP, merged_file, merged_paths, refused
 from tests.maintenance.failing import Trouble, troubled_files
 from tests.maintenance.worlds import Breakage, grow_old, live_files, site_of

@@ -13,7 +13,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 from pyspark_statestore.format import Entry, Kind, read_merged_file
 from pyspark_statestore.format.reader import BytesSource
-from pyspark_statestore.maintenance.site import Site
+from pyspark_statestore.log.merged_log import Site
 from pyspark_statestore.storage import Directory, Location
 from tests.inspect.places import merged_paths
 
