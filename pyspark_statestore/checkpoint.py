@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from pyspark_statestore.forks.fork import Fork
     from pyspark_statestore.inspect import Inspection
-    from pyspark_statestore.log.merged_log import Site
+    from pyspark_statestore.log.merged_log import MergedLog
     from pyspark_statestore.maintenance.maintenance import Maintenance
     from pyspark_statestore.migration.conversion import Conversion
     from pyspark_statestore.migration.dropping import Drop
@@ -232,12 +232,12 @@ class Checkpoint:
             StateStoreFilesError: As :func:`pyspark_statestore.fork`.
         """
         from pyspark_statestore.forks.fork import fork_checkpoint
-        from pyspark_statestore.log.merged_log import Site
+        from pyspark_statestore.log.merged_log import MergedLog
         from pyspark_statestore.storage import Location
 
         options = self._storage_options if storage_options is None else storage_options
-        site = Site(self._directory, self._closed_after, dry_run=dry_run)
-        return fork_checkpoint(site, Location.of(dst, options), mode, version, dry_run=dry_run, force=force)
+        log = MergedLog(self._directory, self._closed_after, dry_run=dry_run)
+        return fork_checkpoint(log, Location.of(dst, options), mode, version, dry_run=dry_run, force=force)
 
     def convert(self, to: str, *, door: str = "provider", dry_run: bool = False, force: bool = False) -> Conversion:
         """Lets a stopped query go on with merged state, or with stock Spark's.
@@ -263,7 +263,7 @@ class Checkpoint:
         """
         from pyspark_statestore.migration.conversion import convert
 
-        return convert(self._site(dry_run), to, door=door, dry_run=dry_run, force=force)
+        return convert(self._merged_log(dry_run), to, door=door, dry_run=dry_run, force=force)
 
     def export(
         self,
@@ -298,7 +298,7 @@ class Checkpoint:
 
         options = self._storage_options if storage_options is None else storage_options
         target = None if dst is None else Directory(Location.of(dst, options))
-        return export(self._site(dry_run), target, dry_run=dry_run, force=force, spark=spark, callback=callback)
+        return export(self._merged_log(dry_run), target, dry_run=dry_run, force=force, spark=spark, callback=callback)
 
     def drop_merged(self, *, dry_run: bool = True, force: bool = False) -> Drop:
         """Deletes the merged files after an export in place; there is no way back to them then.
@@ -314,12 +314,12 @@ class Checkpoint:
         """
         from pyspark_statestore.migration.dropping import drop_merged
 
-        return drop_merged(self._site(dry_run), dry_run=dry_run, force=force)
+        return drop_merged(self._merged_log(dry_run), dry_run=dry_run, force=force)
 
-    def _site(self, dry_run: bool) -> Site:
-        from pyspark_statestore.log.merged_log import Site
+    def _merged_log(self, dry_run: bool) -> MergedLog:
+        from pyspark_statestore.log.merged_log import MergedLog
 
-        return Site(self._directory, self._closed_after, dry_run=dry_run)
+        return MergedLog(self._directory, self._closed_after, dry_run=dry_run)
 
     @cached_property
     def _directory(self) -> Directory:

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.format import foreign_path
 from pyspark_statestore.log import Entries
-from pyspark_statestore.log.merged_log import TARGET_FILE_SIZE, Site, View
+from pyspark_statestore.log.merged_log import TARGET_FILE_SIZE, LogSnapshot, MergedLog
 from pyspark_statestore.log.payload import paths_of, read_segments, same_facts
 from pyspark_statestore.log.restorability import Batches, Store, expected_stores
 from pyspark_statestore.log.state_files import PLAIN, STATE, StateFiles
@@ -103,8 +103,8 @@ def _needless(files: StateFiles, version: int) -> np.ndarray:
     np.maximum.at(newest, stores.store[rows], numbers[rows])
     older: np.ndarray = np.zeros(len(later), bool)
     older[rows] = numbers[rows] < newest[stores.store[rows]]
-    needless: np.ndarray = np.flatnonzero(later | older)
-    return needless
+    unneeded: np.ndarray = np.flatnonzero(later | older)
+    return unneeded
 
 
 def _snapshots() -> object:
@@ -165,13 +165,13 @@ def places_of(entries: Entries, rows: np.ndarray, checkpoint: str) -> tuple[list
 
 
 def write_references(
-    target: Site, view: View, rows: np.ndarray, places: tuple[list[str], np.ndarray], highest_stamp: int
+    target: MergedLog, snapshot: LogSnapshot, rows: np.ndarray, places: tuple[list[str], np.ndarray], highest_stamp: int
 ) -> str:
     """Writes a reference file: facts as they are in the source, their keys and generations included.
 
     Args:
         target: Of the fork.
-        view: Of the source.
+        snapshot: Of the source.
         rows: Of the segments.
         places: As :func:`places_of` has them.
         highest_stamp: That any file of the source knows of.
@@ -183,23 +183,23 @@ def write_references(
         StateStoreFilesError: PSS_NO_PERMISSION or PSS_WRITE_FAILED.
     """
     paths, numbers = places
-    records = same_facts(view.scan.entries, rows, view.scan.entries.offset[rows])
+    records = same_facts(snapshot.scan.entries, rows, snapshot.scan.entries.offset[rows])
     records["file_ref"] = numbers
-    with target.new_file(view) as (name, out):
-        out.add_columns(records, paths_of(view.scan.entries, rows))
+    with target.new_file(snapshot) as (name, out):
+        out.add_columns(records, paths_of(snapshot.scan.entries, rows))
         out.seal_references_to(paths, group_stamp=highest_stamp)
     return name
 
 
 def copy_segments(
-    source: Site, target: Site, view: View, rows: np.ndarray, highest_stamp: int
+    source: MergedLog, target: MergedLog, snapshot: LogSnapshot, rows: np.ndarray, highest_stamp: int
 ) -> Iterator[tuple[str, int]]:
     """Copies segments into merged files of the fork; each is checked.
 
     Args:
         source: Of the checkpoint that is forked.
         target: Of the fork.
-        view: Of the source.
+        snapshot: Of the source.
         rows: Of the segments.
         highest_stamp: That any file of the source knows of.
 
@@ -210,13 +210,13 @@ def copy_segments(
         FileNotFoundError: A file of the source is gone.
         StateStoreFilesError: A segment is corrupt, or something cannot be read or written.
     """
-    entries = view.scan.entries
+    entries = snapshot.scan.entries
     rows = rows[np.lexsort((entries.offset[rows], entries.origin[rows], entries.file[rows]))]
     ends: np.ndarray = np.cumsum(entries.length[rows])
     for part in np.split(rows, np.flatnonzero(np.diff(ends // TARGET_FILE_SIZE)) + 1):
         if not len(part):
             continue
-        with target.new_file(view) as (name, out):
+        with target.new_file(snapshot) as (name, out):
             start = out.position
             for data in read_segments(source.directory, entries, part):
                 out.append(data)

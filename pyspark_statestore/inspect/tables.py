@@ -20,7 +20,7 @@ from pyspark_statestore.log.state_files import EVERYTHING, PLAIN, StateFiles, St
 from pyspark_statestore.storage.location import Location
 
 if TYPE_CHECKING:
-    from pyspark_statestore.log.pins import Kinship
+    from pyspark_statestore.log.pins import ForkInfo
 
 
 def files_table(scan: Scan, url: str, closed_after: datetime.timedelta) -> pa.Table:
@@ -169,14 +169,14 @@ def _named(numbers: np.ndarray, names: Sequence[str | None]) -> pa.Array:
 # The table ``summary``: one row for the whole checkpoint.
 
 
-def summary_table(scan: Scan, files: StateFiles, closed_after: datetime.timedelta, kinship: Kinship) -> pa.Table:
+def summary_table(scan: Scan, files: StateFiles, closed_after: datetime.timedelta, fork_info: ForkInfo) -> pa.Table:
     """Makes the table.
 
     Args:
         scan: Of the merged files, with their headers.
         files: Of the state, merged and plain.
         closed_after: After how long without a change nobody appends to a file any more.
-        kinship: What the checkpoint has to do with others.
+        fork_info: What the checkpoint has to do with others.
     """
     resolution = scan.resolution
     size, live = sum(scan.sizes.values()), resolution.live_bytes
@@ -198,8 +198,8 @@ def summary_table(scan: Scan, files: StateFiles, closed_after: datetime.timedelt
         "max_version": int(versions.max()) if len(versions) else None,
         "foreign_file_count": len(np.unique(scan.entries.origin[resolution.live & (scan.entries.origin > 0)])),
         "foreign_live_bytes": int(resolution.totals.foreign_live_bytes.sum()),
-        "forked_from": kinship.forked_from,
-        "fork_count": kinship.fork_count,
+        "forked_from": fork_info.forked_from,
+        "fork_count": fork_info.fork_count,
         "plain_file_count": int(np.count_nonzero(files.merged == PLAIN)),
     }
     return table_of("summary", {name: [value] for name, value in columns.items()})

@@ -19,7 +19,7 @@ from pyspark_statestore.format.layout import META_WHOLE
 from pyspark_statestore.log import FileState
 from pyspark_statestore.log.entries import CLOCK_BITS, time_of
 from pyspark_statestore.log.pins import is_pin
-from pyspark_statestore.log.scan import INDEX_SUFFIX, MERGED, Scan, check_checkpoint, look_again, scan
+from pyspark_statestore.log.scan import INDEX_SUFFIX, MERGED, Scan, check_checkpoint, retry_if_gone, scan
 from pyspark_statestore.log.spark_logs import COMMITS, OFFSETS, entries
 from pyspark_statestore.log.state_files import STATE
 from pyspark_statestore.storage import Directory
@@ -42,24 +42,24 @@ def _stamp(file: MergedFile) -> int:
 
 
 @dataclass(frozen=True)
-class View:
+class LogSnapshot:
     """One complete look.
 
     Attributes:
         scan: The indexes of all merged files, each read from the file itself.
         states: What the rules of :mod:`pyspark_statestore.log.rules` need to know of each file.
-        given_up: Announcements of relocations that nobody waits for any more, pins of forks that were never made, and
+        expired: Announcements of relocations that nobody waits for any more, pins of forks that were never made, and
             files that their writers have not come to name.
     """
 
     scan: Scan
     states: dict[str, FileState]
-    given_up: frozenset[str]
+    expired: frozenset[str]
 
     @property
-    def intents(self) -> frozenset[str]:
+    def relocation_markers(self) -> frozenset[str]:
         """Announcements of relocations whose copies may still turn up."""
-        return self.scan.intents - self.given_up
+        return self.scan.relocation_markers - self.expired
 
     @property
     def closed_tombstones(self) -> dict[str, int]:
@@ -80,7 +80,7 @@ class View:
 
 
 @dataclass
-class Site:
+class MergedLog:
     """One process's work on one checkpoint.
 
     Attributes:
@@ -103,7 +103,7 @@ class Site:
     _known: Mapping[str, MergedFile] = field(default_factory=dict, repr=False)
     _numbers: Iterator[int] = field(default_factory=lambda: count(1), repr=False)
 
-    def __reduce__(self) -> tuple[type[Site], tuple[object, ...]]:
+    def __reduce__(self) -> tuple[type[MergedLog], tuple[object, ...]]:
         # What travels to a task is another one's work there: no two write under the same id.
         return type(self), (self.directory, self.closed_after, self.abandoned_after, self.clock, self.dry_run)
 
@@ -112,7 +112,7 @@ class Site:
         """What time it is by this process's clock, in Unix milliseconds."""
         return int(self.clock().timestamp() * 1000)
 
-    def look(self, callback: Callback | None = None) -> View:
+    def snapshot(self, callback: Callback | None = None) -> LogSnapshot:
         """Lists the merged files and reads all of their indexes; of sealed ones only those that are new to it.
 
         Args:
@@ -122,26 +122,26 @@ class Site:
             StateStoreFilesError: One cannot be read, so that nothing may be deleted (rule 8); or there is no checkpoint
                 (PSS_NOT_A_CHECKPOINT); or its state is being exported, or was (PSS_EXPORTED).
         """
-        found = look_again(self.directory, lambda: scan(self.directory, known=self._known, callback=callback))
+        found = retry_if_gone(self.directory, lambda: scan(self.directory, known=self._known, callback=callback))
         self._known = found.files
         if found.exports:
             parameters = {"path": self.directory.location.url, "file": found.exports[0]}
             raise StateStoreFilesError("PSS_EXPORTED", parameters)
         if not found.infos:
             check_checkpoint(self.directory)
-        return self.view_of(found)
+        return self.snapshot_of(found)
 
-    def view_of(self, found: Scan) -> View:
+    def snapshot_of(self, found: Scan) -> LogSnapshot:
         """Says of each file what the rules need to know.
 
         Args:
             found: What was read; of a look that may change something, all files.
         """
         begun = {name for name, info in found.others.items() if is_pin(name) and not info.size}
-        waiting = found.intents | begun | {name for name in found.others if is_temporary(name)}
+        waiting = found.relocation_markers | begun | {name for name in found.others if is_temporary(name)}
         newest = self._newest(found, waiting)
         states = {name: self._state(found, name, newest) for name in found.files}
-        return View(found, states, frozenset(name for name in waiting if self._is_given_up(found, name, newest)))
+        return LogSnapshot(found, states, frozenset(name for name in waiting if self._is_expired(found, name, newest)))
 
     def _newest(self, found: Scan, waiting: Collection[str]) -> datetime.datetime | None:
         """A time that has been by the file system's clock: of the last change, or a later one where that tells more."""
@@ -152,9 +152,7 @@ class Site:
         if any(
             not file.sealed and self._is_abandoned(found, name, now) and not self._is_abandoned(found, name, newest)
             for name, file in found.files.items()
-        ) or any(
-            self._is_given_up(found, name, now) and not self._is_given_up(found, name, newest) for name in waiting
-        ):
+        ) or any(self._is_expired(found, name, now) and not self._is_expired(found, name, newest) for name in waiting):
             self._time_there = now if self.dry_run else ask_file_system(self).there
             newest = max(time for time in (newest, self._time_there) if time)
         return newest
@@ -177,13 +175,13 @@ class Site:
         age = min(datetime.timedelta(milliseconds=age_ms), newest - modified)
         return age >= max(self.closed_after, self.abandoned_after)
 
-    def _is_given_up(self, found: Scan, name: str, newest: datetime.datetime | None) -> bool:
+    def _is_expired(self, found: Scan, name: str, newest: datetime.datetime | None) -> bool:
         """Whether nobody has made or renewed it for so long, by both clocks: a step of one alone gives nothing up."""
         # As of the listing: what it stands for may have appeared since, and is not in what was read.
         listed = self.clock() - (_now() - found.at)
         # A copy may take long to be written; nobody waits for it, so there is no hurry.
         patience = max(self.closed_after, self.abandoned_after) if is_temporary(name) else self.closed_after
-        return newest is not None and Now(listed, newest).age(found.others[name].modified) >= patience
+        return newest is not None and Clocks(listed, newest).age(found.others[name].modified) >= patience
 
     def account_for(self, names: Iterable[str]) -> None:
         """Says that what no group accounts for in these files is needed by nobody: a verification has shown it."""
@@ -209,11 +207,11 @@ class Site:
         return StateStoreFilesError("PSS_WRITE_FAILED", {"path": where, "reason": reason})
 
     @contextmanager
-    def new_file(self, view: View, suffix: str = ".merged") -> Iterator[tuple[str, MergedFileWriter]]:
+    def new_file(self, snapshot: LogSnapshot, suffix: str = ".merged") -> Iterator[tuple[str, MergedFileWriter]]:
         """Begins a merged file, which has to be sealed in the block. When the block ends, it is there and durable.
 
         Args:
-            view: Of the checkpoint, by which the file says whether there may be plain files.
+            snapshot: Of the checkpoint, by which the file says whether there may be plain files.
             suffix: As for :meth:`next_name`.
 
         Yields:
@@ -225,7 +223,7 @@ class Site:
         name = self.next_name(suffix)
         created_ms = int(name[:13])
         meta: dict[str, str | bool] = {"app_id": "", "executor_id": "maintenance", "query_run_id": ""}
-        meta |= {"shim": __version__, "plain": view.plain, META_WHOLE: True}
+        meta |= {"shim": __version__, "plain": snapshot.plain, META_WHOLE: True}
         with publish(self.directory, f"{MERGED}/{name}", is_new=True) as out:
             yield name, MergedFileWriter(out, writer=self.writer, created_ms=created_ms, meta=meta)
 
@@ -234,7 +232,7 @@ class Site:
 
 
 @dataclass(frozen=True)
-class Now:
+class Clocks:
     """What time it is.
 
     Attributes:
@@ -273,7 +271,7 @@ class Stopwatch:
         return max(self._clock() - self._begun, (self._wall() - self._begun_at).total_seconds())
 
 
-def ask_file_system(site: Site) -> Now:
+def ask_file_system(log: MergedLog) -> Clocks:
     """Makes an empty file below ``state/``, sees which time it has got, and deletes it.
 
     It is named as Spark names its temporary files, so that one that stays is nobody's, and goes as theirs do.
@@ -282,12 +280,12 @@ def ask_file_system(site: Site) -> Now:
         StateStoreFilesError: The file system fails.
     """
     name = f".clock.{uuid.uuid4()}.tmp"
-    write(site.directory, f"{STATE}/{name}", b"")
+    write(log.directory, f"{STATE}/{name}", b"")
     try:
-        modified = [info.modified for info in site.directory.files(STATE) if info.name == name]
+        modified = [info.modified for info in log.directory.files(STATE) if info.name == name]
     finally:
-        delete(site.directory, f"{STATE}/{name}")
-    return Now(site.clock(), modified[0] if modified else None)
+        delete(log.directory, f"{STATE}/{name}")
+    return Clocks(log.clock(), modified[0] if modified else None)
 
 
 # Whether a query seems to be running, from what it leaves in its checkpoint.
@@ -297,13 +295,18 @@ _SEALED_AFTER = datetime.timedelta(hours=1)
 
 
 def require_stopped(
-    site: Site, view: View, plain: Iterable[FileInfo], now: Now, action: str, ours: Collection[str] = ()
+    log: MergedLog,
+    snapshot: LogSnapshot,
+    plain: Iterable[FileInfo],
+    now: Clocks,
+    action: str,
+    ours: Collection[str] = (),
 ) -> None:
     """Refuses to go on where anything in the checkpoint is so new that a query may have written it just now.
 
     Args:
-        site: Of the checkpoint.
-        view: Of its merged files.
+        log: Of the checkpoint.
+        snapshot: Of its merged files.
         plain: Its other state files.
         now: What time it is.
         action: What needs a query that is stopped, for the message.
@@ -312,27 +315,31 @@ def require_stopped(
     Raises:
         StateStoreFilesError: PSS_QUERY_RUNNING, or the checkpoint cannot be read.
     """
-    for reason in _signs(site, view, plain, now, ours):
+    for reason in _signs(log, snapshot, plain, now, ours):
         override = "wait a little, or say so with force=True (--force)"
-        parameters = {"action": action, "path": site.directory.location.url, "reason": reason, "override": override}
+        parameters = {"action": action, "path": log.directory.location.url, "reason": reason, "override": override}
         raise StateStoreFilesError("PSS_QUERY_RUNNING", parameters)
 
 
-def _signs(site: Site, view: View, plain: Iterable[FileInfo], now: Now, ours: Collection[str]) -> Iterator[str]:
-    def is_new(info: FileInfo, within: datetime.timedelta = site.closed_after) -> bool:
+def _signs(
+    log: MergedLog, snapshot: LogSnapshot, plain: Iterable[FileInfo], now: Clocks, ours: Collection[str]
+) -> Iterator[str]:
+    def is_new(info: FileInfo, within: datetime.timedelta = log.closed_after) -> bool:
         return info.modified is None or now.age(info.modified) < within
 
-    for log in (COMMITS, OFFSETS):
-        written = (info for info in entries(site.directory, log).values() if f"{log}/{info.name}" not in ours)
+    for spark_log in (COMMITS, OFFSETS):
+        written = (
+            info for info in entries(log.directory, spark_log).values() if f"{spark_log}/{info.name}" not in ours
+        )
         if any(is_new(info) for info in written):
-            yield f"a file in {log} was written in the last {site.closed_after}"
+            yield f"a file in {spark_log} was written in the last {log.closed_after}"
     # HDFS shows the time of its creation as that of an open file's last change.
-    within = site.closed_after + (_SEALED_AFTER if site.directory.lists_old_lengths else datetime.timedelta(0))
-    for name, file in view.scan.files.items():
-        if not file.sealed and is_new(view.scan.infos[name], within):
+    within = log.closed_after + (_SEALED_AFTER if log.directory.lists_old_lengths else datetime.timedelta(0))
+    for name, file in snapshot.scan.files.items():
+        if not file.sealed and is_new(snapshot.scan.infos[name], within):
             yield f"{name} is not sealed and was changed in the last {within}"
-    newest = time_of(view.highest_stamp)
-    if now.here - newest < site.closed_after:
+    newest = time_of(snapshot.highest_stamp)
+    if now.here - newest < log.closed_after:
         yield f"the newest segment was written at {newest:%Y-%m-%d %H:%M:%S} UTC"
     if any(is_new(info) for info in plain):
-        yield f"a state file was written in the last {site.closed_after}"
+        yield f"a state file was written in the last {log.closed_after}"

@@ -94,13 +94,13 @@ def parts_of(entries: Entries, rows: np.ndarray, sizes: dict[str, int]) -> list[
     return parts
 
 
-def check_part(directory: Directory, part: Part, told: Callable[[int], object] = lambda read: None) -> Checked:
+def check_part(directory: Directory, part: Part, on_progress: Callable[[int], object] = lambda read: None) -> Checked:
     """Reads all segments of a part. What goes wrong is an answer: the others have to be read all the same.
 
     Args:
         directory: Of the checkpoint.
         part: What to read.
-        told: How many bytes of segments were read, again and again.
+        on_progress: How many bytes of segments were read, again and again.
     """
     bad: list[int] = []
     done = read = 0
@@ -111,7 +111,7 @@ def check_part(directory: Directory, part: Part, told: Callable[[int], object] =
                 length = int(part.length[first:end].sum())
                 read += length
                 done = end
-                told(length)
+                on_progress(length)
     except FileNotFoundError:
         return Checked(tuple(bad), tuple(part.row[done:].tolist()), gone=True, read_bytes=read)
     except StateStoreFilesError as error:

@@ -149,7 +149,7 @@ def read_pins(directory: Directory) -> tuple[Pin, ...]:
 
 
 def unpinned(
-    directory: Directory, names: Iterable[str], given_up: Collection[str] = ()
+    directory: Directory, names: Iterable[str], expired: Collection[str] = ()
 ) -> tuple[set[str], dict[str, str]]:
     """Which files may be unlinked, as far as forks are concerned; to be asked after the look that all else rests on.
 
@@ -159,7 +159,7 @@ def unpinned(
     Args:
         directory: Of the checkpoint.
         names: Of merged files in which nothing lives.
-        given_up: Names of pins that stand for nothing any more: their forks were never made.
+        expired: Names of pins that stand for nothing any more: their forks were never made.
 
     Returns:
         Those that no pin keeps, and why each of the others has to stay.
@@ -171,7 +171,7 @@ def unpinned(
     if not free:
         return free, {}
     pins = read_pins(directory)
-    counting = [pin for pin in pins if not (pin.is_begun and pin.name in given_up)]
+    counting = [pin for pin in pins if not (pin.is_begun and pin.name in expired)]
     kept = {name: _reason(pin) for name in free for pin in counting if pin.pins(name)}
     return free.difference(kept), kept
 
@@ -286,7 +286,7 @@ def read_origin(directory: Directory, scan: Scan) -> Origin | None:
 
 
 @dataclass(frozen=True)
-class Kinship:
+class ForkInfo:
     """The answer.
 
     Attributes:
@@ -298,7 +298,7 @@ class Kinship:
     fork_count: int
 
     @classmethod
-    def of(cls, directory: Directory, scan: Scan) -> Kinship:
+    def of(cls, directory: Directory, scan: Scan) -> ForkInfo:
         """Reads what lies beside the merged files; nothing where nothing does.
 
         Raises:

@@ -74,15 +74,15 @@ class TombstoneWatch:
     has not seen the tombstone may still hold a copy in its hands. Its intent says so: a relocation begins with an
     intent, then refreshes, copies, makes the copies durable, and ends with the deletion of the intent. So there has to
     be a complete refresh, begun after this process knew the tombstone, without victims; and one, the same or a later
-    one, without victims, that shows none of the intents of the first.
+    one, without victims, that shows none of the relocation_markers of the first.
 
-    The answers hold for the view that they were given for. A refresh that only lists says nothing here.
+    The answers hold for the snapshot that they were given for. A refresh that only lists says nothing here.
 
     Example:
         >>> watch = TombstoneWatch()
         >>> watch.begin({})  # nothing is known yet
         >>> resolution = ...  # list, read, resolve
-        >>> watch.refreshed(resolution, intents)
+        >>> watch.refreshed(resolution, relocation_markers)
         frozenset()
     """
 
@@ -98,12 +98,12 @@ class TombstoneWatch:
         """
         self._known = dict(tombstone_counts)
 
-    def refreshed(self, resolution: Resolution, intents: Collection[str]) -> frozenset[str]:
+    def refreshed(self, resolution: Resolution, relocation_markers: Collection[str]) -> frozenset[str]:
         """Takes note of a complete refresh: a listing, then every entry of every file.
 
         Args:
             resolution: Of what was read.
-            intents: In the listing; without those that were given up (no change for ``closedAfter``).
+            relocation_markers: In the listing; without those that were given up (no change for ``closedAfter``).
 
         Returns:
             The files whose tombstones need not be carried over.
@@ -116,7 +116,9 @@ class TombstoneWatch:
             name, count = entries.files[number], int(tombstones[number])
             # One that was unknown before the listing may be younger than an intent which the listing does not show.
             if not held[number] and self._known.get(name) == count:
-                waiting[name] = self._waiting_for.get(name, frozenset(intents)) & frozenset(intents)
+                waiting[name] = self._waiting_for.get(name, frozenset(relocation_markers)) & frozenset(
+                    relocation_markers
+                )
         self._waiting_for = waiting
         return frozenset(name for name, missing in waiting.items() if not missing)
 
@@ -147,8 +149,8 @@ def plan_unlinks(
     Args:
         resolution: Of everything that is known.
         states: Of every file in it.
-        droppable: What :meth:`TombstoneWatch.refreshed` said of this very view; empty where the last refresh was not
-            complete.
+        droppable: What :meth:`TombstoneWatch.refreshed` said of this very snapshot; empty where the last refresh was
+            not complete.
     """
     entries = resolution.entries
     dead = np.flatnonzero(resolution.totals.live_segment_count == 0)

@@ -28,7 +28,7 @@ ATTEMPTS = 10
 
 INDEX_SUFFIX = ".index.merged"
 
-INTENT_SUFFIX = ".relocating"
+RELOCATING_SUFFIX = ".relocating"
 """Empty files of this ending announce relocations: docs/guarantees.md."""
 
 _PAGE = 400
@@ -80,9 +80,9 @@ class Scan:
         return frozenset(name for name in self._left_out if not name.endswith(INDEX_SUFFIX))
 
     @property
-    def intents(self) -> frozenset[str]:
+    def relocation_markers(self) -> frozenset[str]:
         """Announcements of relocations."""
-        return frozenset(name for name in self.others if name.endswith(INTENT_SUFFIX))
+        return frozenset(name for name in self.others if name.endswith(RELOCATING_SUFFIX))
 
     @property
     def exports(self) -> list[str]:
@@ -129,7 +129,7 @@ class ForeignFileGoneError(FileNotFoundError):
         self.path = path
         self.logical_path = logical_path
 
-    def told(self, directory: Directory) -> StateStoreFilesError:
+    def as_error(self, directory: Directory) -> StateStoreFilesError:
         """As people are told.
 
         Args:
@@ -167,7 +167,7 @@ def holder(entries: Entries, file: int, origin: int) -> str:
     return entries.foreign[origin - 1] if origin else f"{MERGED}/{entries.files[file]}"
 
 
-def look_again(directory: Directory, look: Callable[[], Result]) -> Result:
+def retry_if_gone(directory: Directory, look: Callable[[], Result]) -> Result:
     """Looks, and begins again as often as a file that was listed is gone when it is opened.
 
     Args:
@@ -184,7 +184,7 @@ def look_again(directory: Directory, look: Callable[[], Result]) -> Result:
             return look()
         except ForeignFileGoneError as error:
             if error.path == gone:
-                raise error.told(directory) from error
+                raise error.as_error(directory) from error
             gone = error.path
         except FileNotFoundError:
             continue
@@ -233,7 +233,7 @@ def _list_all(directory: Directory) -> dict[str, FileInfo]:
     if len(first) < _PAGE:
         return first
     second = {info.name: info for info in directory.files(MERGED)}
-    gone = {name for name in first if parse_file_name(name) or name.endswith(INTENT_SUFFIX)}.difference(second)
+    gone = {name for name in first if parse_file_name(name) or name.endswith(RELOCATING_SUFFIX)}.difference(second)
     return second | {name: first[name] for name in gone}
 
 
@@ -262,7 +262,7 @@ def scan(
         callback: Told how many files there are, and of each that was read.
 
     Raises:
-        FileNotFoundError: One was moved or deleted meanwhile: see :func:`look_again`.
+        FileNotFoundError: One was moved or deleted meanwhile: see :func:`retry_if_gone`.
         StateStoreFilesError: A file is damaged, of a newer format, or cannot be read. Nothing is guessed then.
     """
     at = datetime.datetime.now(datetime.UTC)

@@ -52,7 +52,7 @@ class Restores:
         files: Of the state.
         stores: That they belong to.
         versions: Of the stores that are wanted.
-        past: What each version follows.
+        ancestry: What each version follows.
         base: Of each version, the version of the snapshot that a restore begins with: 0 is the empty state; -1 where
             there is no way.
         replay_count: Changelogs that are replayed after it.
@@ -62,7 +62,7 @@ class Restores:
     files: StateFiles = field(repr=False)
     stores: Stores = field(repr=False)
     versions: Versions
-    past: Past = field(repr=False)
+    ancestry: Ancestry = field(repr=False)
     base: np.ndarray
     replay_count: np.ndarray
     size: np.ndarray
@@ -73,9 +73,9 @@ class Restores:
 
         A restore begins with the newest snapshot that is whole, at this version or before, and replays the changelogs
         after it; version 0 is the empty state. With Spark's checkpoint format 2 it follows only the attempts that a
-        changelog names as its own past (``RocksDB.loadWithCheckpointId``). Around a broken snapshot Spark goes at most
-        :data:`MAX_REPAIR` versions back (``AutoSnapshotLoader``), with format 2 only along a past that is known that
-        far.
+        changelog names as its own ancestry (``RocksDB.loadWithCheckpointId``). Around a broken snapshot Spark goes at
+        most :data:`MAX_REPAIR` versions back (``AutoSnapshotLoader``), with format 2 only as far as the ancestry is
+        known.
 
         Args:
             files: Of the state.
@@ -90,9 +90,9 @@ class Restores:
         versions = _versions(files, stores, wanted)
         snapshot_bytes = _whole_snapshots(files, directory, stores, versions)
         changes_bytes = _whole(files, directory, versions.changes)
-        past = pasts(files, directory, versions.store, versions.version, versions.id, versions.changes)
-        base, replayed, size = _restores(versions, snapshot_bytes, changes_bytes, past)
-        return cls(files, stores, versions, past, base, replayed, size)
+        ancestry = ancestry_of(files, directory, versions.store, versions.version, versions.id, versions.changes)
+        base, replayed, size = _restores(versions, snapshot_bytes, changes_bytes, ancestry)
+        return cls(files, stores, versions, ancestry, base, replayed, size)
 
     def steps(self, row: int) -> tuple[int | None, list[int]]:
         """What a restorable version is made of.
@@ -106,7 +106,7 @@ class Restores:
         changes: list[int] = []
         while row != EMPTY and self.versions.version[row] != self.base[row]:
             changes.append(int(self.versions.changes[row]))
-            row = int(self.past.parent[row])
+            row = int(self.ancestry.parent[row])
         return (None if row == EMPTY else int(self.versions.snapshot[row])), changes[::-1]
 
 
@@ -203,7 +203,7 @@ def _whole(files: StateFiles, directory: Directory, rows: np.ndarray) -> np.ndar
 
 
 def _restores(
-    versions: Versions, snapshot_bytes: np.ndarray, changes_bytes: np.ndarray, past: Past
+    versions: Versions, snapshot_bytes: np.ndarray, changes_bytes: np.ndarray, ancestry: Ancestry
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Base snapshot's version, number of changelogs after it, bytes to read; a base of -1 where there is no way."""
     count = len(versions)
@@ -211,11 +211,11 @@ def _restores(
     empty, nothing = count, count + 1
     neither: np.ndarray = np.zeros(2, bool)
     version: np.ndarray = np.append(versions.version, [1, 0])
-    parent = np.where(past.parent == EMPTY, empty, np.where(past.parent == NOTHING, nothing, past.parent))
+    parent = np.where(ancestry.parent == EMPTY, empty, np.where(ancestry.parent == NOTHING, nothing, ancestry.parent))
     before: np.ndarray = np.append(parent, [empty, nothing])
     has_snapshot: np.ndarray = np.append(versions.snapshot >= 0, neither)
     is_whole: np.ndarray = np.append(snapshot_bytes >= 0, neither)
-    is_gone = np.append(past.begins, neither) & ~has_snapshot
+    is_gone = np.append(ancestry.begins, neither) & ~has_snapshot
     follows = np.append(changes_bytes >= 0, neither) & (before <= empty)
 
     end, (replayed, size, around) = _along(
@@ -277,7 +277,7 @@ _Key = tuple[int, int, str]
 
 
 @dataclass(frozen=True)
-class Past:
+class Ancestry:
     """What each version follows.
 
     Attributes:
@@ -289,15 +289,15 @@ class Past:
     begins: np.ndarray
 
 
-def pasts(
+def ancestry_of(
     files: StateFiles,
     directory: Directory,
     store: np.ndarray,
     version: np.ndarray,
     checkpoint_id: pa.Array,
     changes: np.ndarray,
-) -> Past:
-    """Finds the past of versions; with Spark's checkpoint format 2 from their changelogs.
+) -> Ancestry:
+    """Finds the ancestry of versions; with Spark's checkpoint format 2 from their changelogs.
 
     Args:
         files: Of the state.
@@ -319,16 +319,16 @@ def pasts(
         keys = zip(
             store[rows].tolist(), version[rows].tolist(), checkpoint_id.take(pa.array(rows)).to_pylist(), strict=True
         )
-        _follow_all(files, directory, changes, dict(zip(keys, rows.tolist(), strict=True)), Past(parent, begins))
-    return Past(parent, begins)
+        _follow_all(files, directory, changes, dict(zip(keys, rows.tolist(), strict=True)), Ancestry(parent, begins))
+    return Ancestry(parent, begins)
 
 
 def _follow_all(
-    files: StateFiles, directory: Directory, changes: np.ndarray, row_of: Mapping[_Key, int], past: Past
+    files: StateFiles, directory: Directory, changes: np.ndarray, row_of: Mapping[_Key, int], ancestry: Ancestry
 ) -> None:
     unknown: dict[int, list[_Key]] = {}
     for key, row in row_of.items():
-        if changes[row] >= 0 and past.parent[row] == NOTHING:
+        if changes[row] >= 0 and ancestry.parent[row] == NOTHING:
             unknown.setdefault(key[0], []).append(key)
     # A changelog names all attempts since the last snapshot, so the newest of a store answers for many before it. Where
     # it does not, more and more of them are read at once.
@@ -338,30 +338,30 @@ def _follow_all(
         rows = changes[[row_of[key] for key in newest]]
         lineages = files.read(directory, rows, lambda start: lineage_of(start or b"") or {}, _LINEAGE_BYTES)
         for key, lineage in zip(newest, lineages, strict=True):
-            _follow(key, lineage, row_of, past)
-        answered = sum(_drop_answered(keys, row_of, past) for keys in unknown.values())
+            _follow(key, lineage, row_of, ancestry)
+        answered = sum(_drop_answered(keys, row_of, ancestry) for keys in unknown.values())
         times = 1 if answered >= _MANY * len(newest) else 2 * times
         unknown = {store: keys for store, keys in unknown.items() if keys}
 
 
-def _drop_answered(keys: list[_Key], row_of: Mapping[_Key, int], past: Past) -> int:
+def _drop_answered(keys: list[_Key], row_of: Mapping[_Key, int], ancestry: Ancestry) -> int:
     """Takes the newest keys away of which is known what they follow; tells how many."""
     before = len(keys)
-    while keys and past.parent[row_of[keys[-1]]] != NOTHING:
+    while keys and ancestry.parent[row_of[keys[-1]]] != NOTHING:
         keys.pop()
     return before - len(keys)
 
 
-def _follow(key: _Key, lineage: Mapping[int, str], row_of: Mapping[_Key, int], past: Past) -> None:
+def _follow(key: _Key, lineage: Mapping[int, str], row_of: Mapping[_Key, int], ancestry: Ancestry) -> None:
     """Notes whom a version, and those that it names, follow."""
     store, newest, _ = key
     child: int | None = row_of[key]
     for version in range(newest - 1, 0, -1):
         if version not in lineage:
             if child is not None and version + 1 < newest:
-                past.begins[child] = True
+                ancestry.begins[child] = True
             return
         before = row_of.get((store, version, lineage[version]))
-        if child is not None and before is not None and past.parent[child] == NOTHING:
-            past.parent[child] = before
+        if child is not None and before is not None and ancestry.parent[child] == NOTHING:
+            ancestry.parent[child] = before
         child = before

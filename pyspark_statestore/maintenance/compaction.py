@@ -17,12 +17,12 @@ from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.format import split_foreign_path
 from pyspark_statestore.format.layout import TRAILER_SIZE, U32
 from pyspark_statestore.inspect import files_table
-from pyspark_statestore.log.merged_log import TARGET_FILE_SIZE, Site, View
+from pyspark_statestore.log.merged_log import TARGET_FILE_SIZE, LogSnapshot, MergedLog
 from pyspark_statestore.log.on_spark import run_on_spark
 from pyspark_statestore.log.pins import ORIGIN_SUFFIX, check_unclaimed
-from pyspark_statestore.log.scan import MERGED, look_again
+from pyspark_statestore.log.scan import MERGED, retry_if_gone
 from pyspark_statestore.maintenance.cleaning import Cleaned, clean, foresee
-from pyspark_statestore.maintenance.fork_release import delete_claimed, needless_claimed, release_sources
+from pyspark_statestore.maintenance.fork_release import delete_claimed, release_sources, unneeded_claimed
 from pyspark_statestore.maintenance.relocation import Bin, Movable, NewFile, Piece, Relocation, relocate
 from pyspark_statestore.storage import FileInfo
 
@@ -75,7 +75,7 @@ class Compaction:
 
 
 def compact(
-    site: Site,
+    log: MergedLog,
     *,
     max_space_amplification: float = 1.5,
     target_file_size: int = TARGET_FILE_SIZE,
@@ -93,39 +93,41 @@ def compact(
     def planned(movable: Movable) -> CompactionPlan:
         # The look itself is not kept: a large checkpoint's takes as much memory as everything else together.
         nonlocal before
-        before = _Before.of(movable.view)
+        before = _Before.of(movable.snapshot)
         if not dry_run:
-            check_unclaimed(site.directory, movable.view.scan.others)
-        names = None if where is None else chosen_by(where, movable.view, site, spark)
+            check_unclaimed(log.directory, movable.snapshot.scan.others)
+        names = None if where is None else chosen_by(where, movable.snapshot, log, spark)
         plan = CompactionPlan.of(movable, wanted, names, localize=localize)
         callback.set_size(plan.live_bytes)
         return plan
 
     if dry_run:
-        view = site.look()
-        plan = planned(Movable(view))
-        return _summary(site, _Before.of(view), plan.as_relocation(), foresee(site, view, plan.sources), planned=True)
+        snapshot = log.snapshot()
+        plan = planned(Movable(snapshot))
+        return _summary(
+            log, _Before.of(snapshot), plan.as_relocation(), foresee(log, snapshot, plan.sources), planned=True
+        )
     if spark is None:
-        done = relocate(site, lambda movable: planned(movable).bins, callback)
+        done = relocate(log, lambda movable: planned(movable).bins, callback)
     else:
-        plan = planned(Movable(site.look()))
+        plan = planned(Movable(log.snapshot()))
         done = Relocation()
-        for part in run_on_spark(spark, partial(relocate, site), _shares(plan.bins)):
+        for part in run_on_spark(spark, partial(relocate, log), _shares(plan.bins)):
             done.added += part.added
             done.failures += part.failures
             callback.relative_update(sum(new.live_bytes for new in part.added))
     if before is None:
         return Compaction()
     if localize:
-        release_sources(site.directory, before.referred_to)
-    cleaned = clean(site, before.closed_tombstones)
+        release_sources(log.directory, before.referred_to)
+    cleaned = clean(log, before.closed_tombstones)
     claimed: list[FileInfo] = []
     if before.is_fork:
-        claimed = look_again(site.directory, lambda: needless_claimed(site.directory, site.look().scan))
-        delete_claimed(site.directory, claimed)
+        claimed = retry_if_gone(log.directory, lambda: unneeded_claimed(log.directory, log.snapshot().scan))
+        delete_claimed(log.directory, claimed)
     if done.failures:
         raise done.failures[0]
-    return replace(_summary(site, before, done, cleaned), removed_claimed_files_count=len(claimed))
+    return replace(_summary(log, before, done, cleaned), removed_claimed_files_count=len(claimed))
 
 
 @dataclass(frozen=True)
@@ -135,7 +137,7 @@ class _Before:
     Attributes:
         sizes: In bytes.
         live_bytes: In each.
-        closed_tombstones: As :attr:`View.closed_tombstones`.
+        closed_tombstones: As :attr:`LogSnapshot.closed_tombstones`.
         referred_to: Paths of the checkpoints that files here refer to.
         is_fork: Whether it says so.
     """
@@ -147,22 +149,22 @@ class _Before:
     is_fork: bool
 
     @classmethod
-    def of(cls, view: View) -> _Before:
-        live = zip(view.scan.entries.files, view.scan.resolution.totals.live_bytes.tolist(), strict=True)
+    def of(cls, snapshot: LogSnapshot) -> _Before:
+        live = zip(snapshot.scan.entries.files, snapshot.scan.resolution.totals.live_bytes.tolist(), strict=True)
         return cls(
-            {name: info.size for name, info in view.scan.infos.items()},
+            {name: info.size for name, info in snapshot.scan.infos.items()},
             dict(live),
-            view.closed_tombstones,
-            frozenset(split_foreign_path(path)[0] for path in view.scan.entries.foreign),
-            any(name.endswith(ORIGIN_SUFFIX) for name in view.scan.others),
+            snapshot.closed_tombstones,
+            frozenset(split_foreign_path(path)[0] for path in snapshot.scan.entries.foreign),
+            any(name.endswith(ORIGIN_SUFFIX) for name in snapshot.scan.others),
         )
 
 
-def rewrite(site: Site, names: Collection[str], target_file_size: int = TARGET_FILE_SIZE) -> Relocation:
+def rewrite(log: MergedLog, names: Collection[str], target_file_size: int = TARGET_FILE_SIZE) -> Relocation:
     """Copies what lives in some files into others; nothing is unlinked.
 
     Args:
-        site: Of the checkpoint.
+        log: Of the checkpoint.
         names: Of merged files. Those that are gone, or may be appended to, are left out.
         target_file_size: In bytes.
 
@@ -172,10 +174,10 @@ def rewrite(site: Site, names: Collection[str], target_file_size: int = TARGET_F
     wanted = Wanted(target_file_size=target_file_size)
 
     def planned(movable: Movable) -> Sequence[Bin]:
-        check_unclaimed(site.directory, movable.view.scan.others)
+        check_unclaimed(log.directory, movable.snapshot.scan.others)
         return CompactionPlan.of(movable, wanted, names).bins
 
-    return relocate(site, planned)
+    return relocate(log, planned)
 
 
 def _shares(bins: Sequence[Bin]) -> list[list[Bin]]:
@@ -184,7 +186,7 @@ def _shares(bins: Sequence[Bin]) -> list[list[Bin]]:
     return [list(bins[number::tasks]) for number in range(tasks)]
 
 
-def _summary(site: Site, before: _Before, done: Relocation, cleaned: Cleaned, planned: bool = False) -> Compaction:
+def _summary(log: MergedLog, before: _Before, done: Relocation, cleaned: Cleaned, planned: bool = False) -> Compaction:
     """What was done, or would be; new files have no names then."""
     rewritten = {name for new in done.added for name in new.sources}
     removed = set(cleaned.files)
@@ -194,7 +196,7 @@ def _summary(site: Site, before: _Before, done: Relocation, cleaned: Cleaned, pl
     ]
     if not planned:
         rows += [(new.name, new.size, new.live_bytes, False, True, False) for new in done.added]
-    url = site.directory.location.display(MERGED)
+    url = log.directory.location.display(MERGED)
     table = [dict(zip(_FILES.names, (f"{url}/{name}", *rest), strict=True)) for name, *rest in rows]
     return Compaction(
         rewritten_files_count=len(rewritten),
@@ -274,7 +276,7 @@ class CompactionPlan:
             names: Of the files to rewrite, whatever they are like; chosen if not given.
             localize: Whether also what is in files of other checkpoints is copied, all of it.
         """
-        scan = movable.view.scan
+        scan = movable.snapshot.scan
         totals = scan.resolution.totals
         live = dict(zip(scan.entries.files, totals.live_segment_count.tolist(), strict=True))
         live_bytes = dict(zip(scan.entries.files, totals.live_bytes.tolist(), strict=True))
@@ -310,15 +312,15 @@ class CompactionPlan:
 
 
 def _is_mostly_dead(movable: Movable, wanted: Wanted, name: str, live_bytes: int) -> bool:
-    size = movable.view.scan.infos[name].size
-    header = movable.view.scan.files[name].header
+    size = movable.snapshot.scan.infos[name].size
+    header = movable.snapshot.scan.files[name].header
     needed = movable.size(name) + U32.size + TRAILER_SIZE + (header.length if header is not None else 0)
     return size > wanted.max_space_amplification * live_bytes and size - needed > _LEAST_GAIN * size
 
 
 def _is_small(movable: Movable, wanted: Wanted, name: str) -> bool:
     """What is in it would have to go into one new file, together with that of others."""
-    size = movable.view.scan.infos[name].size
+    size = movable.snapshot.scan.infos[name].size
     return size < _SMALL * wanted.target_file_size and movable.size(name) <= wanted.capacity
 
 
@@ -362,19 +364,21 @@ def pack(sizes: Mapping[Item, int], capacity: int) -> list[tuple[Item, ...]]:
 # Which files people mean by a condition on the table ``files``.
 
 
-def chosen_by(where: Expression | str, view: View, site: Site, spark: SparkSession | None) -> frozenset[str]:
+def chosen_by(
+    where: Expression | str, snapshot: LogSnapshot, log: MergedLog, spark: SparkSession | None
+) -> frozenset[str]:
     """Names of the files for which a condition holds.
 
     Args:
         where: An Arrow expression, or SQL.
-        view: The files as they were found.
-        site: Of the checkpoint.
+        snapshot: The files as they were found.
+        log: Of the checkpoint.
         spark: For SQL.
 
     Raises:
         StateStoreFilesError: PSS_INVALID_OPTION where it is no such condition.
     """
-    table = files_table(view.scan, site.directory.location.url, site.closed_after)
+    table = files_table(snapshot.scan, log.directory.location.url, log.closed_after)
     if isinstance(where, str) and spark is None:
         raise _refused(where, "an Arrow expression, such as pyarrow.compute.field('live_bytes') == 0; SQL needs spark=")
     try:

@@ -13,11 +13,11 @@ import pyarrow.compute as pc
 from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.format import Kind
 from pyspark_statestore.format.index_block import ENTRY_TYPE
-from pyspark_statestore.log.merged_log import Now, Site, View, ask_file_system, require_stopped
+from pyspark_statestore.log.merged_log import Clocks, LogSnapshot, MergedLog, ask_file_system, require_stopped
 from pyspark_statestore.log.payload import paths_of
 from pyspark_statestore.log.pins import check_unclaimed
 from pyspark_statestore.log.restorability import committed
-from pyspark_statestore.log.scan import check_checkpoint, look_again
+from pyspark_statestore.log.scan import check_checkpoint, retry_if_gone
 from pyspark_statestore.log.state_files import STATE, StateFiles, Stores, files_below_state, is_state_file, store_folder
 from pyspark_statestore.log.versions import versions_table
 from pyspark_statestore.maintenance.cleaning import clean
@@ -53,24 +53,24 @@ class _Look:
     """What is in a checkpoint.
 
     Attributes:
-        view: Of the merged files.
+        snapshot: Of the merged files.
         plain: State files beside them, by their path below ``state/``, those that merged files supersede included.
         others: What else lies below ``state/``.
     """
 
-    view: View
+    snapshot: LogSnapshot
     plain: Mapping[str, FileInfo]
     others: Mapping[str, FileInfo]
 
     @classmethod
-    def at(cls, site: Site) -> _Look:
-        view = site.look()
-        below = files_below_state(site.directory) if view.plain else {}
+    def at(cls, log: MergedLog) -> _Look:
+        snapshot = log.snapshot()
+        below = files_below_state(log.directory) if snapshot.plain else {}
         plain = {name: info for name, info in below.items() if is_state_file(name)}
-        return cls(view, plain, {name: info for name, info in below.items() if name not in plain})
+        return cls(snapshot, plain, {name: info for name, info in below.items() if name not in plain})
 
 
-def expire(site: Site, retain_last: int, *, dry_run: bool = True, force: bool = False) -> Expiry:
+def expire(log: MergedLog, retain_last: int, *, dry_run: bool = True, force: bool = False) -> Expiry:
     """Deletes the versions before those of the last committed batches, and what only they need.
 
     The state after batch ``b`` is version ``b + 1``. Versions above the last committed one stay, as does everything
@@ -80,7 +80,7 @@ def expire(site: Site, retain_last: int, *, dry_run: bool = True, force: bool = 
     is missing.
 
     Args:
-        site: Of the checkpoint.
+        log: Of the checkpoint.
         retain_last: Batches that can be gone back to, at least 1.
         dry_run: Whether nothing is to be changed.
         force: Whether the query is stopped, though it seems to be running.
@@ -92,27 +92,27 @@ def expire(site: Site, retain_last: int, *, dry_run: bool = True, force: bool = 
     if not isinstance(retain_last, int) or isinstance(retain_last, bool) or retain_last < 1:
         parameters = {"key": "retain_last", "value": retain_last, "allowed": "a whole number of batches, at least 1"}
         raise StateStoreFilesError("PSS_INVALID_OPTION", parameters)
-    check_checkpoint(site.directory)
+    check_checkpoint(log.directory)
     if not force:
-        look = _Look.at(site)
-        require_stopped(site, look.view, look.plain.values(), Now(site.clock()), "Expiring versions")
+        look = _Look.at(log)
+        require_stopped(log, look.snapshot, look.plain.values(), Clocks(log.clock()), "Expiring versions")
         if not dry_run:
-            require_stopped(site, look.view, look.plain.values(), ask_file_system(site), "Expiring versions")
-    batches = committed(site.directory)
+            require_stopped(log, look.snapshot, look.plain.values(), ask_file_system(log), "Expiring versions")
+    batches = committed(log.directory)
     retained = batches[-retain_last:]
     if not retained or len(batches) < retain_last:
         return Expiry(0, 0, 0, retained[0] if retained else None, 0, dry_run)
 
     def look_and_plan() -> tuple[_Look, StateFiles, Expired]:
-        look = _Look.at(site)
-        files = StateFiles.of(look.view.scan, look.plain.values())
-        return look, files, expired_files(files, site.directory, [batch + 1 for batch in retained])
+        look = _Look.at(log)
+        files = StateFiles.of(look.snapshot.scan, look.plain.values())
+        return look, files, expired_files(files, log.directory, [batch + 1 for batch in retained])
 
-    look, files, expired = look_again(site.directory, look_and_plan)
+    look, files, expired = retry_if_gone(log.directory, look_and_plan)
     if not dry_run:
-        check_unclaimed(site.directory, look.view.scan.others)
-        _carry_out(site, look, files, expired)
-        clean(site, look.view.closed_tombstones)
+        check_unclaimed(log.directory, look.snapshot.scan.others)
+        _carry_out(log, look, files, expired)
+        clean(log, look.snapshot.closed_tombstones)
     return Expiry(
         expired.versions_count,
         len(expired.immutable) + len(expired.versioned),
@@ -123,17 +123,17 @@ def expire(site: Site, retain_last: int, *, dry_run: bool = True, force: bool = 
     )
 
 
-def _carry_out(site: Site, look: _Look, files: StateFiles, expired: Expired) -> None:
+def _carry_out(log: MergedLog, look: _Look, files: StateFiles, expired: Expired) -> None:
     """What tells a later run what is to go, goes last: files before the snapshots that name them.
 
     Plain files go, too, where a merged file supersedes them: without it they would be read (rule 10).
     """
     immutable, versioned = (_plain_paths(look, files, rows) for rows in (expired.immutable, expired.versioned))
     hidden = [path for path in map(hadoop_checksum_of, [*immutable, *versioned]) if path in look.others]
-    _delete_plain(site, hidden)
-    _delete_plain(site, immutable)
-    _delete_merged(site, look.view, files, expired)
-    _delete_plain(site, versioned)
+    _delete_plain(log, hidden)
+    _delete_plain(log, immutable)
+    _delete_merged(log, look.snapshot, files, expired)
+    _delete_plain(log, versioned)
 
 
 def _plain_paths(look: _Look, files: StateFiles, rows: np.ndarray) -> list[str]:
@@ -142,23 +142,23 @@ def _plain_paths(look: _Look, files: StateFiles, rows: np.ndarray) -> list[str]:
     return [path for path in files.path.take(pa.array(rows)).to_pylist() if path in look.plain]
 
 
-def _delete_plain(site: Site, paths: Sequence[str]) -> None:
-    in_parallel(lambda path: delete(site.directory, f"{STATE}/{path}"), paths)
+def _delete_plain(log: MergedLog, paths: Sequence[str]) -> None:
+    in_parallel(lambda path: delete(log.directory, f"{STATE}/{path}"), paths)
 
 
-def _delete_merged(site: Site, view: View, files: StateFiles, expired: Expired) -> None:
+def _delete_merged(log: MergedLog, snapshot: LogSnapshot, files: StateFiles, expired: Expired) -> None:
     """Writes a tombstone, of rule 4, for each segment; all at once."""
-    entries = view.scan.entries
-    rows = files.entry_rows(view.scan)[expired.rows[files.is_merged(expired.rows)]]
+    entries = snapshot.scan.entries
+    rows = files.entry_rows(snapshot.scan)[expired.rows[files.is_merged(expired.rows)]]
     if not len(rows):
         return
     records: np.ndarray = np.zeros(len(rows), ENTRY_TYPE)
     records["kind"] = Kind.DELETE
     for name in ("type", "stamp", "writer"):
         records[name] = getattr(entries, name)[rows]
-    with site.new_file(view) as (_, out):
+    with log.new_file(snapshot) as (_, out):
         out.add_columns(records, paths_of(entries, rows))
-        out.seal(group_stamp=view.highest_stamp)
+        out.seal(group_stamp=snapshot.highest_stamp)
 
 
 # Which state files no version from a certain one on needs.

@@ -10,7 +10,7 @@ import numpy as np
 from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.format import split_foreign_path
 from pyspark_statestore.log.pins import CLAIM, NO_CLAIM, Pin, drop_pin, pins_of, read_origin, read_pins
-from pyspark_statestore.log.scan import MERGED, Scan, look_again, merged_files, scan
+from pyspark_statestore.log.scan import MERGED, Scan, merged_files, retry_if_gone, scan
 from pyspark_statestore.log.state_files import live_foreign
 from pyspark_statestore.storage import Directory, FileInfo, Location
 from pyspark_statestore.storage.changes import delete
@@ -65,7 +65,7 @@ def release_fork(source: Directory, fork: Location, *, dry_run: bool = False, fo
     return ForkRelease(fork.url, len(pins), *broken, dry_run)
 
 
-def needless_pins(source: Directory, pins: Iterable[Pin]) -> list[Pin]:
+def unneeded_pins(source: Directory, pins: Iterable[Pin]) -> list[Pin]:
     """Which pins are of forks that are gone, or that do not refer to this checkpoint any more.
 
     A fork that cannot be read counts as one that needs everything (rule 8).
@@ -106,7 +106,7 @@ def release_sources(fork: Directory, named: Collection[str]) -> list[str]:
 
 
 def _look(directory: Directory) -> Scan:
-    return look_again(directory, lambda: scan(directory, headers=False))
+    return retry_if_gone(directory, lambda: scan(directory, headers=False))
 
 
 def _is_needed(source: Directory, pin: Pin) -> bool:
@@ -125,7 +125,7 @@ def _is_needed(source: Directory, pin: Pin) -> bool:
 # A fork that has claimed its source's files: which of them nobody reads any more.
 
 
-def needless_claimed(fork: Directory, scan: Scan) -> list[FileInfo]:
+def unneeded_claimed(fork: Directory, scan: Scan) -> list[FileInfo]:
     """Merged files that belong to the fork, lie in its source, and are read by nobody any more.
 
     Pins are read after the look: who begins to fork the fork later looks later, and sees that they are dead.
@@ -159,7 +159,7 @@ def needless_claimed(fork: Directory, scan: Scan) -> list[FileInfo]:
 
 
 def delete_claimed(fork: Directory, files: Sequence[FileInfo]) -> None:
-    """Deletes what :func:`needless_claimed` has found.
+    """Deletes what :func:`unneeded_claimed` has found.
 
     Raises:
         StateStoreFilesError: PSS_NO_PERMISSION or PSS_WRITE_FAILED.

@@ -18,9 +18,9 @@ from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.format import MergedFileWriter
 from pyspark_statestore.format.layout import ENTRY, U32
 from pyspark_statestore.log import MAX_GENERATION
-from pyspark_statestore.log.merged_log import Site, View
+from pyspark_statestore.log.merged_log import LogSnapshot, MergedLog
 from pyspark_statestore.log.payload import copied, paths_of, read_segments
-from pyspark_statestore.log.relocation_marker import Announcement, announced
+from pyspark_statestore.log.relocation_marker import RelocationMarker, holding_marker
 from pyspark_statestore.log.scan import ATTEMPTS, MERGED, ForeignFileGoneError, always_gone, check_checkpoint
 
 # What of a look may be moved to another file, and how it is named in a plan.
@@ -49,12 +49,12 @@ class Movable:
     Those in files of other checkpoints stay there, unless a plan brings them home: see :meth:`foreign_pieces`.
 
     Args:
-        view: The look. Only what lives in one that began after an announcement may be copied.
+        snapshot: The look. Only what lives in one that began after an marker may be copied.
     """
 
-    def __init__(self, view: View) -> None:
-        self.view = view
-        entries, resolution = view.scan.entries, view.scan.resolution
+    def __init__(self, snapshot: LogSnapshot) -> None:
+        self.snapshot = snapshot
+        entries, resolution = snapshot.scan.entries, snapshot.scan.resolution
         closed = np.array([self._is_source(name) for name in entries.files], bool)
         rows = np.flatnonzero(resolution.live & (entries.generation < MAX_GENERATION) & closed[entries.file])
         rows = rows[np.lexsort((entries.offset[rows], entries.origin[rows], entries.file[rows]))]
@@ -66,13 +66,13 @@ class Movable:
         self._bounds: np.ndarray = np.asarray(np.searchsorted(places, every))
 
     def _is_source(self, name: str) -> bool:
-        state = self.view.states[name]
+        state = self.snapshot.states[name]
         return state.closed and not state.index_only
 
     @cached_property
     def _sizes(self) -> np.ndarray:
         """Bytes that each takes in a new file, its part of the index included."""
-        entries = self.view.scan.entries
+        entries = self.snapshot.scan.entries
         lengths = pc.binary_length(entries.path.take(pa.array(self._rows))).to_numpy()
         sizes: np.ndarray = entries.length[self._rows] + lengths + (ENTRY.size + U32.size)
         return sizes
@@ -93,7 +93,7 @@ class Movable:
         for piece in pieces:
             start, end = self._of(piece.name, piece.foreign)
             rows = self._rows[start:end]
-            offsets = self.view.scan.entries.offset[rows]
+            offsets = self.snapshot.scan.entries.offset[rows]
             first = int(np.searchsorted(offsets, piece.start))
             parts.append(rows[first : int(np.searchsorted(offsets, piece.end))])
         joined: np.ndarray = np.concatenate(parts)
@@ -101,7 +101,7 @@ class Movable:
 
     def foreign_pieces(self, capacity: int) -> Iterator[tuple[Piece, int]]:
         """Cuts what files of other checkpoints have, as :meth:`pieces`."""
-        entries = self.view.scan.entries
+        entries = self.snapshot.scan.entries
         found = np.unique(np.stack([entries.file[self._rows], entries.origin[self._rows]]), axis=1)
         for file, origin in found.T.tolist():
             if origin:
@@ -119,7 +119,7 @@ class Movable:
             A piece and its bytes, as :meth:`size`.
         """
         first, last = self._of(name, foreign)
-        offsets = self.view.scan.entries.offset[self._rows[first:last]]
+        offsets = self.snapshot.scan.entries.offset[self._rows[first:last]]
         # Segments at the same place, such as empty ones, cannot be told apart by it.
         begins = np.flatnonzero(np.diff(offsets, prepend=-1))
         totals: np.ndarray = np.append(0, np.cumsum(self._sizes[first:last]))
@@ -176,7 +176,7 @@ class Relocation:
 
 
 def relocate(
-    site: Site,
+    log: MergedLog,
     bins: Iterable[Bin] | Callable[[Movable], Iterable[Bin]],
     callback: Callback | None = None,
     clock: Callable[[], float] = time.monotonic,
@@ -184,7 +184,7 @@ def relocate(
     """Writes a new sealed file for each bin, of what lives of it by then; where nothing does, none.
 
     Args:
-        site: Of the checkpoint.
+        log: Of the checkpoint.
         bins: What to copy; or what decides it, given the first look, which spares another one.
         callback: Told of each live byte that was copied.
         clock: Seconds that do not jump.
@@ -196,30 +196,30 @@ def relocate(
         StateStoreFilesError: The checkpoint cannot be looked at, or nothing can be written.
     """
     done = Relocation()
-    if not site.directory.files(MERGED):
-        # An announcement would make the directory.
-        check_checkpoint(site.directory)
+    if not log.directory.files(MERGED):
+        # An marker would make the directory.
+        check_checkpoint(log.directory)
         return done
     waiting = None if callable(bins) else list(bins)
     while waiting is None or waiting:
-        with announced(site, clock) as announcement:
-            movable = Movable(site.look())
+        with holding_marker(log, clock) as marker:
+            movable = Movable(log.snapshot())
             if waiting is None:
                 assert callable(bins)
                 waiting = list(bins(movable))
             before = len(waiting)
-            while waiting and announcement.is_timely():
-                movable = _relocate_one(site, waiting.pop(0), movable, announcement, done, callback, clock)
+            while waiting and marker.is_timely():
+                movable = _relocate_one(log, waiting.pop(0), movable, marker, done, callback, clock)
         if waiting and len(waiting) == before:
-            raise site.too_slow(_LOOKING)
+            raise log.too_slow(_LOOKING)
     return done
 
 
 def _relocate_one(
-    site: Site,
+    log: MergedLog,
     pieces: Bin,
     movable: Movable,
-    announcement: Announcement,
+    marker: RelocationMarker,
     done: Relocation,
     callback: Callback | None,
     clock: Callable[[], float],
@@ -228,14 +228,14 @@ def _relocate_one(
     gone: ForeignFileGoneError | None = None
     for _ in range(ATTEMPTS):
         try:
-            added = _Copy(site, movable, pieces, callback, clock).write(announcement)
+            added = _Copy(log, movable, pieces, callback, clock).write(marker)
         except _SourceGoneError as error:
             if gone is not None and error.foreign is not None and error.foreign.path == gone.path:
-                done.failures.append(gone.told(site.directory))
+                done.failures.append(gone.as_error(log.directory))
                 return movable
             gone = error.foreign
             # Somebody else has moved what lived in it.
-            movable = Movable(site.look())
+            movable = Movable(log.snapshot())
             continue
         except StateStoreFilesError as error:
             if error.getErrorClass() not in ("PSS_CORRUPT_SEGMENT", "PSS_READ_FAILED", "PSS_NO_PERMISSION"):
@@ -245,7 +245,7 @@ def _relocate_one(
         if added is not None:
             done.added.append(added)
         return movable
-    raise always_gone(site.directory, "to be copied")
+    raise always_gone(log.directory, "to be copied")
 
 
 class _Copy:
@@ -253,51 +253,51 @@ class _Copy:
 
     def __init__(
         self,
-        site: Site,
+        log: MergedLog,
         movable: Movable,
         pieces: Sequence[Piece],
         callback: Callback | None,
         clock: Callable[[], float],
     ) -> None:
-        self._site = site
-        self._view = movable.view
+        self._log = log
+        self._snapshot = movable.snapshot
         self._pieces = pieces
         self._rows = movable.rows(pieces)
         self._callback = callback or NoOpCallback()
         self._clock = clock
 
-    def write(self, announcement: Announcement) -> NewFile | None:
+    def write(self, marker: RelocationMarker) -> NewFile | None:
         """Copies; None where nothing lives any more."""
         if not len(self._rows):
             return None
-        entries = self._view.scan.entries
+        entries = self._snapshot.scan.entries
         try:
-            with ExitStack() as in_doubt, self._site.new_file(self._view) as (name, out):
+            with ExitStack() as in_doubt, self._log.new_file(self._snapshot) as (name, out):
                 start = out.position
                 self._payload(out)
                 rows = self._rows
                 offsets: np.ndarray = start + _begins(entries.length[rows])
-                view = self._view
-                if not announcement.is_timely():
+                snapshot = self._snapshot
+                if not marker.is_timely():
                     # Others wait no longer: announced again, and looked again, before anybody can see the copies.
-                    announcement = in_doubt.enter_context(announced(self._site, self._clock))
-                    view = self._site.look()
-                    still = self._still_living(Movable(view))
+                    marker = in_doubt.enter_context(holding_marker(self._log, self._clock))
+                    snapshot = self._log.snapshot()
+                    still = self._still_living(Movable(snapshot))
                     rows, offsets = rows[still], offsets[still]
-                    if not announcement.is_timely():
-                        raise self._site.too_slow(_LOOKING)
+                    if not marker.is_timely():
+                        raise self._log.too_slow(_LOOKING)
                 if not len(rows):
                     raise _NothingLivesError
-                in_doubt.enter_context(announcement.copying())
+                in_doubt.enter_context(marker.copying())
                 out.add_columns(*copied(entries, rows, offsets))
-                out.seal(group_stamp=max(view.highest_stamp, self._view.highest_stamp))
+                out.seal(group_stamp=max(snapshot.highest_stamp, self._snapshot.highest_stamp))
         except _NothingLivesError:
             return None
         sources = tuple(entries.files[number] for number in np.unique(entries.file[rows]).tolist())
         return NewFile(name, out.position, int(entries.length[rows].sum()), sources)
 
     def _payload(self, out: MergedFileWriter) -> None:
-        segments = read_segments(self._site.directory, self._view.scan.entries, self._rows)
+        segments = read_segments(self._log.directory, self._snapshot.scan.entries, self._rows)
         while True:
             try:
                 data = next(segments)
@@ -313,7 +313,9 @@ class _Copy:
     def _still_living(self, now: Movable) -> np.ndarray:
         """Which of the rows live in a later look; a closed file says the same of its segments in every look."""
         later = now.rows(self._pieces)
-        still: np.ndarray = np.asarray(pc.is_in(_places(self._view, self._rows), value_set=_places(now.view, later)))
+        still: np.ndarray = np.asarray(
+            pc.is_in(_places(self._snapshot, self._rows), value_set=_places(now.snapshot, later))
+        )
         return still
 
 
@@ -334,9 +336,9 @@ def _begins(lengths: np.ndarray) -> np.ndarray:
     return begins
 
 
-def _places(view: View, rows: np.ndarray) -> pa.Array:
+def _places(snapshot: LogSnapshot, rows: np.ndarray) -> pa.Array:
     """A text for each row that says which file, where in it, and what it is."""
-    entries = view.scan.entries
+    entries = snapshot.scan.entries
     names = pa.array(entries.files, pa.string()).take(pa.array(entries.file[rows]))
     origins = pa.array(["", *entries.foreign], pa.string()).take(pa.array(entries.origin[rows]))
     names = pc.binary_join_element_wise(names, origins, "")

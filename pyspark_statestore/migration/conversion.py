@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from pyspark_statestore.errors import StateStoreFilesError
-from pyspark_statestore.log.merged_log import Now, Site, ask_file_system, require_stopped
+from pyspark_statestore.log.merged_log import Clocks, MergedLog, ask_file_system, require_stopped
 from pyspark_statestore.log.payload import check_part, parts_of
 from pyspark_statestore.log.scan import (
     EXPORTED_SUFFIX,
@@ -16,7 +16,7 @@ from pyspark_statestore.log.scan import (
     MERGED,
     Scan,
     check_checkpoint,
-    look_again,
+    retry_if_gone,
     scan,
 )
 from pyspark_statestore.log.spark_logs import OFFSETS, content_of, operator_metadata, operators
@@ -119,7 +119,7 @@ class OffsetChanges:
         newest = self.before[-1]
         return newest.provider, next((e.provider for e in self.changed if e.batch == newest.batch), newest.provider)
 
-    def carry_out(self, site: Site) -> str | None:
+    def carry_out(self, log: MergedLog) -> str | None:
         """Keeps a copy of what will be replaced, then rewrites; the newest entry, which counts, last.
 
         Returns:
@@ -132,15 +132,15 @@ class OffsetChanges:
             return None
         batches = {entry.batch for entry in self.changed}
         copy = keep(
-            site,
+            log,
             [entry for entry in self.before if entry.batch in batches],
             {} if self.undone is None else self.undone.files,
         )
         if self.undone is not None:
-            self.undone.undo(site.directory)
+            self.undone.undo(log.directory)
 
         def write(entry: OffsetEntry) -> None:
-            overwrite(site.directory, f"{OFFSETS}/{entry.batch}", entry.data)
+            overwrite(log.directory, f"{OFFSETS}/{entry.batch}", entry.data)
 
         in_parallel(write, self.changed[:-1])
         for newest in self.changed[-1:]:
@@ -148,7 +148,9 @@ class OffsetChanges:
         return copy
 
 
-def convert(site: Site, to: str, *, door: str = "provider", dry_run: bool = False, force: bool = False) -> Conversion:
+def convert(
+    log: MergedLog, to: str, *, door: str = "provider", dry_run: bool = False, force: bool = False
+) -> Conversion:
     """Rewrites which class keeps the state, so that the query goes on the other way.
 
     To ``merged``, the old files are read where they are. Where an export has written plain files, and stock Spark has
@@ -157,7 +159,7 @@ def convert(site: Site, to: str, *, door: str = "provider", dry_run: bool = Fals
     was begun and has written no state is undone.
 
     Args:
-        site: Of the checkpoint.
+        log: Of the checkpoint.
         to: ``merged`` or ``stock``.
         door: Which one the query will go through when merged; for ``path`` the class is Spark's.
         dry_run: Whether nothing is to be changed.
@@ -172,12 +174,12 @@ def convert(site: Site, to: str, *, door: str = "provider", dry_run: bool = Fals
     """
     check_word("to", to, TARGETS)
     check_word("door", door, DOORS)
-    directory = site.directory
+    directory = log.directory
     check_checkpoint(directory)
     marker = ExportMarker.found(directory)
     # Through the path door the location says that state is merged, and the class is Spark's.
     changes = OffsetChanges.planned(directory, "stock" if door == "path" else to)
-    found = look_again(directory, lambda: scan(directory, retired=True))
+    found = retry_if_gone(directory, lambda: scan(directory, retired=True))
     changes = _undoing_repartition(directory, changes, found)
     back: GoingBack | None = None
     if to == "stock":
@@ -187,30 +189,30 @@ def convert(site: Site, to: str, *, door: str = "provider", dry_run: bool = Fals
             _require_no_transform_with_state(directory)
         there = files_below_state(directory)
         if marker is not None:
-            back = GoingBack.planned(site, marker, found, there)
+            back = GoingBack.planned(log, marker, found, there)
         elif not force:
             require_fresh(directory, found, there.values())
     if not force and (changes.are_any or back):
-        require_query_stopped(site, found, marker, changes, f"Converting to {to}", dry_run=dry_run)
+        require_query_stopped(log, found, marker, changes, f"Converting to {to}", dry_run=dry_run)
     copy = None
     if not dry_run:
         if back is not None:
-            back.begin(site)
-        copy = changes.carry_out(site)
+            back.begin(log)
+        copy = changes.carry_out(log)
         if back is not None:
-            back.end(site)
+            back.end(log)
     removed = 0 if back is None else len(back.copies)
     undone = None if changes.undone is None else changes.undone.batch
     return Conversion(to, *changes.providers, len(changes.changed), removed, undone, copy, dry_run)
 
 
 def require_query_stopped(
-    site: Site, found: Scan, marker: ExportMarker | None, changes: OffsetChanges, action: str, *, dry_run: bool
+    log: MergedLog, found: Scan, marker: ExportMarker | None, changes: OffsetChanges, action: str, *, dry_run: bool
 ) -> None:
     """Refuses to go on where the query seems to be running; what an earlier run here has written is no sign of that.
 
     Args:
-        site: Of the checkpoint.
+        log: Of the checkpoint.
         found: Its merged files.
         marker: Of an export that was begun.
         changes: What is in its offset log.
@@ -222,11 +224,11 @@ def require_query_stopped(
     """
     plain: list[FileInfo] = []
     if marker is None:
-        plain = [info for name, info in files_below_state(site.directory).items() if is_state_file(name)]
-    view = site.view_of(found)
-    require_stopped(site, view, plain, Now(site.clock()), action, changes.ours)
+        plain = [info for name, info in files_below_state(log.directory).items() if is_state_file(name)]
+    snapshot = log.snapshot_of(found)
+    require_stopped(log, snapshot, plain, Clocks(log.clock()), action, changes.ours)
     if not dry_run:
-        require_stopped(site, view, plain, ask_file_system(site), action, changes.ours)
+        require_stopped(log, snapshot, plain, ask_file_system(log), action, changes.ours)
 
 
 def check_word(key: str, value: object, allowed: Sequence[str]) -> None:
@@ -313,11 +315,11 @@ class GoingBack:
     copies: tuple[str, ...] = field(repr=False)
 
     @classmethod
-    def planned(cls, site: Site, marker: ExportMarker, found: Scan, there: Mapping[str, FileInfo]) -> GoingBack:
+    def planned(cls, log: MergedLog, marker: ExportMarker, found: Scan, there: Mapping[str, FileInfo]) -> GoingBack:
         """Compares every plain copy with its segment, and both with their checksum.
 
         Args:
-            site: Of the checkpoint.
+            log: Of the checkpoint.
             marker: Of the export.
             found: The merged files.
             there: Other files below ``state/``.
@@ -326,7 +328,7 @@ class GoingBack:
             StateStoreFilesError: PSS_STALE_MERGED where stock Spark has gone on, PSS_CORRUPT_SEGMENT where a plain copy
                 is the only good one, or something cannot be read.
         """
-        directory = site.directory
+        directory = log.directory
         require_not_gone_on(directory, marker)
         live = LiveSegments.of(found)
         rows = np.array([at for at, path in enumerate(live.path) if path in there], "i8")
@@ -343,17 +345,17 @@ class GoingBack:
         _check_segments(directory, found, live, rows[same])
         return cls(marker, tuple(live.path[at] for at in rows[same].tolist()))
 
-    def begin(self, site: Site) -> None:
+    def begin(self, log: MergedLog) -> None:
         """Takes back that everything is there as plain files: soon it is not.
 
         Raises:
             StateStoreFilesError: A file cannot be written or deleted.
         """
         if self.marker.is_done:
-            self.marker.write_as(site, EXPORTING_SUFFIX)
-            remove_markers(site.directory, (EXPORTED_SUFFIX,))
+            self.marker.write_as(log, EXPORTING_SUFFIX)
+            remove_markers(log.directory, (EXPORTED_SUFFIX,))
 
-    def end(self, site: Site) -> None:
+    def end(self, log: MergedLog) -> None:
         """Removes the copies, and then what keeps others from the merged files.
 
         Raises:
@@ -361,11 +363,11 @@ class GoingBack:
         """
 
         def remove(path: str) -> None:
-            forget_checksum(site.directory, f"{STATE}/{path}")
-            delete(site.directory, f"{STATE}/{path}")
+            forget_checksum(log.directory, f"{STATE}/{path}")
+            delete(log.directory, f"{STATE}/{path}")
 
         in_parallel(remove, self.copies)
-        remove_markers(site.directory, (EXPORTING_SUFFIX,))
+        remove_markers(log.directory, (EXPORTING_SUFFIX,))
 
 
 def has_gone_on(directory: Directory, marker: ExportMarker) -> bool:

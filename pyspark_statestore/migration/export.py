@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pyspark_statestore.errors import StateStoreFilesError
-from pyspark_statestore.log.merged_log import Site
+from pyspark_statestore.log.merged_log import MergedLog
 from pyspark_statestore.log.payload import checksum_of
 from pyspark_statestore.log.scan import (
     EXPORTED_SUFFIX,
@@ -18,14 +18,20 @@ from pyspark_statestore.log.scan import (
     Scan,
     always_gone,
     check_checkpoint,
-    look_again,
+    retry_if_gone,
     scan,
 )
 from pyspark_statestore.log.spark_logs import COMMITS, OFFSETS
 from pyspark_statestore.log.state_files import STATE, files_below_state
 from pyspark_statestore.migration.conversion import OffsetChanges, require_not_gone_on, require_query_stopped
 from pyspark_statestore.migration.export_marker import ExportMarker, Progress, remove_markers
-from pyspark_statestore.migration.export_plan import Here, check_places, check_replaced, check_restorable, check_strays
+from pyspark_statestore.migration.export_plan import (
+    PlainFiles,
+    check_places,
+    check_replaced,
+    check_restorable,
+    check_strays,
+)
 from pyspark_statestore.migration.live_segments import LiveSegments, require_fresh
 from pyspark_statestore.migration.offset_log import REPLACED
 from pyspark_statestore.migration.pieces import Writing, copy_pieces, segment_pieces
@@ -66,7 +72,7 @@ class Export:
 
 
 def export(
-    site: Site,
+    log: MergedLog,
     target: Directory | None = None,
     *,
     dry_run: bool = False,
@@ -75,31 +81,31 @@ def export(
     callback: Callback | None = None,
 ) -> Export:
     """See :meth:`pyspark_statestore.Checkpoint.export`."""
-    check_checkpoint(site.directory)
+    check_checkpoint(log.directory)
     if target is not None:
-        return export_to(site, target, dry_run=dry_run, force=force, spark=spark, callback=callback)
-    marker = ExportMarker.found(site.directory)
-    changes = OffsetChanges.planned(site.directory, "stock")
+        return export_to(log, target, dry_run=dry_run, force=force, spark=spark, callback=callback)
+    marker = ExportMarker.found(log.directory)
+    changes = OffsetChanges.planned(log.directory, "stock")
     if marker is not None and marker.is_done:
         if not dry_run:
-            remove_markers(site.directory, (EXPORTING_SUFFIX,))
-        return _converted(site, changes, dry_run)
-    found, live = look_again(site.directory, lambda: _look(site.directory))
+            remove_markers(log.directory, (EXPORTING_SUFFIX,))
+        return _converted(log, changes, dry_run)
+    found, live = retry_if_gone(log.directory, lambda: _look(log.directory))
     if not force:
-        require_query_stopped(site, found, marker, changes, ACTION, dry_run=dry_run)
+        require_query_stopped(log, found, marker, changes, ACTION, dry_run=dry_run)
     if not len(live) and marker is None:
-        return _converted(site, changes, dry_run)
-    here = _planned(site, marker, found, live, force=force)
+        return _converted(log, changes, dry_run)
+    plain = _planned(log, marker, found, live, force=force)
     if not dry_run:
-        _carry_out(site, marker, live, here, Writing(site.directory, site.directory, spark, callback))
-        changes.carry_out(site)
-    new: np.ndarray = np.setdiff1d(np.arange(len(live)), here.same)
+        _carry_out(log, marker, live, plain, Writing(log.directory, log.directory, spark, callback))
+        changes.carry_out(log)
+    new: np.ndarray = np.setdiff1d(np.arange(len(live)), plain.same)
     return Export(
-        path=site.directory.location.url,
+        path=log.directory.location.url,
         exported_files_count=len(new),
         exported_bytes_count=int(live.length[new].sum()),
-        kept_files_count=len(here.same),
-        replaced_files_count=len(here.others),
+        kept_files_count=len(plain.same),
+        replaced_files_count=len(plain.others),
         provider=changes.providers[1],
         dry_run=dry_run,
     )
@@ -111,9 +117,11 @@ def _look(directory: Directory) -> tuple[Scan, LiveSegments]:
     return found, LiveSegments.of(found)
 
 
-def _planned(site: Site, marker: ExportMarker | None, found: Scan, live: LiveSegments, *, force: bool) -> Here:
+def _planned(
+    log: MergedLog, marker: ExportMarker | None, found: Scan, live: LiveSegments, *, force: bool
+) -> PlainFiles:
     """Makes sure that nothing that is there is lost, and that what is written is newer."""
-    directory = site.directory
+    directory = log.directory
     there = files_below_state(directory)
     if marker is not None:
         require_not_gone_on(directory, marker)
@@ -121,36 +129,38 @@ def _planned(site: Site, marker: ExportMarker | None, found: Scan, live: LiveSeg
         require_fresh(directory, found, there.values())
     check_strays(directory, found, live, there)
     check_places(directory, live, there)
-    here = Here.of(directory, live, there)
-    check_replaced(directory, live, here, marker)
-    return here
+    plain = PlainFiles.of(directory, live, there)
+    check_replaced(directory, live, plain, marker)
+    return plain
 
 
-def _carry_out(site: Site, marker: ExportMarker | None, live: LiveSegments, here: Here, writing: Writing) -> None:
-    directory = site.directory
+def _carry_out(
+    log: MergedLog, marker: ExportMarker | None, live: LiveSegments, plain: PlainFiles, writing: Writing
+) -> None:
+    directory = log.directory
     if marker is None:
-        replaces = tuple(live.path[at] for at in here.others.tolist())
-        created_ms = site.now_ms
+        replaces = tuple(live.path[at] for at in plain.others.tolist())
+        created_ms = log.now_ms
         marker = ExportMarker("", created_ms, live.highest_stamp, replaces, Progress.of(directory))
-        marker = marker.write_as(site, EXPORTING_SUFFIX)
-    writing.note(live, here.same)
+        marker = marker.write_as(log, EXPORTING_SUFFIX)
+    writing.note(live, plain.same)
     # Whoever was about to write when the first look was made has ended, or will find the marker: look again.
     for _ in writing.attempts():
-        found = look_again(directory, lambda: scan(directory, retired=True))
+        found = retry_if_gone(directory, lambda: scan(directory, retired=True))
         live = LiveSegments.of(found)
         rows = writing.missing(live)
         if not len(rows):
             break
         writing.run(segment_pieces(found, live, rows), live, rows)
-    marker.write_as(site, EXPORTED_SUFFIX)
+    marker.write_as(log, EXPORTED_SUFFIX)
     remove_markers(directory, (EXPORTING_SUFFIX,))
 
 
-def _converted(site: Site, changes: OffsetChanges, dry_run: bool) -> Export:
+def _converted(log: MergedLog, changes: OffsetChanges, dry_run: bool) -> Export:
     """Where every byte of the state is plain already."""
     if not dry_run:
-        changes.carry_out(site)
-    return Export(site.directory.location.url, provider=changes.providers[1], dry_run=dry_run)
+        changes.carry_out(log)
+    return Export(log.directory.location.url, provider=changes.providers[1], dry_run=dry_run)
 
 
 # Exports to a new directory: the state as plain files, and a copy of everything else.
@@ -203,7 +213,7 @@ class _Contents:
 
 
 def export_to(
-    site: Site,
+    log: MergedLog,
     target: Directory,
     *,
     dry_run: bool,
@@ -220,15 +230,15 @@ def export_to(
         StateStoreFilesError: PSS_BAD_PATH, PSS_DESTINATION_EXISTS, PSS_QUERY_RUNNING, PSS_VERSION_NOT_RESTORABLE,
             PSS_CORRUPT_SEGMENT, or something cannot be read or written.
     """
-    source = site.directory
+    source = log.directory
     _check_apart(source, target)
     what = json.dumps({"source": source.location.url, "progress": asdict(Progress.of(source))}, sort_keys=True)
     _check_empty(target, what)
     changes = OffsetChanges.planned(source, "stock")
-    contents = look_again(source, lambda: _Contents.of(source))
+    contents = retry_if_gone(source, lambda: _Contents.of(source))
     if not force:
         marker = ExportMarker.found(source)
-        require_query_stopped(site, contents.found, marker, changes, ACTION, dry_run=dry_run)
+        require_query_stopped(log, contents.found, marker, changes, ACTION, dry_run=dry_run)
     there = files_below_state(target)
     check_places(target, contents.live, there)
     rows = np.array([at for at, path in enumerate(contents.live.path) if path in there], "i8")
@@ -257,8 +267,8 @@ def export_to(
 
 
 def _check_apart(source: Directory, target: Directory) -> None:
-    here, there = (f"{each.location.url.rstrip('/')}/" for each in (source, target))
-    if here.startswith(there) or there.startswith(here):
+    plain, there = (f"{each.location.url.rstrip('/')}/" for each in (source, target))
+    if plain.startswith(there) or there.startswith(plain):
         reason = f"it is, or is in, or holds the checkpoint {source.location.url} itself"
         raise StateStoreFilesError("PSS_BAD_PATH", {"path": target.location.url, "reason": reason})
 
@@ -292,7 +302,7 @@ def _write_state(source: Directory, target: Directory, contents: _Contents, writ
         writing.run(pieces, contents.live, rows)
         if len(writing.missing(contents.live)):
             first = True
-            contents = look_again(source, lambda: _Contents.of(source))
+            contents = retry_if_gone(source, lambda: _Contents.of(source))
     return contents
 
 

@@ -27,7 +27,7 @@ _LONGEST_NAME = 200
 
 
 @dataclass(frozen=True)
-class Here:
+class PlainFiles:
     """Plain files in place, beside what lives in merged files.
 
     Attributes:
@@ -39,7 +39,7 @@ class Here:
     others: np.ndarray = field(repr=False)
 
     @classmethod
-    def of(cls, directory: Directory, live: LiveSegments, there: Mapping[str, FileInfo]) -> Here:
+    def of(cls, directory: Directory, live: LiveSegments, there: Mapping[str, FileInfo]) -> PlainFiles:
         """Compares.
 
         Raises:
@@ -93,14 +93,14 @@ def check_strays(directory: Directory, found: Scan, live: LiveSegments, there: M
         raise _exists(directory, strays[0], "is a plain state file that the merged state knows nothing of")
 
 
-def check_replaced(directory: Directory, live: LiveSegments, here: Here, marker: ExportMarker | None) -> None:
+def check_replaced(directory: Directory, live: LiveSegments, plain: PlainFiles, marker: ExportMarker | None) -> None:
     """Refuses to write over plain files that were not superseded by merged ones before the export began.
 
     Raises:
         StateStoreFilesError: PSS_DESTINATION_EXISTS.
     """
     allowed = None if marker is None else set(marker.replaces)
-    for at in here.others.tolist():
+    for at in plain.others.tolist():
         path = live.path[at]
         if allowed is not None and path not in allowed:
             reason = "has other bytes than the merged state. If nobody else has written it since, delete it and repeat"

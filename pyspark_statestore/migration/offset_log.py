@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from io import BytesIO
 
 from pyspark_statestore.errors import StateStoreFilesError
-from pyspark_statestore.log.merged_log import Site
+from pyspark_statestore.log.merged_log import MergedLog
 from pyspark_statestore.log.spark_logs import COMMITS, OFFSETS, entries
 from pyspark_statestore.migration.live_segments import highest_version
 from pyspark_statestore.parsing import opened_zip, parse_json, parse_object
@@ -146,11 +146,11 @@ _LARGEST = 256 << 20
 """Bytes of the entries of an offset log that are replaced at once."""
 
 
-def keep(site: Site, entries: Iterable[OffsetEntry], undone: Mapping[str, bytes]) -> str:
+def keep(log: MergedLog, entries: Iterable[OffsetEntry], undone: Mapping[str, bytes]) -> str:
     """Keeps the entries of the offset log as they are.
 
     Args:
-        site: Of the checkpoint.
+        log: Of the checkpoint.
         entries: Those that will be replaced.
         undone: Other files that will be taken away, with their contents, by their paths in the checkpoint.
 
@@ -166,11 +166,11 @@ def keep(site: Site, entries: Iterable[OffsetEntry], undone: Mapping[str, bytes]
             archive.writestr(f"{OFFSETS}/{entry.batch}", entry.data)
         for name, contents in undone.items():
             archive.writestr(f"{_UNDONE}/{name}", contents)
-    created_ms = site.now_ms
+    created_ms = log.now_ms
     path = f"{REPLACED}/{created_ms:013}-{secrets.token_hex(4)}.zip"
-    with publish(site.directory, path) as out:
+    with publish(log.directory, path) as out:
         out.write(data.getvalue())
-    return site.directory.location.display(path)
+    return log.directory.location.display(path)
 
 
 def kept(directory: Directory) -> list[dict[int, bytes]]:

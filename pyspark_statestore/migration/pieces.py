@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-Told = Callable[[int], object]
+OnProgress = Callable[[int], object]
 
 _PART = 64 << 20
 _FILES = 200
@@ -102,14 +102,14 @@ def copy_pieces(files: Sequence[FileInfo]) -> list[Piece]:
     return [*pieces, CopyPiece(tuple(few))] if few else pieces
 
 
-def carry_out(source: Directory, target: Directory, piece: Piece, told: Told = lambda size: None) -> bool:
+def carry_out(source: Directory, target: Directory, piece: Piece, on_progress: OnProgress = lambda size: None) -> bool:
     """Writes the files of a piece, each whole or not at all, and reads each back.
 
     Args:
         source: The checkpoint that is exported.
         target: The one that is written to; may be the same.
         piece: What is to be done.
-        told: How many bytes were written, again and again.
+        on_progress: How many bytes were written, again and again.
 
     Returns:
         Whether it was done; otherwise a file of the source is gone, and it has to be looked at again.
@@ -122,17 +122,17 @@ def carry_out(source: Directory, target: Directory, piece: Piece, told: Told = l
         if isinstance(piece, CopyPiece):
             for info in piece.files:
                 _copy(source, target, info)
-                told(info.size)
+                on_progress(info.size)
         else:
-            _write_segments(source, target, piece, told)
+            _write_segments(source, target, piece, on_progress)
     except ForeignFileGoneError as error:
-        raise error.told(source) from error
+        raise error.as_error(source) from error
     except FileNotFoundError:
         return False
     return True
 
 
-def _write_segments(source: Directory, target: Directory, piece: SegmentPiece, told: Told) -> None:
+def _write_segments(source: Directory, target: Directory, piece: SegmentPiece, on_progress: OnProgress) -> None:
     part = piece.part
     with naming_foreign(part.path, lambda: piece.paths[0]), source.open(part.path, part.size) as file:
         for first, end in pairwise(requests(part.offset, part.length)):
@@ -144,7 +144,7 @@ def _write_segments(source: Directory, target: Directory, piece: SegmentPiece, t
                 for at in range(first, end):
                     begin = int(part.offset[at]) - start
                     _write(source, target, piece, at, iter([data[begin : begin + int(part.length[at])]]))
-            told(int(part.length[first:end].sum()))
+            on_progress(int(part.length[first:end].sum()))
 
 
 def _write(source: Directory, target: Directory, piece: SegmentPiece, at: int, data: Iterator[bytes]) -> None:
@@ -207,7 +207,7 @@ class Writing:
         source: The checkpoint.
         target: Where the plain files are written.
         spark: Writes in Spark tasks instead of in threads.
-        callback: Told how many bytes there are to write, and of those that were.
+        callback: OnProgress how many bytes there are to write, and of those that were.
     """
 
     def __init__(
@@ -258,7 +258,7 @@ class Writing:
         if self._callback is not None:
             self._callback.set_size(sum(piece.total for piece in pieces))
         if self._spark is None:
-            done = in_parallel(partial(carry_out, self._source, self._target, told=self._tell), pieces)
+            done = in_parallel(partial(carry_out, self._source, self._target, on_progress=self._tell), pieces)
         else:
             done = run_on_spark(self._spark, partial(carry_out, self._source, self._target), pieces)
             for piece in pieces:

@@ -57,7 +57,7 @@ class Selection:
     state_variable: str | None
 
 
-class Look:
+class StateReader:
     """One look at a checkpoint, for questions about one store.
 
     Args:

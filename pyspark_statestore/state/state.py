@@ -12,10 +12,10 @@ import pyarrow.compute as pc
 
 from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.inspect import Inspection
-from pyspark_statestore.log.scan import look_again
+from pyspark_statestore.log.scan import retry_if_gone
 from pyspark_statestore.state.contents import Contents
 from pyspark_statestore.state.decoding import Column, Decoder
-from pyspark_statestore.state.reading import Look, Part, Selection
+from pyspark_statestore.state.reading import Part, Selection, StateReader
 from pyspark_statestore.state.rows import MalformedRowError
 from pyspark_statestore.storage import Directory
 
@@ -31,11 +31,11 @@ def read_state(
     _check_version("version", version)
 
     def look() -> pa.Table:
-        look = Look(directory, inspection, wanted)
-        at = look.version(version)
-        return _table(look.decoder(at), look.parts(at), at)
+        reader = StateReader(directory, inspection, wanted)
+        at = reader.version(version)
+        return _table(reader.decoder(at), reader.parts(at), at)
 
-    found = look_again(directory, look)
+    found = retry_if_gone(directory, look)
     return found if key is None else where_key(found, key)
 
 
@@ -47,11 +47,11 @@ def read_changes(
     _check_version("to_version", after)
 
     def look() -> pa.Table:
-        look = Look(directory, inspection, wanted)
-        at = look.version(after)
-        return _changes(look.decoder(at), look.parts(before), look.parts(at), (before, at))
+        reader = StateReader(directory, inspection, wanted)
+        at = reader.version(after)
+        return _changes(reader.decoder(at), reader.parts(before), reader.parts(at), (before, at))
 
-    found = look_again(directory, look)
+    found = retry_if_gone(directory, look)
     return found if key is None else where_key(found, key)
 
 

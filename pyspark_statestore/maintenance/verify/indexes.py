@@ -13,8 +13,8 @@ from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.format import MergedFile
 from pyspark_statestore.log import damage
 from pyspark_statestore.log.damage import Damage
-from pyspark_statestore.log.merged_log import Site
-from pyspark_statestore.log.scan import INDEX_SUFFIX, MERGED, Scan, check_kind, look_again, merged_files, read_file
+from pyspark_statestore.log.merged_log import MergedLog
+from pyspark_statestore.log.scan import INDEX_SUFFIX, MERGED, Scan, check_kind, merged_files, read_file, retry_if_gone
 from pyspark_statestore.storage.directory import Directory, in_parallel
 
 _KINDS: Mapping[str, str] = {
@@ -40,13 +40,13 @@ class Examined:
     torn: tuple[Damage, ...] = field(default=())
 
 
-def examine(site: Site) -> Examined:
+def examine(log: MergedLog) -> Examined:
     """Lists the merged files and reads the index of each, as far as it can be read.
 
     Raises:
         StateStoreFilesError: They cannot be listed.
     """
-    return look_again(site.directory, lambda: _examine(site.directory))
+    return retry_if_gone(log.directory, lambda: _examine(log.directory))
 
 
 def _examine(directory: Directory) -> Examined:

@@ -43,7 +43,7 @@ class PlainChecked:
 
 
 def check_plain_files(
-    directory: Directory, files: StateFiles, told: Callable[[int], object] = lambda read: None
+    directory: Directory, files: StateFiles, on_progress: Callable[[int], object] = lambda read: None
 ) -> PlainChecked:
     """Reads snapshots, changelogs and deltas that are files of their own.
 
@@ -55,7 +55,7 @@ def check_plain_files(
     Args:
         directory: Of the checkpoint.
         files: Of the state.
-        told: How many bytes were read, again and again.
+        on_progress: How many bytes were read, again and again.
     """
     rows = np.flatnonzero(files.merged == PLAIN)
     paths = files.path.take(rows).to_pylist()
@@ -70,7 +70,7 @@ def check_plain_files(
             return None, True
         except StateStoreFilesError as error:
             return error.getMessageParameters().get("reason", str(error)), False
-        told(sizes[path])
+        on_progress(sizes[path])
         return reason, False
 
     answers = dict(zip(wanted, in_parallel(check, wanted), strict=True))

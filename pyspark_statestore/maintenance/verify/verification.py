@@ -14,11 +14,11 @@ import pyarrow.compute as pc
 
 from pyspark_statestore.log import damage
 from pyspark_statestore.log.damage import LOSES_FACTS, Damage
-from pyspark_statestore.log.merged_log import Site
+from pyspark_statestore.log.merged_log import MergedLog
 from pyspark_statestore.log.on_spark import run_on_spark
 from pyspark_statestore.log.payload import Checked, check_part, parts_of
 from pyspark_statestore.log.restorability import Batches, Restorability, check_versions, read_batches
-from pyspark_statestore.log.scan import ATTEMPTS, INDEX_SUFFIX, Scan, always_gone, check_checkpoint, look_again
+from pyspark_statestore.log.scan import ATTEMPTS, INDEX_SUFFIX, Scan, always_gone, check_checkpoint, retry_if_gone
 from pyspark_statestore.log.state_files import STATE, StateFiles, missing_foreign, plain_files
 from pyspark_statestore.maintenance.verify.indexes import Examined, examine, url_of
 from pyspark_statestore.maintenance.verify.plain import check_plain_files
@@ -86,7 +86,7 @@ class Verification:
 
 
 def verify(
-    site: Site,
+    log: MergedLog,
     *,
     repair: bool = False,
     dry_run: bool = False,
@@ -99,7 +99,7 @@ def verify(
     therefore looked at once more, from the beginning; only what two looks in a row have found is said.
 
     Args:
-        site: Of the checkpoint.
+        log: Of the checkpoint.
         repair: Mend what can be mended without losing anything.
         dry_run: Only say what would be mended.
         spark: Reads in Spark tasks instead of in this process.
@@ -108,15 +108,15 @@ def verify(
     Raises:
         StateStoreFilesError: The checkpoint cannot be read at all; or it cannot be written, and was to be repaired.
     """
-    found = _verified(site, spark, callback)
+    found = _verified(log, spark, callback)
     if found.damages or found.notes:
-        damages, notes = mend(site, found.damages, found.notes, dry_run=dry_run or not repair)
+        damages, notes = mend(log, found.damages, found.notes, dry_run=dry_run or not repair)
         found = replace(found, damages=damages, notes=notes)
     return replace(found, dry_run=repair and dry_run)
 
 
-def _verified(site: Site, spark: SparkSession | None, callback: Callback | None) -> Verification:
-    first = now = look(site, None, (), spark, callback)
+def _verified(log: MergedLog, spark: SparkSession | None, callback: Callback | None) -> Verification:
+    first = now = look(log, None, (), spark, callback)
     read_bytes = now.read_bytes
     confirmed: list[Damage] = []
     for _ in range(ATTEMPTS):
@@ -124,12 +124,12 @@ def _verified(site: Site, spark: SparkSession | None, callback: Callback | None)
         if len(confirmed) == len(now.damages) and now.suspects <= {each.logical_path for each in confirmed}:
             break
         before = {_identity(each) for each in now.damages}
-        now = look(site, now.suspects, now.damages, spark)
+        now = look(log, now.suspects, now.damages, spark)
         read_bytes += now.read_bytes
         confirmed = [each for each in now.damages if _identity(each) in before]
     else:
         if now.unread:
-            raise always_gone(site.directory)
+            raise always_gone(log.directory)
     damages, notes = _once(confirmed, now.notes)
     return Verification(tuple(damages), tuple(notes), read_bytes, now.files, first.segments, now.versions)
 
@@ -151,7 +151,7 @@ _CORRUPT = frozenset({damage.CORRUPT_SEGMENT, damage.CORRUPT_PLAIN_FILE})
 
 
 @dataclass
-class Round:
+class VerificationPass:
     """What one look has found.
 
     Attributes:
@@ -176,16 +176,16 @@ class Round:
 
 
 def look(
-    site: Site,
+    log: MergedLog,
     suspects: set[str] | None,
     known: Iterable[Damage],
     spark: SparkSession | None = None,
     callback: Callback | None = None,
-) -> Round:
+) -> VerificationPass:
     """Reads indexes and versions, and the bytes of everything or of the suspects.
 
     Args:
-        site: Of the checkpoint.
+        log: Of the checkpoint.
         suspects: Logical paths whose bytes are wanted; all if None.
         known: Damages that an earlier look has found: what is corrupt restores nothing.
         spark: Reads bytes in Spark tasks.
@@ -194,29 +194,31 @@ def look(
     Raises:
         StateStoreFilesError: The checkpoint cannot be read at all.
     """
-    directory = site.directory
+    directory = log.directory
     corrupt = {each.logical_path for each in known if each.logical_path and each.kind in _CORRUPT}
     # Before the bytes, which take long: files that versions are made of are gone by then.
-    examined, files, versions = look_again(directory, lambda: _indexes_and_versions(site, corrupt))
+    examined, files, versions = retry_if_gone(directory, lambda: _indexes_and_versions(log, corrupt))
     scan = examined.scan
-    now = Round(list(examined.damages), versions=versions.versions_count)
+    now = VerificationPass(list(examined.damages), versions=versions.versions_count)
     now.files = len(set(scan.infos) | {each.name for each in examined.damages})
-    told = _Told(callback, int(files.length.sum()) if suspects is None else 0)
-    _check_segments(directory, scan, suspects, spark, told, now)
-    _check_plain(directory, files, suspects, told, now)
+    on_progress = _Progress(callback, int(files.length.sum()) if suspects is None else 0)
+    _check_segments(directory, scan, suspects, spark, on_progress, now)
+    _check_plain(directory, files, suspects, on_progress, now)
     now.damages += _recounted(directory, scan)
     _explain(versions, examined, directory, now)
-    view = site.view_of(scan)
-    is_remains = [each for each in examined.torn if view.states[each.name].closed and each.offset != _size(scan, each)]
+    snapshot = log.snapshot_of(scan)
+    is_remains = [
+        each for each in examined.torn if snapshot.states[each.name].closed and each.offset != _size(scan, each)
+    ]
     now.notes += is_remains
     return now
 
 
-def _indexes_and_versions(site: Site, corrupt: set[str]) -> tuple[Examined, StateFiles, Restorability]:
-    directory = site.directory
+def _indexes_and_versions(log: MergedLog, corrupt: set[str]) -> tuple[Examined, StateFiles, Restorability]:
+    directory = log.directory
     # First of all: what is committed later need not be in the files that are listed now.
     batches = read_batches(directory, with_ids=False)
-    examined = examine(site)
+    examined = examine(log)
     if not examined.scan.infos and not examined.damages:
         check_checkpoint(directory)
     files = StateFiles.of(examined.scan, plain_files(directory, examined.scan))
@@ -244,8 +246,8 @@ def _check_segments(
     scan: Scan,
     suspects: set[str] | None,
     spark: SparkSession | None,
-    told: Callable[[int], object],
-    now: Round,
+    on_progress: Callable[[int], object],
+    now: VerificationPass,
 ) -> None:
     entries = scan.entries
     rows = np.flatnonzero(scan.resolution.live)
@@ -254,11 +256,11 @@ def _check_segments(
     parts = parts_of(entries, rows, scan.sizes)
     checked: list[Checked]
     if spark is None:
-        checked = in_parallel(partial(check_part, directory, told=told), parts)
+        checked = in_parallel(partial(check_part, directory, on_progress=on_progress), parts)
     else:
         checked = run_on_spark(spark, partial(check_part, directory), parts)
         for part in parts:
-            told(part.total)
+            on_progress(part.total)
     now.segments += len(rows)
     for part, each in zip(parts, checked, strict=True):
         now.read_bytes += each.read_bytes
@@ -282,11 +284,15 @@ def _check_segments(
 
 
 def _check_plain(
-    directory: Directory, files: StateFiles, suspects: set[str] | None, told: Callable[[int], object], now: Round
+    directory: Directory,
+    files: StateFiles,
+    suspects: set[str] | None,
+    on_progress: Callable[[int], object],
+    now: VerificationPass,
 ) -> None:
     if suspects is not None:
         files = _without(files, set(files.path.to_pylist()) - suspects - {f"{path}.crc" for path in suspects})
-    checked = check_plain_files(directory, files, told)
+    checked = check_plain_files(directory, files, on_progress)
     now.read_bytes += checked.read_bytes
     now.suspects |= checked.gone
     now.unread |= checked.gone
@@ -312,7 +318,7 @@ def _recounted(directory: Directory, scan: Scan) -> list[Damage]:
     return found
 
 
-def _explain(versions: Restorability, examined: Examined, directory: Directory, now: Round) -> None:
+def _explain(versions: Restorability, examined: Examined, directory: Directory, now: VerificationPass) -> None:
     """What cannot be restored is damage of its own only where nothing else explains it."""
     if not versions.missing:
         return
@@ -364,7 +370,7 @@ def _without(files: StateFiles, paths: set[str]) -> StateFiles:
     return files.without(np.flatnonzero(_among(files.path, paths))) if paths else files
 
 
-class _Told:
+class _Progress:
     """Several threads tell one callback."""
 
     def __init__(self, callback: Callback | None, total: int) -> None:

@@ -26,7 +26,7 @@ class Writes:
 
     Attributes:
         stamp: With ``writer`` what a write is known by.
-        writer: Number of the writer among those of the look.
+        writer: Number of the writer among those of the snapshot.
         entry: Which of the entries shows it: the one that is read, or else the least often copied.
         own: The entry in its own file, or -1 where only copies are left.
     """
@@ -44,7 +44,7 @@ class Writes:
         return Writes(self.stamp[rows], self.writer[rows], self.entry[rows], self.own[rows])
 
 
-class Look:
+class StreamSnapshot:
     """One look at a checkpoint.
 
     Args:
@@ -101,7 +101,7 @@ class Look:
         """Which of the writes no older one of the same process can follow any more.
 
         Args:
-            at: The age that counts; by default ``settledAfter`` before the look.
+            at: The age that counts; by default ``settledAfter`` before the snapshot.
         """
         at = at or self.scan.at - self._options.settled_after
         busy = np.unique(self._file_writer[self._own_files[~self._closed[self._own_files]]])
