@@ -4,8 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 PYTEST_ARGS ?=
-# Tests mostly wait: for processes to start and to die, for batches.
-TEST_PROCESSES ?= 2
+# One more than two cores have: tests wait, too, for processes to start and to die, and for time to pass.
+TEST_PROCESSES ?= 3
 BENCH_ARGS ?=
 SOAK_MINUTES ?= 240
 # What exists of these is checked.

@@ -76,14 +76,13 @@ _COUNTS: dict[str, dict[str, tuple[int, int]]] = {"parameters": {}, "loops": {}}
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Takes what is not in a sample out of the run, unless it was asked for by its name."""
-    files: dict[str, list[bool]] = {}
+    left_out = set(sampling.left_out(items))
+    tests: dict[str, list[bool]] = {}
     for item in items:
         if item.get_closest_marker("sweep"):
-            left_out = item.get_closest_marker("left_out") is not None
-            files.setdefault(item.nodeid.partition("::")[0], []).append(not left_out)
-    _COUNTS["parameters"] = {file: (sum(taken), len(taken)) for file, taken in files.items() if not all(taken)}
-    named = set(config.args)
-    left = [item for item in items if item.get_closest_marker("left_out") and item.nodeid not in named]
+            tests.setdefault(item.nodeid.partition("[")[0], []).append(item not in left_out)
+    _COUNTS["parameters"] = {test: (sum(taken), len(taken)) for test, taken in tests.items() if not all(taken)}
+    left = [item for item in items if item in left_out and item.nodeid not in config.args]
     if left and not sampling.EXHAUSTIVE:
         config.hook.pytest_deselected(items=left)
         kept = set(items) - set(left)

@@ -1,8 +1,9 @@
 """Samples of sweeps over every operation, failure and setting: ``make test`` runs some cases of each kind, soak all.
 
-A parametrized test takes ``@pytest.mark.parametrize(names, sampled(cases, 8, kind=...))``; a test that loops takes
-``sample(cases, 8, kind=...)`` and ``@pytest.mark.sweep``. The choice depends on ``PSS_SAMPLE_SEED`` alone, which a
-failure shows. ``PSS_EXHAUSTIVE=1`` runs everything, and lists what a sample leaves out.
+A parametrized test carries ``@pytest.mark.sweep(8)``: a sample has eight of its cases, with each value of a parameter.
+Where other things make kinds, it takes ``@pytest.mark.parametrize(names, sampled(cases, 8, kind=...))``. A test that
+loops takes ``sample(cases, 8, kind=...)`` and ``@pytest.mark.sweep``. The choice depends on ``PSS_SAMPLE_SEED`` alone,
+which a failure shows. ``PSS_EXHAUSTIVE=1`` runs everything, and lists what a sample leaves out.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import itertools
 import os
 import random
-from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import pytest
@@ -58,6 +59,34 @@ def sampled(cases: Sequence[Any], count: int, kind: _Kind = _nothing) -> list[An
         marks = [pytest.mark.sweep] if at in taken else [pytest.mark.sweep, pytest.mark.left_out]
         parameters.append(pytest.param(*values, marks=marks))
     return parameters
+
+
+def left_out(items: Iterable[pytest.Item]) -> list[pytest.Item]:
+    """The tests that are not in the sample, by the marks that they carry."""
+    left = [item for item in items if item.get_closest_marker("left_out")]
+    by_test: dict[tuple[str, int], list[pytest.Function]] = {}
+    for item in items:
+        mark = item.get_closest_marker("sweep")
+        if mark is not None and mark.args and isinstance(item, pytest.Function):
+            by_test.setdefault((item.nodeid.partition("[")[0], mark.args[0]), []).append(item)
+    for (name, count), cases in by_test.items():
+        # One object each, which all cases with it share; its index is another one in each case.
+        values = [{(parameter, id(value)) for parameter, value in case.callspec.params.items()} for case in cases]
+        taken = _with_each_value(values, count, name)
+        left += [case for at, case in enumerate(cases) if at not in taken]
+    return left
+
+
+def _with_each_value(cases: Sequence[set[Any]], count: int, name: str) -> set[int]:
+    order = list(range(len(cases)))
+    random.Random(f"{SEED} {name}").shuffle(order)
+    missing = set().union(*cases)
+    taken: list[int] = []
+    while missing or (len(taken) < count and len(taken) < len(cases)):
+        best = max((at for at in order if at not in taken), key=lambda at: len(cases[at] & missing))
+        taken.append(best)
+        missing -= cases[best]
+    return set(taken)
 
 
 def sample(cases: Collection[T], count: int, kind: _Kind = _nothing) -> list[T]:
