@@ -64,8 +64,8 @@ soak: jar ## every case of every sweep, which it lists; kills at random, twice f
 		$(BIN)/python -m pytest -s tests/cluster/test_soak.py tests/cluster/test_maintenance.py $(PYTEST_ARGS)
 	HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest tests/model/test_machine.py -k loses_nothing $(PYTEST_ARGS)
 	PSS_STORM_SECONDS=60 $(BIN)/python -m pytest tests/jvm/test_storm.py $(PYTEST_ARGS)
-	PSS_LAB_MUTATIONS=10000 PSS_LAB_JVM_MUTATIONS=500 PSS_LAB_RESTARTS=20 $(if $(SOAK_SEED),PSS_LAB_SEED=$(SOAK_SEED)) \
-		$(BIN)/python -m pytest -s tests/lab $(PYTEST_ARGS)
+	PSS_DAMAGE_MUTATIONS=10000 PSS_DAMAGE_JVM_MUTATIONS=500 PSS_DAMAGE_RESTARTS=20 $(if $(SOAK_SEED),PSS_DAMAGE_SEED=$(SOAK_SEED)) \
+		$(BIN)/python -m pytest -s tests/damage $(PYTEST_ARGS)
 	PSS_LARGE_GROUPS=1 $(BIN)/python -m pytest tests/hdfs/test_large_groups.py $(PYTEST_ARGS)
 	PSS_HOSTILE_MUTATIONS=2000 $(BIN)/python -m pytest tests/hostile $(PYTEST_ARGS)
 	PSS_EXHAUSTIVE=1 $(BIN)/python -m pytest -m sweep --numprocesses $(TEST_PROCESSES) --dist loadfile $(PYTEST_ARGS)

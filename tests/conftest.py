@@ -212,7 +212,7 @@ class _Sessions:
 def _sessions(main_jar: Path, test_jar: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Sessions]:
     from pyspark import SparkContext
 
-    from tests.jvm.lab import SHELL_FREE
+    from tests.jvm.harness import SHELL_FREE
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     temporary = tmp_path_factory.mktemp("spark")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.faults.scripts import CLEAN, LIFE, OPTIONS, SEAL, Model, Step, changelog, leftovers, paths_of, read
-from tests.jvm.lab import PREFIX, TESTING, View, file_system_conf, in_time
+from tests.jvm.harness import PREFIX, TESTING, View, file_system_conf, in_time
 from tests.sampling import EXHAUSTIVE, note, numbers
 
 pytestmark = [pytest.mark.spark, pytest.mark.sweep]

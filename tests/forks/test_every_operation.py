@@ -13,9 +13,10 @@ from pyspark_statestore import Checkpoint, StateStoreFilesError
 from pyspark_statestore.forks.fork import fork_checkpoint
 from pyspark_statestore.maintenance.cleaning import clean
 from pyspark_statestore.storage import Location
-from tests.forks.families import clean_up, go_on, merged_names, pins, restorable, state_of
-from tests.maintenance.checkpoints import contents, make
-from tests.maintenance.worlds import Breakage, DiedError, merged_log_of
+from tests.forks.harness import clean_up, go_on, merged_names, pins, restorable, state_of
+from tests.maintenance.builders import contents, make
+from tests.maintenance.faults import Breakage, DiedError
+from tests.maintenance.harness import merged_log_of
 from tests.sampling import sample_of_calls
 
 pytestmark = [pytest.mark.slow, pytest.mark.sweep]

@@ -14,8 +14,8 @@ from pyspark_statestore import merged_path
 from pyspark_statestore.checkpoint import Checkpoint
 from pyspark_statestore.sparkfiles import files_named
 from tests.conftest import MakeSpark
-from tests.inspect.breaks import broken_copy, contents, state_files
-from tests.inspect.places import refused
+from tests.inspect.builders import refused
+from tests.inspect.faults import broken_copy, contents, state_files
 from tests.sampling import sampled
 from tests.streaming.runs import (
     STATE_STORE,

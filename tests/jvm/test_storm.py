@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.cluster.processes import second_jvm
-from tests.jvm.lab import FILE_SYSTEMS, TESTING, Checkpoint
+from tests.jvm.harness import FILE_SYSTEMS, TESTING, Checkpoint
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 

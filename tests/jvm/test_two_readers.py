@@ -36,7 +36,7 @@ from pyspark_statestore.format.layout import (
     is_foreign_path,
     is_valid_path,
 )
-from tests.jvm.lab import CREATED_MS, STAMP, TESTING, dump, java_dump
+from tests.jvm.harness import CREATED_MS, STAMP, TESTING, dump, java_dump
 from tests.jvm.vectors import DIRECTORY
 from tests.sampling import sample
 

@@ -15,7 +15,7 @@ from pyspark_statestore.format import (
     foreign_path,
     read_merged_file,
 )
-from tests.jvm.lab import CREATED_MS, STAMP, dump, java_dump
+from tests.jvm.harness import CREATED_MS, STAMP, dump, java_dump
 
 DIRECTORY = Path(__file__).resolve().parent.parent / "vectors"
 WRITER = 0x0123456789ABCDEF

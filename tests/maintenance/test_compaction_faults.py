@@ -13,8 +13,9 @@ from pyspark_statestore import StateStoreFilesError
 from pyspark_statestore.maintenance.cleaning import clean
 from pyspark_statestore.maintenance.compaction import CompactionPlan, Wanted, compact
 from pyspark_statestore.maintenance.relocation import Movable, relocate
-from tests.inspect.places import STAMP, add_index, merged_file
-from tests.maintenance.worlds import Breakage, DiedError, dead_files, grow_old, live_files, merged_log_of
+from tests.inspect.builders import STAMP, add_index, merged_file
+from tests.maintenance.faults import Breakage, DiedError
+from tests.maintenance.harness import dead_files, grow_old, live_files, merged_log_of
 from tests.sampling import sample_of_calls
 
 pytestmark = [pytest.mark.slow, pytest.mark.sweep]

@@ -18,9 +18,8 @@ from pyspark_statestore.format import Kind, read_merged_file
 from pyspark_statestore.format.reader import BytesSource
 from pyspark_statestore.log import resolve
 from pyspark_statestore.storage.changes import is_temporary
-from tests.inspect.places import CREATED_MS, STAMP, add_index, merged_file, merged_paths, refused, simple_checkpoint
-from tests.maintenance.failing import Trouble, troubled_files
-from tests.maintenance.worlds import Breakage, DiedError
+from tests.inspect.builders import CREATED_MS, STAMP, add_index, merged_file, merged_paths, refused, simple_checkpoint
+from tests.maintenance.faults import Breakage, DiedError, Trouble, troubled_files
 from tests.sampling import sample_of_calls
 
 FILES = 6

@@ -17,10 +17,9 @@ import pytest
 from pyspark_statestore import StateStoreFilesError
 from pyspark_statestore.checkpoint import Checkpoint
 from pyspark_statestore.maintenance.expiry import Expiry
-from tests.inspect.places import STAMP, merged_file, merged_paths, plain_file, refused
+from tests.inspect.builders import STAMP, merged_file, merged_paths, plain_file, refused
 from tests.inspect.spark_files import changelog, lz4, snapshot
-from tests.maintenance.failing import Trouble, troubled_files
-from tests.maintenance.worlds import Breakage, DiedError
+from tests.maintenance.faults import Breakage, DiedError, Trouble, troubled_files
 from tests.sampling import sample_of_calls
 
 A, B = "a" * 36, "b" * 36

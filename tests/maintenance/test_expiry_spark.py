@@ -10,7 +10,7 @@ import pytest
 
 from pyspark_statestore.checkpoint import Checkpoint
 from tests.conftest import MakeSpark
-from tests.inspect.places import refused
+from tests.inspect.builders import refused
 from tests.sampling import sampled
 from tests.streaming.runs import STATE_STORE, Run, Setting, restart_maintenance
 from tests.streaming.test_restart_from_every_batch import copy_checkpoint, forget_batches_after

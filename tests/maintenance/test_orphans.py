@@ -18,9 +18,9 @@ from pyspark_statestore.format import file_name
 from pyspark_statestore.log.merged_log import MergedLog
 from pyspark_statestore.maintenance.orphans import remove_orphan_files
 from pyspark_statestore.storage import Directory, Location
-from tests.inspect.places import STAMP, merged_file, merged_paths, plain_file, refused, simple_checkpoint
+from tests.inspect.builders import STAMP, merged_file, merged_paths, plain_file, refused, simple_checkpoint
 from tests.inspect.spark_files import lz4, snapshot
-from tests.maintenance.failing import Trouble, troubled_files
+from tests.maintenance.faults import Trouble, troubled_files
 from tests.sampling import sample_of_calls
 
 DAY = 86_400.0

@@ -20,7 +20,7 @@ from pyspark.sql import functions as sf
 
 from pyspark_statestore import Checkpoint
 from tests.conftest import MakeSpark
-from tests.inspect.places import merged_file
+from tests.inspect.builders import merged_file
 from tests.streaming.runs import (
     PROVIDER,
     STATE_STORE,

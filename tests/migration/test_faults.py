@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from pyspark_statestore import StateStoreFilesError
-from tests.maintenance import checkpoints
-from tests.maintenance.checkpoints import contents
-from tests.maintenance.worlds import Breakage, DiedError
-from tests.migration.checkpoints import (
+from tests.maintenance import builders
+from tests.maintenance.builders import contents
+from tests.maintenance.faults import Breakage, DiedError
+from tests.migration.builders import (
     MERGED,
     STOCK,
     at,
@@ -118,7 +118,7 @@ def test_what_is_merged_until_the_export_says_that_it_has_begun_is_exported(
         checkpoint = Path(shutil.copytree(original, tmp_path / str(number)))
         breakage.mended()
         breakage.at = number
-        breakage.instead = partial(checkpoints.write_version, checkpoint, 3, merged=True)
+        breakage.instead = partial(builders.write_version, checkpoint, 3, merged=True)
         at(checkpoint).export()
         what = breakage.operations[number]
         breakage.mended()
@@ -157,7 +157,7 @@ def test_export_to_a_new_directory(
 @HOW
 def test_convert_to_merged(tmp_path: Path, breakage: Breakage, deadly: bool, torn: bool) -> None:
     original = tmp_path / "original"
-    checkpoints.make(original, "plain")
+    builders.make(original, "plain")
     write_offsets(original, STOCK, range(4))
     entries = [(original / "offsets" / str(batch)).read_text() for batch in range(4)]
 

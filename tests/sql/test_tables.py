@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark_statestore import Checkpoint
 from pyspark_statestore.inspect import TABLES, spark_schema_of
 from tests.conftest import MakeSpark
-from tests.jvm.lab import until
+from tests.jvm.harness import until
 from tests.streaming.runs import Run, Setting, session_conf
 from tests.streaming.workloads import write_batch, write_batches
 
