@@ -74,8 +74,21 @@ _COUNTS: dict[str, dict[str, tuple[int, int]]] = {"parameters": {}, "loops": {}}
 """Of the sweeps of all processes, by test or file: how many cases are in the sample, and how many there are."""
 
 
+_LONGEST = tuple(
+    f"tests/{file}.py"
+    for file in (
+        "streaming/test_equal_to_stock",
+        "cluster/test_soak",
+        "cluster/test_executor_kills",
+        "inspect/test_against_spark",
+        "faults/test_every_operation",
+    )
+)
+"""A file of tests is run by one process: that one of these is the last thing under way would leave the others idle."""
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Takes what is not in a sample out of the run, unless it was asked for by its name."""
+    """Leaves out what is not in a sample, unless it was asked for by its name, and puts the longest files first."""
     left_out = set(sampling.left_out(items))
     tests: dict[str, list[bool]] = {}
     for item in items:
@@ -87,6 +100,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=left)
         kept = set(items) - set(left)
         items[:] = [item for item in items if item in kept]
+    items.sort(key=lambda item: not item.nodeid.startswith(_LONGEST))
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -70,7 +70,7 @@ def stock_runs(make_spark: MakeSpark, tmp_path_factory: pytest.TempPathFactory) 
     return found
 
 
-SAMPLE = sampled(SETTINGS, 6, kind=lambda s: (s.door, s.store, s.format_version))
+SAMPLE = sampled(SETTINGS, 5, kind=lambda s: (s.door, s.store))
 
 
 @pytest.fixture(scope="module", params=SAMPLE, ids=str)
