@@ -32,7 +32,7 @@ final class Cleaner {
 
   private final LogContext context;
   private final Refresher refresher;
-  private final Intents intents;
+  private final RelocationMarkers markers;
   private final Pins pins;
   private final DurableTombstones writer;
   private final Relocator relocator;
@@ -45,13 +45,13 @@ final class Cleaner {
   Cleaner(
       LogContext context,
       Refresher refresher,
-      Intents intents,
+      RelocationMarkers markers,
       Pins pins,
       Relocator relocator,
       DurableTombstones writer,
       Consumer<MergedFile> onGone) {
     this.context = context;
-    this.intents = intents;
+    this.markers = markers;
     this.pins = pins;
     this.relocator = relocator;
     this.refresher = refresher;
@@ -122,7 +122,7 @@ final class Cleaner {
   boolean hasMoreToDo() {
     MergedFile newest = context.index().newest();
     return !context.tombstones().isEmpty()
-        || intents.any()
+        || markers.any()
         || context.index().files().stream().anyMatch(f -> f.writer() == MergedFile.Writer.OTHER)
         || context.index().filesWithoutLiveSegments().stream().anyMatch(f -> f != newest && !pins.hold(f));
   }
@@ -153,11 +153,11 @@ final class Cleaner {
     MaintenanceReport report = MaintenanceReport.begin(context);
     try {
       if (completely) {
-        context.index().proveTombstones(refresher.refresh(), context::isClosed, intents::noneSince);
+        context.index().proveTombstones(refresher.refresh(), context::isClosed, markers::noneSince);
       } else {
         refresher.refreshListing();
       }
-      intents.removeLeftOver();
+      markers.removeLeftOver();
       pins.readAll();
       gone = unlinkDead();
       if (mayMove && context.options().compactionEnabled() && relocator.run()) {

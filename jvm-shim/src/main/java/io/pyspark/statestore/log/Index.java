@@ -231,7 +231,7 @@ public final class Index {
 
   /**
    * What the tombstones of a file are needed for (rule 6): not those that a greater copy in another file repeats, nor
-   * those that are known to be needless.
+   * those that are known to be unneeded.
    *
    * @param holding those that hold down an entry in another file
    * @param victims the files of these entries
@@ -248,7 +248,7 @@ public final class Index {
       }
       if (addVictims(state, tombstone, file, use.victims)) {
         use.holding.add(tombstone);
-      } else if (!file.needless.contains(tombstone)) {
+      } else if (!file.unneeded.contains(tombstone)) {
         use.idle.add(tombstone);
       }
     }
@@ -284,17 +284,17 @@ public final class Index {
   synchronized void proveTombstones(long refresh, Predicate<MergedFile> closed, LongPredicate noRelocationSince) {
     for (MergedFile file : files.values()) {
       // What was read by this very refresh may be younger than other files' indexes that it read.
-      if (file.needless.size() == file.tombstones.size() || file.changedIn() >= refresh || !closed.test(file)) {
+      if (file.unneeded.size() == file.tombstones.size() || file.changedIn() >= refresh || !closed.test(file)) {
         continue;
       }
       for (Tombstone tombstone : file.tombstones) {
-        if (file.needless.contains(tombstone)) {
+        if (file.unneeded.contains(tombstone)) {
           continue;
         }
         if (addVictims(stateOrNull(tombstone.path()), tombstone, file, new HashSet<>())) {
           file.idleSince.remove(tombstone);
         } else if (noRelocationSince.test(file.idleSince.computeIfAbsent(tombstone, t -> refresh))) {
-          file.needless.add(tombstone);
+          file.unneeded.add(tombstone);
           file.idleSince.remove(tombstone);
         }
       }

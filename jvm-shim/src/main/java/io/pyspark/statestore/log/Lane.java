@@ -69,13 +69,13 @@ final class Lane {
       lead = !draining;
       draining = true;
     }
-    context.company().arrived();
+    context.commitWindow().arrived();
     return lead;
   }
 
   /** Writes one group, that of the caller's commit, in the caller's thread. */
   void lead(Commit own) {
-    awaitCompany();
+    awaitWindow();
     // A killed task takes its commit back while it is still queued; others may wait behind it.
     if (!Thread.currentThread().isInterrupted()) {
       writeGroup(own);
@@ -120,7 +120,7 @@ final class Lane {
   /** Writes groups until nobody waits. */
   private void drain() {
     while (!endsHere()) {
-      awaitCompany();
+      awaitWindow();
       writeGroup(null);
     }
   }
@@ -139,12 +139,12 @@ final class Lane {
     }
   }
 
-  private void awaitCompany() {
+  private void awaitWindow() {
     try {
-      context.company().awaitFor(this::queued, context.options(), context::expectedCompany);
+      context.commitWindow().awaitFor(this::queued, context.options(), context::expectedPartitions);
     } catch (RuntimeException | Error e) {
-      // Company only saves flushes; who leads has to write, or everybody waits for ever.
-      LOG.warn("Commits of {} do not wait for company", context.checkpoint(), e);
+      // CommitWindow only saves flushes; who leads has to write, or everybody waits for ever.
+      LOG.warn("Commits of {} do not wait for others", context.checkpoint(), e);
     }
   }
 
@@ -183,7 +183,7 @@ final class Lane {
       sealIfStale();
       if (open == null) {
         open = OpenFile.create(context);
-        context.company().groupsAreFiles(!open.canFlush());
+        context.commitWindow().groupsAreFiles(!open.canFlush());
       }
       open.announce(group, tombstones);
       List<Entry> entries = new ArrayList<>();

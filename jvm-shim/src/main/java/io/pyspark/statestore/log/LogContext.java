@@ -15,12 +15,12 @@ interface LogContext {
 
   HybridClock clock();
 
-  Company company();
+  CommitWindow commitWindow();
 
   LogMetrics metrics();
 
   /** How many partitions may commit at the same time in this process. */
-  int expectedCompany();
+  int expectedPartitions();
 
   /** This process's id in the checkpoint. */
   long writerId();

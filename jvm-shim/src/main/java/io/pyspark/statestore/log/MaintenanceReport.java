@@ -12,7 +12,7 @@ import org.slf4j.LoggerFactory;
 final class MaintenanceReport {
   private static final Logger LOG = LoggerFactory.getLogger(MaintenanceReport.class);
   /** All that only rounds of maintenance count, and only one runs at a time: the differences are this round's. */
-  private static final List<Count> OF_A_ROUND = List.of(
+  private static final List<Count> OF_A_PASS = List.of(
       Count.UNLINKED_FILES,
       Count.FAILED_DELETES,
       Count.RELOCATED_SEGMENTS,
@@ -26,7 +26,7 @@ final class MaintenanceReport {
 
   private MaintenanceReport(LogContext context) {
     this.context = context;
-    OF_A_ROUND.forEach(what -> before.put(what, context.metrics().count(what)));
+    OF_A_PASS.forEach(what -> before.put(what, context.metrics().count(what)));
   }
 
   /** A round begins. */
@@ -41,7 +41,7 @@ final class MaintenanceReport {
 
   /** The round is over: one line, at INFO where it did anything, else at DEBUG. */
   void end() {
-    if (stopped || OF_A_ROUND.stream().anyMatch(what -> done(what) != 0)) {
+    if (stopped || OF_A_PASS.stream().anyMatch(what -> done(what) != 0)) {
       LOG.info(text());
     } else if (LOG.isDebugEnabled()) {
       LOG.debug(text());
@@ -54,7 +54,7 @@ final class MaintenanceReport {
 
   private String text() {
     StringBuilder line = new StringBuilder("[checkpoint=").append(context.checkpoint()).append(']');
-    OF_A_ROUND.forEach(what -> add(line, what.key(), done(what)));
+    OF_A_PASS.forEach(what -> add(line, what.key(), done(what)));
     Index.Totals now = context.index().totals();
     add(line, "files", now.files());
     add(line, "physicalBytes", now.physicalBytes());

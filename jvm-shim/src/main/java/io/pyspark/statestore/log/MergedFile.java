@@ -46,7 +46,7 @@ public final class MergedFile {
   final Map<Tombstone, Long> idleSince = new HashMap<>(0);
 
   /** Those of its tombstones that will never be needed again. */
-  final Set<Tombstone> needless = new HashSet<>(0);
+  final Set<Tombstone> unneeded = new HashSet<>(0);
 
   private final long writerId;
   private volatile Writer writer;

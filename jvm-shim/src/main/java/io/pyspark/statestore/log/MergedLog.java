@@ -55,7 +55,7 @@ public final class MergedLog implements LogContext {
   private final Clocks.Watch watch = new Clocks.Watch();
   private final Index index = new Index();
   private final LogMetrics metrics = new LogMetrics();
-  private final Company company = new Company(metrics::recentWriteNanos);
+  private final CommitWindow commitWindow = new CommitWindow(metrics::recentWriteNanos);
   private final PendingTombstones tombstones = new PendingTombstones();
   private final StagedFiles staged = new StagedFiles();
   private final LocalSpace localSpace;
@@ -86,7 +86,7 @@ public final class MergedLog implements LogContext {
    * @param localDirectory makes a local directory for what does not fit into memory
    * @param taskSlots how many tasks run at the same time in this process
    * @param threads to write and read with
-   * @param occasions of the question for which it is opened, see {@link #refreshFor}
+   * @param freshnessKeys of the question for which it is opened, see {@link #refreshFor}
    */
   MergedLog(
       String checkpoint,
@@ -97,7 +97,7 @@ public final class MergedLog implements LogContext {
       Supplier<Path> localDirectory,
       IntSupplier taskSlots,
       ExecutorService threads,
-      Object... occasions)
+      Object... freshnessKeys)
       throws IOException {
     this.checkpoint = checkpoint;
     this.options = options;
@@ -110,16 +110,16 @@ public final class MergedLog implements LogContext {
     handles = new FileHandles(this);
     reader = new SegmentReader(checkpoint, handles, this::refreshAndFind, this::options);
     prefetcher = new Prefetcher(this, handles, reader, threads);
-    Intents intents = new Intents(this, threads);
-    refresher = new Refresher(this, intents, pins, threads, this::onGone);
+    RelocationMarkers markers = new RelocationMarkers(this, threads);
+    refresher = new Refresher(this, markers, pins, threads, this::onGone);
     snapshotGuard = new SnapshotGuard(this, refresher, path -> staged.find(path) != null);
     relocator =
-        new Relocator(this, refresher, intents, pins, reader, localSpace, this::serves, this::writeRelocated);
-    cleaner = new Cleaner(this, refresher, intents, pins, relocator, this::writeTombstones, this::onGone);
-    if (occasions.length == 0) {
+        new Relocator(this, refresher, markers, pins, reader, localSpace, this::serves, this::writeRelocated);
+    cleaner = new Cleaner(this, refresher, markers, pins, relocator, this::writeTombstones, this::onGone);
+    if (freshnessKeys.length == 0) {
       refresher.refresh();
     } else {
-      refresher.refreshFor(occasions);
+      refresher.refreshFor(freshnessKeys);
     }
     if (!refresher.bornMerged() && index.files().isEmpty()) {
       refresher.bornMerged(!storage.hasPlainState());
@@ -138,28 +138,28 @@ public final class MergedLog implements LogContext {
     }
     PayloadBuffer payload = new PayloadBuffer(localSpace, options.bufferMemory());
     LogOutputStream stream = new LogOutputStream(this, path, payload);
-    company.opened(stream, path);
+    commitWindow.opened(stream, path);
     return stream;
   }
 
   /** The stream has nothing more to say. */
   void left(LogOutputStream stream) {
-    company.left(stream);
+    commitWindow.left(stream);
   }
 
   /** Makes a file durable, with what was staged for it. */
   void commit(LogOutputStream stream, String path, Payload payload, long openedBy, UploadWatch watch)
       throws IOException {
     String store = path.endsWith(ZIP) ? SnapshotZip.store(path) : null;
-    List<Commit.Item> riders = store == null ? List.of() : riders(store, path, payload);
+    List<Commit.Item> companions = store == null ? List.of() : companions(store, path, payload);
     boolean done = false;
     try {
-      List<Commit.Item> items = new ArrayList<>(riders);
+      List<Commit.Item> items = new ArrayList<>(companions);
       items.add(new Commit.Item(path, payload));
       Commit commit = new Commit(items, List.of(), openedBy, watch);
       Lane lane = lanes.choose(commit);
       boolean lead = lane.submit(commit);
-      company.left(stream);
+      commitWindow.left(stream);
       if (lead) {
         lane.lead(commit);
       }
@@ -168,15 +168,15 @@ public final class MergedLog implements LogContext {
       relocator.written(commit.length());
     } finally {
       if (done) {
-        riders.forEach(r -> r.payload().close());
+        companions.forEach(r -> r.payload().close());
       } else if (store != null) {
-        staged.giveBack(store, SnapshotZip.version(path), riders);
+        staged.giveBack(store, SnapshotZip.version(path), companions);
       }
     }
   }
 
   /** What was staged for a snapshot, which is checked first. */
-  private List<Commit.Item> riders(String store, String zip, Payload payload) throws IOException {
+  private List<Commit.Item> companions(String store, String zip, Payload payload) throws IOException {
     Set<String> named = SnapshotGuard.filesNamed(zip, payload);
     if (named.isEmpty()) {
       // A zip that cannot be read as a snapshot's takes whatever is there, as ever.
@@ -321,9 +321,9 @@ public final class MergedLog implements LogContext {
     return MissingFile.of(this, path);
   }
 
-  /** Makes sure of a view at least as new as the first call for this occasion. */
-  public void refreshFor(Object occasion) throws IOException {
-    refresher.refreshFor(occasion);
+  /** Makes sure of a view at least as new as the first call for this freshnessKey. */
+  public void refreshFor(Object freshnessKey) throws IOException {
+    refresher.refreshFor(freshnessKey);
   }
 
   /** Refreshes now. */
@@ -426,8 +426,8 @@ public final class MergedLog implements LogContext {
   }
 
   @Override
-  public Company company() {
-    return company;
+  public CommitWindow commitWindow() {
+    return commitWindow;
   }
 
   @Override
@@ -436,7 +436,7 @@ public final class MergedLog implements LogContext {
   }
 
   @Override
-  public int expectedCompany() {
+  public int expectedPartitions() {
     long nowMs = Clocks.monotonicMs();
     long lately = servedPartitions.values().stream().filter(lastMs -> nowMs - lastMs < options.idleSealMs()).count();
     return (int) Math.min(taskSlots.getAsInt(), lately);

@@ -184,7 +184,7 @@ final class OpenFile {
       }
     } else {
       // However long this takes: nobody can take a file for closed that is not there yet, and whoever copies keeps his
-      // announcement up meanwhile (Intents).
+      // announcement up meanwhile (RelocationMarkers).
       writer.endGroupAndSeal(entries, stamp);
       buffered.flush();
       out.close();

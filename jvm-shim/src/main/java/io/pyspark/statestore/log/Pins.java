@@ -32,7 +32,7 @@ final class Pins {
   private static final long LARGEST = 64 << 20;
 
   private final LogContext context;
-  /** By name, when an empty one was first seen: it counts for {@code closedAfter}, as announcements do. */
+  /** By name, when an empty one was first seen: it counts for {@code closedAfter}, as markers do. */
   private final Map<String, Long> emptySinceMs = new ConcurrentHashMap<>();
 
   private final Map<String, Pin> read = new ConcurrentHashMap<>();

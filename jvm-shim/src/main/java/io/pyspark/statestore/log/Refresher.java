@@ -34,7 +34,7 @@ import org.slf4j.LoggerFactory;
  */
 final class Refresher {
   private static final Logger LOG = LoggerFactory.getLogger(Refresher.class);
-  /** How many recent occasions are remembered, so that all tasks of one stage share one refresh. */
+  /** How many recent freshnessKeys are remembered, so that all tasks of one stage share one refresh. */
   private static final int REMEMBERED = 256;
   /** How often a refresh begins again because files went away under it. */
   private static final int ATTEMPTS = 10;
@@ -46,8 +46,8 @@ final class Refresher {
   private final Executor readers;
   private final Consumer<MergedFile> onGone;
   private final ReentrantLock running = new ReentrantLock();
-  /** By occasion, the number of the refresh that serves it. */
-  private final Map<Object, Long> occasions = new LinkedHashMap<>() {
+  /** By freshnessKey, the number of the refresh that serves it. */
+  private final Map<Object, Long> freshnessKeys = new LinkedHashMap<>() {
     private static final long serialVersionUID = 1L;
 
     @Override
@@ -55,7 +55,7 @@ final class Refresher {
       return size() > REMEMBERED;
     }
   };
-  private final Intents intents;
+  private final RelocationMarkers markers;
   private final Pins pins;
   /** Index-only files that are damaged: they only save reads. */
   private final Set<String> unreadable = ConcurrentHashMap.newKeySet();
@@ -68,9 +68,9 @@ final class Refresher {
   private volatile boolean bornMerged;
   private volatile long newestModification;
 
-  Refresher(LogContext context, Intents intents, Pins pins, Executor readers, Consumer<MergedFile> onGone) {
+  Refresher(LogContext context, RelocationMarkers markers, Pins pins, Executor readers, Consumer<MergedFile> onGone) {
     this.context = context;
-    this.intents = intents;
+    this.markers = markers;
     this.pins = pins;
     this.readers = readers;
     this.onGone = onGone;
@@ -91,15 +91,15 @@ final class Refresher {
   }
 
   /**
-   * Makes sure that for each of these occasions one refresh began after the first call for it.
+   * Makes sure that for each of these freshnessKeys one refresh began after the first call for it.
    *
    * @param asked each equal for all questions that may share an answer
    */
   void refreshFor(Object... asked) throws IOException {
     long needed = 0;
-    synchronized (occasions) {
-      for (Object occasion : asked) {
-        needed = Math.max(needed, occasions.computeIfAbsent(occasion, o -> begun + 1));
+    synchronized (freshnessKeys) {
+      for (Object freshnessKey : asked) {
+        needed = Math.max(needed, freshnessKeys.computeIfAbsent(freshnessKey, o -> begun + 1));
       }
     }
     refresh(true, needed);
@@ -222,7 +222,7 @@ final class Refresher {
       return false;
     }
     // Last: whose end is noticed here has made its copies durable before, in files that have been read above.
-    intents.listed(listing.intents(), number, complete, beganMs);
+    markers.listed(listing.markers(), number, complete, beganMs);
     pins.listed(listing.pins());
     if (!(before.isEmpty() && gone.isEmpty()) && context.index().files().isEmpty()) {
       // The checkpoint was deleted; who knows what is put in its place.

@@ -42,7 +42,7 @@ final class Relocator {
 
   private final LogContext context;
   private final Refresher refresher;
-  private final Intents intents;
+  private final RelocationMarkers markers;
   private final Pins pins;
   private final SegmentReader reader;
   private final LocalSpace localSpace;
@@ -58,7 +58,7 @@ final class Relocator {
   Relocator(
       LogContext context,
       Refresher refresher,
-      Intents intents,
+      RelocationMarkers markers,
       Pins pins,
       SegmentReader reader,
       LocalSpace localSpace,
@@ -66,7 +66,7 @@ final class Relocator {
       Writer writer) {
     this.context = context;
     this.refresher = refresher;
-    this.intents = intents;
+    this.markers = markers;
     this.pins = pins;
     this.reader = reader;
     this.localSpace = localSpace;
@@ -83,13 +83,13 @@ final class Relocator {
     if (!isNeeded()) {
       return false;
     }
-    Intents.Intent intent = intents.announce();
+    RelocationMarkers.Marker marker = markers.make();
     try {
       // Only what is found to live after the announcement may be copied (rule 5).
       refresher.refresh();
-      return moveOut(intent);
+      return moveOut(marker);
     } finally {
-      intent.end();
+      marker.end();
     }
   }
 
@@ -155,15 +155,15 @@ final class Relocator {
     return (context.options().maxSpaceAmplification() - 1) * context.index().liveBytes();
   }
 
-  private boolean moveOut(Intents.Intent intent) throws IOException {
+  private boolean moveOut(RelocationMarkers.Marker marker) throws IOException {
     double excess = tooMuchGarbage();
     long budget = budget();
     boolean moved = false;
     for (Candidate candidate : candidates()) {
-      if (excess <= 0 || candidate.bytes > budget || !intent.isTimely()) {
+      if (excess <= 0 || candidate.bytes > budget || !marker.isTimely()) {
         break;
       }
-      if (relocate(candidate, intent)) {
+      if (relocate(candidate, marker)) {
         moved = true;
         budget -= candidate.bytes;
         excess -= candidate.gain();
@@ -216,7 +216,7 @@ final class Relocator {
   }
 
   /** Whether all of a file's segments that were to be moved have been. */
-  private boolean relocate(Candidate candidate, Intents.Intent intent) throws IOException {
+  private boolean relocate(Candidate candidate, RelocationMarkers.Marker marker) throws IOException {
     List<Commit.Item> chunk = new ArrayList<>();
     try {
       long bytes = 0;
@@ -231,13 +231,13 @@ final class Relocator {
         }
         bytes += segment.length();
         if (bytes >= CHUNK) {
-          if (!flush(chunk, intent)) {
+          if (!flush(chunk, marker)) {
             return false;
           }
           bytes = 0;
         }
       }
-      if (!flush(chunk, intent)) {
+      if (!flush(chunk, marker)) {
         return false;
       }
       context.metrics().relocated(candidate.segments.size(), candidate.bytes);
@@ -250,12 +250,12 @@ final class Relocator {
     }
   }
 
-  private boolean flush(List<Commit.Item> chunk, Intents.Intent intent) throws IOException {
-    if (!intent.isTimely()) {
+  private boolean flush(List<Commit.Item> chunk, RelocationMarkers.Marker marker) throws IOException {
+    if (!marker.isTimely()) {
       return false;
     }
     if (!chunk.isEmpty()) {
-      intent.write(() -> writer.write(List.copyOf(chunk)));
+      marker.write(() -> writer.write(List.copyOf(chunk)));
       chunk.forEach(i -> i.payload().close());
       chunk.clear();
     }

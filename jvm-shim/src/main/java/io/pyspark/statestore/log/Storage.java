@@ -32,7 +32,7 @@ final class Storage {
   /** Of files that repeat the indexes of others: known from their names, so that they can be read before these. */
   static final String INDEX_SUFFIX = ".index.merged";
 
-  static final String INTENT_SUFFIX = ".relocating";
+  static final String RELOCATING_SUFFIX = ".relocating";
   private static final String PIN_SUFFIX = ".fork";
   /** Names that every file system lists at once: HDFS and S3 a thousand, a local disk as many as are in 32 KiB. */
   private static final int PAGE = 400;
@@ -108,21 +108,21 @@ final class Storage {
    * What is in the directory.
    *
    * @param files the merged files
-   * @param intents announcements of relocations that are under way: by name, when each was made or renewed
+   * @param markers markers of relocations that are under way: by name, when each was made or renewed
    * @param pins what forks have left
    */
-  record Listing(List<FileStatus> files, Map<String, Long> intents, List<FileStatus> pins) {
+  record Listing(List<FileStatus> files, Map<String, Long> markers, List<FileStatus> pins) {
     int size() {
-      return files.size() + intents.size() + pins.size();
+      return files.size() + markers.size() + pins.size();
     }
 
-    /** With what an earlier listing has shown: files and announcements that may have gone since count as there. */
+    /** With what an earlier listing has shown: files and markers that may have gone since count as there. */
     private Listing after(Listing earlier) {
       Map<String, FileStatus> all = new LinkedHashMap<>();
       earlier.files.forEach(status -> all.put(status.getPath().getName(), status));
       files.forEach(status -> all.put(status.getPath().getName(), status));
-      Map<String, Long> announced = new HashMap<>(earlier.intents);
-      announced.putAll(intents);
+      Map<String, Long> announced = new HashMap<>(earlier.markers);
+      announced.putAll(markers);
       return new Listing(List.copyOf(all.values()), announced, pins);
     }
   }
@@ -150,8 +150,8 @@ final class Storage {
         String name = status.getPath().getName();
         if (status.isFile() && name.endsWith(SUFFIX)) {
           listing.files.add(status);
-        } else if (status.isFile() && name.endsWith(INTENT_SUFFIX)) {
-          listing.intents.put(name, status.getModificationTime());
+        } else if (status.isFile() && name.endsWith(RELOCATING_SUFFIX)) {
+          listing.markers.put(name, status.getModificationTime());
         } else if (status.isFile() && EXPORT_SUFFIXES.stream().anyMatch(name::endsWith)) {
           throw new StateStoreFilesException(
               StateStoreFilesException.Id.PSS_EXPORTED,

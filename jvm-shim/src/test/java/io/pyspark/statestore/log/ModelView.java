@@ -14,7 +14,7 @@ import org.apache.hadoop.conf.Configuration;
 
 /**
  * One simulated process's index for {@code tests/model}: the decisions are those of {@link Index}, {@link MergedFile},
- * {@link UnlinkPlan} and {@link Intents}; the disk and the steps in between are the model's.
+ * {@link UnlinkPlan} and {@link RelocationMarkers}; the disk and the steps in between are the model's.
  *
  * <p>Entries cross as text, a line each: kind, generation, crc32c, stamp, writer, offset, path.
  */
@@ -25,7 +25,7 @@ public final class ModelView {
   private final Index index = new Index();
   private final HybridClock clock = new HybridClock(() -> this.wall);
   private final Options options;
-  private final Intents intents;
+  private final RelocationMarkers markers;
   private final Map<String, List<Tombstone>> planned = new HashMap<>();
   private long wall;
   private long now;
@@ -37,7 +37,7 @@ public final class ModelView {
     conf.set(Options.PREFIX + "idleSeal", idleSealMs + "ms");
     conf.set(Options.PREFIX + "closedAfter", closedAfterMs + "ms");
     options = Options.from(conf);
-    intents = new Intents((LogContext) Proxy.newProxyInstance(
+    markers = new RelocationMarkers((LogContext) Proxy.newProxyInstance(
         getClass().getClassLoader(), new Class<?>[] {LogContext.class}, (proxy, method, arguments) ->
             switch (method.getName()) {
               case "options" -> options;
@@ -144,13 +144,13 @@ public final class ModelView {
     refresh++;
   }
 
-  /** A refresh has ended, which showed these announcements; see {@code Cleaner.clean}. */
+  /** A refresh has ended, which showed these markers; see {@code Cleaner.clean}. */
   public void refreshed(String names, boolean complete) {
-    Map<String, Long> announcements =
-        names.lines().filter(n -> !n.isEmpty()).collect(Collectors.toMap(name -> name, name -> 0L));
-    intents.listed(announcements, refresh, complete, now);
+    Map<String, Long> listed =
+        names.lines().filter(n -> !n.isEmpty()).collect(Collectors.toMap(n -> n, name -> 0L));
+    markers.listed(listed, refresh, complete, now);
     if (complete) {
-      index.proveTombstones(refresh, this::isClosed, intents::noneSince);
+      index.proveTombstones(refresh, this::isClosed, markers::noneSince);
     }
   }
 

@@ -1,8 +1,8 @@
 package io.pyspark.statestore.log;
 
 /** Lets a test say when rounds of cleaning come in this process. */
-public final class Rounds {
-  private Rounds() {}
+public final class Cleaning {
+  private Cleaning() {}
 
   /** From now on only when {@link MergedLog#clean} is called. */
   public static void byHand() {
@@ -10,7 +10,7 @@ public final class Rounds {
   }
 
   /** As in production. */
-  public static void byThemselves() {
+  public static void byItself() {
     MergedLogs.cleanByThemselves(true);
   }
 }

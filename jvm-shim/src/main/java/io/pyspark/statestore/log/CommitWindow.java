@@ -15,24 +15,24 @@ import java.util.stream.Collectors;
  * tasks run side by side in this process, and for all that have a stream open for writing, so that tasks go on in step and
  * share a file each time. Everywhere a file waits for its checksum file.
  */
-final class Company {
+final class CommitWindow {
   private static final String CHECKSUM = ".crc";
   /** Spark closes a file and its checksum file at the same time, from two threads. */
-  private static final long COMPANION_NANOS = 10_000_000;
+  private static final long CHECKSUM_PAIR_NANOS = 10_000_000;
 
   private static final long MIN_AUTOMATIC_NANOS = 50_000_000;
   private static final long MAX_AUTOMATIC_NANOS = 200_000_000;
 
   /** What is open and by which thread; weak, so that a stream that nobody ever closed is not waited for. */
-  private final Map<Object, Visitor> open = new WeakHashMap<>();
+  private final Map<Object, OpenStream> open = new WeakHashMap<>();
 
   private final LongSupplier recentWriteNanos;
   private volatile boolean groupsAreFiles;
 
   /** @param isUpload whether it is Spark's maintenance that writes it, at its leisure */
-  private record Visitor(String path, long thread, boolean isUpload) {}
+  private record OpenStream(String path, long thread, boolean isUpload) {}
 
-  Company(LongSupplier recentWriteNanos) {
+  CommitWindow(LongSupplier recentWriteNanos) {
     this.recentWriteNanos = recentWriteNanos;
   }
 
@@ -42,7 +42,7 @@ final class Company {
   }
 
   synchronized void opened(Object stream, String path) {
-    open.put(stream, new Visitor(path, Thread.currentThread().getId(), MaintenanceThreads.isCurrent()));
+    open.put(stream, new OpenStream(path, Thread.currentThread().getId(), MaintenanceThreads.isCurrent()));
   }
 
   /** The stream's commit is queued, or will never be. */
@@ -64,8 +64,8 @@ final class Company {
       long left = 0;
       if (waited < patience && othersMayCome(queued.get(), expectedPartitions.getAsInt())) {
         left = patience - waited;
-      } else if (waited < COMPANION_NANOS && companionIsOpen(queued.get())) {
-        left = COMPANION_NANOS - waited;
+      } else if (waited < CHECKSUM_PAIR_NANOS && checksumPairIsOpen(queued.get())) {
+        left = CHECKSUM_PAIR_NANOS - waited;
       }
       if (left <= 0) {
         return;
@@ -103,16 +103,16 @@ final class Company {
     return Math.max(MIN_AUTOMATIC_NANOS, Math.min(MAX_AUTOMATIC_NANOS, recentWriteNanos.getAsLong()));
   }
 
-  private boolean companionIsOpen(List<Commit> queued) {
+  private boolean checksumPairIsOpen(List<Commit> queued) {
     if (open.isEmpty()) {
       return false;
     }
     for (Commit commit : queued) {
       for (Commit.Item item : commit.items()) {
-        String companion = companionOf(item.path());
-        for (Visitor visitor : open.values()) {
+        String pair = checksumPairOf(item.path());
+        for (OpenStream stream : open.values()) {
           // One thread that opened both closes them one after the other: waiting for it would be for nothing.
-          if (visitor.path.equals(companion) && visitor.thread != commit.openedBy()) {
+          if (stream.path.equals(pair) && stream.thread != commit.openedBy()) {
             return true;
           }
         }
@@ -121,7 +121,7 @@ final class Company {
     return false;
   }
 
-  private static String companionOf(String path) {
+  private static String checksumPairOf(String path) {
     return path.endsWith(CHECKSUM) ? path.substring(0, path.length() - CHECKSUM.length()) : path + CHECKSUM;
   }
 }

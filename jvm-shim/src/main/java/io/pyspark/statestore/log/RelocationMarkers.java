@@ -18,8 +18,8 @@ import org.slf4j.LoggerFactory;
  * <p>A relocator that died leaves its announcement; it counts for {@code closedAfter} from when it was first seen. One
  * that lives renews it, however long its file system takes to make a copy visible.
  */
-final class Intents {
-  private static final Logger LOG = LoggerFactory.getLogger(Intents.class);
+final class RelocationMarkers {
+  private static final Logger LOG = LoggerFactory.getLogger(RelocationMarkers.class);
 
   private final LogContext context;
   private final Map<String, Seen> seen = new ConcurrentHashMap<>();
@@ -39,28 +39,28 @@ final class Intents {
    */
   private record Seen(long firstRefresh, long modified, long sinceMs) {}
 
-  /** @param threads to renew announcements in, which may hang as long as the file system does */
-  Intents(LogContext context, Executor threads) {
+  /** @param threads to renew markers in, which may hang as long as the file system does */
+  RelocationMarkers(LogContext context, Executor threads) {
     this.context = context;
     this.threads = threads;
   }
 
   /** A relocation of this process. */
-  final class Intent {
+  final class Marker {
     private final String name;
-    private final Clocks.Stopwatch sinceAnnounced = new Clocks.Stopwatch();
-    private volatile Clocks.Stopwatch sinceRenewed = sinceAnnounced;
+    private final Clocks.Stopwatch sinceMade = new Clocks.Stopwatch();
+    private volatile Clocks.Stopwatch sinceRenewed = sinceMade;
     private boolean ended;
     /** A write that has failed may or may not have brought copies into a file. */
     private boolean inDoubt;
 
-    private Intent(String name) {
+    private Marker(String name) {
       this.name = name;
     }
 
     /** Whether copies may still be begun. */
     boolean isTimely() {
-      return sinceAnnounced.elapsedMs() < context.options().closedAfterMs() / 2;
+      return sinceMade.elapsedMs() < context.options().closedAfterMs() / 2;
     }
 
     /**
@@ -132,32 +132,32 @@ final class Intents {
   }
 
   /** Announces a relocation; what it copies must be looked up after this. */
-  Intent announce() throws IOException {
-    String name = context.nextFileName(context.nowMs()).replaceFirst("\\.merged$", Storage.INTENT_SUFFIX);
+  Marker make() throws IOException {
+    String name = context.nextFileName(context.nowMs()).replaceFirst("\\.merged$", Storage.RELOCATING_SUFFIX);
     underWay.add(name);
-    Intent intent = new Intent(name);
+    Marker marker = new Marker(name);
     try {
-      intent.create();
+      marker.create();
     } catch (IOException | RuntimeException | Error e) {
       underWay.remove(name);
       throw e;
     }
-    return intent;
+    return marker;
   }
 
   /**
    * Takes note of a listing.
    *
-   * @param announcements by name, when each was made or renewed
+   * @param markers by name, when each was made or renewed
    * @param complete whether whatever those who have ended did copy has been read, too
    * @param beganMs when the listing began: copies that came later may be missing in what was read
    */
-  void listed(Map<String, Long> announcements, long refresh, boolean complete, long beganMs) {
+  void listed(Map<String, Long> markers, long refresh, boolean complete, long beganMs) {
     if (complete) {
-      seen.keySet().retainAll(announcements.keySet());
+      seen.keySet().retainAll(markers.keySet());
     }
     long now = context.now().monotonicMs();
-    announcements.forEach((name, modified) -> {
+    markers.forEach((name, modified) -> {
       if (!underWay.contains(name)) {
         seen.merge(name, new Seen(refresh, modified, now), (known, found) ->
             known.modified == modified ? known : new Seen(known.firstRefresh, modified, now));
