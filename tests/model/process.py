@@ -8,7 +8,6 @@ from typing import Any
 
 from pyspark_statestore.format import Entry, Kind
 from tests.model.member import Flush, Member
-from tests.model.views import copied
 from tests.model.world import CLOSED, File, Group
 
 __all__ = ["Flush", "Process"]
@@ -54,7 +53,7 @@ class Process(Member):
             relocation.copies = []
             if names:
                 name = names[number % len(names)]
-                relocation.copies = [copied(entry) for entry in self.view.relocatable(name)]
+                relocation.copies = self.view.copies(name)
                 self._say(f"copies what lives in {name}")
 
         if at_once:
@@ -95,9 +94,8 @@ class Process(Member):
         def choose() -> None:
             now = self.world.now
             files = self.view.plan(now)
-            for intent in sorted(self.world.intents):
-                if now - self._intents_seen.get(intent, now) >= CLOSED:
-                    self.world.intents.pop(intent)
+            for intent in self.view.expired(sorted(self.world.intents), now):
+                if self.world.intents.pop(intent, None) is not None:
                     self._say(f"removes {intent}")
             if self.rules.deletes_are_durable_first and not self._all_durable(flush):
                 return

@@ -1,6 +1,5 @@
 package io.pyspark.statestore.fs;
 
-import io.pyspark.statestore.log.MaintenanceThreads;
 import io.pyspark.statestore.log.MergedLog;
 import java.io.IOException;
 import org.apache.spark.SparkEnv;
@@ -36,7 +35,7 @@ final class Freshness {
   static void ensure(MergedLog log, Object fallback) throws IOException {
     Object own = occasion();
     Object occasion = own == null ? fallback : own;
-    if (MaintenanceThreads.isCurrent()) {
+    if (MergedLog.isMaintenanceThread()) {
       log.maintain();
     } else if (occasion != null) {
       log.refreshFor(occasion);

@@ -11,7 +11,8 @@ import java.util.function.LongSupplier;
  */
 final class Clocks {
   private static final long START_NANOS = System.nanoTime();
-  private static volatile LongSupplier wall = System::currentTimeMillis;
+  /** The machine's wall clock. */
+  static volatile LongSupplier wall = System::currentTimeMillis;
 
   private Clocks() {}
 
@@ -23,11 +24,6 @@ final class Clocks {
   /** Milliseconds, from 1 on, that only ever go on; on some systems they stand still while the machine sleeps. */
   static long monotonicMs() {
     return (System.nanoTime() - START_NANOS) / 1_000_000 + 1;
-  }
-
-  /** For tests: the wall clock from now on. */
-  static void wall(LongSupplier millis) {
-    wall = millis;
   }
 
   /**

@@ -1,6 +1,5 @@
 package io.pyspark.statestore.log;
 
-import io.pyspark.statestore.format.Entry;
 import java.io.IOException;
 import java.io.InterruptedIOException;
 import java.util.List;
@@ -14,9 +13,9 @@ final class Commit {
    *
    * @param path relative to {@code state/}
    * @param payload its bytes
-   * @param moved for a segment that is relocated, its entry so far: the key stays (rule 5); else null
+   * @param copied the segment of which this is a copy (rule 5), or null
    */
-  record Item(String path, Payload payload, Entry moved) {
+  record Item(String path, Payload payload, Segment copied) {
     Item(String path, Payload payload) {
       this(path, payload, null);
     }
@@ -73,7 +72,7 @@ final class Commit {
 
   /** Whether a file is unlinked on the strength of it, so that it has to be as durable as that: on the disk. */
   boolean allowsUnlink() {
-    return isForTombstones() || items.stream().anyMatch(item -> item.moved() != null);
+    return isForTombstones() || items.stream().anyMatch(item -> item.copied() != null);
   }
 
   /** Whether it only makes deletions durable. */
@@ -141,7 +140,7 @@ final class Commit {
    * Waits until the commit is durable (rule 1). A caller that is interrupted before the flush takes its commit back, and
    * nothing becomes visible; after that it is too late to stop, and the answer is waited for.
    *
-   * @throws ObsoleteUploadException where its watch said so in time
+   * @throws UploadWatch.ObsoleteUploadException where its watch said so in time
    */
   void await() throws IOException {
     boolean interrupted = false;
@@ -165,7 +164,7 @@ final class Commit {
       }
     }
     if (obsoleteBecause != null) {
-      throw new ObsoleteUploadException(obsoleteBecause);
+      throw new UploadWatch.ObsoleteUploadException(obsoleteBecause);
     }
     if (failure instanceof InterruptedIOException) {
       throw new InterruptedIOException(failure.getMessage());

@@ -11,9 +11,9 @@ import java.util.function.Supplier;
 import java.util.stream.Collectors;
 
 /**
- * Decides for how long a group waits for more commits. Where each group costs a file, it waits for as many partitions as
- * tasks run side by side in this process, and for all that have a stream open for writing, so that tasks go on in step and
- * share a file each time. Everywhere a file waits for its checksum file.
+ * Decides how long a group waits for more commits. Where each group costs a file, it waits for as many partitions as tasks
+ * run side by side in this process, and for all that have a stream open for writing. So tasks go on in step and share a
+ * file each time. On every file system a file waits for its checksum file.
  */
 final class CommitWindow {
   private static final String CHECKSUM = ".crc";
@@ -23,26 +23,39 @@ final class CommitWindow {
   private static final long MIN_AUTOMATIC_NANOS = 50_000_000;
   private static final long MAX_AUTOMATIC_NANOS = 200_000_000;
 
-  /** What is open and by which thread; weak, so that a stream that nobody ever closed is not waited for. */
+  /** What is open for writing. The keys are weak, so a stream that is never closed is not waited for. */
   private final Map<Object, OpenStream> open = new WeakHashMap<>();
 
+  private final Supplier<Options> options;
+  private final IntSupplier expectedPartitions;
   private final LongSupplier recentWriteNanos;
   private volatile boolean groupsAreFiles;
 
-  /** @param isUpload whether it is Spark's maintenance that writes it, at its leisure */
+  /**
+   * A stream that is open for writing.
+   *
+   * @param thread id of the thread that opened it
+   * @param isUpload whether Spark's maintenance writes it, for which no task waits
+   */
   private record OpenStream(String path, long thread, boolean isUpload) {}
 
-  CommitWindow(LongSupplier recentWriteNanos) {
+  /**
+   * @param expectedPartitions how many partitions may commit at the same time in this process
+   * @param recentWriteNanos how long writing a group takes at present
+   */
+  CommitWindow(Supplier<Options> options, IntSupplier expectedPartitions, LongSupplier recentWriteNanos) {
+    this.options = options;
+    this.expectedPartitions = expectedPartitions;
     this.recentWriteNanos = recentWriteNanos;
   }
 
-  /** On a file system without hflush each group costs a file, and is worth waiting for. */
+  /** Says whether each group costs a file, because the file system cannot flush an open one. */
   void groupsAreFiles(boolean value) {
     groupsAreFiles = value;
   }
 
   synchronized void opened(Object stream, String path) {
-    open.put(stream, new OpenStream(path, Thread.currentThread().getId(), MaintenanceThreads.isCurrent()));
+    open.put(stream, new OpenStream(path, Thread.currentThread().getId(), MergedLog.isMaintenanceThread()));
   }
 
   /** The stream's commit is queued, or will never be. */
@@ -51,18 +64,19 @@ final class CommitWindow {
     notifyAll();
   }
 
+  /** A commit was queued. */
   synchronized void arrived() {
     notifyAll();
   }
 
-  /** Waits until all have come who should share a group with {@code queued}, or for as long as is allowed. */
-  synchronized void awaitFor(Supplier<List<Commit>> queued, Options options, IntSupplier expectedPartitions) {
+  /** Waits until all commits that should share a group have come, or for as long as is allowed. */
+  synchronized void await(Supplier<List<Commit>> queued) {
     long start = System.nanoTime();
-    long patience = patienceNanos(options);
+    long patience = patienceNanos();
     while (true) {
       long waited = System.nanoTime() - start;
       long left = 0;
-      if (waited < patience && othersMayCome(queued.get(), expectedPartitions.getAsInt())) {
+      if (waited < patience && othersMayCome(queued.get())) {
         left = patience - waited;
       } else if (waited < CHECKSUM_PAIR_NANOS && checksumPairIsOpen(queued.get())) {
         left = CHECKSUM_PAIR_NANOS - waited;
@@ -79,22 +93,23 @@ final class CommitWindow {
     }
   }
 
-  private boolean othersMayCome(List<Commit> queued, int expectedPartitions) {
+  private boolean othersMayCome(List<Commit> queued) {
     Set<String> here = queued.stream()
         .flatMap(c -> c.items().stream())
-        .map(item -> MergedLog.partition(item.path()))
+        .map(item -> ServedPartitions.partition(item.path()))
         .collect(Collectors.toSet());
-    // A task closes the streams of its stores one after the other: those of who is here already do not count.
-    // A snapshot of a heap store is open for as long as its rows are gone through: no task waits for that.
-    boolean waitsForUploads = MaintenanceThreads.isCurrent();
-    return here.size() < expectedPartitions
+    // A task closes the streams of its stores one after the other, so those of a partition that is here do not count.
+    // A heap store's snapshot stays open while its rows are gone through, so only uploads wait for uploads.
+    boolean waitsForUploads = MergedLog.isMaintenanceThread();
+    return here.size() < expectedPartitions.getAsInt()
         || open.values().stream()
-            .anyMatch(v -> (waitsForUploads || !v.isUpload) && !here.contains(MergedLog.partition(v.path)));
+            .anyMatch(s -> (waitsForUploads || !s.isUpload) && !here.contains(ServedPartitions.partition(s.path)));
   }
 
-  private long patienceNanos(Options options) {
-    if (!options.groupCommitIsAutomatic()) {
-      return options.groupCommitMaxWaitMs() * 1_000_000;
+  private long patienceNanos() {
+    Options now = options.get();
+    if (!now.groupCommitIsAutomatic()) {
+      return now.groupCommitMaxWaitMs() * 1_000_000;
     }
     if (!groupsAreFiles) {
       return 0;
@@ -111,7 +126,7 @@ final class CommitWindow {
       for (Commit.Item item : commit.items()) {
         String pair = checksumPairOf(item.path());
         for (OpenStream stream : open.values()) {
-          // One thread that opened both closes them one after the other: waiting for it would be for nothing.
+          // A thread that opened both closes one after the other, so waiting would gain nothing.
           if (stream.path.equals(pair) && stream.thread != commit.openedBy()) {
             return true;
           }
@@ -121,6 +136,7 @@ final class CommitWindow {
     return false;
   }
 
+  /** A file's checksum file, or the file that a checksum file is for. */
   private static String checksumPairOf(String path) {
     return path.endsWith(CHECKSUM) ? path.substring(0, path.length() - CHECKSUM.length()) : path + CHECKSUM;
   }

@@ -18,7 +18,8 @@ final class FileHandles {
   /** How often a read is tried, each time through a handle of its own. */
   private static final int ATTEMPTS = 3;
 
-  private final LogContext context;
+  private final Storage storage;
+  private final Rules rules;
   private final Map<String, Handle> handles = new ConcurrentHashMap<>();
 
   private static final class Handle {
@@ -32,8 +33,9 @@ final class FileHandles {
     private long visible;
   }
 
-  FileHandles(LogContext context) {
-    this.context = context;
+  FileHandles(Storage storage, Rules rules) {
+    this.storage = storage;
+    this.rules = rules;
   }
 
   /**
@@ -78,8 +80,8 @@ final class FileHandles {
       if (handle.in == null || handle.visible < upTo) {
         FSDataInputStream old = handle.in;
         // What belongs to another checkpoint is never taken from a living writer.
-        boolean isClosed = !file.isForeign() && context.isClosed(file);
-        handle.in = context.storage().openUnclosed(file.name(), isClosed, context.options().closedAfterMs());
+        boolean isClosed = !file.isForeign() && rules.isClosed(file);
+        handle.in = storage.openUnclosed(file.name(), isClosed, rules.options().closedAfterMs());
         handle.visible = Math.max(file.size(), upTo);
         closeQuietly(old);
       }

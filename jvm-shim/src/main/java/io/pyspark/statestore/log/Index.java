@@ -111,9 +111,19 @@ public final class Index {
     return true;
   }
 
-  /** A deletion that this process will write soon: it already reads as deleted here. */
-  synchronized void applyUnwritten(Tombstone tombstone) {
+  /**
+   * Rule 4: deletes what is seen of a path. It reads as deleted here at once, and for others when the tombstone is written.
+   *
+   * @return the tombstone, or null where nothing lives at the path
+   */
+  synchronized Tombstone delete(String path) {
+    Segment seen = find(path);
+    if (seen == null) {
+      return null;
+    }
+    Tombstone tombstone = Tombstone.of(seen);
     kill(tombstone);
+    return tombstone;
   }
 
   private void addSegment(Segment segment) {

@@ -14,6 +14,8 @@ import java.util.Iterator;
 import java.util.List;
 import java.util.concurrent.Executor;
 import java.util.concurrent.locks.ReentrantLock;
+import java.util.function.BooleanSupplier;
+import java.util.function.LongSupplier;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -31,7 +33,12 @@ final class Lane {
 
   private static final Logger LOG = LoggerFactory.getLogger(Lane.class);
 
-  private final LogContext context;
+  private final OpenFile.Factory files;
+  private final CommitWindow window;
+  private final PendingTombstones tombstones;
+  private final LogMetrics metrics;
+  private final BooleanSupplier holdsDeletionsBack;
+  private final LongSupplier fileSize;
   private final Executor executor;
   /** Held while the open file is touched; never while a payload is collected. */
   private final ReentrantLock io = new ReentrantLock();
@@ -40,9 +47,30 @@ final class Lane {
   private boolean draining;
   private OpenFile open;
 
-  Lane(LogContext context, Executor executor) {
-    this.context = context;
+  /**
+   * @param holdsDeletionsBack whether the tombstones that wait are left to a cleaning pass that is near
+   * @param fileSize bytes after which an open file is sealed
+   * @param executor writes the groups of those who wait
+   */
+  Lane(
+      OpenFile.Factory files,
+      CommitWindow window,
+      PendingTombstones tombstones,
+      LogMetrics metrics,
+      BooleanSupplier holdsDeletionsBack,
+      LongSupplier fileSize,
+      Executor executor) {
+    this.files = files;
+    this.window = window;
+    this.tombstones = tombstones;
+    this.metrics = metrics;
+    this.holdsDeletionsBack = holdsDeletionsBack;
+    this.fileSize = fileSize;
     this.executor = executor;
+  }
+
+  private Options options() {
+    return files.rules().options();
   }
 
   boolean isBusy() {
@@ -69,13 +97,13 @@ final class Lane {
       lead = !draining;
       draining = true;
     }
-    context.commitWindow().arrived();
+    window.arrived();
     return lead;
   }
 
   /** Writes one group, that of the caller's commit, in the caller's thread. */
   void lead(Commit own) {
-    awaitWindow();
+    awaitOthers();
     // A killed task takes its commit back while it is still queued; others may wait behind it.
     if (!Thread.currentThread().isInterrupted()) {
       writeGroup(own);
@@ -100,7 +128,7 @@ final class Lane {
       return true;
     } catch (RuntimeException | Error e) {
       // A process at its limit of threads has an OutOfMemoryError here.
-      LOG.warn("No thread for the commits of {} that wait; this one writes them", context.checkpoint(), e);
+      LOG.warn("No thread for the commits of {} that wait; this one writes them", files.storage().checkpoint(), e);
       return false;
     }
   }
@@ -120,7 +148,7 @@ final class Lane {
   /** Writes groups until nobody waits. */
   private void drain() {
     while (!endsHere()) {
-      awaitWindow();
+      awaitOthers();
       writeGroup(null);
     }
   }
@@ -139,12 +167,12 @@ final class Lane {
     }
   }
 
-  private void awaitWindow() {
+  private void awaitOthers() {
     try {
-      context.commitWindow().awaitFor(this::queued, context.options(), context::expectedPartitions);
+      window.await(this::queued);
     } catch (RuntimeException | Error e) {
-      // CommitWindow only saves flushes; who leads has to write, or everybody waits for ever.
-      LOG.warn("Commits of {} do not wait for others", context.checkpoint(), e);
+      // The window only saves flushes. The leader has to write, or all wait for ever.
+      LOG.warn("Commits of {} do not wait for others", files.storage().checkpoint(), e);
     }
   }
 
@@ -159,7 +187,7 @@ final class Lane {
     List<Commit> group = new ArrayList<>();
     synchronized (queue) {
       long bytes = 0;
-      while (!queue.isEmpty() && (group.isEmpty() || bytes + queue.peek().length() <= context.options().maxFileSize())) {
+      while (!queue.isEmpty() && (group.isEmpty() || bytes + queue.peek().length() <= options().maxFileSize())) {
         Commit commit = queue.poll();
         if (commit.startWriting()) {
           group.add(commit);
@@ -172,8 +200,8 @@ final class Lane {
 
   private void write(List<Commit> group, Commit leader) {
     boolean asked = group.isEmpty() || group.stream().anyMatch(Commit::isForTombstones);
-    List<Tombstone> tombstones = asked || !context.cleansSoon() ? context.tombstones().take() : List.of();
-    if (group.isEmpty() && tombstones.isEmpty()) {
+    List<Tombstone> deletions = asked || !holdsDeletionsBack.getAsBoolean() ? tombstones.take() : List.of();
+    if (group.isEmpty() && deletions.isEmpty()) {
       return;
     }
     long startedNanos = System.nanoTime();
@@ -182,10 +210,10 @@ final class Lane {
       forgetIfGone();
       sealIfStale();
       if (open == null) {
-        open = OpenFile.create(context);
-        context.commitWindow().groupsAreFiles(!open.canFlush());
+        open = files.create();
+        window.groupsAreFiles(!open.canFlush());
       }
-      open.announce(group, tombstones);
+      open.announce(group, deletions);
       List<Entry> entries = new ArrayList<>();
       boolean isShorter = false;
       for (Iterator<Commit> commits = group.iterator(); commits.hasNext(); ) {
@@ -197,10 +225,10 @@ final class Lane {
       }
       // A killed leader's own commit is out of it; the others' flush must not fail by his interrupt.
       killed = leader != null && leader.isWithdrawn() && Thread.interrupted();
-      tombstones.forEach(t -> entries.add(t.toEntry()));
+      deletions.forEach(t -> entries.add(t.toEntry()));
       if (isShorter && open.isMuchTooShort(entries)) {
         // What was taken back was large: those who are left are written again, in another file.
-        context.tombstones().giveBack(tombstones);
+        tombstones.giveBack(deletions);
         giveUp();
         requeue(group, null);
         return;
@@ -211,10 +239,10 @@ final class Lane {
         group.forEach(Commit::done);
         return;
       }
-      open.commit(entries, context.options().hsync() || group.stream().anyMatch(Commit::allowsUnlink));
+      open.commit(entries, options().hsync() || group.stream().anyMatch(Commit::allowsUnlink));
     } catch (IOException | RuntimeException | Error e) {
-      context.tombstones().giveBack(tombstones);
-      context.metrics().groupFailed();
+      tombstones.giveBack(deletions);
+      metrics.groupFailed();
       IOException failure = writeFailed(e);
       giveUp();
       if (leader != null && wasInterrupted(e)) {
@@ -229,8 +257,8 @@ final class Lane {
         Thread.currentThread().interrupt();
       }
     }
-    context.tombstones().written(tombstones);
-    context.metrics().groupWritten(group, System.nanoTime() - startedNanos);
+    tombstones.written(deletions);
+    metrics.groupWritten(group, System.nanoTime() - startedNanos);
     group.forEach(Commit::done);
     sealIfFull();
   }
@@ -251,12 +279,12 @@ final class Lane {
         commit.tombstones().forEach(t -> entries.add(t.toEntry()));
         return true;
       }
-    } catch (WithdrawnException e) {
+    } catch (OpenFile.WithdrawnException e) {
       // What it has left in the file is garbage.
     }
     entries.subList(before, entries.size()).clear();
     commit.dropped();
-    context.metrics().cancelled();
+    metrics.cancelled();
     return false;
   }
 
@@ -281,16 +309,16 @@ final class Lane {
   }
 
   private StateStoreFilesException writeFailed(Throwable cause) {
-    String file = open == null ? "a new file in " + context.storage().directory() : open.path().toString();
+    String file = open == null ? "a new file in " + files.storage().directory() : open.path().toString();
     return new StateStoreFilesException(
-        Id.PSS_WRITE_FAILED, "Writing " + file + " of checkpoint " + context.checkpoint() + " failed: " + cause
+        Id.PSS_WRITE_FAILED, "Writing " + file + " of checkpoint " + files.storage().checkpoint() + " failed: " + cause
             + ". No commit of this group was acknowledged, nothing earlier is affected; Spark retries the tasks."
             + " Check permissions, quota and free space of the file system.", cause);
   }
 
   /** Rule 7: a file that was left alone for too long may count as closed elsewhere already. */
   private void sealIfStale() {
-    if (open != null && open.idleMs(context) > context.options().idleSealMs()) {
+    if (open != null && open.idleMs() > options().idleSealMs()) {
       seal();
     }
   }
@@ -301,7 +329,7 @@ final class Lane {
     }
     if (open.isFinished()) {
       open = null;
-    } else if (open.size() >= context.fileSize() || open.ageMs() > MAX_AGE_MS) {
+    } else if (open.size() >= fileSize.getAsLong() || open.ageMs() > MAX_AGE_MS) {
       seal();
     }
   }
@@ -335,7 +363,7 @@ final class Lane {
   private void seal() {
     try {
       // Whoever was away for longer than that may find that others have dealt with the file: leave it as it is.
-      if (open.idleMs(context) > context.options().closedAfterMs() / 2) {
+      if (open.idleMs() > options().closedAfterMs() / 2) {
         giveUp();
       } else {
         open.seal();
@@ -381,7 +409,7 @@ final class Lane {
    * it would have to wait for what is being written, perhaps with Spark's locks.
    */
   private void forgetIfGone() {
-    if (open != null && context.index().file(open.file().name()) != open.file()) {
+    if (open != null && open.isForgotten()) {
       giveUp();
     }
   }

@@ -55,7 +55,7 @@ public final class LogOutputStream extends OutputStream {
         throw new IOException("state/" + path + " was not written: an earlier write to it failed");
       }
       log.commit(this, path, payload, openedBy, watch);
-    } catch (ObsoleteUploadException e) {
+    } catch (UploadWatch.ObsoleteUploadException e) {
       log.metrics().uploadCancelled();
       throw e;
     } catch (IOException e) {

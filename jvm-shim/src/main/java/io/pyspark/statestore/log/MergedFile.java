@@ -267,8 +267,8 @@ public final class MergedFile {
     return lastStamp;
   }
 
-  /** Whether only another look at its end can tell if it is closed. */
-  boolean needsAnotherLook(Clocks.Moment now, long closedAfterMs) {
+  /** Whether only another read of its end can tell if it is closed. */
+  boolean mayHaveBecomeClosed(Clocks.Moment now, long closedAfterMs) {
     return writer == Writer.OTHER
         && !isClosed(now, closedAfterMs)
         && now.monotonicMs() - changedAtMs >= closedAfterMs;

@@ -50,42 +50,30 @@ public final class MergedLogs {
         .addShutdownHook(MergedLogs::sealAll, FileSystem.SHUTDOWN_HOOK_PRIORITY + 20, 10, TimeUnit.SECONDS);
   }
 
-  private static volatile boolean cleanByThemselves = true;
-
   private MergedLogs() {}
-
-  static boolean cleanByThemselves() {
-    return cleanByThemselves;
-  }
-
-  /** For tests that count what a round does: whether rounds of cleaning come without {@link MergedLog#clean}. */
-  static void cleanByThemselves(boolean whether) {
-    cleanByThemselves = whether;
-  }
 
   /**
    * The log of a checkpoint.
    *
    * @param stateDirectory qualified {@code <checkpoint>/state} on {@code fs}
    * @param options how to work from now on
-   * @param identity what headers of new files say of this process
+   * @param processFields what headers of new files say of this process
    * @param localDirectory makes a local directory for spilled payload
    * @param taskSlots how many tasks run at the same time in this process
-   * @param freshnessKeys of the question that is asked; where it opens the log, the first refresh serves them
+   * @param freshnessKeys of the question that is asked; if it opens the log, the first refresh serves them
    */
   public static MergedLog of(
       FileSystem fs,
       org.apache.hadoop.fs.Path stateDirectory,
       Options options,
-      Supplier<Map<String, String>> identity,
+      Supplier<Map<String, String>> processFields,
       Supplier<Path> localDirectory,
       IntSupplier taskSlots,
       Object... freshnessKeys)
       throws IOException {
     String key = stateDirectory.toString();
     Callable<MergedLog> open = () -> new MergedLog(
-        stateDirectory.getParent().toString(), fs, stateDirectory, options, identity, localDirectory, taskSlots,
-        THREADS, freshnessKeys);
+        fs, stateDirectory, options, processFields, localDirectory, taskSlots, THREADS, freshnessKeys);
     MergedLog log = LOGS.get(key);
     while (log == null) {
       log = openOnce(key, new FutureTask<>(open));

@@ -12,6 +12,7 @@ import java.io.OutputStream;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.function.BooleanSupplier;
+import java.util.function.LongSupplier;
 import java.util.zip.CRC32C;
 import java.util.zip.CheckedOutputStream;
 import org.apache.hadoop.fs.FSDataOutputStream;
@@ -26,7 +27,7 @@ final class OpenFile {
   /** Bytes of a group that was announced longer that are filled up with zeros. */
   private static final long MAX_PADDING = 256 * 1024;
 
-  private final LogContext context;
+  private final Factory made;
   private final MergedFile file;
   private final FSDataOutputStream out;
   private final OutputStream buffered;
@@ -38,8 +39,8 @@ final class OpenFile {
   private long goodTrailer;
   private Clocks.Stopwatch sinceAppend = new Clocks.Stopwatch();
 
-  private OpenFile(LogContext context, MergedFile file, FSDataOutputStream out, Header header) throws IOException {
-    this.context = context;
+  private OpenFile(Factory made, MergedFile file, FSDataOutputStream out, Header header) throws IOException {
+    this.made = made;
     this.file = file;
     this.out = out;
     this.buffered = new BufferedOutputStream(out, BUFFER);
@@ -47,48 +48,57 @@ final class OpenFile {
     this.writer = new MergedFileWriter(buffered, header);
   }
 
-  static OpenFile create(LogContext context) throws IOException {
-    long now = context.nowMs();
-    String name = context.nextFileName(now);
-    MergedFile file = new MergedFile(name, MergedFile.Writer.THIS_PROCESS, context.now());
-    // Known before it exists: a refresh that lists it in between must not take it for another process's.
-    context.index().addIfAbsent(file);
-    FSDataOutputStream out = null;
-    OpenFile made = null;
-    try {
-      Header header = Header.of(context.writerId(), now, context.headerMeta());
-      out = context.storage().create(name);
-      made = new OpenFile(context, file, out, header);
-    } finally {
-      // Whatever goes wrong, of checked exceptions too, which Scala does not declare.
-      if (made == null) {
-        discard(context, file, out);
+  /**
+   * Makes this process's files of one checkpoint.
+   *
+   * @param refreshNumber number of the newest refresh that has begun
+   */
+  record Factory(
+      Storage storage, Index index, Rules rules, HybridClock clock, WriterIdentity writer, LongSupplier refreshNumber) {
+    OpenFile create() throws IOException {
+      long now = Clocks.wallMs();
+      String name = writer.nextFileName(now, Storage.SUFFIX);
+      MergedFile file = new MergedFile(name, MergedFile.Writer.THIS_PROCESS, rules.now());
+      // Known before it exists: a refresh that lists it in between must not take it for another process's.
+      index.addIfAbsent(file);
+      FSDataOutputStream out = null;
+      OpenFile made = null;
+      try {
+        Header header = writer.header(now);
+        out = storage.create(name);
+        made = new OpenFile(this, file, out, header);
+      } finally {
+        // For every failure, also checked exceptions that Scala code does not declare.
+        if (made == null) {
+          discard(file, out);
+        }
       }
+      LOG.info("Opened merged file {} of {}", name, storage.checkpoint());
+      return made;
     }
-    LOG.info("Opened merged file {} of {}", name, context.checkpoint());
-    return made;
+
+    /** Removes a file that could not be made. A failed create may have made it, and holds its lease then. */
+    private void discard(MergedFile file, FSDataOutputStream out) {
+      try {
+        if (out != null) {
+          out.close();
+        }
+        storage.delete(file.name());
+      } catch (IOException | RuntimeException | Error e) {
+        LOG.debug("{} of {} could neither be made nor removed", file, storage.checkpoint(), e);
+      }
+      // Last: a refresh that lists it in between must not take it for another process's.
+      index.remove(file);
+    }
   }
 
-  /** Of a file that could not be made nothing stays; a failed create may have made it, and holds its lease then. */
-  private static void discard(LogContext context, MergedFile file, FSDataOutputStream out) {
-    try {
-      if (out != null) {
-        out.close();
-      }
-      context.storage().delete(file.name());
-    } catch (IOException | RuntimeException | Error e) {
-      LOG.debug("{} of {} could not be made, nor removed", file, context.checkpoint(), e);
-    }
-    // Last: a refresh that lists it in between must not take it for another process's.
-    context.index().remove(file);
-  }
-
-  MergedFile file() {
-    return file;
+  /** Whether the index no longer knows the file: its checkpoint was deleted, as a refresh has found. */
+  boolean isForgotten() {
+    return made.index.file(file.name()) != file;
   }
 
   Path path() {
-    return context.storage().path(file.name());
+    return made.storage.path(file.name());
   }
 
   /** Whether groups can be made durable before the file is closed. */
@@ -111,7 +121,7 @@ final class OpenFile {
   }
 
   /** By the clock that says more: to seal early, or to fail a group, does no harm; to append too late would. */
-  long idleMs(LogContext context) {
+  long idleMs() {
     return sinceAppend.elapsedMs();
   }
 
@@ -143,7 +153,7 @@ final class OpenFile {
   /** Ends a group of which nothing is left, where one was announced. */
   void endEmptyGroup() throws IOException {
     if (writer.hasAnnounced()) {
-      writer.endGroup(List.of(), context.clock().next());
+      writer.endGroup(List.of(), made.clock.next());
     }
   }
 
@@ -158,29 +168,23 @@ final class OpenFile {
     long length = item.payload().length();
     long offset = writer.payload(
         length, target -> item.payload().writeTo(new Stoppable(new CheckedOutputStream(target, crc), withdrawn)));
-    Entry moved = item.moved();
-    return new Entry(
-        Entry.PUT,
-        Entry.typeOf(item.path()),
-        moved == null ? 0 : moved.generation() + 1,
-        (int) crc.getValue(),
-        moved == null ? context.clock().next() : moved.stamp(),
-        moved == null ? context.writerId() : moved.writer(),
-        offset,
-        length,
-        0,
-        item.path());
+    int crc32c = (int) crc.getValue();
+    return item.copied() != null
+        ? item.copied().copiedEntry(crc32c, offset)
+        : new Entry(
+            Entry.PUT, Entry.typeOf(item.path()), 0, crc32c, made.clock.next(), made.writer.id(), offset, length, 0,
+            item.path());
   }
 
   /** Ends the group and makes it durable and visible (rule 1). */
   void commit(List<Entry> entries, boolean hsync) throws IOException {
-    long stamp = context.clock().next();
+    long stamp = made.clock.next();
     if (canFlush) {
       writer.endGroup(entries, stamp);
       flush(hsync);
-      if (idleMs(context) > context.options().closedAfterMs() / 2) {
+      if (idleMs() > made.rules.options().closedAfterMs() / 2) {
         // Others may have taken the file for closed, and unlinked it (rule 7).
-        throw new IOException("Writing and flushing a group took " + idleMs(context) + " ms");
+        throw new IOException("Writing and flushing a group took " + idleMs() + " ms");
       }
     } else {
       // However long this takes: nobody can take a file for closed that is not there yet, and whoever copies keeps his
@@ -192,13 +196,22 @@ final class OpenFile {
     }
     goodTrailer = writer.position() - Trailer.SIZE;
     sinceAppend = new Clocks.Stopwatch();
-    file.appended(writer.position(), stamp, context.refreshNumber());
-    if (!context.index().apply(file, entries)) {
+    file.appended(writer.position(), stamp, made.refreshNumber.getAsLong());
+    if (!made.index.apply(file, entries)) {
       throw new FileNotFoundException(path() + " was deleted while it was written");
     }
     if (finished) {
       // Only now: a closed file without live segments would be cleaned.
       file.sealed();
+    }
+  }
+
+  /** A commit was withdrawn while its payload was being written. */
+  static final class WithdrawnException extends IOException {
+    private static final long serialVersionUID = 1L;
+
+    WithdrawnException() {
+      super("withdrawn");
     }
   }
 
@@ -225,7 +238,7 @@ final class OpenFile {
     if (hsync) {
       out.hsync();
       if (!nameIsKept) {
-        context.storage().keepNames();
+        made.storage.keepNames();
         nameIsKept = true;
       }
     } else {
@@ -234,12 +247,12 @@ final class OpenFile {
   }
 
   void seal() throws IOException {
-    long stamp = context.clock().next();
+    long stamp = made.clock.next();
     writer.seal(stamp);
     flush(true);
     out.close();
     finished = true;
-    file.appended(writer.position(), stamp, context.refreshNumber());
+    file.appended(writer.position(), stamp, made.refreshNumber.getAsLong());
     file.sealed();
   }
 
@@ -251,7 +264,7 @@ final class OpenFile {
       // Hadoop's local file system reports a full disk as an Error, once more for what is still in its buffer.
       LOG.warn("Could not close {}, which is given up", path(), e);
     }
-    context.storage().release(file.name());
+    made.storage.release(file.name());
     // Only now: closing may make more of the last group visible.
     file.givenUp(goodTrailer);
   }

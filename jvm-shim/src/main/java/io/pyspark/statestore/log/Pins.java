@@ -31,7 +31,8 @@ final class Pins {
   /** Bytes; what is larger was not made by a fork. */
   private static final long LARGEST = 64 << 20;
 
-  private final LogContext context;
+  private final Storage storage;
+  private final Rules rules;
   /** By name, when an empty one was first seen: it counts for {@code closedAfter}, as markers do. */
   private final Map<String, Long> emptySinceMs = new ConcurrentHashMap<>();
 
@@ -54,8 +55,9 @@ final class Pins {
     }
   }
 
-  Pins(LogContext context) {
-    this.context = context;
+  Pins(Storage storage, Rules rules) {
+    this.storage = storage;
+    this.rules = rules;
   }
 
   /** Takes note of a listing, and reads nothing. */
@@ -64,7 +66,7 @@ final class Pins {
     for (FileStatus pin : pins) {
       names.add(name(pin));
       if (pin.getLen() == 0) {
-        emptySinceMs.putIfAbsent(name(pin), context.now().monotonicMs());
+        emptySinceMs.putIfAbsent(name(pin), rules.now().monotonicMs());
       }
     }
     emptySinceMs.keySet().retainAll(names);
@@ -86,7 +88,7 @@ final class Pins {
 
   /** What is pinned by now, after a listing of its own: for those who are about to unlink. */
   Held now() throws IOException {
-    List<FileStatus> pins = context.storage().list().pins();
+    List<FileStatus> pins = storage.list().pins();
     listed(pins);
     pins.forEach(pin -> read(pin, false));
     Held found = held(pins);
@@ -104,7 +106,7 @@ final class Pins {
       Pin pin = read(status, false);
       if (pin != null && pin.claims) {
         throw new StateStoreFilesException(
-            Id.PSS_CLAIMED, "The state of " + context.checkpoint() + " belongs to the fork " + pin.fork + " now, which"
+            Id.PSS_CLAIMED, "The state of " + storage.checkpoint() + " belongs to the fork " + pin.fork + " now, which"
                 + " was made with mode='claim': nothing more may be written here. Go on with the fork; or delete the"
                 + " fork and then " + status.getPath() + ".");
       }
@@ -112,12 +114,12 @@ final class Pins {
   }
 
   private Held held(List<FileStatus> pins) {
-    long now = context.now().monotonicMs();
+    long now = rules.now().monotonicMs();
     Set<String> files = new HashSet<>();
     for (FileStatus status : pins) {
       Pin pin = read.get(name(status));
       if (status.getLen() == 0) {
-        if (now - emptySinceMs.getOrDefault(name(status), now) < context.options().closedAfterMs()) {
+        if (!rules.isExpired(emptySinceMs.getOrDefault(name(status), now), now)) {
           return new Held(true, Set.of());
         }
       } else if (pin == null || !isOf(pin, status) || pin.files == null) {
@@ -143,7 +145,7 @@ final class Pins {
       pin = parse(status);
     } catch (IOException | RuntimeException e) {
       LOG.warn("{} cannot be understood; no merged file of {} is unlinked meanwhile", status.getPath(),
-          context.checkpoint(), e);
+          storage.checkpoint(), e);
       pin = new Pin(status.getLen(), status.getModificationTime(), "", false, null);
     }
     read.put(name(status), pin);
@@ -155,7 +157,7 @@ final class Pins {
       throw new IOException("a fork's pin has not " + status.getLen() + " bytes");
     }
     byte[] bytes = new byte[(int) status.getLen()];
-    try (FSDataInputStream in = context.storage().open(name(status))) {
+    try (FSDataInputStream in = storage.open(name(status))) {
       in.readFully(0, bytes);
     }
     JsonNode said = JSON.readTree(bytes);

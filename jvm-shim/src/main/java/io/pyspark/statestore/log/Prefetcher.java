@@ -1,8 +1,10 @@
 package io.pyspark.statestore.log;
 
+import io.pyspark.statestore.Options;
 import io.pyspark.statestore.format.Entry;
 import java.io.ByteArrayInputStream;
 import java.io.IOException;
+import java.io.InterruptedIOException;
 import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.HashMap;
@@ -15,6 +17,7 @@ import java.util.concurrent.Executor;
 import java.util.concurrent.Future;
 import java.util.concurrent.FutureTask;
 import java.util.concurrent.atomic.AtomicLong;
+import java.util.function.Supplier;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import java.util.zip.CRC32C;
@@ -32,7 +35,8 @@ final class Prefetcher {
   private static final long STALE_NANOS = 30_000_000_000L;
   private static final Pattern VERSION = Pattern.compile("(\\d{1,18})((?:_[^./]*)?\\.(?:changelog|delta))");
 
-  private final LogContext context;
+  private final Index index;
+  private final Supplier<Options> options;
   private final FileHandles handles;
   private final SegmentReader reader;
   private final Executor threads;
@@ -43,8 +47,10 @@ final class Prefetcher {
 
   private record Range(MergedFile file, long start, long end, List<Segment> segments) {}
 
-  Prefetcher(LogContext context, FileHandles handles, SegmentReader reader, Executor threads) {
-    this.context = context;
+  Prefetcher(
+      Index index, Supplier<Options> options, FileHandles handles, SegmentReader reader, Executor threads) {
+    this.index = index;
+    this.options = options;
     this.handles = handles;
     this.reader = reader;
     this.threads = threads;
@@ -64,7 +70,7 @@ final class Prefetcher {
       return null;
     } catch (InterruptedException e) {
       Thread.currentThread().interrupt();
-      throw new java.io.InterruptedIOException("Interrupted while reading state/" + segment.path());
+      throw new InterruptedIOException("Interrupted while reading state/" + segment.path());
     }
     CRC32C crc = new CRC32C();
     crc.update(bytes, 0, bytes.length);
@@ -109,7 +115,7 @@ final class Prefetcher {
   }
 
   private void addIfLive(String path, List<Segment> wanted) {
-    Segment segment = context.index().find(path);
+    Segment segment = index.find(path);
     if (segment != null) {
       wanted.add(segment);
     }
@@ -119,14 +125,14 @@ final class Prefetcher {
     List<Range> ranges = new ArrayList<>();
     for (Range range : ranges(wanted)) {
       long bytes = range.segments.stream().mapToLong(Segment::length).sum();
-      if (bytesHeld.addAndGet(bytes) > context.options().bufferMemory()) {
+      if (bytesHeld.addAndGet(bytes) > options.get().bufferMemory()) {
         bytesHeld.addAndGet(-bytes);
         break;
       }
       ranges.add(range);
     }
     List<Callable<byte[]>> reads = ranges.stream().<Callable<byte[]>>map(range -> () -> read(range)).toList();
-    List<FutureTask<byte[]>> started = Parallel.start(threads, context.options().readParallelism(), reads);
+    List<FutureTask<byte[]>> started = Parallel.start(threads, options.get().readParallelism(), reads);
     long now = System.nanoTime();
     for (int i = 0; i < ranges.size(); i++) {
       Range range = ranges.get(i);

@@ -58,6 +58,18 @@ public record Segment(Entry entry, MergedFile file) {
         && compareKeyTo(other.entry.stamp(), other.entry.writer()) == 0;
   }
 
+  /**
+   * Rule 5: the entry of a copy, which keeps its key and raises its generation.
+   *
+   * @param crc32c of the bytes that were copied
+   * @param offset where the copy begins in its own file
+   */
+  Entry copiedEntry(int crc32c, long offset) {
+    return new Entry(
+        Entry.PUT, Entry.typeOf(path()), entry.generation() + 1, crc32c, entry.stamp(), entry.writer(), offset, length(), 0,
+        path());
+  }
+
   @Override
   public boolean equals(Object other) {
     return this == other;

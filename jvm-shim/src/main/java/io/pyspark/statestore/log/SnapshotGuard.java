@@ -25,14 +25,24 @@ final class SnapshotGuard {
   /** Zips hold a manifest and a list of names; what is larger is none of Spark's. */
   private static final long MAX_ZIP = 32 << 20;
 
-  private final LogContext context;
+  private final Storage storage;
+  private final Index index;
+  private final Rules rules;
+  private final long writerId;
   private final Refresher refresher;
+  private final IndexReader reader;
   private final Predicate<String> isStaged;
   private volatile long refreshedNanos = System.nanoTime() - VIEW_NANOS;
 
-  SnapshotGuard(LogContext context, Refresher refresher, Predicate<String> isStaged) {
-    this.context = context;
+  SnapshotGuard(
+      Storage storage, Index index, Rules rules, long writerId, Refresher refresher, IndexReader reader,
+      Predicate<String> isStaged) {
+    this.storage = storage;
+    this.index = index;
+    this.rules = rules;
+    this.writerId = writerId;
     this.refresher = refresher;
+    this.reader = reader;
     this.isStaged = isStaged;
   }
 
@@ -54,9 +64,9 @@ final class SnapshotGuard {
    * @throws StateStoreFilesException PSS_STALE_SNAPSHOT; nothing is visible of the snapshot, then
    */
   void check(String path, Set<String> named, long unwrittenMs) throws IOException {
-    if (MaintenanceThreads.isCurrent()) {
+    if (MergedLog.isMaintenanceThread()) {
       // What it shares with older snapshots another process may have deleted, and an old view does not know it.
-      long surelyOwnMs = Math.min(SURELY_OWN_MS, context.options().idleSealMs() / 2);
+      long surelyOwnMs = Math.min(SURELY_OWN_MS, rules.options().idleSealMs() / 2);
       if (unwrittenMs > surelyOwnMs && !named.stream().allMatch(isStaged)) {
         refreshIfOld();
       }
@@ -80,7 +90,7 @@ final class SnapshotGuard {
    * listing that comes in pages may leave one out, so what it does not show is asked for.
    */
   private List<String> notPlain(List<String> paths) throws IOException {
-    if (paths.isEmpty() || !refresher.mayHavePlainFiles()) {
+    if (paths.isEmpty() || reader.bornMerged()) {
       return paths;
     }
     Map<String, Set<String>> found = new HashMap<>();
@@ -89,9 +99,9 @@ final class SnapshotGuard {
       int slash = path.lastIndexOf('/');
       String directory = path.substring(0, slash);
       if (!found.containsKey(directory)) {
-        found.put(directory, context.storage().plainFiles(directory));
+        found.put(directory, storage.plainFiles(directory));
       }
-      if (!found.get(directory).contains(path.substring(slash + 1)) && !context.storage().existsPlain(path)) {
+      if (!found.get(directory).contains(path.substring(slash + 1)) && !storage.existsPlain(path)) {
         missing.add(path);
       }
     }
@@ -108,13 +118,13 @@ final class SnapshotGuard {
   }
 
   private List<String> missing(Set<String> named) {
-    return named.stream().filter(p -> context.index().find(p) == null && !isStaged.test(p)).toList();
+    return named.stream().filter(p -> index.find(p) == null && !isStaged.test(p)).toList();
   }
 
   private String newerOfAnother(String path) {
     long version = SnapshotZip.version(path);
-    for (Segment other : context.index().list(SnapshotZip.store(path))) {
-      if (SnapshotZip.version(other.path()) > version && other.entry().writer() != context.writerId()) {
+    for (Segment other : index.list(SnapshotZip.store(path))) {
+      if (SnapshotZip.version(other.path()) > version && other.entry().writer() != writerId) {
         return other.path();
       }
     }
@@ -123,7 +133,7 @@ final class SnapshotGuard {
 
   private StateStoreFilesException stale(String path, String why) {
     return new StateStoreFilesException(
-        Id.PSS_STALE_SNAPSHOT, "The snapshot state/" + path + " of checkpoint " + context.checkpoint()
+        Id.PSS_STALE_SNAPSHOT, "The snapshot state/" + path + " of checkpoint " + storage.checkpoint()
             + " comes too late and was not written: " + why + ". Nothing is lost: the version can be restored from an older"
             + " snapshot and changelogs, and Spark writes another snapshot later.");
   }

@@ -28,7 +28,7 @@ import org.apache.hadoop.fs.RawLocalFileSystem;
  */
 final class Storage {
   static final String DIRECTORY = "_merged";
-  private static final String SUFFIX = ".merged";
+  static final String SUFFIX = ".merged";
   /** Of files that repeat the indexes of others: known from their names, so that they can be read before these. */
   static final String INDEX_SUFFIX = ".index.merged";
 
@@ -63,6 +63,11 @@ final class Storage {
 
   Path stateDirectory() {
     return stateDirectory;
+  }
+
+  /** The checkpoint's location, for messages. */
+  String checkpoint() {
+    return stateDirectory.getParent().toString();
   }
 
   /** Names of the plain files in a directory of a store; none where it does not exist. */

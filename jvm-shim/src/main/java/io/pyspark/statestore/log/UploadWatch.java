@@ -64,6 +64,15 @@ public interface UploadWatch {
     Watched.ACTIVE.forEach(UploadWatch::ask);
   }
 
+  /** Ends an upload that is not needed any more. That is no error, so it has no stack trace. */
+  final class ObsoleteUploadException extends RuntimeException {
+    private static final long serialVersionUID = 1L;
+
+    ObsoleteUploadException(String why) {
+      super("The upload was cancelled: " + why + ". Nothing of it is visible, and nothing is lost", null, false, false);
+    }
+  }
+
   /** Holds the watches. */
   final class Watched {
     private static final ThreadLocal<UploadWatch> CURRENT = new ThreadLocal<>();

@@ -1,16 +1,28 @@
 package io.pyspark.statestore.log;
 
-/** Lets a test say when rounds of cleaning come in this process. */
+/** Lets a test say when cleaning passes come in this process. */
 public final class Cleaning {
   private Cleaning() {}
 
-  /** From now on only when {@link MergedLog#clean} is called. */
+  /** From now on only {@link MergedLog#clean} makes a pass. */
   public static void byHand() {
-    MergedLogs.cleanByThemselves(false);
+    Cleaner.Pace.current = new ByHand();
   }
 
-  /** As in production. */
+  /** From now on passes come by themselves, as in production. */
   public static void byItself() {
-    MergedLogs.cleanByThemselves(true);
+    Cleaner.Pace.current = new Cleaner.Pace();
+  }
+
+  private static final class ByHand extends Cleaner.Pace {
+    @Override
+    boolean isDue(long sinceLastMs, long intervalMs, java.util.function.BooleanSupplier isPressing) {
+      return false;
+    }
+
+    @Override
+    boolean holdsDeletionsBack(boolean passIsNear) {
+      return false;
+    }
   }
 }

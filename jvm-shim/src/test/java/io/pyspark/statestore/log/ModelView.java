@@ -3,12 +3,10 @@ package io.pyspark.statestore.log;
 import io.pyspark.statestore.Options;
 import io.pyspark.statestore.StateStoreFilesException;
 import io.pyspark.statestore.format.Entry;
-import java.lang.reflect.Proxy;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.Set;
 import java.util.stream.Collectors;
 import org.apache.hadoop.conf.Configuration;
 
@@ -24,26 +22,23 @@ public final class ModelView {
 
   private final Index index = new Index();
   private final HybridClock clock = new HybridClock(() -> this.wall);
-  private final Options options;
+  private final Rules rules;
   private final RelocationMarkers markers;
   private final Map<String, List<Tombstone>> planned = new HashMap<>();
   private long wall;
   private long now;
   private long refresh;
+  private long listedMs;
 
   /** A view of nothing. */
   public ModelView(long idleSealMs, long closedAfterMs) throws StateStoreFilesException {
     Configuration conf = new Configuration(false);
     conf.set(Options.PREFIX + "idleSeal", idleSealMs + "ms");
     conf.set(Options.PREFIX + "closedAfter", closedAfterMs + "ms");
-    options = Options.from(conf);
-    markers = new RelocationMarkers((LogContext) Proxy.newProxyInstance(
-        getClass().getClassLoader(), new Class<?>[] {LogContext.class}, (proxy, method, arguments) ->
-            switch (method.getName()) {
-              case "options" -> options;
-              case "now" -> moment();
-              default -> throw new UnsupportedOperationException(method.getName());
-            }), Runnable::run);
+    Options options = Options.from(conf);
+    rules = new Rules(() -> options, this::moment);
+    // Only what needs no storage: the model makes and deletes the markers.
+    markers = new RelocationMarkers(null, rules, null, null, Runnable::run);
   }
 
   /** What the clock of this process shows, and the time that passes for all. */
@@ -82,13 +77,15 @@ public final class ModelView {
    * The file has been read to its end.
    *
    * @param stamp of the newest group that was not known, or -1
+   * @param repeats names of the files that an index-only file covers
    */
-  public void read(String name, String entries, long stamp, boolean isSealed, boolean indexOnly) {
+  public void read(
+      String name, String entries, long stamp, boolean isSealed, boolean indexOnly, String repeats) {
     MergedFile file = index.addIfAbsent(new MergedFile(name, MergedFile.Writer.OTHER, moment()));
     index.apply(file, parse(entries));
     clock.observe(stamp);
     if (indexOnly) {
-      file.indexOnly(Set.of());
+      file.indexOnly(repeats.lines().toList());
     }
     boolean isNobodys = isSealed || file.writer() == MergedFile.Writer.NOBODY;
     long size = file.size() + (stamp >= 0 ? GROUP : 0);
@@ -109,21 +106,13 @@ public final class ModelView {
 
   public boolean needsRead(String name) {
     MergedFile file = index.file(name);
-    return file == null || switch (file.writer()) {
-      case THIS_PROCESS -> false;
-      case OTHER -> true;
-      case NOBODY -> !file.wholeIndexRead();
-    };
+    return file == null || rules.mustBeRead(file, false, true);
   }
 
-  /** Deletes what is seen of a path, as {@link MergedLog#delete} does: the key, or nothing. */
+  /** Deletes what is seen of a path: the key, or nothing. */
   public String delete(String path) {
-    Segment seen = index.find(path);
-    if (seen == null) {
-      return "";
-    }
-    index.applyUnwritten(Tombstone.of(seen));
-    return seen.entry().stamp() + " " + seen.entry().writer();
+    Tombstone tombstone = index.delete(path);
+    return tombstone == null ? "" : tombstone.stamp() + " " + tombstone.writer();
   }
 
   /** The file's name and the entry, or nothing. */
@@ -139,18 +128,31 @@ public final class ModelView {
         .map(s -> format(s.entry())).collect(Collectors.joining("\n"));
   }
 
+  /** What a relocation of a file's live segments writes, at the places that they have now. */
+  public String copies(String name) {
+    MergedFile file = index.file(name);
+    return file == null ? "" : index.liveSegments(file).stream()
+        .map(s -> format(s.copiedEntry(s.entry().crc32c(), s.entry().offset()))).collect(Collectors.joining("\n"));
+  }
+
   /** A refresh lists. */
   public void beginRefresh() {
     refresh++;
+    listedMs = now;
   }
 
-  /** A refresh has ended, which showed these markers; see {@code Cleaner.clean}. */
+  /** The relocation markers that cleaning deletes. */
+  public String expired() {
+    return String.join("\n", markers.expired());
+  }
+
+  /** A refresh has ended, whose listing showed these markers; see {@code Cleaner.clean}. */
   public void refreshed(String names, boolean complete) {
     Map<String, Long> listed =
         names.lines().filter(n -> !n.isEmpty()).collect(Collectors.toMap(n -> n, name -> 0L));
-    markers.listed(listed, refresh, complete, now);
+    markers.listed(listed, refresh, complete, listedMs);
     if (complete) {
-      index.proveTombstones(refresh, this::isClosed, markers::noneSince);
+      index.proveTombstones(refresh, rules::isClosed, markers::noneSince);
     }
   }
 
@@ -158,8 +160,7 @@ public final class ModelView {
   public String plan() {
     planned.clear();
     List<String> names = new ArrayList<>();
-    UnlinkPlan plan = UnlinkPlan.of(
-        index, f -> isClosed(f) && f.wholeIndexRead() && !f.isIndexOnly(), f -> false, Integer.MAX_VALUE);
+    UnlinkPlan plan = UnlinkPlan.of(index, rules, f -> true, f -> false, Integer.MAX_VALUE);
     for (UnlinkPlan.Step step : plan.steps()) {
       names.add(step.file().name());
       planned.put(step.file().name(), step.carryOver());
@@ -174,10 +175,6 @@ public final class ModelView {
 
   private Clocks.Moment moment() {
     return new Clocks.Moment(now, now);
-  }
-
-  private boolean isClosed(MergedFile file) {
-    return file.isClosed(moment(), options.closedAfterMs());
   }
 
   private static List<Entry> parse(String entries) {

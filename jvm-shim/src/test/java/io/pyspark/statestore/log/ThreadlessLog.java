@@ -22,8 +22,7 @@ public final class ThreadlessLog {
           throw new OutOfMemoryError("unable to create native thread");
         });
     java.nio.file.Path local = Files.createTempDirectory("threadless");
-    log = new MergedLog(
-        state.getParent().toString(), fs, state, Options.from(conf), Map::of, () -> local, () -> 1, threads);
+    log = new MergedLog(fs, state, Options.from(conf), Map::of, () -> local, () -> 1, threads);
   }
 
   /** Commits a logical file. */
