@@ -36,7 +36,7 @@ class JavaView:
         self._java.sealed(name)
 
     def given_up(self, name: str) -> None:
-        self._java.givenUp(name)
+        self._java.left(name)
 
     def listed(self, name: str, now: int) -> None:
         self._java.time(now, now)

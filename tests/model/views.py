@@ -63,7 +63,7 @@ class View(Protocol):
         now: int,
         repeats: Collection[str] = (),
     ) -> None:
-        """The tail of a file has been read, up to its end; ``repeats`` names the files that an index-only one covers."""
+        """The tail of a file has been read, up to its end; an index-only file repeats the indexes of others."""
 
     def remove(self, name: str) -> None:
         """A file does not exist any more."""

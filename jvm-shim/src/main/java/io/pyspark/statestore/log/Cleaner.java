@@ -9,13 +9,15 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Unlinks merged files in which nothing lives (rule 6), and has the {@link Relocator} move live segments out of those in
- * which little does. One pass runs at a time, and no commit waits for it.
+ * Unlinks merged files in which nothing lives (rule 6), and has the {@link Relocator} move live segments out of those
+ * in which little does. One pass runs at a time, and no commit waits for it.
  */
 final class Cleaner {
   private static final Logger LOG = LoggerFactory.getLogger(Cleaner.class);
   private static final long MAX_INTERVAL_MS = 10_000;
-  /** Passes may follow each other so closely while much garbage can go; less closely after passes that freed nothing. */
+  /**
+   * Passes may follow each other so closely while much garbage can go; less closely after passes that freed nothing.
+   */
   private static final long PRESSING_INTERVAL_MS = 250;
   /**
    * Spark deletes one partition's old versions after the other's. Segments are moved when that is over, because what is

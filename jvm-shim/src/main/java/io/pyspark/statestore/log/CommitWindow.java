@@ -11,9 +11,9 @@ import java.util.function.Supplier;
 import java.util.stream.Collectors;
 
 /**
- * Decides how long a group waits for more commits. Where each group costs a file, it waits for as many partitions as tasks
- * run side by side in this process, and for all that have a stream open for writing. So tasks go on in step and share a
- * file each time. On every file system a file waits for its checksum file.
+ * Decides how long a group waits for more commits. Where each group costs a file, it waits for as many partitions as
+ * tasks run side by side in this process, and for all that have a stream open for writing. So tasks go on in step and
+ * share a file each time. On every file system a file waits for its checksum file.
  */
 final class CommitWindow {
   private static final String CHECKSUM = ".crc";

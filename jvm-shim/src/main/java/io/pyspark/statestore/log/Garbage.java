@@ -13,7 +13,9 @@ import java.util.function.Predicate;
 final class Garbage {
   /** From this share on, dead files are unlinked before the next maintenance. */
   private static final double SOME = 0.2;
-  /** From this share on live segments are moved, until garbage is down to {@code STOP}: what waits may die by itself. */
+  /**
+   * From this share on live segments are moved, until garbage is down to {@code STOP}: what waits may die by itself.
+   */
   private static final double START = 0.55;
 
   private static final double STOP = 0.5;

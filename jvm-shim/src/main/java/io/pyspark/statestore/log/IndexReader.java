@@ -109,7 +109,8 @@ final class IndexReader {
       FSDataInputStream in = storage.openUnclosed(name, isClosed, rules.options().closedAfterMs());
       try (in) {
         return MergedFileReader.readSince(
-            Storage.ranges(storage.path(name).toString(), in, status.getLen()), known == null ? 0 : known.lastTrailer());
+            Storage.ranges(storage.path(name).toString(), in, status.getLen()),
+            known == null ? 0 : known.lastTrailer());
       } catch (FileNotFoundException | StateStoreFilesException e) {
         throw e;
       } catch (IOException e) {
@@ -130,15 +131,17 @@ final class IndexReader {
     }
   }
 
-  /** Checks that the files which an index-only file repeats, and which are not opened therefore, hold their segments. */
+  /**
+   * Checks that the files which an index-only file repeats, and which are not opened therefore, hold their segments.
+   */
   private void requireWhole(String indexOnly, Group group, Map<String, FileStatus> mayBeCovered)
       throws CutOffException {
     for (Entry entry : mayBeCovered.isEmpty() || !group.trailer().isIndexOnly() ? List.<Entry>of() : group.entries()) {
       FileStatus covered = entry.fileRef() == 0 ? null : mayBeCovered.get(group.names().get(entry.fileRef() - 1));
       if (entry.isPut() && covered != null && covered.getLen() < entry.offset() + entry.length()) {
-        throw new CutOffException(covered.getPath() + " is damaged at offset " + covered.getLen() + ": the file was sealed"
-            + " and later cut off, as " + indexOnly + " shows. Restore the file from a copy; nothing was changed or"
-            + " deleted.");
+        throw new CutOffException(covered.getPath() + " is damaged at offset " + covered.getLen() + ": the file was"
+            + " sealed and later cut off, as " + indexOnly + " shows. Restore the file from a"
+            + " copy; nothing was changed or deleted.");
       }
     }
   }

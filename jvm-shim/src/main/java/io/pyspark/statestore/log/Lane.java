@@ -22,13 +22,14 @@ import org.slf4j.LoggerFactory;
 /**
  * One open merged file that this process appends to, and the queue of commits for it.
  *
- * <p>Group commit: while one group is being written and flushed, whoever comes waits in the queue; the next group
- * takes them all, writes their payloads, one index block and one trailer, and flushes once. Whoever finds the lane free
- * leads: he writes one group himself, which costs no change of threads, and leaves those who came meanwhile to a thread
- * of the pool. The interrupt of a killed leader fails his own commit only: the others of his group are written again.
+ * <p>Group commit: commits that come while a group is written and flushed wait in the queue. The next group takes them
+ * all, writes their payloads, one index block and one trailer, and flushes once. The caller that finds the lane free
+ * leads: it writes one group itself, which saves a change of threads, and leaves the commits that came meanwhile to a
+ * thread of the pool. If the leader's task is killed, only its own commit fails; the others of its group are written
+ * again.
  */
 final class Lane {
-  /** No file is open for longer, so that one that was modified a day ago is nobody's any more (rule 7). */
+  /** No file stays open for longer, so others may count one that was modified a day ago as closed (rule 7). */
   private static final long MAX_AGE_MS = 3_600_000;
 
   private static final Logger LOG = LoggerFactory.getLogger(Lane.class);
@@ -40,7 +41,7 @@ final class Lane {
   private final BooleanSupplier holdsDeletionsBack;
   private final LongSupplier fileSize;
   private final Executor executor;
-  /** Held while the open file is touched; never while a payload is collected. */
+  /** Held while the open file is used, never while a payload is collected. */
   private final ReentrantLock io = new ReentrantLock();
 
   private final Deque<Commit> queue = new ArrayDeque<>();
@@ -50,7 +51,7 @@ final class Lane {
   /**
    * @param holdsDeletionsBack whether the tombstones that wait are left to a cleaning pass that is near
    * @param fileSize bytes after which an open file is sealed
-   * @param executor writes the groups of those who wait
+   * @param executor writes the groups of commits that wait
    */
   Lane(
       OpenFile.Factory files,
@@ -86,7 +87,7 @@ final class Lane {
   }
 
   /**
-   * Queues a commit; {@link Commit#await()} tells when it is durable.
+   * Queues a commit. {@link Commit#await()} returns when it is durable.
    *
    * @return whether the caller has to {@link #lead}
    */
@@ -101,10 +102,12 @@ final class Lane {
     return lead;
   }
 
-  /** Writes one group, that of the caller's commit, in the caller's thread. */
+  /**
+   * Writes the group of the caller's commit in the caller's thread, and has the commits that wait behind it written.
+   */
   void lead(Commit own) {
     awaitOthers();
-    // A killed task takes its commit back while it is still queued; others may wait behind it.
+    // A killed task takes its commit back while it is still queued. Others may wait behind it.
     if (!Thread.currentThread().isInterrupted()) {
       writeGroup(own);
     }
@@ -113,7 +116,7 @@ final class Lane {
     }
   }
 
-  /** Whether nobody waits, so that the next who comes leads. */
+  /** Whether no commit waits, so that the next one that comes leads. */
   private boolean endsHere() {
     synchronized (queue) {
       draining = !queue.isEmpty();
@@ -121,19 +124,20 @@ final class Lane {
     }
   }
 
-  /** Leaves those who wait to a thread of the pool; false where there is none to be had. */
+  /** Leaves the commits that wait to a thread of the pool; returns false where no thread can be started. */
   private boolean handOver() {
     try {
       executor.execute(this::drain);
       return true;
     } catch (RuntimeException | Error e) {
       // A process at its limit of threads has an OutOfMemoryError here.
-      LOG.warn("No thread for the commits of {} that wait; this one writes them", files.storage().checkpoint(), e);
+      LOG.warn("Could not start a thread for waiting commits of {}; the current thread writes them",
+          files.storage().checkpoint(), e);
       return false;
     }
   }
 
-  /** Writes one group for others, whom the interrupt of this thread does not concern. */
+  /** Writes one group for others. An interrupt of this thread must not fail it. */
   private void serveOthers() {
     boolean interrupted = Thread.interrupted();
     try {
@@ -145,7 +149,7 @@ final class Lane {
     }
   }
 
-  /** Writes groups until nobody waits. */
+  /** Writes groups until no commit waits. */
   private void drain() {
     while (!endsHere()) {
       awaitOthers();
@@ -160,7 +164,7 @@ final class Lane {
       group = nextGroup();
       write(group, leader);
     } catch (RuntimeException | Error e) {
-      // Nobody may wait for ever, whatever went wrong.
+      // No caller may wait for ever, whatever went wrong.
       group.forEach(c -> c.fail(new IOException(e)));
     } finally {
       io.unlock();
@@ -208,12 +212,12 @@ final class Lane {
     boolean killed = false;
     try {
       forgetIfGone();
-      sealIfStale();
+      sealIfIdle();
       if (open == null) {
         open = files.create();
         window.groupsAreFiles(!open.canFlush());
       }
-      open.announce(group, deletions);
+      open.beginGroup(group, deletions);
       List<Entry> entries = new ArrayList<>();
       boolean isShorter = false;
       for (Iterator<Commit> commits = group.iterator(); commits.hasNext(); ) {
@@ -223,18 +227,18 @@ final class Lane {
           isShorter = true;
         }
       }
-      // A killed leader's own commit is out of it; the others' flush must not fail by his interrupt.
+      // A killed leader's own commit is out of the group. Its interrupt must not fail the others' flush.
       killed = leader != null && leader.isWithdrawn() && Thread.interrupted();
       deletions.forEach(t -> entries.add(t.toEntry()));
       if (isShorter && open.isMuchTooShort(entries)) {
-        // What was taken back was large: those who are left are written again, in another file.
+        // What was taken back was large, so the commits that are left are written again in another file.
         tombstones.giveBack(deletions);
-        giveUp();
+        leave();
         requeue(group, null);
         return;
       }
       if (entries.isEmpty()) {
-        // Who came for tombstones that wait finds that another lane is writing them.
+        // A commit came for tombstones that another lane is writing already.
         open.endEmptyGroup();
         group.forEach(Commit::done);
         return;
@@ -244,7 +248,7 @@ final class Lane {
       tombstones.giveBack(deletions);
       metrics.groupFailed();
       IOException failure = writeFailed(e);
-      giveUp();
+      leave();
       if (leader != null && wasInterrupted(e)) {
         requeue(group, leader);
         leader.fail(failure);
@@ -263,7 +267,7 @@ final class Lane {
     sealIfFull();
   }
 
-  /** Appends one commit's payloads; false where it was withdrawn meanwhile, and nothing of it will be visible. */
+  /** Appends one commit's payloads; returns false where it was withdrawn meanwhile and will not become visible. */
   private boolean append(Commit commit, boolean isOwn, List<Entry> entries) throws IOException {
     int before = entries.size();
     try {
@@ -280,7 +284,7 @@ final class Lane {
         return true;
       }
     } catch (OpenFile.WithdrawnException e) {
-      // What it has left in the file is garbage.
+      // What was written of it is garbage.
     }
     entries.subList(before, entries.size()).clear();
     commit.dropped();
@@ -316,8 +320,8 @@ final class Lane {
             + " Check permissions, quota and free space of the file system.", cause);
   }
 
-  /** Rule 7: a file that was left alone for too long may count as closed elsewhere already. */
-  private void sealIfStale() {
+  /** Rule 7: other processes may already count a file as closed that was left alone for too long. */
+  private void sealIfIdle() {
     if (open != null && open.idleMs() > options().idleSealMs()) {
       seal();
     }
@@ -334,12 +338,12 @@ final class Lane {
     }
   }
 
-  /** Seals the file where nobody has appended for {@code idleSeal}, or it is too large for what lives by now. */
+  /** Seals the file if it was left alone for {@code idleSeal}, or is too large for what lives by now. */
   void sealIfDue() {
     if (io.tryLock()) {
       try {
         forgetIfGone();
-        sealIfStale();
+        sealIfIdle();
         sealIfFull();
       } finally {
         io.unlock();
@@ -362,9 +366,9 @@ final class Lane {
 
   private void seal() {
     try {
-      // Whoever was away for longer than that may find that others have dealt with the file: leave it as it is.
+      // After so long others may have unlinked the file, so it stays as it is.
       if (open.idleMs() > options().closedAfterMs() / 2) {
-        giveUp();
+        leave();
       } else {
         open.seal();
       }
@@ -372,11 +376,11 @@ final class Lane {
     } catch (IOException | RuntimeException | Error e) {
       LOG.warn("Could not seal {}; all its groups are durable, and it counts as closed after closedAfter", open.path(),
           e);
-      giveUp();
+      leave();
     }
   }
 
-  /** Writes what is queued of tombstones, where no group came to take them along. */
+  /** Writes the tombstones that wait, where no group came to take them along. */
   void writeTombstones() {
     io.lock();
     try {
@@ -386,10 +390,10 @@ final class Lane {
     }
   }
 
-  /** Never appends to the file again (rule 1). */
-  private void giveUp() {
+  /** Never appends to the file again, and leaves it unsealed (rule 1). */
+  private void leave() {
     if (open != null) {
-      open.giveUp();
+      open.leave();
       open = null;
     }
   }
@@ -398,19 +402,19 @@ final class Lane {
   void abandon() {
     io.lock();
     try {
-      giveUp();
+      leave();
     } finally {
       io.unlock();
     }
   }
 
   /**
-   * Forgets the open file where the checkpoint was deleted under it, which a refresh has found. The refresh tells no lane:
-   * it would have to wait for what is being written, perhaps with Spark's locks.
+   * Forgets the open file if a refresh has found its checkpoint deleted. The refresh itself tells no lane, because it
+   * would have to wait for what is being written, perhaps with Spark's locks held.
    */
   private void forgetIfGone() {
     if (open != null && open.isForgotten()) {
-      giveUp();
+      leave();
     }
   }
 }

@@ -4,7 +4,7 @@ import java.io.IOException;
 import java.io.OutputStream;
 
 /**
- * What is written to one logical file. Nothing is visible before {@link #close()} returns, and nothing ever is after
+ * Writes one logical file. Nothing is visible before {@link #close()} returns, and nothing ever becomes visible after
  * {@link #cancel()} or a failed write (rule 2).
  */
 public final class LogOutputStream extends OutputStream {

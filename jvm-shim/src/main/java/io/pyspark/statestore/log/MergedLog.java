@@ -25,9 +25,9 @@ import org.slf4j.LoggerFactory;
  * The merged files of one checkpoint, as one process reads and writes them.
  *
  * <p>A task commits by closing the stream that {@link #create} gave it. {@link #commit} queues its payload in a {@link
- * Lane}, and with a snapshot's zip the SSTs that were staged for it. The lane writes all that wait as one group and flushes
- * once ({@link OpenFile#commit}), and the {@link Index} takes the new entries in. Then the task goes on. No metadata call
- * was made.
+ * Lane}, and with a snapshot's zip the SSTs that were staged for it. The lane writes all that wait as one group and
+ * flushes once ({@link OpenFile#commit}), and the {@link Index} takes the new entries in. Then the task goes on. No
+ * metadata call was made.
  */
 public final class MergedLog {
   private static final Logger LOG = LoggerFactory.getLogger(MergedLog.class);
@@ -345,7 +345,10 @@ public final class MergedLog {
     return refresher.number();
   }
 
-  /** Directories that this process has made or found. Emptied whenever a merged file is gone, so that they are asked anew. */
+  /**
+   * Directories that this process has made or found. Emptied whenever a merged file is gone, so that they are asked
+   * anew.
+   */
   public Set<String> knownDirectories() {
     return knownDirectories;
   }

@@ -20,11 +20,11 @@ import org.apache.hadoop.fs.Path;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
-/** A merged file while this process writes it. */
+/** A merged file that this process writes. A failed write or flush ends it: the {@link Lane} leaves it (rule 1). */
 final class OpenFile {
   private static final Logger LOG = LoggerFactory.getLogger(OpenFile.class);
   private static final int BUFFER = 64 * 1024;
-  /** Bytes of a group that was announced longer that are filled up with zeros. */
+  /** A group that becomes shorter than its front says is filled up with so many zeros at most. */
   private static final long MAX_PADDING = 256 * 1024;
 
   private final Factory made;
@@ -101,7 +101,7 @@ final class OpenFile {
     return made.storage.path(file.name());
   }
 
-  /** Whether groups can be made durable before the file is closed. */
+  /** Whether a group can be made durable before the file is closed. */
   boolean canFlush() {
     return canFlush;
   }
@@ -110,28 +110,29 @@ final class OpenFile {
     return writer.position();
   }
 
-  /** Whether the file was ended with its last group. */
+  /** Whether the file was closed with its last group. */
   boolean isFinished() {
     return finished;
   }
 
-  /** Since it was created. */
+  /** How long ago it was created. */
   long ageMs() {
     return (System.nanoTime() - createdNanos) / 1_000_000;
   }
 
-  /** By the clock that says more: to seal early, or to fail a group, does no harm; to append too late would. */
+  /**
+   * How long nothing was appended, by the clock that says more: sealing early does no harm, appending too late does.
+   */
   long idleMs() {
     return sinceAppend.elapsedMs();
   }
 
   /**
-   * Begins a group with what it is going to hold.
+   * Writes a group's front, which says how long the group is going to be.
    *
-   * @param commits whose payloads and tombstones go into it
-   * @param tombstones that go with them
+   * @param tombstones that wait, besides those of the commits
    */
-  void announce(List<Commit> commits, List<Tombstone> tombstones) throws IOException {
+  void beginGroup(List<Commit> commits, List<Tombstone> tombstones) throws IOException {
     List<String> paths = new ArrayList<>();
     long bytes = 0;
     for (Commit commit : commits) {
@@ -145,12 +146,12 @@ final class OpenFile {
     }
   }
 
-  /** Whether so much of what was announced was taken back that filling it up would cost more than another file. */
+  /** Whether so much was taken back since the front that filling the group up would cost more than another file. */
   boolean isMuchTooShort(List<Entry> entries) {
     return writer.shortfall(entries.stream().map(Entry::path).toList()) > MAX_PADDING;
   }
 
-  /** Ends a group of which nothing is left, where one was announced. */
+  /** Ends a group of which nothing is left, if its front was written. */
   void endEmptyGroup() throws IOException {
     if (writer.hasAnnounced()) {
       writer.endGroup(List.of(), made.clock.next());
@@ -160,8 +161,8 @@ final class OpenFile {
   /**
    * Appends a payload to the group that is being written.
    *
-   * @param withdrawn asked before each block: whether nobody wants it any more
-   * @throws WithdrawnException where that is so; what was written of it is garbage
+   * @param withdrawn whether the commit was withdrawn; asked before each block
+   * @throws WithdrawnException where it was; what was written of it is garbage
    */
   Entry append(Commit.Item item, BooleanSupplier withdrawn) throws IOException {
     CRC32C crc = new CRC32C();
@@ -183,12 +184,12 @@ final class OpenFile {
       writer.endGroup(entries, stamp);
       flush(hsync);
       if (idleMs() > made.rules.options().closedAfterMs() / 2) {
-        // Others may have taken the file for closed, and unlinked it (rule 7).
+        // Others may have counted the file as closed, and unlinked it (rule 7).
         throw new IOException("Writing and flushing a group took " + idleMs() + " ms");
       }
     } else {
-      // However long this takes: nobody can take a file for closed that is not there yet, and whoever copies keeps his
-      // announcement up meanwhile (RelocationMarkers).
+      // This may take any time: others cannot count a file as closed that is not there yet, and a relocation renews its
+      // marker meanwhile.
       writer.endGroupAndSeal(entries, stamp);
       buffered.flush();
       out.close();
@@ -201,7 +202,7 @@ final class OpenFile {
       throw new FileNotFoundException(path() + " was deleted while it was written");
     }
     if (finished) {
-      // Only now: a closed file without live segments would be cleaned.
+      // Only now, because a closed file without live segments would be unlinked.
       file.sealed();
     }
   }
@@ -256,16 +257,16 @@ final class OpenFile {
     file.sealed();
   }
 
-  /** Leaves the file as it is; what of the last group has reached it is read back at the next refresh. */
-  void giveUp() {
+  /** Leaves the file unsealed. The next refresh reads back what of the last group has reached it. */
+  void leave() {
     try {
       out.close();
     } catch (IOException | RuntimeException | Error e) {
       // Hadoop's local file system reports a full disk as an Error, once more for what is still in its buffer.
-      LOG.warn("Could not close {}, which is given up", path(), e);
+      LOG.warn("Could not close {}, to which a write has failed", path(), e);
     }
     made.storage.release(file.name());
-    // Only now: closing may make more of the last group visible.
-    file.givenUp(goodTrailer);
+    // Only now, because closing may make more of the last group visible.
+    file.left(goodTrailer);
   }
 }

@@ -18,12 +18,12 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * What forks have left in this checkpoint: small files, each of which names a fork and the merged files that it reads.
- * Nobody unlinks these. A pin that is empty, since the fork is just being made, and one that cannot be understood, pin
- * every file (rule 8).
+ * The pins in this checkpoint: small files {@code *.fork}, each of which names a fork and the merged files that it
+ * reads. These files are never unlinked. An empty pin, whose fork is being made, and a pin that cannot be understood
+ * pin every file (rule 8).
  *
- * <p>Whoever unlinks asks a listing that is younger than all that he has concluded from: a fork that it does not show
- * looks later, and finds dead what is dead.
+ * <p>Before files are unlinked, a listing that is younger than all that the unlinks rest on shows the pins. A fork
+ * whose pin it does not show looks later, and finds dead what is dead.
  */
 final class Pins {
   private static final Logger LOG = LoggerFactory.getLogger(Pins.class);
@@ -33,21 +33,21 @@ final class Pins {
 
   private final Storage storage;
   private final Rules rules;
-  /** By name, when an empty one was first seen: it counts for {@code closedAfter}, as markers do. */
+  /** By name, when an empty pin was first seen. It expires after {@code closedAfter}, as relocation markers do. */
   private final Map<String, Long> emptySinceMs = new ConcurrentHashMap<>();
 
   private final Map<String, Pin> read = new ConcurrentHashMap<>();
   private volatile List<FileStatus> listed = List.of();
   private volatile Held held = new Held(false, Set.of());
 
-  /** A pin's content; of one that is not understood, only which bytes these were. */
+  /** A pin's content; {@code files} is null for a pin that cannot be understood. */
   private record Pin(long length, long modified, String fork, boolean claims, Set<String> files) {}
 
   /**
    * What must not be unlinked.
    *
-   * @param all whether no file may be
-   * @param files names of those that may not
+   * @param all whether that is every file
+   * @param files names of the files, where it is not
    */
   record Held(boolean all, Set<String> files) {
     boolean holds(MergedFile file) {
@@ -60,7 +60,7 @@ final class Pins {
     this.rules = rules;
   }
 
-  /** Takes note of a listing, and reads nothing. */
+  /** Takes note of a listing. Reads no pin. */
   void listed(List<FileStatus> pins) {
     Set<String> names = new HashSet<>();
     for (FileStatus pin : pins) {
@@ -75,18 +75,18 @@ final class Pins {
     held = held(pins);
   }
 
-  /** Whether a file must not be unlinked, as far as is known: enough for those who only plan. */
+  /** Whether a file is pinned, as far as is known. That is enough for planning; see {@link #now} for unlinking. */
   boolean hold(MergedFile file) {
     return held.holds(file);
   }
 
-  /** Reads the pins that are known of; those that could not be understood are read again. */
+  /** Reads the pins of the newest listing, and again those that could not be understood. */
   void readAll() {
     listed.forEach(pin -> read(pin, true));
     held = held(listed);
   }
 
-  /** What is pinned by now, after a listing of its own: for those who are about to unlink. */
+  /** Lists the pins anew and says what they hold. Call it right before files are unlinked. */
   Held now() throws IOException {
     List<FileStatus> pins = storage.list().pins();
     listed(pins);
@@ -97,9 +97,9 @@ final class Pins {
   }
 
   /**
-   * Before anything is written: a fork may have taken over.
+   * Checks that this checkpoint may still be written to.
    *
-   * @throws StateStoreFilesException PSS_CLAIMED
+   * @throws StateStoreFilesException PSS_CLAIMED, where a fork has claimed it
    */
   void checkUnclaimed() throws StateStoreFilesException {
     for (FileStatus status : listed) {
@@ -131,7 +131,7 @@ final class Pins {
     return new Held(false, files);
   }
 
-  /** A pin's content, or null of an empty one. */
+  /** Reads a pin; returns null for an empty one. */
   private Pin read(FileStatus status, boolean again) {
     if (status.getLen() == 0) {
       return null;
@@ -144,7 +144,7 @@ final class Pins {
     try {
       pin = parse(status);
     } catch (IOException | RuntimeException e) {
-      LOG.warn("{} cannot be understood; no merged file of {} is unlinked meanwhile", status.getPath(),
+      LOG.warn("The pin {} cannot be understood; no merged file of {} is unlinked meanwhile", status.getPath(),
           storage.checkpoint(), e);
       pin = new Pin(status.getLen(), status.getModificationTime(), "", false, null);
     }
@@ -154,7 +154,7 @@ final class Pins {
 
   private Pin parse(FileStatus status) throws IOException {
     if (status.getLen() > LARGEST) {
-      throw new IOException("a fork's pin has not " + status.getLen() + " bytes");
+      throw new IOException("It has " + status.getLen() + " bytes; a pin has " + LARGEST + " at most");
     }
     byte[] bytes = new byte[(int) status.getLen()];
     try (FSDataInputStream in = storage.open(name(status))) {
@@ -177,7 +177,7 @@ final class Pins {
     understood &= !said.has("crc32c")
         || said.get("crc32c").longValue() == Integer.toUnsignedLong(Checksum.crc32c(checked, 0, checked.length));
     if (!understood) {
-      throw new IOException("it has no fork, mode and files as a fork's pin has them, or another checksum");
+      throw new IOException("It lacks a fork, mode or files as a pin has them, or its checksum is wrong");
     }
     return new Pin(
         status.getLen(), status.getModificationTime(), said.path("fork").asText(), mode.equals("claim"), files);

@@ -23,11 +23,11 @@ import java.util.regex.Pattern;
 import java.util.zip.CRC32C;
 
 /**
- * Fetches what a load will read next: the SSTs that a snapshot's zip names, and the changelogs or deltas that follow
- * the one that was opened. Neighbours in a file are read in one range, several ranges at a time.
+ * Fetches what a load will read next: the SSTs that a snapshot's zip names, or the changelogs or deltas that follow the
+ * opened one. Neighbours in a file are read as one range, and several ranges at a time.
  */
 final class Prefetcher {
-  /** Gaps up to this are read and thrown away: cheaper than another request. */
+  /** Gaps of up to so many bytes are read and dropped, which is cheaper than another request. */
   private static final int MAX_GAP = 64 * 1024;
 
   private static final int MAX_RANGE = 8 << 20;
@@ -56,7 +56,7 @@ final class Prefetcher {
     this.threads = threads;
   }
 
-  /** The segment's bytes where they were fetched, checked; else null. */
+  /** Returns the segment's bytes, checked, where they were fetched; else null. */
   byte[] take(Segment segment) throws IOException {
     Fetch fetch = fetched.remove(segment);
     if (fetch == null) {
@@ -78,7 +78,7 @@ final class Prefetcher {
     return bytes;
   }
 
-  /** A file was opened: what it makes Spark read next is fetched. */
+  /** A file was opened. Fetches what Spark reads after it. */
   void opened(Segment segment, byte[] bytes) throws IOException {
     List<Segment> wanted = new ArrayList<>();
     if (segment.path().endsWith(".zip")) {
@@ -101,7 +101,7 @@ final class Prefetcher {
   private void following(Segment segment, List<Segment> wanted) {
     int slash = segment.path().lastIndexOf('/') + 1;
     Matcher name = VERSION.matcher(segment.path().substring(slash));
-    // With checkpoint ids in the names the next file's name cannot be told from this one's.
+    // With checkpoint ids in the names, this one's name does not tell the next one's.
     if (name.matches() && !name.group(2).startsWith("_")) {
       long version = Long.parseLong(name.group(1));
       for (int i = 1; i <= FILES_AHEAD; i++) {
@@ -174,7 +174,7 @@ final class Prefetcher {
     return ranges;
   }
 
-  /** Lets go of what nobody came for. */
+  /** Drops what was fetched and not asked for. */
   void dropStale() {
     long now = System.nanoTime();
     fetched.forEach((segment, fetch) -> {

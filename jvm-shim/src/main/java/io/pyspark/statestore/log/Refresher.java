@@ -20,11 +20,11 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Brings the index up to date with the file system: lists the merged files once, reads the indexes of new ones and the new
- * tails of those that other processes append to, and forgets those that are gone.
+ * Brings the index up to date with the file system: lists the merged files once, reads the indexes of new ones and the
+ * new tails of those that other processes append to, and forgets those that are gone.
  *
- * <p>Questions that come while a refresh runs share the next one. So every answer rests on a refresh that began after the
- * question.
+ * <p>Questions that come while a refresh runs share the next one. So every answer rests on a refresh that began after
+ * the question.
  */
 final class Refresher {
   private static final Logger LOG = LoggerFactory.getLogger(Refresher.class);
@@ -117,8 +117,8 @@ final class Refresher {
   }
 
   /**
-   * Whether maintenance may read the tails of all files that others have open: on average one of them a second, so that a
-   * thousand executors do not overload a NameNode by watching each other.
+   * Whether maintenance may read the tails of all files that others have open: on average one of them a second, so that
+   * a thousand executors do not overload a NameNode by watching each other.
    */
   boolean mayReadTails() {
     long open = index.files().stream().filter(f -> f.writer() == MergedFile.Writer.OTHER).count();
@@ -173,8 +173,8 @@ final class Refresher {
     Set<String> gone = new HashSet<>();
     for (int attempt = 1; !listAndRead(number, complete, gone); attempt++) {
       if (attempt == ATTEMPTS) {
-        throw new IOException("Merged files of " + storage.checkpoint() + " disappeared while they were read, " + ATTEMPTS
-            + " times in a row; try again");
+        throw new IOException("Merged files of " + storage.checkpoint() + " disappeared while they were read, "
+            + ATTEMPTS + " times in a row; try again");
       }
     }
   }
@@ -183,9 +183,9 @@ final class Refresher {
    * Lists and reads.
    *
    * @param gone names of files with live segments that this refresh has found missing so far; added to
-   * @return false where the refresh has to begin again: a listed file was unlinked before it was read, or a known file is
-   *     gone and what lived in it is nowhere. It was written elsewhere before, but perhaps to a place that this refresh had
-   *     already read
+   * @return false where the refresh has to begin again: a listed file was unlinked before it was read, or a known file
+   *     is gone and what lived in it is nowhere. It was written elsewhere before, but perhaps to a place that this
+   *     refresh had already read
    */
   private boolean listAndRead(long number, boolean complete, Set<String> gone) throws IOException {
     long beganMs = rules.now().monotonicMs();
@@ -232,8 +232,8 @@ final class Refresher {
 
   /**
    * Asks whether a file that is not listed exists, where others have no reason to unlink it: this process wrote it, or
-   * something lives in it as far as is known. That is rare, and a listing that leaves files out would have their deletions
-   * forgotten (rule 8).
+   * something lives in it as far as is known. That is rare, and a listing that leaves files out would have their
+   * deletions forgotten (rule 8).
    */
   private void confirmGone(MergedFile file) throws IOException {
     boolean asks = file.writerId() == writerId || index.referenceCount(file) > 0;

@@ -12,9 +12,9 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Relocation markers: empty files {@code *.relocating}. A process that copies segments first makes its marker, then looks
- * at what lives, and deletes the marker when the copies are durable. While a marker may be older than a deletion, the
- * deletion's tombstone is kept, because a copy of what it kills may still appear (rules 5 and 6).
+ * Relocation markers: empty files {@code *.relocating}. A process that copies segments first makes its marker, then
+ * looks at what lives, and deletes the marker when the copies are durable. While a marker may be older than a deletion,
+ * the deletion's tombstone is kept, because a copy of what it kills may still appear (rules 5 and 6).
  *
  * <p>A living relocator renews its marker, however long its file system takes to make a copy visible. A dead one leaves
  * its marker behind, which expires {@code closedAfter} after this process first saw it as it is.
@@ -73,7 +73,8 @@ final class RelocationMarkers {
     /**
      * Writes copies.
      *
-     * @throws IOException if the write fails, and also if the copies became visible when the marker may have been expired
+     * @throws IOException if the write fails, and also if the copies became visible when the marker may have been
+     *     expired
      */
     void write(Write copies) throws IOException {
       inDoubt = true;
@@ -110,7 +111,9 @@ final class RelocationMarkers {
       renewLater();
     }
 
-    /** Whether others still wait for the copies. They do so for {@code closedAfter}; a quarter is left for other clocks. */
+    /**
+     * Whether others still wait for the copies. They do so for {@code closedAfter}; a quarter is left for other clocks.
+     */
     private boolean isHeeded() {
       return sinceRenewed.elapsedMs() < rules.options().closedAfterMs() * 3 / 4;
     }

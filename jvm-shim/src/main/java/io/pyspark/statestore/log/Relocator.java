@@ -8,8 +8,8 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Moves live segments out of closed files that are mostly {@link Garbage}, so that these can be unlinked. A copy keeps its
- * key and raises its generation (rule 5), so whatever happens to its path meanwhile still wins or kills as before.
+ * Moves live segments out of closed files that are mostly {@link Garbage}, so that these can be unlinked. A copy keeps
+ * its key and raises its generation (rule 5), so whatever happens to its path meanwhile still wins or kills as before.
  *
  * <p>Each process moves the segments of the partitions that it serves; no process has to be elected.
  */

@@ -4,9 +4,9 @@ import java.util.HashSet;
 import java.util.Set;
 
 /**
- * Says which process unlinks a file, so that a thousand executors do not all try: its writer, while that one seems to be
- * alive, or else one of the living processes, the same one in all their views. This only saves calls. Two processes that
- * both unlink a file do no harm, and a file that stays dead for {@code closedAfter} is anybody's.
+ * Says which process unlinks a file, so that a thousand executors do not all try: its writer, while that one seems to
+ * be alive, or else one of the living processes, the same one in all their views. This only saves calls. Two processes
+ * that both unlink a file do no harm, and a file that stays dead for {@code closedAfter} is anybody's.
  */
 final class Responsibility {
   private final long self;

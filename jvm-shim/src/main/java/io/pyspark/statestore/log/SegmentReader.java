@@ -13,16 +13,16 @@ import java.util.function.Supplier;
 import java.util.stream.Collectors;
 import java.util.zip.CRC32C;
 
-/** Reads the bytes of segments and checks each that is read whole (rule 9). */
+/** Reads the bytes of segments, checks each that is read whole (rule 9), and says what is wrong where it cannot. */
 final class SegmentReader {
   private static final int CHUNK = 1 << 20;
-  /** Up to here a segment is read into memory at once, which also serves seeks. */
+  /** Segments of up to so many bytes are read into memory at once, which also serves seeks. */
   static final int WHOLE = 4 << 20;
 
   /** An error names at most so many torn files. */
   private static final int NAMED = 5;
 
-  /** Finds a segment again after a refresh, where its file has gone (rule 5). */
+  /** Refreshes and finds a segment again, because its file is gone (rule 5). */
   interface Finder {
     Segment findAfterRefresh(String path) throws IOException;
   }
@@ -39,7 +39,7 @@ final class SegmentReader {
     this.options = options;
   }
 
-  /** Reads a part of a segment, and tells of which place: it may have been relocated meanwhile. */
+  /** Reads a part of a segment; returns the segment at the place where it was read, as it may have been relocated. */
   Segment readAt(Segment segment, long position, byte[] buffer, int offset, int length) throws IOException {
     try {
       handles.readFully(segment.holder(), segment.entry().offset() + position, buffer, offset, length);
@@ -52,7 +52,7 @@ final class SegmentReader {
         throw missing(segment, e);
       }
       if (moved.length() != segment.length() || moved.entry().crc32c() != segment.entry().crc32c()) {
-        // Not relocated but written anew: what was read of the old one does not fit.
+        // Not relocated but written anew, so what was read of the old one does not fit.
         throw missing(segment, e);
       }
       handles.readFully(moved.holder(), moved.entry().offset() + position, buffer, offset, length);
@@ -71,7 +71,7 @@ final class SegmentReader {
   }
 
   /**
-   * Copies a whole segment; what was written to {@code out} is good only if this returns.
+   * Copies a whole segment. What was written to {@code out} is good only if this returns.
    *
    * @return the checksum of what was copied
    */
@@ -96,7 +96,7 @@ final class SegmentReader {
     }
   }
 
-  /** For bytes that are about to be written again, under a checksum that would make them look right. */
+  /** Checks bytes that are about to be written again, under a new checksum that would make damage look right. */
   void checkAlways(Segment segment, int crc32c) throws StateStoreFilesException {
     if (crc32c != segment.entry().crc32c()) {
       throw damaged(segment, "have another checksum than was written", null);
@@ -131,9 +131,10 @@ final class SegmentReader {
 
   private StateStoreFilesException damaged(Segment segment, String how, EOFException cause) {
     return new StateStoreFilesException(
-        Id.PSS_CORRUPT_SEGMENT, "state/" + segment.path() + " of checkpoint " + storage.checkpoint() + " is damaged: its "
-            + segment.length() + " bytes in " + segment.holder().name() + " at offset " + segment.entry().offset() + " "
-            + how + ". Restore that file from a copy, or restart the query from an earlier batch whose state is whole.",
+        Id.PSS_CORRUPT_SEGMENT, "state/" + segment.path() + " of checkpoint " + storage.checkpoint() + " is damaged:"
+            + " its " + segment.length() + " bytes in " + segment.holder().name() + " at offset "
+            + segment.entry().offset() + " " + how + ". Restore that file from a copy, or restart the query from an"
+            + " earlier batch whose state is whole.",
         cause);
   }
 
@@ -141,8 +142,8 @@ final class SegmentReader {
     if (segment.holder().isForeign()) {
       return new StateStoreFilesException(
           Id.PSS_FOREIGN_FILE_MISSING, "state/" + segment.path() + " of the fork " + storage.checkpoint() + " is in "
-              + segment.holder().name() + " at offset " + segment.entry().offset() + ", a file of the checkpoint that it"
-              + " was forked from, and that file does not exist. Restore it from a copy, or make the fork anew;"
+              + segment.holder().name() + " at offset " + segment.entry().offset() + ", a file of the checkpoint that"
+              + " it was forked from, and that file does not exist. Restore it from a copy, or make the fork anew;"
               + " compact(localize=True) or mode='copy' makes a fork that needs no other checkpoint.", cause);
     }
     return new StateStoreFilesException(

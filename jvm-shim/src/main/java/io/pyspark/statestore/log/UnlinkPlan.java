@@ -71,8 +71,8 @@ record UnlinkPlan(List<Step> steps) {
   }
 
   /**
-   * Whether a file without live segments may go: it is closed, its whole index was read, no bytes of it may be a damaged
-   * group (rule 8), and it repeats no file that still exists.
+   * Whether a file without live segments may go: it is closed, its whole index was read, no bytes of it may be a
+   * damaged group (rule 8), and it repeats no file that still exists.
    */
   private static boolean mayGo(MergedFile file, Index index, Rules rules) {
     return rules.isClosed(file)

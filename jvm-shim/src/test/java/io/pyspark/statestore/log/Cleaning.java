@@ -1,5 +1,7 @@
 package io.pyspark.statestore.log;
 
+import java.util.function.BooleanSupplier;
+
 /** Lets a test say when cleaning passes come in this process. */
 public final class Cleaning {
   private Cleaning() {}
@@ -16,7 +18,7 @@ public final class Cleaning {
 
   private static final class ByHand extends Cleaner.Pace {
     @Override
-    boolean isDue(long sinceLastMs, long intervalMs, java.util.function.BooleanSupplier isPressing) {
+    boolean isDue(long sinceLastMs, long intervalMs, BooleanSupplier isPressing) {
       return false;
     }
 

@@ -11,13 +11,14 @@ import java.util.stream.Collectors;
 import org.apache.hadoop.conf.Configuration;
 
 /**
- * One simulated process's index for {@code tests/model}: the decisions are those of {@link Index}, {@link MergedFile},
- * {@link UnlinkPlan} and {@link RelocationMarkers}; the disk and the steps in between are the model's.
+ * One simulated process's index for {@code tests/model}. {@link Rules}, {@link Index}, {@link UnlinkPlan}, {@link
+ * RelocationMarkers} and {@link HybridClock} decide, as in production. The disk and the steps in between are the
+ * model's.
  *
- * <p>Entries cross as text, a line each: kind, generation, crc32c, stamp, writer, offset, path.
+ * <p>Entries cross as text, one line each: kind, generation, crc32c, stamp, writer, offset, path.
  */
 public final class ModelView {
-  /** Bytes of a group: so many that tombstones are never most of a file, and carrying them over is always worth it. */
+  /** Bytes of a group. There are so many that tombstones are never most of a file, and always worth carrying over. */
   private static final long GROUP = 1 << 20;
 
   private final Index index = new Index();
@@ -30,7 +31,7 @@ public final class ModelView {
   private long refresh;
   private long listedMs;
 
-  /** A view of nothing. */
+  /** Makes a view of an empty directory. */
   public ModelView(long idleSealMs, long closedAfterMs) throws StateStoreFilesException {
     Configuration conf = new Configuration(false);
     conf.set(Options.PREFIX + "idleSeal", idleSealMs + "ms");
@@ -41,7 +42,7 @@ public final class ModelView {
     markers = new RelocationMarkers(null, rules, null, null, Runnable::run);
   }
 
-  /** What the clock of this process shows, and the time that passes for all. */
+  /** Sets this process's wall clock, and the time that passes for all processes. */
   public void time(long wallMs, long nowMs) {
     wall = wallMs;
     now = nowMs;
@@ -65,8 +66,8 @@ public final class ModelView {
     index.file(name).sealed();
   }
 
-  public void givenUp(String name) {
-    index.file(name).givenUp(0);
+  public void left(String name) {
+    index.file(name).left(0);
   }
 
   public void listed(String name) {
@@ -109,26 +110,26 @@ public final class ModelView {
     return file == null || rules.mustBeRead(file, false, true);
   }
 
-  /** Deletes what is seen of a path: the key, or nothing. */
+  /** Deletes what is seen of a path; returns its key, or nothing. */
   public String delete(String path) {
     Tombstone tombstone = index.delete(path);
     return tombstone == null ? "" : tombstone.stamp() + " " + tombstone.writer();
   }
 
-  /** The file's name and the entry, or nothing. */
+  /** Returns the file's name and the entry, or nothing. */
   public String find(String path) {
     Segment found = index.find(path);
     return found == null ? "" : found.file().name() + "\n" + format(found.entry());
   }
 
-  /** The live segments of a file. */
+  /** Returns the live segments of a file. */
   public String live(String name) {
     MergedFile file = index.file(name);
     return file == null ? "" : index.liveSegments(file).stream()
         .map(s -> format(s.entry())).collect(Collectors.joining("\n"));
   }
 
-  /** What a relocation of a file's live segments writes, at the places that they have now. */
+  /** Returns what a relocation of a file's live segments writes, with the offsets that they have now. */
   public String copies(String name) {
     MergedFile file = index.file(name);
     return file == null ? "" : index.liveSegments(file).stream()
@@ -141,7 +142,7 @@ public final class ModelView {
     listedMs = now;
   }
 
-  /** The relocation markers that cleaning deletes. */
+  /** Returns the relocation markers that cleaning deletes. */
   public String expired() {
     return String.join("\n", markers.expired());
   }
@@ -156,7 +157,7 @@ public final class ModelView {
     }
   }
 
-  /** The files that may go. All of them are this process's to unlink: who does it must not matter for safety. */
+  /** Returns the files that may go. This process wants them all: which process unlinks must not matter for safety. */
   public String plan() {
     planned.clear();
     List<String> names = new ArrayList<>();
@@ -168,7 +169,7 @@ public final class ModelView {
     return String.join("\n", names);
   }
 
-  /** What has to be written again before a planned file goes. */
+  /** Returns what has to be written again before a planned file goes. */
   public String carry(String name) {
     return planned.get(name).stream().map(t -> format(t.toEntry())).collect(Collectors.joining("\n"));
   }
