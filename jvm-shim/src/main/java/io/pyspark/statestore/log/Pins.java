@@ -18,9 +18,9 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * The pins in this checkpoint: small files {@code *.fork}, each of which names a fork and the merged files that it
- * reads. These files are never unlinked. An empty pin, whose fork is being made, and a pin that cannot be understood
- * pin every file (rule 8).
+ * The pins in this checkpoint: small files {@code *.fork}, each of which names a fork and the merged files that the
+ * fork reads. A merged file that a pin names is never unlinked. An empty pin, whose fork is being made, and a pin that
+ * cannot be understood pin every file (rule 8).
  *
  * <p>Before files are unlinked, a listing that is younger than all that the unlinks rest on shows the pins. A fork
  * whose pin it does not show looks later, and finds dead what is dead.
@@ -28,7 +28,7 @@ import org.slf4j.LoggerFactory;
 final class Pins {
   private static final Logger LOG = LoggerFactory.getLogger(Pins.class);
   private static final ObjectMapper JSON = new ObjectMapper();
-  /** Bytes; what is larger was not made by a fork. */
+  /** In bytes. A larger pin was not made by a fork. */
   private static final long LARGEST = 64 << 20;
 
   private final Storage storage;

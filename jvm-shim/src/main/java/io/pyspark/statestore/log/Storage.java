@@ -136,8 +136,8 @@ final class Storage {
   /**
    * Lists the directory so that the result is complete. A file system lists a large directory page by page. What is
    * copied to a new file on a page that was read already, and unlinked from a page that is still to come, is on
-   * neither. To be missing from two listings, one after the other, it would have to be moved so twice
-   * (docs/guarantees.md).
+   * neither. To be missing from two listings, one after the other, it would have to be moved like this
+   * twice (docs/guarantees.md).
    */
   Listing listAll() throws IOException {
     Listing first = list();
