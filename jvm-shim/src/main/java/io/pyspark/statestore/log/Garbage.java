@@ -29,8 +29,6 @@ final class Garbage {
   private static final double MAX_URGENT_COST = 3;
   /** Less garbage than this is left alone, in bytes. */
   private static final long WORTHWHILE = 16 << 10;
-  /** The format has 16 bits for a generation. */
-  private static final int MAX_GENERATION = 0xffff;
 
   private final Index index;
   private final Rules rules;
@@ -138,9 +136,7 @@ final class Garbage {
     for (MergedFile file : index.files()) {
       if (rules.isClosed(file) && file.wholeIndexRead() && !file.isIndexOnly() && canBeReclaimed(file)) {
         List<Segment> live = index.liveSegments(file);
-        List<Segment> own = live.stream()
-            .filter(s -> serves.test(s.path()) && s.entry().generation() < MAX_GENERATION)
-            .toList();
+        List<Segment> own = live.stream().filter(s -> serves.test(s.path()) && s.mayBeCopied()).toList();
         Candidate candidate = new Candidate(file, own, bytes(own), bytes(live));
         if (!own.isEmpty() && candidate.cost() < maxCost) {
           found.add(candidate);

@@ -9,6 +9,8 @@ import io.pyspark.statestore.format.IndexBlock;
  * @param file the file in which it counts: the one that holds the bytes, or a reference file that says where they are
  */
 public record Segment(Entry entry, MergedFile file) {
+  private static final int MAX_GENERATION = 0xffff;
+
   public String path() {
     return entry.path();
   }
@@ -55,6 +57,11 @@ public record Segment(Entry entry, MergedFile file) {
     return file == other.file
         && entry.offset() == other.entry.offset()
         && compareKeyTo(other.entry.stamp(), other.entry.writer()) == 0;
+  }
+
+  /** Rule 5: whether a relocation may copy it. A generation has 16 bits, so it has to stay after so many copies. */
+  boolean mayBeCopied() {
+    return entry.generation() < MAX_GENERATION;
   }
 
   /**

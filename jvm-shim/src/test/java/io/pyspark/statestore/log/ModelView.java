@@ -133,6 +133,7 @@ public final class ModelView {
   public String copies(String name) {
     MergedFile file = index.file(name);
     return file == null ? "" : index.liveSegments(file).stream()
+        .filter(Segment::mayBeCopied)
         .map(s -> format(s.copiedEntry(s.entry().crc32c(), s.entry().offset()))).collect(Collectors.joining("\n"));
   }
 
