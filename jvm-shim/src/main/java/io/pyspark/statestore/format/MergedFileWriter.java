@@ -128,16 +128,6 @@ public final class MergedFileWriter {
     end(new IndexBlock(written, List.of()), Trailer.SEALED | Trailer.CUMULATIVE, groupStamp);
   }
 
-  /** Ends a file that only repeats the entries of others; their {@code fileRef} counts {@code names} from 1. */
-  public void sealIndexOnly(List<Entry> entries, List<String> names, long groupStamp) throws IOException {
-    end(new IndexBlock(entries, names), Trailer.SEALED | Trailer.CUMULATIVE | Trailer.INDEX_ONLY, groupStamp);
-  }
-
-  /** Ends a reference file: segments in files of other checkpoints; {@code fileRef} counts {@code paths} from 1. */
-  public void sealReferences(List<Entry> entries, List<String> paths, long groupStamp) throws IOException {
-    end(new IndexBlock(entries, paths), Trailer.SEALED | Trailer.CUMULATIVE | Trailer.FOREIGN, groupStamp);
-  }
-
   private void pad(int indexLength) throws IOException {
     if (!fronts) {
       return;
@@ -153,7 +143,7 @@ public final class MergedFileWriter {
     announcedEnd = 0;
   }
 
-  private void end(IndexBlock block, int flags, long groupStamp) throws IOException {
+  void end(IndexBlock block, int flags, long groupStamp) throws IOException {
     IndexBlock.Encoded encoded = block.encode();
     byte[] index = encoded.bytes();
     pad(index.length);
