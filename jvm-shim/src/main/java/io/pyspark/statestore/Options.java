@@ -72,7 +72,7 @@ public record Options(
   private static final Map<String, Long> MILLIS =
       Map.of("ms", 1L, "s", 1000L, "min", 60_000L, "m", 60_000L, "h", 3_600_000L, "d", 86_400_000L);
 
-  /** Names, without the prefix, and their defaults. */
+  /** Every option's name, without the prefix, and its default: the Python package declares the same. */
   public static Map<String, String> defaults() {
     return new LinkedHashMap<>(DEFAULTS);
   }

@@ -29,22 +29,14 @@ import scala.collection.AbstractIterator;
 public final class HeapStateStoreMap implements HDFSBackedStateStoreMap, KnownSizeEstimation {
   private static final long FIXED_BYTES = 128;
 
-  private final RowSchema schema;
+  final RowSchema schema;
   private final KeyValueIntegrityVerifier verifier;
-  private final RowTrie rows = new RowTrie();
+  final RowTrie rows = new RowTrie();
 
   /** @param verifier checks the rows that are read against their checksums; none where rows have no checksums */
   public HeapStateStoreMap(RowSchema schema, Option<KeyValueIntegrityVerifier> verifier) {
     this.schema = schema;
     this.verifier = verifier.isDefined() ? verifier.get() : null;
-  }
-
-  RowSchema schema() {
-    return schema;
-  }
-
-  RowTrie rows() {
-    return rows;
   }
 
   @Override

@@ -156,8 +156,8 @@ public final class HeapModel {
       if (version != null) {
         version.check();
         maps.add(version.map);
-        long counted = heapOf(version.map.rows().root(), new IdentityHashMap<>());
-        same("bytes", counted, version.map.rows().bytes());
+        long counted = heapOf(version.map.rows.root(), new IdentityHashMap<>());
+        same("bytes", counted, version.map.rows.bytes());
       }
     }
   }
@@ -166,9 +166,9 @@ public final class HeapModel {
   public static long[] sharedHeap(List<HeapStateStoreMap> maps) {
     Map<Object, Boolean> seen = new IdentityHashMap<>();
     long counted = 0;
-    long fixed = new HeapStateStoreMap(maps.get(0).schema(), Option.empty()).estimatedSize() - Node.BYTES;
+    long fixed = new HeapStateStoreMap(maps.get(0).schema, Option.empty()).estimatedSize() - Node.BYTES;
     for (HeapStateStoreMap map : maps) {
-      counted += fixed + heapOf(map.rows().root(), seen);
+      counted += fixed + heapOf(map.rows.root(), seen);
     }
     return new long[] {counted, HeapStateStoreMap.estimatedSize(maps)};
   }
@@ -215,7 +215,7 @@ public final class HeapModel {
 
   public int nodes(int number) {
     Map<Object, Boolean> seen = new IdentityHashMap<>();
-    heapOf(version(number).map.rows().root(), seen);
+    heapOf(version(number).map.rows.root(), seen);
     return (int) seen.keySet().stream().filter(each -> each instanceof Node).count();
   }
 
@@ -306,7 +306,7 @@ public final class HeapModel {
       same("entries", expected, entries);
       Set<UnsafeRow> keys = expected.keySet();
       keys.forEach(key -> same("a value", expected.get(key), map.get(key)));
-      if (map.schema().hasPrefix()) {
+      if (map.schema.hasPrefix()) {
         for (Integer group : new Integer[] {null, 0, 1, 2, 3}) {
           same("a prefix scan", expectedOf(group), collect(map.prefixScan(group(group)), -1));
         }
