@@ -18,7 +18,6 @@ public record IndexBlock(List<Entry> entries, List<String> names) {
   /** Of an entry, in bytes, without its path. */
   public static final int ENTRY_SIZE = 48;
 
-
   /** What {@code count} entries take at least; keeps a hostile count from allocating anything. */
   static long minLength(int count) {
     return (long) count * ENTRY_SIZE + 4L * (count + 1L);
@@ -71,6 +70,15 @@ public record IndexBlock(List<Entry> entries, List<String> names) {
 
   record Encoded(byte[] bytes, long nameTableStart) {}
 
+  /** The block says something impossible; the reader adds the file and the offset. */
+  static final class MalformedIndexException extends Exception {
+    private static final long serialVersionUID = 1L;
+
+    private MalformedIndexException(String what) {
+      super(what);
+    }
+  }
+
   /**
    * Decodes a block whose checksum has been verified, trusting nothing in it.
    *
@@ -88,13 +96,7 @@ public record IndexBlock(List<Entry> entries, List<String> names) {
       in.position((int) tableStart);
       int fileCount = in.remaining() < 4 ? -1 : in.getInt();
       names = strings(in, fileCount, bytes.length, "name table");
-      for (String name : names) {
-        if (trailer.isForeign()) {
-          PathRules.checkForeignPath(name);
-        } else {
-          PathRules.checkFileName(name);
-        }
-      }
+      checkNames(names, trailer.isForeign());
     }
     boolean isAll = trailer.isSealed() && trailer.isCumulative() && !trailer.isIndexOnly() && trailer.previous() == 0;
     if (trailer.isForeign() && !isAll) {
@@ -110,6 +112,15 @@ public record IndexBlock(List<Entry> entries, List<String> names) {
     return new IndexBlock(entries, names);
   }
 
+  private static void checkNames(List<String> names, boolean foreign) throws MalformedIndexException {
+    for (String name : names) {
+      if (foreign ? !PathRules.isForeign(name) : !PathRules.isMergedFile(name)) {
+        throw new MalformedIndexException(
+            "its name table holds '" + name + "', which is no " + (foreign ? "path" : "name") + " of a merged file");
+      }
+    }
+  }
+
   private static Entry entry(ByteBuffer in, String path, Trailer trailer, int files) throws MalformedIndexException {
     int kind = in.get() & 0xff;
     int type = in.get() & 0xff;
@@ -120,7 +131,9 @@ public record IndexBlock(List<Entry> entries, List<String> names) {
     long offset = in.getLong();
     long length = in.getLong();
     int fileRef = in.getInt();
-    PathRules.check(path);
+    if (!PathRules.isValid(path)) {
+      throw new MalformedIndexException("the logical path '" + path + "' is not a relative path below state/");
+    }
     if (kind != Entry.PUT && kind != Entry.DELETE) {
       throw new MalformedIndexException("entry kind " + kind + " for " + path + " is unknown");
     }

@@ -263,7 +263,7 @@ public final class MergedFileReader {
     try {
       IndexBlock block = IndexBlock.decode(index, trailer);
       return new Group(at, trailer, block.entries(), block.names());
-    } catch (MalformedIndexException e) {
+    } catch (IndexBlock.MalformedIndexException e) {
       throw damaged(trailer.indexOffset(), e.getMessage());
     }
   }
