@@ -43,9 +43,9 @@ FILE_SYSTEMS = {
 }
 """The test file systems' classes by scheme."""
 
-SHELL_FREE = {
-    "spark.hadoop.fs.file.impl": f"{TESTING}.ShellFreeFileSystem",
-    "spark.hadoop.fs.AbstractFileSystem.file.impl": f"{TESTING}.ShellFreeFs",
+FORKLESS = {
+    "spark.hadoop.fs.file.impl": f"{TESTING}.ForklessLocalFileSystem",
+    "spark.hadoop.fs.AbstractFileSystem.file.impl": f"{TESTING}.ForklessLocalFs",
 }
 """Settings of sessions with the test jar: Hadoop starts no processes for files of the local disk."""
 

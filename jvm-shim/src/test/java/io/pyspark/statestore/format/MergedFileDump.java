@@ -8,7 +8,9 @@ import java.io.RandomAccessFile;
 public final class MergedFileDump {
   private MergedFileDump() {}
 
-  /** Reads a local file: its header, groups and valid length, or {@code {"error": id, "message": …}} if it is refused. */
+  /**
+   * Reads a local file: its header, groups and valid length, or {@code {"error": id, "message": …}} if it is refused.
+   */
   public static String dump(String file) throws IOException {
     try (RandomAccessFile in = new RandomAccessFile(file, "r")) {
       return json(MergedFileReader.read(ranges(file, in)));
