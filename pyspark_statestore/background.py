@@ -18,7 +18,7 @@ from pyspark_statestore.checkpoint import Checkpoint
 from pyspark_statestore.conf import OPTIONS
 from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.maintenance.maintenance import Maintenance
-from pyspark_statestore.session.configure import check_running, is_running
+from pyspark_statestore.session.jvm import check_running, is_running
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -54,7 +54,7 @@ def cli() -> None:
 )
 def jar_path_command() -> None:
     """Print the path of the jar."""
-    from pyspark_statestore.session.doors import jar_path
+    from pyspark_statestore.session.jvm import jar_path
 
     click.echo(jar_path())
 
