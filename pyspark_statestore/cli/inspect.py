@@ -134,7 +134,7 @@ def top_command(checkpoint: Checkpoint, output: Output, by: str | None, number: 
     """
     from pyspark_statestore.cli.output import ALL, progress
     from pyspark_statestore.cli.views import COSTS
-    from pyspark_statestore.inspect.tables import costs_of_files, costs_of_segments
+    from pyspark_statestore.inspect import costs_of_files, costs_of_segments
 
     asked = (by,) if by else _BOTH
     needed = {"files" if what == "files" else "segments" for what in asked}

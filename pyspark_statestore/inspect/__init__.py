@@ -4,8 +4,18 @@ Everything is read from the files themselves, each time anew, beside running que
 """
 
 from pyspark_statestore.inspect.inspection import Inspection
-from pyspark_statestore.inspect.tables import files_table
+from pyspark_statestore.inspect.tables import costs_of_files, costs_of_segments, files_table
 from pyspark_statestore.log.columns import TABLES, Column, schema_of, spark_schema_of
 from pyspark_statestore.log.state_files import StoreFilter
 
-__all__ = ["TABLES", "Column", "Inspection", "StoreFilter", "files_table", "schema_of", "spark_schema_of"]
+__all__ = [
+    "TABLES",
+    "Column",
+    "Inspection",
+    "StoreFilter",
+    "costs_of_files",
+    "costs_of_segments",
+    "files_table",
+    "schema_of",
+    "spark_schema_of",
+]

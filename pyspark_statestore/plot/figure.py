@@ -20,8 +20,7 @@ from matplotlib.ticker import FuncFormatter, MultipleLocator
 
 from pyspark_statestore import rendering
 from pyspark_statestore.errors import StateStoreFilesError
-from pyspark_statestore.inspect import TABLES
-from pyspark_statestore.inspect.tables import costs_of_segments
+from pyspark_statestore.inspect import TABLES, costs_of_segments
 from pyspark_statestore.rendering import form_of
 
 if TYPE_CHECKING:
