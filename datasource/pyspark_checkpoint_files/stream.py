@@ -99,7 +99,7 @@ class SegmentStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             StateStoreFilesError: There is no checkpoint, or it cannot be read.
         """
         from pyspark_checkpoint_files.stream_snapshot import StreamSnapshot
-        from pyspark_statestore.inspect.tables import Segments
+        from pyspark_statestore.inspect import Segments
 
         assert isinstance(partition, Between)
         snapshot = StreamSnapshot(self._options)
