@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from pyspark_statestore.errors import StateStoreFilesError
+from pyspark_statestore.log import is_timely
 from pyspark_statestore.log.merged_log import MergedLog
 from pyspark_statestore.log.pins import NO_CLAIM, PIN_SUFFIX, Pin, drop_pin, write_pin
 from pyspark_statestore.storage import Directory
@@ -66,7 +67,8 @@ class Pinning:
             created_ms = self.log.now_ms
             pin = Pin(name, self.fork, modes.get(checkpoint, NO_CLAIM), names, created_ms)
             write_pin(self._at(checkpoint), pin)
-        if self._started is not None and self.clock() - self._started >= self.log.closed_after.total_seconds() / 2:
+        elapsed = 0.0 if self._started is None else self.clock() - self._started
+        if self._started is not None and not is_timely(elapsed, self.log.closed_after.total_seconds()):
             # Others stop waiting for an empty pin after closedAfter.
             raise self.log.too_slow("looking at what is to be forked")
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.format import MergedFile, parse_file_name, read_merged_file
-from pyspark_statestore.log import Entries, Resolution, resolve
+from pyspark_statestore.log import Entries, Resolution, is_closed, resolve
 from pyspark_statestore.storage.directory import Directory, FileInfo, in_parallel
 
 if TYPE_CHECKING:
@@ -111,9 +111,10 @@ class Scan:
         return {name: file.size for name, file in self.files.items()}
 
     def is_closed(self, name: str, closed_after: datetime.timedelta) -> bool:
-        """Rule 7: whether nobody appends to a file any more."""
+        """Tells whether nobody appends to a file any more, as far as one look at the file system's clock tells."""
         modified = self.infos[name].modified
-        return self.files[name].sealed or (modified is not None and self.at - modified >= closed_after)
+        unchanged = None if modified is None else self.at - modified
+        return is_closed(sealed=self.files[name].sealed, unchanged=[unchanged], closed_after=closed_after)
 
 
 class ForeignFileGoneError(FileNotFoundError):

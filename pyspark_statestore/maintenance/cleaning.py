@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from pyspark_statestore.format.layout import ENTRY, U32
-from pyspark_statestore.log import HIGHEST_STAMP, Entries, TombstoneWatch, Unlink, plan_unlinks, resolve
+from pyspark_statestore.log import HIGHEST_STAMP, Entries, TombstoneWatch, Unlink, newest_file, plan_unlinks, resolve
 from pyspark_statestore.log.merged_log import LogSnapshot, MergedLog
 from pyspark_statestore.log.payload import copied, paths_of
 from pyspark_statestore.log.pins import unpinned
@@ -164,7 +164,8 @@ def _speak_for_nothing(snapshot: LogSnapshot, going: Collection[str], *, is_outr
         is_outranked: Whether a file with a higher stamp is about to be there: the highest one has to be seen (rule 3).
     """
     lasting = {name for name, state in snapshot.states.items() if not state.index_only} - set(going)
-    highest = max(((snapshot.states[name].stamp, name) for name in lasting), default=(0, ""))
+    newest = newest_file({name: snapshot.states[name] for name in lasting})
+    highest = (0, "") if newest is None else (snapshot.states[newest].stamp, newest)
     found = set()
     for name, state in snapshot.states.items():
         if not state.index_only or not (is_outranked or (state.stamp, name) < highest):
@@ -211,8 +212,7 @@ def _carry_over(log: MergedLog, snapshot: LogSnapshot, steps: Sequence[Unlink], 
 
 def _replace_newest(log: MergedLog, snapshot: LogSnapshot, work: _Work) -> None:
     """A dead file that has the highest stamp can go when another one has a higher one."""
-    lasting = [name for name, state in snapshot.states.items() if not state.index_only]
-    newest = max(lasting, key=lambda name: (snapshot.states[name].stamp, name), default=None)
+    newest = newest_file(snapshot.states)
     if newest is None or newest not in _dead(snapshot) or not snapshot.states[newest].closed:
         return
     if snapshot.scan.infos[newest].size < _WORTH_REPLACING:

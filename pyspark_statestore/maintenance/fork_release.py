@@ -9,6 +9,7 @@ import numpy as np
 
 from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.format import split_foreign_path
+from pyspark_statestore.log import pinned
 from pyspark_statestore.log.pins import CLAIM, NO_CLAIM, Pin, drop_pin, pins_of, read_origin, read_pins
 from pyspark_statestore.log.scan import MERGED, Scan, merged_files, retry_if_gone, scan
 from pyspark_statestore.log.state_files import live_foreign
@@ -149,7 +150,7 @@ def unneeded_claimed(fork: Directory, scan: Scan) -> list[FileInfo]:
     own = [pin for pin in pins if pin.mode == CLAIM and pin.fork == fork.location.absolute]
     others = [pin for pin in pins if pin not in own]
     claimed = {name for pin in own for name in pin.files or ()} - live_foreign(scan).get(origin.source, frozenset())
-    free = {name for name in claimed if not any(pin.pins(name) for pin in others)}
+    free = claimed.difference(pinned(claimed, {pin.name: pin for pin in others}, expired=()))
     infos, _ = merged_files(source)
     return [
         FileInfo(_path(origin.source, info.name), info.size, info.modified)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from pyspark_statestore.format import Entry, Kind, SegmentType, file_name
+from pyspark_statestore.log import is_expired, pinned
 from tests.model.rules import Rules
 from tests.model.views import Found, View
 from tests.model.world import CLOSED, IDLE, File, Group, Key, Window, World
@@ -224,9 +225,7 @@ class Member:
         self.view.begin_refresh()
         listing = dict(world.files)
         self.list_pins()
-        for intent in world.intents:
-            self._intents_seen.setdefault(intent, world.now)
-        intents = frozenset(i for i in world.intents if world.now - self._intents_seen[i] < CLOSED)
+        intents = self._heeded_intents()
         to_read = [name for name in listing if self.view.needs_read(name)]
         # Index-only files first: what they cover need not be opened.
         to_read.sort(key=lambda name: (listing[name].index_only, name), reverse=True)
@@ -320,8 +319,7 @@ class Member:
         world = self.world
         self.view.begin_refresh()
         self.list_pins()
-        for intent in world.intents:
-            self._intents_seen.setdefault(intent, world.now)
+        intents = self._heeded_intents()
         for name in self.view.names() - set(world.files):
             # What lived in it lives in a tail that is not read now.
             if not self.view.relocatable(name):
@@ -329,20 +327,23 @@ class Member:
         for name in world.files:
             self.view.listed(name, world.now)
         self._say("lists only")
-        intents = [i for i in world.intents if world.now - self._intents_seen[i] < CLOSED]
         self.view.refreshed(intents, complete=False, now=self.world.now)
+
+    def _heeded_intents(self) -> frozenset[str]:
+        """The announcements that are there now, without those that stand for nothing any more."""
+        now = self.world.now
+        for intent in self.world.intents:
+            self._intents_seen.setdefault(intent, now)
+        return frozenset(i for i in self.world.intents if not is_expired([now - self._intents_seen[i]], CLOSED))
 
     def list_pins(self) -> Callable[[str], bool]:
         """Sees the pins that are there now; says which files they keep."""
         now = self.world.now
         for name in self.world.pins:
             self._pins_seen.setdefault(name, now)
-        pinned = [
-            pin.files
-            for name, pin in self.world.pins.items()
-            if pin.files is not None or now - self._pins_seen[name] < CLOSED
-        ]
-        return lambda file: any(files is None or file in files for files in pinned)
+        pins = dict(self.world.pins)
+        expired = [name for name in pins if is_expired([now - self._pins_seen[name]], CLOSED)]
+        return lambda file: bool(pinned([file], pins, expired))
 
     def read_tail(self, number: int) -> None:
         """Reads what is new in one file."""

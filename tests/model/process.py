@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pyspark_statestore.format import Entry, Kind
+from pyspark_statestore.log import is_expired, is_timely
 from tests.model.member import Flush, Member
 from tests.model.views import copied
 from tests.model.world import CLOSED, File, Group
@@ -68,7 +69,8 @@ class Process(Member):
         relocation = self.relocation
         assert relocation is not None
         copies = relocation.copies or []
-        if self.world.now - relocation.created >= CLOSED // 2 and self.rules.late_relocations_are_thrown_away:
+        timely = is_timely(self.world.now - relocation.created, CLOSED)
+        if not timely and self.rules.late_relocations_are_thrown_away:
             copies = []
         relocation.copies = []
         if not self.rules.copies_keep_their_key:
@@ -96,7 +98,7 @@ class Process(Member):
             now = self.world.now
             files = self.view.plan(now)
             for intent in sorted(self.world.intents):
-                if now - self._intents_seen.get(intent, now) >= CLOSED:
+                if is_expired([now - self._intents_seen.get(intent, now)], CLOSED):
                     self.world.intents.pop(intent)
                     self._say(f"removes {intent}")
             if self.rules.deletes_are_durable_first and not self._all_durable(flush):

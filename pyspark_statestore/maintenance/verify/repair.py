@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyspark_statestore.log import MAX_GENERATION, damage
+from pyspark_statestore.log import damage, relocatable
 from pyspark_statestore.log.damage import LOSES_FACTS, Damage
 from pyspark_statestore.log.merged_log import LogSnapshot, MergedLog
 from pyspark_statestore.log.payload import check_part, checksum_of, copied, parts_of, read_segments
@@ -143,7 +143,8 @@ def _written_again(log: MergedLog, snapshot: LogSnapshot, found: Found, dry_run:
 
 def _intact_copies(log: MergedLog, snapshot: LogSnapshot, corrupt: Iterable[Damage]) -> dict[str, _Good]:
     """Of each damaged segment, by logical path, what can be written in its place."""
-    entries, live = snapshot.scan.entries, snapshot.scan.resolution.live
+    entries = snapshot.scan.entries
+    movable = set(relocatable(snapshot.scan.resolution, snapshot.states).tolist())
     wanted = {each.logical_path: each for each in corrupt}
     rows = np.flatnonzero(np.array(pc.is_in(entries.path, value_set=pa.array(list(wanted), pa.string())), bool))
     rows = rows[entries.is_put[rows]]
@@ -152,10 +153,9 @@ def _intact_copies(log: MergedLog, snapshot: LogSnapshot, corrupt: Iterable[Dama
         by_path.setdefault(path, []).append(row)
     found: dict[str, _Good] = {}
     for path, same in by_path.items():
-        for row in (row for row in same if live[row]):
+        for row in movable.intersection(same):
             name = entries.files[entries.file[row]]
-            is_it = name == wanted[path].name and entries.offset[row] == wanted[path].offset
-            if not is_it or not snapshot.states[name].closed or entries.generation[row] >= MAX_GENERATION:
+            if name != wanted[path].name or entries.offset[row] != wanted[path].offset:
                 continue
             good = _other(log, snapshot, row, same) or _plain(log, snapshot, row, path)
             if good is not None:
