@@ -24,11 +24,11 @@ from pyspark_statestore.log.merged_log import LogSnapshot, MergedLog
 from pyspark_statestore.log.payload import check_part, checksum_of, copied, parts_of, read_segments
 from pyspark_statestore.log.pins import check_unclaimed, unpinned
 from pyspark_statestore.log.relocation_marker import holding_marker
-from pyspark_statestore.log.scan import INDEX_SUFFIX, MERGED, has_facts, merged_files
+from pyspark_statestore.log.scan import INDEX_SUFFIX, MERGED, has_facts, merged_files, retry_if_gone, scan
 from pyspark_statestore.log.state_files import STATE
 from pyspark_statestore.maintenance.cleaning import clean
 from pyspark_statestore.maintenance.relocation import Movable, relocate
-from pyspark_statestore.maintenance.verify.indexes import examine
+from pyspark_statestore.maintenance.verify.indexes import file_damages
 from pyspark_statestore.storage.changes import delete
 from pyspark_statestore.storage.directory import in_parts
 
@@ -84,10 +84,11 @@ def _is_index(found: Damage) -> bool:
 
 
 def _snapshot(log: MergedLog) -> LogSnapshot | None:
-    """A look, if all files that have facts of their own can be read."""
-    examined = examine(log)
-    if all(_is_index(each) for each in examined.damages if each.kind in LOSES_FACTS):
-        return log.snapshot_of(examined.scan)
+    """A snapshot, if all files that have entries of their own can be read."""
+    found = retry_if_gone(log.directory, lambda: scan(log.directory, collect_errors=True))
+    damages = file_damages(log.directory, found)
+    if all(_is_index(each) for each in damages if each.kind in LOSES_FACTS):
+        return log.snapshot_of(found)
     return None
 
 
