@@ -108,9 +108,8 @@ class Checkpoint:
         """
         from pyspark_statestore.format import parse_file_name
         from pyspark_statestore.log.scan import MERGED, is_retirement
-        from pyspark_statestore.storage import Directory
 
-        names = Directory(self._location).names(MERGED)
+        names = self._directory.names(MERGED)
         return any(parse_file_name(name) for name in names) and not any(map(is_retirement, names))
 
     @cached_property
@@ -118,14 +117,14 @@ class Checkpoint:
         """What is in it."""
         from pyspark_statestore.inspect import Inspection
 
-        return Inspection(self._location, self._closed_after)
+        return Inspection(self._directory, self._closed_after)
 
     @cached_property
     def maintenance(self) -> Maintenance:
         """What can be done to it."""
         from pyspark_statestore.maintenance.maintenance import Maintenance
 
-        return Maintenance(self._location, self._closed_after)
+        return Maintenance(self._directory, self._closed_after)
 
     def state(
         self,

@@ -25,7 +25,7 @@ from pyspark_statestore.format import MergedFile
 from pyspark_statestore.log.merged_log import Clocks, LogSnapshot, MergedLog, ask_file_system, require_stopped
 from pyspark_statestore.log.pins import CLAIM, NO_CLAIM, ORIGIN_SUFFIX, Origin, check_unclaimed, write_origin
 from pyspark_statestore.log.restorability import Batches, committed, ids_of
-from pyspark_statestore.log.scan import MERGED, ForeignFileGoneError, check_checkpoint, retry_if_gone, scan
+from pyspark_statestore.log.scan import MERGED, ForeignFileGoneError, retry_if_gone, scan
 from pyspark_statestore.log.spark_logs import COMMITS
 from pyspark_statestore.log.state_files import StateFiles, by_checkpoint, foreign_of, missing_foreign, plain_files
 from pyspark_statestore.storage import Directory, Location
@@ -90,12 +90,13 @@ def fork_checkpoint(
     Raises:
         StateStoreFilesError: As there.
     """
-    _check(log, target, mode, version)
+    fork = MergedLog(Directory(target), log.closed_after)
+    _check(log, fork.directory, mode, version)
     if dry_run:
-        return _Fork(log, MergedLog(Directory(target), log.closed_after), mode, version, force).foresee()
+        return _Fork(log, fork, mode, version, force).foresee()
     pinning = Pinning(log, target.absolute)
     try:
-        with taken_back(MergedLog(Directory(target), log.closed_after)) as there:
+        with taken_back(fork) as there:
             return _Fork(log, there, mode, version, force).make(pinning)
     except BaseException:
         pinning.release()
@@ -186,13 +187,11 @@ class _Fork:
     def _look(self) -> _Plan:
         source = self._log.directory
         batches = committed(source)
-        if not batches:
-            check_checkpoint(source)
+        found = scan(source, headers=False, known=self._known)
+        self._known = found.files
         version = batches[-1] + 1 if self._version is None and batches else self._version
         if version is None:
             raise not_restorable(source, 0, "the query", "no batch was committed", batches)
-        found = scan(source, headers=False, known=self._known)
-        self._known = found.files
         check_unclaimed(source, found.others)
         entries = found.entries
         if missing := missing_foreign(source, entries):
@@ -261,31 +260,31 @@ class _Fork:
         )
 
 
-def _check(log: MergedLog, target: Location, mode: str, version: int | None) -> None:
-    source = log.directory.location
+def _check(log: MergedLog, target: Directory, mode: str, version: int | None) -> None:
     if mode not in MODES:
         allowed = ", ".join(MODES)
         raise StateStoreFilesError("PSS_INVALID_OPTION", {"key": "mode", "value": mode, "allowed": allowed})
     if version is not None and (not isinstance(version, int) or isinstance(version, bool) or version < 1):
         allowed = "a whole number from 1 on"
         raise StateStoreFilesError("PSS_INVALID_OPTION", {"key": "version", "value": version, "allowed": allowed})
-    check_target(source, target, needs_same_file_system=mode != COPY)
+    check_target(log.directory.location, target, needs_same_file_system=mode != COPY)
 
 
 # Where a fork is made: nothing may be there, and nothing is when it could not be made.
 
 
-def check_target(source: Location, target: Location, *, needs_same_file_system: bool) -> None:
+def check_target(source: Location, fork: Directory, *, needs_same_file_system: bool) -> None:
     """Refuses a place where a fork cannot be.
 
     Args:
         source: Of the checkpoint that is forked.
-        target: Where the fork is to be.
+        fork: Where the fork is to be.
         needs_same_file_system: Whether it is to read the state where it is.
 
     Raises:
         StateStoreFilesError: PSS_OTHER_FILE_SYSTEM, PSS_BAD_PATH, PSS_NOT_EMPTY, or it cannot be listed.
     """
+    target = fork.location
     is_shared = source.shares_file_system(target)
     if needs_same_file_system and not is_shared:
         raise StateStoreFilesError("PSS_OTHER_FILE_SYSTEM", {"fork": target.url, "path": source.url})
@@ -294,7 +293,7 @@ def check_target(source: Location, target: Location, *, needs_same_file_system: 
     if is_shared and (inside or around):
         reason = f"it is the checkpoint that is forked, or in it, or around it ({source.url})"
         raise StateStoreFilesError("PSS_BAD_PATH", {"path": target.url, "reason": reason})
-    names = sorted(Directory(target).names())
+    names = sorted(fork.names())
     if names:
         raise StateStoreFilesError("PSS_NOT_EMPTY", {"path": target.url, "found": ", ".join(names[:5])})
 

@@ -90,4 +90,4 @@ class Pinning:
         self._begun, self._named = {}, {}
 
     def _at(self, checkpoint: str) -> Directory:
-        return Directory(self.log.directory.location.beside(checkpoint))
+        return self.log.directory.beside(checkpoint)

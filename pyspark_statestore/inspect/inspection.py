@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.inspect.tables import Segments, files_table, summary_table
 from pyspark_statestore.log.columns import TABLES
-from pyspark_statestore.log.scan import Scan, check_checkpoint, retry_if_gone, scan
+from pyspark_statestore.log.scan import Scan, retry_if_gone, scan
 from pyspark_statestore.log.state_files import EVERYTHING, StateFiles, StoreFilter, plain_files
 from pyspark_statestore.log.versions import versions_table
 from pyspark_statestore.storage import Directory, Location
@@ -24,19 +24,18 @@ class Inspection:
     """Tables about one checkpoint. Each call looks afresh, and may run beside the query.
 
     Args:
-        location: Of the checkpoint.
+        directory: The checkpoint's directory.
         closed_after: As the query's ``closedAfter``.
     """
 
-    def __init__(self, location: Location, closed_after: datetime.timedelta) -> None:
-        self._location = location
-        self._directory = Directory(location)
+    def __init__(self, directory: Directory, closed_after: datetime.timedelta) -> None:
+        self._directory = directory
         self._closed_after = closed_after
 
     @property
     def location(self) -> Location:
         """Of the checkpoint."""
-        return self._location
+        return self._directory.location
 
     def files(self, callback: Callback | None = None) -> pa.Table:
         """Returns a row for each merged file.
@@ -178,7 +177,7 @@ class Inspection:
         """
         if name == "segments":
             wanted = StoreFilter(**narrowed)
-            yield from Segments.of(self.scan(), self._location, wanted).batches(most)
+            yield from Segments.of(self.scan(), self.location, wanted).batches(most)
         else:
             yield from self.table(name, **narrowed).combine_chunks().to_batches(most)
 
@@ -195,9 +194,9 @@ class Inspection:
 
     def _table(self, name: str, merged: Scan, files: StateFiles | None, wanted: StoreFilter) -> pa.Table:
         if name == "files":
-            return files_table(merged, self._location.url, self._closed_after)
+            return files_table(merged, self.location.url, self._closed_after)
         if name == "segments":
-            return Segments.of(merged, self._location, wanted).table()
+            return Segments.of(merged, self.location, wanted).table()
         assert files is not None
         if name == "versions":
             return versions_table(files, self._directory, wanted)
@@ -206,10 +205,7 @@ class Inspection:
         return summary_table(merged, files, self._closed_after, ForkInfo.of(self._directory, merged))
 
     def _scan(self, *, headers: bool, callback: Callback | None = None) -> Scan:
-        found = scan(self._directory, headers=headers, callback=callback)
-        if not found.infos:
-            check_checkpoint(self._directory)
-        return found
+        return scan(self._directory, headers=headers, callback=callback)
 
 
 def _check_names(names: Iterable[str]) -> None:

@@ -19,7 +19,7 @@ from pyspark_statestore.format.layout import META_WHOLE
 from pyspark_statestore.log import FileState, closed_tombstones, is_closed, is_expired
 from pyspark_statestore.log.entries import CLOCK_BITS, time_of
 from pyspark_statestore.log.pins import is_pin
-from pyspark_statestore.log.scan import INDEX_SUFFIX, MERGED, Scan, check_checkpoint, retry_if_gone, scan
+from pyspark_statestore.log.scan import INDEX_SUFFIX, MERGED, Scan, retry_if_gone, scan
 from pyspark_statestore.log.spark_logs import COMMITS, OFFSETS, entries
 from pyspark_statestore.log.state_files import STATE
 from pyspark_statestore.storage import Directory
@@ -125,8 +125,6 @@ class MergedLog:
         if found.exports:
             parameters = {"path": self.directory.location.url, "file": found.exports[0]}
             raise StateStoreFilesError("PSS_EXPORTED", parameters)
-        if not found.infos:
-            check_checkpoint(self.directory)
         return self.snapshot_of(found)
 
     def snapshot_of(self, found: Scan) -> LogSnapshot:

@@ -252,6 +252,7 @@ def scan(
     retired: bool = False,
     known: Mapping[str, MergedFile] = MappingProxyType({}),
     collect_errors: bool = False,
+    required: bool = True,
     callback: Callback | None = None,
 ) -> Scan:
     """Reads the index of every merged file, several at a time.
@@ -266,15 +267,18 @@ def scan(
         collect_errors: Whether a file that cannot be read goes to :attr:`Scan.errors` instead of ending the scan. Each
             file is read as it is then: no other one makes up for a damaged index-only file, and nobody compares what
             an index-only file says with the files that it repeats.
+        required: Whether the directory has to be a checkpoint's. A fork that is looked for may be gone.
         callback: Told how many files there are, and of each that was read.
 
     Raises:
         FileNotFoundError: One was moved or deleted meanwhile: see :func:`retry_if_gone`.
-        StateStoreFilesError: The files cannot be listed; or, where errors are not collected, one is damaged, of a newer
-            format, or cannot be read. Nothing is guessed then.
+        StateStoreFilesError: There is no checkpoint (PSS_NOT_A_CHECKPOINT), or the files cannot be listed; or, where
+            errors are not collected, one is damaged, of a newer format, or cannot be read. Nothing is guessed then.
     """
     at = datetime.datetime.now(datetime.UTC)
     infos, beside = merged_files(directory, retired=retired)
+    if required and not infos and not beside:
+        check_checkpoint(directory)
     errors: dict[str, StateStoreFilesError] = {}
 
     def read(name: str) -> MergedFile | None:

@@ -27,12 +27,12 @@ class Maintenance:
     """Everything here may run beside the query, beside itself, and on several machines, and may be killed at any point.
 
     Args:
-        location: Of the checkpoint.
+        directory: The checkpoint's directory.
         closed_after: As the query's ``closedAfter``.
     """
 
-    def __init__(self, location: Location, closed_after: datetime.timedelta) -> None:
-        self._location = location
+    def __init__(self, directory: Directory, closed_after: datetime.timedelta) -> None:
+        self._directory = directory
         self._closed_after = closed_after
 
     def compact(
@@ -186,8 +186,8 @@ class Maintenance:
         """
         from pyspark_statestore.maintenance.fork_release import release_fork
 
-        there = Location.of(fork, storage_options)
-        return release_fork(Directory(self._location), there, dry_run=dry_run, force=force)
+        there = Directory(Location.of(fork, storage_options))
+        return release_fork(self._directory, there, dry_run=dry_run, force=force)
 
     def _log(self, dry_run: bool, abandoned_after: datetime.timedelta = ABANDONED_AFTER) -> MergedLog:
-        return MergedLog(Directory(self._location), self._closed_after, abandoned_after, dry_run=dry_run)
+        return MergedLog(self._directory, self._closed_after, abandoned_after, dry_run=dry_run)

@@ -21,7 +21,7 @@ from pyspark_statestore.log import relocatable
 from pyspark_statestore.log.merged_log import LogSnapshot, MergedLog
 from pyspark_statestore.log.payload import copied, paths_of, read_segments
 from pyspark_statestore.log.relocation_marker import RelocationMarker, holding_marker
-from pyspark_statestore.log.scan import ATTEMPTS, MERGED, ForeignFileGoneError, always_gone, check_checkpoint
+from pyspark_statestore.log.scan import ATTEMPTS, MERGED, ForeignFileGoneError, always_gone
 
 # What of a look may be moved to another file, and how it is named in a plan.
 
@@ -192,8 +192,8 @@ def relocate(
     """
     done = Relocation()
     if not log.directory.files(MERGED):
-        # An marker would make the directory.
-        check_checkpoint(log.directory)
+        # A relocation marker would make the directory, and then look like a checkpoint.
+        log.snapshot()
         return done
     waiting = None if callable(bins) else list(bins)
     while waiting is None or waiting:

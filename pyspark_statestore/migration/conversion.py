@@ -15,7 +15,6 @@ from pyspark_statestore.log.scan import (
     EXPORTING_SUFFIX,
     MERGED,
     Scan,
-    check_checkpoint,
     retry_if_gone,
     scan,
 )
@@ -175,7 +174,6 @@ def convert(
     check_word("to", to, TARGETS)
     check_word("door", door, DOORS)
     directory = log.directory
-    check_checkpoint(directory)
     marker = ExportMarker.found(directory)
     # Through the path door the location says that state is merged, and the class is Spark's.
     changes = OffsetChanges.planned(directory, "stock" if door == "path" else to)

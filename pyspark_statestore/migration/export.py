@@ -17,7 +17,6 @@ from pyspark_statestore.log.scan import (
     EXPORTING_SUFFIX,
     Scan,
     always_gone,
-    check_checkpoint,
     retry_if_gone,
     scan,
 )
@@ -81,7 +80,6 @@ def export(
     callback: Callback | None = None,
 ) -> Export:
     """See :meth:`pyspark_statestore.Checkpoint.export`."""
-    check_checkpoint(log.directory)
     if target is not None:
         return export_to(log, target, dry_run=dry_run, force=force, spark=spark, callback=callback)
     marker = ExportMarker.found(log.directory)

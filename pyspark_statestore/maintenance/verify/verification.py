@@ -18,7 +18,7 @@ from pyspark_statestore.log.merged_log import MergedLog
 from pyspark_statestore.log.on_spark import run_on_spark
 from pyspark_statestore.log.payload import Checked, check_part, parts_of
 from pyspark_statestore.log.restorability import Batches, Restorability, check_versions, read_batches
-from pyspark_statestore.log.scan import ATTEMPTS, INDEX_SUFFIX, Scan, always_gone, check_checkpoint, retry_if_gone, scan
+from pyspark_statestore.log.scan import ATTEMPTS, INDEX_SUFFIX, Scan, always_gone, retry_if_gone, scan
 from pyspark_statestore.log.state_files import STATE, StateFiles, missing_foreign, plain_files
 from pyspark_statestore.maintenance.verify.indexes import file_damages, torn_tails, url_of
 from pyspark_statestore.maintenance.verify.plain import check_plain_files
@@ -214,8 +214,6 @@ def _indexes_and_versions(directory: Directory, corrupt: set[str]) -> tuple[Scan
     # First of all: what is committed later need not be in the files that are listed now.
     batches = read_batches(directory, with_ids=False)
     found = scan(directory, collect_errors=True)
-    if not found.infos:
-        check_checkpoint(directory)
     files = StateFiles.of(found, plain_files(directory, found))
     if files.has_ids:
         batches = Batches(batches.committed, read_batches(directory, with_ids=True).ids)
