@@ -38,6 +38,7 @@ from pyspark_statestore.forks.needed import (
 )
 from pyspark_statestore.forks.spark_side import SparkFiles, copy_first, copy_last, make_partitions, spark_files
 from pyspark_statestore.format import MergedFile
+from pyspark_statestore.log import is_timely
 from pyspark_statestore.log.merged_log import Clocks, LogSnapshot, MergedLog, ask_file_system, require_stopped
 from pyspark_statestore.log.pins import (
     CLAIM,
@@ -52,7 +53,7 @@ from pyspark_statestore.log.pins import (
     write_pin,
 )
 from pyspark_statestore.log.restorability import Batches, committed, ids_of
-from pyspark_statestore.log.scan import MERGED, ForeignFileGoneError, check_checkpoint, retry_if_gone, scan
+from pyspark_statestore.log.scan import MERGED, ForeignFileGoneError, retry_if_gone, scan
 from pyspark_statestore.log.spark_logs import COMMITS
 from pyspark_statestore.log.state_files import StateFiles, by_checkpoint, foreign_of, missing_foreign, plain_files
 from pyspark_statestore.storage import Directory, Location
@@ -105,13 +106,14 @@ def fork_checkpoint(
     force: bool = False,
 ) -> Fork:
     """Implements :meth:`pyspark_statestore.Checkpoint.fork`."""
+    fork = MergedLog(Directory(target), log.closed_after)
     _check_arguments(mode, version)
-    _check_target(log.directory.location, target, needs_same_file_system=mode != COPY)
+    _check_target(log.directory.location, fork.directory, needs_same_file_system=mode != COPY)
     if dry_run:
-        return _Forking(log, MergedLog(Directory(target), log.closed_after), mode, version, force).predict()
+        return _Forking(log, fork, mode, version, force).predict()
     pins = _Pins(log, target.absolute)
     try:
-        with _removed_on_failure(MergedLog(Directory(target), log.closed_after)) as there:
+        with _removed_on_failure(fork) as there:
             return _Forking(log, there, mode, version, force).make(pins)
     except BaseException:
         pins.drop_all()
@@ -204,13 +206,11 @@ class _Forking:
     def _plan_once(self) -> _Plan:
         source = self._log.directory
         batches = committed(source)
-        if not batches:
-            check_checkpoint(source)
+        found = scan(source, headers=False, known=self._known)
+        self._known = found.files
         version = batches[-1] + 1 if self._version is None and batches else self._version
         if version is None:
             raise not_restorable(source, 0, "the query", "no batch was committed", batches)
-        found = scan(source, headers=False, known=self._known)
-        self._known = found.files
         check_unclaimed(source, found.others)
         entries = found.entries
         if missing := missing_foreign(source, entries):
@@ -280,8 +280,9 @@ def _check_arguments(mode: str, version: int | None) -> None:
         raise StateStoreFilesError("PSS_INVALID_OPTION", {"key": "version", "value": version, "allowed": allowed})
 
 
-def _check_target(source: Location, target: Location, *, needs_same_file_system: bool) -> None:
+def _check_target(source: Location, fork: Directory, *, needs_same_file_system: bool) -> None:
     """Refuses a target that is not empty, overlaps the source, or cannot refer to files of the source."""
+    target = fork.location
     is_shared = source.shares_file_system(target)
     if needs_same_file_system and not is_shared:
         raise StateStoreFilesError("PSS_OTHER_FILE_SYSTEM", {"fork": target.url, "path": source.url})
@@ -290,7 +291,7 @@ def _check_target(source: Location, target: Location, *, needs_same_file_system:
     if is_shared and (inside or around):
         reason = f"it is, contains or lies in the checkpoint that is forked ({source.url})"
         raise StateStoreFilesError("PSS_BAD_PATH", {"path": target.url, "reason": reason})
-    names = sorted(Directory(target).names())
+    names = sorted(fork.names())
     if names:
         raise StateStoreFilesError("PSS_NOT_EMPTY", {"path": target.url, "found": ", ".join(names[:5])})
 
@@ -332,7 +333,8 @@ class _Pins:
             created_ms = self.log.now_ms
             pin = Pin(name, self.fork, modes.get(checkpoint, NO_CLAIM), names, created_ms)
             write_pin(self._at(checkpoint), pin)
-        if self._started is not None and self.clock() - self._started >= self.log.closed_after.total_seconds() / 2:
+        elapsed = 0.0 if self._started is None else self.clock() - self._started
+        if self._started is not None and not is_timely(elapsed, self.log.closed_after.total_seconds()):
             # Others stop heeding an empty pin after closedAfter.
             raise self.log.too_slow("reading the checkpoint that is forked")
 
@@ -350,7 +352,7 @@ class _Pins:
         self._begun, self._named = {}, {}
 
     def _at(self, checkpoint: str) -> Directory:
-        return Directory(self.log.directory.location.beside(checkpoint))
+        return self.log.directory.beside(checkpoint)
 
 
 @contextmanager

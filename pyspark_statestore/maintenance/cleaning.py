@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from pyspark_statestore.format.layout import ENTRY, U32
-from pyspark_statestore.log import HIGHEST_STAMP, Entries, TombstoneWatch, Unlink, plan_unlinks, resolve
+from pyspark_statestore.log import HIGHEST_STAMP, Entries, TombstoneWatch, Unlink, newest_file, plan_unlinks, resolve
 from pyspark_statestore.log.merged_log import LogSnapshot, MergedLog
 from pyspark_statestore.log.payload import copied, paths_of
 from pyspark_statestore.log.pins import unpinned
@@ -173,7 +173,8 @@ def _obsolete_index_files(snapshot: LogSnapshot, going: Collection[str], *, is_o
     The highest stamp has to stay visible (rule 3): ``is_outranked`` says that a file with a higher one will be written.
     """
     lasting = {name for name, state in snapshot.states.items() if not state.index_only} - set(going)
-    highest = max(((snapshot.states[name].stamp, name) for name in lasting), default=(0, ""))
+    newest = newest_file({name: snapshot.states[name] for name in lasting})
+    highest = (0, "") if newest is None else (snapshot.states[newest].stamp, newest)
     found = set()
     for name, state in snapshot.states.items():
         if not state.index_only or not (is_outranked or (state.stamp, name) < highest):
@@ -222,8 +223,7 @@ def _carry_over(log: MergedLog, snapshot: LogSnapshot, steps: Sequence[Unlink], 
 
 def _replace_newest(log: MergedLog, snapshot: LogSnapshot, progress: _Progress) -> None:
     """Writes an empty file with a higher stamp where a dead file only stays for having the highest one."""
-    lasting = [name for name, state in snapshot.states.items() if not state.index_only]
-    newest = max(lasting, key=lambda name: (snapshot.states[name].stamp, name), default=None)
+    newest = newest_file(snapshot.states)
     if newest is None or newest not in _dead(snapshot) or not snapshot.states[newest].closed:
         return
     if snapshot.scan.infos[newest].size < _WORTH_REPLACING:

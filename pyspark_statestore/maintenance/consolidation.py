@@ -23,7 +23,7 @@ from pyspark_statestore.format.index_block import IndexBlock
 from pyspark_statestore.format.layout import ENTRY, U32
 from pyspark_statestore.log.merged_log import LogSnapshot, MergedLog
 from pyspark_statestore.log.pins import check_unclaimed, unpinned
-from pyspark_statestore.log.scan import INDEX_SUFFIX, MERGED, Scan, check_checkpoint, retry_if_gone, scan
+from pyspark_statestore.log.scan import INDEX_SUFFIX, MERGED, Scan, retry_if_gone, scan
 from pyspark_statestore.storage.changes import delete
 from pyspark_statestore.storage.directory import in_parallel
 
@@ -54,8 +54,6 @@ class Consolidation:
 def consolidate_index(log: MergedLog, *, dry_run: bool = False) -> Consolidation:
     """Implements :meth:`pyspark_statestore.maintenance.maintenance.Maintenance.consolidate_index`."""
     found = retry_if_gone(log.directory, lambda: scan(log.directory, headers=False))
-    if not found.infos:
-        check_checkpoint(log.directory)
     if not dry_run:
         check_unclaimed(log.directory, found.others)
     sources = _sources(found)

@@ -31,7 +31,7 @@ from pyspark_statestore.log.merged_log import Clocks, LogSnapshot, MergedLog, as
 from pyspark_statestore.log.payload import paths_of
 from pyspark_statestore.log.pins import check_unclaimed
 from pyspark_statestore.log.restorability import committed
-from pyspark_statestore.log.scan import check_checkpoint, retry_if_gone
+from pyspark_statestore.log.scan import retry_if_gone
 from pyspark_statestore.log.state_files import STATE, StateFiles, Stores, files_below_state, is_state_file, store_folder
 from pyspark_statestore.log.versions import versions_table
 from pyspark_statestore.maintenance.cleaning import clean
@@ -67,13 +67,14 @@ def expire(log: MergedLog, retain_last: int, *, dry_run: bool = True, force: boo
     if not isinstance(retain_last, int) or isinstance(retain_last, bool) or retain_last < 1:
         parameters = {"key": "retain_last", "value": retain_last, "allowed": "a whole number of batches, at least 1"}
         raise StateStoreFilesError("PSS_INVALID_OPTION", parameters)
-    check_checkpoint(log.directory)
     if not force:
         state = _StateDirectory.read(log)
         require_stopped(log, state.snapshot, state.plain.values(), Clocks(log.clock()), "Expiring versions")
         if not dry_run:
             require_stopped(log, state.snapshot, state.plain.values(), ask_file_system(log), "Expiring versions")
     batches = committed(log.directory)
+    if not batches:
+        log.snapshot()  # there is no checkpoint, or no batch of it was committed
     retained = batches[-retain_last:]
     if not retained or len(batches) < retain_last:
         return Expiry(0, 0, 0, retained[0] if retained else None, 0, dry_run)

@@ -21,10 +21,11 @@ import numpy as np
 
 from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.format import split_foreign_path
+from pyspark_statestore.log import pinned
 from pyspark_statestore.log.pins import CLAIM, NO_CLAIM, Pin, drop_pin, pins_of, read_origin, read_pins
 from pyspark_statestore.log.scan import MERGED, Scan, merged_files, retry_if_gone, scan
 from pyspark_statestore.log.state_files import live_foreign
-from pyspark_statestore.storage import Directory, FileInfo, Location
+from pyspark_statestore.storage import Directory, FileInfo
 from pyspark_statestore.storage.changes import delete
 from pyspark_statestore.storage.directory import in_parallel
 
@@ -50,21 +51,23 @@ class ForkRelease:
     dry_run: bool
 
 
-def release_fork(source: Directory, fork: Location, *, dry_run: bool = False, force: bool = False) -> ForkRelease:
+def release_fork(source: Directory, fork: Directory, *, dry_run: bool = False, force: bool = False) -> ForkRelease:
     """Implements :meth:`pyspark_statestore.maintenance.maintenance.Maintenance.release_fork`."""
-    pins = pins_of(read_pins(source), fork.absolute)
-    found = _scan(Directory(fork))
+    pins = pins_of(read_pins(source), fork.location.absolute)
+    found = _scan(fork)
     entries = found.entries
     own = [n for n, p in enumerate(entries.foreign, 1) if split_foreign_path(p)[0] == source.location.absolute]
     rows = np.flatnonzero(found.resolution.live & np.isin(entries.origin, own))
     broken = len(rows), int(entries.length[rows].sum()), len(np.unique(entries.origin[rows]))
     if len(rows) and not force:
         parameters = dict(zip(("segments", "bytes", "files"), broken, strict=True))
-        raise StateStoreFilesError("PSS_FORK_NEEDS", {"fork": fork.url, "path": source.location.url, **parameters})
+        raise StateStoreFilesError(
+            "PSS_FORK_NEEDS", {"fork": fork.location.url, "path": source.location.url, **parameters}
+        )
     if not dry_run:
         for pin in pins:
             drop_pin(source, pin.name)
-    return ForkRelease(fork.url, len(pins), *broken, dry_run)
+    return ForkRelease(fork.location.url, len(pins), *broken, dry_run)
 
 
 def unneeded_pins(source: Directory, pins: Iterable[Pin]) -> list[Pin]:
@@ -93,7 +96,7 @@ def release_sources(fork: Directory, named: Collection[str]) -> list[str]:
         return []
     independent = [] if now.is_in_doubt else sorted(named - live_foreign(now).keys())
     for checkpoint in independent:
-        source = Directory(fork.location.beside(checkpoint))
+        source = fork.beside(checkpoint)
         for pin in pins_of(read_pins(source), fork.location.absolute):
             if pin.mode != CLAIM:  # a fork keeps the files that it owns
                 drop_pin(source, pin.name)
@@ -101,11 +104,11 @@ def release_sources(fork: Directory, named: Collection[str]) -> list[str]:
 
 
 def _scan(directory: Directory) -> Scan:
-    return retry_if_gone(directory, lambda: scan(directory, headers=False))
+    return retry_if_gone(directory, lambda: scan(directory, headers=False, required=False))
 
 
 def _is_needed(source: Directory, pin: Pin) -> bool:
-    fork = Directory(source.location.beside(pin.fork))
+    fork = source.beside(pin.fork)
     try:
         found = _scan(fork)
     except StateStoreFilesError as error:
@@ -136,12 +139,12 @@ def unneeded_claimed(fork: Directory, scan: Scan) -> list[FileInfo]:
     origin = read_origin(fork, scan)
     if origin is None or origin.mode != CLAIM or scan.is_in_doubt:
         return []
-    source = Directory(fork.location.beside(origin.source))
+    source = fork.beside(origin.source)
     pins = read_pins(source)
     own = [pin for pin in pins if pin.mode == CLAIM and pin.fork == fork.location.absolute]
     others = [pin for pin in pins if pin not in own]
     claimed = {name for pin in own for name in pin.files or ()} - live_foreign(scan).get(origin.source, frozenset())
-    free = {name for name in claimed if not any(pin.pins(name) for pin in others)}
+    free = claimed.difference(pinned(claimed, {pin.name: pin for pin in others}, expired=()))
     infos, _ = merged_files(source)
     return [
         FileInfo(_path(origin.source, info.name), info.size, info.modified)
@@ -159,7 +162,7 @@ def delete_claimed(fork: Directory, files: Sequence[FileInfo]) -> None:
 
     def remove(info: FileInfo) -> None:
         checkpoint, name = split_foreign_path(info.name)
-        delete(Directory(fork.location.beside(checkpoint)), f"{MERGED}/{name}")
+        delete(fork.beside(checkpoint), f"{MERGED}/{name}")
 
     in_parallel(remove, files)
 

@@ -208,7 +208,7 @@ class Maintenance:
         """
         from pyspark_statestore.maintenance.fork_release import release_fork
 
-        there = Location.of(fork, storage_options)
+        there = Directory(Location.of(fork, storage_options))
         return release_fork(self._directory, there, dry_run=dry_run, force=force)
 
     def _log(self, dry_run: bool, abandoned_after: datetime.timedelta = ABANDONED_AFTER) -> MergedLog:

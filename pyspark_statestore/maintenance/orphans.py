@@ -31,7 +31,7 @@ from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.log.entries import time_of
 from pyspark_statestore.log.merged_log import Clocks, LogSnapshot, MergedLog, ask_file_system
 from pyspark_statestore.log.pins import CLAIM, claimed, pins_among, read_pins, unpinned
-from pyspark_statestore.log.scan import MERGED, check_checkpoint, retry_if_gone
+from pyspark_statestore.log.scan import MERGED, retry_if_gone
 from pyspark_statestore.log.state_files import (
     IMMUTABLE,
     STATE,
@@ -128,8 +128,6 @@ def _orphans(log: MergedLog, older_than: datetime.timedelta, clocks: Clocks) -> 
     # deleted an older one for it.
     plain = list(files_below_state(log.directory).values())
     snapshot = log.snapshot()
-    if not plain and not snapshot.scan.infos:
-        check_checkpoint(log.directory)
     old = [info for info in plain if clocks.age(info.modified) >= older_than]
     gone = {info.name: _LEFT_TEMPORARY for info in old if is_temporary(_base(info.name))}
     immutable = [info for info in old if IMMUTABLE.fullmatch(info.name)]

@@ -29,11 +29,11 @@ from fsspec.callbacks import Callback, NoOpCallback
 from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.format import MergedFileWriter
 from pyspark_statestore.format.layout import ENTRY, U32
-from pyspark_statestore.log import MAX_GENERATION
+from pyspark_statestore.log import relocatable
 from pyspark_statestore.log.merged_log import LogSnapshot, MergedLog
 from pyspark_statestore.log.payload import copied, paths_of, read_segments
 from pyspark_statestore.log.relocation_marker import RelocationMarker, holding_marker
-from pyspark_statestore.log.scan import ATTEMPTS, MERGED, ForeignFileGoneError, always_gone, check_checkpoint
+from pyspark_statestore.log.scan import ATTEMPTS, MERGED, ForeignFileGoneError, always_gone
 
 
 @dataclass(frozen=True, order=True)
@@ -70,9 +70,8 @@ class Movable:
 
     def __init__(self, snapshot: LogSnapshot) -> None:
         self.snapshot = snapshot
-        entries, resolution = snapshot.scan.entries, snapshot.scan.resolution
-        closed = np.array([self._is_source(name) for name in entries.files], bool)
-        rows = np.flatnonzero(resolution.live & (entries.generation < MAX_GENERATION) & closed[entries.file])
+        entries = snapshot.scan.entries
+        rows = relocatable(snapshot.scan.resolution, snapshot.states)
         rows = rows[np.lexsort((entries.offset[rows], entries.origin[rows], entries.file[rows]))]
         self._rows = rows
         self._numbers = {name: number for number, name in enumerate(entries.files)}
@@ -80,10 +79,6 @@ class Movable:
         places: np.ndarray = entries.file[rows].astype("i8") * len(self._origins) + entries.origin[rows]
         every = np.arange(len(entries.files) * len(self._origins) + 1)
         self._bounds: np.ndarray = np.asarray(np.searchsorted(places, every))
-
-    def _is_source(self, name: str) -> bool:
-        state = self.snapshot.states[name]
-        return state.closed and not state.index_only
 
     @cached_property
     def _sizes(self) -> np.ndarray:
@@ -211,8 +206,8 @@ def relocate(
     """
     done = Relocation()
     if not log.directory.files(MERGED):
-        # Writing a marker would create the directory.
-        check_checkpoint(log.directory)
+        # A relocation marker would make the directory, and then look like a checkpoint.
+        log.snapshot()
         return done
     waiting = None if callable(bins) else list(bins)
     while waiting is None or waiting:

@@ -27,7 +27,6 @@ from pyspark_statestore.log.scan import (
     EXPORTED_SUFFIX,
     EXPORTING_SUFFIX,
     Scan,
-    check_checkpoint,
     retry_if_gone,
     scan,
 )
@@ -83,7 +82,6 @@ def convert(
     _check_word("to", to, TARGETS)
     _check_word("door", door, DOORS)
     directory = log.directory
-    check_checkpoint(directory)
     marker = ExportMarker.found(directory)
     # Through the path door the location says that state is merged; the class is Spark's.
     changes = OffsetChanges.planned(directory, "stock" if door == "path" else to)

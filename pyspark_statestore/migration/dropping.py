@@ -25,7 +25,6 @@ from pyspark_statestore.log.scan import (
     EXPORTING_SUFFIX,
     MERGED,
     Scan,
-    check_checkpoint,
     retry_if_gone,
     scan,
 )
@@ -58,7 +57,6 @@ class Drop:
 def drop_merged(log: MergedLog, *, dry_run: bool = True, force: bool = False) -> Drop:
     """Implements :meth:`pyspark_statestore.Checkpoint.drop_merged`."""
     directory = log.directory
-    check_checkpoint(directory)
     marker = ExportMarker.found(directory)
     listed = directory.files(MERGED)
     if marker is None or not marker.is_dropping:

@@ -28,7 +28,6 @@ from pyspark_statestore.log.scan import (
     EXPORTING_SUFFIX,
     Scan,
     always_gone,
-    check_checkpoint,
     retry_if_gone,
     scan,
 )
@@ -102,7 +101,6 @@ def export(
     callback: Callback | None = None,
 ) -> Export:
     """Implements :meth:`pyspark_statestore.Checkpoint.export`."""
-    check_checkpoint(log.directory)
     if target is not None:
         return _export_to(log, target, dry_run=dry_run, force=force, spark=spark, callback=callback)
     marker = ExportMarker.found(log.directory)

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.format.checksum import crc32c
 from pyspark_statestore.log.merged_log import MergedLog
-from pyspark_statestore.log.scan import DROPPING_SUFFIX, EXPORTED_SUFFIX, EXPORTING_SUFFIX, MERGED
+from pyspark_statestore.log.scan import DROPPING_SUFFIX, EXPORTED_SUFFIX, EXPORTING_SUFFIX, MERGED, check_checkpoint
 from pyspark_statestore.log.spark_logs import COMMITS, entries
 from pyspark_statestore.parsing import parse_object, whole_number
 from pyspark_statestore.storage.changes import delete, publish
@@ -92,9 +92,11 @@ class ExportMarker:
         """Reads a checkpoint's marker, the latest where there are several; None without one.
 
         Raises:
-            StateStoreFilesError: The marker cannot be read.
+            StateStoreFilesError: There is no checkpoint (PSS_NOT_A_CHECKPOINT), or the marker cannot be read.
         """
         listed = directory.files(MERGED)
+        if not listed:
+            check_checkpoint(directory)
         for suffix in _LATEST_FIRST:
             for info in listed:
                 if info.name.endswith(suffix):
