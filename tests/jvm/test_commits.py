@@ -196,14 +196,14 @@ def test_names_say_who_wrote_a_file_and_when(checkpoint: Checkpoint) -> None:
 
 
 def run_program(main_jar: Path, test_jar: Path, *arguments: object, limit: int | None = None) -> str:
-    """Runs LogProgram in a JVM of its own, with a limit on the size of its files if one is given."""
+    """Runs CommittingProcess in a JVM of its own, with a limit on the size of its files if one is given."""
     import resource
 
     import pyspark
 
     jars = [str(Path(pyspark.__file__).parent / "jars" / "*"), str(main_jar), str(test_jar)]
     command = ["java", "-XX:-UsePerfData", "-cp", os.pathsep.join(jars)]
-    command += [f"{TESTING}.LogProgram", *map(str, arguments)]
+    command += [f"{TESTING}.CommittingProcess", *map(str, arguments)]
     done = subprocess.run(
         command,
         capture_output=True,

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from pyspark_statestore.format import Entry, Kind, SegmentType, file_name
+from pyspark_statestore.log import is_expired, pinned
 from tests.model.rules import Rules
 from tests.model.views import Found, View
 from tests.model.world import CLOSED, IDLE, File, Group, Key, Window, World
@@ -333,12 +334,9 @@ class Member:
         now = self.world.now
         for name in self.world.pins:
             self._pins_seen.setdefault(name, now)
-        pinned = [
-            pin.files
-            for name, pin in self.world.pins.items()
-            if pin.files is not None or now - self._pins_seen[name] < CLOSED
-        ]
-        return lambda file: any(files is None or file in files for files in pinned)
+        pins = dict(self.world.pins)
+        expired = [name for name in pins if is_expired([now - self._pins_seen[name]], CLOSED)]
+        return lambda file: bool(pinned([file], pins, expired))
 
     def read_tail(self, number: int) -> None:
         """Reads what is new in one file."""

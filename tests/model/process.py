@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pyspark_statestore.format import Entry, Kind
+from pyspark_statestore.log import is_timely
 from tests.model.member import Flush, Member
 from tests.model.world import CLOSED, File, Group
 
@@ -67,7 +68,8 @@ class Process(Member):
         relocation = self.relocation
         assert relocation is not None
         copies = relocation.copies or []
-        if self.world.now - relocation.created >= CLOSED // 2 and self.rules.late_relocations_are_thrown_away:
+        timely = is_timely(self.world.now - relocation.created, CLOSED)
+        if not timely and self.rules.late_relocations_are_thrown_away:
             copies = []
         relocation.copies = []
         if not self.rules.copies_keep_their_key:

@@ -14,7 +14,10 @@ from pyspark_statestore.log import (
     FileState,
     Resolution,
     TombstoneWatch,
+    closed_tombstones,
     is_closed,
+    is_expired,
+    next_generation,
     plan_unlinks,
     relocatable,
     resolve,
@@ -219,7 +222,9 @@ class PythonView:
         return self._row(int(at[0])) if len(at) else None
 
     def relocatable(self, name: str) -> list[Entry]:
-        return [self._row(int(i)).entry for i in relocatable(self._resolution(), name)]
+        # As if it were closed: what follows has to hold for a file that its writer appends to meanwhile, too.
+        rows = relocatable(self._resolution(), {name: FileState(closed=True)})
+        return [self._row(int(i)).entry for i in rows]
 
     def copies(self, name: str) -> list[Entry]:
         return [copied(entry) for entry in self.relocatable(name)]
@@ -233,11 +238,11 @@ class PythonView:
         return [marker for marker in markers if self._is_expired(marker, now)]
 
     def _is_expired(self, marker: str, now: int) -> bool:
-        return now - self._markers_seen.get(marker, now) >= CLOSED
+        return is_expired([now - self._markers_seen.get(marker, now)], CLOSED)
 
     def begin_refresh(self, now: int) -> None:
-        counts = {n: sum(e.kind is Kind.DELETE for e in known.entries) for n, known in self._files.items()}
-        self._watch.begin(counts)
+        resolution = self._resolution()
+        self._watch.begin(closed_tombstones(resolution, dict.fromkeys(resolution.entries.files, FileState(True))))
 
     def refreshed(self, intents: Collection[str], *, complete: bool, now: int) -> None:
         self._droppable = frozenset()
@@ -262,7 +267,7 @@ class PythonView:
 
     def _state(self, known: _Known, now: int) -> FileState:
         until = known.read_at if self._rules.closed_is_confirmed else now
-        closed = is_closed(sealed=known.sealed, unchanged_ms=until - known.changed_at, closed_after_ms=CLOSED)
+        closed = is_closed(sealed=known.sealed, unchanged=[until - known.changed_at], closed_after=CLOSED)
         whole = known.whole or not self._rules.reads_the_whole_index
         if not self._rules.reads_the_whole_index:
             closed = True
@@ -325,5 +330,5 @@ def _watch(rules: Rules) -> TombstoneWatch:
 
 
 def copied(entry: Entry) -> Entry:
-    """The same fact, copied once more."""
-    return replace(entry, generation=entry.generation + 1)
+    """The same entry, copied once more."""
+    return replace(entry, generation=int(next_generation(entry.generation)))

@@ -82,7 +82,7 @@ public final class MergedLog {
    * @param localDirectory makes a local directory for what does not fit into memory
    * @param taskSlots how many tasks run at the same time in this process
    * @param threads write and read
-   * @param freshnessKeys of the question that opens the log, see {@link #refreshFor}; may be none
+   * @param keys of the question that opens the log, see {@link #refreshFor}; may be none
    */
   MergedLog(
       FileSystem fs,
@@ -92,7 +92,7 @@ public final class MergedLog {
       Supplier<Path> localDirectory,
       IntSupplier taskSlots,
       ExecutorService threads,
-      Object... freshnessKeys)
+      FreshnessKey... keys)
       throws IOException {
     this.options = options;
     this.taskSlots = taskSlots;
@@ -121,10 +121,10 @@ public final class MergedLog {
     cleaner = new Cleaner(
         storage, index, rules, metrics, writer.id(), tombstones, refresher, markers, pins, garbage, relocator,
         this::writeTombstones, this::forget);
-    if (freshnessKeys.length == 0) {
+    if (keys.length == 0) {
       refresher.refresh();
     } else {
-      refresher.refreshFor(freshnessKeys);
+      refresher.refreshFor(keys);
     }
     if (!bornMerged() && index.files().isEmpty()) {
       indexReader.bornMerged(!storage.hasPlainState());
@@ -332,8 +332,8 @@ public final class MergedLog {
   }
 
   /** Makes the view at least as new as the first call with this freshness key. */
-  public void refreshFor(Object freshnessKey) throws IOException {
-    refresher.refreshFor(freshnessKey);
+  public void refreshFor(FreshnessKey key) throws IOException {
+    refresher.refreshFor(key);
   }
 
   /** Refreshes completely now. */

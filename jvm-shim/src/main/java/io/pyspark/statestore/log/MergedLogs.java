@@ -60,7 +60,7 @@ public final class MergedLogs {
    * @param processFields what the headers of new files say of this process
    * @param localDirectory makes a local directory for spilled payload
    * @param taskSlots how many tasks run at the same time in this process
-   * @param freshnessKeys of the question that is asked; if it opens the log, the first refresh serves them
+   * @param keys of the question that is asked; if it opens the log, the first refresh serves them
    */
   public static MergedLog of(
       FileSystem fs,
@@ -69,11 +69,11 @@ public final class MergedLogs {
       Supplier<Map<String, String>> processFields,
       Supplier<Path> localDirectory,
       IntSupplier taskSlots,
-      Object... freshnessKeys)
+      FreshnessKey... keys)
       throws IOException {
     String key = stateDirectory.toString();
     Callable<MergedLog> open = () -> new MergedLog(
-        fs, stateDirectory, options, processFields, localDirectory, taskSlots, THREADS, freshnessKeys);
+        fs, stateDirectory, options, processFields, localDirectory, taskSlots, THREADS, keys);
     MergedLog log = LOGS.get(key);
     while (log == null) {
       log = openOnce(key, new FutureTask<>(open));

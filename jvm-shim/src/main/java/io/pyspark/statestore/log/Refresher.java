@@ -28,7 +28,7 @@ import org.slf4j.LoggerFactory;
  */
 final class Refresher {
   private static final Logger LOG = LoggerFactory.getLogger(Refresher.class);
-  /** How many freshness keys are remembered, so that all tasks of one stage share one refresh. */
+  /** How many recent keys are remembered, so that all tasks of one stage share one refresh. */
   private static final int REMEMBERED = 256;
   /** How often a refresh begins again because files disappeared during it. */
   private static final int ATTEMPTS = 10;
@@ -44,12 +44,12 @@ final class Refresher {
   private final Executor threads;
   private final Consumer<MergedFile> forget;
   private final ReentrantLock running = new ReentrantLock();
-  /** By freshness key, the number of the refresh that serves it. */
-  private final Map<Object, Long> freshnessKeys = new LinkedHashMap<>() {
+  /** By key, the number of the refresh that serves it. */
+  private final Map<FreshnessKey, Long> servedBy = new LinkedHashMap<>() {
     private static final long serialVersionUID = 1L;
 
     @Override
-    protected boolean removeEldestEntry(Map.Entry<Object, Long> eldest) {
+    protected boolean removeEldestEntry(Map.Entry<FreshnessKey, Long> eldest) {
       return size() > REMEMBERED;
     }
   };
@@ -94,11 +94,11 @@ final class Refresher {
    *
    * @param keys equal for all questions that may share an answer
    */
-  void refreshFor(Object... keys) throws IOException {
+  void refreshFor(FreshnessKey... keys) throws IOException {
     long needed = 0;
-    synchronized (freshnessKeys) {
-      for (Object key : keys) {
-        needed = Math.max(needed, freshnessKeys.computeIfAbsent(key, k -> begun + 1));
+    synchronized (servedBy) {
+      for (FreshnessKey key : keys) {
+        needed = Math.max(needed, servedBy.computeIfAbsent(key, k -> begun + 1));
       }
     }
     refresh(true, needed);

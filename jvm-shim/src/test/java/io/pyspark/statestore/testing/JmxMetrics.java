@@ -7,9 +7,9 @@ import javax.management.MBeanAttributeInfo;
 import javax.management.MBeanServer;
 import javax.management.ObjectName;
 
-/** What a JMX client sees of this process. */
-public final class Beans {
-    private Beans() {}
+/** The metrics of this process that a JMX client sees. */
+public final class JmxMetrics {
+    private JmxMetrics() {}
 
     /** A line {@code <name>\t<type>\t<attribute>\t<value>} for each attribute of Spark's metrics that is a number. */
     public static String numbers() throws JMException {

@@ -1,33 +1,22 @@
 package io.pyspark.statestore.format;
 
+import io.pyspark.statestore.StateStoreFilesException;
 import java.io.IOException;
 import java.io.RandomAccessFile;
-import java.nio.file.Files;
-import java.nio.file.Path;
 
-/** Prints what is in a merged file, for tests that hold this implementation of the format to the Python one. */
-public final class MergedFileTool {
-  private MergedFileTool() {}
+/** Shows a merged file as JSON, so that tests compare what Java and Python read from it. */
+public final class MergedFileDump {
+  private MergedFileDump() {}
 
-  /** Dumps each file named on the command line as one line of JSON, an error as its message. */
-  public static void main(String[] files) throws IOException {
-    for (String file : files) {
-      System.out.println(dump(file));
-    }
-  }
-
-  /** A local file as JSON: header, groups, valid length; or {@code {"error": …}}. */
+  /**
+   * Reads a local file: its header, groups and valid length, or {@code {"error": id, "message": …}} if it is refused.
+   */
   public static String dump(String file) throws IOException {
     try (RandomAccessFile in = new RandomAccessFile(file, "r")) {
       return json(MergedFileReader.read(ranges(file, in)));
-    } catch (io.pyspark.statestore.StateStoreFilesException e) {
+    } catch (StateStoreFilesException e) {
       return "{\"error\": " + quote(e.id().name()) + ", \"message\": " + quote(e.getMessage()) + "}";
     }
-  }
-
-  /** Writes a file of every kind that the format knows into {@code directory}. */
-  public static void writeVectors(String directory) throws IOException {
-    VectorFiles.write(Files.createDirectories(Path.of(directory)));
   }
 
   private static RangeSource ranges(String file, RandomAccessFile in) throws IOException {

@@ -5,14 +5,15 @@ import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
 
-/** A process that commits state files and ends, one way or another. */
-public final class LogProgram {
-    private LogProgram() {}
+/** A process that commits state files and then exits or halts. */
+public final class CommittingProcess {
+    private CommittingProcess() {}
 
     /**
-     * Commits until it is done or a commit fails, and prints how many succeeded and what failed.
+     * Commits until a commit fails or all are done, and prints how many succeeded and what failed.
      *
-     * @param arguments state directory (with a merged scheme), commits, bytes of each, and {@code exit} or {@code halt}
+     * @param arguments the state directory (with a merged scheme), the number of commits, the bytes of each, and
+     *     {@code exit} or {@code halt}
      */
     public static void main(String[] arguments) throws IOException {
         Path state = new Path(arguments[0]);

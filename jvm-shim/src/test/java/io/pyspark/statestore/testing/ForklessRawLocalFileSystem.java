@@ -10,10 +10,10 @@ import org.apache.hadoop.fs.RawLocalFileSystem;
 import org.apache.hadoop.fs.permission.FsPermission;
 
 /**
- * The local disk without processes. Hadoop runs {@code chmod} and {@code readlink} where its native library is missing:
- * several for each small file that Spark writes, a quarter of the time of a streaming test.
+ * The local disk, without forking a process for a call. Where its native library is missing, Hadoop runs {@code chmod}
+ * and {@code readlink}, several for each small file that Spark writes: a quarter of the time of a streaming test.
  */
-public class ShellFreeDisk extends RawLocalFileSystem {
+public class ForklessRawLocalFileSystem extends RawLocalFileSystem {
     @Override
     public void setPermission(Path f, FsPermission permission) throws IOException {
         setBits(pathToFile(f), permission);

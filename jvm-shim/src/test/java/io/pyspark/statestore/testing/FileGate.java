@@ -9,17 +9,18 @@ import java.nio.file.Path;
 import org.apache.spark.TaskContext;
 
 /**
- * Stops a task of whatever process at a chosen row: {@code SELECT reflect('io.pyspark.statestore.testing.Handshake',
- * 'pass', cast(k AS string), '/a/directory')}. The test makes the file {@code hold-<k>} there; the first task that comes
- * by makes {@code held-<k>} with its process id and waits until {@code hold-<k>} is gone. Others pass.
+ * Stops a task of any process at a chosen row, through files; {@link Gate} does the same in one process. A query calls
+ * it with {@code SELECT reflect('io.pyspark.statestore.testing.FileGate', 'pass', cast(k AS string), '/a/directory')}.
+ * The test makes the file {@code hold-<k>} in that directory. The first task that comes by makes {@code held-<k>}, with
+ * its process id, and waits until {@code hold-<k>} is gone. Other tasks pass.
  *
- * <p>{@code hold-<k>-<n>} stops that attempt of the task only. One whose hold is a file with the content {@code deaf}
+ * <p>{@code hold-<k>-<n>} stops only attempt n of the task. A task whose hold file has the content {@code deaf}
  * swallows interrupts, as some libraries do.
  */
-public final class Handshake {
+public final class FileGate {
     private static final long PATIENCE_MS = 120_000;
 
-    private Handshake() {}
+    private FileGate() {}
 
     /** Called for each row; returns the value. */
     public static String pass(String row, String directory) {
@@ -32,7 +33,7 @@ public final class Handshake {
         return row;
     }
 
-    /** Stops the calling task where it is to; {@code row} is whatever the place is called. */
+    /** Stops the calling task if a hold file says so; {@code row} is the name of the place. */
     static void stop(String row, String directory) throws InterruptedException {
         stopAt(row, directory);
         TaskContext task = TaskContext.get();
@@ -81,7 +82,7 @@ public final class Handshake {
         try {
             Files.writeString(unfinished, Long.toString(ProcessHandle.current().pid()));
             try {
-                // Fails where another task was first, and is never seen without its content.
+                // This fails if another task was first, and nobody sees the file without its content.
                 Files.createLink(held, unfinished);
                 return true;
             } catch (FileAlreadyExistsException e) {

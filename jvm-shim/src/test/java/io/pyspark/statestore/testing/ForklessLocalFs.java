@@ -11,15 +11,15 @@ import org.apache.hadoop.fs.FsServerDefaults;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.fs.local.LocalConfigKeys;
 
-/** AbstractFileSystem of {@link ShellFreeFileSystem}. */
-public final class ShellFreeFs extends ChecksumFs {
-    public ShellFreeFs(URI uri, Configuration conf) throws IOException, URISyntaxException {
+/** AbstractFileSystem of {@link ForklessLocalFileSystem}. */
+public final class ForklessLocalFs extends ChecksumFs {
+    public ForklessLocalFs(URI uri, Configuration conf) throws IOException, URISyntaxException {
         super(new Raw(conf));
     }
 
     private static final class Raw extends DelegateToFileSystem {
         Raw(Configuration conf) throws IOException, URISyntaxException {
-            super(FsConstants.LOCAL_FS_URI, new ShellFreeDisk(), conf, FsConstants.LOCAL_FS_URI.getScheme(), false);
+            super(FsConstants.LOCAL_FS_URI, new ForklessRawLocalFileSystem(), conf, FsConstants.LOCAL_FS_URI.getScheme(), false);
         }
 
         @Override

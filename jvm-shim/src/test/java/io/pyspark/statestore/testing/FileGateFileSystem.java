@@ -6,14 +6,14 @@ import org.apache.hadoop.fs.Path;
 import org.apache.spark.TaskContext;
 
 /**
- * The local disk, with a {@link Handshake} where a task of a streaming query flushes: {@code flush-<batch>-<partition>}
- * before it, {@code flushed-<batch>-<partition>} after it, in the directory {@code fs.handshake.directory}. A task that
- * is interrupted there sees what HDFS's client throws.
+ * The local disk under {@code filegate:}. When a task of a streaming query flushes, it passes the {@link FileGate}
+ * {@code flush-<batch>-<partition>} before, and {@code flushed-<batch>-<partition>} after, in the directory
+ * {@code fs.filegate.directory}. A task that is interrupted there gets the exception that HDFS's client throws.
  */
-public final class HandshakeFileSystem extends ObservedFileSystem {
+public final class FileGateFileSystem extends ObservedFileSystem {
     @Override
     public String getScheme() {
-        return "handshake";
+        return "filegate";
     }
 
     @Override
@@ -31,7 +31,7 @@ public final class HandshakeFileSystem extends ObservedFileSystem {
 
     private void stop(String place) throws IOException {
         try {
-            Handshake.stop(place, getConf().get("fs.handshake.directory"));
+            FileGate.stop(place, getConf().get("fs.filegate.directory"));
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();
             throw (IOException) new InterruptedIOException("interrupted at " + place).initCause(e);

@@ -9,15 +9,15 @@ import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
 
-/** A process that writes and reads state files as it is told, until it is killed or its standard input ends. */
-public final class LogShell {
-    private LogShell() {}
+/** A process that writes and reads state files on command, until it is killed or its standard input ends. */
+public final class StateFileShell {
+    private StateFileShell() {}
 
     /**
      * Answers each line of standard input with one line: {@code write <path> <text>} or {@code read <path>}.
      * An answer starts with {@code ok} or {@code failed}.
      *
-     * @param arguments state directory (with a merged scheme), then Hadoop settings, {@code key=value}
+     * @param arguments the state directory (with a merged scheme), then Hadoop settings, {@code key=value}
      */
     public static void main(String[] arguments) throws IOException {
         Path state = new Path(arguments[0]);
@@ -44,7 +44,7 @@ public final class LogShell {
                     return "ok";
                 }
                 case "read" -> {
-                    // A question first, as Spark asks: the view is refreshed by it.
+                    // Spark asks first, too, and that refreshes the index.
                     if (!fs.exists(new Path(state, words[1]))) {
                         return "failed: " + words[1] + " does not exist";
                     }

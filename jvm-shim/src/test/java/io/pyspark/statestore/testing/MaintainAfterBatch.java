@@ -12,16 +12,16 @@ import org.apache.spark.sql.execution.streaming.state.StateStore$;
 import org.apache.spark.sql.execution.streaming.state.StateStoreProvider;
 
 /**
- * What a query does with each batch in {@code foreachBatch}: compute it, and then all the maintenance that Spark would do some
- * time later, and the cleaning of the checkpoint's merged files, at once and in the same order each time.
+ * A function for {@code foreachBatch}. It computes the batch, then does all the maintenance that Spark would do some
+ * time later, and cleans the checkpoint's merged files: at once, and in the same order each time.
  */
-public final class Upkeep implements VoidFunction2<Dataset<Row>, Long> {
+public final class MaintainAfterBatch implements VoidFunction2<Dataset<Row>, Long> {
     private static final long serialVersionUID = 1L;
 
     private final String checkpoint;
 
-    /** For a checkpoint whose location contains this text. */
-    public Upkeep(String checkpoint) {
+    /** @param checkpoint a text that the location of the checkpoint contains */
+    public MaintainAfterBatch(String checkpoint) {
         this.checkpoint = checkpoint;
     }
 
@@ -29,7 +29,7 @@ public final class Upkeep implements VoidFunction2<Dataset<Row>, Long> {
     public void call(Dataset<Row> batch, Long number) throws Exception {
         batch.write().format("noop").mode("overwrite").save();
         List<Throwable> failures = new ArrayList<>();
-        // A view of the state is as new as the thread's name asks for.
+        // The shim decides by the thread's name how new the index must be.
         Thread maintenance = new Thread(this::maintain, "state-store-maintenance-by-hand");
         maintenance.setUncaughtExceptionHandler((thread, failure) -> failures.add(failure));
         maintenance.start();
@@ -58,7 +58,7 @@ public final class Upkeep implements VoidFunction2<Dataset<Row>, Long> {
         return providers;
     }
 
-    /** Spark's own list, which it keeps to itself, and which is its own lock. */
+    /** Spark's private table of loaded stores, which is also its lock. */
     static scala.collection.mutable.HashMap<?, ?> loadedProviders() {
         try {
             Method loaded = StateStore$.class.getDeclaredMethod("loadedProviders");

@@ -8,8 +8,8 @@ import org.apache.spark.api.plugin.ExecutorPlugin;
 import org.apache.spark.api.plugin.PluginContext;
 import org.apache.spark.api.plugin.SparkPlugin;
 
-/** A plugin that a user had before: it shows one metric, {@code mine}, in every process. */
-public final class OwnPlugin implements SparkPlugin {
+/** A plugin of a user: it shows one metric, {@code mine}, in each process. */
+public final class UserPlugin implements SparkPlugin {
     @Override
     public DriverPlugin driverPlugin() {
         return new DriverPlugin() {

@@ -15,15 +15,15 @@ import java.util.ArrayList;
 import java.util.Base64;
 import java.util.List;
 
-/** Writes the merged file that a test describes in JSON, with the shim's writer. */
-public final class GroupScript {
-    private GroupScript() {}
+/** Writes a merged file that a test describes in JSON, with the shim's writer. */
+public final class MergedFileScript {
+    private MergedFileScript() {}
 
     /**
-     * Writes a file.
+     * Writes a local file.
      *
-     * @param file to write
-     * @param script {@code {"writer", "created_ms", "meta", "groups": [[{"put": path, "data": base64, "stamp", "generation"} or
+     * @param script
+     *     {@code {"writer", "created_ms", "meta", "groups": [[{"put": path, "data": base64, "stamp", "generation"} or
      *     {"delete": path, "stamp", "writer"}, …], …], "seal": "no", "after" or "with" the last group}}
      */
     public static void write(String file, String script) throws IOException {
@@ -56,7 +56,7 @@ public final class GroupScript {
         }
     }
 
-    /** Announces a group, and with it all that was written before where its index repeats that. */
+    /** Announces a group, whose index also repeats the entries of the paths in {@code before}. */
     private static void announce(MergedFileWriter merged, JsonNode group, List<String> before) throws IOException {
         List<String> paths = new ArrayList<>(before);
         long length = 0;

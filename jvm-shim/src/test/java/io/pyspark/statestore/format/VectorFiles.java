@@ -9,15 +9,17 @@ import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 
-/** One small file of each kind, the same every time. */
-final class VectorFiles {
+/** Writes the Java half of {@code tests/vectors}: a small merged file of each kind, the same bytes every time. */
+public final class VectorFiles {
   private static final long WRITER = 0x0123456789abcdefL;
   private static final long CREATED_MS = 1_700_000_000_000L;
   private static final long STAMP = CREATED_MS << 16;
 
   private VectorFiles() {}
 
-  static void write(Path directory) throws IOException {
+  /** Writes the files into a directory, which is made if it is missing. */
+  public static void write(String into) throws IOException {
+    Path directory = Files.createDirectories(Path.of(into));
     try (File f = new File(directory, "empty.merged")) {
       f.out.flush();
     }
@@ -39,12 +41,12 @@ final class VectorFiles {
     }
     try (File f = new File(directory, "index-only.merged")) {
       Entry copied = new Entry(Entry.PUT, Entry.TYPE_DELTA, 3, 0x9a8b7c6d, STAMP + 9, WRITER, 77, 3, 2, "0/5/9.delta");
-      f.writer.sealIndexOnly(List.of(copied), List.of(name(1), name(2)), f.stamp());
+      f.sealAs(Trailer.INDEX_ONLY, copied, List.of(name(1), name(2)));
     }
     try (File f = new File(directory, "reference.merged")) {
       Entry referred = new Entry(Entry.PUT, Entry.TYPE_DELTA, 0, 0x1a2b3c4d, STAMP + 8, WRITER, 99, 4, 2, "0/5/8.delta");
       List<String> paths = List.of("/state/_merged/" + name(1), "/checkpoints/ä b/state/_merged/" + name(2));
-      f.writer.sealReferences(List.of(referred), paths, f.stamp());
+      f.sealAs(Trailer.FOREIGN, referred, paths);
     }
     try (File f = new File(directory, "torn.merged")) {
       f.group(f.put("0/0/1.delta", "one"));
@@ -107,6 +109,11 @@ final class VectorFiles {
 
     void group(Entry... entries) throws IOException {
       writer.endGroup(new ArrayList<>(List.of(entries)), stamp());
+    }
+
+    /** Ends a file with an entry of another one; only Python writes such files outside of tests. */
+    void sealAs(int flag, Entry entry, List<String> names) throws IOException {
+      writer.end(new IndexBlock(List.of(entry), names), Trailer.SEALED | Trailer.CUMULATIVE | flag, stamp());
     }
 
     @Override

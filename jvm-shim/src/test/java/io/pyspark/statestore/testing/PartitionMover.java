@@ -11,18 +11,18 @@ import scala.Option;
 import scala.collection.immutable.Nil$;
 
 /**
- * Has partitions move: tells Spark's coordinator that each store is on the executor where it is not. Tasks prefer the
- * executor that the coordinator names, and with a long {@code spark.locality.wait} they wait for it.
+ * Moves partitions between two executors: it tells Spark's coordinator that each store is on the other one. Tasks
+ * prefer the executor that the coordinator names, and with a long {@code spark.locality.wait} they wait for it.
  */
-public final class Mover {
-    private Mover() {}
+public final class PartitionMover {
+    private PartitionMover() {}
 
     /**
-     * Moves the stores of the query's first operator; to be called on the driver.
+     * Moves the stores of the query's first operator. Only the driver can call this.
      *
-     * @param stateDirectory of the query, as Spark names it
-     * @param executors ids of two executors
-     * @return how many stores Spark knew the location of
+     * @param stateDirectory the query's, as Spark names it
+     * @param executors the ids of the two executors
+     * @return the number of stores whose executor Spark knew
      */
     @SuppressWarnings("unchecked")
     public static int move(String stateDirectory, int partitions, String runId, List<String> executors) {
