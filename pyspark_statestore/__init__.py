@@ -11,16 +11,13 @@ from typing import TYPE_CHECKING, Any
 from pyspark_statestore._version import __version__
 
 if TYPE_CHECKING:
-    from pyspark_statestore.attach import attach
-    from pyspark_statestore.checkpoint import Checkpoint
+    from pyspark_statestore.background import maintain
+    from pyspark_statestore.checkpoint import Checkpoint, convert, export, fork
     from pyspark_statestore.conf import OPTIONS
     from pyspark_statestore.errors import StateStoreFilesError
-    from pyspark_statestore.forks.fork import fork
-    from pyspark_statestore.jars import jar_path
-    from pyspark_statestore.maintenance.background import maintain
-    from pyspark_statestore.migration.verbs import convert, export
     from pyspark_statestore.paths import merged_path
-    from pyspark_statestore.session import configure
+    from pyspark_statestore.session.configure import attach, configure
+    from pyspark_statestore.session.doors import jar_path
 
 __all__ = [
     "OPTIONS",
@@ -41,13 +38,13 @@ _HOMES = {
     "Checkpoint": "checkpoint",
     "OPTIONS": "conf",
     "StateStoreFilesError": "errors",
-    "attach": "attach",
-    "configure": "session",
-    "convert": "migration.verbs",
-    "export": "migration.verbs",
-    "fork": "forks.fork",
-    "jar_path": "jars",
-    "maintain": "maintenance.background",
+    "attach": "session.configure",
+    "configure": "session.configure",
+    "convert": "checkpoint",
+    "export": "checkpoint",
+    "fork": "checkpoint",
+    "jar_path": "session.doors",
+    "maintain": "background",
     "merged_path": "paths",
 }
 
@@ -56,7 +53,7 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
-    globals()[name] = value  # `attach` is also a submodule, which the import has just bound to this name
+    globals()[name] = value
     return value
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from pyspark_statestore.conf import OPTIONS
+from pyspark_statestore.conf import CLOSED_AFTER
 from pyspark_statestore.errors import StateStoreFilesError
 
 if TYPE_CHECKING:
@@ -18,15 +18,12 @@ if TYPE_CHECKING:
 
     from pyspark_statestore.forks.fork import Fork
     from pyspark_statestore.inspect import Inspection
+    from pyspark_statestore.log.merged_log import MergedLog
     from pyspark_statestore.maintenance.maintenance import Maintenance
-    from pyspark_statestore.maintenance.site import Site
     from pyspark_statestore.migration.conversion import Conversion
     from pyspark_statestore.migration.dropping import Drop
     from pyspark_statestore.migration.export import Export
     from pyspark_statestore.storage import Directory, Location
-
-CLOSED_AFTER = datetime.timedelta(milliseconds=int(OPTIONS["closedAfter"].parse(OPTIONS["closedAfter"].default)))
-"""Default of the option ``closedAfter``."""
 
 
 class Checkpoint:
@@ -110,7 +107,7 @@ class Checkpoint:
             StateStoreFilesError: It cannot be listed.
         """
         from pyspark_statestore.format import parse_file_name
-        from pyspark_statestore.inspect.scan import MERGED, is_retirement
+        from pyspark_statestore.log.scan import MERGED, is_retirement
         from pyspark_statestore.storage import Directory
 
         names = Directory(self._location).names(MERGED)
@@ -235,12 +232,12 @@ class Checkpoint:
             StateStoreFilesError: As :func:`pyspark_statestore.fork`.
         """
         from pyspark_statestore.forks.fork import fork_checkpoint
-        from pyspark_statestore.maintenance.site import Site
+        from pyspark_statestore.log.merged_log import MergedLog
         from pyspark_statestore.storage import Location
 
         options = self._storage_options if storage_options is None else storage_options
-        site = Site(self._directory, self._closed_after, dry_run=dry_run)
-        return fork_checkpoint(site, Location.of(dst, options), mode, version, dry_run=dry_run, force=force)
+        log = MergedLog(self._directory, self._closed_after, dry_run=dry_run)
+        return fork_checkpoint(log, Location.of(dst, options), mode, version, dry_run=dry_run, force=force)
 
     def convert(self, to: str, *, door: str = "provider", dry_run: bool = False, force: bool = False) -> Conversion:
         """Lets a stopped query go on with merged state, or with stock Spark's.
@@ -266,7 +263,7 @@ class Checkpoint:
         """
         from pyspark_statestore.migration.conversion import convert
 
-        return convert(self._site(dry_run), to, door=door, dry_run=dry_run, force=force)
+        return convert(self._merged_log(dry_run), to, door=door, dry_run=dry_run, force=force)
 
     def export(
         self,
@@ -301,7 +298,7 @@ class Checkpoint:
 
         options = self._storage_options if storage_options is None else storage_options
         target = None if dst is None else Directory(Location.of(dst, options))
-        return export(self._site(dry_run), target, dry_run=dry_run, force=force, spark=spark, callback=callback)
+        return export(self._merged_log(dry_run), target, dry_run=dry_run, force=force, spark=spark, callback=callback)
 
     def drop_merged(self, *, dry_run: bool = True, force: bool = False) -> Drop:
         """Deletes the merged files after an export in place; there is no way back to them then.
@@ -317,12 +314,12 @@ class Checkpoint:
         """
         from pyspark_statestore.migration.dropping import drop_merged
 
-        return drop_merged(self._site(dry_run), dry_run=dry_run, force=force)
+        return drop_merged(self._merged_log(dry_run), dry_run=dry_run, force=force)
 
-    def _site(self, dry_run: bool) -> Site:
-        from pyspark_statestore.maintenance.site import Site
+    def _merged_log(self, dry_run: bool) -> MergedLog:
+        from pyspark_statestore.log.merged_log import MergedLog
 
-        return Site(self._directory, self._closed_after, dry_run=dry_run)
+        return MergedLog(self._directory, self._closed_after, dry_run=dry_run)
 
     @cached_property
     def _directory(self) -> Directory:
@@ -332,3 +329,91 @@ class Checkpoint:
 
     def __repr__(self) -> str:
         return f"Checkpoint({self.url!r})"
+
+
+# The verbs as functions of a path.
+
+
+def convert(
+    path: str | os.PathLike[str], to: str, storage_options: Mapping[str, Any] | None = None, **how: Any
+) -> Conversion:
+    """Lets a stopped query go on with merged state, or with stock Spark's.
+
+    Args:
+        path: The query's ``checkpointLocation``.
+        to: ``merged`` or ``stock``.
+        storage_options: For the fsspec file system.
+        **how: As of :meth:`Checkpoint.convert`: ``door``, ``dry_run``, ``force``.
+
+    Raises:
+        StateStoreFilesError: As of :meth:`Checkpoint.convert`.
+
+    Example:
+        >>> convert("hdfs://nn/checkpoints/q1", to="merged").changed_entries_count
+        100
+    """
+    return Checkpoint(path, storage_options).convert(to, **how)
+
+
+def export(
+    path: str | os.PathLike[str],
+    dst: str | os.PathLike[str] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    **how: Any,
+) -> Export:
+    """Writes the merged state of a stopped query back as the plain files that stock Spark expects.
+
+    Args:
+        path: The query's ``checkpointLocation``.
+        dst: A directory that is empty or does not exist; in place if not given.
+        storage_options: For the fsspec file system of both.
+        **how: As of :meth:`Checkpoint.export`: ``dry_run``, ``force``, ``spark``, ``callback``.
+
+    Raises:
+        StateStoreFilesError: As of :meth:`Checkpoint.export`.
+    """
+    return Checkpoint(path, storage_options).export(dst, **how)
+
+
+def fork(
+    src: str | os.PathLike[str],
+    dst: str | os.PathLike[str],
+    mode: str = "no_claim",
+    version: int | None = None,
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+    dst_storage_options: Mapping[str, Any] | None = None,
+    closed_after: datetime.timedelta = CLOSED_AFTER,
+    dry_run: bool = False,
+    force: bool = False,
+) -> Fork:
+    """Makes a second checkpoint that goes on from a version of a first one, which stays as it is.
+
+    A query that is given the new checkpoint goes on behind the batch that left the version. Its sources have to be
+    those of the first one. State is shared unless it is copied: neither side deletes what the other one needs.
+
+    Args:
+        src: The ``checkpointLocation`` of a query, running or not.
+        dst: Where the fork is to be: nothing may be there.
+        mode: ``no_claim``: the fork reads the state where it is, and never deletes it. ``claim``: likewise, and it
+            owns it: the first checkpoint must not be used any more. ``copy``: the state is copied.
+        version: Of the state, which batch version - 1 left; None for that of the last committed batch.
+        storage_options: For the fsspec file system.
+        dst_storage_options: For that of ``dst``, where it is another one.
+        closed_after: As the query's ``closedAfter``.
+        dry_run: Only say what the fork would have.
+        force: Allows ``claim`` where the query seems to be running.
+
+    Raises:
+        StateStoreFilesError: ``dst`` is not empty (PSS_NOT_EMPTY) or in another file system (PSS_OTHER_FILE_SYSTEM),
+            the version cannot be restored (PSS_VERSION_NOT_RESTORABLE), the source is running and is to be claimed
+            (PSS_QUERY_RUNNING) or was claimed (PSS_CLAIMED), an argument is not allowed (PSS_INVALID_OPTION,
+            PSS_BAD_PATH), there is no checkpoint (PSS_NOT_A_CHECKPOINT), or something cannot be read or written. What
+            was written is taken back then.
+
+    Example:
+        >>> pyspark_statestore.fork("s3://bucket/checkpoints/q1", "s3://bucket/checkpoints/q1-test").version
+        1043
+    """
+    source = Checkpoint(src, storage_options, closed_after=closed_after)
+    return source.fork(dst, mode, version, storage_options=dst_storage_options, dry_run=dry_run, force=force)

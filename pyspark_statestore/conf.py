@@ -302,3 +302,7 @@ def _unknown(name: str, known: Mapping[str, Option]) -> StateStoreFilesError:
     close = difflib.get_close_matches(name, public, n=1)
     hint = f"Did you mean {close[0]}?" if close else f"There are: {', '.join(public)}."
     return StateStoreFilesError("PSS_UNKNOWN_OPTION", {"key": name, "hint": hint})
+
+
+CLOSED_AFTER = timedelta(milliseconds=int(OPTIONS["closedAfter"].parse(OPTIONS["closedAfter"].default)))
+"""Default of the option ``closedAfter``."""

@@ -61,16 +61,16 @@ class SegmentStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Raises:
             StateStoreFilesError: There is no checkpoint, or it cannot be read.
         """
-        from pyspark_checkpoint_files.look import Look
+        from pyspark_checkpoint_files.stream_snapshot import StreamSnapshot
 
-        look = Look(self._options)
-        settled = look.settled()
+        snapshot = StreamSnapshot(self._options)
+        settled = snapshot.settled()
         if not settled.all():
             time.sleep(self._options.settled_after.total_seconds())
-            begun = look.scan.at
-            look = Look(self._options)
-            settled = look.settled(begun)
-        self._target = look.advanced(Seen(), settled)
+            begun = snapshot.scan.at
+            snapshot = StreamSnapshot(self._options)
+            settled = snapshot.settled(begun)
+        self._target = snapshot.advanced(Seen(), settled)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Where the next batch ends.
@@ -78,15 +78,15 @@ class SegmentStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Raises:
             StateStoreFilesError: There is no checkpoint, or it cannot be read.
         """
-        from pyspark_checkpoint_files.look import Look
+        from pyspark_checkpoint_files.stream_snapshot import StreamSnapshot
 
-        since, look = Seen.of(start), Look(self._options)
-        given = ~look.seen(since)
-        given &= look.settled() if self._target is None else look.seen(self._target)
+        since, snapshot = Seen.of(start), StreamSnapshot(self._options)
+        given = ~snapshot.seen(since)
+        given &= snapshot.settled() if self._target is None else snapshot.seen(self._target)
         if isinstance(limit, ReadMaxRows):
             # The oldest first: see Seen.
             given &= given.cumsum() <= limit.max_rows
-        return look.advanced(since, given).offset() if given.any() else start
+        return snapshot.advanced(since, given).offset() if given.any() else start
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """One: what a batch has is only known from all files together."""
@@ -98,10 +98,10 @@ class SegmentStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Raises:
             StateStoreFilesError: There is no checkpoint, or it cannot be read.
         """
-        from pyspark_checkpoint_files.look import Look
-        from pyspark_statestore.inspect.segments import Segments
+        from pyspark_checkpoint_files.stream_snapshot import StreamSnapshot
+        from pyspark_statestore.inspect.tables import Segments
 
         assert isinstance(partition, Between)
-        look = Look(self._options)
-        wanted = ~look.seen(Seen.of(partition.start)) & look.seen(Seen.of(partition.end))
-        yield from Segments.of(look.scan, look.location, rows=look.writes.entry[wanted]).batches(BATCH_ROWS)
+        snapshot = StreamSnapshot(self._options)
+        wanted = ~snapshot.seen(Seen.of(partition.start)) & snapshot.seen(Seen.of(partition.end))
+        yield from Segments.of(snapshot.scan, snapshot.location, rows=snapshot.writes.entry[wanted]).batches(BATCH_ROWS)

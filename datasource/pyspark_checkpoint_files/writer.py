@@ -15,7 +15,7 @@ from pyspark_statestore.errors import StateStoreFilesError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from pyspark_statestore.maintenance.site import Site
+    from pyspark_statestore.log.merged_log import MergedLog
 
 PATH = "file_path"
 """The column that says which file; the others of a row do not count."""
@@ -62,7 +62,7 @@ class CompactionWriter(DataSourceArrowWriter):
 
         try:
             names = self._names(iterator)
-            failures = tuple(rewrite(self._site, names).failures) if names else ()
+            failures = tuple(rewrite(self._log, names).failures) if names else ()
         except StateStoreFilesError as error:
             failures = (error,)
         for failure in failures:
@@ -78,7 +78,7 @@ class CompactionWriter(DataSourceArrowWriter):
         """
         from pyspark_statestore.maintenance.cleaning import clean
 
-        clean(self._site, self._site.look().closed_tombstones)
+        clean(self._log, self._log.snapshot().closed_tombstones)
         for message in messages:
             if isinstance(message, Rewritten) and message.failures:
                 raise message.failures[0]
@@ -87,12 +87,12 @@ class CompactionWriter(DataSourceArrowWriter):
         """Leaves what is there: whatever was copied is as good as what it was copied from."""
 
     @cached_property
-    def _site(self) -> Site:
-        from pyspark_statestore.maintenance.site import Site
+    def _log(self) -> MergedLog:
+        from pyspark_statestore.log.merged_log import MergedLog
         from pyspark_statestore.storage import Directory, Location
 
         options = self._options
-        return Site(Directory(Location.of(options.path, options.storage)), options.closed_after)
+        return MergedLog(Directory(Location.of(options.path, options.storage)), options.closed_after)
 
     def _names(self, batches: Iterator[pa.RecordBatch]) -> set[str]:
         """Names of merged files.
@@ -101,7 +101,7 @@ class CompactionWriter(DataSourceArrowWriter):
             StateStoreFilesError: PSS_BAD_PATH where a row is not about a merged file of this checkpoint.
         """
         from pyspark_statestore.format import parse_file_name
-        from pyspark_statestore.inspect.scan import MERGED
+        from pyspark_statestore.log.scan import MERGED
 
         names: set[str] = set()
         folders: dict[str, bool] = {}
@@ -112,7 +112,7 @@ class CompactionWriter(DataSourceArrowWriter):
                 if folder not in folders:
                     folders[folder] = checkpoint != folder and self._is_here(checkpoint)
                 if not folders[folder] or parse_file_name(name) is None:
-                    reason = f"only merged files of {self._site.directory.location.url} can be rewritten here"
+                    reason = f"only merged files of {self._log.directory.location.url} can be rewritten here"
                     raise StateStoreFilesError("PSS_BAD_PATH", {"path": path, "reason": reason})
                 names.add(name)
         return names
@@ -120,7 +120,7 @@ class CompactionWriter(DataSourceArrowWriter):
     def _is_here(self, checkpoint: str) -> bool:
         from pyspark_statestore.storage import Location
 
-        here = self._site.directory.location.url
+        here = self._log.directory.location.url
         try:
             return checkpoint == here or Location.of(checkpoint, self._options.storage).url == here
         except StateStoreFilesError:

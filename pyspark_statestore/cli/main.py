@@ -9,18 +9,30 @@ import click
 
 from pyspark_statestore import __version__
 from pyspark_statestore.cli.commands import INTERRUPTED, Group, forget_stdout
-from pyspark_statestore.cli.compact import compact_command
-from pyspark_statestore.cli.consolidate import consolidate_command
-from pyspark_statestore.cli.expire import expire_command
-from pyspark_statestore.cli.fork import fork_command, release_command
-from pyspark_statestore.cli.migrate import convert_command, drop_merged_command, export_command
-from pyspark_statestore.cli.orphans import orphans_command
-from pyspark_statestore.cli.plot import plot_command
-from pyspark_statestore.cli.show import show_command
+from pyspark_statestore.cli.inspect import (
+    files_command,
+    plot_command,
+    segments_command,
+    show_command,
+    summary_command,
+    top_command,
+    versions_command,
+)
+from pyspark_statestore.cli.lifecycle import (
+    convert_command,
+    drop_merged_command,
+    export_command,
+    fork_command,
+    release_command,
+)
+from pyspark_statestore.cli.maintain import (
+    compact_command,
+    consolidate_command,
+    expire_command,
+    orphans_command,
+    verify_command,
+)
 from pyspark_statestore.cli.state import diff_command, state_command
-from pyspark_statestore.cli.tables import files_command, segments_command, summary_command, versions_command
-from pyspark_statestore.cli.top import top_command
-from pyspark_statestore.cli.verify import verify_command
 
 
 @click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -42,7 +54,7 @@ def cli() -> None:
 )
 def jar_path_command() -> None:
     """Print the path of the jar."""
-    from pyspark_statestore.jars import jar_path
+    from pyspark_statestore.session.doors import jar_path
 
     click.echo(jar_path())
 

@@ -11,7 +11,7 @@ from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.format import Kind, read_groups
 from pyspark_statestore.format.layout import FLAG_CUMULATIVE, FLAG_FOREIGN, FLAG_INDEX_ONLY, FLAG_SEALED
 from pyspark_statestore.format.reader import Group, Header
-from pyspark_statestore.inspect.segments import CLOCK_BITS
+from pyspark_statestore.log.entries import CLOCK_BITS
 from pyspark_statestore.storage import Directory, Location
 from pyspark_statestore.storage.directory import OpenFile
 

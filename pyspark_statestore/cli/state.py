@@ -2,20 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+import re
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from pyspark_statestore.cli import options
 from pyspark_statestore.cli.commands import Command
-from pyspark_statestore.cli.keys import KeyOption, one_key
+from pyspark_statestore.cli.options import ParamType
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from pyspark_statestore.checkpoint import Checkpoint
     from pyspark_statestore.cli.output import Output, RowChoice
+
+
+class KeyOption(ParamType):
+    """``FIELD=VALUE``, a JSON object, or a value; what is JSON is taken as JSON, any other as text."""
+
+    name = "KEY"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Returns values by field, or a value."""
+        text = str(value)
+        found = _FIELD.fullmatch(text)
+        if found is None:
+            return _value(text)
+        key: Any = _value(found[2])
+        for name in reversed(found[1].split(".")):
+            key = {name: key}
+        return key
+
 
 Function = Callable[..., Any]
 
@@ -128,3 +148,38 @@ def _flat(table: pa.Table) -> pa.Table:
 
 def _count(table: pa.Table, what: str) -> str:
     return f"{table.num_rows:,} {what}{'' if table.num_rows == 1 else 's'}"
+
+
+# How a key is written on the command line.
+
+_FIELD = re.compile(r"([A-Za-z_][\w.]*)=(.*)", re.DOTALL)
+
+
+def one_key(keys: Sequence[Any]) -> Any:
+    """Puts what was given for ``--key`` together; None where nothing was.
+
+    Raises:
+        click.BadParameter: It does not go together.
+    """
+    if not keys:
+        return None
+    whole = keys[0]
+    for key in keys[1:]:
+        whole = _merged(whole, key)
+    return whole
+
+
+def _merged(one: Any, other: Any) -> Any:
+    if not isinstance(one, dict) or not isinstance(other, dict):
+        raise click.BadParameter("two values for one field.", param_hint="--key")
+    merged = dict(one)
+    for name, value in other.items():
+        merged[name] = _merged(merged[name], value) if name in merged else value
+    return merged
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text

@@ -16,12 +16,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from pyspark_statestore.cli import cells
+from pyspark_statestore import rendering
 from pyspark_statestore.cli.output import ALL, Output, Report, RowChoice, python_rows
-from pyspark_statestore.cli.views import Field, View, form_of, whole
+from pyspark_statestore.cli.views import Field, View, whole
+from pyspark_statestore.rendering import form_of
 
 if TYPE_CHECKING:
     from pyspark_statestore.cli.shown_file import ShownFile, ShownGroup
+
 
 ROWS_ON_A_TERMINAL = 50
 """What a table is cut to where nobody said how many rows they want."""
@@ -29,15 +31,15 @@ ROWS_ON_A_TERMINAL = 50
 _ANY_WIDTH = 100_000
 
 _ENTRIES: View = (
-    Field("kind", ("kind",), cells.text),
-    Field("type", ("type",), cells.text),
-    Field("logical path", ("logical_path",), cells.text),
-    Field("offset", ("offset",), cells.text),
-    Field("length", ("length",), cells.text),
-    Field("gen", ("generation",), cells.text),
-    Field("crc32c", ("crc32c",), cells.text),
-    Field("written (UTC)", ("written_at",), cells.time),
-    Field("in file", ("file_name",), cells.text, optional=True),
+    Field("kind", ("kind",), rendering.text),
+    Field("type", ("type",), rendering.text),
+    Field("logical path", ("logical_path",), rendering.text),
+    Field("offset", ("offset",), rendering.text),
+    Field("length", ("length",), rendering.text),
+    Field("gen", ("generation",), rendering.text),
+    Field("crc32c", ("crc32c",), rendering.text),
+    Field("written (UTC)", ("written_at",), rendering.time),
+    Field("in file", ("file_name",), rendering.text, optional=True),
 )
 
 
@@ -76,17 +78,16 @@ class TextOutput(Output):
 
     def file(self, shown: ShownFile) -> None:
         """Writes the header, then each group with its entries."""
-        self._line(cells.text(shown.file_path), style="bold")
+        self._line(rendering.text(shown.file_path), style="bold")
         self._line(f"{shown.file_size_in_bytes:,} bytes")
         if shown.writer is None:
             self._line("no header: its writer died before the first flush, or is about to write it")
         else:
-            created = cells.cell([shown.created_at], cells.time)
+            created = rendering.cell([shown.created_at], rendering.time)
             self._line(f"header: {shown.header_length} bytes, writer {shown.writer}, created {created} UTC")
             for key, value in shown.meta.items():
-                self._line(
-                    f"  {cells.text(key)} = {cells.text(value if isinstance(value, str) else json.dumps(value))}"
-                )
+                said = value if isinstance(value, str) else json.dumps(value)
+                self._line(f"  {rendering.text(key)} = {rendering.text(said)}")
         if shown.error is not None:
             self._line("damaged: nothing before what follows can be read", style="red")
         for number, group in enumerate(shown.groups, start=1):
@@ -98,7 +99,7 @@ class TextOutput(Output):
     def _group(self, group: ShownGroup, number: int, of: int) -> None:
         start = "?" if group.offset is None else str(group.offset)
         flags = ", ".join(group.flags) or "no flags"
-        stamped = cells.cell([group.stamped_at], cells.time)
+        stamped = rendering.cell([group.stamped_at], rendering.time)
         self._line()
         self._line(f"group {number} of {of}: bytes {start} to {group.end}, {flags}, stamp {stamped} UTC", style="bold")
         limit = self._limit(RowChoice()) if self._on_terminal else len(group.entries)
@@ -121,7 +122,7 @@ class TextOutput(Output):
         self._line(title, style="bold")
         lines = Table(box=None, show_header=False, pad_edge=False)
         for name, (value, type_) in figures.items():
-            lines.add_row(name, Text(cells.exact(value, form_of(name, type_))))
+            lines.add_row(name, Text(rendering.exact(value, form_of(name, type_))))
         self._print(lines)
 
     def _limit(self, rows: RowChoice) -> int:
@@ -145,10 +146,10 @@ class TextOutput(Output):
     def _draw_batches(self, batches: Iterator[list[dict[str, Any]]], view: View, *, wrap: bool) -> None:
         """Draws as it goes, so that who reads only the beginning need not wait for the end."""
         headings = [field.heading for field in view]
-        right = [field.form in cells.IS_NUMBER for field in view]
+        right = [field.form in rendering.IS_NUMBER for field in view]
         widths = [len(heading) for heading in headings]
         for number, rows in enumerate(batches):
-            lines = [[cells.cell([row[c] for c in field.columns], field.form) for field in view] for row in rows]
+            lines = [[rendering.cell([row[c] for c in field.columns], field.form) for field in view] for row in rows]
             columns = zip(*lines, strict=True)
             widths = [max(width, *map(len, column)) for width, column in zip(widths, columns, strict=True)]
             if self._on_terminal and wrap:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 
-from pyspark_statestore.cli import cells
+from pyspark_statestore import rendering
+from pyspark_statestore.rendering import form_of
+
+if TYPE_CHECKING:
+    pass
 
 
 @dataclass(frozen=True)
@@ -23,67 +27,67 @@ class Field:
 
     heading: str
     columns: tuple[str, ...]
-    form: cells.Form
+    form: rendering.Form
     optional: bool = False
 
 
 View: TypeAlias = tuple[Field, ...]
 
 _STORE: View = (
-    Field("op", ("operator_id",), cells.text),
-    Field("part", ("partition_id",), cells.text),
-    Field("store", ("store_name",), cells.text),
+    Field("op", ("operator_id",), rendering.text),
+    Field("part", ("partition_id",), rendering.text),
+    Field("store", ("store_name",), rendering.text),
 )
 
 _FILES: View = (
-    Field("file", ("file_path",), cells.name),
-    Field("size", ("file_size_in_bytes",), cells.size),
-    Field("live", ("live_bytes",), cells.size),
-    Field("amplif.", ("space_amplification",), cells.ratio),
-    Field("live segments", ("live_segment_count", "segment_count"), cells.part_of),
-    Field("state", ("is_sealed", "is_closed", "is_orphan"), cells.file_state),
-    Field("changed (UTC)", ("last_modified_at",), cells.time),
+    Field("file", ("file_path",), rendering.name),
+    Field("size", ("file_size_in_bytes",), rendering.size),
+    Field("live", ("live_bytes",), rendering.size),
+    Field("amplif.", ("space_amplification",), rendering.ratio),
+    Field("live segments", ("live_segment_count", "segment_count"), rendering.part_of),
+    Field("state", ("is_sealed", "is_closed", "is_orphan"), rendering.file_state),
+    Field("changed (UTC)", ("last_modified_at",), rendering.time),
 )
 
 _SEGMENTS: View = (
-    Field("logical path", ("logical_path",), cells.text),
-    Field("size", ("length",), cells.size),
-    Field("status", ("status",), cells.text),
-    Field("written (UTC)", ("written_at",), cells.time),
-    Field("file", ("file_path",), cells.name),
-    Field("offset", ("offset",), cells.text),
+    Field("logical path", ("logical_path",), rendering.text),
+    Field("size", ("length",), rendering.size),
+    Field("status", ("status",), rendering.text),
+    Field("written (UTC)", ("written_at",), rendering.time),
+    Field("file", ("file_path",), rendering.name),
+    Field("offset", ("offset",), rendering.text),
 )
 
 _VERSIONS: View = (
     *_STORE,
-    Field("version", ("version",), cells.text),
-    Field("checkpoint id", ("state_store_checkpoint_id",), cells.text, optional=True),
-    Field("snapshot", ("has_snapshot",), cells.flag),
-    Field("changelog", ("has_changelog",), cells.flag),
-    Field("restorable", ("is_restorable",), cells.flag),
-    Field("from snapshot", ("base_snapshot_version",), cells.text),
-    Field("replay", ("replay_count",), cells.count),
-    Field("to read", ("restore_bytes",), cells.size),
+    Field("version", ("version",), rendering.text),
+    Field("checkpoint id", ("state_store_checkpoint_id",), rendering.text, optional=True),
+    Field("snapshot", ("has_snapshot",), rendering.flag),
+    Field("changelog", ("has_changelog",), rendering.flag),
+    Field("restorable", ("is_restorable",), rendering.flag),
+    Field("from snapshot", ("base_snapshot_version",), rendering.text),
+    Field("replay", ("replay_count",), rendering.count),
+    Field("to read", ("restore_bytes",), rendering.size),
 )
 
 
 _FIGURES: View = (
-    Field("bytes", ("total_bytes",), cells.size),
-    Field("live", ("live_bytes",), cells.size),
-    Field("dead", ("dead_bytes",), cells.size),
-    Field("live segments", ("live_segment_count", "segment_count"), cells.part_of),
-    Field("share of all", ("share",), cells.share),
+    Field("bytes", ("total_bytes",), rendering.size),
+    Field("live", ("live_bytes",), rendering.size),
+    Field("dead", ("dead_bytes",), rendering.size),
+    Field("live segments", ("live_segment_count", "segment_count"), rendering.part_of),
+    Field("share of all", ("share",), rendering.share),
 )
 
 COSTS: dict[str, View] = {
     "partitions": (
-        Field("operator", ("operator_id",), cells.text),
-        Field("partition", ("partition_id",), cells.text),
+        Field("operator", ("operator_id",), rendering.text),
+        Field("partition", ("partition_id",), rendering.text),
         *_FIGURES,
     ),
-    "operators": (Field("operator", ("operator_id",), cells.text), *_FIGURES),
-    "types": (Field("type", ("type",), cells.text), *_FIGURES),
-    "files": (Field("file", ("file_path",), cells.name), *_FIGURES),
+    "operators": (Field("operator", ("operator_id",), rendering.text), *_FIGURES),
+    "types": (Field("type", ("type",), rendering.text), *_FIGURES),
+    "files": (Field("file", ("file_path",), rendering.name), *_FIGURES),
 }
 """What ``top`` shows."""
 
@@ -91,48 +95,31 @@ TABLES: dict[str, View] = {"files": _FILES, "segments": _SEGMENTS, "versions": _
 """How the commands of these names show their tables."""
 
 REWRITTEN: View = (
-    Field("file", ("file_path",), cells.name),
-    Field("size", ("file_size_in_bytes",), cells.size),
-    Field("live", ("live_bytes",), cells.size),
-    Field("what becomes of it", ("is_rewritten", "is_added", "is_removed"), cells.fate),
+    Field("file", ("file_path",), rendering.name),
+    Field("size", ("file_size_in_bytes",), rendering.size),
+    Field("live", ("live_bytes",), rendering.size),
+    Field("what becomes of it", ("is_rewritten", "is_added", "is_removed"), rendering.fate),
 )
 """What ``compact`` shows."""
 
 ORPHANS: View = (
-    Field("file", ("file_path",), cells.text),
-    Field("size", ("file_size_in_bytes",), cells.size),
-    Field("changed (UTC)", ("last_modified_at",), cells.time),
-    Field("why", ("reason",), cells.text),
+    Field("file", ("file_path",), rendering.text),
+    Field("size", ("file_size_in_bytes",), rendering.size),
+    Field("changed (UTC)", ("last_modified_at",), rendering.time),
+    Field("why", ("reason",), rendering.text),
 )
 """What ``orphans`` shows."""
 
 DAMAGES: View = (
-    Field("kind", ("kind",), cells.text),
-    Field("file", ("path",), cells.name),
-    Field("offset", ("offset",), cells.text),
-    Field("logical path", ("logical_path",), cells.text, optional=True),
-    Field("repairable", ("is_repairable",), cells.flag),
-    Field("repaired", ("repaired",), cells.flag),
-    Field("why", ("reason",), cells.text),
+    Field("kind", ("kind",), rendering.text),
+    Field("file", ("path",), rendering.name),
+    Field("offset", ("offset",), rendering.text),
+    Field("logical path", ("logical_path",), rendering.text, optional=True),
+    Field("repairable", ("is_repairable",), rendering.flag),
+    Field("repaired", ("repaired",), rendering.flag),
+    Field("why", ("reason",), rendering.text),
 )
 """What ``verify`` shows."""
-
-
-def form_of(column: str, type_: pa.DataType) -> cells.Form:
-    """How the values of any column look."""
-    if "." in column:  # a field of a user's own, whatever its name is
-        return cells.time if pa.types.is_timestamp(type_) else cells.text
-    if column in ("length", "size") or column.endswith(("_bytes", "_bytes_count")):
-        return cells.size
-    if column == "share":
-        return cells.share
-    if column.endswith("_count"):
-        return cells.count
-    if pa.types.is_floating(type_):
-        return cells.ratio
-    if pa.types.is_timestamp(type_):
-        return cells.time
-    return cells.flag if pa.types.is_boolean(type_) else cells.text
 
 
 def whole(schema: pa.Schema) -> View:

@@ -2,34 +2,34 @@
 
 from __future__ import annotations
 
-import datetime
-import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
-from pyspark_statestore.checkpoint import CLOSED_AFTER
 from pyspark_statestore.errors import StateStoreFilesError
-from pyspark_statestore.forks.needed import Needed, check_restorable, needed_for, not_restorable
-from pyspark_statestore.forks.origin import ORIGIN_SUFFIX, Origin, write_origin
+from pyspark_statestore.forks.needed import (
+    Needed,
+    check_restorable,
+    copy_plain,
+    copy_segments,
+    needed_for,
+    not_restorable,
+    places_of,
+    write_references,
+)
 from pyspark_statestore.forks.pinning import Pinning
-from pyspark_statestore.forks.pins import CLAIM, NO_CLAIM, check_unclaimed
-from pyspark_statestore.forks.plain import copy_plain
-from pyspark_statestore.forks.segments import copy_segments, places_of, write_references
 from pyspark_statestore.forks.spark_side import SparkFiles, copy_first, copy_last, make_partitions, spark_files
-from pyspark_statestore.forks.target import check_target, taken_back
 from pyspark_statestore.format import MergedFile
-from pyspark_statestore.inspect.foreign import by_checkpoint, foreign_of, missing_foreign
-from pyspark_statestore.inspect.scan import ForeignFileGoneError, check_checkpoint, look_again, scan
-from pyspark_statestore.inspect.spark_logs import COMMITS
-from pyspark_statestore.inspect.state_files import StateFiles, plain_files
-from pyspark_statestore.maintenance.ages import Now, ask_file_system
-from pyspark_statestore.maintenance.batches import Batches, committed, ids_of
-from pyspark_statestore.maintenance.running import require_stopped
-from pyspark_statestore.maintenance.site import Site, View
+from pyspark_statestore.log.merged_log import Clocks, LogSnapshot, MergedLog, ask_file_system, require_stopped
+from pyspark_statestore.log.pins import CLAIM, NO_CLAIM, ORIGIN_SUFFIX, Origin, check_unclaimed, write_origin
+from pyspark_statestore.log.restorability import Batches, committed, ids_of
+from pyspark_statestore.log.scan import MERGED, ForeignFileGoneError, check_checkpoint, retry_if_gone, scan
+from pyspark_statestore.log.spark_logs import COMMITS
+from pyspark_statestore.log.state_files import StateFiles, by_checkpoint, foreign_of, missing_foreign, plain_files
 from pyspark_statestore.storage import Directory, Location
+from pyspark_statestore.storage.changes import delete
 
 COPY = "copy"
 MODES = (NO_CLAIM, CLAIM, COPY)
@@ -68,54 +68,8 @@ class Fork:
     dry_run: bool = False
 
 
-def fork(
-    src: str | os.PathLike[str],
-    dst: str | os.PathLike[str],
-    mode: str = NO_CLAIM,
-    version: int | None = None,
-    *,
-    storage_options: Mapping[str, Any] | None = None,
-    dst_storage_options: Mapping[str, Any] | None = None,
-    closed_after: datetime.timedelta = CLOSED_AFTER,
-    dry_run: bool = False,
-    force: bool = False,
-) -> Fork:
-    """Makes a second checkpoint that goes on from a version of a first one, which stays as it is.
-
-    A query that is given the new checkpoint goes on behind the batch that left the version. Its sources have to be
-    those of the first one. State is shared unless it is copied: neither side deletes what the other one needs.
-
-    Args:
-        src: The ``checkpointLocation`` of a query, running or not.
-        dst: Where the fork is to be: nothing may be there.
-        mode: ``no_claim``: the fork reads the state where it is, and never deletes it. ``claim``: likewise, and it
-            owns it: the first checkpoint must not be used any more. ``copy``: the state is copied.
-        version: Of the state, which batch version - 1 left; None for that of the last committed batch.
-        storage_options: For the fsspec file system.
-        dst_storage_options: For that of ``dst``, where it is another one.
-        closed_after: As the query's ``closedAfter``.
-        dry_run: Only say what the fork would have.
-        force: Allows ``claim`` where the query seems to be running.
-
-    Raises:
-        StateStoreFilesError: ``dst`` is not empty (PSS_NOT_EMPTY) or in another file system (PSS_OTHER_FILE_SYSTEM),
-            the version cannot be restored (PSS_VERSION_NOT_RESTORABLE), the source is running and is to be claimed
-            (PSS_QUERY_RUNNING) or was claimed (PSS_CLAIMED), an argument is not allowed (PSS_INVALID_OPTION,
-            PSS_BAD_PATH), there is no checkpoint (PSS_NOT_A_CHECKPOINT), or something cannot be read or written. What
-            was written is taken back then.
-
-    Example:
-        >>> pyspark_statestore.fork("s3://bucket/checkpoints/q1", "s3://bucket/checkpoints/q1-test").version
-        1043
-    """
-    source = Location.of(src, storage_options)
-    target = Location.of(dst, storage_options if dst_storage_options is None else dst_storage_options)
-    site = Site(Directory(source), closed_after, dry_run=dry_run)
-    return fork_checkpoint(site, target, mode, version, dry_run=dry_run, force=force)
-
-
 def fork_checkpoint(
-    site: Site,
+    log: MergedLog,
     target: Location,
     mode: str = NO_CLAIM,
     version: int | None = None,
@@ -126,7 +80,7 @@ def fork_checkpoint(
     """See :func:`fork`.
 
     Args:
-        site: Of the checkpoint that is forked.
+        log: Of the checkpoint that is forked.
         target: Where the fork is to be.
         mode: As there.
         version: As there.
@@ -136,13 +90,13 @@ def fork_checkpoint(
     Raises:
         StateStoreFilesError: As there.
     """
-    _check(site, target, mode, version)
+    _check(log, target, mode, version)
     if dry_run:
-        return _Fork(site, Site(Directory(target), site.closed_after), mode, version, force).foresee()
-    pinning = Pinning(site, target.absolute)
+        return _Fork(log, MergedLog(Directory(target), log.closed_after), mode, version, force).foresee()
+    pinning = Pinning(log, target.absolute)
     try:
-        with taken_back(Site(Directory(target), site.closed_after)) as there:
-            return _Fork(site, there, mode, version, force).make(pinning)
+        with taken_back(MergedLog(Directory(target), log.closed_after)) as there:
+            return _Fork(log, there, mode, version, force).make(pinning)
     except BaseException:
         pinning.release()
         raise
@@ -153,7 +107,7 @@ class _Plan:
     """What a look at the source has found.
 
     Attributes:
-        view: Of its merged files.
+        snapshot: Of its merged files.
         files: Of its state.
         needed: Rows of these that the fork has.
         version: Of the state.
@@ -161,7 +115,7 @@ class _Plan:
         highest_stamp: That any merged file knows of.
     """
 
-    view: View = field(repr=False)
+    snapshot: LogSnapshot = field(repr=False)
     files: StateFiles = field(repr=False)
     needed: Needed
     version: int
@@ -171,18 +125,18 @@ class _Plan:
     @property
     def rows(self) -> np.ndarray:
         """Of the entries."""
-        rows: np.ndarray = StateFiles.entry_rows(self.view.scan)[self.needed.segments]
+        rows: np.ndarray = StateFiles.entry_rows(self.snapshot.scan)[self.needed.segments]
         return rows
 
     @property
     def others(self) -> set[str]:
         """Paths of the checkpoints that the source is a fork of, as far as this matters."""
-        return set(foreign_of(self.view.scan.entries, self.rows))
+        return set(foreign_of(self.snapshot.scan.entries, self.rows))
 
 
 class _Fork:
-    def __init__(self, site: Site, target: Site, mode: str, version: int | None, force: bool) -> None:
-        self._site = site
+    def __init__(self, log: MergedLog, target: MergedLog, mode: str, version: int | None, force: bool) -> None:
+        self._log = log
         self._target = target
         self._mode = mode
         self._version = version
@@ -190,19 +144,19 @@ class _Fork:
         self._known: Mapping[str, MergedFile] = {}
 
     def make(self, pinning: Pinning) -> Fork:
-        here = self._site.directory.location.absolute
+        here = self._log.directory.location.absolute
         plan = self._checked()  # what is wrong is said before anything is written
         pinned: set[str] = set()
         # Stock Spark's checkpoints have no merged files to pin.
-        while wanted := (({here} if plan.view.scan.infos else set()) | plan.others) - pinned:
+        while wanted := (({here} if plan.snapshot.scan.infos else set()) | plan.others) - pinned:
             for checkpoint in sorted(wanted):
                 pinning.begin(checkpoint)
             pinned |= wanted
             plan = self._plan()
-        places = places_of(plan.view.scan.entries, plan.rows, here)
+        places = places_of(plan.snapshot.scan.entries, plan.rows, here)
         files = by_checkpoint(places[0])
         if self._mode == CLAIM and pinned:
-            files[here] = frozenset(plan.view.scan.infos)
+            files[here] = frozenset(plan.snapshot.scan.infos)
         pinning.name_files(files, {here: CLAIM} if self._mode == CLAIM else {})
         made = self._write(plan, places)
         if self._mode == COPY:
@@ -214,23 +168,23 @@ class _Fork:
     def foresee(self) -> Fork:
         """What would be made."""
         plan = self._checked()
-        places = places_of(plan.view.scan.entries, plan.rows, self._site.directory.location.absolute)
+        places = places_of(plan.snapshot.scan.entries, plan.rows, self._log.directory.location.absolute)
         return self._made(plan, places, "", int(plan.files.length[plan.needed.plain].sum()), dry_run=True)
 
     def _checked(self) -> _Plan:
         plan = self._plan()
         if self._mode == CLAIM and not self._force:
-            view = self._site.look()
-            plain = plain_files(self._site.directory, view.scan)
-            now = Now(self._site.clock()) if self._site.dry_run else ask_file_system(self._site)
-            require_stopped(self._site, view, plain, now, "Claiming a checkpoint")
+            snapshot = self._log.snapshot()
+            plain = plain_files(self._log.directory, snapshot.scan)
+            now = Clocks(self._log.clock()) if self._log.dry_run else ask_file_system(self._log)
+            require_stopped(self._log, snapshot, plain, now, "Claiming a checkpoint")
         return plan
 
     def _plan(self) -> _Plan:
-        return look_again(self._site.directory, self._look)
+        return retry_if_gone(self._log.directory, self._look)
 
     def _look(self) -> _Plan:
-        source = self._site.directory
+        source = self._log.directory
         batches = committed(source)
         if not batches:
             check_checkpoint(source)
@@ -256,18 +210,18 @@ class _Fork:
             ids[version - 1] = ids_of(source.read(f"{COMMITS}/{version - 1}", spark.last.size))
         check_restorable(source, files, version, Batches(tuple(batches), ids))
         stamps = (group.trailer.group_stamp for file in found.files.values() for group in file.groups)
-        view = View(found, {}, frozenset())
-        return _Plan(view, files, needed_for(files, version), version, spark, max(stamps, default=0))
+        snapshot = LogSnapshot(found, {}, frozenset())
+        return _Plan(snapshot, files, needed_for(files, version), version, spark, max(stamps, default=0))
 
     def _write(self, plan: _Plan, places: tuple[list[str], np.ndarray]) -> Fork:
-        source, there = self._site.directory, self._target.directory
+        source, there = self._log.directory, self._target.directory
         rows = plan.rows
         if self._mode == COPY:
-            for _ in copy_segments(self._site, self._target, plan.view, rows, plan.highest_stamp):
+            for _ in copy_segments(self._log, self._target, plan.snapshot, rows, plan.highest_stamp):
                 pass
         elif len(rows):
-            write_references(self._target, plan.view, rows, places, plan.highest_stamp)
-        created_ms = self._site.now_ms
+            write_references(self._target, plan.snapshot, rows, places, plan.highest_stamp)
+        created_ms = self._log.now_ms
         origin = Origin(source.location.absolute, source.location.url, plan.version, self._mode, created_ms)
         write_origin(there, self._target.next_name(ORIGIN_SUFFIX), origin)
         try:
@@ -290,10 +244,10 @@ class _Fork:
         dry_run: bool = False,
     ) -> Fork:
         rows, is_copied = plan.rows, self._mode == COPY
-        size = int(plan.view.scan.entries.length[rows].sum())
+        size = int(plan.snapshot.scan.entries.length[rows].sum())
         return Fork(
             self._target.directory.location.url,
-            self._site.directory.location.url,
+            self._log.directory.location.url,
             self._mode,
             plan.version,
             query_id,
@@ -307,8 +261,8 @@ class _Fork:
         )
 
 
-def _check(site: Site, target: Location, mode: str, version: int | None) -> None:
-    source = site.directory.location
+def _check(log: MergedLog, target: Location, mode: str, version: int | None) -> None:
+    source = log.directory.location
     if mode not in MODES:
         allowed = ", ".join(MODES)
         raise StateStoreFilesError("PSS_INVALID_OPTION", {"key": "mode", "value": mode, "allowed": allowed})
@@ -316,3 +270,55 @@ def _check(site: Site, target: Location, mode: str, version: int | None) -> None
         allowed = "a whole number from 1 on"
         raise StateStoreFilesError("PSS_INVALID_OPTION", {"key": "version", "value": version, "allowed": allowed})
     check_target(source, target, needs_same_file_system=mode != COPY)
+
+
+# Where a fork is made: nothing may be there, and nothing is when it could not be made.
+
+
+def check_target(source: Location, target: Location, *, needs_same_file_system: bool) -> None:
+    """Refuses a place where a fork cannot be.
+
+    Args:
+        source: Of the checkpoint that is forked.
+        target: Where the fork is to be.
+        needs_same_file_system: Whether it is to read the state where it is.
+
+    Raises:
+        StateStoreFilesError: PSS_OTHER_FILE_SYSTEM, PSS_BAD_PATH, PSS_NOT_EMPTY, or it cannot be listed.
+    """
+    is_shared = source.shares_file_system(target)
+    if needs_same_file_system and not is_shared:
+        raise StateStoreFilesError("PSS_OTHER_FILE_SYSTEM", {"fork": target.url, "path": source.url})
+    inside = f"{target.absolute}/".startswith(f"{source.absolute}/")
+    around = f"{source.absolute}/".startswith(f"{target.absolute}/")
+    if is_shared and (inside or around):
+        reason = f"it is the checkpoint that is forked, or in it, or around it ({source.url})"
+        raise StateStoreFilesError("PSS_BAD_PATH", {"path": target.url, "reason": reason})
+    names = sorted(Directory(target).names())
+    if names:
+        raise StateStoreFilesError("PSS_NOT_EMPTY", {"path": target.url, "found": ", ".join(names[:5])})
+
+
+@contextmanager
+def taken_back(there: MergedLog) -> Iterator[MergedLog]:
+    """The fork's directory, in which nothing was; if it fails to be made, nothing is in it again."""
+    try:
+        yield there
+    except BaseException:
+        with suppress(Exception):
+            _remove_all(there)
+        raise
+
+
+def _remove_all(there: MergedLog) -> None:
+    directory = there.directory
+    merged = there.directory.names(MERGED)
+    if any(f"-{there.writer:016x}-" not in name for name in merged):
+        return  # somebody else is making a fork in the same place
+    for name in directory.names():
+        files = [f"{name}/{info.name}" for info in directory.find(name)]
+        for path in files or [name]:
+            with suppress(Exception):
+                delete(directory, path)
+        with suppress(Exception):  # what is left of it is empty directories
+            directory.location.fs.rm(directory.location.below(name), recursive=True)

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow.compute as pc
 
 from pyspark_statestore.errors import StateStoreFilesError
-from pyspark_statestore.inspect.state_files import PLAIN, StateFiles
-from pyspark_statestore.inspect.versions import versions_table
-from pyspark_statestore.maintenance.batches import Batches, Store, expected_stores
+from pyspark_statestore.format import foreign_path
+from pyspark_statestore.log import Entries
+from pyspark_statestore.log.merged_log import TARGET_FILE_SIZE, LogSnapshot, MergedLog
+from pyspark_statestore.log.payload import paths_of, read_segments, same_facts
+from pyspark_statestore.log.restorability import Batches, Store, expected_stores
+from pyspark_statestore.log.state_files import PLAIN, STATE, StateFiles
+from pyspark_statestore.log.versions import versions_table
 from pyspark_statestore.storage import Directory
+from pyspark_statestore.storage.changes import create
+from pyspark_statestore.storage.directory import in_parallel, in_parts
 
 
 @dataclass(frozen=True)
@@ -97,8 +103,8 @@ def _needless(files: StateFiles, version: int) -> np.ndarray:
     np.maximum.at(newest, stores.store[rows], numbers[rows])
     older: np.ndarray = np.zeros(len(later), bool)
     older[rows] = numbers[rows] < newest[stores.store[rows]]
-    needless: np.ndarray = np.flatnonzero(later | older)
-    return needless
+    unneeded: np.ndarray = np.flatnonzero(later | older)
+    return unneeded
 
 
 def _snapshots() -> object:
@@ -128,3 +134,146 @@ def _counts(ids: Collection[str], store: Store, batches: Batches, version: int) 
     by_partition = batches.ids.get(version - 1, {}).get(operator, [])
     named = by_partition[partition] if partition < len(by_partition) else []
     return any(not each or not named or each in named for each in ids)
+
+
+# What a fork has of another checkpoint's segments: references to them, or copies.
+
+
+def places_of(entries: Entries, rows: np.ndarray, checkpoint: str) -> tuple[list[str], np.ndarray]:
+    """Which files hold some segments.
+
+    Args:
+        entries: Of the checkpoint that is forked.
+        rows: Of the segments.
+        checkpoint: Its path in the file system.
+
+    Returns:
+        Paths as a reference file names them, also of checkpoints that this one is a fork of; of each segment the number
+        of its file, from 1 on.
+
+    Raises:
+        StateStoreFilesError: PSS_BAD_PATH, where the checkpoint's path is none that a reference file may hold.
+    """
+    own = len(entries.foreign)
+    places = np.where(entries.origin[rows] > 0, entries.origin[rows] - 1, own + entries.file[rows])
+    used, numbers = np.unique(places, return_inverse=True)
+    paths = [
+        entries.foreign[place] if place < own else foreign_path(checkpoint, entries.files[place - own])
+        for place in used.tolist()
+    ]
+    return paths, numbers.reshape(-1) + 1
+
+
+def write_references(
+    target: MergedLog, snapshot: LogSnapshot, rows: np.ndarray, places: tuple[list[str], np.ndarray], highest_stamp: int
+) -> str:
+    """Writes a reference file: facts as they are in the source, their keys and generations included.
+
+    Args:
+        target: Of the fork.
+        snapshot: Of the source.
+        rows: Of the segments.
+        places: As :func:`places_of` has them.
+        highest_stamp: That any file of the source knows of.
+
+    Returns:
+        Its name.
+
+    Raises:
+        StateStoreFilesError: PSS_NO_PERMISSION or PSS_WRITE_FAILED.
+    """
+    paths, numbers = places
+    records = same_facts(snapshot.scan.entries, rows, snapshot.scan.entries.offset[rows])
+    records["file_ref"] = numbers
+    with target.new_file(snapshot) as (name, out):
+        out.add_columns(records, paths_of(snapshot.scan.entries, rows))
+        out.seal_references_to(paths, group_stamp=highest_stamp)
+    return name
+
+
+def copy_segments(
+    source: MergedLog, target: MergedLog, snapshot: LogSnapshot, rows: np.ndarray, highest_stamp: int
+) -> Iterator[tuple[str, int]]:
+    """Copies segments into merged files of the fork; each is checked.
+
+    Args:
+        source: Of the checkpoint that is forked.
+        target: Of the fork.
+        snapshot: Of the source.
+        rows: Of the segments.
+        highest_stamp: That any file of the source knows of.
+
+    Yields:
+        The name and the size in bytes of each file, when it is durable.
+
+    Raises:
+        FileNotFoundError: A file of the source is gone.
+        StateStoreFilesError: A segment is corrupt, or something cannot be read or written.
+    """
+    entries = snapshot.scan.entries
+    rows = rows[np.lexsort((entries.offset[rows], entries.origin[rows], entries.file[rows]))]
+    ends: np.ndarray = np.cumsum(entries.length[rows])
+    for part in np.split(rows, np.flatnonzero(np.diff(ends // TARGET_FILE_SIZE)) + 1):
+        if not len(part):
+            continue
+        with target.new_file(snapshot) as (name, out):
+            start = out.position
+            for data in read_segments(source.directory, entries, part):
+                out.append(data)
+            offsets = start + np.cumsum(entries.length[part]) - entries.length[part]
+            if out.position != start + int(entries.length[part].sum()):
+                parameters = {"path": target.directory.location.url, "reason": "copies are not as long as the segments"}
+                raise StateStoreFilesError("PSS_WRITE_FAILED", parameters)
+            out.add_columns(same_facts(entries, part, offsets), paths_of(entries, part))
+            out.seal(group_stamp=highest_stamp)
+        yield name, out.position
+
+
+# Copies state files that are not merged: those of a checkpoint that stock Spark began.
+
+
+def copy_plain(source: Directory, target: Directory, files: StateFiles, rows: np.ndarray) -> int:
+    """Copies plain state files to the same paths.
+
+    Args:
+        source: The checkpoint.
+        target: Of the fork.
+        files: Of the source's state.
+        rows: Which.
+
+    Returns:
+        How many bytes they have.
+
+    Raises:
+        FileNotFoundError: One is gone, or shorter than it was.
+        StateStoreFilesError: One cannot be read or written.
+    """
+
+    def copy(row: int) -> int:
+        size = int(files.length[row])
+        copy_file(source, target, f"{STATE}/{files.path[row].as_py()}", size)
+        return size
+
+    return sum(in_parallel(copy, rows.tolist()))
+
+
+def copy_file(source: Directory, target: Directory, path: str, size: int) -> None:
+    """Copies a file of any size to the same path.
+
+    Args:
+        source: The checkpoint.
+        target: Of the fork.
+        path: Of the file in it.
+        size: As it was listed.
+
+    Raises:
+        FileNotFoundError: It is gone, or shorter than it was.
+        StateStoreFilesError: It cannot be read or written.
+    """
+    with source.open(path, size) as file, create(target, path) as out:
+        written = 0
+        for data in in_parts(file, 0, size):
+            out.write(data)
+            written += len(data)
+        if written < size:
+            raise FileNotFoundError(path)

@@ -8,8 +8,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from pyspark_statestore.errors import StateStoreFilesError
-from pyspark_statestore.forks.pins import NO_CLAIM, PIN_SUFFIX, Pin, drop_pin, write_pin
-from pyspark_statestore.maintenance.site import Site
+from pyspark_statestore.log.merged_log import MergedLog
+from pyspark_statestore.log.pins import NO_CLAIM, PIN_SUFFIX, Pin, drop_pin, write_pin
 from pyspark_statestore.storage import Directory
 
 
@@ -18,15 +18,15 @@ class Pinning:
     """The pins of one fork: first empty ones, which pin everything; then others that name files.
 
     A look that began after :meth:`begin` sees only what stays. The order matters to cleaners, see
-    :func:`~pyspark_statestore.forks.pins.unpinned`: at no time between is there no pin.
+    :func:`~pyspark_statestore.log.pins.unpinned`: at no time between is there no pin.
 
     Attributes:
-        site: Of the checkpoint that is forked.
+        log: Of the checkpoint that is forked.
         fork: Path of the fork's checkpoint in its file system.
         clock: Seconds that do not jump.
     """
 
-    site: Site
+    log: MergedLog
     fork: str
     clock: Callable[[], float] = time.monotonic
     _begun: dict[str, str] = field(default_factory=dict)
@@ -44,7 +44,7 @@ class Pinning:
         """
         if self._started is None:
             self._started = self.clock()
-        name = self.site.next_name(PIN_SUFFIX)
+        name = self.log.next_name(PIN_SUFFIX)
         self._begun[checkpoint] = name
         write_pin(self._at(checkpoint), Pin(name))
 
@@ -61,14 +61,14 @@ class Pinning:
         for checkpoint, names in files.items():
             if not names:
                 continue
-            name = self.site.next_name(PIN_SUFFIX)
+            name = self.log.next_name(PIN_SUFFIX)
             self._named[checkpoint] = name
-            created_ms = self.site.now_ms
+            created_ms = self.log.now_ms
             pin = Pin(name, self.fork, modes.get(checkpoint, NO_CLAIM), names, created_ms)
             write_pin(self._at(checkpoint), pin)
-        if self._started is not None and self.clock() - self._started >= self.site.closed_after.total_seconds() / 2:
+        if self._started is not None and self.clock() - self._started >= self.log.closed_after.total_seconds() / 2:
             # Others stop waiting for an empty pin after closedAfter.
-            raise self.site.too_slow("looking at what is to be forked")
+            raise self.log.too_slow("looking at what is to be forked")
 
     def end(self) -> None:
         """Takes the empty pins back.
@@ -88,4 +88,4 @@ class Pinning:
         self._begun, self._named = {}, {}
 
     def _at(self, checkpoint: str) -> Directory:
-        return Directory(self.site.directory.location.beside(checkpoint))
+        return Directory(self.log.directory.location.beside(checkpoint))

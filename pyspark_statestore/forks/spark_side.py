@@ -9,11 +9,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from pyspark_statestore.errors import StateStoreFilesError
-from pyspark_statestore.forks.plain import copy_file
-from pyspark_statestore.inspect.scan import ATTEMPTS, always_gone
-from pyspark_statestore.inspect.spark_logs import COMMITS, OFFSETS, entries, operators
-from pyspark_statestore.inspect.state_files import STATE
-from pyspark_statestore.parsing.json_text import objects, parse_object, whole_number
+from pyspark_statestore.forks.needed import copy_file
+from pyspark_statestore.log.scan import ATTEMPTS, always_gone
+from pyspark_statestore.log.spark_logs import COMMITS, OFFSETS, entries, operators
+from pyspark_statestore.log.state_files import STATE
+from pyspark_statestore.parsing import objects, parse_object, whole_number
 from pyspark_statestore.paths import MERGED_PREFIX
 from pyspark_statestore.storage import Directory, FileInfo
 from pyspark_statestore.storage.changes import make_directory, write

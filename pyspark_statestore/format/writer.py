@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.format.checksum import crc32c
-from pyspark_statestore.format.index_encoder import IndexEncoder
+from pyspark_statestore.format.index_block import IndexEncoder
 from pyspark_statestore.format.layout import (
     FLAG_CUMULATIVE,
     FLAG_FOREIGN,

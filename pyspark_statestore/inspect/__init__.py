@@ -3,8 +3,19 @@
 Everything is read from the files themselves, each time anew, beside running queries and without Spark.
 """
 
-from pyspark_statestore.inspect.columns import TABLES, Column, schema_of, spark_schema_of
 from pyspark_statestore.inspect.inspection import Inspection
-from pyspark_statestore.inspect.segments import StoreFilter
+from pyspark_statestore.inspect.tables import costs_of_files, costs_of_segments, files_table
+from pyspark_statestore.log.columns import TABLES, Column, schema_of, spark_schema_of
+from pyspark_statestore.log.state_files import StoreFilter
 
-__all__ = ["TABLES", "Column", "Inspection", "StoreFilter", "schema_of", "spark_schema_of"]
+__all__ = [
+    "TABLES",
+    "Column",
+    "Inspection",
+    "StoreFilter",
+    "costs_of_files",
+    "costs_of_segments",
+    "files_table",
+    "schema_of",
+    "spark_schema_of",
+]

@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from pyspark_statestore.errors import StateStoreFilesError
-from pyspark_statestore.inspect.columns import TABLES
-from pyspark_statestore.inspect.files import files_table
-from pyspark_statestore.inspect.scan import Scan, check_checkpoint, look_again, scan
-from pyspark_statestore.inspect.segments import EVERYTHING, Segments, StoreFilter
-from pyspark_statestore.inspect.state_files import StateFiles, plain_files
-from pyspark_statestore.inspect.summary import summary_table
-from pyspark_statestore.inspect.versions import versions_table
+from pyspark_statestore.inspect.tables import Segments, files_table, summary_table
+from pyspark_statestore.log.columns import TABLES
+from pyspark_statestore.log.scan import Scan, check_checkpoint, retry_if_gone, scan
+from pyspark_statestore.log.state_files import EVERYTHING, StateFiles, StoreFilter, plain_files
+from pyspark_statestore.log.versions import versions_table
 from pyspark_statestore.storage import Directory, Location
 
 if TYPE_CHECKING:
@@ -165,7 +163,7 @@ class Inspection:
             files = StateFiles.of(merged, plain_files(self._directory, merged)) if others else None
             return {name: self._table(name, merged, files, wanted) for name in names}
 
-        return look_again(self._directory, look)
+        return retry_if_gone(self._directory, look)
 
     def batches(self, name: str, most: int, **narrowed: Any) -> Iterator[pa.RecordBatch]:
         """Yields a table little by little; segments are turned into rows only when they are asked for.
@@ -193,7 +191,7 @@ class Inspection:
         Raises:
             StateStoreFilesError: There is no checkpoint (PSS_NOT_A_CHECKPOINT), or it cannot be read.
         """
-        return look_again(self._directory, lambda: self._scan(headers=headers))
+        return retry_if_gone(self._directory, lambda: self._scan(headers=headers))
 
     def _table(self, name: str, merged: Scan, files: StateFiles | None, wanted: StoreFilter) -> pa.Table:
         if name == "files":
@@ -203,9 +201,9 @@ class Inspection:
         assert files is not None
         if name == "versions":
             return versions_table(files, self._directory, wanted)
-        from pyspark_statestore.forks.kinship import Kinship
+        from pyspark_statestore.log.pins import ForkInfo
 
-        return summary_table(merged, files, self._closed_after, Kinship.of(self._directory, merged))
+        return summary_table(merged, files, self._closed_after, ForkInfo.of(self._directory, merged))
 
     def _scan(self, *, headers: bool, callback: Callback | None = None) -> Scan:
         found = scan(self._directory, headers=headers, callback=callback)

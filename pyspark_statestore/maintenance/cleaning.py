@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow.compute as pc
 
-from pyspark_statestore.forks.pins import unpinned
 from pyspark_statestore.format.layout import ENTRY, U32
-from pyspark_statestore.index import HIGHEST_STAMP, Entries, TombstoneWatch, Unlink, plan_unlinks, resolve
-from pyspark_statestore.inspect.scan import MERGED
-from pyspark_statestore.maintenance.copied_entries import copied, paths_of
-from pyspark_statestore.maintenance.site import Site, View
+from pyspark_statestore.log import HIGHEST_STAMP, Entries, TombstoneWatch, Unlink, plan_unlinks, resolve
+from pyspark_statestore.log.merged_log import LogSnapshot, MergedLog
+from pyspark_statestore.log.payload import copied, paths_of
+from pyspark_statestore.log.pins import unpinned
+from pyspark_statestore.log.scan import MERGED
 from pyspark_statestore.storage.changes import delete
 from pyspark_statestore.storage.directory import in_parallel
 
@@ -66,15 +66,15 @@ class _Work:
 
 
 def clean(
-    site: Site, known: Mapping[str, int], *, only: Collection[str] | None = None, dry_run: bool = False
+    log: MergedLog, known: Mapping[str, int], *, only: Collection[str] | None = None, dry_run: bool = False
 ) -> Cleaned:
     """Looks again, and unlinks what nobody needs any more; as often as there is more of it.
 
-    Tombstones go where two looks prove them needless, an earlier one and another; others are written again first.
+    Tombstones go where two looks prove them unneeded, an earlier one and another; others are written again first.
 
     Args:
-        site: Of the checkpoint.
-        known: What an earlier look of this process knew: :attr:`View.closed_tombstones`.
+        log: Of the checkpoint.
+        known: What an earlier look of this process knew: :attr:`LogSnapshot.closed_tombstones`.
         only: Names of files that may go; all if not given.
         dry_run: Whether nothing is to be changed.
 
@@ -82,55 +82,57 @@ def clean(
         StateStoreFilesError: A file cannot be read, written or deleted. Nothing that is needed is gone then.
     """
     if dry_run:
-        return foresee(site, site.look(), only=only)
+        return foresee(log, log.snapshot(), only=only)
     work = _Work()
     for _ in range(_ROUNDS):
-        known, is_done = _round(site, known, only, work)
+        known, is_done = _round(log, known, only, work)
         if is_done:
             break
     return work.done()
 
 
 def _round(
-    site: Site, known: Mapping[str, int], only: Collection[str] | None, work: _Work
+    log: MergedLog, known: Mapping[str, int], only: Collection[str] | None, work: _Work
 ) -> tuple[Mapping[str, int], bool]:
     """One look, and what goes by it; what is known then, and whether there cannot be more."""
     watch = TombstoneWatch()
     watch.begin(known)
-    now = site.look()
-    droppable = watch.refreshed(now.scan.resolution, now.intents)
-    if site.directory.lists_old_lengths and not all(state.closed for state in now.states.values()):
+    now = log.snapshot()
+    droppable = watch.refreshed(now.scan.resolution, now.relocation_markers)
+    if log.directory.lists_old_lengths and not all(state.closed for state in now.states.values()):
         # Every copy of what a tombstone kills has to have been seen; here that hangs on what an open file shows.
         droppable = frozenset()
     plan = plan_unlinks(now.scan.resolution, now.states, droppable)
     steps, put_off = _worthwhile(now, now.scan.entries, plan.unlink, None if only is None else {*only, *work.added})
     # After the look: see unpinned().
-    free, pinned = unpinned(site.directory, (step.name for step in steps), now.given_up)
+    free, pinned = unpinned(log.directory, (step.name for step in steps), now.expired)
     steps = [step for step in steps if step.name in free]
     work.kept = {**plan.kept, **put_off, **pinned}
     written = len(work.added)
     # This process knows what it has written before it looks again.
-    known = now.closed_tombstones | _carry_over(site, now, steps, work)
+    known = now.closed_tombstones | _carry_over(log, now, steps, work)
     going = {step.name for step in steps}
     if only is None:
-        _replace_newest(site, now, work)
+        _replace_newest(log, now, work)
     speechless = {name for name in _speak_for_nothing(now, going) if only is None or name in only}
-    going |= unpinned(site.directory, speechless, now.given_up)[0]
-    in_parallel(lambda name: delete(site.directory, f"{MERGED}/{name}"), sorted(going | now.given_up))
+    going |= unpinned(log.directory, speechless, now.expired)[0]
+    in_parallel(lambda name: delete(log.directory, f"{MERGED}/{name}"), sorted(going | now.expired))
     work.gone |= {name: now.scan.infos[name].size for name in sorted(going)}
     return known, len(work.added) == written and not (steps and put_off)
 
 
-def foresee(site: Site, view: View, rewritten: Collection[str] = (), *, only: Collection[str] | None = None) -> Cleaned:
+def foresee(
+    log: MergedLog, snapshot: LogSnapshot, rewritten: Collection[str] = (), *, only: Collection[str] | None = None
+) -> Cleaned:
     """What would go, as far as can be told without doing it.
 
     Args:
-        site: Of the checkpoint.
-        view: A look.
+        log: Of the checkpoint.
+        snapshot: A look.
         rewritten: Names of files from which everything that lives would have been copied before.
         only: As for :func:`clean`.
     """
-    entries = view.scan.entries
+    entries = snapshot.scan.entries
     kept: Mapping[str, str] = {}
     going: set[str] = set(rewritten)
     while True:
@@ -138,48 +140,48 @@ def foresee(site: Site, view: View, rewritten: Collection[str] = (), *, only: Co
         rest = resolve(entries.take(np.flatnonzero(~gone)))
         holding = set(np.unique(rest.entries.file[rest.held]).tolist())
         droppable = [name for number, name in enumerate(entries.files) if number not in holding]
-        plan = plan_unlinks(rest, view.states, [] if view.intents else droppable)
-        steps, put_off = _worthwhile(view, rest.entries, plan.unlink, only)
+        plan = plan_unlinks(rest, snapshot.states, [] if snapshot.relocation_markers else droppable)
+        steps, put_off = _worthwhile(snapshot, rest.entries, plan.unlink, only)
         # A new file takes over from the one that has the highest stamp now.
         taken_over = [name for name, reason in plan.kept.items() if reason == HIGHEST_STAMP and rewritten]
-        speechless = _speak_for_nothing(view, going, is_outranked=bool(rewritten))
+        speechless = _speak_for_nothing(snapshot, going, is_outranked=bool(rewritten))
         more = {step.name for step in steps}.union(taken_over, speechless if only is None else ()) - going
         if not more:
             kept = {name: reason for name, reason in {**plan.kept, **put_off}.items() if name not in going}
             break
         going |= more
-    free, pinned = unpinned(site.directory, going, view.given_up)
+    free, pinned = unpinned(log.directory, going, snapshot.expired)
     kept = {**kept, **pinned}
-    return Cleaned(tuple(sorted(free)), sum(view.scan.infos[name].size for name in free), (), tuple(kept.items()))
+    return Cleaned(tuple(sorted(free)), sum(snapshot.scan.infos[name].size for name in free), (), tuple(kept.items()))
 
 
-def _speak_for_nothing(view: View, going: Collection[str], *, is_outranked: bool = False) -> set[str]:
+def _speak_for_nothing(snapshot: LogSnapshot, going: Collection[str], *, is_outranked: bool = False) -> set[str]:
     """Index-only files of which everything that they repeat is gone, or goes.
 
     Args:
-        view: A look.
+        snapshot: A look.
         going: Names of files that go.
         is_outranked: Whether a file with a higher stamp is about to be there: the highest one has to be seen (rule 3).
     """
-    lasting = {name for name, state in view.states.items() if not state.index_only} - set(going)
-    highest = max(((view.states[name].stamp, name) for name in lasting), default=(0, ""))
+    lasting = {name for name, state in snapshot.states.items() if not state.index_only} - set(going)
+    highest = max(((snapshot.states[name].stamp, name) for name in lasting), default=(0, ""))
     found = set()
-    for name, state in view.states.items():
+    for name, state in snapshot.states.items():
         if not state.index_only or not (is_outranked or (state.stamp, name) < highest):
             continue
-        about = {other for group in view.scan.files[name].groups for other in group.index.names}
+        about = {other for group in snapshot.scan.files[name].groups for other in group.index.names}
         if about.isdisjoint(lasting):
             found.add(name)
     return found
 
 
 def _worthwhile(
-    view: View, entries: Entries, steps: Sequence[Unlink], only: Collection[str] | None
+    snapshot: LogSnapshot, entries: Entries, steps: Sequence[Unlink], only: Collection[str] | None
 ) -> tuple[list[Unlink], dict[str, str]]:
     """Leaves out what would only be written again as it is, round after round."""
     asked = [step for step in steps if only is None or step.name in only]
     kept = dict.fromkeys((step.name for step in steps if only is not None and step.name not in only), NOT_ASKED_FOR)
-    mostly_needed = {step.name for step in asked if 2 * _size_of(entries, step) > view.scan.infos[step.name].size}
+    mostly_needed = {step.name for step in asked if 2 * _size_of(entries, step) > snapshot.scan.infos[step.name].size}
     if len(mostly_needed) >= _WORTH_JOINING:
         return asked, kept
     kept |= dict.fromkeys(sorted(mostly_needed), MOSTLY_NEEDED)
@@ -194,32 +196,32 @@ def _size_of(entries: Entries, step: Unlink) -> int:
     return int(paths) + len(step.carry) * (ENTRY.size + U32.size) + _EMPTY_FILE
 
 
-def _carry_over(site: Site, view: View, steps: Sequence[Unlink], work: _Work) -> dict[str, int]:
+def _carry_over(log: MergedLog, snapshot: LogSnapshot, steps: Sequence[Unlink], work: _Work) -> dict[str, int]:
     """Writes tombstones again; how many, by the new file's name."""
     rows = np.concatenate([np.empty(0, "i8"), *(step.carry for step in steps)])
     if not len(rows):
         return {}
     # The file with the highest stamp stays for now, so this one need not say it: it can go when it is not needed.
-    with site.new_file(view) as (name, out):
-        out.add_columns(*copied(view.scan.entries, rows))
+    with log.new_file(snapshot) as (name, out):
+        out.add_columns(*copied(snapshot.scan.entries, rows))
         out.seal()
     work.added[name] = out.position
     return {name: len(rows)}
 
 
-def _replace_newest(site: Site, view: View, work: _Work) -> None:
+def _replace_newest(log: MergedLog, snapshot: LogSnapshot, work: _Work) -> None:
     """A dead file that has the highest stamp can go when another one has a higher one."""
-    lasting = [name for name, state in view.states.items() if not state.index_only]
-    newest = max(lasting, key=lambda name: (view.states[name].stamp, name), default=None)
-    if newest is None or newest not in _dead(view) or not view.states[newest].closed:
+    lasting = [name for name, state in snapshot.states.items() if not state.index_only]
+    newest = max(lasting, key=lambda name: (snapshot.states[name].stamp, name), default=None)
+    if newest is None or newest not in _dead(snapshot) or not snapshot.states[newest].closed:
         return
-    if view.scan.infos[newest].size < _WORTH_REPLACING:
+    if snapshot.scan.infos[newest].size < _WORTH_REPLACING:
         return
-    with site.new_file(view) as (name, out):
-        out.seal(group_stamp=view.highest_stamp + 1)
+    with log.new_file(snapshot) as (name, out):
+        out.seal(group_stamp=snapshot.highest_stamp + 1)
     work.added[name] = out.position
 
 
-def _dead(view: View) -> frozenset[str]:
-    live = view.scan.resolution.totals.live_segment_count
-    return frozenset(np.array(view.scan.entries.files, object)[live == 0].tolist())
+def _dead(snapshot: LogSnapshot) -> frozenset[str]:
+    live = snapshot.scan.resolution.totals.live_segment_count
+    return frozenset(np.array(snapshot.scan.entries.files, object)[live == 0].tolist())

@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyspark_statestore.forks.pins import check_unclaimed, unpinned
 from pyspark_statestore.format.index_block import IndexBlock
 from pyspark_statestore.format.layout import ENTRY, U32
-from pyspark_statestore.inspect.scan import INDEX_SUFFIX, MERGED, Scan, check_checkpoint, look_again, scan
-from pyspark_statestore.maintenance.site import Site, View
+from pyspark_statestore.log.merged_log import LogSnapshot, MergedLog
+from pyspark_statestore.log.pins import check_unclaimed, unpinned
+from pyspark_statestore.log.scan import INDEX_SUFFIX, MERGED, Scan, check_checkpoint, retry_if_gone, scan
 from pyspark_statestore.storage.changes import delete
 from pyspark_statestore.storage.directory import in_parallel
 
@@ -42,41 +42,41 @@ class Consolidation:
     dry_run: bool
 
 
-def consolidate_index(site: Site, *, dry_run: bool = False) -> Consolidation:
+def consolidate_index(log: MergedLog, *, dry_run: bool = False) -> Consolidation:
     """Writes an index-only file about all sealed files where none is there yet, and removes those that it replaces.
 
     Only sealed files are taken in. Their indexes never change, so what it says stays true, and what it says of files
     that are unlinked later is not heard any more. It has no facts of its own, so it may be lost at any time.
 
     Args:
-        site: Of the checkpoint.
+        log: Of the checkpoint.
         dry_run: Whether nothing is to be changed.
 
     Raises:
         StateStoreFilesError: PSS_NOT_A_CHECKPOINT, or the checkpoint cannot be read or written.
     """
-    found = look_again(site.directory, lambda: scan(site.directory, headers=False))
+    found = retry_if_gone(log.directory, lambda: scan(log.directory, headers=False))
     if not found.infos:
-        check_checkpoint(site.directory)
+        check_checkpoint(log.directory)
     if not dry_run:
-        check_unclaimed(site.directory, found.others)
+        check_unclaimed(log.directory, found.others)
     sources = _sources(found)
     covered = _that_fit(sources)
     indexes = _Indexes.of(found)
     keeper = indexes.one_for(covered)
     written = None
     if keeper is None and len(covered) >= _WORTH_IT:
-        needless = list(indexes.ranks)
+        unneeded = list(indexes.ranks)
         if not dry_run:
-            written = _write(site, found, sources, covered)
+            written = _write(log, found, sources, covered)
     else:
-        needless = indexes.needless(found, keeper)
+        unneeded = indexes.unneeded(found, keeper)
         covered = indexes.speaks_for[keeper] if keeper else frozenset()
-    needless = sorted(unpinned(site.directory, needless)[0])
+    unneeded = sorted(unpinned(log.directory, unneeded)[0])
     if not dry_run:
-        in_parallel(lambda name: delete(site.directory, f"{MERGED}/{name}"), needless)
-    url = site.directory.location.display(f"{MERGED}/{written}") if written else None
-    return Consolidation(url, len(covered), len(needless), dry_run)
+        in_parallel(lambda name: delete(log.directory, f"{MERGED}/{name}"), unneeded)
+    url = log.directory.location.display(f"{MERGED}/{written}") if written else None
+    return Consolidation(url, len(covered), len(unneeded), dry_run)
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ class _Indexes:
         able = [name for name, covered in self.speaks_for.items() if covered >= files and covered]
         return max((name for name in able if name not in self.mostly_history), key=self.ranks.__getitem__, default=None)
 
-    def needless(self, found: Scan, keeper: str | None) -> list[str]:
+    def unneeded(self, found: Scan, keeper: str | None) -> list[str]:
         """Those that speak for nothing that the keeper does not speak for.
 
         The highest stamp must stay to be seen (rule 3), so one file goes only for a higher one; as that is a total
@@ -168,12 +168,12 @@ def _that_fit(sources: Sequence[_Source]) -> frozenset[str]:
     return frozenset(names[:fitting])
 
 
-def _write(site: Site, found: Scan, sources: Sequence[_Source], covered: frozenset[str]) -> str:
+def _write(log: MergedLog, found: Scan, sources: Sequence[_Source], covered: frozenset[str]) -> str:
     names = sorted(covered)
     number = {name: i for i, name in enumerate(names, start=1)}
     # Above all that is known, so that it outranks the files that it replaces; a clock of stamps may tick at any time.
     stamp = max(group.trailer.group_stamp for file in found.files.values() for group in file.groups) + 1
-    with site.new_file(View(found, {}, frozenset()), INDEX_SUFFIX) as (name, out):
+    with log.new_file(LogSnapshot(found, {}, frozenset()), INDEX_SUFFIX) as (name, out):
         for source in sources:
             about = source.about(number)
             kept = about > 0

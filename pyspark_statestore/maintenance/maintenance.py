@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from pyspark_statestore.maintenance.site import ABANDONED_AFTER, Site
+from pyspark_statestore.log.merged_log import ABANDONED_AFTER, TARGET_FILE_SIZE, MergedLog
 from pyspark_statestore.storage import Directory, Location
 
 if TYPE_CHECKING:
@@ -15,14 +15,12 @@ if TYPE_CHECKING:
     from pyarrow.compute import Expression
     from pyspark.sql import SparkSession
 
-    from pyspark_statestore.forks.release import ForkRelease
     from pyspark_statestore.maintenance.compaction import Compaction
     from pyspark_statestore.maintenance.consolidation import Consolidation
     from pyspark_statestore.maintenance.expiry import Expiry
+    from pyspark_statestore.maintenance.fork_release import ForkRelease
     from pyspark_statestore.maintenance.orphans import OrphanRemoval
-    from pyspark_statestore.maintenance.verification import Verification
-
-TARGET_FILE_SIZE = 128 << 20
+    from pyspark_statestore.maintenance.verify.verification import Verification
 
 
 class Maintenance:
@@ -71,7 +69,7 @@ class Maintenance:
         from pyspark_statestore.maintenance.compaction import compact
 
         return compact(
-            self._site(dry_run, abandoned_after),
+            self._log(dry_run, abandoned_after),
             max_space_amplification=max_space_amplification,
             target_file_size=target_file_size,
             where=where,
@@ -104,7 +102,7 @@ class Maintenance:
         """
         from pyspark_statestore.maintenance.orphans import remove_orphan_files
 
-        return remove_orphan_files(self._site(dry_run), older_than, dry_run=dry_run, force=force)
+        return remove_orphan_files(self._log(dry_run), older_than, dry_run=dry_run, force=force)
 
     def consolidate_index(self, *, dry_run: bool = False) -> Consolidation:
         """Writes one file that repeats the indexes of all sealed ones, so that who starts need not open these.
@@ -119,7 +117,7 @@ class Maintenance:
         """
         from pyspark_statestore.maintenance.consolidation import consolidate_index
 
-        return consolidate_index(self._site(dry_run), dry_run=dry_run)
+        return consolidate_index(self._log(dry_run), dry_run=dry_run)
 
     def expire(self, retain_last: int, *, dry_run: bool = True, force: bool = False) -> Expiry:
         """Deletes the versions before the last ones, of a query that is stopped.
@@ -134,7 +132,7 @@ class Maintenance:
         """
         from pyspark_statestore.maintenance.expiry import expire
 
-        return expire(self._site(dry_run), retain_last, dry_run=dry_run, force=force)
+        return expire(self._log(dry_run), retain_last, dry_run=dry_run, force=force)
 
     def verify(
         self,
@@ -158,10 +156,10 @@ class Maintenance:
         Raises:
             StateStoreFilesError: The checkpoint cannot be read at all.
         """
-        from pyspark_statestore.maintenance.verification import verify
+        from pyspark_statestore.maintenance.verify.verification import verify
 
-        site = self._site(dry_run or not repair)
-        return verify(site, repair=repair, dry_run=dry_run, spark=spark, callback=callback)
+        log = self._log(dry_run or not repair)
+        return verify(log, repair=repair, dry_run=dry_run, spark=spark, callback=callback)
 
     def release_fork(
         self,
@@ -186,10 +184,10 @@ class Maintenance:
         Raises:
             StateStoreFilesError: PSS_FORK_NEEDS, or something cannot be read or deleted.
         """
-        from pyspark_statestore.forks.release import release_fork
+        from pyspark_statestore.maintenance.fork_release import release_fork
 
         there = Location.of(fork, storage_options)
         return release_fork(Directory(self._location), there, dry_run=dry_run, force=force)
 
-    def _site(self, dry_run: bool, abandoned_after: datetime.timedelta = ABANDONED_AFTER) -> Site:
-        return Site(Directory(self._location), self._closed_after, abandoned_after, dry_run=dry_run)
+    def _log(self, dry_run: bool, abandoned_after: datetime.timedelta = ABANDONED_AFTER) -> MergedLog:
+        return MergedLog(Directory(self._location), self._closed_after, abandoned_after, dry_run=dry_run)

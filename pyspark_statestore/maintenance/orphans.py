@@ -3,30 +3,37 @@
 from __future__ import annotations
 
 import datetime
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_statestore.errors import StateStoreFilesError
-from pyspark_statestore.forks.claims import needless_claimed
-from pyspark_statestore.forks.pins import CLAIM, claimed, pins_among, read_pins, unpinned
-from pyspark_statestore.forks.release import needless_pins
-from pyspark_statestore.inspect.scan import MERGED, check_checkpoint, look_again
-from pyspark_statestore.inspect.state_files import STATE, files_below_state, is_state_file
-from pyspark_statestore.maintenance.ages import Now, ask_file_system
-from pyspark_statestore.maintenance.immutable_files import IMMUTABLE, unnamed
-from pyspark_statestore.maintenance.site import Site, View
-from pyspark_statestore.storage.changes import delete
-from pyspark_statestore.storage.directory import FileInfo, in_parallel
-from pyspark_statestore.storage.whole_files import is_temporary
+from pyspark_statestore.log.entries import time_of
+from pyspark_statestore.log.merged_log import Clocks, LogSnapshot, MergedLog, ask_file_system
+from pyspark_statestore.log.pins import CLAIM, claimed, pins_among, read_pins, unpinned
+from pyspark_statestore.log.scan import MERGED, check_checkpoint, retry_if_gone
+from pyspark_statestore.log.state_files import (
+    IMMUTABLE,
+    STATE,
+    StateFiles,
+    files_below_state,
+    is_state_file,
+    parse_store,
+)
+from pyspark_statestore.maintenance.fork_release import unneeded_claimed, unneeded_pins
+from pyspark_statestore.sparkfiles import files_named
+from pyspark_statestore.storage.changes import delete, is_temporary
+from pyspark_statestore.storage.directory import Directory, FileInfo, in_parallel
 
 LEAST = datetime.timedelta(hours=1)
 """What is younger may be about to be referred to: a snapshot's files are uploaded before its zip."""
 
 _NO_GROUP = "merged file without a group that could be read"
-_LEFT_ANNOUNCEMENT = "announcement of a relocation that has ended"
+_LEFT_ANNOUNCEMENT = "marker of a relocation that has ended"
 _LEFT_PIN = "pin of a fork that does not exist, or needs nothing here any more"
 _CLAIMED = "file of the claimed checkpoint that nobody reads any more"
 _LEFT_TEMPORARY = "temporary file of a writer that has crashed"
@@ -61,7 +68,7 @@ class _Orphan:
 
 
 def remove_orphan_files(
-    site: Site, older_than: datetime.timedelta, *, dry_run: bool = True, force: bool = False
+    log: MergedLog, older_than: datetime.timedelta, *, dry_run: bool = True, force: bool = False
 ) -> OrphanRemoval:
     """Removes merged files without a group, what crashed writers have left, and immutable files that no zip names.
 
@@ -74,7 +81,7 @@ def remove_orphan_files(
     so it may show more.
 
     Args:
-        site: Of the checkpoint.
+        log: Of the checkpoint.
         older_than: Younger files stay. Merged files stay for as long as they might be open, a day, in any case.
         dry_run: Whether nothing is to be changed.
         force: Whether ``older_than`` may be less than an hour.
@@ -84,21 +91,21 @@ def remove_orphan_files(
             nothing was removed, or something cannot be removed.
     """
     _check(older_than, force)
-    here = Now(site.clock())
-    found = look_again(site.directory, lambda: _orphans(site, older_than, here))
+    here = Clocks(log.clock())
+    found = retry_if_gone(log.directory, lambda: _orphans(log, older_than, here))
     if not dry_run:
         gone = {_base(orphan.info.name) for orphan in found}
-        for pin in read_pins(site.directory):
+        for pin in read_pins(log.directory):
             if pin.mode == CLAIM and pin.name not in gone:
-                raise claimed(site.directory, pin)
+                raise claimed(log.directory, pin)
     if found and not dry_run:
-        now = ask_file_system(site)
+        now = ask_file_system(log)
         found = [orphan for orphan in found if now.age(orphan.info.modified) >= orphan.least_age]
-        in_parallel(lambda orphan: delete(site.directory, orphan.info.name), found)
+        in_parallel(lambda orphan: delete(log.directory, orphan.info.name), found)
     sizes = [orphan.info.size for orphan in found]
     table = pa.table(
         {
-            "file_path": pa.array([site.directory.location.display(o.info.name) for o in found], pa.string()),
+            "file_path": pa.array([log.directory.location.display(o.info.name) for o in found], pa.string()),
             "file_size_in_bytes": pa.array(sizes, pa.int64()),
             "reason": pa.array([orphan.reason for orphan in found], pa.string()),
             "last_modified_at": pa.array([o.info.modified for o in found], pa.timestamp("us", "UTC")),
@@ -116,51 +123,51 @@ def _check(older_than: object, force: bool) -> None:
         raise StateStoreFilesError("PSS_INVALID_OPTION", parameters)
 
 
-def _orphans(site: Site, older_than: datetime.timedelta, now: Now) -> list[_Orphan]:
+def _orphans(log: MergedLog, older_than: datetime.timedelta, now: Clocks) -> list[_Orphan]:
     # Plain files first: a snapshot that is committed meanwhile, and for which Spark deletes another one, is seen then.
-    plain = list(files_below_state(site.directory).values())
-    view = site.look()
-    if not plain and not view.scan.infos:
-        check_checkpoint(site.directory)
+    plain = list(files_below_state(log.directory).values())
+    snapshot = log.snapshot()
+    if not plain and not snapshot.scan.infos:
+        check_checkpoint(log.directory)
     old = [info for info in plain if now.age(info.modified) >= older_than]
     gone = {info.name: _LEFT_TEMPORARY for info in old if is_temporary(_base(info.name))}
     immutable = [info for info in old if IMMUTABLE.fullmatch(info.name)]
-    gone |= {info.name: _UNNAMED for info in unnamed(site.directory, view, plain, immutable)}
-    gone |= dict.fromkeys(_checksums_of_nothing(view, plain, old, gone), _CHECKSUM)
+    gone |= {info.name: _UNNAMED for info in unnamed(log.directory, snapshot, plain, immutable)}
+    gone |= dict.fromkeys(_checksums_of_nothing(snapshot, plain, old, gone), _CHECKSUM)
     found = [_Orphan(_in_checkpoint(STATE, i), gone[i.name], older_than) for i in old if i.name in gone]
-    return [*_merged(site, view, older_than, now), *found]
+    return [*_merged(log, snapshot, older_than, now), *found]
 
 
-def _merged(site: Site, view: View, older_than: datetime.timedelta, now: Now) -> list[_Orphan]:
+def _merged(log: MergedLog, snapshot: LogSnapshot, older_than: datetime.timedelta, now: Clocks) -> list[_Orphan]:
     # Rule 7: a file without a stamp is closed where its modification time is old enough.
-    files, states = view.scan.files, view.states
-    empty = [view.scan.infos[name] for name in files if not files[name].groups and states[name].accounted]
-    closed = max(older_than, site.closed_after, site.abandoned_after)
+    files, states = snapshot.scan.files, snapshot.states
+    empty = [snapshot.scan.infos[name] for name in files if not files[name].groups and states[name].accounted]
+    closed = max(older_than, log.closed_after, log.abandoned_after)
     found = [_Orphan(_in_checkpoint(MERGED, info), _NO_GROUP, closed) for info in empty]
-    free, _ = unpinned(site.directory, (_base(orphan.info.name) for orphan in found), view.given_up)
+    free, _ = unpinned(log.directory, (_base(orphan.info.name) for orphan in found), snapshot.expired)
     found = [orphan for orphan in found if _base(orphan.info.name) in free]
-    temporary = [info for name, info in view.scan.others.items() if is_temporary(name)]
+    temporary = [info for name, info in snapshot.scan.others.items() if is_temporary(name)]
     found += [_Orphan(_in_checkpoint(MERGED, info), _LEFT_TEMPORARY, closed) for info in temporary]
-    announcements = [view.scan.others[name] for name in sorted(view.scan.intents)]
-    ended = max(older_than, site.closed_after)
+    announcements = [snapshot.scan.others[name] for name in sorted(snapshot.scan.relocation_markers)]
+    ended = max(older_than, log.closed_after)
     found += [_Orphan(_in_checkpoint(MERGED, info), _LEFT_ANNOUNCEMENT, ended) for info in announcements]
-    old = [info for info in needless_claimed(site.directory, view.scan) if now.age(info.modified) >= older_than]
+    old = [info for info in unneeded_claimed(log.directory, snapshot.scan) if now.age(info.modified) >= older_than]
     found += [_Orphan(info, _CLAIMED, older_than) for info in old]
-    pins = pins_among(site.directory, view.scan.others)
-    left = [pin for pin in pins if pin.is_begun] + needless_pins(site.directory, pins)
-    found += [_Orphan(_in_checkpoint(MERGED, view.scan.others[pin.name]), _LEFT_PIN, ended) for pin in left]
+    pins = pins_among(log.directory, snapshot.scan.others)
+    left = [pin for pin in pins if pin.is_begun] + unneeded_pins(log.directory, pins)
+    found += [_Orphan(_in_checkpoint(MERGED, snapshot.scan.others[pin.name]), _LEFT_PIN, ended) for pin in left]
     return [orphan for orphan in found if now.age(orphan.info.modified) >= orphan.least_age]
 
 
 def _checksums_of_nothing(
-    view: View, plain: Sequence[FileInfo], old: Iterable[FileInfo], gone: Collection[str]
+    snapshot: LogSnapshot, plain: Sequence[FileInfo], old: Iterable[FileInfo], gone: Collection[str]
 ) -> list[str]:
     """Checksums, Hadoop's ``.name.crc`` and Spark's ``name.crc``, whose files are not there, or go."""
     of = {info.name: main for info in old if (main := _checked_by(info.name))}
     stay = {info.name for info in plain}.difference(gone)
     lost = {name: main for name, main in of.items() if main not in stay}
     if lost:
-        live = view.scan.resolution.to_arrow()["path"]
+        live = snapshot.scan.resolution.to_arrow()["path"]
         merged = pc.is_in(pa.array(list(lost.values()), pa.string()), value_set=live).to_pylist()
         lost = {name: main for (name, main), is_merged in zip(lost.items(), merged, strict=True) if not is_merged}
     # A checksum may have one itself.
@@ -183,3 +190,106 @@ def _base(path: str) -> str:
 
 def _in_checkpoint(folder: str, info: FileInfo) -> FileInfo:
     return FileInfo(f"{folder}/{info.name}", info.size, info.modified)
+
+
+# Which of RocksDB's immutable files, plain ones, no snapshot names.
+
+
+_CLOCKS_DIFFER = datetime.timedelta(minutes=10)
+"""A merged file says by its writer's clock when a snapshot was written."""
+
+
+class _Snapshots:
+    """What the snapshots of one store name, and when the newest was written."""
+
+    def __init__(self) -> None:
+        self.named: set[str] = set()
+        self.newest = datetime.datetime.min.replace(tzinfo=datetime.UTC)
+
+    def add(self, written: datetime.datetime | None, named: set[str]) -> None:
+        self.named |= named
+        if written is not None:
+            self.newest = max(self.newest, written)
+
+
+def unnamed(
+    directory: Directory, snapshot: LogSnapshot, plain: Sequence[FileInfo], candidates: Sequence[FileInfo]
+) -> list[FileInfo]:
+    """Tells which files none of their store's snapshots names, though one is younger.
+
+    That a younger one does not name it shows that RocksDB has done with it. Without one it may have been uploaded for a
+    snapshot that failed: the next one, however late, may name it then, and not upload it again.
+
+    Args:
+        directory: Of the checkpoint.
+        snapshot: Of its merged files.
+        plain: All other files below ``state/``.
+        candidates: Those of them that are asked about.
+
+    Raises:
+        FileNotFoundError: A snapshot is gone: look again.
+        StateStoreFilesError: A snapshot cannot be read.
+    """
+    of = {info.name: folder for info in candidates if parse_store(folder := _store(info.name)) is not None}
+    stores: defaultdict[str, _Snapshots] = defaultdict(_Snapshots)
+    if of:
+        _add_plain(directory, plain, set(of.values()), stores)
+        _add_merged(directory, snapshot, set(of.values()), stores)
+    found = []
+    for info in candidates:
+        if info.name not in of or info.modified is None:
+            continue
+        snapshots = stores[of[info.name]]
+        if info.name not in snapshots.named and info.modified + _CLOCKS_DIFFER <= snapshots.newest:
+            found.append(info)
+    return found
+
+
+def _store(path: str) -> str:
+    """The directory of the store that an immutable file is of."""
+    return path.rpartition("/")[0].rpartition("/")[0]
+
+
+def _add_plain(
+    directory: Directory, plain: Sequence[FileInfo], folders: set[str], stores: defaultdict[str, _Snapshots]
+) -> None:
+    """Those, too, that merged files supersede."""
+    zips = [info for info in plain if _is_zip(info.name) and info.name.rpartition("/")[0] in folders]
+
+    def read(info: FileInfo) -> set[str]:
+        path = f"{STATE}/{info.name}"
+        return _named(directory, info.name, files_named(directory.read(path, info.size)))
+
+    for info, named in zip(zips, in_parallel(read, zips), strict=True):
+        stores[info.name.rpartition("/")[0]].add(info.modified, named)
+
+
+def _add_merged(
+    directory: Directory, snapshot: LogSnapshot, folders: set[str], stores: defaultdict[str, _Snapshots]
+) -> None:
+    files = StateFiles.of(snapshot.scan, ())
+    rows = np.flatnonzero(np.array(pc.ends_with(files.path, ".zip"), bool))
+    paths = files.path.take(pa.array(rows)).to_pylist()
+    wanted = [i for i, path in enumerate(paths) if path.rpartition("/")[0] in folders]
+    rows, paths = rows[wanted], [paths[i] for i in wanted]
+    stamps = snapshot.scan.entries.stamp[files.entry_rows(snapshot.scan)[rows]]
+    parsed = files.read(directory, rows, lambda data: None if data is None else files_named(data))
+    for path, row, stamp, named in zip(paths, rows.tolist(), stamps.tolist(), parsed, strict=True):
+        written = time_of(stamp)
+        modified = snapshot.scan.infos[files.names[files.merged[row]]].modified
+        time = min(written, modified) if modified else None
+        stores[path.rpartition("/")[0]].add(time, _named(directory, path, named))
+
+
+def _is_zip(path: str) -> bool:
+    name = path.rpartition("/")[2]
+    return name.endswith(".zip") and not name.startswith(".")
+
+
+def _named(directory: Directory, path: str, named: dict[str, int] | None) -> set[str]:
+    if named is None:
+        where = directory.location.display(f"{STATE}/{path}")
+        reason = "it is no intact zip of a snapshot, so what it names is not known"
+        raise StateStoreFilesError("PSS_READ_FAILED", {"action": "read", "path": where, "reason": reason})
+    folder = path.rpartition("/")[0]
+    return {f"{folder}/{name}" for name in named}

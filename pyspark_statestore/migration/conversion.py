@@ -2,25 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 from pyspark_statestore.errors import StateStoreFilesError
-from pyspark_statestore.inspect.scan import Scan, check_checkpoint, look_again, scan
-from pyspark_statestore.inspect.spark_logs import OFFSETS, content_of, operator_metadata, operators
-from pyspark_statestore.inspect.state_files import STATE, files_below_state, is_state_file
-from pyspark_statestore.maintenance.ages import Now, ask_file_system
-from pyspark_statestore.maintenance.running import require_stopped
-from pyspark_statestore.maintenance.site import Site
-from pyspark_statestore.migration.export_marker import ExportMarker
-from pyspark_statestore.migration.going_back import GoingBack
-from pyspark_statestore.migration.live_segments import LiveSegments
-from pyspark_statestore.migration.offset_log import OffsetEntry, counterpart, read_offsets
-from pyspark_statestore.migration.replaced_files import keep, kept
-from pyspark_statestore.migration.staleness import require_fresh
-from pyspark_statestore.migration.unfinished_repartition import UnfinishedRepartition
+from pyspark_statestore.log.merged_log import Clocks, MergedLog, ask_file_system, require_stopped
+from pyspark_statestore.log.payload import check_part, parts_of
+from pyspark_statestore.log.scan import (
+    EXPORTED_SUFFIX,
+    EXPORTING_SUFFIX,
+    MERGED,
+    Scan,
+    check_checkpoint,
+    retry_if_gone,
+    scan,
+)
+from pyspark_statestore.log.spark_logs import OFFSETS, content_of, operator_metadata, operators
+from pyspark_statestore.log.state_files import STATE, files_below_state, is_state_file
+from pyspark_statestore.migration.export_marker import ExportMarker, Progress, remove_markers
+from pyspark_statestore.migration.live_segments import DROP, LiveSegments, highest_version, require_fresh
+from pyspark_statestore.migration.offset_log import (
+    OffsetEntry,
+    UnfinishedRepartition,
+    counterpart,
+    keep,
+    kept,
+    read_offsets,
+)
+from pyspark_statestore.storage.changes import delete, forget_checksum, overwrite
 from pyspark_statestore.storage.directory import Directory, FileInfo, in_parallel
-from pyspark_statestore.storage.whole_files import overwrite
 
 TARGETS = ("merged", "stock")
 DOORS = ("provider", "path")
@@ -107,7 +119,7 @@ class OffsetChanges:
         newest = self.before[-1]
         return newest.provider, next((e.provider for e in self.changed if e.batch == newest.batch), newest.provider)
 
-    def carry_out(self, site: Site) -> str | None:
+    def carry_out(self, log: MergedLog) -> str | None:
         """Keeps a copy of what will be replaced, then rewrites; the newest entry, which counts, last.
 
         Returns:
@@ -120,15 +132,15 @@ class OffsetChanges:
             return None
         batches = {entry.batch for entry in self.changed}
         copy = keep(
-            site,
+            log,
             [entry for entry in self.before if entry.batch in batches],
             {} if self.undone is None else self.undone.files,
         )
         if self.undone is not None:
-            self.undone.undo(site.directory)
+            self.undone.undo(log.directory)
 
         def write(entry: OffsetEntry) -> None:
-            overwrite(site.directory, f"{OFFSETS}/{entry.batch}", entry.data)
+            overwrite(log.directory, f"{OFFSETS}/{entry.batch}", entry.data)
 
         in_parallel(write, self.changed[:-1])
         for newest in self.changed[-1:]:
@@ -136,7 +148,9 @@ class OffsetChanges:
         return copy
 
 
-def convert(site: Site, to: str, *, door: str = "provider", dry_run: bool = False, force: bool = False) -> Conversion:
+def convert(
+    log: MergedLog, to: str, *, door: str = "provider", dry_run: bool = False, force: bool = False
+) -> Conversion:
     """Rewrites which class keeps the state, so that the query goes on the other way.
 
     To ``merged``, the old files are read where they are. Where an export has written plain files, and stock Spark has
@@ -145,7 +159,7 @@ def convert(site: Site, to: str, *, door: str = "provider", dry_run: bool = Fals
     was begun and has written no state is undone.
 
     Args:
-        site: Of the checkpoint.
+        log: Of the checkpoint.
         to: ``merged`` or ``stock``.
         door: Which one the query will go through when merged; for ``path`` the class is Spark's.
         dry_run: Whether nothing is to be changed.
@@ -160,12 +174,12 @@ def convert(site: Site, to: str, *, door: str = "provider", dry_run: bool = Fals
     """
     check_word("to", to, TARGETS)
     check_word("door", door, DOORS)
-    directory = site.directory
+    directory = log.directory
     check_checkpoint(directory)
     marker = ExportMarker.found(directory)
     # Through the path door the location says that state is merged, and the class is Spark's.
     changes = OffsetChanges.planned(directory, "stock" if door == "path" else to)
-    found = look_again(directory, lambda: scan(directory, retired=True))
+    found = retry_if_gone(directory, lambda: scan(directory, retired=True))
     changes = _undoing_repartition(directory, changes, found)
     back: GoingBack | None = None
     if to == "stock":
@@ -175,30 +189,30 @@ def convert(site: Site, to: str, *, door: str = "provider", dry_run: bool = Fals
             _require_no_transform_with_state(directory)
         there = files_below_state(directory)
         if marker is not None:
-            back = GoingBack.planned(site, marker, found, there)
+            back = GoingBack.planned(log, marker, found, there)
         elif not force:
             require_fresh(directory, found, there.values())
     if not force and (changes.are_any or back):
-        require_query_stopped(site, found, marker, changes, f"Converting to {to}", dry_run=dry_run)
+        require_query_stopped(log, found, marker, changes, f"Converting to {to}", dry_run=dry_run)
     copy = None
     if not dry_run:
         if back is not None:
-            back.begin(site)
-        copy = changes.carry_out(site)
+            back.begin(log)
+        copy = changes.carry_out(log)
         if back is not None:
-            back.end(site)
+            back.end(log)
     removed = 0 if back is None else len(back.copies)
     undone = None if changes.undone is None else changes.undone.batch
     return Conversion(to, *changes.providers, len(changes.changed), removed, undone, copy, dry_run)
 
 
 def require_query_stopped(
-    site: Site, found: Scan, marker: ExportMarker | None, changes: OffsetChanges, action: str, *, dry_run: bool
+    log: MergedLog, found: Scan, marker: ExportMarker | None, changes: OffsetChanges, action: str, *, dry_run: bool
 ) -> None:
     """Refuses to go on where the query seems to be running; what an earlier run here has written is no sign of that.
 
     Args:
-        site: Of the checkpoint.
+        log: Of the checkpoint.
         found: Its merged files.
         marker: Of an export that was begun.
         changes: What is in its offset log.
@@ -210,11 +224,11 @@ def require_query_stopped(
     """
     plain: list[FileInfo] = []
     if marker is None:
-        plain = [info for name, info in files_below_state(site.directory).items() if is_state_file(name)]
-    view = site.view_of(found)
-    require_stopped(site, view, plain, Now(site.clock()), action, changes.ours)
+        plain = [info for name, info in files_below_state(log.directory).items() if is_state_file(name)]
+    snapshot = log.snapshot_of(found)
+    require_stopped(log, snapshot, plain, Clocks(log.clock()), action, changes.ours)
     if not dry_run:
-        require_stopped(site, view, plain, ask_file_system(site), action, changes.ours)
+        require_stopped(log, snapshot, plain, ask_file_system(log), action, changes.ours)
 
 
 def check_word(key: str, value: object, allowed: Sequence[str]) -> None:
@@ -283,3 +297,119 @@ def _require_no_transform_with_state(directory: Directory) -> None:
             continue
         if str(operator).startswith("transformWithState"):
             raise StateStoreFilesError("PSS_NEEDS_PATH_DOOR", {"operator": operator})
+
+
+# Back to the merged files after an export in place, as long as stock Spark has not gone on.
+
+
+@dataclass(frozen=True)
+class GoingBack:
+    """What is to be done.
+
+    Attributes:
+        marker: Of the export.
+        copies: Paths below ``state/`` of plain files that have the bytes of a live segment.
+    """
+
+    marker: ExportMarker
+    copies: tuple[str, ...] = field(repr=False)
+
+    @classmethod
+    def planned(cls, log: MergedLog, marker: ExportMarker, found: Scan, there: Mapping[str, FileInfo]) -> GoingBack:
+        """Compares every plain copy with its segment, and both with their checksum.
+
+        Args:
+            log: Of the checkpoint.
+            marker: Of the export.
+            found: The merged files.
+            there: Other files below ``state/``.
+
+        Raises:
+            StateStoreFilesError: PSS_STALE_MERGED where stock Spark has gone on, PSS_CORRUPT_SEGMENT where a plain copy
+                is the only good one, or something cannot be read.
+        """
+        directory = log.directory
+        require_not_gone_on(directory, marker)
+        live = LiveSegments.of(found)
+        rows = np.array([at for at, path in enumerate(live.path) if path in there], "i8")
+        same = live.same(directory, there, rows)
+        replaced = set() if marker.is_done else set(marker.replaces)
+        others = [live.path[at] for at in rows[~same].tolist() if live.path[at] not in replaced]
+        if others:
+            reason = f"{STATE}/{others[0]} has other bytes than were exported, so somebody has written it since"
+            raise _stale(directory, reason)
+        known = set(live.path)
+        unknown = [name for name in there if is_state_file(name) and name not in known]
+        if highest_version(unknown) > highest_version(live.path):
+            raise _stale(directory, "stock Spark has begun to write the next version")
+        _check_segments(directory, found, live, rows[same])
+        return cls(marker, tuple(live.path[at] for at in rows[same].tolist()))
+
+    def begin(self, log: MergedLog) -> None:
+        """Takes back that everything is there as plain files: soon it is not.
+
+        Raises:
+            StateStoreFilesError: A file cannot be written or deleted.
+        """
+        if self.marker.is_done:
+            self.marker.write_as(log, EXPORTING_SUFFIX)
+            remove_markers(log.directory, (EXPORTED_SUFFIX,))
+
+    def end(self, log: MergedLog) -> None:
+        """Removes the copies, and then what keeps others from the merged files.
+
+        Raises:
+            StateStoreFilesError: A file cannot be deleted.
+        """
+
+        def remove(path: str) -> None:
+            forget_checksum(log.directory, f"{STATE}/{path}")
+            delete(log.directory, f"{STATE}/{path}")
+
+        in_parallel(remove, self.copies)
+        remove_markers(log.directory, (EXPORTING_SUFFIX,))
+
+
+def has_gone_on(directory: Directory, marker: ExportMarker) -> bool:
+    """Whether a query has committed a batch since the export began.
+
+    Raises:
+        StateStoreFilesError: It cannot be read.
+    """
+    return Progress.of(directory) != marker.progress
+
+
+def require_not_gone_on(directory: Directory, marker: ExportMarker) -> None:
+    """Refuses merged files of before an export after which stock Spark has gone on.
+
+    Raises:
+        StateStoreFilesError: PSS_STALE_MERGED, or something cannot be read.
+    """
+    if marker.is_dropping:
+        raise _stale(directory, "somebody has begun to drop them")
+    if has_gone_on(directory, marker):
+        reason = f"the query has gone on without them since they were exported ({MERGED}/{marker.name} says so)"
+        raise _stale(directory, reason)
+
+
+def _stale(directory: Directory, reason: str) -> StateStoreFilesError:
+    parameters = {"path": directory.location.url, "reason": reason, "action": DROP}
+    return StateStoreFilesError("PSS_STALE_MERGED", parameters)
+
+
+def _check_segments(directory: Directory, found: Scan, live: LiveSegments, rows: np.ndarray) -> None:
+    parts = parts_of(found.entries, live.row[rows], found.sizes)
+    for part, checked in zip(parts, in_parallel(lambda part: check_part(directory, part), parts), strict=True):
+        if checked.error is not None:
+            raise checked.error
+        bad = (*checked.bad, *checked.unread)
+        if bad:
+            entries = found.entries
+            parameters = {
+                "path": entries.path[bad[0]].as_py(),
+                "file": directory.location.display(part.path),
+                "length": int(entries.length[bad[0]]),
+                "offset": int(entries.offset[bad[0]]),
+                "reason": "their checksum differs, and the plain file's does not; nothing was changed",
+            }
+            raise StateStoreFilesError("PSS_CORRUPT_SEGMENT", parameters)

@@ -8,22 +8,21 @@ from dataclasses import dataclass
 import numpy as np
 
 from pyspark_statestore.errors import StateStoreFilesError
-from pyspark_statestore.inspect.scan import (
+from pyspark_statestore.log.merged_log import MergedLog
+from pyspark_statestore.log.scan import (
     DROPPING_SUFFIX,
     EXPORTED_SUFFIX,
     EXPORTING_SUFFIX,
     MERGED,
     Scan,
     check_checkpoint,
-    look_again,
+    retry_if_gone,
     scan,
 )
-from pyspark_statestore.inspect.state_files import STATE, files_below_state
-from pyspark_statestore.maintenance.immutable_files import IMMUTABLE
-from pyspark_statestore.maintenance.site import Site
+from pyspark_statestore.log.state_files import IMMUTABLE, STATE, files_below_state
+from pyspark_statestore.migration.conversion import has_gone_on
 from pyspark_statestore.migration.export_marker import ExportMarker, Progress, remove_markers
 from pyspark_statestore.migration.export_plan import restorable_without_merged
-from pyspark_statestore.migration.going_back import has_gone_on
 from pyspark_statestore.migration.live_segments import LiveSegments
 from pyspark_statestore.storage.changes import delete
 from pyspark_statestore.storage.directory import Directory, FileInfo, in_parallel
@@ -51,19 +50,19 @@ class Drop:
     dry_run: bool
 
 
-def drop_merged(site: Site, *, dry_run: bool = True, force: bool = False) -> Drop:
+def drop_merged(log: MergedLog, *, dry_run: bool = True, force: bool = False) -> Drop:
     """See :meth:`pyspark_statestore.Checkpoint.drop_merged`."""
-    directory = site.directory
+    directory = log.directory
     check_checkpoint(directory)
     marker = ExportMarker.found(directory)
     listed = directory.files(MERGED)
     if marker is None or not marker.is_dropping:
-        found = look_again(directory, lambda: scan(directory, retired=True))
+        found = retry_if_gone(directory, lambda: scan(directory, retired=True))
         _require_no_pins(directory, listed)
-        look_again(directory, lambda: _require_not_needed(directory, marker, found, force))
+        retry_if_gone(directory, lambda: _require_not_needed(directory, marker, found, force))
     files = [info for info in listed if not info.name.endswith(_MARKERS)]
     if not dry_run and listed:
-        _carry_out(site, marker, files)
+        _carry_out(log, marker, files)
     return Drop(len(files), sum(info.size for info in files), dry_run)
 
 
@@ -109,13 +108,13 @@ def _require_no_pins(directory: Directory, listed: list[FileInfo]) -> None:
         raise _refused(directory, reason, action)
 
 
-def _carry_out(site: Site, marker: ExportMarker | None, files: list[FileInfo]) -> None:
+def _carry_out(log: MergedLog, marker: ExportMarker | None, files: list[FileInfo]) -> None:
     """While some are gone and others not, nobody may read them: what says so comes first and goes last."""
-    directory = site.directory
+    directory = log.directory
     if marker is None or not marker.is_dropping:
         if marker is None:
-            marker = ExportMarker("", site.now_ms, 0, (), Progress.of(directory))
-        marker.write_as(site, DROPPING_SUFFIX)
+            marker = ExportMarker("", log.now_ms, 0, (), Progress.of(directory))
+        marker.write_as(log, DROPPING_SUFFIX)
     in_parallel(lambda info: delete(directory, f"{MERGED}/{info.name}"), files)
     remove_markers(directory, _MARKERS)
     if not directory.is_flat:

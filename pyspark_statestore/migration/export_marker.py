@@ -12,13 +12,12 @@ from dataclasses import asdict, dataclass
 
 from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.format.checksum import crc32c
-from pyspark_statestore.inspect.scan import DROPPING_SUFFIX, EXPORTED_SUFFIX, EXPORTING_SUFFIX, MERGED
-from pyspark_statestore.inspect.spark_logs import COMMITS, entries
-from pyspark_statestore.maintenance.site import Site
-from pyspark_statestore.parsing.json_text import parse_object, whole_number
-from pyspark_statestore.storage.changes import delete
+from pyspark_statestore.log.merged_log import MergedLog
+from pyspark_statestore.log.scan import DROPPING_SUFFIX, EXPORTED_SUFFIX, EXPORTING_SUFFIX, MERGED
+from pyspark_statestore.log.spark_logs import COMMITS, entries
+from pyspark_statestore.parsing import parse_object, whole_number
+from pyspark_statestore.storage.changes import delete, publish
 from pyspark_statestore.storage.directory import Directory, FileInfo
-from pyspark_statestore.storage.whole_files import publish
 
 _LATEST_FIRST = (DROPPING_SUFFIX, EXPORTED_SUFFIX, EXPORTING_SUFFIX)
 
@@ -118,15 +117,15 @@ class ExportMarker:
                 "PSS_READ_FAILED", {"action": "read", "path": where, "reason": reason}
             ) from error
 
-    def write_as(self, site: Site, suffix: str) -> ExportMarker:
+    def write_as(self, log: MergedLog, suffix: str) -> ExportMarker:
         """Says the same under another ending, and is durable when it returns.
 
         Raises:
             StateStoreFilesError: It cannot be written.
         """
-        name = site.next_name(suffix)
+        name = log.next_name(suffix)
         said = {key: value for key, value in asdict(self).items() if key != "name"}
-        with publish(site.directory, f"{MERGED}/{name}") as out:
+        with publish(log.directory, f"{MERGED}/{name}") as out:
             out.write(json.dumps(said).encode("utf-8"))
         return ExportMarker(name, self.created_ms, self.highest_stamp, self.replaces, self.progress)
 

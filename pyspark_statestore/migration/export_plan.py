@@ -5,26 +5,29 @@ from __future__ import annotations
 import datetime
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pyspark_statestore.errors import StateStoreFilesError
-from pyspark_statestore.inspect.scan import Scan
-from pyspark_statestore.inspect.state_files import STATE, StateFiles, is_state_file, plain_files
-from pyspark_statestore.inspect.versions import versions_table
-from pyspark_statestore.maintenance.batches import Batches, committed, read_batches
-from pyspark_statestore.maintenance.restorability import check_versions
+from pyspark_statestore.log.restorability import Batches, check_versions, committed, read_batches
+from pyspark_statestore.log.scan import Scan
+from pyspark_statestore.log.state_files import STATE, StateFiles, is_state_file, plain_files
+from pyspark_statestore.log.versions import versions_table
 from pyspark_statestore.migration.export_marker import ExportMarker
 from pyspark_statestore.migration.live_segments import LiveSegments
-from pyspark_statestore.storage.directory import Directory, FileInfo
-from pyspark_statestore.storage.inside import require_inside
+from pyspark_statestore.storage.directory import Directory, FileInfo, require_inside
+
+if TYPE_CHECKING:
+    pass
+
 
 _LONGEST_NAME = 200
 """Bytes: a temporary file has a longer name, and disks take 255. Spark's are of a hundred at most."""
 
 
 @dataclass(frozen=True)
-class Here:
+class PlainFiles:
     """Plain files in place, beside what lives in merged files.
 
     Attributes:
@@ -36,7 +39,7 @@ class Here:
     others: np.ndarray = field(repr=False)
 
     @classmethod
-    def of(cls, directory: Directory, live: LiveSegments, there: Mapping[str, FileInfo]) -> Here:
+    def of(cls, directory: Directory, live: LiveSegments, there: Mapping[str, FileInfo]) -> PlainFiles:
         """Compares.
 
         Raises:
@@ -90,14 +93,14 @@ def check_strays(directory: Directory, found: Scan, live: LiveSegments, there: M
         raise _exists(directory, strays[0], "is a plain state file that the merged state knows nothing of")
 
 
-def check_replaced(directory: Directory, live: LiveSegments, here: Here, marker: ExportMarker | None) -> None:
+def check_replaced(directory: Directory, live: LiveSegments, plain: PlainFiles, marker: ExportMarker | None) -> None:
     """Refuses to write over plain files that were not superseded by merged ones before the export began.
 
     Raises:
         StateStoreFilesError: PSS_DESTINATION_EXISTS.
     """
     allowed = None if marker is None else set(marker.replaces)
-    for at in here.others.tolist():
+    for at in plain.others.tolist():
         path = live.path[at]
         if allowed is not None and path not in allowed:
             reason = "has other bytes than the merged state. If nobody else has written it since, delete it and repeat"

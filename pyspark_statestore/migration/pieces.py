@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.format.checksum import crc32c
-from pyspark_statestore.inspect.scan import ForeignFileGoneError, Scan, naming_foreign
-from pyspark_statestore.inspect.state_files import STATE
-from pyspark_statestore.maintenance.checked_bytes import Part, checksum_of, parts_of
+from pyspark_statestore.log.on_spark import run_on_spark
+from pyspark_statestore.log.payload import Part, checksum_of, parts_of
+from pyspark_statestore.log.scan import ATTEMPTS, ForeignFileGoneError, Scan, always_gone, naming_foreign
+from pyspark_statestore.log.state_files import STATE
 from pyspark_statestore.migration.live_segments import LiveSegments
-from pyspark_statestore.storage.changes import delete
-from pyspark_statestore.storage.directory import Directory, FileInfo
-from pyspark_statestore.storage.ranges import in_parts, requests
-from pyspark_statestore.storage.whole_files import publish
+from pyspark_statestore.storage.changes import delete, publish
+from pyspark_statestore.storage.directory import Directory, FileInfo, in_parallel, in_parts, requests
 
-Told = Callable[[int], object]
+if TYPE_CHECKING:
+    from fsspec.callbacks import Callback
+    from pyspark.sql import SparkSession
+
+
+OnProgress = Callable[[int], object]
 
 _PART = 64 << 20
 _FILES = 200
@@ -95,14 +102,14 @@ def copy_pieces(files: Sequence[FileInfo]) -> list[Piece]:
     return [*pieces, CopyPiece(tuple(few))] if few else pieces
 
 
-def carry_out(source: Directory, target: Directory, piece: Piece, told: Told = lambda size: None) -> bool:
+def carry_out(source: Directory, target: Directory, piece: Piece, on_progress: OnProgress = lambda size: None) -> bool:
     """Writes the files of a piece, each whole or not at all, and reads each back.
 
     Args:
         source: The checkpoint that is exported.
         target: The one that is written to; may be the same.
         piece: What is to be done.
-        told: How many bytes were written, again and again.
+        on_progress: How many bytes were written, again and again.
 
     Returns:
         Whether it was done; otherwise a file of the source is gone, and it has to be looked at again.
@@ -115,17 +122,17 @@ def carry_out(source: Directory, target: Directory, piece: Piece, told: Told = l
         if isinstance(piece, CopyPiece):
             for info in piece.files:
                 _copy(source, target, info)
-                told(info.size)
+                on_progress(info.size)
         else:
-            _write_segments(source, target, piece, told)
+            _write_segments(source, target, piece, on_progress)
     except ForeignFileGoneError as error:
-        raise error.told(source) from error
+        raise error.as_error(source) from error
     except FileNotFoundError:
         return False
     return True
 
 
-def _write_segments(source: Directory, target: Directory, piece: SegmentPiece, told: Told) -> None:
+def _write_segments(source: Directory, target: Directory, piece: SegmentPiece, on_progress: OnProgress) -> None:
     part = piece.part
     with naming_foreign(part.path, lambda: piece.paths[0]), source.open(part.path, part.size) as file:
         for first, end in pairwise(requests(part.offset, part.length)):
@@ -137,7 +144,7 @@ def _write_segments(source: Directory, target: Directory, piece: SegmentPiece, t
                 for at in range(first, end):
                     begin = int(part.offset[at]) - start
                     _write(source, target, piece, at, iter([data[begin : begin + int(part.length[at])]]))
-            told(int(part.length[first:end].sum()))
+            on_progress(int(part.length[first:end].sum()))
 
 
 def _write(source: Directory, target: Directory, piece: SegmentPiece, at: int, data: Iterator[bytes]) -> None:
@@ -188,3 +195,79 @@ def _write_and_read_back(
     if not is_right:
         delete(target, relative)  # or a later run would take it for somebody else's
         raise StateStoreFilesError("PSS_WRITE_FAILED", {"path": target.location.display(relative), "reason": reason})
+
+
+# Carries out the pieces of an export, here or as a Spark job, and knows what is done.
+
+
+class Writing:
+    """One export at work.
+
+    Args:
+        source: The checkpoint.
+        target: Where the plain files are written.
+        spark: Writes in Spark tasks instead of in threads.
+        callback: OnProgress how many bytes there are to write, and of those that were.
+    """
+
+    def __init__(
+        self, source: Directory, target: Directory, spark: SparkSession | None, callback: Callback | None
+    ) -> None:
+        self._source = source
+        self._target = target
+        self._spark = spark
+        self._callback = callback
+        self._lock = threading.Lock()
+        self._done: dict[str, tuple[int, int]] = {}
+
+    def note(self, live: LiveSegments, rows: np.ndarray) -> None:
+        """Remembers that these segments are there as plain files, with the right bytes."""
+        for at in rows.tolist():
+            self._done[live.path[at]] = (int(live.stamp[at]), int(live.writer[at]))
+
+    def missing(self, live: LiveSegments) -> np.ndarray:
+        """Which segments are not, as far as is known."""
+        keys = zip(live.path, live.stamp.tolist(), live.writer.tolist(), strict=True)
+        rows = [at for at, (path, stamp, writer) in enumerate(keys) if self._done.get(path) != (stamp, writer)]
+        found: np.ndarray = np.array(rows, "i8")
+        return found
+
+    def attempts(self) -> Iterator[int]:
+        """Numbers of the looks that are taken until nothing is missing.
+
+        Raises:
+            StateStoreFilesError: PSS_READ_FAILED where that does not end.
+        """
+        yield from range(ATTEMPTS)
+        raise always_gone(self._source)
+
+    def run(self, pieces: Sequence[Piece], live: LiveSegments | None = None, rows: np.ndarray | None = None) -> bool:
+        """Carries out pieces; remembers the segments where no file was gone.
+
+        Args:
+            pieces: What is to be done.
+            live: The segments that they write.
+            rows: Of these.
+
+        Returns:
+            Whether no file was gone.
+
+        Raises:
+            StateStoreFilesError: The first that a piece has failed with.
+        """
+        if self._callback is not None:
+            self._callback.set_size(sum(piece.total for piece in pieces))
+        if self._spark is None:
+            done = in_parallel(partial(carry_out, self._source, self._target, on_progress=self._tell), pieces)
+        else:
+            done = run_on_spark(self._spark, partial(carry_out, self._source, self._target), pieces)
+            for piece in pieces:
+                self._tell(piece.total)
+        if live is not None and rows is not None and all(done):
+            self.note(live, rows)
+        return all(done)
+
+    def _tell(self, written: int) -> None:
+        if self._callback is not None:
+            with self._lock:
+                self._callback.relative_update(written)

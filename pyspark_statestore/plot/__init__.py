@@ -54,9 +54,7 @@ def plot(checkpoint: Checkpoint, path: str | os.PathLike[str], callback: Callbac
         install = 'pip install "pyspark-statestore[plot]"'
         parameters = {"what": "Drawing a checkpoint", "reason": error, "install": install}
         raise StateStoreFilesError("PSS_MISSING_DEPENDENCY", parameters) from error
-    from pyspark_statestore.plot.figure import Picture
-    from pyspark_statestore.plot.page import page_of
-    from pyspark_statestore.plot.replace import write_whole
+    from pyspark_statestore.plot.figure import Picture, page_of, write_whole
 
     picture = Picture.of(checkpoint, callback)
     write_whole(target, picture.png() if target.suffix.lower() == ".png" else page_of(picture).encode())

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import html
 import io
 import math
+import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import matplotlib
@@ -15,13 +18,16 @@ from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MultipleLocator
 
-from pyspark_statestore.cli import cells
-from pyspark_statestore.inspect.costs import costs_of_segments
+from pyspark_statestore import rendering
+from pyspark_statestore.errors import StateStoreFilesError
+from pyspark_statestore.inspect import TABLES, costs_of_segments
+from pyspark_statestore.rendering import form_of
 
 if TYPE_CHECKING:
     from fsspec.callbacks import Callback
 
     from pyspark_statestore.checkpoint import Checkpoint
+
 
 _LIVE, _DEAD, _REST = "#2a7f62", "#d1603d", "#b9b9b9"
 _PARTITIONS = 40
@@ -65,8 +71,8 @@ class Picture:
         """The checkpoint in a line."""
         figures = self.summary
         files = figures["file_count"]
-        line = f"{files:,} merged file{'' if files == 1 else 's'}, {cells.size(figures['file_size_in_bytes'])}"
-        line += f", of which {cells.size(figures['live_bytes'])} live"
+        line = f"{files:,} merged file{'' if files == 1 else 's'}, {rendering.size(figures['file_size_in_bytes'])}"
+        line += f", of which {rendering.size(figures['live_bytes'])} live"
         if figures["plain_file_count"]:
             line += f"; {figures['plain_file_count']:,} plain state files beside them"
         return line
@@ -95,7 +101,7 @@ class Picture:
         self._partitions(partitions)
         for axes in (files, growth, partitions):
             axes.yaxis.set_major_locator(MultipleLocator(_step(axes.get_ylim()[1])))
-            axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: cells.size(int(value))))
+            axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: rendering.size(int(value))))
             axes.spines[["top", "right"]].set_visible(False)
             if axes.get_legend_handles_labels()[0]:
                 axes.legend(frameon=False, ncols=3, loc="lower right", bbox_to_anchor=(1, 1), borderaxespad=0)
@@ -163,3 +169,65 @@ def _step(highest: float) -> float:
 
 def _pairs(table: pa.Table, first: str, second: str) -> list[tuple[Any, Any]]:
     return list(zip(table[first].to_pylist(), table[second].to_pylist(), strict=True))
+
+
+# A page about a checkpoint that needs nothing else: the picture as SVG, and the summary as a table.
+
+_PAGE = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<title>{url}</title>
+<style>
+body {{ font-family: sans-serif; max-width: 70em; margin: 1em auto; }}
+svg {{ width: 100%; height: auto; }}
+td {{ padding: 0.1em 1em 0.1em 0; }}
+td:nth-child(2) {{ text-align: right; }}
+td:nth-child(3) {{ color: #555; }}
+</style>
+</head>
+<body>
+<h1>{url}</h1>
+{svg}
+<h2>Summary</h2>
+<table>
+{rows}
+</table>
+</body>
+</html>
+"""
+
+
+def page_of(picture: Picture) -> str:
+    """Returns the HTML; nothing in it is loaded from elsewhere.
+
+    Args:
+        picture: Of the checkpoint.
+    """
+    rows = []
+    for column in TABLES["summary"]:
+        shown = rendering.exact(picture.summary[column.name], form_of(column.name, column.type))
+        cells_of_row = (column.name, shown, column.about)
+        rows.append("<tr>" + "".join(f"<td>{html.escape(each)}</td>" for each in cells_of_row) + "</tr>")
+    return _PAGE.format(url=html.escape(picture.url), svg=picture.svg(), rows="\n".join(rows))
+
+
+# Writing a file whole or not at all.
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Writes a file, or replaces it; what was there stays until all is written.
+
+    Raises:
+        StateStoreFilesError: PSS_WRITE_FAILED.
+    """
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        try:
+            beside.write_bytes(data)
+            beside.replace(path)
+        finally:
+            beside.unlink(missing_ok=True)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise StateStoreFilesError("PSS_WRITE_FAILED", {"path": path, "reason": reason}) from error

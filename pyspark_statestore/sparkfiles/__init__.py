@@ -1,7 +1,6 @@
 """What is in the files that Spark's state stores write, as far as restoring a version depends on it."""
 
-from pyspark_statestore.sparkfiles.changelog import lineage_of
 from pyspark_statestore.sparkfiles.compression import is_whole_stream
-from pyspark_statestore.sparkfiles.snapshot import files_named
+from pyspark_statestore.sparkfiles.records import files_named, lineage_of
 
 __all__ = ["files_named", "is_whole_stream", "lineage_of"]

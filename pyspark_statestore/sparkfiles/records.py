@@ -9,10 +9,14 @@ compressed.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator
+import re
+import zipfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
-from pyspark_statestore.sparkfiles.changelog import java_utf
-from pyspark_statestore.sparkfiles.compression import decompressed
+from pyspark_statestore.parsing import LONGEST, objects, opened_zip, parse_json, parse_object, whole_number
+from pyspark_statestore.sparkfiles.compression import decompressed, decompressed_start
 
 
 class Change(enum.IntEnum):
@@ -106,3 +110,145 @@ def _bytes(data: bytes, at: int, length: int) -> bytes:
     if length < 0 or at + length > len(data):
         raise ValueError("a length in it does not fit")
     return data[at : at + length]
+
+
+# The start of a RocksDB changelog: with checkpoint format 2, which versions it follows.
+
+_ENOUGH = 64 * 1024
+"""A lineage is at most as long as there are batches between two snapshots, about 70 bytes each."""
+
+
+def lineage_of(data: bytes) -> dict[int, str] | None:
+    """Tells which attempts at earlier versions a changelog builds on.
+
+    Args:
+        data: The file, or its start.
+
+    Returns:
+        Checkpoint id by version, from the last snapshot on; empty where the changelog has no lineage; None where it
+        cannot be read (an unknown compression codec, or damage).
+    """
+    start = decompressed_start(data, _ENOUGH)
+    version, rest = java_utf(start)
+    if version is None or not re.fullmatch(r"v\d+", version):
+        return None if version is None and not start else {}  # version 1 begins with a key's length
+    if int(version[1:]) < 3:
+        return {}
+    text, _ = java_utf(rest)
+    try:
+        items = objects(parse_json(text or ""), "its lineage")
+        return {whole_number(item.get("version"), "a version"): str(item["checkpointUniqueId"]) for item in items}
+    except (ValueError, KeyError):
+        return None
+
+
+def java_utf(data: bytes) -> tuple[str | None, bytes]:
+    """Java's ``writeUTF``: two bytes of length, big-endian; what Spark writes there is ASCII."""
+    if len(data) < 2:
+        return None, b""
+    end = 2 + int.from_bytes(data[:2], "big")
+    if len(data) < end:
+        return None, b""
+    return data[2:end].decode("utf-8", "replace"), data[end:]
+
+
+# The zip of a RocksDB snapshot: which immutable files it needs, and what else is in it.
+
+_METADATA = "metadata"
+
+_LARGEST = 256 << 20
+"""Bytes of all that is in a zip: metadata, and RocksDB's own, the largest of which is the manifest."""
+
+_COLUMN_FAMILIES = (1 << 15) - 1
+"""Ids are Java's short."""
+
+_FILE_NAME = re.compile(r"[^/\x00]{1,255}")
+
+_LOCAL_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,200}")
+"""RocksDB's names; a path that leaves the directory is none."""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """What a zip says.
+
+    Attributes:
+        sizes: Bytes of the files that it needs, by path relative to the store's directory, such as
+            ``SSTs/000008-<uuid>.sst``.
+        local_names: What RocksDB calls these, by the same paths.
+        column_families: Ids of the virtual column families, by name; none where the store has none.
+        files: What is in the zip for RocksDB, by name.
+    """
+
+    sizes: Mapping[str, int]
+    local_names: Mapping[str, str] = field(repr=False)
+    column_families: Mapping[str, int]
+    files: Mapping[str, bytes] = field(repr=False)
+
+
+def files_named(data: bytes) -> dict[str, int] | None:
+    """Tells what a snapshot needs besides itself.
+
+    Args:
+        data: The whole zip.
+
+    Returns:
+        Sizes in bytes by path relative to the store's directory; None where the bytes are no zip of a snapshot.
+    """
+    try:
+        with opened_zip(data, _LARGEST) as archive:
+            return {path: size for path, _, size in _named(_metadata(archive))}
+    except ValueError:
+        return None
+
+
+def read_snapshot(data: bytes) -> Snapshot:
+    """Takes a snapshot's zip apart.
+
+    Args:
+        data: The whole zip.
+
+    Raises:
+        ValueError: The bytes are no zip of a snapshot, or of one that is too large to be one.
+    """
+    try:
+        with opened_zip(data, _LARGEST) as archive:
+            metadata = _metadata(archive)
+            named = _named(metadata)
+            families = _families(metadata.get("columnFamilyMapping"))
+            files = {name: archive.read(name) for name in archive.namelist() if name != _METADATA}
+    except ValueError as error:
+        raise ValueError(f"it is no snapshot ({error})") from error
+    local_names = {path: name for path, name, _ in named}
+    for name in (*files, *local_names.values()):
+        if not _LOCAL_NAME.fullmatch(name):
+            raise ValueError(f"it has a file {name!r}, which RocksDB has not written")
+    return Snapshot({path: size for path, _, size in named}, local_names, families, files)
+
+
+def _metadata(archive: zipfile.ZipFile) -> Mapping[str, Any]:
+    size = archive.getinfo(_METADATA).file_size
+    if size > LONGEST:
+        raise ValueError(f"its metadata has {size} bytes, and at most {LONGEST} are read")
+    return parse_object(archive.read(_METADATA).partition(b"\n")[2])
+
+
+def _families(mapping: object) -> dict[str, int]:
+    if not isinstance(mapping, Mapping):
+        if mapping is None:
+            return {}
+        raise ValueError("its columnFamilyMapping is no JSON object")
+    return {name: whole_number(number, "a column family's id", _COLUMN_FAMILIES) for name, number in mapping.items()}
+
+
+def _named(metadata: Mapping[str, Any]) -> list[tuple[str, str, int]]:
+    """Path, local name and size of each file that a snapshot needs."""
+    found = []
+    for key, folder, name in (("sstFiles", "SSTs", "dfsSstFileName"), ("logFiles", "logs", "dfsLogFileName")):
+        for file in objects(metadata.get(key), key):
+            named = str(file.get(name))
+            if not _FILE_NAME.fullmatch(named) or named in (".", ".."):
+                raise ValueError(f"it names a file {named[:100]!r}")
+            size = whole_number(file.get("sizeBytes"), f"the size of {named}")
+            found.append((f"{folder}/{named}", str(file.get("localFileName", named)), size))
+    return found

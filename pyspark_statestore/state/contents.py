@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+import struct
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_statestore.errors import StateStoreFilesError
-from pyspark_statestore.inspect.state_files import PLAIN, STATE, StateFiles
-from pyspark_statestore.inspect.versions import Restores
+from pyspark_statestore.format.checksum import crc32c
+from pyspark_statestore.log.state_files import PLAIN, STATE, StateFiles
+from pyspark_statestore.log.versions import Restores
 from pyspark_statestore.sparkfiles.compression import LARGEST
-from pyspark_statestore.sparkfiles.records import Change, Record, records_of_changelog, records_of_pairs
-from pyspark_statestore.sparkfiles.snapshot import Snapshot, read_snapshot
-from pyspark_statestore.state.rocksdb import read_pairs
-from pyspark_statestore.state.row_checksums import split_values, without_checksum
+from pyspark_statestore.sparkfiles.records import (
+    Change,
+    Record,
+    Snapshot,
+    read_snapshot,
+    records_of_changelog,
+    records_of_pairs,
+)
 from pyspark_statestore.state.schema_files import unreadable
 from pyspark_statestore.storage import Directory
 
@@ -203,3 +213,113 @@ class ContentsReader:
             "reason": "their checksum does not match",
         }
         return StateStoreFilesError("PSS_CORRUPT_SEGMENT", parameters)
+
+
+# A RocksDB snapshot as key-value pairs: its files in a temporary directory, opened read-only with ``rocksdict``.
+
+_MERGE_OPERATOR = re.compile(r"^(\s*merge_operator)=.*$", re.MULTILINE)
+
+
+def import_rocksdict() -> Any:
+    """Returns the module.
+
+    Raises:
+        StateStoreFilesError: PSS_MISSING_DEPENDENCY where it is not installed.
+    """
+    try:
+        import rocksdict
+    except ImportError as error:
+        parameters = {
+            "what": "Reading RocksDB state",
+            "reason": error,
+            "install": 'pip install "pyspark-statestore[state]"',
+        }
+        raise StateStoreFilesError("PSS_MISSING_DEPENDENCY", parameters) from error
+    return rocksdict
+
+
+def read_pairs(
+    snapshot: Snapshot, tables: Iterable[tuple[str, bytes]], prefix: bytes, delimiter: bytes
+) -> dict[bytes, bytes]:
+    """Reads all keys that begin with a prefix.
+
+    Args:
+        snapshot: Its zip.
+        tables: Local name and bytes of each file that the zip names.
+        prefix: Of a column family; empty for all.
+        delimiter: Between values that were merged.
+
+    Raises:
+        ValueError: RocksDB cannot open or read it.
+        StateStoreFilesError: PSS_MISSING_DEPENDENCY.
+    """
+    rocksdict = import_rocksdict()
+    with tempfile.TemporaryDirectory(prefix="pyspark-statestore-") as folder:
+        for name, data in snapshot.files.items():
+            (Path(folder) / name).write_bytes(_with_delimiter(data, delimiter) if name.startswith("OPTIONS-") else data)
+        for name, data in tables:
+            (Path(folder) / name).write_bytes(data)
+        try:
+            options = rocksdict.Options(raw_mode=True)
+            database = rocksdict.Rdict(folder, options=options, access_type=rocksdict.AccessType.read_only())
+        except Exception as error:  # RocksDB's, which have no type of their own
+            raise ValueError(f"RocksDB cannot open it ({error})") from error
+        try:
+            return _pairs(database, prefix)
+        except Exception as error:
+            raise ValueError(f"RocksDB cannot read it ({error})") from error
+        finally:
+            database.close()
+
+
+def _pairs(database: Any, prefix: bytes) -> dict[bytes, bytes]:
+    if not prefix:
+        return dict(database.items())
+    found: dict[bytes, bytes] = {}
+    for key, value in database.items(from_key=prefix):
+        if not key.startswith(prefix):
+            break
+        found[key] = value
+    return found
+
+
+def _with_delimiter(options: bytes, delimiter: bytes) -> bytes:
+    """RocksDB reads its merge operator from this file; it keeps the operator's name there and forgets its delimiter."""
+    operator = f"{{id=StringAppendOperator;delimiter={{{delimiter.decode()}}};}}"
+    return _MERGE_OPERATOR.sub(rf"\1={operator}", options.decode("utf-8", "replace")).encode()
+
+
+# Spark's row checksums (``spark.sql.streaming.stateStore.rowChecksum.enabled``): checked, and taken away.
+
+_CHECKSUM = struct.Struct("<I")
+_CHECKSUM_AND_LENGTH = struct.Struct("<II")
+
+
+def split_values(key: bytes, data: bytes, delimiter: bytes) -> list[bytes]:
+    """Returns the values of a key, of which there may be several.
+
+    Raises:
+        ValueError: A checksum does not match, or a length does not fit.
+    """
+    values, at = [], 0
+    while at < len(data):
+        if at + 8 > len(data):
+            raise ValueError("a row's checksum was cut off")
+        checksum, length = _CHECKSUM_AND_LENGTH.unpack_from(data, at)
+        value = data[at + 8 : at + 8 + length]
+        if len(value) < length or crc32c(key + value) != checksum:
+            raise ValueError("a row's checksum does not match")
+        values.append(value)
+        at += 8 + length + len(delimiter)
+    return values
+
+
+def without_checksum(data: bytes, key: bytes = b"") -> bytes:
+    """Returns what a checksum without a length is before; that is of these bytes, or of a key and these.
+
+    Raises:
+        ValueError: It does not match.
+    """
+    if len(data) < 4 or crc32c(key + data[4:]) != _CHECKSUM.unpack_from(data)[0]:
+        raise ValueError("a row's checksum does not match")
+    return data[4:]

@@ -10,9 +10,8 @@ import pyarrow as pa
 
 from pyspark_statestore.state.contents import Contents, Encoding
 from pyspark_statestore.state.keys import decode_keys, decode_rows
+from pyspark_statestore.state.rows import MalformedRowError, SparkType, UnknownTypeError, parse_schema
 from pyspark_statestore.state.schema_files import Family
-from pyspark_statestore.state.spark_types import SparkType, UnknownTypeError, parse_schema
-from pyspark_statestore.state.unsafe_rows import MalformedRowError
 
 UNDECODED = b"pyspark_statestore.undecoded"
 """Metadata of a column that has bytes because they could not be decoded: the reason."""

@@ -20,8 +20,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pyspark_statestore.state.spark_types import SparkType
-from pyspark_statestore.state.unsafe_rows import MalformedRowError, UnsafeRows, struct_array
+from pyspark_statestore.state.rows import MalformedRowError, SparkType, UnsafeRows, struct_array
 
 _UNSAFE_ROW = 0
 _NEGATIVE, _NULL = 0, 2

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from pyspark_statestore.errors import StateStoreFilesError
-from pyspark_statestore.inspect.inspection import Inspection
-from pyspark_statestore.inspect.lineage import NOTHING
-from pyspark_statestore.inspect.logical_paths import DEFAULT_STORE
-from pyspark_statestore.inspect.segments import StoreFilter
-from pyspark_statestore.inspect.spark_logs import operators
-from pyspark_statestore.inspect.state_files import StateFiles, plain_files
-from pyspark_statestore.inspect.versions import Restores
-from pyspark_statestore.state.contents import Contents, ContentsReader
+from pyspark_statestore.inspect import Inspection
+from pyspark_statestore.log.spark_logs import COMMITS, OFFSETS, content_of, entries, operators
+from pyspark_statestore.log.state_files import DEFAULT_STORE, StateFiles, StoreFilter, plain_files
+from pyspark_statestore.log.versions import NOTHING, Restores
+from pyspark_statestore.state.contents import Contents, ContentsReader, Encoding
 from pyspark_statestore.state.decoding import Decoder
-from pyspark_statestore.state.query_logs import checkpoint_ids, encoding, newest_version
 from pyspark_statestore.state.schema_files import (
     Family,
     StoreSchema,
@@ -60,7 +57,7 @@ class Selection:
     state_variable: str | None
 
 
-class Look:
+class StateReader:
     """One look at a checkpoint, for questions about one store.
 
     Args:
@@ -213,3 +210,51 @@ def _ranges(numbers: list[int]) -> str:
         else:
             found.append([number, number])
     return ", ".join(str(first) if first == last else f"{first} to {last}" for first, last in found)
+
+
+# What a query's own logs say of its state: the newest version, which attempt at it counts, how stores write.
+
+_STORE = "spark.sql.streaming.stateStore."
+_DELIMITERS = {"1": b",", "2": b""}
+"""Of ``rocksdb.mergeOperatorVersion``; logs that are older than the setting stand for 1."""
+
+
+def newest_version(directory: Directory) -> int | None:
+    """The version that the last committed batch left; None where no batch was committed."""
+    batches = entries(directory, COMMITS)
+    return max(batches) + 1 if batches else None
+
+
+def checkpoint_ids(directory: Directory, operator_id: int, version: int) -> frozenset[str] | None:
+    """With checkpoint format 2, ids of the attempts at a version that were committed; None where that is not known."""
+    found = _json(directory, COMMITS, version - 1)
+    ids = (found or {}).get("stateUniqueIds")
+    if not isinstance(ids, Mapping) or str(operator_id) not in ids:
+        return None
+    partitions = ids[str(operator_id)]
+    if not isinstance(partitions, list) or not all(isinstance(each, list) for each in partitions):
+        return None
+    return frozenset(str(each) for partition in partitions for each in partition)
+
+
+def encoding(directory: Directory, version: int) -> Encoding:
+    """How the query's stores write."""
+    batches = entries(directory, OFFSETS)
+    if not batches:
+        return Encoding()
+    found = _json(directory, OFFSETS, version - 1 if version - 1 in batches else max(batches))
+    said = (found or {}).get("conf")
+    conf = said if isinstance(said, Mapping) else {}
+    return Encoding(
+        delimiter=_DELIMITERS.get(str(conf.get(f"{_STORE}rocksdb.mergeOperatorVersion", "1")), b""),
+        has_checksums=str(conf.get(f"{_STORE}rowChecksum.enabled", "false")).lower() == "true",
+        is_unsafe_row=str(conf.get(f"{_STORE}encodingFormat", "unsaferow")).lower() == "unsaferow",
+    )
+
+
+def _json(directory: Directory, log: str, batch: int) -> Mapping[str, Any] | None:
+    info = entries(directory, log).get(batch)
+    try:
+        return None if info is None else content_of(directory.read(f"{log}/{batch}", info.size))
+    except ValueError:
+        return None

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark_statestore.errors import StateStoreFilesError
-from pyspark_statestore.inspect.logical_paths import DEFAULT_STORE, store_folder
-from pyspark_statestore.inspect.spark_logs import operator_metadata
-from pyspark_statestore.parsing.json_text import objects, parse_object, whole_number
-from pyspark_statestore.sparkfiles.changelog import java_utf
+from pyspark_statestore.log.spark_logs import operator_metadata
+from pyspark_statestore.log.state_files import DEFAULT_STORE, store_folder
+from pyspark_statestore.parsing import objects, parse_object, whole_number
+from pyspark_statestore.sparkfiles.records import java_utf
 from pyspark_statestore.storage import Directory
 
 DEFAULT_FAMILY = "default"

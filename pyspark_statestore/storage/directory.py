@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import os
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -13,10 +14,8 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from pyspark_statestore.errors import StateStoreFilesError
-from pyspark_statestore.storage.failures import errors_of
 from pyspark_statestore.storage.growing import SeekableFile, WebHdfsFile
 from pyspark_statestore.storage.location import Location
-from pyspark_statestore.storage.ranges import in_parts, requests
 
 READ_PARALLELISM = 8
 """Files that are read at the same time; as ``readParallelism`` of the executors."""
@@ -298,3 +297,105 @@ def _modified(info: dict[str, Any]) -> datetime.datetime | None:
             with suppress(ValueError, OverflowError, OSError):  # a disk may have times that no calendar has
                 return datetime.datetime.fromtimestamp(seconds, datetime.UTC)
     return None
+
+
+# Which ranges of a file are read with one request.
+
+GAP = 64 * 1024
+"""Ranges that are nearer to each other are read together."""
+
+MAX_READ = 8 << 20
+"""Bytes of a request at most, unless a single range is longer."""
+
+
+class Readable(Protocol):
+    """A file that ranges are read of."""
+
+    def read_at(self, offset: int, length: int, /) -> bytes:
+        """Reads bytes; fewer where the file ends before."""
+        ...
+
+
+def in_parts(file: Readable, offset: int, length: int) -> Iterator[bytes]:
+    """Reads a range that may be too large for the memory.
+
+    Yields:
+        Bytes, of :data:`MAX_READ` at most; fewer than the range has where the file ends before it.
+    """
+    for start in range(offset, offset + length, MAX_READ):
+        wanted = min(MAX_READ, offset + length - start)
+        data = file.read_at(start, wanted)
+        yield data
+        if len(data) < wanted:
+            return
+
+
+def requests(offset: np.ndarray, length: np.ndarray, most: int = MAX_READ) -> list[int]:
+    """Puts neighbours together.
+
+    Args:
+        offset: Of each range, ascending.
+        length: Of each.
+        most: Bytes of a request.
+
+    Returns:
+        The number of the range that each request begins with; and how many ranges there are.
+    """
+    end = np.maximum.accumulate(offset + length)
+    far: np.ndarray = np.append(True, offset[1:] - end[:-1] > GAP)
+    begins = [0]
+    at = 0
+    breaks: np.ndarray = np.append(np.flatnonzero(far), len(offset))
+    while at < len(offset):
+        # As far as neighbours go, and not further than one request may.
+        near = int(breaks[np.searchsorted(breaks, at, "right")])
+        fits = at + int(np.searchsorted(end[at:near], int(offset[at]) + most, "right"))
+        at = max(at + 1, min(near, fits))
+        begins.append(at)
+    return begins
+
+
+# What a failure of a file system is called.
+
+
+@contextmanager
+def errors_of(action: str, path: str, error_class: str = "PSS_READ_FAILED") -> Iterator[None]:
+    """Turns what a file system raises into this package's errors; a file that is gone stays FileNotFoundError.
+
+    Args:
+        action: What is done.
+        path: To what.
+        error_class: What it is called where permission is not the reason.
+    """
+    try:
+        yield
+    except (StateStoreFilesError, FileNotFoundError):
+        raise
+    except PermissionError as error:
+        parameters = {"action": action, "path": path, "user": f"this process's user ({error})"}
+        raise StateStoreFilesError("PSS_NO_PERMISSION", parameters) from error
+    except Exception as error:  # file systems raise their libraries' own, such as botocore's NoCredentialsError
+        parameters = {"action": action, "path": path, "reason": f"{type(error).__name__}: {error}"}
+        raise StateStoreFilesError(error_class, parameters) from error
+
+
+# What is written for a checkpoint stays in it, also where somebody has put symbolic links into it.
+
+
+def require_inside(directory: Directory, relative: str) -> None:
+    """Refuses a path that a symbolic link in the checkpoint leads out of it; the checkpoint itself may be below one.
+
+    Args:
+        directory: Of the checkpoint. Only local disks have such links.
+        relative: Path in it.
+
+    Raises:
+        StateStoreFilesError: PSS_BAD_PATH.
+    """
+    if not directory.is_local or relative.startswith("/"):
+        return
+    root = os.path.realpath(directory.location.path)
+    real = os.path.realpath(directory.location.below(relative))
+    if os.path.commonpath([root, real]) != root:
+        reason = f"a symbolic link in the checkpoint leads out of it, to {real}; replace the link by what it stands for"
+        raise StateStoreFilesError("PSS_BAD_PATH", {"path": directory.location.display(relative), "reason": reason})

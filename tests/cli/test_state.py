@@ -53,7 +53,7 @@ def test_a_key(invoke: Invoke, clicks: Path, keys: list[str], expected: list[Any
 
 
 def test_a_field_in_a_struct() -> None:
-    from pyspark_statestore.cli.keys import KeyOption, one_key
+    from pyspark_statestore.cli.state import KeyOption, one_key
 
     given = ["window.start=2026-01-01", "window.end=7", "name=a=b"]
     keys = [KeyOption().convert(each, None, None) for each in given]

@@ -29,7 +29,8 @@ from fsspec.registry import register_implementation
 
 from pyspark_statestore import StateStoreFilesError
 from pyspark_statestore.checkpoint import Checkpoint
-from pyspark_statestore.maintenance import compaction, consolidation, orphans, verification
+from pyspark_statestore.maintenance import compaction, consolidation, orphans
+from pyspark_statestore.maintenance.verify import verification
 from tests.cluster.application import ROOT, until
 
 _IMPORTED = (compaction, consolidation, orphans, verification)

@@ -7,14 +7,14 @@ from pathlib import Path
 import numpy as np
 
 from pyspark_statestore import Checkpoint
-from pyspark_statestore.forks.pins import Pin, read_pins
-from pyspark_statestore.inspect.scan import look_again, scan
-from pyspark_statestore.inspect.state_files import StateFiles, plain_files
+from pyspark_statestore.log.pins import Pin, read_pins
+from pyspark_statestore.log.scan import retry_if_gone, scan
+from pyspark_statestore.log.state_files import StateFiles, plain_files
 from pyspark_statestore.maintenance.cleaning import clean
 from pyspark_statestore.storage import Directory, Location
 from tests.inspect.places import STAMP, merged_file
 from tests.maintenance.checkpoints import PARTITIONS, files_of_version, write_logs
-from tests.maintenance.worlds import site_of
+from tests.maintenance.worlds import merged_log_of
 
 
 def state_of(checkpoint: Path | str, up_to: int = 1 << 30) -> dict[str, bytes | None]:
@@ -30,7 +30,7 @@ def state_of(checkpoint: Path | str, up_to: int = 1 << 30) -> dict[str, bytes | 
         paths = files.path.to_pylist()
         return {p: d for p, d, v in zip(paths, data, versions, strict=True) if v is None or v <= up_to}
 
-    return look_again(directory, look)
+    return retry_if_gone(directory, look)
 
 
 def pins(checkpoint: Path) -> tuple[Pin, ...]:
@@ -68,5 +68,5 @@ def go_on(checkpoint: Path, version: int, number: int, writer: int = 9) -> None:
 
 def clean_up(checkpoint: Path) -> set[str]:
     """Unlinks what nobody needs; names of what went."""
-    site = site_of(checkpoint)
-    return set(clean(site, site.look().closed_tombstones).files)
+    log = merged_log_of(checkpoint)
+    return set(clean(log, log.snapshot().closed_tombstones).files)

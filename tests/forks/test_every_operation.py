@@ -15,7 +15,7 @@ from pyspark_statestore.maintenance.cleaning import clean
 from pyspark_statestore.storage import Location
 from tests.forks.families import clean_up, go_on, merged_names, pins, restorable, state_of
 from tests.maintenance.checkpoints import contents, make
-from tests.maintenance.worlds import Breakage, DiedError, site_of
+from tests.maintenance.worlds import Breakage, DiedError, merged_log_of
 
 pytestmark = pytest.mark.slow
 
@@ -156,17 +156,17 @@ def test_a_fork_is_made_at_every_operation_of_a_cleaning(tmp_path: Path, breakag
     count = len(breakage.operations)
     for at in range(count):
         source, fork = Path(shutil.copytree(original, tmp_path / f"{at}")), tmp_path / f"{at}-fork"
-        site = site_of(source)
-        view = site.look()
+        log = merged_log_of(source)
+        view = log.snapshot()
 
         def fork_and_go_on(source: Path = source, fork: Path = fork) -> None:
-            fork_checkpoint(site_of(source), Location.of(fork))
+            fork_checkpoint(merged_log_of(source), Location.of(fork))
             go_on(source, 8, 51)
             go_on(source, 10, 52)
 
         breakage.mended()
         breakage.at, breakage.instead = at, fork_and_go_on
-        clean(site, view.closed_tombstones)
+        clean(log, view.closed_tombstones)
         breakage.mended()
         assert fork.exists() or at >= len(breakage.operations)
         if fork.exists():

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from pyspark_statestore import Checkpoint
+from pyspark_statestore.log.merged_log import MergedLog
 from pyspark_statestore.maintenance.cleaning import clean
-from pyspark_statestore.maintenance.site import Site
 from pyspark_statestore.storage import Directory, Location
 from tests.forks.families import go_on
 from tests.inspect.places import refused
@@ -66,8 +66,8 @@ def test_a_fork_in_a_bucket(options: dict[str, Any], source: Path) -> None:
     # The source deletes everything; the fork has it until it has brought it home.
     go_on(source, 6, 50)
     fs.put(f"{source}/", "one/checkpoints/q1/", recursive=True)
-    site = Site(Directory(Location.of("s3a://one/checkpoints/q1", options)), CLOSED_AFTER)
-    assert clean(site, site.look().closed_tombstones).files == ()
+    log = MergedLog(Directory(Location.of("s3a://one/checkpoints/q1", options)), CLOSED_AFTER)
+    assert clean(log, log.snapshot().closed_tombstones).files == ()
     fork.maintenance.compact(localize=True)
-    assert len(clean(site, site.look().closed_tombstones).files) == 4
+    assert len(clean(log, log.snapshot().closed_tombstones).files) == 4
     assert fork.maintenance.verify().is_clean

@@ -20,7 +20,7 @@ from pyspark_statestore.format.checksum import crc32c
 from pyspark_statestore.format.layout import ENTRY, TRAILER, TRAILER_SIZE, U32, Trailer
 from pyspark_statestore.sparkfiles import files_named, is_whole_stream
 from pyspark_statestore.sparkfiles.compression import LARGEST, decompressed, decompressed_start
-from pyspark_statestore.sparkfiles.snapshot import read_snapshot
+from pyspark_statestore.sparkfiles.records import read_snapshot
 from tests.hostile.worlds import NOW
 from tests.inspect.places import STAMP, merged_file, merged_paths, refused
 from tests.inspect.spark_files import LZ4_END, snappy

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_statestore.parsing.json_text import DEEPEST, LARGEST, LONGEST, objects, parse_json, whole_number
-from pyspark_statestore.parsing.zip_files import opened_zip
+from pyspark_statestore.parsing import DEEPEST, LARGEST, LONGEST, objects, opened_zip, parse_json, whole_number
 from tests.hostile.mutations import TEXTS
 
 VALUES = st.recursive(

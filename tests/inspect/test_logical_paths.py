@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_statestore.inspect.logical_paths import Stores, parse_store, store_folder
-from pyspark_statestore.inspect.state_files import is_state_file
+from pyspark_statestore.log.state_files import Stores, is_state_file, parse_store, store_folder
 
 ID = "0a0c2a92-7b4b-4d5e-9c59-0f0d9a4d3f11"
 STORES = {

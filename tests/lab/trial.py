@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 
 from pyspark_statestore import Checkpoint, StateStoreFilesError
-from pyspark_statestore.inspect.scan import MERGED
+from pyspark_statestore.log.scan import MERGED
 from tests.lab import attacks, verbs
 from tests.lab.attacks import Attack
 from tests.lab.verbs import READ, VERBS, Answer, Place, Verb, refusal

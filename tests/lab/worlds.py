@@ -15,13 +15,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pyspark_statestore.checkpoint import CLOSED_AFTER
+from pyspark_statestore.conf import CLOSED_AFTER
 from pyspark_statestore.forks.fork import fork_checkpoint
 from pyspark_statestore.format import Entry, MergedFileWriter, file_name
-from pyspark_statestore.inspect.scan import MERGED
+from pyspark_statestore.log.merged_log import MergedLog
+from pyspark_statestore.log.scan import MERGED
 from pyspark_statestore.maintenance.compaction import compact
 from pyspark_statestore.maintenance.consolidation import consolidate_index
-from pyspark_statestore.maintenance.site import Site
 from pyspark_statestore.storage import Directory, Location
 from tests.forks.families import state_of
 from tests.inspect.places import CREATED_MS, META, STAMP, plain_file
@@ -260,17 +260,17 @@ def _sealed(make: Builder) -> None:
     make.commit(*range(LAST))
 
 
-def site(checkpoint: Path) -> Site:
+def log(checkpoint: Path) -> MergedLog:
     """Maintenance whose names and times are the same in each run."""
-    return Site(Directory(Location.of(checkpoint)), CLOSED_AFTER, clock=lambda: _NOW, writer=99)
+    return MergedLog(Directory(Location.of(checkpoint)), CLOSED_AFTER, clock=lambda: _NOW, writer=99)
 
 
 def _compact(make: Builder) -> None:
-    compact(site(make.path), max_space_amplification=1, target_file_size=1 << 27)
+    compact(log(make.path), max_space_amplification=1, target_file_size=1 << 27)
 
 
 def _consolidate(make: Builder) -> None:
-    consolidate_index(site(make.path))
+    consolidate_index(log(make.path))
 
 
 def _go_on(make: Builder) -> None:
@@ -287,7 +287,7 @@ def _go_on(make: Builder) -> None:
 
 def _fork(mode: str) -> Callable[[Builder], None]:
     def fork(make: Builder) -> None:
-        fork_checkpoint(site(make.path), Location.of(make.root / "fork"), mode)
+        fork_checkpoint(log(make.path), Location.of(make.root / "fork"), mode)
         if mode != "claim":
             _go_on(make)
 

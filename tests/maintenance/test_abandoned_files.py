@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pyspark_statestore.checkpoint import Checkpoint
-from pyspark_statestore.maintenance.site import Site
+from pyspark_statestore.log.merged_log import MergedLog
 from pyspark_statestore.storage import Directory, Location
 from tests.inspect.places import STAMP, merged_file, merged_paths
 
@@ -62,7 +62,7 @@ def test_a_clock_that_is_ahead_makes_no_file_older(killed: Path) -> None:
     def ahead() -> datetime.datetime:
         return datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=30)
 
-    view = Site(Directory(Location.of(killed)), CLOSED_AFTER, clock=ahead).look()
+    view = MergedLog(Directory(Location.of(killed)), CLOSED_AFTER, clock=ahead).snapshot()
     assert [state.closed for state in view.states.values()] == [False, False]
     assert everything_in(killed) == [str(path.relative_to(killed)) for path in merged_paths(killed)]
 
@@ -71,5 +71,5 @@ def test_stamps_that_are_young_keep_a_file_open(killed: Path) -> None:
     with merged_file(killed, 3, seal=False) as file:
         file.put("0/0/3.changelog", bytes(1000), stamp=int(time.time() * 1000) << 16)
     age(merged_paths(killed)[-1], days=2)
-    view = Site(Directory(Location.of(killed)), CLOSED_AFTER).look()
+    view = MergedLog(Directory(Location.of(killed)), CLOSED_AFTER).snapshot()
     assert [state.closed for state in view.states.values()] == [True, True, False]

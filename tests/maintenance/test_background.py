@@ -19,9 +19,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from pyspark_statestore import Checkpoint, maintain
-from pyspark_statestore.maintenance.active_queries import NOT_MERGED, MaintainedQuery, MaintenanceRun
-from pyspark_statestore.maintenance.background import BackgroundMaintenance
-from pyspark_statestore.maintenance.on_spark import run_on_spark
+from pyspark_statestore.background import NOT_MERGED, BackgroundMaintenance, MaintainedQuery, MaintenanceRun
+from pyspark_statestore.log.on_spark import run_on_spark
 from tests.conftest import ROOT, MakeSpark
 from tests.inspect.places import refused
 from tests.streaming.runs import Run, Setting, merged_files

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pyspark_statestore import Checkpoint
 from pyspark_statestore.format import read_merged_file
 from pyspark_statestore.format.reader import BytesSource
-from pyspark_statestore.index import MAX_GENERATION
+from pyspark_statestore.log import MAX_GENERATION
 from tests.inspect.places import STAMP, add_index, merged_file, merged_paths, refused, simple_checkpoint
 from tests.maintenance.worlds import live_files
 
@@ -229,7 +229,7 @@ def test_file_that_ends_too_early_is_named(tmp_path: Path) -> None:
 
 
 def test_segments_larger_than_a_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pyspark_statestore.maintenance.copying.MAX_READ", 1000)
+    monkeypatch.setattr("pyspark_statestore.log.payload.MAX_READ", 1000)
     with merged_file(tmp_path, 1) as file:
         for partition, size in enumerate([10, 999, 1000, 1001, 5000, 0, 0, 2000, 300, 300, 300, 300]):
             file.put(f"0/{partition}/1.delta", os.urandom(size), stamp=STAMP)
@@ -243,8 +243,8 @@ def test_segments_larger_than_a_request(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_neighbours_are_read_with_one_request(tmp_path: Path) -> None:
-    from pyspark_statestore.inspect.scan import scan
-    from pyspark_statestore.maintenance.copying import read_segments
+    from pyspark_statestore.log.payload import read_segments
+    from pyspark_statestore.log.scan import scan
     from pyspark_statestore.storage import Directory, Location
 
     with merged_file(tmp_path, 1) as file:

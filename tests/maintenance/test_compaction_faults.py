@@ -11,12 +11,10 @@ import pytest
 
 from pyspark_statestore import StateStoreFilesError
 from pyspark_statestore.maintenance.cleaning import clean
-from pyspark_statestore.maintenance.compaction import compact
-from pyspark_statestore.maintenance.compaction_plan import CompactionPlan, Wanted
-from pyspark_statestore.maintenance.movable import Movable
-from pyspark_statestore.maintenance.relocation import relocate
+from pyspark_statestore.maintenance.compaction import CompactionPlan, Wanted, compact
+from pyspark_statestore.maintenance.relocation import Movable, relocate
 from tests.inspect.places import STAMP, add_index, merged_file
-from tests.maintenance.worlds import Breakage, DiedError, dead_files, grow_old, live_files, site_of
+from tests.maintenance.worlds import Breakage, DiedError, dead_files, grow_old, live_files, merged_log_of
 
 pytestmark = pytest.mark.slow
 
@@ -55,7 +53,7 @@ def checkpoint(original: Path, tmp_path: Path) -> Path:
 
 def operations(breakage: Breakage, checkpoint: Path) -> int:
     """How many there are in a run in which nothing goes wrong."""
-    compact(site_of(checkpoint), target_file_size=TARGET)
+    compact(merged_log_of(checkpoint), target_file_size=TARGET)
     count = len(breakage.operations)
     breakage.mended()
     return count
@@ -78,7 +76,7 @@ def test_every_operation(original: Path, tmp_path: Path, breakage: Breakage, dea
         breakage.mended()
         breakage.at, breakage.deadly, breakage.torn = at, deadly, torn
         try:
-            compact(site_of(checkpoint), target_file_size=TARGET)
+            compact(merged_log_of(checkpoint), target_file_size=TARGET)
         except (StateStoreFilesError, DiedError):
             failed += 1
         what = breakage.operations[at]
@@ -89,10 +87,10 @@ def test_every_operation(original: Path, tmp_path: Path, breakage: Breakage, dea
         grow_old(checkpoint)
         with merged_file(checkpoint, 2_000_000_000_000 - 1_700_000_000_000 + at) as file:
             file.put("0/8/1.delta", b"new" * 3000, stamp=STAMP + (1 << 50))
-        compact(site_of(checkpoint, 2 * DAY), target_file_size=TARGET)
+        compact(merged_log_of(checkpoint, 2 * DAY), target_file_size=TARGET)
         assert live_files(checkpoint) == {**expected, "0/8/1.delta": b"new" * 3000}, what
         assert leftovers(checkpoint) == [], what
-        third = compact(site_of(checkpoint, 2 * DAY), target_file_size=TARGET)
+        third = compact(merged_log_of(checkpoint, 2 * DAY), target_file_size=TARGET)
         assert (third.rewritten_files_count, third.added_files_count, third.removed_files_count) == (0, 0, 0), what
         shutil.rmtree(checkpoint)
         harmless += what.startswith("close") and not deadly
@@ -103,11 +101,11 @@ def somebody_else(checkpoint: Path) -> Callable[[], object]:
     """An executor moves everything that lives, and cleans."""
 
     def move() -> None:
-        site = site_of(checkpoint)
-        view = site.look()
+        log = merged_log_of(checkpoint)
+        view = log.snapshot()
         names = [name for name in view.states if not name.endswith(".index.merged")]
-        relocate(site, CompactionPlan.of(Movable(view), Wanted(target_file_size=4000), names).bins)
-        clean(site, view.closed_tombstones)
+        relocate(log, CompactionPlan.of(Movable(view), Wanted(target_file_size=4000), names).bins)
+        clean(log, view.closed_tombstones)
 
     return move
 
@@ -121,12 +119,12 @@ def test_somebody_else_moves_everything_between_any_two_operations(
         checkpoint = Path(shutil.copytree(original, tmp_path / str(at)))
         breakage.mended()
         breakage.at, breakage.instead = at, somebody_else(checkpoint)
-        compact(site_of(checkpoint), target_file_size=TARGET)
+        compact(merged_log_of(checkpoint), target_file_size=TARGET)
         what = breakage.operations[at]
         breakage.mended()
         assert live_files(checkpoint) == expected, what
-        compact(site_of(checkpoint), target_file_size=TARGET)
-        compact(site_of(checkpoint), target_file_size=TARGET)
+        compact(merged_log_of(checkpoint), target_file_size=TARGET)
+        compact(merged_log_of(checkpoint), target_file_size=TARGET)
         assert live_files(checkpoint) == expected, what
         assert leftovers(checkpoint) == [], what
         shutil.rmtree(checkpoint)

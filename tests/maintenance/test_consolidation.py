@@ -16,8 +16,8 @@ from pyspark_statestore import StateStoreFilesError
 from pyspark_statestore.checkpoint import Checkpoint
 from pyspark_statestore.format import Kind, read_merged_file
 from pyspark_statestore.format.reader import BytesSource
-from pyspark_statestore.index import resolve
-from pyspark_statestore.storage.whole_files import is_temporary
+from pyspark_statestore.log import resolve
+from pyspark_statestore.storage.changes import is_temporary
 from tests.inspect.places import CREATED_MS, STAMP, add_index, merged_file, merged_paths, refused, simple_checkpoint
 from tests.maintenance.failing import Trouble, troubled_files
 from tests.maintenance.worlds import Breakage, DiedError

@@ -352,17 +352,17 @@ def test_query_that_seems_to_run(tmp_path: Path, sign: str) -> None:
 
 
 def test_clock_that_is_ahead_does_not_take_a_running_query_for_stopped(tmp_path: Path) -> None:
+    from pyspark_statestore.log.merged_log import MergedLog
     from pyspark_statestore.maintenance.expiry import expire as expire_at
-    from pyspark_statestore.maintenance.site import Site
     from pyspark_statestore.storage import Directory, Location
 
     commit(tmp_path, *range(10))
     write(tmp_path, "merged", rocksdb())
     (tmp_path / "commits" / "10").write_text("v1")
     ahead = datetime.datetime.now(datetime.UTC) + datetime.timedelta(hours=5)
-    site = Site(Directory(Location.of(tmp_path)), datetime.timedelta(minutes=10), clock=lambda: ahead)
+    log = MergedLog(Directory(Location.of(tmp_path)), datetime.timedelta(minutes=10), clock=lambda: ahead)
     with refused("PSS_QUERY_RUNNING"):
-        expire_at(site, 1, dry_run=False)
+        expire_at(log, 1, dry_run=False)
 
 
 @pytest.mark.slow

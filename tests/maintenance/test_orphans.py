@@ -15,8 +15,8 @@ import pytest
 from pyspark_statestore import StateStoreFilesError
 from pyspark_statestore.checkpoint import Checkpoint
 from pyspark_statestore.format import file_name
+from pyspark_statestore.log.merged_log import MergedLog
 from pyspark_statestore.maintenance.orphans import remove_orphan_files
-from pyspark_statestore.maintenance.site import Site
 from pyspark_statestore.storage import Directory, Location
 from tests.inspect.places import STAMP, merged_file, merged_paths, plain_file, refused, simple_checkpoint
 from tests.inspect.spark_files import lz4, snapshot
@@ -264,17 +264,17 @@ def test_clock_that_is_ahead_removes_nothing(checkpoint: Path) -> None:
     plain(checkpoint, f"0/0/{TEMPORARY}", days=2)
     ahead = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=30)
     before = everything(checkpoint)
-    site = Site(Directory(Location.of(checkpoint)), datetime.timedelta(minutes=10), clock=lambda: ahead)
-    assert remove_orphan_files(site, DAYS, dry_run=False).removed_files_count == 0
+    log = MergedLog(Directory(Location.of(checkpoint)), datetime.timedelta(minutes=10), clock=lambda: ahead)
+    assert remove_orphan_files(log, DAYS, dry_run=False).removed_files_count == 0
     assert everything(checkpoint) == before
 
 
 def test_clock_that_is_behind_removes_nothing(checkpoint: Path) -> None:
     plain(checkpoint, f"0/0/{TEMPORARY}", days=4)
     behind = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=2)
-    site = Site(Directory(Location.of(checkpoint)), datetime.timedelta(minutes=10), clock=lambda: behind)
-    assert remove_orphan_files(site, DAYS, dry_run=False).removed_files_count == 0
-    assert remove_orphan_files(site, DAYS, dry_run=True).removed_files_count == 0
+    log = MergedLog(Directory(Location.of(checkpoint)), datetime.timedelta(minutes=10), clock=lambda: behind)
+    assert remove_orphan_files(log, DAYS, dry_run=False).removed_files_count == 0
+    assert remove_orphan_files(log, DAYS, dry_run=True).removed_files_count == 0
 
 
 def test_checkpoint_in_which_nothing_is_new(checkpoint: Path) -> None:

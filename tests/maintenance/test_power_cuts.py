@@ -11,8 +11,7 @@ import pytest
 
 from pyspark_statestore import Checkpoint
 from pyspark_statestore.storage import Directory, Location
-from pyspark_statestore.storage.changes import create
-from pyspark_statestore.storage.whole_files import publish
+from pyspark_statestore.storage.changes import create, publish
 from tests.inspect.places import STAMP, merged_file, merged_paths
 from tests.maintenance.worlds import live_files
 

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from pyspark_statestore import Checkpoint
-from pyspark_statestore.maintenance import recount as recounting
-from pyspark_statestore.maintenance.recount import Count, recount
+from pyspark_statestore.maintenance.verify import recount as recounting
+from pyspark_statestore.maintenance.verify import verification
+from pyspark_statestore.maintenance.verify.recount import Count, recount
 from tests.inspect.places import STAMP, add_index, merged_file, merged_paths, statuses
 from tests.maintenance.checkpoints import index_of, verify
 
@@ -54,7 +55,6 @@ def test_both_agree_with_the_rules_one_by_one(
 
 def test_a_difference_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As if a mistake were made in one of the two ways to count."""
-    from pyspark_statestore.maintenance import verifying_look
 
     random_checkpoint(tmp_path, 1)
     name = merged_paths(tmp_path)[3].name
@@ -64,6 +64,6 @@ def test_a_difference_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         counted[name].live_bytes += 1
         return counted
 
-    monkeypatch.setattr(verifying_look, "recount", wrong)
+    monkeypatch.setattr(verification, "recount", wrong)
     [found] = [each for each in verify(tmp_path).damages if each.kind == "reference_count"]
     assert found.name == name

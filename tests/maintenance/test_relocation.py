@@ -16,12 +16,11 @@ from pyspark_statestore import Checkpoint
 from pyspark_statestore.format import Kind, read_merged_file
 from pyspark_statestore.format.reader import BytesSource
 from pyspark_statestore.maintenance.cleaning import clean
-from pyspark_statestore.maintenance.compaction_plan import CompactionPlan, Wanted
-from pyspark_statestore.maintenance.movable import Movable
-from pyspark_statestore.maintenance.relocation import Bin, relocate
+from pyspark_statestore.maintenance.compaction import CompactionPlan, Wanted
+from pyspark_statestore.maintenance.relocation import Bin, Movable, relocate
 from tests.inspect.places import STAMP, merged_file, merged_paths, refused
 from tests.maintenance.failing import Trouble, troubled_files
-from tests.maintenance.worlds import Breakage, grow_old, live_files, site_of
+from tests.maintenance.worlds import Breakage, grow_old, live_files, merged_log_of
 
 
 class Meanwhile(Callback):
@@ -50,7 +49,7 @@ def checkpoint(tmp_path: Path) -> Path:
 
 def everything(movable: Movable) -> tuple[Bin, ...]:
     """All that lives, in one file."""
-    return CompactionPlan.of(movable, Wanted(), list(movable.view.states)).bins
+    return CompactionPlan.of(movable, Wanted(), list(movable.snapshot.states)).bins
 
 
 def paths_in(file: Path) -> list[str]:
@@ -69,7 +68,7 @@ def test_what_died_while_it_was_copied_is_not_brought_back(
                 file.delete(path, stamp=STAMP + int(path[4]), writer=7)
 
     meanwhile = Meanwhile(delete)
-    done = relocate(site_of(checkpoint), everything, meanwhile, clock=lambda: meanwhile.now)
+    done = relocate(merged_log_of(checkpoint), everything, meanwhile, clock=lambda: meanwhile.now)
 
     left = sorted(set(before) - set(deleted))
     assert sorted(live_files(checkpoint)) == left
@@ -91,7 +90,7 @@ def test_copies_are_the_same_facts_a_generation_later(checkpoint: Path) -> None:
         return {(entry.path, entry.key) for file in files for entry in file}
 
     before, keys_before = facts(), keys()
-    relocate(site_of(checkpoint), everything)
+    relocate(merged_log_of(checkpoint), everything)
     assert facts() == [(*fact[:-1], 1) for fact in before]
     assert keys() == keys_before
 
@@ -100,32 +99,32 @@ def test_look_that_takes_too_long(checkpoint: Path) -> None:
     before = merged_paths(checkpoint)
     hours = count(0, 3600)
     with refused("PSS_WRITE_FAILED", "closedAfter"):
-        relocate(site_of(checkpoint), everything, clock=lambda: float(next(hours)))
+        relocate(merged_log_of(checkpoint), everything, clock=lambda: float(next(hours)))
     assert merged_paths(checkpoint) == before
     assert list(checkpoint.glob("state/_merged/*.relocating")) == []
 
 
 def test_plan_is_the_same_for_the_same_files(checkpoint: Path) -> None:
-    first = CompactionPlan.of(Movable(site_of(checkpoint).look()), Wanted(2.0, 4000))
-    assert first == CompactionPlan.of(Movable(site_of(checkpoint).look()), Wanted(2.0, 4000))
+    first = CompactionPlan.of(Movable(merged_log_of(checkpoint).snapshot()), Wanted(2.0, 4000))
+    assert first == CompactionPlan.of(Movable(merged_log_of(checkpoint).snapshot()), Wanted(2.0, 4000))
     assert first.bins
 
 
 def test_two_copies_of_the_same_bins_do_no_harm(checkpoint: Path) -> None:
     before = live_files(checkpoint)
-    bins = everything(Movable(site_of(checkpoint).look()))
+    bins = everything(Movable(merged_log_of(checkpoint).snapshot()))
 
     class Twice(Callback):
         """The same task runs a second time before the first has ended."""
 
         def relative_update(self, inc: int = 1) -> None:
             if len(list(checkpoint.glob("state/_merged/*.merged*"))) == 3:
-                relocate(site_of(checkpoint), bins)
+                relocate(merged_log_of(checkpoint), bins)
 
-    relocate(site_of(checkpoint), bins, Twice())
+    relocate(merged_log_of(checkpoint), bins, Twice())
     assert len(merged_paths(checkpoint)) == 4
     assert live_files(checkpoint) == before
-    relocate(site_of(checkpoint), bins)
+    relocate(merged_log_of(checkpoint), bins)
     assert len(merged_paths(checkpoint)) == 4, "a third time finds nothing to do"
 
 
@@ -167,14 +166,14 @@ def test_what_was_deleted_while_a_copy_took_its_time_stays_deleted(checkpoint: P
             for path in deleted:
                 file.delete(path, stamp=STAMP + 1, writer=7)
         end = time.monotonic() + 1.6 * closed_after.total_seconds()
-        other = site_of(checkpoint, closed_after=closed_after)
+        other = merged_log_of(checkpoint, closed_after=closed_after)
         while time.monotonic() < end and tombstones(checkpoint):
             os.utime(merged_paths(checkpoint)[-1])  # the query goes on
-            clean(other, other.look().closed_tombstones)
+            clean(other, other.snapshot().closed_tombstones)
 
     at_the_end_of_a_copy(trouble, others_delete_and_clean)
     expected = {path: data for path, data in live_files(checkpoint).items() if path not in deleted}
-    relocate(site_of(checkpoint, closed_after=closed_after), everything)
+    relocate(merged_log_of(checkpoint, closed_after=closed_after), everything)
 
     assert live_files(checkpoint) == expected
     assert list(checkpoint.glob("state/_merged/*.relocating")) == []
@@ -186,10 +185,10 @@ def test_copies_that_nobody_may_have_waited_for(checkpoint: Path, trouble: Troub
     before = live_files(checkpoint)
     times = {"that does not jump": 0.0, "wall": 0.0}
     at_the_end_of_a_copy(trouble, lambda: times.update({clock: 3600.0}))
-    site = site_of(checkpoint)
-    site.clock = lambda: datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=times["wall"])
+    log = merged_log_of(checkpoint)
+    log.clock = lambda: datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=times["wall"])
     with refused("PSS_WRITE_FAILED", "closedAfter", "announcement"):
-        relocate(site, everything, clock=lambda: times["that does not jump"])
+        relocate(log, everything, clock=lambda: times["that does not jump"])
 
     assert live_files(checkpoint) == before
     assert len(list(checkpoint.glob("state/_merged/*.relocating"))) == 1
@@ -207,17 +206,17 @@ def announce(checkpoint: Path, minutes_ago: float) -> str:
 
 def test_a_clock_that_is_ahead_gives_no_announcement_up(checkpoint: Path) -> None:
     name = announce(checkpoint, 1)
-    assert site_of(checkpoint, datetime.timedelta(days=30)).look().intents == {name}
+    assert merged_log_of(checkpoint, datetime.timedelta(days=30)).snapshot().relocation_markers == {name}
 
 
 def test_a_file_system_clock_that_is_ahead_gives_no_announcement_up(checkpoint: Path) -> None:
     name = announce(checkpoint, 1)
     os.utime(merged_paths(checkpoint)[0], (time.time() + 86_400,) * 2)
-    assert site_of(checkpoint).look().intents == {name}
+    assert merged_log_of(checkpoint).snapshot().relocation_markers == {name}
 
 
 def test_what_is_old_by_both_clocks_is_given_up(checkpoint: Path) -> None:
     grow_old(checkpoint)
     announce(checkpoint, 11)
-    assert site_of(checkpoint).look().intents == set()
+    assert merged_log_of(checkpoint).snapshot().relocation_markers == set()
     assert list(checkpoint.glob("state/.clock*")) == []

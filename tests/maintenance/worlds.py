@@ -13,7 +13,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 from pyspark_statestore.format import Entry, Kind, read_merged_file
 from pyspark_statestore.format.reader import BytesSource
-from pyspark_statestore.maintenance.site import Site
+from pyspark_statestore.log.merged_log import MergedLog
 from pyspark_statestore.storage import Directory, Location
 from tests.inspect.places import merged_paths
 
@@ -49,19 +49,19 @@ def dead_files(checkpoint: Path) -> list[str]:
     return [Path(row["file_path"]).name for row in table if not row["live_segment_count"]]
 
 
-def site_of(checkpoint: Path, later: datetime.timedelta = datetime.timedelta(0), **rest: Any) -> Site:
+def merged_log_of(checkpoint: Path, later: datetime.timedelta = datetime.timedelta(0), **rest: Any) -> MergedLog:
     """Somebody who works there.
 
     Args:
         checkpoint: Its directory.
         later: What the clock is ahead.
-        rest: As for :class:`Site`.
+        rest: As for :class:`MergedLog`.
     """
 
     def clock() -> datetime.datetime:
         return datetime.datetime.now(datetime.UTC) + later
 
-    return Site(Directory(Location.of(checkpoint)), rest.pop("closed_after", CLOSED_AFTER), clock=clock, **rest)
+    return MergedLog(Directory(Location.of(checkpoint)), rest.pop("closed_after", CLOSED_AFTER), clock=clock, **rest)
 
 
 def grow_old(checkpoint: Path, but: str = "") -> None:

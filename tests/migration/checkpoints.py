@@ -12,7 +12,7 @@ from typing import Any
 from fsspec.implementations.local import LocalFileSystem
 
 from pyspark_statestore import Checkpoint
-from pyspark_statestore.doors import MERGED_PROVIDERS, PROVIDER_KEY, STOCK_PROVIDERS
+from pyspark_statestore.session.doors import MERGED_PROVIDERS, PROVIDER_KEY, STOCK_PROVIDERS
 from tests.inspect.places import plain_file
 from tests.maintenance import checkpoints, worlds
 from tests.maintenance.worlds import Breakage, live_files

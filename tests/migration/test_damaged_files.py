@@ -154,7 +154,7 @@ def test_a_maintainer_that_dies_leaves_nothing_under_a_merged_files_name(
     def dies(*arguments: object) -> None:
         raise SystemExit("killed")
 
-    monkeypatch.setattr("pyspark_statestore.storage.whole_files._rename", dies)
+    monkeypatch.setattr("pyspark_statestore.storage.changes._rename", dies)
     with pytest.raises(SystemExit):
         Checkpoint(checkpoint).maintenance.compact(max_space_amplification=1.0)
     monkeypatch.undo()

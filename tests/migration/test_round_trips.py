@@ -16,8 +16,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQueryException
 
 from pyspark_statestore import Checkpoint
-from pyspark_statestore.doors import MERGED_PROVIDERS
-from pyspark_statestore.migration.new_directory import UNFINISHED
+from pyspark_statestore.migration.export import UNFINISHED
+from pyspark_statestore.session.doors import MERGED_PROVIDERS
 from tests.conftest import _BASE_SETTINGS, ROOT, MakeSpark
 from tests.inspect.places import refused
 from tests.migration.checkpoints import NOW

@@ -15,8 +15,8 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from pyspark_statestore import Checkpoint
-from pyspark_statestore.doors import FILE_MANAGER_KEY
-from pyspark_statestore.migration.unfinished_repartition import PARTITIONS_KEY
+from pyspark_statestore.migration.offset_log import PARTITIONS_KEY
+from pyspark_statestore.session.doors import FILE_MANAGER_KEY
 from tests.conftest import MakeSpark
 from tests.inspect.places import refused
 from tests.maintenance import checkpoints

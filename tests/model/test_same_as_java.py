@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pyspark_statestore.format import BytesSource, MergedFileWriter, file_name, read_merged_file
-from pyspark_statestore.index import Entries, Status, resolve
+from pyspark_statestore.log import Entries, Status, resolve
 from tests.jvm.lab import CREATED_MS, STAMP, Checkpoint
 from tests.jvm.vectors import DIRECTORY, WRITER
 

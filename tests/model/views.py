@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 
 from pyspark_statestore.format import Entry, Kind
-from pyspark_statestore.index import (
+from pyspark_statestore.log import (
     Entries,
     FileState,
     Resolution,
@@ -101,7 +101,7 @@ class _Known:
 
 
 class PythonView:
-    """A view that decides with :mod:`pyspark_statestore.index`.
+    """A view that decides with :mod:`pyspark_statestore.log`.
 
     Args:
         rules: Those that are off are broken here, where they are rules of the index.

@@ -18,7 +18,7 @@ import pyspark
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from pyspark_statestore.doors import FILE_MANAGER_KEY, MERGED_FILE_MANAGER
+from pyspark_statestore.session.doors import FILE_MANAGER_KEY, MERGED_FILE_MANAGER
 from tests.conftest import MakeSpark
 from tests.jvm.lab import TESTING, until
 from tests.streaming import missing_hook, small_heap

@@ -54,13 +54,6 @@ def test_every_public_name_is_there(name: str) -> None:
     assert name in dir(pyspark_statestore)
 
 
-def test_attach_is_the_function_and_not_its_module() -> None:
-    code = "import pyspark_statestore.attach as m; from pyspark_statestore import attach; print(callable(attach))"
-
-    assert _run("from pyspark_statestore import attach; print(callable(attach))") == "True"
-    assert _run(f"import pyspark_statestore; pyspark_statestore.attach; {code}") == "True"
-
-
 def test_unknown_names_are_attribute_errors() -> None:
     with pytest.raises(AttributeError, match="no_such_name"):
         _ = pyspark_statestore.no_such_name

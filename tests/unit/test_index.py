@@ -25,7 +25,7 @@ from pyspark_statestore.format import (
     file_name,
     read_merged_file,
 )
-from pyspark_statestore.index import (
+from pyspark_statestore.log import (
     MAX_GENERATION,
     Entries,
     FileState,

@@ -8,8 +8,7 @@ import numpy as np
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pyspark_statestore.format.checksum import crc32c
-from pyspark_statestore.format.joined_checksum import joined_crc32c
+from pyspark_statestore.format.checksum import crc32c, joined_crc32c
 
 PARTS = st.lists(st.binary(max_size=600), min_size=1, max_size=40)
 

@@ -1,0 +1,225 @@
+"""The commands ``files``, ``segments``, ``versions`` and ``summary``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pyspark_statestore.cli import options
+from pyspark_statestore.cli.commands import Command, Failure
+from pyspark_statestore.errors import StateStoreFilesError
+from pyspark_statestore.plot import checked_path
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from pyspark_statestore.checkpoint import Checkpoint
+    from pyspark_statestore.cli.output import Output, RowChoice
+
+
+@click.command(
+    "files",
+    cls=Command,
+    examples=[
+        "pyspark-statestore files hdfs://nn/checkpoints/q1",
+        "pyspark-statestore files /checkpoints/q1 --sort live_bytes --limit 5",
+        "pyspark-statestore files s3a://bucket/q1 --storage-option anon=true --output json",
+    ],
+)
+@options.checkpoint
+@options.rows
+@options.output
+def files_command(checkpoint: Checkpoint, output: Output, rows: RowChoice) -> None:
+    """List the merged files, with what lives in them."""
+    _list(checkpoint, "files", "merged file", output, rows)
+
+
+@click.command(
+    "segments",
+    cls=Command,
+    examples=[
+        "pyspark-statestore segments /checkpoints/q1 --operator 0 --partition 17",
+        "pyspark-statestore segments /checkpoints/q1 --sort length --descending --limit 10",
+        "pyspark-statestore segments /checkpoints/q1 --output json > segments.json",
+    ],
+)
+@options.checkpoint
+@options.one_store
+@options.rows
+@options.output
+def segments_command(checkpoint: Checkpoint, output: Output, rows: RowChoice, **store: Any) -> None:
+    """List the logical files that are or were in merged files."""
+    _list(checkpoint, "segments", "segment", output, rows, **store)
+
+
+@click.command(
+    "versions",
+    cls=Command,
+    examples=[
+        "pyspark-statestore versions /checkpoints/q1 --operator 0 --partition 0",
+        "pyspark-statestore versions /checkpoints/q1 --output json",
+    ],
+)
+@options.checkpoint
+@options.one_store
+@options.rows
+@options.output
+def versions_command(checkpoint: Checkpoint, output: Output, rows: RowChoice, **store: Any) -> None:
+    """List the state versions, and which of them can be restored.
+
+    This reads RocksDB's snapshots to see which files they need, so it takes longer than the other commands.
+    """
+    _list(checkpoint, "versions", "version", output, rows, **store)
+
+
+@click.command(
+    "summary",
+    cls=Command,
+    examples=[
+        "pyspark-statestore summary /checkpoints/q1",
+        "pyspark-statestore summary /checkpoints/q1 --output json | jq .space_amplification",
+    ],
+)
+@options.checkpoint
+@options.output
+def summary_command(checkpoint: Checkpoint, output: Output) -> None:
+    """Sum up the whole checkpoint."""
+    output.record(_read(checkpoint, "summary"), checkpoint.url)
+
+
+def _read(checkpoint: Checkpoint, name: str, **narrowed: Any) -> pa.Table:
+    from pyspark_statestore.cli.output import progress
+
+    with progress() as callback:
+        return checkpoint.inspect.table(name, **narrowed, callback=callback)
+
+
+def _list(checkpoint: Checkpoint, name: str, what: str, output: Output, rows: RowChoice, **store: Any) -> None:
+    from pyspark_statestore.cli.views import TABLES
+
+    table = _read(checkpoint, name, **store)
+    number = f"{table.num_rows:,} {what}{'' if table.num_rows == 1 else 's'}"
+    output.table(table, TABLES[name], f"{number} in {checkpoint.url}", rows)
+
+
+# The command ``top``.
+
+_BOTH = ("partitions", "files")
+
+
+@click.command(
+    "top",
+    cls=Command,
+    examples=[
+        "pyspark-statestore top /checkpoints/q1",
+        "pyspark-statestore top /checkpoints/q1 --by operators",
+        "pyspark-statestore top /checkpoints/q1 --by partitions -n 3 --output json",
+    ],
+)
+@options.checkpoint
+@click.option(
+    "--by",
+    type=click.Choice(["partitions", "files", "operators", "types"]),
+    help="What the bytes are added up by; partitions, and then files, if not given.",
+)
+@click.option("-n", "number", type=click.IntRange(min=1), default=10, show_default=True, help="How many of each.")
+@options.output
+def top_command(checkpoint: Checkpoint, output: Output, by: str | None, number: int) -> None:
+    """Show which partitions and files hold the most bytes.
+
+    Partitions, operators and types add up the segments in merged files; dead ones were deleted or replaced, and wait
+    for their file to go. In a file all that is not a live segment counts as dead, its index too.
+    """
+    from pyspark_statestore.cli.output import ALL, progress
+    from pyspark_statestore.cli.views import COSTS
+    from pyspark_statestore.inspect import costs_of_files, costs_of_segments
+
+    asked = (by,) if by else _BOTH
+    needed = {"files" if what == "files" else "segments" for what in asked}
+    with progress() as callback:
+        read = checkpoint.inspect.tables(*needed, callback=callback)
+    found = {
+        what: costs_of_files(read["files"]) if what == "files" else costs_of_segments(read["segments"], what)
+        for what in asked
+    }
+    tables = {
+        what: (
+            table.slice(0, number),
+            COSTS[what],
+            f"{what}, {min(number, len(table))} of {len(table):,}, in {checkpoint.url}",
+        )
+        for what, table in found.items()
+    }
+    if by:
+        output.table(*tables[by], rows=ALL)
+    else:
+        output.tables(tables)
+
+
+# The command ``show``.
+
+
+@click.command(
+    "show",
+    cls=Command,
+    examples=[
+        "pyspark-statestore show /checkpoints/q1/state/_merged/1795213742298-70b569a9b1bed2be-1.merged",
+        "pyspark-statestore show s3://bucket/q1/state/_merged/1795213742298-70b569a9b1bed2be-1.merged --output json",
+    ],
+)
+@click.argument("file")
+@options.storage_options
+@options.output
+def show_command(file: str, storage_options: tuple[tuple[str, Any], ...], output: Output) -> None:
+    """Take one merged file apart, group by group.
+
+    FILE is a path or a URL. Of a damaged file, the groups after the damage are shown, and the exit status is 1.
+    """
+    from pyspark_statestore.cli.shown_file import show_file
+
+    shown = show_file(file, dict(storage_options))
+    output.file(shown)
+    if shown.error is not None:
+        raise Failure(shown.error)
+
+
+# The command ``plot``.
+
+
+def _path(ctx: click.Context, param: click.Parameter, value: str) -> Path:
+    try:
+        return checked_path(value)
+    except StateStoreFilesError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+@click.command(
+    "plot",
+    cls=Command,
+    examples=[
+        "pyspark-statestore plot /checkpoints/q1 -o q1.png",
+        "pyspark-statestore plot hdfs://nn/checkpoints/q1 -o q1.html",
+    ],
+)
+@options.checkpoint
+@click.option(
+    "-o",
+    "--out",
+    required=True,
+    callback=_path,
+    metavar="FILE",
+    help="An image (.png), or a page (.html) with the same and the summary, which needs nothing else.",
+)
+def plot_command(checkpoint: Checkpoint, out: Path) -> None:
+    """Draw the checkpoint: its files, their growth, its partitions.
+
+    This needs matplotlib: pip install "pyspark-statestore[plot]".
+    """
+    from pyspark_statestore.cli.output import progress
+    from pyspark_statestore.plot import plot
+
+    with progress() as callback:
+        plot(checkpoint, out, callback)
+    click.echo(f"Wrote {out}", err=True)

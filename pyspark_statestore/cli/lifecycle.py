@@ -1,0 +1,185 @@
+"""The commands ``fork`` and ``release``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from pyspark_statestore.cli import options
+from pyspark_statestore.cli.commands import Command
+
+if TYPE_CHECKING:
+    from pyspark_statestore.checkpoint import Checkpoint
+    from pyspark_statestore.cli.output import Output
+
+
+@click.command(
+    "fork",
+    cls=Command,
+    examples=[
+        "pyspark-statestore fork /checkpoints/q1 /checkpoints/q1-test",
+        "pyspark-statestore fork s3a://bucket/q1 s3a://bucket/q1-blue --version 1042",
+        "pyspark-statestore fork hdfs://nn/checkpoints/q1 hdfs://nn/backup/q1 --mode copy",
+    ],
+    interrupted="What there is of the fork was taken back. The checkpoint that was to be forked is as it was.",
+)
+@options.dry_run("Only say what the fork would have.")
+@options.checkpoint
+@click.argument("fork")
+@click.option(
+    "--mode",
+    type=click.Choice(["no_claim", "claim", "copy"]),
+    default="no_claim",
+    show_default=True,
+    help="Read the state where it is; or own it, too, so that PATH must not be used any more; or copy it.",
+)
+@click.option(
+    "--version",
+    type=click.IntRange(min=1),
+    show_default="that of the last committed batch",
+    help="State version that the fork begins with; batch version - 1 has left it.",
+)
+@click.option("--force", is_flag=True, help="Claim it though its query seems to be running; it has to be stopped.")
+@options.output
+def fork_command(
+    checkpoint: Checkpoint, output: Output, dry_run: bool, fork: str, mode: str, version: int | None, force: bool
+) -> None:
+    """Make a second checkpoint that goes on from a version of PATH.
+
+    FORK is the checkpointLocation of another query: a new version of the job, or the same one on trial. State is not
+    copied, and neither side deletes what the other one needs; see docs/fork.md.
+    """
+    from pyspark_statestore.cli.output import Report, figures_of, progress
+
+    with progress("Forking", ""):
+        made = checkpoint.fork(fork, mode, version, dry_run=dry_run, force=force)
+    title = f"Fork of {made.source}: {made.path}"
+    output.report(Report.of(title, figures_of(made, "path", "source"), dry_run=made.dry_run))
+
+
+@click.command(
+    "release",
+    cls=Command,
+    examples=["pyspark-statestore release /checkpoints/q1 /checkpoints/q1-test"],
+    interrupted="Run it again at any time.",
+)
+@options.dry_run("Only say what would be released.")
+@options.checkpoint
+@click.argument("fork")
+@click.option("--force", is_flag=True, help="Also if FORK still reads files of PATH: it is lost when these are gone.")
+@options.output
+def release_command(checkpoint: Checkpoint, output: Output, dry_run: bool, fork: str, force: bool) -> None:
+    """Let the files of PATH go that a FORK has pinned.
+
+    That is for a fork that is not wanted any more. A fork that was deleted is noticed by the command orphans, and one
+    whose state was brought home with compact --localize releases them by itself.
+    """
+    from pyspark_statestore.cli.output import Report, figures_of
+
+    done = checkpoint.maintenance.release_fork(fork, dry_run=dry_run, force=force)
+    note = f"{done.fork} cannot be restored once these files are gone." if done.broken_segments_count else ""
+    output.report(Report.of(f"Release of {done.fork}", figures_of(done, "fork"), dry_run=done.dry_run, note=note))
+
+
+# The commands ``convert``, ``export`` and ``drop-merged``.
+
+_force = click.option(
+    "--force",
+    is_flag=True,
+    help="Do it though the query seems to be running, or merged files seem to be older than plain ones.",
+)
+
+
+@click.command(
+    "convert",
+    cls=Command,
+    examples=[
+        "pyspark-statestore convert /checkpoints/q1 --to merged --dry-run",
+        "pyspark-statestore convert /checkpoints/q1 --to merged",
+        "pyspark-statestore convert /checkpoints/q1 --to merged --door path",
+    ],
+    interrupted="Run it again before the query is started.",
+)
+@options.dry_run("Only say what would be changed.")
+@options.checkpoint
+@click.option("--to", type=click.Choice(["merged", "stock"]), required=True, help="How the query is to go on.")
+@click.option(
+    "--door",
+    type=click.Choice(["provider", "path"]),
+    default="provider",
+    show_default=True,
+    help="Which one the query goes through when merged; see docs/turn-it-on.md.",
+)
+@_force
+@options.output
+def convert_command(checkpoint: Checkpoint, output: Output, dry_run: bool, to: str, door: str, force: bool) -> None:
+    """Let a stopped query go on with merged state, or with stock Spark.
+
+    Rewrites which class keeps the state, in the checkpoint's offset log; a copy of what was there is kept. After an
+    export in place, --to merged goes back to the merged files, unless stock Spark has gone on since. An offline
+    repartitioning that Spark began and did not know how to end is undone.
+    """
+    from pyspark_statestore.cli.output import Report, figures_of, progress
+
+    with progress("Converting", ""):
+        done = checkpoint.convert(to, door=door, dry_run=dry_run, force=force)
+    output.report(Report.of(f"Conversion of {checkpoint.url}", figures_of(done), dry_run=done.dry_run))
+
+
+@click.command(
+    "export",
+    cls=Command,
+    examples=[
+        "pyspark-statestore export /checkpoints/q1 --dry-run",
+        "pyspark-statestore export /checkpoints/q1",
+        "pyspark-statestore export hdfs://nn/checkpoints/q1 --to hdfs://nn/checkpoints/q1-stock",
+    ],
+    interrupted="Run it again to end it. To stay with merged state: pyspark-statestore convert PATH --to merged",
+)
+@options.dry_run("Only say what would be written.")
+@options.checkpoint
+@click.option("--to", "target", metavar="DST", help="An empty or new directory, for a copy; in place if not given.")
+@_force
+@options.output
+def export_command(checkpoint: Checkpoint, output: Output, dry_run: bool, target: str | None, force: bool) -> None:
+    """Write merged state back as plain files.
+
+    Stock Spark, without this package, goes on from there. In place, the merged files stay until drop-merged. The query
+    has to be stopped.
+    """
+    from pyspark_statestore.cli.output import Report, figures_of, progress
+
+    with progress("Writing plain files", "bytes") as callback:
+        done = checkpoint.export(target, dry_run=dry_run, force=force, callback=callback)
+    output.report(Report.of(f"Export of {checkpoint.url}", figures_of(done), dry_run=done.dry_run))
+
+
+@click.command(
+    "drop-merged",
+    cls=Command,
+    examples=[
+        "pyspark-statestore drop-merged /checkpoints/q1",
+        "pyspark-statestore drop-merged /checkpoints/q1 --no-dry-run",
+    ],
+    interrupted="Nobody reads what is left of the merged files. Run it again to delete the rest.",
+)
+@options.dry_run("Only say what would be deleted; so it is unless --no-dry-run is given.", default=True)
+@options.checkpoint
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Do it where no export was made, or a file has changed since, if plain files alone restore every version.",
+)
+@options.output
+def drop_merged_command(checkpoint: Checkpoint, output: Output, dry_run: bool, force: bool) -> None:
+    """Delete the merged files after an export in place.
+
+    They are deleted with --no-dry-run only, and there is no way back then.
+    """
+    from pyspark_statestore.cli.output import Report, figures_of, progress
+
+    with progress("Comparing plain files", ""):
+        done = checkpoint.drop_merged(dry_run=dry_run, force=force)
+    title = f"Merged files of {checkpoint.url}"
+    output.report(Report.of(title, figures_of(done), dry_run=done.dry_run, really="--no-dry-run"))

@@ -1,0 +1,262 @@
+"""The table ``files``: a row for each merged file."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyspark_statestore.format import SegmentType, parse_file_name
+from pyspark_statestore.log import Status
+from pyspark_statestore.log.columns import TIMESTAMP, table_of
+from pyspark_statestore.log.entries import CLOCK_BITS
+from pyspark_statestore.log.scan import MERGED, Scan
+from pyspark_statestore.log.state_files import EVERYTHING, PLAIN, StateFiles, StoreFilter, Stores
+from pyspark_statestore.storage.location import Location
+
+if TYPE_CHECKING:
+    from pyspark_statestore.log.pins import ForkInfo
+
+
+def files_table(scan: Scan, url: str, closed_after: datetime.timedelta) -> pa.Table:
+    """Makes the table, in the order of the files' names, which begin with their age.
+
+    Args:
+        scan: With the files' headers.
+        url: Of the checkpoint.
+        closed_after: After how long without a change nobody appends to a file any more.
+    """
+    entries, resolution = scan.entries, scan.resolution
+    names, totals = entries.files, resolution.totals
+    generation: np.ndarray = np.zeros(len(names), "i4")
+    np.maximum.at(generation, entries.file, entries.generation)
+    amplification = resolution.space_amplification(scan.sizes)
+    headers = [scan.files[name].header for name in names]
+    meta = [{} if header is None else header.meta for header in headers]
+    created = [parse_file_name(name) or (0, 0, 0) for name in names]
+    closed = [scan.is_closed(name, closed_after) for name in names]
+    columns = {
+        "file_path": [f"{url}/{MERGED}/{name}" for name in names],
+        "file_size_in_bytes": [scan.files[name].size for name in names],
+        "live_bytes": totals.live_bytes,
+        "segment_count": totals.segment_count,
+        "live_segment_count": totals.live_segment_count,
+        "tombstone_count": totals.tombstone_count,
+        "space_amplification": pa.array(amplification, mask=np.isnan(amplification)),
+        "generation": generation,
+        "is_sealed": [scan.files[name].sealed for name in names],
+        "is_closed": closed,
+        "is_orphan": [is_orphan(scan, name, is_closed) for name, is_closed in zip(names, closed, strict=True)],
+        "created_at": pa.array([ms * 1000 for ms, _, _ in created], TIMESTAMP),
+        "last_modified_at": [scan.infos[name].modified for name in names],
+        "writer": [f"{writer:016x}" for _, writer, _ in created],
+        "foreign_file_count": [len(scan.files[name].foreign) for name in names],
+        "foreign_live_bytes": totals.foreign_live_bytes,
+        **{key: [_text(each.get(key)) for each in meta] for key in ("app_id", "executor_id", "query_run_id")},
+    }
+    return table_of("files", columns)
+
+
+def is_orphan(scan: Scan, name: str, is_closed: bool) -> bool:
+    """Whether nothing can be read from a file, now or ever."""
+    file = scan.files[name]
+    return is_closed and not file.groups and file.accounted and name not in scan.covered
+
+
+def _text(value: str | None) -> str | None:
+    """A file is input, and JSON can name half of a surrogate pair, which is no text to Arrow."""
+    return None if value is None else value.encode("utf-8", "replace").decode("utf-8")
+
+
+# The table ``segments``: a row for each logical file that is or was in a merged file.
+
+
+_STATUS = {Status.LIVE: "live", Status.SUPERSEDED: "superseded", Status.DELETED: "deleted"}
+
+
+@dataclass(frozen=True)
+class Segments:
+    """The rows of the table, made when they are asked for: files by name, in each the segments as they were written.
+
+    Attributes:
+        scan: With or without the files' headers.
+        location: Of the checkpoint.
+        rows: Of the entries, those that are wanted, in order.
+        stores: That the entries belong to.
+    """
+
+    scan: Scan
+    location: Location
+    rows: np.ndarray
+    stores: Stores
+
+    @classmethod
+    def of(
+        cls, scan: Scan, location: Location, wanted: StoreFilter = EVERYTHING, rows: np.ndarray | None = None
+    ) -> Segments:
+        """Finds the rows.
+
+        Args:
+            scan: What was in the merged files.
+            location: Of the checkpoint.
+            wanted: Stores whose segments are wanted.
+            rows: Of the entries, where only some of the segments are wanted.
+        """
+        entries, status = scan.entries, scan.resolution.status
+        stores = Stores.of(entries.path)
+        listed = np.isin(status, list(_STATUS)) & wanted.rows(stores)
+        rows = np.flatnonzero(listed) if rows is None else rows[listed[rows]]
+        return cls(scan, location, _in_order(entries.file, entries.offset, rows), stores)
+
+    def table(self) -> pa.Table:
+        """All of them."""
+        return self._table(self.rows)
+
+    def batches(self, most: int) -> Iterator[pa.RecordBatch]:
+        """The same little by little: who asks may work on one batch while the next is made.
+
+        Args:
+            most: Rows in a batch.
+        """
+        for start in range(0, len(self.rows), most):
+            yield from self._table(self.rows[start : start + most]).combine_chunks().to_batches()
+
+    def _table(self, rows: np.ndarray) -> pa.Table:
+        entries, status = self.scan.entries, self.scan.resolution.status
+        operator, partition, store = self.stores.columns(rows)
+        version, checkpoint_id = self.stores.versions(rows)
+        types = [kind.name.lower() for kind in SegmentType]
+        kind = np.where(entries.type[rows] < len(types), entries.type[rows], SegmentType.OTHER)
+        columns = {
+            "file_path": _named(entries.file[rows], [f"{self.location.url}/{MERGED}/{name}" for name in entries.files]),
+            "offset": entries.offset[rows],
+            "length": entries.length[rows],
+            "logical_path": self.stores.path.take(pa.array(rows)),
+            "type": _named(kind, types),
+            "operator_id": operator,
+            "partition_id": partition,
+            "store_name": store,
+            "version": version,
+            "state_store_checkpoint_id": checkpoint_id,
+            "status": _named(status[rows], [_STATUS.get(each, "") for each in Status]),
+            "generation": entries.generation[rows],
+            "written_at": pa.array((entries.stamp[rows] >> CLOCK_BITS) * 1000, TIMESTAMP),
+            "crc32c": entries.crc32c[rows].astype("i8"),
+            "foreign_path": _named(entries.origin[rows], [None, *map(self.location.display, entries.foreign)]),
+        }
+        return table_of("segments", columns)
+
+
+def _in_order(file: np.ndarray, offset: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Rows by file and offset; mostly they are already."""
+    files, offsets = file[rows], offset[rows]
+    same = files[1:] == files[:-1]
+    if ((files[1:] > files[:-1]) | (same & (offsets[1:] >= offsets[:-1]))).all():
+        return rows
+    in_order: np.ndarray = rows[np.lexsort((offsets, files))]
+    return in_order
+
+
+def _named(numbers: np.ndarray, names: Sequence[str | None]) -> pa.Array:
+    return pa.array(names, pa.string()).take(pa.array(numbers))
+
+
+# The table ``summary``: one row for the whole checkpoint.
+
+
+def summary_table(scan: Scan, files: StateFiles, closed_after: datetime.timedelta, fork_info: ForkInfo) -> pa.Table:
+    """Makes the table.
+
+    Args:
+        scan: Of the merged files, with their headers.
+        files: Of the state, merged and plain.
+        closed_after: After how long without a change nobody appends to a file any more.
+        fork_info: What the checkpoint has to do with others.
+    """
+    resolution = scan.resolution
+    size, live = sum(scan.sizes.values()), resolution.live_bytes
+    stores = files.stores()
+    present = [stores.known[i] for i in np.unique(stores.store[stores.store >= 0])]
+    version, _ = stores.versions(np.arange(len(stores.store)))
+    versions = version.drop_null().to_numpy()
+    columns = {
+        "file_count": len(scan.files),
+        "file_size_in_bytes": size,
+        "live_bytes": live,
+        "space_amplification": size / live if live else None,
+        "segment_count": int(resolution.totals.segment_count.sum()),
+        "live_segment_count": int(resolution.totals.live_segment_count.sum()),
+        "orphan_file_count": sum(is_orphan(scan, name, scan.is_closed(name, closed_after)) for name in scan.files),
+        "operator_count": len({operator for operator, _, _ in present}),
+        "partition_count": len({(operator, partition) for operator, partition, _ in present}),
+        "min_version": int(versions.min()) if len(versions) else None,
+        "max_version": int(versions.max()) if len(versions) else None,
+        "foreign_file_count": len(np.unique(scan.entries.origin[resolution.live & (scan.entries.origin > 0)])),
+        "foreign_live_bytes": int(resolution.totals.foreign_live_bytes.sum()),
+        "forked_from": fork_info.forked_from,
+        "fork_count": fork_info.fork_count,
+        "plain_file_count": int(np.count_nonzero(files.merged == PLAIN)),
+    }
+    return table_of("summary", {name: [value] for name, value in columns.items()})
+
+
+# What costs most in a checkpoint: its tables, added up.
+
+KEYS = {"partitions": ("operator_id", "partition_id"), "operators": ("operator_id",), "types": ("type",)}
+"""What segments are added up by."""
+
+_SUMS = ("total_bytes", "live_bytes", "segment_count", "live_segment_count")
+
+
+def costs_of_files(files: pa.Table) -> pa.Table:
+    """Ranks the merged files; what is no live segment in them counts as dead, indexes and torn tails too.
+
+    Args:
+        files: The table of that name.
+
+    Returns:
+        ``file_path`` and the columns of :func:`costs_of_segments`.
+    """
+    names = ("file_path", "file_size_in_bytes", "live_bytes", "segment_count", "live_segment_count")
+    return _ranked(files.select(list(names)).rename_columns(["file_path", *_SUMS]), ("file_path",))
+
+
+def costs_of_segments(segments: pa.Table, by: str) -> pa.Table:
+    """Adds up what merged files hold, the most expensive first.
+
+    Args:
+        segments: The table of that name.
+        by: One of :data:`KEYS`.
+
+    Returns:
+        What ``by`` says, then ``total_bytes``, ``live_bytes``, ``dead_bytes``, ``segment_count``,
+        ``live_segment_count`` and ``share``, the part of all bytes, from 0 to 1.
+    """
+    return _ranked(_added_up(segments, KEYS[by]), KEYS[by])
+
+
+def _added_up(segments: pa.Table, keys: tuple[str, ...]) -> pa.Table:
+    is_live = pc.equal(segments["status"], "live")
+    columns = {
+        **{key: segments[key] for key in keys},
+        "total": segments["length"],
+        "live": pc.if_else(is_live, segments["length"], pa.scalar(0, pa.int64())),
+        "is_live": is_live.cast(pa.int64()),
+    }
+    sums = [("total", "sum"), ("live", "sum"), ("is_live", "count"), ("is_live", "sum")]
+    grouped = pa.table(columns).group_by(list(keys)).aggregate(sums).select([*keys, *("_".join(s) for s in sums)])
+    return grouped.rename_columns([*keys, *_SUMS])
+
+
+def _ranked(sums: pa.Table, keys: tuple[str, ...]) -> pa.Table:
+    total = sums["total_bytes"]
+    everything = pc.sum(total).as_py() or 0
+    share = total.to_numpy() / everything if everything else np.zeros(len(total))
+    table = sums.add_column(len(keys) + 2, "dead_bytes", pc.subtract(total, sums["live_bytes"]))
+    table = table.append_column("share", pa.array(share, pa.float64()))
+    return table.sort_by([("total_bytes", "descending"), *((key, "ascending") for key in keys)])

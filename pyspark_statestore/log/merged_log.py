@@ -1,0 +1,345 @@
+"""Where maintenance works, who it is there, and how it looks at what is there."""
+
+from __future__ import annotations
+
+import datetime
+import secrets
+import uuid
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import count
+
+from fsspec.callbacks import Callback
+
+from pyspark_statestore._version import __version__
+from pyspark_statestore.errors import StateStoreFilesError
+from pyspark_statestore.format import MergedFile, MergedFileWriter, file_name
+from pyspark_statestore.format.layout import META_WHOLE
+from pyspark_statestore.log import FileState
+from pyspark_statestore.log.entries import CLOCK_BITS, time_of
+from pyspark_statestore.log.pins import is_pin
+from pyspark_statestore.log.scan import INDEX_SUFFIX, MERGED, Scan, check_checkpoint, retry_if_gone, scan
+from pyspark_statestore.log.spark_logs import COMMITS, OFFSETS, entries
+from pyspark_statestore.log.state_files import STATE
+from pyspark_statestore.storage import Directory
+from pyspark_statestore.storage.changes import delete, is_temporary, publish, write
+from pyspark_statestore.storage.directory import FileInfo
+
+TARGET_FILE_SIZE = 128 << 20
+
+
+ABANDONED_AFTER = datetime.timedelta(days=1)
+"""As the shim's: a file is sealed an hour after it was begun at the latest, so its process is gone long since."""
+
+
+def _now() -> datetime.datetime:
+    return datetime.datetime.now(datetime.UTC)
+
+
+def _stamp(file: MergedFile) -> int:
+    return max((group.trailer.group_stamp for group in file.groups), default=0)
+
+
+@dataclass(frozen=True)
+class LogSnapshot:
+    """One complete look.
+
+    Attributes:
+        scan: The indexes of all merged files, each read from the file itself.
+        states: What the rules of :mod:`pyspark_statestore.log.rules` need to know of each file.
+        expired: Announcements of relocations that nobody waits for any more, pins of forks that were never made, and
+            files that their writers have not come to name.
+    """
+
+    scan: Scan
+    states: dict[str, FileState]
+    expired: frozenset[str]
+
+    @property
+    def relocation_markers(self) -> frozenset[str]:
+        """Announcements of relocations whose copies may still turn up."""
+        return self.scan.relocation_markers - self.expired
+
+    @property
+    def closed_tombstones(self) -> dict[str, int]:
+        """How many tombstones each file has that gets no more of them."""
+        totals = self.scan.resolution.totals.tombstone_count
+        counts = zip(self.scan.entries.files, totals.tolist(), strict=True)
+        return {name: count for name, count in counts if self.states[name].closed}
+
+    @property
+    def highest_stamp(self) -> int:
+        """That any file knows of; what is written from now on says so, too (rule 3)."""
+        return max((state.stamp for state in self.states.values()), default=0)
+
+    @property
+    def plain(self) -> bool:
+        """Whether the checkpoint may have state files that are not merged."""
+        return self.scan.may_have_plain
+
+
+@dataclass
+class MergedLog:
+    """One process's work on one checkpoint.
+
+    Attributes:
+        directory: Of the checkpoint.
+        closed_after: As the query's ``closedAfter``: relocations stop after half of it.
+        abandoned_after: How much older than everything else an unsealed file has to be to count as closed.
+        clock: What time it is, in UTC.
+        dry_run: Whether nothing may be written, not even to ask the file system what time it is.
+        writer: Id of this process's work here.
+    """
+
+    directory: Directory
+    closed_after: datetime.timedelta
+    abandoned_after: datetime.timedelta = ABANDONED_AFTER
+    clock: Callable[[], datetime.datetime] = _now
+    dry_run: bool = False
+    writer: int = field(default_factory=lambda: secrets.randbits(63))
+    _time_there: datetime.datetime | None = field(default=None, repr=False)
+    _accounted_for: set[str] = field(default_factory=set, repr=False)
+    _known: Mapping[str, MergedFile] = field(default_factory=dict, repr=False)
+    _numbers: Iterator[int] = field(default_factory=lambda: count(1), repr=False)
+
+    def __reduce__(self) -> tuple[type[MergedLog], tuple[object, ...]]:
+        # What travels to a task is another one's work there: no two write under the same id.
+        return type(self), (self.directory, self.closed_after, self.abandoned_after, self.clock, self.dry_run)
+
+    @property
+    def now_ms(self) -> int:
+        """What time it is by this process's clock, in Unix milliseconds."""
+        return int(self.clock().timestamp() * 1000)
+
+    def snapshot(self, callback: Callback | None = None) -> LogSnapshot:
+        """Lists the merged files and reads all of their indexes; of sealed ones only those that are new to it.
+
+        Args:
+            callback: Told how many files there are, and of each that was read.
+
+        Raises:
+            StateStoreFilesError: One cannot be read, so that nothing may be deleted (rule 8); or there is no checkpoint
+                (PSS_NOT_A_CHECKPOINT); or its state is being exported, or was (PSS_EXPORTED).
+        """
+        found = retry_if_gone(self.directory, lambda: scan(self.directory, known=self._known, callback=callback))
+        self._known = found.files
+        if found.exports:
+            parameters = {"path": self.directory.location.url, "file": found.exports[0]}
+            raise StateStoreFilesError("PSS_EXPORTED", parameters)
+        if not found.infos:
+            check_checkpoint(self.directory)
+        return self.snapshot_of(found)
+
+    def snapshot_of(self, found: Scan) -> LogSnapshot:
+        """Says of each file what the rules need to know.
+
+        Args:
+            found: What was read; of a look that may change something, all files.
+        """
+        begun = {name for name, info in found.others.items() if is_pin(name) and not info.size}
+        waiting = found.relocation_markers | begun | {name for name in found.others if is_temporary(name)}
+        newest = self._newest(found, waiting)
+        states = {name: self._state(found, name, newest) for name in found.files}
+        return LogSnapshot(found, states, frozenset(name for name in waiting if self._is_expired(found, name, newest)))
+
+    def _newest(self, found: Scan, waiting: Collection[str]) -> datetime.datetime | None:
+        """A time that has been by the file system's clock: of the last change, or a later one where that tells more."""
+        modified = [info.modified for info in (*found.infos.values(), *found.others.values()) if info.modified]
+        newest = max(modified + ([self._time_there] if self._time_there else []), default=None)
+        now = self.clock()
+        # Where nobody has written for long, the last change says nothing of how long.
+        if any(
+            not file.sealed and self._is_abandoned(found, name, now) and not self._is_abandoned(found, name, newest)
+            for name, file in found.files.items()
+        ) or any(self._is_expired(found, name, now) and not self._is_expired(found, name, newest) for name in waiting):
+            self._time_there = now if self.dry_run else ask_file_system(self).there
+            newest = max(time for time in (newest, self._time_there) if time)
+        return newest
+
+    def _state(self, found: Scan, name: str, newest: datetime.datetime | None) -> FileState:
+        file = found.files[name]
+        closed = file.sealed or self._is_abandoned(found, name, newest)
+        accounted = file.accounted or name in self._accounted_for
+        return FileState(closed, True, _stamp(file), name.endswith(INDEX_SUFFIX), accounted)
+
+    def _is_abandoned(self, found: Scan, name: str, newest: datetime.datetime | None) -> bool:
+        """Rule 7 for who looks but once: old by its own stamps, and by the file system's clock.
+
+        HDFS shows the time of its creation as that of an open file's last change, so that alone says nothing.
+        """
+        modified = found.infos[name].modified
+        if modified is None or newest is None:
+            return False
+        age_ms = self.now_ms - (_stamp(found.files[name]) >> CLOCK_BITS)
+        age = min(datetime.timedelta(milliseconds=age_ms), newest - modified)
+        return age >= max(self.closed_after, self.abandoned_after)
+
+    def _is_expired(self, found: Scan, name: str, newest: datetime.datetime | None) -> bool:
+        """Whether nobody has made or renewed it for so long, by both clocks: a step of one alone gives nothing up."""
+        # As of the listing: what it stands for may have appeared since, and is not in what was read.
+        listed = self.clock() - (_now() - found.at)
+        # A copy may take long to be written; nobody waits for it, so there is no hurry.
+        patience = max(self.closed_after, self.abandoned_after) if is_temporary(name) else self.closed_after
+        return newest is not None and Clocks(listed, newest).age(found.others[name].modified) >= patience
+
+    def account_for(self, names: Iterable[str]) -> None:
+        """Says that what no group accounts for in these files is needed by nobody: a verification has shown it."""
+        self._accounted_for.update(names)
+
+    def next_name(self, suffix: str = ".merged") -> str:
+        """A name that no other file has.
+
+        Args:
+            suffix: ``.merged``, ``.index.merged`` or ``.relocating``.
+        """
+        created_ms = self.now_ms
+        return file_name(created_ms, self.writer, next(self._numbers)).removesuffix(".merged") + suffix
+
+    def too_slow(self, what: str) -> StateStoreFilesError:
+        """The error of who was not done before others stop waiting for it.
+
+        Args:
+            what: It did.
+        """
+        reason = f"{what} takes longer than half of closedAfter ({self.closed_after}); raise it, for the query too"
+        where = self.directory.location.display(MERGED)
+        return StateStoreFilesError("PSS_WRITE_FAILED", {"path": where, "reason": reason})
+
+    @contextmanager
+    def new_file(self, snapshot: LogSnapshot, suffix: str = ".merged") -> Iterator[tuple[str, MergedFileWriter]]:
+        """Begins a merged file, which has to be sealed in the block. When the block ends, it is there and durable.
+
+        Args:
+            snapshot: Of the checkpoint, by which the file says whether there may be plain files.
+            suffix: As for :meth:`next_name`.
+
+        Yields:
+            Its name and its writer.
+
+        Raises:
+            StateStoreFilesError: PSS_NO_PERMISSION or PSS_WRITE_FAILED.
+        """
+        name = self.next_name(suffix)
+        created_ms = int(name[:13])
+        meta: dict[str, str | bool] = {"app_id": "", "executor_id": "maintenance", "query_run_id": ""}
+        meta |= {"shim": __version__, "plain": snapshot.plain, META_WHOLE: True}
+        with publish(self.directory, f"{MERGED}/{name}", is_new=True) as out:
+            yield name, MergedFileWriter(out, writer=self.writer, created_ms=created_ms, meta=meta)
+
+
+# How old files are, and how long things take, by two clocks.
+
+
+@dataclass(frozen=True)
+class Clocks:
+    """What time it is.
+
+    Attributes:
+        here: By this process's clock.
+        there: By the file system's, as far as that is known: it may be later.
+    """
+
+    here: datetime.datetime
+    there: datetime.datetime | None = None
+
+    def age(self, modified: datetime.datetime | None) -> datetime.timedelta:
+        """How old a file is at least; nothing where its file system does not say when it was modified."""
+        if modified is None:
+            return datetime.timedelta(0)
+        return min(now - modified for now in (self.here, self.there) if now is not None)
+
+
+class Stopwatch:
+    """How long something has taken at most.
+
+    A clock that does not jump may stand still while the machine sleeps, and a wall clock may be put forward: by the one
+    that says more, things only end early.
+
+    Args:
+        clock: Seconds that do not jump.
+        wall: What time it is.
+    """
+
+    def __init__(self, clock: Callable[[], float], wall: Callable[[], datetime.datetime]) -> None:
+        self._clock, self._wall = clock, wall
+        self._begun, self._begun_at = clock(), wall()
+
+    @property
+    def seconds(self) -> float:
+        """Until now."""
+        return max(self._clock() - self._begun, (self._wall() - self._begun_at).total_seconds())
+
+
+def ask_file_system(log: MergedLog) -> Clocks:
+    """Makes an empty file below ``state/``, sees which time it has got, and deletes it.
+
+    It is named as Spark names its temporary files, so that one that stays is nobody's, and goes as theirs do.
+
+    Raises:
+        StateStoreFilesError: The file system fails.
+    """
+    name = f".clock.{uuid.uuid4()}.tmp"
+    write(log.directory, f"{STATE}/{name}", b"")
+    try:
+        modified = [info.modified for info in log.directory.files(STATE) if info.name == name]
+    finally:
+        delete(log.directory, f"{STATE}/{name}")
+    return Clocks(log.clock(), modified[0] if modified else None)
+
+
+# Whether a query seems to be running, from what it leaves in its checkpoint.
+
+_SEALED_AFTER = datetime.timedelta(hours=1)
+"""No merged file stays open for longer."""
+
+
+def require_stopped(
+    log: MergedLog,
+    snapshot: LogSnapshot,
+    plain: Iterable[FileInfo],
+    now: Clocks,
+    action: str,
+    ours: Collection[str] = (),
+) -> None:
+    """Refuses to go on where anything in the checkpoint is so new that a query may have written it just now.
+
+    Args:
+        log: Of the checkpoint.
+        snapshot: Of its merged files.
+        plain: Its other state files.
+        now: What time it is.
+        action: What needs a query that is stopped, for the message.
+        ours: Files of the query's logs, such as ``offsets/7``, that this package wrote last.
+
+    Raises:
+        StateStoreFilesError: PSS_QUERY_RUNNING, or the checkpoint cannot be read.
+    """
+    for reason in _signs(log, snapshot, plain, now, ours):
+        override = "wait a little, or say so with force=True (--force)"
+        parameters = {"action": action, "path": log.directory.location.url, "reason": reason, "override": override}
+        raise StateStoreFilesError("PSS_QUERY_RUNNING", parameters)
+
+
+def _signs(
+    log: MergedLog, snapshot: LogSnapshot, plain: Iterable[FileInfo], now: Clocks, ours: Collection[str]
+) -> Iterator[str]:
+    def is_new(info: FileInfo, within: datetime.timedelta = log.closed_after) -> bool:
+        return info.modified is None or now.age(info.modified) < within
+
+    for spark_log in (COMMITS, OFFSETS):
+        written = (
+            info for info in entries(log.directory, spark_log).values() if f"{spark_log}/{info.name}" not in ours
+        )
+        if any(is_new(info) for info in written):
+            yield f"a file in {spark_log} was written in the last {log.closed_after}"
+    # HDFS shows the time of its creation as that of an open file's last change.
+    within = log.closed_after + (_SEALED_AFTER if log.directory.lists_old_lengths else datetime.timedelta(0))
+    for name, file in snapshot.scan.files.items():
+        if not file.sealed and is_new(snapshot.scan.infos[name], within):
+            yield f"{name} is not sealed and was changed in the last {within}"
+    newest = time_of(snapshot.highest_stamp)
+    if now.here - newest < log.closed_after:
+        yield f"the newest segment was written at {newest:%Y-%m-%d %H:%M:%S} UTC"
+    if any(is_new(info) for info in plain):
+        yield f"a state file was written in the last {log.closed_after}"

@@ -1,0 +1,310 @@
+"""Pins: what a fork leaves in its source, so that nobody there unlinks the files that it reads.
+
+A pin is a small file in the source's ``state/_merged/`` that names the fork and the files. One that is empty is just
+being made, and pins every file; so does one that cannot be understood (rule 8). docs/format.md has the details.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+
+from pyspark_statestore.errors import StateStoreFilesError
+from pyspark_statestore.format import parse_file_name
+from pyspark_statestore.format.checksum import crc32c
+from pyspark_statestore.log.scan import ATTEMPTS, MERGED, Scan, always_gone, merged_files
+from pyspark_statestore.parsing import LONGEST, parse_object, whole_number
+from pyspark_statestore.storage import Directory, FileInfo
+from pyspark_statestore.storage.changes import delete, write
+from pyspark_statestore.storage.directory import in_parallel
+
+PIN_SUFFIX = ".fork"
+
+NO_CLAIM, CLAIM = "no_claim", "claim"
+
+_MODES = (NO_CLAIM, CLAIM)
+_NAME = re.compile(r"[0-9]{13}-[0-9a-f]{16}-[0-9]{1,10}" + re.escape(PIN_SUFFIX))
+
+
+@dataclass(frozen=True)
+class Pin:
+    """What a pin says.
+
+    Attributes:
+        name: Of the pin's file.
+        fork: Path of the fork's checkpoint in its file system; empty where the pin does not say.
+        mode: ``no_claim`` or ``claim``.
+        files: Names of the merged files that are pinned; None for all of them.
+        created_ms: When it was made, in Unix milliseconds.
+        damage: Why it cannot be understood; empty where it can, or where it is only just being made.
+    """
+
+    name: str
+    fork: str = ""
+    mode: str = NO_CLAIM
+    files: frozenset[str] | None = field(default=None, repr=False)
+    created_ms: int = 0
+    damage: str = ""
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether it is empty: a fork is being made."""
+        return not self.fork and not self.damage
+
+    def pins(self, name: str) -> bool:
+        """Whether a merged file has to stay for it."""
+        return self.files is None or name in self.files
+
+    def encode(self) -> bytes:
+        """What is in the file."""
+        if self.files is None:
+            return b""
+        found = {"fork": self.fork, "mode": self.mode, "files": sorted(self.files), "created_ms": self.created_ms}
+        found["crc32c"] = _checksum(self.fork, self.mode, sorted(self.files))
+        return json.dumps(found, ensure_ascii=False, indent=0).encode()
+
+    @classmethod
+    def decode(cls, name: str, data: bytes) -> Pin:
+        """Understands a pin, or says why not."""
+        if not data:
+            return cls(name)
+        try:
+            found = parse_object(data)
+            fork, mode, files, created_ms = (found[key] for key in ("fork", "mode", "files", "created_ms"))
+        except (ValueError, KeyError) as error:
+            return cls(name, damage=f"it is not what a fork writes ({type(error).__name__}: {error})")
+        if not isinstance(fork, str) or not fork.startswith("/"):
+            return cls(name, damage="it does not name a fork")
+        if mode not in _MODES:
+            return cls(name, damage=f"its mode is {mode!r}, which this release does not know")
+        if not isinstance(files, list) or not all(isinstance(each, str) and parse_file_name(each) for each in files):
+            return cls(name, damage="what it names are not all merged files")
+        if not isinstance(created_ms, int) or isinstance(created_ms, bool):
+            return cls(name, damage="it does not say when it was made")
+        if "crc32c" in found and found["crc32c"] != _checksum(fork, mode, files):
+            return cls(name, damage="its checksum does not match")
+        return cls(name, fork, mode, frozenset(files), created_ms)
+
+
+def _checksum(fork: str, mode: str, files: Sequence[str]) -> int:
+    """Of all that a pin says of what has to stay; one of release 0.1 has none."""
+    return crc32c("\n".join([fork, mode, *files]).encode("utf-8", "surrogatepass"))
+
+
+def is_pin(name: str) -> bool:
+    """Whether a file beside the merged ones is a pin."""
+    return _NAME.fullmatch(name) is not None
+
+
+def write_pin(directory: Directory, pin: Pin) -> None:
+    """Makes a pin.
+
+    Raises:
+        StateStoreFilesError: PSS_NO_PERMISSION or PSS_WRITE_FAILED.
+    """
+    write(directory, f"{MERGED}/{pin.name}", pin.encode())
+
+
+def drop_pin(directory: Directory, name: str) -> bool:
+    """Deletes a pin.
+
+    Returns:
+        Whether it was there.
+
+    Raises:
+        StateStoreFilesError: PSS_NO_PERMISSION or PSS_WRITE_FAILED.
+    """
+    return delete(directory, f"{MERGED}/{name}")
+
+
+def pins_among(directory: Directory, others: Mapping[str, FileInfo]) -> tuple[Pin, ...]:
+    """Reads the pins of a listing.
+
+    Args:
+        directory: Of the source.
+        others: What lies beside its merged files, by name.
+
+    Raises:
+        FileNotFoundError: One was deleted meanwhile: list again.
+        StateStoreFilesError: One cannot be read.
+    """
+    infos = [others[name] for name in sorted(others) if is_pin(name)]
+    return tuple(in_parallel(lambda info: _read(directory, info), infos))
+
+
+def read_pins(directory: Directory) -> tuple[Pin, ...]:
+    """Lists the pins of a checkpoint and reads them; they are those of a moment after the call began.
+
+    Raises:
+        StateStoreFilesError: They cannot be listed or read.
+    """
+    for _ in range(ATTEMPTS):
+        try:
+            return pins_among(directory, merged_files(directory)[1])
+        except FileNotFoundError:
+            continue
+    raise always_gone(directory)
+
+
+def unpinned(
+    directory: Directory, names: Iterable[str], expired: Collection[str] = ()
+) -> tuple[set[str], dict[str, str]]:
+    """Which files may be unlinked, as far as forks are concerned; to be asked after the look that all else rests on.
+
+    A fork makes an empty pin before it looks. So if its pin is not in a listing that begins now, it looks later than
+    now, and sees that these files are dead.
+
+    Args:
+        directory: Of the checkpoint.
+        names: Of merged files in which nothing lives.
+        expired: Names of pins that stand for nothing any more: their forks were never made.
+
+    Returns:
+        Those that no pin keeps, and why each of the others has to stay.
+
+    Raises:
+        StateStoreFilesError: The pins cannot be listed or read.
+    """
+    free = set(names)
+    if not free:
+        return free, {}
+    pins = read_pins(directory)
+    counting = [pin for pin in pins if not (pin.is_begun and pin.name in expired)]
+    kept = {name: _reason(pin) for name in free for pin in counting if pin.pins(name)}
+    return free.difference(kept), kept
+
+
+def check_unclaimed(directory: Directory, others: Mapping[str, FileInfo] | None = None) -> None:
+    """Refuses to write to a checkpoint whose files belong to a fork.
+
+    Args:
+        directory: Of the checkpoint.
+        others: What lies beside its merged files, by name; None to list them.
+
+    Raises:
+        StateStoreFilesError: PSS_CLAIMED, or the pins cannot be listed or read.
+    """
+    pins = read_pins(directory) if others is None else pins_among(directory, others)
+    for pin in pins:
+        if pin.mode == CLAIM:
+            raise claimed(directory, pin)
+
+
+def claimed(directory: Directory, pin: Pin) -> StateStoreFilesError:
+    """The error that a checkpoint belongs to a fork.
+
+    Args:
+        directory: Of the checkpoint.
+        pin: Of the fork.
+    """
+    parameters = {"path": directory.location.url, "fork": directory.location.display(pin.fork)}
+    parameters["pin"] = directory.location.display(f"{MERGED}/{pin.name}")
+    return StateStoreFilesError("PSS_CLAIMED", parameters)
+
+
+def pins_of(pins: Collection[Pin], fork: str) -> list[Pin]:
+    """The pins of one fork.
+
+    Args:
+        pins: Of its source.
+        fork: Its path in the file system.
+    """
+    return [pin for pin in pins if pin.fork == fork]
+
+
+def _read(directory: Directory, info: FileInfo) -> Pin:
+    if not info.size:
+        return Pin(info.name)
+    if info.size > LONGEST:
+        return Pin(info.name, damage=f"it has {info.size} bytes")
+    return Pin.decode(info.name, directory.read(f"{MERGED}/{info.name}", info.size))
+
+
+def _reason(pin: Pin) -> str:
+    if pin.is_begun:
+        return "a fork is being made"
+    if pin.damage:
+        return f"the pin {pin.name} cannot be understood: {pin.damage}"
+    return f"the fork {pin.fork} needs it"
+
+
+# Where a fork came from: a small file beside its merged ones, also when it needs nothing of the source any more.
+
+ORIGIN_SUFFIX = ".origin"
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What a fork says of itself.
+
+    Attributes:
+        source: Path of the checkpoint that was forked, in its file system.
+        url: The same as people wrote it.
+        version: Of the state that the fork began with.
+        mode: ``no_claim``, ``claim`` or ``copy``.
+        created_ms: When it was made, in Unix milliseconds.
+    """
+
+    source: str
+    url: str
+    version: int
+    mode: str
+    created_ms: int
+
+
+def write_origin(directory: Directory, name: str, origin: Origin) -> None:
+    """Writes it down.
+
+    Raises:
+        StateStoreFilesError: PSS_NO_PERMISSION or PSS_WRITE_FAILED.
+    """
+    write(directory, f"{MERGED}/{name}", json.dumps(asdict(origin), ensure_ascii=False).encode())
+
+
+def read_origin(directory: Directory, scan: Scan) -> Origin | None:
+    """Reads it; None where the checkpoint is no fork, or what it says is not understood.
+
+    Raises:
+        FileNotFoundError: It is gone.
+        StateStoreFilesError: It cannot be read.
+    """
+    for name, info in scan.others.items():
+        if name.endswith(ORIGIN_SUFFIX) and parse_file_name(name.removesuffix(ORIGIN_SUFFIX) + ".merged"):
+            try:
+                found = parse_object(directory.read(f"{MERGED}/{name}", info.size))
+                source, url, mode = (str(found[key]) for key in ("source", "url", "mode"))
+                version, created_ms = (whole_number(found[key], key) for key in ("version", "created_ms"))
+                return Origin(source, url, version, mode, created_ms)
+            except (ValueError, KeyError):
+                return None
+    return None
+
+
+# What a checkpoint has to do with others: which one it is a fork of, and which are forks of it.
+
+
+@dataclass(frozen=True)
+class ForkInfo:
+    """The answer.
+
+    Attributes:
+        forked_from: URL of the checkpoint that it was made of; None where it is no fork.
+        fork_count: Forks that have files here pinned.
+    """
+
+    forked_from: str | None
+    fork_count: int
+
+    @classmethod
+    def of(cls, directory: Directory, scan: Scan) -> ForkInfo:
+        """Reads what lies beside the merged files; nothing where nothing does.
+
+        Raises:
+            FileNotFoundError: Something was deleted meanwhile: look again.
+            StateStoreFilesError: It cannot be read.
+        """
+        origin = read_origin(directory, scan)
+        forks = {pin.fork for pin in pins_among(directory, scan.others) if pin.fork}
+        return cls(None if origin is None else origin.url, len(forks))

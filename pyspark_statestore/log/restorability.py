@@ -1,0 +1,335 @@
+"""Whether every version can be restored that has to be, and what is missing where one cannot."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyspark_statestore.log import damage
+from pyspark_statestore.log.damage import Damage
+from pyspark_statestore.log.spark_logs import COMMITS, content_of, entries, operator_metadata, operators
+from pyspark_statestore.log.state_files import DEFAULT_STORE, STATE, StateFiles, Stores, store_folder
+from pyspark_statestore.log.versions import versions_table
+from pyspark_statestore.parsing import objects, whole_number
+from pyspark_statestore.sparkfiles import files_named
+from pyspark_statestore.storage.directory import Directory, in_parallel
+
+_Key = tuple[int, str]
+"""Version and checkpoint id."""
+
+
+@dataclass
+class _Known:
+    """What is there of one store.
+
+    Attributes:
+        restorable: Whether each version is.
+        snapshots: Versions with a snapshot.
+        changes: Versions with a changelog or delta.
+    """
+
+    restorable: dict[_Key, bool] = field(default_factory=dict)
+    snapshots: set[_Key] = field(default_factory=set)
+    changes: set[_Key] = field(default_factory=set)
+
+    @cached_property
+    def oldest(self) -> int:
+        return min((version for version, _ in self.restorable), default=0)
+
+    @cached_property
+    def restorable_versions(self) -> frozenset[int]:
+        return frozenset(version for (version, _), is_restorable in self.restorable.items() if is_restorable)
+
+
+@dataclass(frozen=True)
+class Restorability:
+    """The answer.
+
+    Attributes:
+        versions_count: How many versions there are.
+        missing: What has to be there and is not.
+    """
+
+    versions_count: int
+    missing: tuple[Damage, ...]
+
+
+def check_versions(directory: Directory, files: StateFiles, batches: Batches) -> Restorability:
+    """Looks at every version that :mod:`pyspark_statestore.log.restorability` says is needed.
+
+    Args:
+        directory: Of the checkpoint.
+        files: Of the state, without those that are known to be corrupt.
+        batches: As they were before the files were listed.
+
+    Raises:
+        FileNotFoundError: A file is gone.
+        StateStoreFilesError: A file cannot be read.
+    """
+    table = versions_table(files, directory)
+    known = _known(table)
+    needed = batches.needed(committed(directory))
+    if not needed:
+        return Restorability(len(table), ())
+    stores = expected_stores(directory, known)
+    oldest: dict[Store, int] = {}
+    missing: list[Damage] = []
+    for store in stores:
+        there = known.get(store, _Known())
+        # What was cleaned ends before the oldest version that is left.
+        wanted = [b + 1 for b in needed if b + 1 >= there.oldest or b == batches.last]
+        oldest[store] = min(wanted, default=batches.last + 1)
+        lost = [key for version in wanted for key in _lost(store, version, there, batches)]
+        if lost:
+            missing.append(_unrestorable(directory, store, min(lost), len(lost), there, batches.last))
+    missing = _snapshots(directory, files, batches, oldest, missing)
+    return Restorability(len(table), tuple(missing))
+
+
+def _known(table: pa.Table) -> dict[Store, _Known]:
+    known: dict[Store, _Known] = defaultdict(_Known)
+    names = ("operator_id", "partition_id", "store_name", "version", "state_store_checkpoint_id")
+    columns = [table[name].to_pylist() for name in (*names, "is_restorable", "has_snapshot", "has_changelog")]
+    for operator, partition, name, version, checkpoint_id, is_restorable, snapshot, changes in zip(
+        *columns, strict=True
+    ):
+        store, key = known[operator, partition, name], (version, checkpoint_id or "")
+        store.restorable[key] = is_restorable
+        if snapshot:
+            store.snapshots.add(key)
+        if changes:
+            store.changes.add(key)
+    return dict(known)
+
+
+def _lost(store: Store, version: int, there: _Known, batches: Batches) -> list[_Key]:
+    """The version, if it cannot be restored; with checkpoint ids, the one that was committed."""
+    operator, partition, _ = store
+    by_partition = batches.ids.get(version - 1, {}).get(operator, [])
+    named = by_partition[partition] if partition < len(by_partition) else []
+    ids = [each for each in named if (version, each) in there.restorable]
+    if named and ids:
+        return [(version, each) for each in ids if not there.restorable[version, each]]
+    # Which of the ids is that of this store is not said; so all of them are looked for in it.
+    if named or version not in there.restorable_versions:
+        return [(version, "")]
+    return []
+
+
+def _unrestorable(directory: Directory, store: Store, first: _Key, count: int, there: _Known, last: int) -> Damage:
+    """Names what the oldest of the lost versions lacks."""
+    version, checkpoint_id = first
+    at = version
+    if not checkpoint_id:
+        while at > 1 and (at, "") in there.changes and (at, "") not in there.snapshots:
+            at -= 1
+    kind = "changelog" if any(key in there.changes for key in there.restorable) else "zip"
+    name = f"{at}_{checkpoint_id}" if checkpoint_id else f"{at}"
+    path = f"{store_folder(store)}/{name}.{kind}"
+    what = (
+        "its snapshot is not whole" if (at, checkpoint_id) in there.snapshots else f"there is nothing of version {at}"
+    )
+    if checkpoint_id and (version, checkpoint_id) in there.restorable:
+        what = "what it follows is missing"
+    reason = f"version {version} of store {store_folder(store)} cannot be restored: {what}"
+    if count > 1:
+        reason += f"; {count} of the versions that are needed cannot"
+    if not there.restorable.get((last + 1, checkpoint_id), False):
+        reason += "; the query cannot go on"
+    return Damage(damage.UNRESTORABLE_VERSION, directory.location.display(f"{STATE}/{path}"), reason, None, path)
+
+
+def _snapshots(
+    directory: Directory, files: StateFiles, batches: Batches, oldest: dict[Store, int], missing: list[Damage]
+) -> list[Damage]:
+    """Adds what snapshots name that is not there; it explains why versions cannot be restored."""
+    stores = files.stores()
+    rows = np.flatnonzero((stores.store >= 0) & np.array(pc.ends_with(stores.name, ".zip"), bool))
+    if not len(rows):
+        return missing
+    versions, ids = (column.to_pylist() for column in stores.versions(rows))
+    bases = {_version_of(each.logical_path or "") for each in missing}
+    wanted = []
+    for row, version, checkpoint_id in zip(rows.tolist(), versions, ids, strict=True):
+        store = stores.known[stores.store[row]]
+        is_base = f"{store_folder(store)}/{version}" in bases
+        if (store in oldest and oldest[store] <= version <= batches.last + 1) or is_base:
+            attempts = batches.ids.get(version - 1, {}).get(store[0], [])
+            if store[1] >= len(attempts) or checkpoint_id in attempts[store[1]]:
+                wanted.append(row)
+    named = files.read(directory, np.array(wanted, "i8"), lambda data: files_named(data or b""))
+    return _named_by(directory, files, stores, zip(wanted, named, strict=True), missing)
+
+
+def _named_by(
+    directory: Directory,
+    files: StateFiles,
+    stores: Stores,
+    snapshots: Iterable[tuple[int, dict[str, int] | None]],
+    missing: list[Damage],
+) -> list[Damage]:
+    needs = [
+        (files.path[row].as_py(), store_folder(stores.known[stores.store[row]]), name, size)
+        for row, named in snapshots
+        for name, size in (named or {}).items()
+    ]
+    paths = pa.array([f"{folder}/{name}" for _, folder, name, _ in needs], pa.string())
+    at = pc.index_in(paths, value_set=files.path).fill_null(-1).to_pylist()
+    found: dict[str, Damage] = {}
+    explained: set[str] = set()
+    for (snapshot, folder, name, size), row in zip(needs, at, strict=True):
+        length = None if row < 0 else int(files.length[row])
+        if length == size:
+            continue
+        path = f"{folder}/{name}"
+        there = "is not there" if length is None else f"has {length} bytes"
+        reason = f"{snapshot} needs it with {size} bytes; it {there}"
+        url = directory.location.display(f"{STATE}/{path}")
+        found.setdefault(path, Damage(damage.MISSING_SEGMENT, url, reason, None, path))
+        explained.add(folder)
+    rest = [each for each in missing if _folder(each.logical_path or "") not in explained]
+    return [*found.values(), *rest]
+
+
+def _version_of(path: str) -> str:
+    """A version's path without its id and its ending."""
+    folder, slash, name = path.rpartition("/")
+    return folder + slash + re.split(r"[._]", name, maxsplit=1)[0]
+
+
+def _folder(path: str) -> str:
+    return path.rpartition("/")[0]
+
+
+# Which versions of the state have to be restorable, as far as Spark's own logs tell.
+
+_LATE = 3
+"""Entries that Spark may not have purged yet though the state is cleaned up to there."""
+
+_PARTITIONS = 1 << 20
+"""Of all stores of an operator at most; metadata that says more is none."""
+
+Store = tuple[int, int, str]
+"""Operator, partition, name."""
+
+
+@dataclass(frozen=True)
+class Batches:
+    """What the log of commits says.
+
+    Attributes:
+        committed: Batches, in ascending order.
+        ids: With checkpoint format 2, of each batch: by operator, of each partition, the ids of its stores.
+    """
+
+    committed: tuple[int, ...] = ()
+    ids: dict[int, dict[int, list[list[str]]]] = field(default_factory=dict)
+
+    @property
+    def last(self) -> int:
+        """The last committed batch, or -1."""
+        return self.committed[-1] if self.committed else -1
+
+    def needed(self, later: Sequence[int]) -> list[int]:
+        """Those that Spark would still allow to go back to.
+
+        Args:
+            later: What is committed when all else has been read.
+        """
+        if not later:
+            return []
+        first = min(later)
+        begin = first if first == 0 else first + _LATE
+        return [b for b in self.committed if b in later and (b >= begin or b == max(later))]
+
+
+def committed(directory: Directory) -> list[int]:
+    """Batches that have an entry, in ascending order."""
+    return list(entries(directory, COMMITS))
+
+
+def read_batches(directory: Directory, *, with_ids: bool) -> Batches:
+    """Reads the log of commits.
+
+    Args:
+        directory: Of the checkpoint.
+        with_ids: Whether the entries may name checkpoint ids; else they need not be opened.
+
+    Raises:
+        StateStoreFilesError: It cannot be read.
+    """
+    infos = entries(directory, COMMITS)
+    found = tuple(infos)
+    if not with_ids:
+        return Batches(found)
+
+    def read(batch: int) -> dict[int, list[list[str]]]:
+        try:
+            return ids_of(directory.read(f"{COMMITS}/{batch}", infos[batch].size))
+        except FileNotFoundError:  # purged meanwhile
+            return {}
+
+    return Batches(found, dict(zip(found, in_parallel(read, found), strict=True)))
+
+
+def stores_of_operator(directory: Directory, operator: int) -> list[Store] | None:
+    """The stores that an operator has by its own metadata; None where there is none that can be read.
+
+    Raises:
+        StateStoreFilesError: It cannot be read.
+    """
+    try:
+        metadata = operator_metadata(directory, operator)
+        if metadata is None:
+            return None
+        found = objects(content_of(metadata[1])["stateStoreInfo"], "stateStoreInfo")
+        partitions = [whole_number(store["numPartitions"], "numPartitions", _PARTITIONS) for store in found]
+        if sum(partitions) > _PARTITIONS:
+            return None
+        names = [str(store.get("storeName") or DEFAULT_STORE) for store in found]
+        return [
+            (operator, partition, name)
+            for name, count in zip(names, partitions, strict=True)
+            for partition in range(count)
+        ]
+    except (ValueError, KeyError, FileNotFoundError):
+        return None
+
+
+def expected_stores(directory: Directory, known: Collection[Store]) -> list[Store]:
+    """All stores of the query: one may be missing altogether.
+
+    Args:
+        directory: Of the checkpoint.
+        known: Stores that files are there of.
+
+    Raises:
+        StateStoreFilesError: The metadata of operators cannot be read.
+    """
+    found: set[Store] = set()
+    for operator in {*operators(directory), *(store[0] for store in known)}:
+        of_metadata = stores_of_operator(directory, operator)
+        found |= set(of_metadata or (store for store in known if store[0] == operator))
+    return sorted(found)
+
+
+def ids_of(data: bytes) -> dict[int, list[list[str]]]:
+    """With checkpoint format 2, what an entry of the log of commits names: by operator, of each partition, its ids."""
+    try:
+        found = content_of(data).get("stateUniqueIds") or {}
+        return {int(operator): _ids_of_stores(partitions) for operator, partitions in found.items()}
+    except (ValueError, AttributeError):
+        return {}
+
+
+def _ids_of_stores(partitions: object) -> list[list[str]]:
+    if not isinstance(partitions, list) or not all(isinstance(stores, list) for stores in partitions):
+        raise ValueError("the ids of an operator are no arrays in an array")
+    return [[str(each) for each in stores] for stores in partitions]

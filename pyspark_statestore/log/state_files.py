@@ -1,0 +1,407 @@
+"""The logical files that make up the state: live segments, and plain files beside them (rule 10)."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyspark_statestore.errors import StateStoreFilesError
+from pyspark_statestore.format import foreign_path, split_foreign_path
+from pyspark_statestore.format.checksum import crc32c
+from pyspark_statestore.log import Entries
+from pyspark_statestore.log.scan import MERGED, Scan, naming_foreign
+from pyspark_statestore.sparkfiles import is_whole_stream
+from pyspark_statestore.storage.directory import LARGEST_WHOLE, Directory, FileInfo, in_parallel
+
+IMMUTABLE = re.compile(r".+/(SSTs/[^/.][^/]*\.sst|logs/[^/.][^/]*\.log)")
+
+
+@dataclass(frozen=True)
+class StoreFilter:
+    """Which state stores are wanted; None stands for all."""
+
+    operator_id: int | None = None
+    partition_id: int | None = None
+    store_name: str | None = None
+
+    def __bool__(self) -> bool:
+        return (self.operator_id, self.partition_id, self.store_name) != (None, None, None)
+
+    def wants(self, store: tuple[int, int, str]) -> bool:
+        """Whether a store, as (operator id, partition id, store name), is wanted."""
+        asked = (self.operator_id, self.partition_id, self.store_name)
+        return all(want is None or want == have for want, have in zip(asked, store, strict=True))
+
+    def rows(self, stores: Stores) -> np.ndarray:
+        """Marks the paths that belong to wanted stores."""
+        if not self:
+            return np.ones(len(stores.store), bool)
+        wanted = np.array([self.wants(store) for store in stores.known] + [False])  # -1 is the last one
+        rows: np.ndarray = wanted[stores.store]
+        return rows
+
+
+EVERYTHING = StoreFilter()
+
+
+STATE = "state"
+"""Where state is, in a checkpoint."""
+
+MERGED_NAME = MERGED.rpartition("/")[2]
+
+Result = TypeVar("Result")
+
+_PLAIN_PARTS = 32
+"""Plain files are read one by one, in so many parts at the same time at most."""
+
+PLAIN = -1
+"""Stands for a merged file's number where the file lies by itself."""
+
+
+@dataclass(frozen=True)
+class StateFiles:
+    """A row for each logical file.
+
+    Attributes:
+        path: Relative to ``state/``.
+        length: In bytes.
+        merged: Number of the merged file in ``names``, or :data:`PLAIN`.
+        offset: In the merged file.
+        crc32c: Of the bytes of a segment; 0 for a plain file.
+        names: Of all merged files.
+        origin: 0, or the number (from 1 on) in ``foreign`` of the other checkpoint's file that has a segment's bytes.
+        foreign: Paths of files of other checkpoints.
+    """
+
+    path: pa.ChunkedArray = field(repr=False)
+    length: np.ndarray = field(repr=False)
+    merged: np.ndarray = field(repr=False)
+    offset: np.ndarray = field(repr=False)
+    crc32c: np.ndarray = field(repr=False)
+    names: tuple[str, ...] = field(repr=False)
+    origin: np.ndarray = field(repr=False)
+    foreign: tuple[str, ...] = field(repr=False)
+
+    @classmethod
+    def of(cls, scan: Scan, plain: Iterable[FileInfo]) -> StateFiles:
+        """Puts what lives in merged files and what lies beside them together.
+
+        Args:
+            scan: Of the merged files.
+            plain: See :func:`plain_files`.
+        """
+        entries = scan.entries
+        rows = cls.entry_rows(scan)
+        live = entries.path.take(pa.array(rows))
+        plain = list(plain)
+        if plain:
+            known = pc.is_in(pa.array([info.name for info in plain], pa.string()), value_set=live).to_pylist()
+            plain = [info for info, is_known in zip(plain, known, strict=True) if not is_known]
+        sizes = np.array([info.size for info in plain], "i8")
+        return cls(
+            pa.chunked_array([*live.chunks, pa.array([info.name for info in plain], pa.string())], pa.string()),
+            np.concatenate([entries.length[rows], sizes]),
+            np.concatenate([entries.file[rows], np.full(len(plain), PLAIN, "i4")]),
+            np.concatenate([entries.offset[rows], np.zeros(len(plain), "i8")]),
+            np.concatenate([entries.crc32c[rows], np.zeros(len(plain), "u4")]),
+            entries.files,
+            np.concatenate([entries.origin[rows], np.zeros(len(plain), "i4")]),
+            entries.foreign,
+        )
+
+    @property
+    def has_ids(self) -> bool:
+        """Whether Spark's checkpoint format 2 is in use: names have an id after the version then."""
+        return bool(pc.any(pc.match_substring_regex(self.path, r"/\d+_[^/]*$"), min_count=0).as_py())
+
+    def is_merged(self, rows: np.ndarray) -> np.ndarray:
+        """Which of these rows are segments."""
+        is_merged: np.ndarray = self.merged[rows] != PLAIN
+        return is_merged
+
+    @staticmethod
+    def entry_rows(scan: Scan) -> np.ndarray:
+        """Of each segment, in the order of the rows, the row of its entry; segments come before plain files."""
+        return np.flatnonzero(scan.resolution.live)
+
+    def without(self, rows: np.ndarray) -> StateFiles:
+        """Returns all but these rows."""
+        kept: np.ndarray = np.ones(len(self.length), bool)
+        kept[rows] = False
+        columns = (self.length[kept], self.merged[kept], self.offset[kept], self.crc32c[kept])
+        return StateFiles(self.path.filter(pa.array(kept)), *columns, self.names, self.origin[kept], self.foreign)
+
+    def holder(self, row: int) -> str:
+        """The path of what holds a file's bytes, as :class:`~pyspark_statestore.storage.Directory` takes it."""
+        if self.merged[row] == PLAIN:
+            return f"{STATE}/{self.path[row].as_py()}"
+        return self.foreign[self.origin[row] - 1] if self.origin[row] else f"{MERGED}/{self.names[self.merged[row]]}"
+
+    def stores(self) -> Stores:
+        """Which store each file belongs to."""
+        return Stores.of(self.path)
+
+    def read(
+        self,
+        directory: Directory,
+        rows: np.ndarray,
+        parse: Callable[[bytes | None], Result],
+        at_most: int | None = None,
+        most: int = LARGEST_WHOLE,
+    ) -> list[Result]:
+        """Reads files, many at a time; those of a merged file with as few requests as possible.
+
+        Args:
+            directory: Of the checkpoint.
+            rows: Which.
+            parse: What to make of a file's bytes, which are not kept; None stands for others than were written.
+            at_most: Only so many bytes from the start of each; these are not checked.
+            most: Bytes of the longest one that is allowed: it may be longer than the memory, on a disk that has holes.
+
+        Returns:
+            What was made of them, in the order of the rows.
+
+        Raises:
+            FileNotFoundError: A file is gone.
+            StateStoreFilesError: It cannot be read.
+        """
+        lengths = self.length[rows] if at_most is None else np.minimum(self.length[rows], at_most)
+        self._check_lengths(directory, rows, lengths, most)
+        found: dict[int, Result] = {}
+
+        def read(group: np.ndarray) -> None:
+            if self.merged[rows[group[0]]] == PLAIN:
+                for at, path in self._paths(rows, group):
+                    found[at] = parse(directory.read(path, int(lengths[at]), most))
+                return
+            path = self.holder(int(rows[group[0]]))
+            ranges = list(zip(self.offset[rows[group]].tolist(), lengths[group].tolist(), strict=True))
+            size = max(offset + length for offset, length in ranges)
+            with naming_foreign(path, lambda: str(self.path[int(rows[group[0]])].as_py())):
+                for number, data in directory.read_ranges(path, size, ranges):
+                    at = int(group[number])
+                    is_whole = len(data) == lengths[at]
+                    if is_whole and at_most is None:
+                        is_whole = crc32c(data) == self.crc32c[rows[at]]
+                    found[at] = parse(data if is_whole else None)
+
+        is_plain = self.merged[rows] == PLAIN
+        place = self.merged[rows].astype("i8") * (len(self.foreign) + 1) + self.origin[rows]
+        in_parallel(read, [*_parts(np.flatnonzero(is_plain)), *_by_value(np.where(is_plain, PLAIN, place))])
+        return [found[at] for at in range(len(rows))]
+
+    def _check_lengths(self, directory: Directory, rows: np.ndarray, lengths: np.ndarray, most: int) -> None:
+        long = np.flatnonzero(lengths > most)
+        if len(long):
+            where = directory.location.display(f"{STATE}/{self.path[int(rows[long[0]])].as_py()}")
+            reason = f"it has {lengths[long[0]]} bytes, and of such a file at most {most} are read at once"
+            raise StateStoreFilesError("PSS_READ_FAILED", {"action": "read", "path": where, "reason": reason})
+
+    def plain_are_whole(self, directory: Directory, rows: np.ndarray) -> np.ndarray:
+        """Tells of plain changelogs, deltas and snapshots whether they were cut off, as far as their ends tell.
+
+        Args:
+            directory: Of the checkpoint.
+            rows: Which.
+
+        Raises:
+            FileNotFoundError: A file is gone.
+            StateStoreFilesError: It cannot be read.
+        """
+        whole: np.ndarray = np.zeros(len(rows), bool)
+
+        def look(group: np.ndarray) -> None:
+            for at, path in self._paths(rows, group):
+                size = int(self.length[rows[at]])
+                with directory.open(path, size) as file:
+                    whole[at] = is_whole_stream(file.read_at, size)
+
+        in_parallel(look, _parts(np.arange(len(rows))))
+        return whole
+
+    def _paths(self, rows: np.ndarray, group: np.ndarray) -> Iterator[tuple[int, str]]:
+        """Positions in ``rows``, and these files' paths in the checkpoint."""
+        paths = self.path.take(pa.array(rows[group])).to_pylist()
+        return zip(group.tolist(), [f"{STATE}/{path}" for path in paths], strict=True)
+
+
+def _parts(positions: np.ndarray) -> list[np.ndarray]:
+    return [part for part in np.array_split(positions, _PLAIN_PARTS) if len(part)]
+
+
+def _by_value(place: np.ndarray) -> list[np.ndarray]:
+    """Positions by the file that holds them."""
+    order = np.argsort(place, kind="stable")
+    groups = np.split(order, np.flatnonzero(np.diff(place[order])) + 1)
+    return [group for group in groups if len(group) and place[group[0]] != PLAIN]
+
+
+def plain_files(directory: Directory, scan: Scan) -> list[FileInfo]:
+    """Lists the state files that are not in merged files; what Spark keeps beside them is left out.
+
+    Where the merged files say that the checkpoint was begun with merging there are none, and nothing is listed.
+    """
+    if not scan.may_have_plain:
+        return []
+    return [info for name, info in files_below_state(directory).items() if is_state_file(name)]
+
+
+def files_below_state(directory: Directory) -> dict[str, FileInfo]:
+    """All files below ``state/`` but the merged ones, by their paths from there.
+
+    Raises:
+        StateStoreFilesError: They cannot be listed.
+    """
+    found = directory.find(STATE, leave_out=(MERGED_NAME,))
+    return {info.name: info for info in found if not info.name.startswith(f"{MERGED_NAME}/")}
+
+
+def is_state_file(path: str) -> bool:
+    """Whether a path below ``state/`` is one that a state store has written, as ``StatePath`` of the shim decides."""
+    folder, _, name = path.rpartition("/")
+    extension = name.removesuffix(".crc").rpartition(".")[2]
+    if extension not in ("zip", "changelog", "delta", "snapshot", "sst", "log") or name.startswith("."):
+        return False
+    return parse_store(folder) is not None
+
+
+# What the names of Spark's state files say, for a whole column of them at once.
+
+DEFAULT_STORE = "default"
+
+_STORE = re.compile(r"([0-9]{1,9})/([0-9]{1,9})(?:/(?!(?:SSTs|logs)$|_)([^/]+?))?(?:/(?:SSTs|logs))?")
+_NAME = r"^(?P<version>[0-9]{1,18})(?:_(?P<id>[^./]+))?\.(?P<extension>(?:zip|changelog|delta|snapshot)(?:\.crc)?)$"
+
+
+@dataclass(frozen=True)
+class Stores:
+    """Which store each path belongs to.
+
+    Attributes:
+        known: (operator id, partition id, store name) of the stores that occur, in ascending order.
+        store: Per path, a number into ``known``; -1 where the path is none of Spark's.
+        path: The paths.
+        name: Of each, what is after its last slash.
+    """
+
+    known: tuple[tuple[int, int, str], ...]
+    store: np.ndarray = field(repr=False)
+    path: pa.StringArray = field(repr=False)
+    name: pa.StringArray = field(repr=False)
+
+    @classmethod
+    def of(cls, paths: pa.ChunkedArray) -> Stores:
+        """Takes logical paths apart."""
+        path = pa.concat_arrays([pa.array([], pa.string()), *paths.chunks])
+        folders, names = _split(path)
+        encoded = folders.dictionary_encode()
+        by_folder = [parse_store(folder) for folder in encoded.dictionary.to_pylist()]
+        known = tuple(sorted({store for store in by_folder if store is not None}))
+        number = {store: i for i, store in enumerate(known)}
+        lookup = np.array([-1 if store is None else number[store] for store in by_folder] or [0], "i4")
+        return cls(known, lookup[encoded.indices.to_numpy(zero_copy_only=False)], path, names)
+
+    def columns(self, rows: np.ndarray) -> tuple[pa.Array, pa.Array, pa.Array]:
+        """operator_id, partition_id and store_name of some rows; null where the path is none of Spark's."""
+        return self.columns_of(self.store[rows])
+
+    def columns_of(self, store: np.ndarray) -> tuple[pa.Array, pa.Array, pa.Array]:
+        """The same of stores, given as numbers into ``known``."""
+        indices = pa.array(store, pa.int32(), mask=store < 0)
+        types: Sequence[pa.DataType] = (pa.int32(), pa.int32(), pa.string())
+        return tuple(pa.array([s[i] for s in self.known], types[i]).take(indices) for i in range(3))
+
+    def versions(self, rows: np.ndarray) -> tuple[pa.Array, pa.Array]:
+        """Version and checkpoint id in the names of some rows; null where there is none."""
+        return self.version_files(rows)[:2]
+
+    def version_files(self, rows: np.ndarray) -> tuple[pa.Array, pa.Array, pa.Array]:
+        """Version, checkpoint id and extension in the names of some rows, such as "zip" or "zip.crc"; null likewise."""
+        # Versions are few beside the files of all partitions, and a regular expression for each file would take long.
+        names = self.name.take(pa.array(rows)).dictionary_encode()
+        parts = pc.extract_regex(names.dictionary, _NAME)
+        version, checkpoint_id, extension = (pc.struct_field(parts, i) for i in range(3))
+        is_empty = pc.equal(checkpoint_id, "")
+        checkpoint_id = pc.if_else(is_empty, pa.scalar(None, pa.string()), checkpoint_id)
+        return tuple(column.take(names.indices) for column in (version.cast(pa.int64()), checkpoint_id, extension))
+
+
+def parse_store(folder: str) -> tuple[int, int, str] | None:
+    """Tells (operator id, partition id, store name) from a directory below ``state/``, or None."""
+    found = _STORE.fullmatch(folder)
+    return (int(found[1]), int(found[2]), found[3] or DEFAULT_STORE) if found else None
+
+
+def store_folder(store: tuple[int, int, str]) -> str:
+    """The directory of a store below ``state/``."""
+    operator, partition, name = store
+    return f"{operator}/{partition}" if name == DEFAULT_STORE else f"{operator}/{partition}/{name}"
+
+
+def _split(paths: pa.StringArray) -> tuple[pa.StringArray, pa.StringArray]:
+    """What is before, and what is after the last slash; nothing is before where there is none."""
+    if not len(paths):
+        return paths, paths
+    offsets = np.frombuffer(paths.buffers()[1], "i4", len(paths) + 1, paths.offset * 4)
+    text = np.frombuffer(paths.buffers()[2] or b"", "u1")[: offsets[-1]]
+    starts, ends = offsets[:-1].astype("i8"), offsets[1:].astype("i8")
+    slashes = np.concatenate([[-1], np.flatnonzero(text == ord("/"))])
+    last = slashes[np.searchsorted(slashes, ends) - 1]
+    folder_ends = np.maximum(last, starts)
+    name_starts = np.maximum(last + 1, starts)
+    return _substrings(text, starts, folder_ends), _substrings(text, name_starts, ends)
+
+
+def _substrings(text: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> pa.StringArray:
+    """The parts of a text, which are in order and do not overlap."""
+    # What is left out before each part, and the part, in turn; then the rest.
+    lengths: np.ndarray = np.empty(2 * len(starts) + 1, "i8")
+    lengths[0:-1:2] = starts - np.concatenate([[0], ends[:-1]])
+    lengths[1::2] = ends - starts
+    lengths[-1] = len(text) - ends[-1]
+    kept = text[np.repeat(np.arange(len(lengths)) % 2 == 1, lengths)]
+    offsets = np.concatenate([[0], np.cumsum(ends - starts)]).astype("i4")
+    return pa.StringArray.from_buffers(len(starts), pa.py_buffer(offsets), pa.py_buffer(kept))
+
+
+# The files of other checkpoints that a fork refers to.
+
+
+def live_foreign(scan: Scan) -> dict[str, frozenset[str]]:
+    """What a checkpoint still reads elsewhere, as :func:`by_checkpoint` has it."""
+    return foreign_of(scan.entries, scan.resolution.live)
+
+
+def foreign_of(entries: Entries, rows: np.ndarray) -> dict[str, frozenset[str]]:
+    """What some rows, or those of a mask, are read of elsewhere, as :func:`by_checkpoint` has it."""
+    numbers = np.unique(entries.origin[rows])
+    return by_checkpoint(entries.foreign[number - 1] for number in numbers.tolist() if number)
+
+
+def missing_foreign(directory: Directory, entries: Entries) -> frozenset[str]:
+    """Paths of the files that are referred to and do not exist; one listing for each other checkpoint.
+
+    Raises:
+        StateStoreFilesError: One cannot be listed.
+    """
+    missing: set[str] = set()
+    for checkpoint, names in by_checkpoint(entries.foreign).items():
+        there = Directory(directory.location.beside(checkpoint)).names(MERGED)
+        missing.update(foreign_path(checkpoint, name) for name in names.difference(there))
+    return frozenset(missing)
+
+
+def by_checkpoint(paths: Iterable[str]) -> dict[str, frozenset[str]]:
+    """Names of merged files, by the path of the checkpoint that they are in."""
+    found: defaultdict[str, set[str]] = defaultdict(set)
+    for path in paths:
+        checkpoint, name = split_foreign_path(path)
+        found[checkpoint].add(name)
+    return {checkpoint: frozenset(names) for checkpoint, names in found.items()}

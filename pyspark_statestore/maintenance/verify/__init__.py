@@ -1,0 +1,1 @@
+"""Checks everything in a checkpoint, and mends what can be mended: ``verify``."""

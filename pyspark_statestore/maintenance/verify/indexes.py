@@ -1,0 +1,162 @@
+"""A look that goes on where a file cannot be read, and says what is wrong with each."""
+
+from __future__ import annotations
+
+import datetime
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from pyspark_statestore.errors import StateStoreFilesError
+from pyspark_statestore.format import MergedFile
+from pyspark_statestore.log import damage
+from pyspark_statestore.log.damage import Damage
+from pyspark_statestore.log.merged_log import MergedLog
+from pyspark_statestore.log.scan import INDEX_SUFFIX, MERGED, Scan, check_kind, merged_files, read_file, retry_if_gone
+from pyspark_statestore.storage.directory import Directory, in_parallel
+
+_KINDS: Mapping[str, str] = {
+    "PSS_CORRUPT_INDEX": damage.CORRUPT_INDEX,
+    "PSS_CORRUPT_FILE": damage.CORRUPT_FILE,
+    "PSS_UNSUPPORTED_FORMAT_VERSION": damage.UNSUPPORTED_VERSION,
+}
+_FIELDS = ["kind", "generation", "crc32c", "stamp", "writer", "offset", "length"]
+
+
+@dataclass(frozen=True)
+class Examined:
+    """What the files themselves say.
+
+    Attributes:
+        scan: Of all that can be read.
+        damages: Of the files.
+        torn: Files with bytes behind their last whole group, or without any group.
+    """
+
+    scan: Scan
+    damages: tuple[Damage, ...]
+    torn: tuple[Damage, ...] = field(default=())
+
+
+def examine(log: MergedLog) -> Examined:
+    """Lists the merged files and reads the index of each, as far as it can be read.
+
+    Raises:
+        StateStoreFilesError: They cannot be listed.
+    """
+    return retry_if_gone(log.directory, lambda: _examine(log.directory))
+
+
+def _examine(directory: Directory) -> Examined:
+    at = datetime.datetime.now(datetime.UTC)
+    infos, beside = merged_files(directory)
+    files: dict[str, MergedFile] = {}
+    damages: list[Damage] = []
+    torn: list[Damage] = []
+
+    def read(name: str) -> MergedFile | Damage:
+        try:
+            found = read_file(directory, infos[name])
+            check_kind(directory, found)
+            return found
+        except StateStoreFilesError as error:
+            return _of(error, directory, name)
+
+    for name, found in zip(infos, in_parallel(read, list(infos)), strict=True):
+        if isinstance(found, Damage):
+            damages.append(found)
+        else:
+            files[name] = found
+            torn += _remains(directory, name, found)
+    readable = {name: infos[name] for name in files}
+    indexes = frozenset(name for name in files if name.endswith(INDEX_SUFFIX))
+    scan = Scan(readable, files, at, beside, indexes)
+    damages += [*_wrong_names(directory, scan), *_mismatches(directory, scan)]
+    return Examined(scan, tuple(damages), tuple(torn))
+
+
+def url_of(directory: Directory, name: str) -> str:
+    """Of a merged file."""
+    return directory.location.display(f"{MERGED}/{name}")
+
+
+def _of(error: StateStoreFilesError, directory: Directory, name: str) -> Damage:
+    said = error.getMessageParameters()
+    offset = said.get("offset", "")
+    kind = _KINDS.get(error.getErrorClass(), damage.UNREADABLE_FILE)
+    reason = said.get("reason") or error.getMessage()
+    if kind == damage.UNSUPPORTED_VERSION:
+        reason = f"it has format version {said['found']}; this release reads version {said['supported']}"
+    return Damage(kind, url_of(directory, name), reason, int(offset) if offset.isdigit() else None)
+
+
+def _remains(directory: Directory, name: str, file: MergedFile) -> list[Damage]:
+    """What is behind the last whole group: what a kill left, as far as can be told."""
+    begin = max(file.valid_length, 0 if file.header is None else file.header.length)
+    if file.groups and file.size == begin:
+        return []
+    reason = f"its last {file.size - begin} bytes are no whole group" if file.size > begin else "it has no group"
+    if not file.accounted:
+        reason += ", and whether they were one once cannot be told, so nothing deletes the file"
+    return [Damage(damage.TORN_TAIL, url_of(directory, name), reason, begin)]
+
+
+def _wrong_names(directory: Directory, scan: Scan) -> list[Damage]:
+    """Files that somebody has copied or renamed: a header says who has begun its file, and when."""
+    by_header: dict[tuple[int, int], list[str]] = defaultdict(list)
+    for name, file in scan.files.items():
+        if file.header is not None:
+            by_header[file.header.writer, file.header.created_ms].append(name)
+    found = []
+    for (writer, created_ms), names in by_header.items():
+        fitting = [name for name in names if scan.files[name].has_own_name]
+        for name in names:
+            groups = _groups(scan.files[name])
+            others = [other for other in names if other != name and groups and _groups(scan.files[other]) == groups]
+            # Of two whose names fit, the first number is the one that the writer has given.
+            if others and (name not in fitting or any(other in fitting and other < name for other in others)):
+                original = next((other for other in others if other in fitting), min(others))
+                if name in fitting or original in fitting or name > original:
+                    found.append(
+                        Damage(damage.DUPLICATED_FILE, url_of(directory, name), f"it is a copy of {original}", 0)
+                    )
+                    continue
+            if name not in fitting:
+                reason = f"its header says that writer {writer:016x} began it at {created_ms}"
+                found.append(Damage(damage.MISNAMED_FILE, url_of(directory, name), reason, 0))
+    return found
+
+
+def _groups(file: MergedFile) -> tuple[tuple[int, int], ...]:
+    return tuple((group.trailer_offset, group.trailer.index_crc) for group in file.groups)
+
+
+def _mismatches(directory: Directory, scan: Scan) -> list[Damage]:
+    """Index-only files repeat closed files, which do not change: any difference is damage of one of the two."""
+    found: dict[str, Damage] = {}
+    for index, file in scan.files.items():
+        if not index.endswith(INDEX_SUFFIX):
+            continue
+        for group in file.groups:
+            records = group.index.records
+            for number, name in enumerate(group.index.names, start=1):
+                if name not in scan.files:
+                    continue
+                said = _facts(records[records["file_ref"] == number])
+                own = _facts(*(own.index.records for own in scan.files[name].groups))
+                missing = len(np.setdiff1d(said, own)) if len(own) else len(said)
+                if missing:
+                    reason = f"{index} knows {missing} facts of it that it does not say itself"
+                    path, offset = url_of(directory, name), scan.files[name].valid_length
+                    found[name] = Damage(damage.TRUNCATED_FILE, path, reason, offset)
+                elif len(own) and len(np.setdiff1d(own, said)):
+                    reason = f"it does not say all that {name} says"
+                    found[index] = Damage(damage.INDEX_MISMATCH, url_of(directory, index), reason, is_repairable=True)
+    return list(found.values())
+
+
+def _facts(*records: np.ndarray) -> np.ndarray:
+    parts = [part[_FIELDS] for part in records]
+    return np.concatenate(parts) if parts else np.empty(0, "i8")

@@ -1,0 +1,253 @@
+"""Mends what can be mended without losing anything; all else stays exactly as it is.
+
+* An index-only file that is damaged is deleted: it only repeats what others say.
+* A live segment whose bytes are damaged is written again where another, intact copy of the same write exists: in a
+  merged file that was not unlinked yet, or in a plain file.
+* What lives in a file with a torn tail, or in the copy of a file, is relocated; the file goes as every dead file does.
+
+Where a file cannot be read, or lacks its end, it is not known what lives: only the first of these is done (rule 8).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyspark_statestore.log import MAX_GENERATION, damage
+from pyspark_statestore.log.damage import LOSES_FACTS, Damage
+from pyspark_statestore.log.merged_log import LogSnapshot, MergedLog
+from pyspark_statestore.log.payload import check_part, checksum_of, copied, parts_of, read_segments
+from pyspark_statestore.log.pins import check_unclaimed, unpinned
+from pyspark_statestore.log.relocation_marker import holding_marker
+from pyspark_statestore.log.scan import INDEX_SUFFIX, MERGED, has_facts, merged_files
+from pyspark_statestore.log.state_files import STATE
+from pyspark_statestore.maintenance.cleaning import clean
+from pyspark_statestore.maintenance.relocation import Movable, relocate
+from pyspark_statestore.maintenance.verify.indexes import examine
+from pyspark_statestore.storage.changes import delete
+from pyspark_statestore.storage.directory import in_parts
+
+_NEEDLESS_INDEX = frozenset(
+    {
+        damage.CORRUPT_INDEX,
+        damage.CORRUPT_FILE,
+        damage.TRUNCATED_FILE,
+        damage.INDEX_MISMATCH,
+        damage.DUPLICATED_FILE,
+        damage.MISNAMED_FILE,
+        damage.TORN_TAIL,
+    }
+)
+_PIECE = 128 << 20
+
+Found = list[Damage]
+
+
+def mend(
+    log: MergedLog, damages: Sequence[Damage], notes: Sequence[Damage], *, dry_run: bool
+) -> tuple[tuple[Damage, ...], tuple[Damage, ...]]:
+    """Mends what can be.
+
+    Args:
+        log: Of the checkpoint.
+        damages: What was found.
+        notes: What else was; torn tails are among them.
+        dry_run: Whether nothing is to be changed.
+
+    Returns:
+        The same, each with what can be or was done about it.
+
+    Raises:
+        StateStoreFilesError: A file cannot be written or deleted. Nothing that is needed is gone then.
+    """
+    if not dry_run:
+        check_unclaimed(log.directory)
+    found = _without_indexes(log, [*damages, *notes], dry_run)
+    if all(_is_index(each) for each in found if each.kind in LOSES_FACTS):
+        snapshot = _snapshot(log)
+        if snapshot is not None:
+            found = _replaced(log, _written_again(log, snapshot, found, dry_run), dry_run)
+    mended, notes = found[: len(damages)], found[len(damages) :]
+    if mended and all(each.repaired for each in mended):
+        # What could not be restored because of them can be now.
+        notes = [each for each in notes if each.kind == damage.TORN_TAIL]
+    return tuple(mended), tuple(notes)
+
+
+def _is_index(found: Damage) -> bool:
+    return found.name.endswith(INDEX_SUFFIX)
+
+
+def _snapshot(log: MergedLog) -> LogSnapshot | None:
+    """A look, if all files that have facts of their own can be read."""
+    examined = examine(log)
+    if all(_is_index(each) for each in examined.damages if each.kind in LOSES_FACTS):
+        return log.snapshot_of(examined.scan)
+    return None
+
+
+def _without_indexes(log: MergedLog, found: Found, dry_run: bool) -> Found:
+    infos = merged_files(log.directory)[0] if any(_is_index(each) for each in found) else {}
+
+    def mended(each: Damage) -> Damage:
+        if each.kind not in _NEEDLESS_INDEX or not _is_index(each):
+            return each
+        if not unpinned(log.directory, [each.name])[0]:
+            return each
+        if each.name in infos and has_facts(log.directory, infos[each.name]):
+            return each
+        if not dry_run:
+            delete(log.directory, f"{MERGED}/{each.name}")
+        return replace(each, is_repairable=True, repaired=not dry_run)
+
+    return [mended(each) for each in found]
+
+
+@dataclass(frozen=True)
+class _Good:
+    """An intact copy of a damaged segment.
+
+    Attributes:
+        row: Of the damaged one.
+        other: Row of the intact one, or None.
+        plain: Path in the checkpoint of the plain file that it is, or "".
+    """
+
+    row: int
+    other: int | None
+    plain: str = ""
+
+
+def _written_again(log: MergedLog, snapshot: LogSnapshot, found: Found, dry_run: bool) -> Found:
+    corrupt = [each for each in found if each.kind == damage.CORRUPT_SEGMENT and each.logical_path]
+    if not corrupt:
+        return found
+    if dry_run:
+        repairable = set(_intact_copies(log, snapshot, corrupt))
+        written: set[str] = set()
+    else:
+        repairable = written = _write_again(log, corrupt)
+
+    def mended(each: Damage) -> Damage:
+        if each.kind != damage.CORRUPT_SEGMENT or each.logical_path not in repairable:
+            return each
+        return replace(each, is_repairable=True, repaired=each.logical_path in written)
+
+    return [mended(each) for each in found]
+
+
+def _intact_copies(log: MergedLog, snapshot: LogSnapshot, corrupt: Iterable[Damage]) -> dict[str, _Good]:
+    """Of each damaged segment, by logical path, what can be written in its place."""
+    entries, live = snapshot.scan.entries, snapshot.scan.resolution.live
+    wanted = {each.logical_path: each for each in corrupt}
+    rows = np.flatnonzero(np.array(pc.is_in(entries.path, value_set=pa.array(list(wanted), pa.string())), bool))
+    rows = rows[entries.is_put[rows]]
+    by_path: dict[str, list[int]] = {}
+    for row, path in zip(rows.tolist(), entries.path.take(pa.array(rows)).to_pylist(), strict=True):
+        by_path.setdefault(path, []).append(row)
+    found: dict[str, _Good] = {}
+    for path, same in by_path.items():
+        for row in (row for row in same if live[row]):
+            name = entries.files[entries.file[row]]
+            is_it = name == wanted[path].name and entries.offset[row] == wanted[path].offset
+            if not is_it or not snapshot.states[name].closed or entries.generation[row] >= MAX_GENERATION:
+                continue
+            good = _other(log, snapshot, row, same) or _plain(log, snapshot, row, path)
+            if good is not None:
+                found[path] = good
+    return found
+
+
+def _other(log: MergedLog, snapshot: LogSnapshot, row: int, same: Iterable[int]) -> _Good | None:
+    """A copy of the same write in a merged file, which is there until that file is unlinked."""
+    entries = snapshot.scan.entries
+    fields = (entries.stamp, entries.writer, entries.length, entries.crc32c)
+    for other in same:
+        if other == row or any(column[other] != column[row] for column in fields):
+            continue
+        [part] = parts_of(entries, np.array([other]), snapshot.scan.sizes)
+        checked = check_part(log.directory, part)
+        if not checked.bad and not checked.unread:
+            return _Good(row, other)
+    return None
+
+
+def _plain(log: MergedLog, snapshot: LogSnapshot, row: int, path: str) -> _Good | None:
+    """A plain file with these very bytes."""
+    entries = snapshot.scan.entries
+    folder, _, name = f"{STATE}/{path}".rpartition("/")
+    size = int(entries.length[row])
+    if not any(info.name == name and info.size == size for info in log.directory.files(folder)):
+        return None
+    try:
+        with log.directory.open(f"{STATE}/{path}", size) as file:
+            if checksum_of(file, 0, size) == entries.crc32c[row]:
+                return _Good(row, None, f"{STATE}/{path}")
+    except FileNotFoundError:
+        pass
+    return None
+
+
+def _write_again(log: MergedLog, corrupt: Iterable[Damage]) -> set[str]:
+    """Copies what is intact as a relocation does; paths that were written."""
+    with holding_marker(log) as marker:
+        snapshot = log.snapshot()
+        copies = _intact_copies(log, snapshot, corrupt)
+        if not copies or not marker.is_timely():
+            return set()
+        rows = np.array([good.row for good in copies.values()], "i8")
+        offsets: list[int] = []
+        with ExitStack() as in_doubt, log.new_file(snapshot) as (_, out):
+            for good in copies.values():
+                offsets.append(out.position)
+                for data in _bytes_of(log, snapshot, good):
+                    out.append(data)
+            if not marker.is_timely():
+                raise log.too_slow("writing what is intact")
+            in_doubt.enter_context(marker.copying())
+            out.add_columns(*copied(snapshot.scan.entries, rows, np.array(offsets)))
+            out.seal(group_stamp=snapshot.highest_stamp)
+    return set(copies)
+
+
+def _bytes_of(log: MergedLog, snapshot: LogSnapshot, good: _Good) -> Iterator[bytes]:
+    entries = snapshot.scan.entries
+    if good.other is not None:
+        yield from read_segments(log.directory, entries, np.array([good.other]))
+        return
+    size = int(entries.length[good.row])
+    with log.directory.open(good.plain, size) as file:
+        yield from in_parts(file, 0, size)
+
+
+def _replaced(log: MergedLog, found: Found, dry_run: bool) -> Found:
+    """Relocates what lives in copies and in torn files, and unlinks them."""
+    kinds = (damage.DUPLICATED_FILE, damage.TORN_TAIL)
+    names = {each.name for each in found if each.kind in kinds and not _is_index(each)}
+    if not names:
+        return found
+    corrupt = {each.name for each in found if each.kind == damage.CORRUPT_SEGMENT and not each.is_repairable}
+    snapshot = _snapshot(log)
+    if snapshot is None:
+        return found
+    able = {name for name in names if name in snapshot.states and snapshot.states[name].closed and name not in corrupt}
+    gone: set[str] = set()
+    if able and not dry_run:
+        movable = Movable(snapshot)
+        if all(each.kind in kinds or each.is_repairable for each in found):
+            # Everything that has to be there is, without the bytes that no group accounts for.
+            log.account_for(able)
+        relocate(log, [(piece,) for name in sorted(able) for piece, _ in movable.pieces(name, _PIECE)])
+        gone = set(clean(log, snapshot.closed_tombstones, only=able).files)
+
+    def mended(each: Damage) -> Damage:
+        if each.kind not in kinds or _is_index(each):
+            return each
+        return replace(each, is_repairable=each.name in able, repaired=each.name in gone)
+
+    return [mended(each) for each in found]

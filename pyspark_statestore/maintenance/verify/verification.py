@@ -1,0 +1,385 @@
+"""Reads all that is alive and says what is wrong with it, beside a query that goes on writing."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyspark_statestore.log import damage
+from pyspark_statestore.log.damage import LOSES_FACTS, Damage
+from pyspark_statestore.log.merged_log import MergedLog
+from pyspark_statestore.log.on_spark import run_on_spark
+from pyspark_statestore.log.payload import Checked, check_part, parts_of
+from pyspark_statestore.log.restorability import Batches, Restorability, check_versions, read_batches
+from pyspark_statestore.log.scan import ATTEMPTS, INDEX_SUFFIX, Scan, always_gone, check_checkpoint, retry_if_gone
+from pyspark_statestore.log.state_files import STATE, StateFiles, missing_foreign, plain_files
+from pyspark_statestore.maintenance.verify.indexes import Examined, examine, url_of
+from pyspark_statestore.maintenance.verify.plain import check_plain_files
+from pyspark_statestore.maintenance.verify.recount import recount
+from pyspark_statestore.maintenance.verify.repair import mend
+from pyspark_statestore.storage.directory import Directory, in_parallel
+
+if TYPE_CHECKING:
+    from fsspec.callbacks import Callback
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What was found.
+
+    Attributes:
+        damages: What is not as it should be, repaired or not.
+        notes: What is normal and may be worth knowing: what killed writers left, and versions that cannot be restored
+            because of one of the damages.
+        read_bytes_count: Of live segments and of plain files.
+        files_count: Merged files.
+        segments_count: Live segments that were read.
+        versions_count: Versions of stores that were looked at, restorable or not.
+        dry_run: Whether a repair was only planned.
+    """
+
+    damages: tuple[Damage, ...] = ()
+    notes: tuple[Damage, ...] = ()
+    read_bytes_count: int = 0
+    files_count: int = 0
+    segments_count: int = 0
+    versions_count: int = 0
+    dry_run: bool = False
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether there is no damage, or none that was not repaired."""
+        return all(each.repaired for each in self.damages)
+
+    @property
+    def repaired_count(self) -> int:
+        """How many damages and torn tails were mended."""
+        return sum(each.repaired for each in (*self.damages, *self.notes))
+
+    def to_arrow(self) -> pa.Table:
+        """Returns a row for each damage and each note."""
+        rows = [("damage", each) for each in self.damages] + [("note", each) for each in self.notes]
+        columns = {
+            "severity": pa.array([severity for severity, _ in rows], pa.string()),
+            **{
+                name: pa.array([getattr(each, name) for _, each in rows], type_)
+                for name, type_ in (
+                    ("kind", pa.string()),
+                    ("path", pa.string()),
+                    ("offset", pa.int64()),
+                    ("logical_path", pa.string()),
+                    ("reason", pa.string()),
+                    ("is_repairable", pa.bool_()),
+                    ("repaired", pa.bool_()),
+                )
+            },
+        }
+        return pa.table(columns)
+
+
+def verify(
+    log: MergedLog,
+    *,
+    repair: bool = False,
+    dry_run: bool = False,
+    spark: SparkSession | None = None,
+    callback: Callback | None = None,
+) -> Verification:
+    """Looks for damage, and looks again before it says so.
+
+    A query may go on writing, and maintenance may go on moving and unlinking files. What seems to be damage is
+    therefore looked at once more, from the beginning; only what two looks in a row have found is said.
+
+    Args:
+        log: Of the checkpoint.
+        repair: Mend what can be mended without losing anything.
+        dry_run: Only say what would be mended.
+        spark: Reads in Spark tasks instead of in this process.
+        callback: Told how many bytes there are to read, and of those that were.
+
+    Raises:
+        StateStoreFilesError: The checkpoint cannot be read at all; or it cannot be written, and was to be repaired.
+    """
+    found = _verified(log, spark, callback)
+    if found.damages or found.notes:
+        damages, notes = mend(log, found.damages, found.notes, dry_run=dry_run or not repair)
+        found = replace(found, damages=damages, notes=notes)
+    return replace(found, dry_run=repair and dry_run)
+
+
+def _verified(log: MergedLog, spark: SparkSession | None, callback: Callback | None) -> Verification:
+    first = now = look(log, None, (), spark, callback)
+    read_bytes = now.read_bytes
+    confirmed: list[Damage] = []
+    for _ in range(ATTEMPTS):
+        # Of what has just been read nothing is in doubt but what seemed to be wrong.
+        if len(confirmed) == len(now.damages) and now.suspects <= {each.logical_path for each in confirmed}:
+            break
+        before = {_identity(each) for each in now.damages}
+        now = look(log, now.suspects, now.damages, spark)
+        read_bytes += now.read_bytes
+        confirmed = [each for each in now.damages if _identity(each) in before]
+    else:
+        if now.unread:
+            raise always_gone(log.directory)
+    damages, notes = _once(confirmed, now.notes)
+    return Verification(tuple(damages), tuple(notes), read_bytes, now.files, first.segments, now.versions)
+
+
+def _identity(found: Damage) -> tuple[object, ...]:
+    return found.kind, found.path, found.offset, found.logical_path
+
+
+def _once(confirmed: list[Damage], notes: list[Damage]) -> tuple[list[Damage], list[Damage]]:
+    """Each once; notes of what is damage already are left out."""
+    damages = list({_identity(each): each for each in confirmed}.values())
+    known = {_identity(each) for each in damages}
+    return damages, [each for key, each in {_identity(each): each for each in notes}.items() if key not in known]
+
+
+# One look at everything that is alive in a checkpoint, and what seems to be wrong with it.
+
+_CORRUPT = frozenset({damage.CORRUPT_SEGMENT, damage.CORRUPT_PLAIN_FILE})
+
+
+@dataclass
+class VerificationPass:
+    """What one look has found.
+
+    Attributes:
+        damages: Which may be somebody's work that is under way.
+        notes: What is normal.
+        suspects: Logical paths that have to be read again.
+        unread: Those of them whose files were gone.
+        read_bytes: How many bytes were read.
+        files: How many merged files there are.
+        segments: How many live segments were to be read.
+        versions: How many versions there are.
+    """
+
+    damages: list[Damage] = field(default_factory=list)
+    notes: list[Damage] = field(default_factory=list)
+    suspects: set[str] = field(default_factory=set)
+    unread: set[str] = field(default_factory=set)
+    read_bytes: int = 0
+    files: int = 0
+    segments: int = 0
+    versions: int = 0
+
+
+def look(
+    log: MergedLog,
+    suspects: set[str] | None,
+    known: Iterable[Damage],
+    spark: SparkSession | None = None,
+    callback: Callback | None = None,
+) -> VerificationPass:
+    """Reads indexes and versions, and the bytes of everything or of the suspects.
+
+    Args:
+        log: Of the checkpoint.
+        suspects: Logical paths whose bytes are wanted; all if None.
+        known: Damages that an earlier look has found: what is corrupt restores nothing.
+        spark: Reads bytes in Spark tasks.
+        callback: Told how many bytes there are to read, and of those that were.
+
+    Raises:
+        StateStoreFilesError: The checkpoint cannot be read at all.
+    """
+    directory = log.directory
+    corrupt = {each.logical_path for each in known if each.logical_path and each.kind in _CORRUPT}
+    # Before the bytes, which take long: files that versions are made of are gone by then.
+    examined, files, versions = retry_if_gone(directory, lambda: _indexes_and_versions(log, corrupt))
+    scan = examined.scan
+    now = VerificationPass(list(examined.damages), versions=versions.versions_count)
+    now.files = len(set(scan.infos) | {each.name for each in examined.damages})
+    on_progress = _Progress(callback, int(files.length.sum()) if suspects is None else 0)
+    _check_segments(directory, scan, suspects, spark, on_progress, now)
+    _check_plain(directory, files, suspects, on_progress, now)
+    now.damages += _recounted(directory, scan)
+    _explain(versions, examined, directory, now)
+    snapshot = log.snapshot_of(scan)
+    is_remains = [
+        each for each in examined.torn if snapshot.states[each.name].closed and each.offset != _size(scan, each)
+    ]
+    now.notes += is_remains
+    return now
+
+
+def _indexes_and_versions(log: MergedLog, corrupt: set[str]) -> tuple[Examined, StateFiles, Restorability]:
+    directory = log.directory
+    # First of all: what is committed later need not be in the files that are listed now.
+    batches = read_batches(directory, with_ids=False)
+    examined = examine(log)
+    if not examined.scan.infos and not examined.damages:
+        check_checkpoint(directory)
+    files = StateFiles.of(examined.scan, plain_files(directory, examined.scan))
+    if files.has_ids:
+        batches = Batches(batches.committed, read_batches(directory, with_ids=True).ids)
+    there = _without(_without_missing(directory, examined.scan, files), corrupt)
+    return examined, files, check_versions(directory, there, batches)
+
+
+def _without_missing(directory: Directory, scan: Scan, files: StateFiles) -> StateFiles:
+    """What is in files of other checkpoints that do not exist restores nothing."""
+    if not scan.entries.foreign:
+        return files
+    missing = missing_foreign(directory, scan.entries)
+    gone = [number for number, path in enumerate(files.foreign, start=1) if path in missing]
+    return files.without(np.flatnonzero(np.isin(files.origin, gone)))
+
+
+def _size(scan: Scan, found: Damage) -> int:
+    return scan.infos[found.name].size
+
+
+def _check_segments(
+    directory: Directory,
+    scan: Scan,
+    suspects: set[str] | None,
+    spark: SparkSession | None,
+    on_progress: Callable[[int], object],
+    now: VerificationPass,
+) -> None:
+    entries = scan.entries
+    rows = np.flatnonzero(scan.resolution.live)
+    if suspects is not None:
+        rows = rows[_among(entries.path.take(pa.array(rows)), suspects)]
+    parts = parts_of(entries, rows, scan.sizes)
+    checked: list[Checked]
+    if spark is None:
+        checked = in_parallel(partial(check_part, directory, on_progress=on_progress), parts)
+    else:
+        checked = run_on_spark(spark, partial(check_part, directory), parts)
+        for part in parts:
+            on_progress(part.total)
+    now.segments += len(rows)
+    for part, each in zip(parts, checked, strict=True):
+        now.read_bytes += each.read_bytes
+        url = directory.location.display(part.path)
+        for row in each.bad:
+            path, offset, length = entries.path[row].as_py(), int(entries.offset[row]), int(entries.length[row])
+            beyond = offset + length > part.size
+            reason = f"the file has only {part.size} bytes" if beyond else f"the checksum of {length} bytes differs"
+            now.damages.append(Damage(damage.CORRUPT_SEGMENT, url, reason, offset, path))
+            now.suspects.add(path)
+        unread = entries.path.take(pa.array(each.unread, pa.int64())).to_pylist()
+        now.suspects.update(unread)
+        if each.gone and part.is_foreign:
+            reason = f"it does not exist, and this fork needs it for {len(unread)} of its segments"
+            now.damages.append(Damage(damage.MISSING_FILE, url, reason))
+        elif each.gone:
+            now.unread.update(unread)
+        if each.error is not None:
+            reason = each.error.getMessageParameters().get("reason", str(each.error))
+            now.damages.append(Damage(damage.UNREADABLE_FILE, url, reason))
+
+
+def _check_plain(
+    directory: Directory,
+    files: StateFiles,
+    suspects: set[str] | None,
+    on_progress: Callable[[int], object],
+    now: VerificationPass,
+) -> None:
+    if suspects is not None:
+        files = _without(files, set(files.path.to_pylist()) - suspects - {f"{path}.crc" for path in suspects})
+    checked = check_plain_files(directory, files, on_progress)
+    now.read_bytes += checked.read_bytes
+    now.suspects |= checked.gone
+    now.unread |= checked.gone
+    for path, reason in checked.reasons.items():
+        url = directory.location.display(f"{STATE}/{path}")
+        now.damages.append(Damage(damage.CORRUPT_PLAIN_FILE, url, reason, None, path))
+        now.suspects.add(path)
+
+
+def _recounted(directory: Directory, scan: Scan) -> list[Damage]:
+    """Counts what lives in another way; a difference would be a mistake of this package."""
+    own = {name: file for name, file in scan.files.items() if not name.endswith(INDEX_SUFFIX)}
+    totals = scan.resolution.totals
+    found = []
+    counted = recount(own)
+    for name, segments, size in zip(
+        scan.entries.files, totals.live_segment_count.tolist(), totals.live_bytes.tolist(), strict=True
+    ):
+        if name in counted and (counted[name].live_segments, counted[name].live_bytes) != (segments, size):
+            again = f"{counted[name].live_segments} live segments with {counted[name].live_bytes} bytes"
+            reason = f"{segments} live segments with {size} bytes are counted in it, and {again} in another way"
+            found.append(Damage(damage.REFERENCE_COUNT, url_of(directory, name), reason))
+    return found
+
+
+def _explain(versions: Restorability, examined: Examined, directory: Directory, now: VerificationPass) -> None:
+    """What cannot be restored is damage of its own only where nothing else explains it."""
+    if not versions.missing:
+        return
+    if any(each.kind in LOSES_FACTS and not each.name.endswith(INDEX_SUFFIX) for each in now.damages):
+        now.notes += versions.missing
+        return
+    if any(each.kind == damage.MISSING_FILE for each in now.damages):
+        now.notes += versions.missing
+        return
+    corrupt = {_store(each) for each in now.damages if each.kind in _CORRUPT}
+    now.notes += [each for each in versions.missing if _store(each) in corrupt]
+    own = [each for each in versions.missing if _store(each) not in corrupt]
+    if not own:
+        return
+    what = f"and {own[0].logical_path} is missing or not whole"
+    causes = [replace(each, kind=damage.TRUNCATED_FILE, reason=f"{each.reason}, {what}") for each in examined.torn]
+    causes = causes or _gone(examined.scan, directory, own)
+    now.damages += causes or own
+    now.notes += own if causes else []
+
+
+def _store(found: Damage) -> str:
+    """The directory of the store that it is about."""
+    return (found.logical_path or "").rpartition("/")[0].removesuffix("/SSTs").removesuffix("/logs")
+
+
+def _gone(scan: Scan, directory: Directory, missing: Iterable[Damage]) -> list[Damage]:
+    """Merged files that are gone and that, as an index-only file says, held what is missing."""
+    stems = {(each.logical_path or "").rpartition(".")[0] for each in missing}
+    found: dict[str, Damage] = {}
+    for name, file in scan.files.items():
+        for group in file.groups if name.endswith(INDEX_SUFFIX) else ():
+            gone = [number for number, about in enumerate(group.index.names, 1) if about not in scan.files]
+            rows = np.flatnonzero(np.isin(group.index.records["file_ref"], gone))
+            for row, path in zip(rows.tolist(), group.index.paths.take(pa.array(rows)).to_pylist(), strict=True):
+                about = group.index.names[group.index.records["file_ref"][row] - 1]
+                if path.rpartition(".")[0] in stems:
+                    reason = f"it does not exist, and {name} says that it held {path}"
+                    found[about] = Damage(damage.MISSING_FILE, url_of(directory, about), reason)
+    return list(found.values())
+
+
+def _among(paths: pa.ChunkedArray, wanted: set[str]) -> np.ndarray:
+    found: np.ndarray = np.array(pc.is_in(paths, value_set=pa.array(sorted(wanted), pa.string())), bool)
+    return found
+
+
+def _without(files: StateFiles, paths: set[str]) -> StateFiles:
+    return files.without(np.flatnonzero(_among(files.path, paths))) if paths else files
+
+
+class _Progress:
+    """Several threads tell one callback."""
+
+    def __init__(self, callback: Callback | None, total: int) -> None:
+        self._callback = callback
+        self._lock = threading.Lock()
+        if callback is not None:
+            callback.set_size(total)
+
+    def __call__(self, read: int) -> None:
+        if self._callback is not None:
+            with self._lock:
+                self._callback.relative_update(read)

@@ -1,0 +1,148 @@
+"""JSON that somebody else may have written."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+LONGEST = 64 << 20
+"""Bytes of a text; a pin of a million names, or a snapshot's metadata of as many files, takes about as many."""
+
+DEEPEST = 100
+"""Objects and arrays in each other. Spark's schemas are the deepest that there are."""
+
+LARGEST = (1 << 63) - 1
+"""Java's numbers end here, and Arrow's."""
+
+# A string that does not end matches, too: otherwise each quote in it would be tried anew.
+_STRUCTURE = re.compile(r'"(?:[^"\\]|\\.)*+"?|[\[{]|[\]}]', re.DOTALL)
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+
+
+def parse_json(text: bytes | str) -> Any:
+    """Parses a text.
+
+    Args:
+        text: UTF-8, or decoded.
+
+    Raises:
+        ValueError: It is no JSON, or longer, deeper or with larger numbers than anything that is written here.
+    """
+    if len(text) > LONGEST:
+        raise ValueError(f"it has {len(text)} bytes of JSON, and at most {LONGEST} are read")
+    decoded = text if isinstance(text, str) else text.decode("utf-8")
+    _check_depth(decoded)
+    found = json.loads(decoded, parse_constant=_refuse, parse_float=_finite)
+    if _SURROGATE.search(decoded):
+        json.dumps(found, ensure_ascii=False).encode("utf-8")  # halves of characters cannot be written anywhere
+    return found
+
+
+def parse_object(text: bytes | str) -> dict[str, Any]:
+    """Parses a text that has to be an object.
+
+    Raises:
+        ValueError: As :func:`parse_json`, or it is something else.
+    """
+    found = parse_json(text)
+    if not isinstance(found, dict):
+        raise ValueError("it is no JSON object")
+    return found
+
+
+def objects(value: object, what: str) -> list[dict[str, Any]]:
+    """The objects of an array; none where there is no array.
+
+    Args:
+        value: As it was parsed; None where it was not there.
+        what: For the message.
+
+    Raises:
+        ValueError: It is something else.
+    """
+    found = [] if value is None else value
+    if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
+        raise ValueError(f"{what} is no array of objects")
+    return found
+
+
+def whole_number(value: object, what: str, most: int = LARGEST) -> int:
+    """A number from 0 on.
+
+    Args:
+        value: As it was parsed.
+        what: For the message.
+        most: The largest that is allowed.
+
+    Raises:
+        ValueError: It is none, or larger.
+    """
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
+        raise ValueError(f"{what} is no whole number from 0 to {most}")
+    return value
+
+
+def _check_depth(text: str) -> None:
+    if text.count("[") + text.count("{") <= DEEPEST:
+        return
+    depth = 0
+    for found in _STRUCTURE.finditer(text):
+        if found[0] in ("[", "{"):
+            depth += 1
+        elif found[0] in ("]", "}"):
+            depth -= 1
+        if depth > DEEPEST:
+            raise ValueError(f"its JSON is nested more than {DEEPEST} times")
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"it has {constant}, which is no number in JSON")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if number in (float("inf"), float("-inf")):
+        raise ValueError(f"the number {text[:20]} in it is too large")
+    return number
+
+
+# Zips that somebody else may have made: not more is unpacked than is said beforehand.
+
+_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+"""What Java writes, and this package. Of others not even a piece can be unpacked in bounded memory."""
+
+
+@contextmanager
+def opened_zip(data: bytes, most: int) -> Iterator[zipfile.ZipFile]:
+    """Opens a zip, and makes sure of its bounds.
+
+    Args:
+        data: The whole zip.
+        most: Bytes that all that is in it may have together.
+
+    Raises:
+        ValueError: It is no zip, or one that is too large, or, from within the block, it is damaged.
+    """
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            _check(archive, most)
+            yield archive
+    except ValueError:
+        raise
+    except Exception as error:  # what zipfile and its decompressors raise at something else is no short list
+        raise ValueError(f"it is no whole zip ({type(error).__name__}: {error})") from error
+
+
+def _check(archive: zipfile.ZipFile, most: int) -> None:
+    infos = archive.infolist()
+    if not all(info.compress_type in _METHODS for info in infos):
+        raise ValueError("something in the zip is compressed in a way that Java does not write")
+    # zipfile stops unpacking where the size that is said here is reached.
+    size = sum(info.file_size for info in infos)
+    if size > most:
+        raise ValueError(f"the zip unpacks to {size} bytes, and at most {most} are unpacked")

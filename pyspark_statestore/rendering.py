@@ -1,0 +1,114 @@
+"""How a value looks in a table for people."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+
+Form: TypeAlias = Callable[..., str]
+"""Makes one cell of the values of one column, or of several."""
+
+NOTHING = "-"
+"""Stands for null."""
+
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+
+
+def size(value: int) -> str:
+    """Bytes in the unit that keeps them short, such as ``1.3 MiB``."""
+    amount = float(value)
+    for unit in _UNITS:
+        # 1023.96 KiB is 1.0 MiB once it is rounded.
+        if round(abs(amount), 1) < 1024 or unit == _UNITS[-1]:
+            break
+        amount /= 1024
+    return f"{value} B" if unit == "B" else f"{amount:.1f} {unit}"
+
+
+def count(value: int) -> str:
+    """A number, with separators."""
+    return f"{value:,}"
+
+
+def ratio(value: float) -> str:
+    """A number with two digits."""
+    return f"{value:.2f}"
+
+
+def share(value: float) -> str:
+    """A part of one, as percent."""
+    return f"{value:.1%}"
+
+
+def time(value: datetime.datetime) -> str:
+    """A point in time in UTC, to the second."""
+    return f"{value:%Y-%m-%d %H:%M:%S}"
+
+
+def flag(value: bool) -> str:
+    """Yes or no."""
+    return "yes" if value else "no"
+
+
+def name(value: str) -> str:
+    """The last part of a path."""
+    return text(value.rsplit("/", 1)[-1])
+
+
+def text(value: object) -> str:
+    """What it is; what could move a terminal's cursor is written out."""
+    shown = value.hex() if isinstance(value, bytes) else str(value)
+    return shown if shown.isprintable() else shown.encode("unicode_escape").decode()
+
+
+def part_of(part: int, whole: int) -> str:
+    """Two counts, such as ``3 of 7``."""
+    return f"{part:,} of {whole:,}"
+
+
+def file_state(is_sealed: bool, is_closed: bool, is_orphan: bool) -> str:
+    """What may still happen to a merged file, in a word."""
+    if is_orphan:
+        return "orphan"
+    return "sealed" if is_sealed else "closed" if is_closed else "open"
+
+
+def fate(is_rewritten: bool, is_added: bool, is_removed: bool) -> str:
+    """What a compaction does with a file."""
+    steps = (("rewritten", is_rewritten), ("added", is_added), ("removed", is_removed))
+    return ", ".join(step for step, done in steps if done)
+
+
+def cell(values: Sequence[Any], form: Form) -> str:
+    """One cell; nothing is known where any of the values is null."""
+    return NOTHING if any(value is None for value in values) else form(*values)
+
+
+def exact(value: Any, form: Form) -> str:
+    """A value by itself, where there is room: a size also in bytes."""
+    shown = cell([value], form)
+    return f"{shown} ({value:,})" if form is size and value is not None and value >= 1024 else shown
+
+
+IS_NUMBER: frozenset[Form] = frozenset((size, count, ratio, share, part_of))
+"""What is set flush right."""
+
+
+def form_of(column: str, type_: pa.DataType) -> Form:
+    """How the values of any column look."""
+    if "." in column:  # a field of a user's own, whatever its name is
+        return time if pa.types.is_timestamp(type_) else text
+    if column in ("length", "size") or column.endswith(("_bytes", "_bytes_count")):
+        return size
+    if column == "share":
+        return share
+    if column.endswith("_count"):
+        return count
+    if pa.types.is_floating(type_):
+        return ratio
+    if pa.types.is_timestamp(type_):
+        return time
+    return flag if pa.types.is_boolean(type_) else text
