@@ -86,7 +86,7 @@ public final class MergedLog implements LogContext {
    * @param localDirectory makes a local directory for what does not fit into memory
    * @param taskSlots how many tasks run at the same time in this process
    * @param threads to write and read with
-   * @param keys the keys of the question for which it is opened, see {@link #refreshFor}
+   * @param occasions of the question for which it is opened, see {@link #refreshFor}
    */
   MergedLog(
       String checkpoint,
@@ -97,7 +97,7 @@ public final class MergedLog implements LogContext {
       Supplier<Path> localDirectory,
       IntSupplier taskSlots,
       ExecutorService threads,
-      FreshnessKey... keys)
+      Object... occasions)
       throws IOException {
     this.checkpoint = checkpoint;
     this.options = options;
@@ -116,10 +116,10 @@ public final class MergedLog implements LogContext {
     relocator =
         new Relocator(this, refresher, intents, pins, reader, localSpace, this::serves, this::writeRelocated);
     cleaner = new Cleaner(this, refresher, intents, pins, relocator, this::writeTombstones, this::onGone);
-    if (keys.length == 0) {
+    if (occasions.length == 0) {
       refresher.refresh();
     } else {
-      refresher.refreshFor(keys);
+      refresher.refreshFor(occasions);
     }
     if (!refresher.bornMerged() && index.files().isEmpty()) {
       refresher.bornMerged(!storage.hasPlainState());
@@ -321,9 +321,9 @@ public final class MergedLog implements LogContext {
     return MissingFile.of(this, path);
   }
 
-  /** Makes sure of a view at least as new as the first call for this key. */
-  public void refreshFor(FreshnessKey key) throws IOException {
-    refresher.refreshFor(key);
+  /** Makes sure of a view at least as new as the first call for this occasion. */
+  public void refreshFor(Object occasion) throws IOException {
+    refresher.refreshFor(occasion);
   }
 
   /** Refreshes now. */

@@ -71,7 +71,7 @@ public final class MergedLogs {
    * @param identity what headers of new files say of this process
    * @param localDirectory makes a local directory for spilled payload
    * @param taskSlots how many tasks run at the same time in this process
-   * @param keys the keys of the question that is asked; where it opens the log, the first refresh serves them
+   * @param occasions of the question that is asked; where it opens the log, the first refresh serves them
    */
   public static MergedLog of(
       FileSystem fs,
@@ -80,12 +80,12 @@ public final class MergedLogs {
       Supplier<Map<String, String>> identity,
       Supplier<Path> localDirectory,
       IntSupplier taskSlots,
-      FreshnessKey... keys)
+      Object... occasions)
       throws IOException {
     String key = stateDirectory.toString();
     Callable<MergedLog> open = () -> new MergedLog(
         stateDirectory.getParent().toString(), fs, stateDirectory, options, identity, localDirectory, taskSlots,
-        THREADS, keys);
+        THREADS, occasions);
     MergedLog log = LOGS.get(key);
     while (log == null) {
       log = openOnce(key, new FutureTask<>(open));

@@ -34,7 +34,7 @@ import org.slf4j.LoggerFactory;
  */
 final class Refresher {
   private static final Logger LOG = LoggerFactory.getLogger(Refresher.class);
-  /** How many recent keys are remembered, so that all tasks of one stage share one refresh. */
+  /** How many recent occasions are remembered, so that all tasks of one stage share one refresh. */
   private static final int REMEMBERED = 256;
   /** How often a refresh begins again because files went away under it. */
   private static final int ATTEMPTS = 10;
@@ -46,12 +46,12 @@ final class Refresher {
   private final Executor readers;
   private final Consumer<MergedFile> onGone;
   private final ReentrantLock running = new ReentrantLock();
-  /** By key, the number of the refresh that serves it. */
-  private final Map<FreshnessKey, Long> servedBy = new LinkedHashMap<>() {
+  /** By occasion, the number of the refresh that serves it. */
+  private final Map<Object, Long> occasions = new LinkedHashMap<>() {
     private static final long serialVersionUID = 1L;
 
     @Override
-    protected boolean removeEldestEntry(Map.Entry<FreshnessKey, Long> eldest) {
+    protected boolean removeEldestEntry(Map.Entry<Object, Long> eldest) {
       return size() > REMEMBERED;
     }
   };
@@ -90,12 +90,16 @@ final class Refresher {
     bornMerged = value;
   }
 
-  /** Makes sure that for each of these keys one refresh began after the first call for it. */
-  void refreshFor(FreshnessKey... keys) throws IOException {
+  /**
+   * Makes sure that for each of these occasions one refresh began after the first call for it.
+   *
+   * @param asked each equal for all questions that may share an answer
+   */
+  void refreshFor(Object... asked) throws IOException {
     long needed = 0;
-    synchronized (servedBy) {
-      for (FreshnessKey key : keys) {
-        needed = Math.max(needed, servedBy.computeIfAbsent(key, k -> begun + 1));
+    synchronized (occasions) {
+      for (Object occasion : asked) {
+        needed = Math.max(needed, occasions.computeIfAbsent(occasion, o -> begun + 1));
       }
     }
     refresh(true, needed);
