@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from pyspark_statestore import configure
 from tests.streaming.runs import Run, Setting, segments
-from tests.streaming.test_metrics import GAUGES, USER_PLUGIN, PLUGIN, on_disk
+from tests.streaming.test_metrics import GAUGES, PLUGIN, USER_PLUGIN, on_disk
 from tests.streaming.workloads import write_batches
 
 MASTER = "local-cluster[2,1,1024]"
