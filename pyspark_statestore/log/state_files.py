@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 
 from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.format import foreign_path, split_foreign_path
-from pyspark_statestore.format.checksum import crc32c
 from pyspark_statestore.log import Entries
-from pyspark_statestore.log.scan import MERGED, Scan, naming_foreign
+from pyspark_statestore.log.payload import SegmentRun, read_run
+from pyspark_statestore.log.scan import MERGED, Scan
 from pyspark_statestore.sparkfiles import is_whole_stream
 from pyspark_statestore.storage.directory import LARGEST_WHOLE, Directory, FileInfo, in_parallel
 
@@ -182,15 +182,16 @@ class StateFiles:
                     found[at] = parse(directory.read(path, int(lengths[at]), most))
                 return
             path = self.holder(int(rows[group[0]]))
-            ranges = list(zip(self.offset[rows[group]].tolist(), lengths[group].tolist(), strict=True))
-            size = max(offset + length for offset, length in ranges)
-            with naming_foreign(path, lambda: str(self.path[int(rows[group[0]])].as_py())):
-                for number, data in directory.read_ranges(path, size, ranges):
-                    at = int(group[number])
-                    is_whole = len(data) == lengths[at]
-                    if is_whole and at_most is None:
-                        is_whole = crc32c(data) == self.crc32c[rows[at]]
-                    found[at] = parse(data if is_whole else None)
+            group = group[np.lexsort((lengths[group], self.offset[rows[group]]))]
+            offset, crc = self.offset[rows[group]], self.crc32c[rows[group]] if at_most is None else None
+            run = SegmentRun(path, int((offset + lengths[group]).max()), group, offset, lengths[group], crc)
+            whole: list[bytes] = []
+            for chunk in read_run(directory, run, lambda: str(self.path[int(rows[group[0]])].as_py()), most):
+                for number, data in chunk.segments():
+                    whole.append(data)
+                    if chunk.is_end:
+                        found[int(group[number])] = parse(None if number in chunk.wrong else b"".join(whole))
+                        whole.clear()
 
         is_plain = self.merged[rows] == PLAIN
         place = self.merged[rows].astype("i8") * (len(self.foreign) + 1) + self.origin[rows]

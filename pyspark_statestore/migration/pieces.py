@@ -6,7 +6,6 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,12 +13,12 @@ import numpy as np
 from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.format.checksum import crc32c
 from pyspark_statestore.log.on_spark import run_on_spark
-from pyspark_statestore.log.payload import Part, checksum_of, parts_of
-from pyspark_statestore.log.scan import ATTEMPTS, ForeignFileGoneError, Scan, always_gone, naming_foreign
+from pyspark_statestore.log.payload import Chunk, SegmentRun, checksum_of, read_run, segment_runs
+from pyspark_statestore.log.scan import ATTEMPTS, ForeignFileGoneError, Scan, always_gone
 from pyspark_statestore.log.state_files import STATE
 from pyspark_statestore.migration.live_segments import LiveSegments
 from pyspark_statestore.storage.changes import delete, publish
-from pyspark_statestore.storage.directory import Directory, FileInfo, in_parallel, in_parts, requests
+from pyspark_statestore.storage.directory import Directory, FileInfo, OpenFile, in_parallel, in_parts
 
 if TYPE_CHECKING:
     from fsspec.callbacks import Callback
@@ -38,17 +37,17 @@ class SegmentPiece:
     """Segments of one merged file.
 
     Attributes:
-        part: Where they are.
+        run: Where they are.
         paths: Below ``state/``, in the same order.
     """
 
-    part: Part = field(repr=False)
+    run: SegmentRun = field(repr=False)
     paths: tuple[str, ...] = field(repr=False)
 
     @property
     def total(self) -> int:
         """Bytes that are written."""
-        return self.part.total
+        return self.run.total
 
 
 @dataclass(frozen=True)
@@ -80,10 +79,9 @@ def segment_pieces(found: Scan, live: LiveSegments, rows: np.ndarray) -> list[Pi
     """
     paths = {int(live.row[at]): live.path[at] for at in rows.tolist()}
     pieces: list[Piece] = []
-    for part in parts_of(found.entries, live.row[rows], found.sizes):
-        for few in np.split(np.arange(len(part.row)), range(_FILES, len(part.row), _FILES)):
-            columns = (part.row[few], part.offset[few], part.length[few], part.crc32c[few])
-            chosen = Part(part.path, part.size, *columns)
+    for run in segment_runs(found.entries, live.row[rows], found.sizes):
+        for few in np.split(np.arange(len(run.row)), range(_FILES, len(run.row), _FILES)):
+            chosen = run.take(few)
             pieces.append(SegmentPiece(chosen, tuple(paths[row] for row in chosen.row.tolist())))
     return pieces
 
@@ -133,59 +131,55 @@ def carry_out(source: Directory, target: Directory, piece: Piece, on_progress: O
 
 
 def _write_segments(source: Directory, target: Directory, piece: SegmentPiece, on_progress: OnProgress) -> None:
-    part = piece.part
-    with naming_foreign(part.path, lambda: piece.paths[0]), source.open(part.path, part.size) as file:
-        for first, end in pairwise(requests(part.offset, part.length)):
-            start = int(part.offset[first])
-            if end - first == 1:
-                _write(source, target, piece, first, in_parts(file, start, int(part.length[first])))
-            else:
-                data = file.read_at(start, int((part.offset + part.length)[first:end].max()) - start)
-                for at in range(first, end):
-                    begin = int(part.offset[at]) - start
-                    _write(source, target, piece, at, iter([data[begin : begin + int(part.length[at])]]))
-            on_progress(int(part.length[first:end].sum()))
+    chunks = read_run(source, piece.run, lambda: piece.paths[0])
+    for chunk in chunks:
+        if chunk.is_end:
+            for number, data in chunk.segments():
+                _check(source, piece, chunk)
+                _write_and_read_back(target, f"{STATE}/{piece.paths[number]}", iter([data]))
+        else:
+            path = f"{STATE}/{piece.paths[chunk.first]}"
+            _write_and_read_back(target, path, _long(source, piece, chunk, chunks))
+        on_progress(int(chunk.length.sum()))
 
 
-def _write(source: Directory, target: Directory, piece: SegmentPiece, at: int, data: Iterator[bytes]) -> None:
-    part, path = piece.part, piece.paths[at]
-    expected, length = int(part.crc32c[at]), int(part.length[at])
+def _long(source: Directory, piece: SegmentPiece, chunk: Chunk, rest: Iterator[Chunk]) -> Iterator[bytes]:
+    """The parts of a segment; one that is not whole ends with an error, and its file is not published."""
+    while not chunk.is_end:
+        yield chunk.data
+        chunk = next(rest)
+    _check(source, piece, chunk)
+    yield chunk.data
 
-    def check(found: int, size: int) -> None:
-        if (found, size) != (expected, length):
-            parameters = {
-                "path": path,
-                "file": source.location.display(part.path),
-                "length": length,
-                "offset": int(part.offset[at]),
-                "reason": "the checksum differs; nothing was exported of it",
-            }
-            raise StateStoreFilesError("PSS_CORRUPT_SEGMENT", parameters)
 
-    _write_and_read_back(target, f"{STATE}/{path}", data, check)
+def _check(source: Directory, piece: SegmentPiece, chunk: Chunk) -> None:
+    for number, reason in chunk.wrong.items():
+        raise piece.run.corrupt(source, number, piece.paths[number], f"{reason}; nothing was exported of it")
 
 
 def _copy(source: Directory, target: Directory, info: FileInfo) -> None:
-    def check(found: int, size: int) -> None:
-        if size != info.size:
-            where = source.location.display(info.name)
-            reason = f"it has {size} bytes, and {info.size} when it was listed"
-            raise StateStoreFilesError("PSS_READ_FAILED", {"action": "read", "path": where, "reason": reason})
-
     with source.open(info.name, info.size) as file:
-        _write_and_read_back(target, info.name, in_parts(file, 0, info.size), check)
+        _write_and_read_back(target, info.name, _whole(source, info, file))
 
 
-def _write_and_read_back(
-    target: Directory, relative: str, data: Iterator[bytes], check: Callable[[int, int], None]
-) -> None:
+def _whole(source: Directory, info: FileInfo, file: OpenFile) -> Iterator[bytes]:
+    size = 0
+    for data in in_parts(file, 0, info.size):
+        size += len(data)
+        yield data
+    if size != info.size:
+        where = source.location.display(info.name)
+        reason = f"it has {size} bytes, and {info.size} when it was listed"
+        raise StateStoreFilesError("PSS_READ_FAILED", {"action": "read", "path": where, "reason": reason})
+
+
+def _write_and_read_back(target: Directory, relative: str, data: Iterator[bytes]) -> None:
     checksum = size = 0
     with publish(target, relative) as out:
         for chunk in data:
             out.write(chunk)
             checksum = crc32c(chunk, checksum)
             size += len(chunk)
-        check(checksum, size)
     reason = "what is read back are other bytes than were written"
     try:
         with target.open(relative, size) as file:

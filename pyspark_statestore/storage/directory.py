@@ -8,7 +8,6 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -154,22 +153,6 @@ class Directory:
             # What was read was read.
             with suppress(Exception):
                 file.close()
-
-    def read_ranges(self, relative: str, size: int, ranges: Sequence[tuple[int, int]]) -> Iterator[tuple[int, bytes]]:
-        """Reads many (offset, length) of a file; neighbours share a request.
-
-        Yields:
-            The number of a range and its bytes, fewer where the file ends; in the order of their offsets.
-        """
-        order = sorted(range(len(ranges)), key=lambda i: ranges[i])
-        offset, length = np.array([ranges[i] for i in order], "i8").reshape(-1, 2).T
-        with self.open(relative, size) as file:
-            for first, end in pairwise(requests(offset, length)):
-                start = int(offset[first])
-                data = file.read_at(start, int((offset + length)[first:end].max()) - start)
-                for at in range(first, end):
-                    begin = int(offset[at]) - start
-                    yield order[at], data[begin : begin + int(length[at])]
 
     def read(self, relative: str, size: int, most: int = LARGEST_WHOLE) -> bytes:
         """Returns so many bytes from the start of a file; fewer where it ends.

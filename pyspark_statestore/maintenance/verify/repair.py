@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from pyspark_statestore.log import damage, relocatable
 from pyspark_statestore.log.damage import LOSES_FACTS, Damage
 from pyspark_statestore.log.merged_log import LogSnapshot, MergedLog
-from pyspark_statestore.log.payload import check_part, checksum_of, copied, parts_of, read_segments
+from pyspark_statestore.log.payload import check_run, checksum_of, copied, read_segments, segment_runs
 from pyspark_statestore.log.pins import check_unclaimed, unpinned
 from pyspark_statestore.log.relocation_marker import holding_marker
 from pyspark_statestore.log.scan import INDEX_SUFFIX, MERGED, has_facts, merged_files, retry_if_gone, scan
@@ -171,8 +171,8 @@ def _other(log: MergedLog, snapshot: LogSnapshot, row: int, same: Iterable[int])
     for other in same:
         if other == row or any(column[other] != column[row] for column in fields):
             continue
-        [part] = parts_of(entries, np.array([other]), snapshot.scan.sizes)
-        checked = check_part(log.directory, part)
+        [run] = segment_runs(entries, np.array([other]), snapshot.scan.sizes)
+        checked = check_run(log.directory, run)
         if not checked.bad and not checked.unread:
             return _Good(row, other)
     return None

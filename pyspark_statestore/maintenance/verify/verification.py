@@ -16,7 +16,7 @@ from pyspark_statestore.log import damage
 from pyspark_statestore.log.damage import LOSES_FACTS, Damage
 from pyspark_statestore.log.merged_log import MergedLog
 from pyspark_statestore.log.on_spark import run_on_spark
-from pyspark_statestore.log.payload import Checked, check_part, parts_of
+from pyspark_statestore.log.payload import Checked, check_run, segment_runs
 from pyspark_statestore.log.restorability import Batches, Restorability, check_versions, read_batches
 from pyspark_statestore.log.scan import ATTEMPTS, INDEX_SUFFIX, Scan, always_gone, retry_if_gone, scan
 from pyspark_statestore.log.state_files import STATE, StateFiles, missing_foreign, plain_files
@@ -242,27 +242,27 @@ def _check_segments(
     rows = np.flatnonzero(found.resolution.live)
     if suspects is not None:
         rows = rows[_among(entries.path.take(pa.array(rows)), suspects)]
-    parts = parts_of(entries, rows, found.sizes)
+    runs = segment_runs(entries, rows, found.sizes)
     checked: list[Checked]
     if spark is None:
-        checked = in_parallel(partial(check_part, directory, on_progress=on_progress), parts)
+        checked = in_parallel(partial(check_run, directory, on_progress=on_progress), runs)
     else:
-        checked = run_on_spark(spark, partial(check_part, directory), parts)
-        for part in parts:
-            on_progress(part.total)
+        checked = run_on_spark(spark, partial(check_run, directory), runs)
+        for run in runs:
+            on_progress(run.total)
     now.segments += len(rows)
-    for part, each in zip(parts, checked, strict=True):
+    for run, each in zip(runs, checked, strict=True):
         now.read_bytes += each.read_bytes
-        url = directory.location.display(part.path)
+        url = directory.location.display(run.path)
         for row in each.bad:
             path, offset, length = entries.path[row].as_py(), int(entries.offset[row]), int(entries.length[row])
-            beyond = offset + length > part.size
-            reason = f"the file has only {part.size} bytes" if beyond else f"the checksum of {length} bytes differs"
+            beyond = offset + length > run.size
+            reason = f"the file has only {run.size} bytes" if beyond else f"the checksum of {length} bytes differs"
             now.damages.append(Damage(damage.CORRUPT_SEGMENT, url, reason, offset, path))
             now.suspects.add(path)
         unread = entries.path.take(pa.array(each.unread, pa.int64())).to_pylist()
         now.suspects.update(unread)
-        if each.gone and part.is_foreign:
+        if each.gone and run.is_foreign:
             reason = f"it does not exist, and this fork needs it for {len(unread)} of its segments"
             now.damages.append(Damage(damage.MISSING_FILE, url, reason))
         elif each.gone:
