@@ -13,7 +13,7 @@ from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.format import foreign_path
 from pyspark_statestore.log import Entries
 from pyspark_statestore.log.merged_log import TARGET_FILE_SIZE, LogSnapshot, MergedLog
-from pyspark_statestore.log.payload import paths_of, read_segments, same_facts
+from pyspark_statestore.log.payload import paths_of, read_segments, same_entries
 from pyspark_statestore.log.restorability import Batches, Store, expected_stores
 from pyspark_statestore.log.state_files import PLAIN, STATE, StateFiles
 from pyspark_statestore.log.versions import versions_table
@@ -183,7 +183,7 @@ def write_references(
         StateStoreFilesError: PSS_NO_PERMISSION or PSS_WRITE_FAILED.
     """
     paths, numbers = places
-    records = same_facts(snapshot.scan.entries, rows, snapshot.scan.entries.offset[rows])
+    records = same_entries(snapshot.scan.entries, rows, snapshot.scan.entries.offset[rows])
     records["file_ref"] = numbers
     with target.new_file(snapshot) as (name, out):
         out.add_columns(records, paths_of(snapshot.scan.entries, rows))
@@ -224,7 +224,7 @@ def copy_segments(
             if out.position != start + int(entries.length[part].sum()):
                 parameters = {"path": target.directory.location.url, "reason": "copies are not as long as the segments"}
                 raise StateStoreFilesError("PSS_WRITE_FAILED", parameters)
-            out.add_columns(same_facts(entries, part, offsets), paths_of(entries, part))
+            out.add_columns(same_entries(entries, part, offsets), paths_of(entries, part))
             out.seal(group_stamp=highest_stamp)
         yield name, out.position
 

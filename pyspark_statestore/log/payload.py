@@ -1,9 +1,9 @@
 """Reads segments of merged files and compares their checksums, in bounded memory.
 
-Everything that reads segments does it here: it cuts them into runs, each of one file, and :func:`read_run` reads a run
-with as few requests as possible. A request has 8 MiB at most, and a longer segment comes in parts, so that the memory
-does not depend on how long anything is. A wrong byte never gets on: whoever takes the bytes either sees which segments
-are wrong, or gets an error that names the logical path, the merged file and the offset (rule 9).
+Everything that reads segments does it here. They are cut into runs, each in one file, and :func:`read_run` reads a run
+with as few requests as possible. A request has 8 MiB at most, and a longer segment comes in parts, so the memory does
+not depend on how long anything is. A wrong byte goes nowhere: the caller either sees which segments are
+wrong, or gets an error that names the logical path, the merged file and the offset (rule 9).
 """
 
 from __future__ import annotations
@@ -116,8 +116,8 @@ class Chunk:
         end: The number of the segment after the last one.
         data: The bytes of these segments, one after the other; or a part of the one segment that is too long.
         length: Bytes of each of these segments.
-        wrong: Why segments are not what they should be, by number. Of a segment that comes in parts, the last one says
-            so. Where a segment is missing, the chunk has no other one, and no data.
+        wrong: Why segments are not what they should be, by number; of a segment that comes in parts, the last part
+            says so. Where the file ends before a segment does, the segment is alone in its chunk, without data.
         is_end: Whether these are the last bytes of the segments.
     """
 
@@ -355,12 +355,12 @@ def copied(entries: Entries, rows: np.ndarray, offsets: np.ndarray | int = 0) ->
     Returns:
         As :meth:`~pyspark_statestore.format.MergedFileWriter.add_columns` takes them.
     """
-    records = same_facts(entries, rows, offsets)
+    records = same_entries(entries, rows, offsets)
     records["generation"] = next_generation(entries.generation[rows])
     return records, paths_of(entries, rows)
 
 
-def same_facts(entries: Entries, rows: np.ndarray, offsets: np.ndarray | int = 0) -> np.ndarray:
+def same_entries(entries: Entries, rows: np.ndarray, offsets: np.ndarray | int = 0) -> np.ndarray:
     """Returns entries that stay as they are, generation included: another checkpoint says the same."""
     records: np.ndarray = np.zeros(len(rows), ENTRY_TYPE)
     for name in ("kind", "type", "generation", "crc32c", "stamp", "writer", "length"):

@@ -1,4 +1,9 @@
-"""Listing and reading below one checkpoint."""
+"""Lists and reads below one checkpoint, on any file system of fsspec's.
+
+A request reads 8 MiB at most, several files are read at the same time, and every failure is an error of this package
+that names the path. Only a file that is gone stays ``FileNotFoundError``: beside a running query that is normal, and
+whoever reads lists again.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +22,12 @@ from pyspark_statestore.storage.growing import SeekableFile, WebHdfsFile
 from pyspark_statestore.storage.location import Location
 
 READ_PARALLELISM = 8
-"""Files that are read at the same time; as ``readParallelism`` of the executors."""
+"""Files that are read at the same time; the same as ``readParallelism`` of the executors."""
 
 _HDFS = ("hdfs", "webhdfs")
 
 LARGEST_WHOLE = 256 << 20
-"""Bytes of a file that is read whole: logs, metadata, schemas. A file may say that it is larger than the memory."""
+"""Bytes that a file may have at most to be read whole, such as a log, metadata or a schema."""
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -33,9 +38,9 @@ class FileInfo:
     """What a listing says of a file.
 
     Attributes:
-        name: Relative to the directory that was listed.
-        size: In bytes.
-        modified: In UTC; None where the file system does not say.
+        name: The path from the directory that was listed.
+        size: The size in bytes.
+        modified: The modification time in UTC; None where the file system does not say.
     """
 
     name: str
@@ -48,17 +53,17 @@ class OpenFile(Protocol):
 
     @property
     def size(self) -> int:
-        """As listed."""
+        """The size in bytes, as listed."""
 
     def read_at(self, offset: int, length: int) -> bytes:
-        """Returns this range; less where the file ends."""
+        """Returns a range of the file; fewer bytes where the file ends."""
 
 
 class Directory:
     """A checkpoint's directory.
 
     Args:
-        location: Of the checkpoint.
+        location: Where the checkpoint is.
     """
 
     def __init__(self, location: Location) -> None:
@@ -66,23 +71,23 @@ class Directory:
         self._fs = location.fs
 
     def beside(self, absolute: str) -> Directory:
-        """Another checkpoint's directory in the same file system or bucket, by its path from the root."""
+        """Returns another checkpoint's directory in the same file system or bucket, given its path from the root."""
         return Directory(self.location.beside(absolute))
 
     def names(self, relative: str = "") -> list[str]:
-        """What is in a directory, files and directories; nothing where it does not exist."""
+        """Lists the names of files and directories in a directory; none where it does not exist."""
         return [_name(info) for info in self._ls(relative)]
 
     def files(self, relative: str) -> list[FileInfo]:
-        """The files right in a directory; none where it does not exist."""
+        """Lists the files directly in a directory; none where it does not exist."""
         return [_file_info(_name(info), info) for info in self._ls(relative) if _is_file(info)]
 
     def find(self, relative: str, leave_out: Collection[str] = ()) -> list[FileInfo]:
-        """The files below a directory, however deep, by their paths from there; none where it does not exist.
+        """Lists the files at any depth below a directory, by their paths from there; none where it does not exist.
 
         Args:
-            relative: The directory.
-            leave_out: Directories right in it that need not be looked into.
+            relative: The directory's path in the checkpoint.
+            leave_out: Names of directories directly in it that need not be listed.
         """
         if _is_flat(self._fs):
             return self._find_flat(relative)
@@ -103,30 +108,30 @@ class Directory:
 
     @property
     def is_local(self) -> bool:
-        """Whether it is on a local disk, where Hadoop keeps a checksum file beside each file."""
+        """Whether the checkpoint is on a local disk, where Hadoop keeps a checksum file beside each file."""
         return _protocol(self._fs) in ("file", "local")
 
     @property
     def is_flat(self) -> bool:
-        """Whether it is on an object store, where a file appears once it is whole."""
+        """Whether the checkpoint is on an object store, where a file appears once it is whole."""
         return _is_flat(self._fs)
 
     @property
     def lists_old_lengths(self) -> bool:
-        """Whether a file that is being written is longer than listings say: HDFS shows what its first flush brought."""
+        """Whether an open file may be longer than listings say: HDFS lists the length after its first flush."""
         return _protocol(self._fs) in _HDFS
 
     @contextmanager
     def open(self, relative: str, size: int, *, grown: bool = False) -> Iterator[OpenFile]:
-        """Opens a file once for reading ranges of it.
+        """Opens a file to read ranges of it.
 
         Args:
-            relative: Path in the checkpoint.
-            size: As listed; it is not asked for again.
-            grown: Whether to find out how far it reaches by now, where listings do not say.
+            relative: The file's path in the checkpoint.
+            size: Its size as listed, which is not asked for again.
+            grown: Whether to find out how long the file is by now, where listings do not say.
 
         Raises:
-            FileNotFoundError: It is gone.
+            FileNotFoundError: The file is gone.
             StateStoreFilesError: PSS_NO_PERMISSION or PSS_READ_FAILED.
         """
         path, display = self.location.below(relative), self.location.display(relative)
@@ -150,21 +155,21 @@ class Directory:
                 size = reader.length_now(size) if grown and self.lists_old_lengths else size
             yield _Open(reader.read, size, display)
         finally:
-            # What was read was read.
+            # A failure to close changes nothing about what was read.
             with suppress(Exception):
                 file.close()
 
     def read(self, relative: str, size: int, most: int = LARGEST_WHOLE) -> bytes:
-        """Returns so many bytes from the start of a file; fewer where it ends.
+        """Reads bytes from the start of a file; fewer where it ends.
 
         Args:
-            relative: Path in the checkpoint.
-            size: How many; in most cases, as long as the file was listed.
-            most: How many are allowed.
+            relative: The file's path in the checkpoint.
+            size: How many bytes; usually the listed size of the file.
+            most: How many are allowed. A file may say that it is larger than the memory.
 
         Raises:
-            FileNotFoundError: It is gone.
-            StateStoreFilesError: PSS_NO_PERMISSION, or PSS_READ_FAILED, also where that is too many.
+            FileNotFoundError: The file is gone.
+            StateStoreFilesError: PSS_NO_PERMISSION, or PSS_READ_FAILED, also where ``size`` is more than ``most``.
         """
         if size > most:
             reason = f"it has {size} bytes, and of such a file at most {most} are read at once"
@@ -174,7 +179,7 @@ class Directory:
             return file.read_at(0, size)
 
     def _find_flat(self, relative: str) -> list[FileInfo]:
-        """One listing of a whole prefix, where directories are only a way of speaking."""
+        """One listing of a whole prefix: an object store has no directories."""
         top = self.location.below(relative)
         with self._errors("list", relative):
             self._fs.invalidate_cache()
@@ -203,7 +208,7 @@ class Directory:
 def in_parallel(
     action: Callable[[Item], Result], items: Sequence[Item], threads: int = READ_PARALLELISM
 ) -> list[Result]:
-    """Does the same with many items at once; the results in their order, or the first error."""
+    """Calls a function for each item, in several threads; returns the results in order, or raises the first error."""
     if len(items) < 2:
         return [action(item) for item in items]
     with ThreadPoolExecutor(min(threads, len(items)), thread_name_prefix="pyspark-statestore") as pool:
@@ -215,7 +220,7 @@ def in_parallel(
 
 
 def _is_flat(fs: Any) -> bool:
-    """Whether it is an object store, where each range is one request and opening would ask for the size first."""
+    """Whether it is an object store, where each range is a request, and opening a file would ask for its size first."""
     return bool(getattr(fs, "async_impl", False))
 
 
@@ -224,7 +229,7 @@ def _protocol(fs: Any) -> str:
 
 
 def _open_options(fs: Any) -> dict[str, Any]:
-    """WebHDFS reads 5 MB ahead unless it is told otherwise."""
+    """WebHDFS of fsspec reads 5 MB ahead by default."""
     return {"block_size": 1} if _protocol(fs) == "webhdfs" else {}
 
 
@@ -233,8 +238,8 @@ class _Open:
 
     Args:
         read: Returns a range, given its offset and its length.
-        size: As listed, or as was found out.
-        display: What messages call it.
+        size: The size in bytes, as listed or as found out.
+        display: What messages call the file.
     """
 
     def __init__(self, read: Callable[[int, int], bytes], size: int, display: str) -> None:
@@ -254,7 +259,7 @@ def _name(info: dict[str, Any]) -> str:
 
 
 def _is_file(info: dict[str, Any]) -> bool:
-    """Whether it is a file; one whose name is no text is nobody's here, and could not be shown."""
+    """Whether it is a file. One whose name is no Unicode text is not this package's, and could not be shown."""
     return info["type"] == "file" and _is_text(str(info["name"]))
 
 
@@ -271,7 +276,7 @@ def _file_info(name: str, info: dict[str, Any]) -> FileInfo:
 
 
 def _modified(info: dict[str, Any]) -> datetime.datetime | None:
-    """Every fsspec file system calls it something else."""
+    """The modification time, which every fsspec file system calls something else."""
     for key in ("mtime", "LastModified", "last_modified", "modificationTime", "updated", "created"):
         value = info.get(key)
         if isinstance(value, datetime.datetime):
@@ -286,20 +291,20 @@ def _modified(info: dict[str, Any]) -> datetime.datetime | None:
     return None
 
 
-# Which ranges of a file are read with one request.
+# Requests: which ranges of a file are read together.
 
 GAP = 64 * 1024
-"""Ranges that are nearer to each other are read together."""
+"""Bytes between two ranges up to which they are read together."""
 
 MAX_READ = 8 << 20
-"""Bytes of a request at most, unless a single range is longer."""
+"""Bytes that a request reads at most."""
 
 
 class Readable(Protocol):
-    """A file that ranges are read of."""
+    """A file of which ranges are read."""
 
     def read_at(self, offset: int, length: int, /) -> bytes:
-        """Reads bytes; fewer where the file ends before."""
+        """Reads a range; fewer bytes where the file ends."""
         ...
 
 
@@ -307,7 +312,7 @@ def in_parts(file: Readable, offset: int, length: int) -> Iterator[bytes]:
     """Reads a range that may be too large for the memory.
 
     Yields:
-        Bytes, of :data:`MAX_READ` at most; fewer than the range has where the file ends before it.
+        The bytes in parts of :data:`MAX_READ`; fewer than the range has where the file ends before it does.
     """
     for start in range(offset, offset + length, MAX_READ):
         wanted = min(MAX_READ, offset + length - start)
@@ -318,15 +323,15 @@ def in_parts(file: Readable, offset: int, length: int) -> Iterator[bytes]:
 
 
 def requests(offset: np.ndarray, length: np.ndarray, most: int = MAX_READ) -> list[int]:
-    """Puts neighbours together.
+    """Puts ranges that are near each other into one request.
 
     Args:
-        offset: Of each range, ascending.
-        length: Of each.
-        most: Bytes of a request.
+        offset: Where each range begins, in ascending order.
+        length: Bytes of each range.
+        most: Bytes that a request has at most, unless a single range is longer.
 
     Returns:
-        The number of the range that each request begins with; and how many ranges there are.
+        The number of the range with which each request begins; and the number of ranges as the last one.
     """
     end = np.maximum.accumulate(offset + length)
     far: np.ndarray = np.append(True, offset[1:] - end[:-1] > GAP)
@@ -342,7 +347,7 @@ def requests(offset: np.ndarray, length: np.ndarray, most: int = MAX_READ) -> li
     return begins
 
 
-# What a failure of a file system is called.
+# Errors of file systems.
 
 
 @contextmanager
@@ -350,9 +355,9 @@ def errors_of(action: str, path: str, error_class: str = "PSS_READ_FAILED") -> I
     """Turns what a file system raises into this package's errors; a file that is gone stays FileNotFoundError.
 
     Args:
-        action: What is done.
-        path: To what.
-        error_class: What it is called where permission is not the reason.
+        action: What is done, as a verb.
+        path: The path to which it is done.
+        error_class: The id of the error, where a missing permission is not the reason.
     """
     try:
         yield
@@ -366,15 +371,15 @@ def errors_of(action: str, path: str, error_class: str = "PSS_READ_FAILED") -> I
         raise StateStoreFilesError(error_class, parameters) from error
 
 
-# What is written for a checkpoint stays in it, also where somebody has put symbolic links into it.
+# Symbolic links: what is written for a checkpoint stays in it.
 
 
 def require_inside(directory: Directory, relative: str) -> None:
-    """Refuses a path that a symbolic link in the checkpoint leads out of it; the checkpoint itself may be below one.
+    """Refuses a path that a symbolic link leads out of the checkpoint; the checkpoint itself may be below a link.
 
     Args:
-        directory: Of the checkpoint. Only local disks have such links.
-        relative: Path in it.
+        directory: The checkpoint's directory. Only local disks have such links.
+        relative: The path in it.
 
     Raises:
         StateStoreFilesError: PSS_BAD_PATH.
