@@ -8,6 +8,8 @@ from typing import Any
 import google_crc32c
 import numpy as np
 
+_WORD = np.uint32
+
 
 def crc32c(data: bytes, before: int = 0) -> int:
     """Returns the CRC-32C (Castagnoli) of some bytes.
@@ -17,11 +19,6 @@ def crc32c(data: bytes, before: int = 0) -> int:
         before: The checksum of the bytes before them.
     """
     return int(google_crc32c.extend(before, data))
-
-
-# The checksum of segments that follow each other, computed from the checksum of each.
-
-_WORD = np.uint32
 
 
 def joined_crc32c(crc: np.ndarray[Any, Any], length: np.ndarray[Any, Any], first: np.ndarray[Any, Any]) -> Any:

@@ -34,9 +34,10 @@ if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
 
-
 _FIELDS = ("kind", "type", "generation", "crc32c", "stamp", "writer", "offset", "length", "file_ref", "zero")
+
 _TYPES = ("<u1", "<u1", "<u2", "<u4", "<u8", "<u8", "<u8", "<u8", "<u4", "<u4")
+
 ENTRY_TYPE = list(zip(_FIELDS, _TYPES, strict=True))
 """The NumPy type of an entry's fixed-width fields."""
 
@@ -159,60 +160,6 @@ class IndexBlock:
         return pa.table({**columns, "path": self.paths})
 
 
-def _are_names(strings: pa.StringArray) -> Any:
-    import pyarrow.compute as pc
-
-    return pc.match_substring_regex(strings, MERGED_NAME_PATTERN)
-
-
-def _are_foreign(strings: pa.StringArray) -> Any:
-    import pyarrow.compute as pc
-
-    is_path = pc.and_not(
-        pc.match_substring_regex(strings, FOREIGN_PATTERN), pc.match_substring_regex(strings, NOT_NORMALISED_PATTERN)
-    )
-    return pc.and_not(is_path, _are_too_long(strings))
-
-
-def _are_too_long(strings: pa.StringArray) -> Any:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    # UTF-8 has more bytes than what is counted, so Python has to look at few of them only.
-    may_be = pc.greater(pc.binary_length(strings), MAX_PATH_LENGTH)
-    if not pc.any(may_be, min_count=0).as_py():
-        return may_be
-    return pa.array(
-        [each and not fits(text) for each, text in zip(may_be.to_pylist(), strings.to_pylist(), strict=True)]
-    )
-
-
-def _strings(encoded: bytes, start: int, end: int, count: int, what: str) -> pa.StringArray:
-    """Maps ``count`` strings: their offsets from ``start`` on, then a heap that has to end at ``end``."""
-    import numpy as np
-    import pyarrow as pa
-
-    heap = start + 4 * (count + 1)
-    if heap > end:
-        raise MalformedIndexError(f"its {what} is larger than the index block")
-    if end - heap > MAX_HEAP:
-        raise MalformedIndexError(f"its {what} is larger than any that this release writes")
-    offsets = np.frombuffer(encoded, dtype="<u4", count=count + 1, offset=start)
-    if offsets[0] != 0 or offsets[-1] != end - heap or bool((offsets[1:] < offsets[:-1]).any()):
-        raise MalformedIndexError(f"the offsets of its {what} are not in order")
-    # Arrow wants aligned offsets; the heap itself is used where it is.
-    buffers = [None, pa.py_buffer(offsets.tobytes()), pa.py_buffer(memoryview(encoded)[heap:end])]
-    array = pa.Array.from_buffers(pa.string(), count, buffers)
-    try:
-        array.validate(full=True)
-    except pa.ArrowInvalid as error:
-        raise MalformedIndexError(f"its {what} is not UTF-8") from error
-    return array
-
-
-# Making index blocks.
-
-
 class IndexEncoder:
     """Collects the entries of an index block in the form in which they are written."""
 
@@ -280,6 +227,57 @@ class IndexEncoder:
         self._heap.append(heap)
         self._heap_length += len(heap)
         self.count += count
+
+
+def _are_names(strings: pa.StringArray) -> Any:
+    import pyarrow.compute as pc
+
+    return pc.match_substring_regex(strings, MERGED_NAME_PATTERN)
+
+
+def _are_foreign(strings: pa.StringArray) -> Any:
+    import pyarrow.compute as pc
+
+    is_path = pc.and_not(
+        pc.match_substring_regex(strings, FOREIGN_PATTERN), pc.match_substring_regex(strings, NOT_NORMALISED_PATTERN)
+    )
+    return pc.and_not(is_path, _are_too_long(strings))
+
+
+def _are_too_long(strings: pa.StringArray) -> Any:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    # UTF-8 has more bytes than what is counted, so Python has to look at few of them only.
+    may_be = pc.greater(pc.binary_length(strings), MAX_PATH_LENGTH)
+    if not pc.any(may_be, min_count=0).as_py():
+        return may_be
+    return pa.array(
+        [each and not fits(text) for each, text in zip(may_be.to_pylist(), strings.to_pylist(), strict=True)]
+    )
+
+
+def _strings(encoded: bytes, start: int, end: int, count: int, what: str) -> pa.StringArray:
+    """Maps ``count`` strings: their offsets from ``start`` on, then a heap that has to end at ``end``."""
+    import numpy as np
+    import pyarrow as pa
+
+    heap = start + 4 * (count + 1)
+    if heap > end:
+        raise MalformedIndexError(f"its {what} is larger than the index block")
+    if end - heap > MAX_HEAP:
+        raise MalformedIndexError(f"its {what} is larger than any that this release writes")
+    offsets = np.frombuffer(encoded, dtype="<u4", count=count + 1, offset=start)
+    if offsets[0] != 0 or offsets[-1] != end - heap or bool((offsets[1:] < offsets[:-1]).any()):
+        raise MalformedIndexError(f"the offsets of its {what} are not in order")
+    # Arrow wants aligned offsets; the heap itself is used where it is.
+    buffers = [None, pa.py_buffer(offsets.tobytes()), pa.py_buffer(memoryview(encoded)[heap:end])]
+    array = pa.Array.from_buffers(pa.string(), count, buffers)
+    try:
+        array.validate(full=True)
+    except pa.ArrowInvalid as error:
+        raise MalformedIndexError(f"its {what} is not UTF-8") from error
+    return array
 
 
 def _offsets(lengths: bytes) -> bytes:

@@ -15,17 +15,17 @@ from pyspark_statestore.format import Entry, Kind, MergedFile
 CLOCK_BITS = 16
 """A stamp is Unix milliseconds, shifted left by so many bits, plus a counter."""
 
-
-def time_of(stamp: int) -> datetime.datetime:
-    """The time of a write by its writer's clock."""
-    return datetime.datetime.fromtimestamp((stamp >> CLOCK_BITS) / 1000, datetime.UTC)
-
-
 Column: TypeAlias = Any
 """A one-dimensional NumPy array."""
 
 _COLUMNS = ("kind", "type", "generation", "crc32c", "stamp", "writer", "offset", "length")
+
 _TYPES = ("u1", "u1", "i4", "u4", "i8", "i8", "i8", "i8")
+
+
+def time_of(stamp: int) -> datetime.datetime:
+    """The time of a write by its writer's clock."""
+    return datetime.datetime.fromtimestamp((stamp >> CLOCK_BITS) / 1000, datetime.UTC)
 
 
 @dataclass(frozen=True)

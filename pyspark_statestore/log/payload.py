@@ -90,23 +90,6 @@ def segment_runs(entries: Entries, rows: np.ndarray, sizes: Mapping[str, int]) -
     return _runs(entries, order, np.diff(ends // _RUN) != 0, sizes)
 
 
-def _runs(
-    entries: Entries, rows: np.ndarray, is_full: np.ndarray | bool, sizes: Mapping[str, int] | None = None
-) -> list[SegmentRun]:
-    """A run ends with its file, or where it is full."""
-    if not len(rows):
-        return []
-    is_other = (np.diff(entries.file[rows]) != 0) | (np.diff(entries.origin[rows]) != 0)
-    runs = []
-    for few in np.split(rows, np.flatnonzero(is_other | is_full) + 1):
-        file, origin = int(entries.file[few[0]]), int(entries.origin[few[0]])
-        columns = (entries.offset[few], entries.length[few], entries.crc32c[few])
-        is_known = sizes is not None and not origin
-        size = sizes[entries.files[file]] if sizes is not None and is_known else int((columns[0] + columns[1]).max())
-        runs.append(SegmentRun(holder(entries, file, origin), size, few, *columns))
-    return runs
-
-
 @dataclass(frozen=True)
 class Chunk:
     """Bytes of a run that were read at once.
@@ -167,83 +150,6 @@ def read_run(
                 yield from _read_alone(file, run, first, at_once)
             else:
                 yield from _read_neighbours(file, run, first, end, expected)
-
-
-def _read_alone(file: Readable, run: SegmentRun, number: int, at_once: int) -> Iterator[Chunk]:
-    """One segment, in parts where it is long; nothing is asked for that the file cannot have."""
-    start, length = int(run.offset[number]), int(run.length[number])
-    lengths = run.length[number : number + 1]
-    checksum = read = 0
-    file_ends = run.size
-    if start + length <= run.size:
-        parts = iter([file.read_at(start, length)]) if length <= at_once else in_parts(file, start, length)
-        for data in parts:
-            read += len(data)
-            checksum = crc32c(data, checksum)
-            if read == length:
-                is_right = run.crc32c is None or checksum == run.crc32c[number]
-                yield Chunk(number, number + 1, data, lengths, {} if is_right else {number: MISMATCH})
-                return
-            if len(data) == MAX_READ:
-                yield Chunk(number, number + 1, data, lengths, {}, is_end=False)
-        file_ends = start + read
-    reason = f"the file has only {file_ends} bytes"
-    yield Chunk(number, number + 1, b"", lengths, {number: reason})
-
-
-def _read_neighbours(file: Readable, run: SegmentRun, first: int, end: int, expected: int | None) -> Iterator[Chunk]:
-    """Segments that are near each other, with one request."""
-    offset, length = run.offset[first:end], run.length[first:end]
-    start = int(offset[0])
-    size = int((offset + length).max()) - start
-    data = file.read_at(start, max(0, min(size, run.size - start)))
-    if len(data) < size:
-        there = _There(data, start)
-        known = replace(run, size=min(run.size, start + len(data)))
-        for number in range(first, end):
-            yield from _read_alone(there, known, number, size)
-        return
-    data = _joined(data, offset - start, length)
-    wrong: dict[int, str] = {}
-    if run.crc32c is not None and crc32c(data) != expected:
-        wrong = {first + number: MISMATCH for number in _mismatches(data, length, run.crc32c[first:end])}
-    yield Chunk(first, end, data, length, wrong)
-
-
-@dataclass(frozen=True)
-class _There:
-    """What there is of a file that ends too early."""
-
-    data: bytes
-    start: int
-
-    def read_at(self, offset: int, length: int, /) -> bytes:
-        begin = offset - self.start
-        return self.data[begin : begin + length]
-
-
-def _joined(data: bytes, begin: np.ndarray, length: np.ndarray) -> bytes:
-    """Segments one after the other, without what lies between them in the file."""
-    end = begin + length
-    if bool((begin[1:] == end[:-1]).all()):
-        return data
-    if bool((begin[1:] < end[:-1]).any()):
-        return b"".join([data[a:b] for a, b in zip(begin.tolist(), end.tolist(), strict=True)])
-    # Segments and what is between them are the strings of an array, of which every second one is taken.
-    bounds: np.ndarray = np.stack([begin, end], axis=1).ravel().astype("<i4")
-    strings = pa.Array.from_buffers(pa.binary(), len(bounds) - 1, [None, pa.py_buffer(bounds), pa.py_buffer(data)])
-    taken = strings.take(pa.array(np.arange(0, len(bounds), 2))).buffers()[2]
-    return b"" if taken is None else taken.to_pybytes()[: int(length.sum())]
-
-
-def _mismatches(data: bytes, length: np.ndarray, crc: np.ndarray) -> list[int]:
-    """Which of the segments are not what they should be."""
-    bounds = pairwise([0, *np.cumsum(length).tolist()])
-    return [
-        number
-        for number, ((begin, end), expected) in enumerate(zip(bounds, crc.tolist(), strict=True))
-        if crc32c(data[begin:end]) != expected
-    ]
 
 
 def read_segments(directory: Directory, entries: Entries, rows: np.ndarray) -> Iterator[bytes]:
@@ -341,9 +247,6 @@ def checksum_of(file: OpenFile, offset: int, length: int) -> int | None:
     return checksum if read == length else None
 
 
-# What the index of a new file says of entries that are copied into it.
-
-
 def copied(entries: Entries, rows: np.ndarray, offsets: np.ndarray | int = 0) -> tuple[np.ndarray, pa.StringArray]:
     """Returns entries for copies: rule 5, each keeps its key and gets the next generation.
 
@@ -372,3 +275,97 @@ def same_entries(entries: Entries, rows: np.ndarray, offsets: np.ndarray | int =
 def paths_of(entries: Entries, rows: np.ndarray) -> pa.StringArray:
     """Returns the logical paths of some rows as one array."""
     return pa.concat_arrays([pa.array([], pa.string()), *entries.path.take(pa.array(rows, pa.int64())).chunks])
+
+
+def _runs(
+    entries: Entries, rows: np.ndarray, is_full: np.ndarray | bool, sizes: Mapping[str, int] | None = None
+) -> list[SegmentRun]:
+    """A run ends with its file, or where it is full."""
+    if not len(rows):
+        return []
+    is_other = (np.diff(entries.file[rows]) != 0) | (np.diff(entries.origin[rows]) != 0)
+    runs = []
+    for few in np.split(rows, np.flatnonzero(is_other | is_full) + 1):
+        file, origin = int(entries.file[few[0]]), int(entries.origin[few[0]])
+        columns = (entries.offset[few], entries.length[few], entries.crc32c[few])
+        is_known = sizes is not None and not origin
+        size = sizes[entries.files[file]] if sizes is not None and is_known else int((columns[0] + columns[1]).max())
+        runs.append(SegmentRun(holder(entries, file, origin), size, few, *columns))
+    return runs
+
+
+def _read_alone(file: Readable, run: SegmentRun, number: int, at_once: int) -> Iterator[Chunk]:
+    """One segment, in parts where it is long; nothing is asked for that the file cannot have."""
+    start, length = int(run.offset[number]), int(run.length[number])
+    lengths = run.length[number : number + 1]
+    checksum = read = 0
+    file_ends = run.size
+    if start + length <= run.size:
+        parts = iter([file.read_at(start, length)]) if length <= at_once else in_parts(file, start, length)
+        for data in parts:
+            read += len(data)
+            checksum = crc32c(data, checksum)
+            if read == length:
+                is_right = run.crc32c is None or checksum == run.crc32c[number]
+                yield Chunk(number, number + 1, data, lengths, {} if is_right else {number: MISMATCH})
+                return
+            if len(data) == MAX_READ:
+                yield Chunk(number, number + 1, data, lengths, {}, is_end=False)
+        file_ends = start + read
+    reason = f"the file has only {file_ends} bytes"
+    yield Chunk(number, number + 1, b"", lengths, {number: reason})
+
+
+def _read_neighbours(file: Readable, run: SegmentRun, first: int, end: int, expected: int | None) -> Iterator[Chunk]:
+    """Segments that are near each other, with one request."""
+    offset, length = run.offset[first:end], run.length[first:end]
+    start = int(offset[0])
+    size = int((offset + length).max()) - start
+    data = file.read_at(start, max(0, min(size, run.size - start)))
+    if len(data) < size:
+        there = _There(data, start)
+        known = replace(run, size=min(run.size, start + len(data)))
+        for number in range(first, end):
+            yield from _read_alone(there, known, number, size)
+        return
+    data = _joined(data, offset - start, length)
+    wrong: dict[int, str] = {}
+    if run.crc32c is not None and crc32c(data) != expected:
+        wrong = {first + number: MISMATCH for number in _mismatches(data, length, run.crc32c[first:end])}
+    yield Chunk(first, end, data, length, wrong)
+
+
+@dataclass(frozen=True)
+class _There:
+    """What there is of a file that ends too early."""
+
+    data: bytes
+    start: int
+
+    def read_at(self, offset: int, length: int, /) -> bytes:
+        begin = offset - self.start
+        return self.data[begin : begin + length]
+
+
+def _joined(data: bytes, begin: np.ndarray, length: np.ndarray) -> bytes:
+    """Segments one after the other, without what lies between them in the file."""
+    end = begin + length
+    if bool((begin[1:] == end[:-1]).all()):
+        return data
+    if bool((begin[1:] < end[:-1]).any()):
+        return b"".join([data[a:b] for a, b in zip(begin.tolist(), end.tolist(), strict=True)])
+    # Segments and what is between them are the strings of an array, of which every second one is taken.
+    bounds: np.ndarray = np.stack([begin, end], axis=1).ravel().astype("<i4")
+    strings = pa.Array.from_buffers(pa.binary(), len(bounds) - 1, [None, pa.py_buffer(bounds), pa.py_buffer(data)])
+    taken = strings.take(pa.array(np.arange(0, len(bounds), 2))).buffers()[2]
+    return b"" if taken is None else taken.to_pybytes()[: int(length.sum())]
+
+
+def _mismatches(data: bytes, length: np.ndarray, crc: np.ndarray) -> list[int]:
+    """Which of the segments are not what they should be."""
+    bounds = pairwise([0, *np.cumsum(length).tolist()])
+    return [
+        number
+        for number, ((begin, end), expected) in enumerate(zip(bounds, crc.tolist(), strict=True))
+        if crc32c(data[begin:end]) != expected
+    ]

@@ -31,7 +31,10 @@ PIN_SUFFIX = ".fork"
 NO_CLAIM, CLAIM = "no_claim", "claim"
 
 _MODES = (NO_CLAIM, CLAIM)
+
 _NAME = re.compile(r"[0-9]{13}-[0-9a-f]{16}-[0-9]{1,10}" + re.escape(PIN_SUFFIX))
+
+ORIGIN_SUFFIX = ".origin"
 
 
 @dataclass(frozen=True)
@@ -88,11 +91,6 @@ class Pin:
         if "crc32c" in found and found["crc32c"] != _checksum(fork, mode, files):
             return cls(name, damage="its checksum does not match")
         return cls(name, fork, mode, frozenset(files), created_ms)
-
-
-def _checksum(fork: str, mode: str, files: Sequence[str]) -> int:
-    """The checksum of what a pin says has to stay; pins of release 0.1 have none."""
-    return crc32c("\n".join([fork, mode, *files]).encode("utf-8", "surrogatepass"))
 
 
 def is_pin(name: str) -> bool:
@@ -214,27 +212,6 @@ def pins_of(pins: Collection[Pin], fork: str) -> list[Pin]:
     return [pin for pin in pins if pin.fork == fork]
 
 
-def _read(directory: Directory, info: FileInfo) -> Pin:
-    if not info.size:
-        return Pin(info.name)
-    if info.size > LONGEST:
-        return Pin(info.name, damage=f"it has {info.size} bytes")
-    return Pin.decode(info.name, directory.read(f"{MERGED}/{info.name}", info.size))
-
-
-def _reason(pin: Pin) -> str:
-    if pin.is_begun:
-        return "a fork is being made"
-    if pin.damage:
-        return f"the pin {pin.name} cannot be understood: {pin.damage}"
-    return f"the fork {pin.fork} needs it"
-
-
-# Where a fork came from: a small file beside its merged ones, which stays when it needs nothing of the source.
-
-ORIGIN_SUFFIX = ".origin"
-
-
 @dataclass(frozen=True)
 class Origin:
     """Where a fork came from.
@@ -305,3 +282,24 @@ class ForkInfo:
         origin = read_origin(directory, scan)
         forks = {pin.fork for pin in pins_among(directory, scan.others) if pin.fork}
         return cls(None if origin is None else origin.url, len(forks))
+
+
+def _checksum(fork: str, mode: str, files: Sequence[str]) -> int:
+    """The checksum of what a pin says has to stay; pins of release 0.1 have none."""
+    return crc32c("\n".join([fork, mode, *files]).encode("utf-8", "surrogatepass"))
+
+
+def _read(directory: Directory, info: FileInfo) -> Pin:
+    if not info.size:
+        return Pin(info.name)
+    if info.size > LONGEST:
+        return Pin(info.name, damage=f"it has {info.size} bytes")
+    return Pin.decode(info.name, directory.read(f"{MERGED}/{info.name}", info.size))
+
+
+def _reason(pin: Pin) -> str:
+    if pin.is_begun:
+        return "a fork is being made"
+    if pin.damage:
+        return f"the pin {pin.name} cannot be understood: {pin.damage}"
+    return f"the fork {pin.fork} needs it"

@@ -29,28 +29,14 @@ from pyspark_statestore.storage.directory import Directory, in_parallel
 _Key = tuple[int, str]
 """Version and checkpoint id."""
 
+_LATE = 3
+"""Entries that Spark may not have purged yet, though it has deleted the state of their batches."""
 
-@dataclass
-class _Known:
-    """What is there of one store.
+_PARTITIONS = 1 << 20
+"""Partitions that all stores of an operator may have together; metadata that says more is not believed."""
 
-    Attributes:
-        restorable: Whether each version can be restored.
-        snapshots: Versions with a snapshot.
-        changes: Versions with a changelog or delta.
-    """
-
-    restorable: dict[_Key, bool] = field(default_factory=dict)
-    snapshots: set[_Key] = field(default_factory=set)
-    changes: set[_Key] = field(default_factory=set)
-
-    @cached_property
-    def oldest(self) -> int:
-        return min((version for version, _ in self.restorable), default=0)
-
-    @cached_property
-    def restorable_versions(self) -> frozenset[int]:
-        return frozenset(version for (version, _), is_restorable in self.restorable.items() if is_restorable)
+Store = tuple[int, int, str]
+"""Operator, partition, name."""
 
 
 @dataclass(frozen=True)
@@ -96,6 +82,138 @@ def check_versions(directory: Directory, files: StateFiles, batches: Batches) ->
             missing.append(_unrestorable(directory, store, min(lost), len(lost), there, batches.last))
     missing = _snapshots(directory, files, batches, oldest, missing)
     return Restorability(len(table), tuple(missing))
+
+
+@dataclass(frozen=True)
+class Batches:
+    """What the log of commits says.
+
+    Attributes:
+        committed: The committed batches, in ascending order.
+        ids: With checkpoint format 2, the ids of each batch: by operator, for each partition, those of its stores.
+    """
+
+    committed: tuple[int, ...] = ()
+    ids: dict[int, dict[int, list[list[str]]]] = field(default_factory=dict)
+
+    @property
+    def last(self) -> int:
+        """The last committed batch, or -1."""
+        return self.committed[-1] if self.committed else -1
+
+    def needed(self, later: Sequence[int]) -> list[int]:
+        """Returns the batches to which Spark would still allow to go back.
+
+        Args:
+            later: The committed batches after everything else was read.
+        """
+        if not later:
+            return []
+        first = min(later)
+        begin = first if first == 0 else first + _LATE
+        return [b for b in self.committed if b in later and (b >= begin or b == max(later))]
+
+
+def committed(directory: Directory) -> list[int]:
+    """Lists the committed batches, in ascending order."""
+    return list(entries(directory, COMMITS))
+
+
+def read_batches(directory: Directory, *, with_ids: bool) -> Batches:
+    """Reads the log of commits.
+
+    Args:
+        directory: The checkpoint's directory.
+        with_ids: Whether the entries may name checkpoint ids. If not, they need not be opened.
+
+    Raises:
+        StateStoreFilesError: It cannot be read.
+    """
+    infos = entries(directory, COMMITS)
+    found = tuple(infos)
+    if not with_ids:
+        return Batches(found)
+
+    def read(batch: int) -> dict[int, list[list[str]]]:
+        try:
+            return ids_of(directory.read(f"{COMMITS}/{batch}", infos[batch].size))
+        except FileNotFoundError:  # purged meanwhile
+            return {}
+
+    return Batches(found, dict(zip(found, in_parallel(read, found), strict=True)))
+
+
+def stores_of_operator(directory: Directory, operator: int) -> list[Store] | None:
+    """Returns the stores that an operator has by its own metadata; None where there is none that is understood.
+
+    Raises:
+        StateStoreFilesError: The metadata cannot be read.
+    """
+    try:
+        metadata = operator_metadata(directory, operator)
+        if metadata is None:
+            return None
+        found = objects(content_of(metadata[1])["stateStoreInfo"], "stateStoreInfo")
+        partitions = [whole_number(store["numPartitions"], "numPartitions", _PARTITIONS) for store in found]
+        if sum(partitions) > _PARTITIONS:
+            return None
+        names = [str(store.get("storeName") or DEFAULT_STORE) for store in found]
+        return [
+            (operator, partition, name)
+            for name, count in zip(names, partitions, strict=True)
+            for partition in range(count)
+        ]
+    except (ValueError, KeyError, FileNotFoundError):
+        return None
+
+
+def expected_stores(directory: Directory, known: Collection[Store]) -> list[Store]:
+    """Returns all stores of the query, also one that has lost all of its files.
+
+    Args:
+        directory: The checkpoint's directory.
+        known: Stores that have files.
+
+    Raises:
+        StateStoreFilesError: The metadata of operators cannot be read.
+    """
+    found: set[Store] = set()
+    for operator in {*operators(directory), *(store[0] for store in known)}:
+        of_metadata = stores_of_operator(directory, operator)
+        found |= set(of_metadata or (store for store in known if store[0] == operator))
+    return sorted(found)
+
+
+def ids_of(data: bytes) -> dict[int, list[list[str]]]:
+    """Returns the checkpoint ids in an entry of the log of commits: by operator and partition, those of its stores."""
+    try:
+        found = content_of(data).get("stateUniqueIds") or {}
+        return {int(operator): _ids_of_stores(partitions) for operator, partitions in found.items()}
+    except (ValueError, AttributeError):
+        return {}
+
+
+@dataclass
+class _Known:
+    """What is there of one store.
+
+    Attributes:
+        restorable: Whether each version can be restored.
+        snapshots: Versions with a snapshot.
+        changes: Versions with a changelog or delta.
+    """
+
+    restorable: dict[_Key, bool] = field(default_factory=dict)
+    snapshots: set[_Key] = field(default_factory=set)
+    changes: set[_Key] = field(default_factory=set)
+
+    @cached_property
+    def oldest(self) -> int:
+        return min((version for version, _ in self.restorable), default=0)
+
+    @cached_property
+    def restorable_versions(self) -> frozenset[int]:
+        return frozenset(version for (version, _), is_restorable in self.restorable.items() if is_restorable)
 
 
 def _known(table: pa.Table) -> dict[Store, _Known]:
@@ -211,127 +329,6 @@ def _version_of(path: str) -> str:
 
 def _folder(path: str) -> str:
     return path.rpartition("/")[0]
-
-
-# Which versions have to be restorable, by Spark's own logs.
-
-_LATE = 3
-"""Entries that Spark may not have purged yet, though it has deleted the state of their batches."""
-
-_PARTITIONS = 1 << 20
-"""Partitions that all stores of an operator may have together; metadata that says more is not believed."""
-
-Store = tuple[int, int, str]
-"""Operator, partition, name."""
-
-
-@dataclass(frozen=True)
-class Batches:
-    """What the log of commits says.
-
-    Attributes:
-        committed: The committed batches, in ascending order.
-        ids: With checkpoint format 2, the ids of each batch: by operator, for each partition, those of its stores.
-    """
-
-    committed: tuple[int, ...] = ()
-    ids: dict[int, dict[int, list[list[str]]]] = field(default_factory=dict)
-
-    @property
-    def last(self) -> int:
-        """The last committed batch, or -1."""
-        return self.committed[-1] if self.committed else -1
-
-    def needed(self, later: Sequence[int]) -> list[int]:
-        """Returns the batches to which Spark would still allow to go back.
-
-        Args:
-            later: The committed batches after everything else was read.
-        """
-        if not later:
-            return []
-        first = min(later)
-        begin = first if first == 0 else first + _LATE
-        return [b for b in self.committed if b in later and (b >= begin or b == max(later))]
-
-
-def committed(directory: Directory) -> list[int]:
-    """Lists the committed batches, in ascending order."""
-    return list(entries(directory, COMMITS))
-
-
-def read_batches(directory: Directory, *, with_ids: bool) -> Batches:
-    """Reads the log of commits.
-
-    Args:
-        directory: The checkpoint's directory.
-        with_ids: Whether the entries may name checkpoint ids. If not, they need not be opened.
-
-    Raises:
-        StateStoreFilesError: It cannot be read.
-    """
-    infos = entries(directory, COMMITS)
-    found = tuple(infos)
-    if not with_ids:
-        return Batches(found)
-
-    def read(batch: int) -> dict[int, list[list[str]]]:
-        try:
-            return ids_of(directory.read(f"{COMMITS}/{batch}", infos[batch].size))
-        except FileNotFoundError:  # purged meanwhile
-            return {}
-
-    return Batches(found, dict(zip(found, in_parallel(read, found), strict=True)))
-
-
-def stores_of_operator(directory: Directory, operator: int) -> list[Store] | None:
-    """Returns the stores that an operator has by its own metadata; None where there is none that is understood.
-
-    Raises:
-        StateStoreFilesError: The metadata cannot be read.
-    """
-    try:
-        metadata = operator_metadata(directory, operator)
-        if metadata is None:
-            return None
-        found = objects(content_of(metadata[1])["stateStoreInfo"], "stateStoreInfo")
-        partitions = [whole_number(store["numPartitions"], "numPartitions", _PARTITIONS) for store in found]
-        if sum(partitions) > _PARTITIONS:
-            return None
-        names = [str(store.get("storeName") or DEFAULT_STORE) for store in found]
-        return [
-            (operator, partition, name)
-            for name, count in zip(names, partitions, strict=True)
-            for partition in range(count)
-        ]
-    except (ValueError, KeyError, FileNotFoundError):
-        return None
-
-
-def expected_stores(directory: Directory, known: Collection[Store]) -> list[Store]:
-    """Returns all stores of the query, also one that has lost all of its files.
-
-    Args:
-        directory: The checkpoint's directory.
-        known: Stores that have files.
-
-    Raises:
-        StateStoreFilesError: The metadata of operators cannot be read.
-    """
-    found: set[Store] = set()
-    for operator in {*operators(directory), *(store[0] for store in known)}:
-        of_metadata = stores_of_operator(directory, operator)
-        found |= set(of_metadata or (store for store in known if store[0] == operator))
-    return sorted(found)
-
-
-def ids_of(data: bytes) -> dict[int, list[list[str]]]:
-    """Returns the checkpoint ids in an entry of the log of commits: by operator and partition, those of its stores."""
-    try:
-        found = content_of(data).get("stateUniqueIds") or {}
-        return {int(operator): _ids_of_stores(partitions) for operator, partitions in found.items()}
-    except (ValueError, AttributeError):
-        return {}
 
 
 def _ids_of_stores(partitions: object) -> list[list[str]]:

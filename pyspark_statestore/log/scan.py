@@ -232,22 +232,6 @@ def merged_files(directory: Directory, *, retired: bool = False) -> tuple[dict[s
     return infos, others
 
 
-def _list_all(directory: Directory) -> dict[str, FileInfo]:
-    """Lists once, and a large directory twice.
-
-    A large directory is listed page by page. A segment may be copied to a new file on a page that was read already,
-    and its old file unlinked before its page comes: then neither file is listed. In two listings, one after the other,
-    that would have to happen twice to the same segment. A file or a relocation marker that has gone between the
-    listings counts as there: whoever opens it finds that out, and begins again.
-    """
-    first = {info.name: info for info in directory.files(MERGED)}
-    if len(first) < _PAGE:
-        return first
-    second = {info.name: info for info in directory.files(MERGED)}
-    gone = {name for name in first if parse_file_name(name) or name.endswith(RELOCATING_SUFFIX)}.difference(second)
-    return second | {name: first[name] for name in gone}
-
-
 def is_retirement(name: str) -> bool:
     """Whether a file with this name says that the merged files do not count any more."""
     return name.endswith((EXPORTED_SUFFIX, DROPPING_SUFFIX))
@@ -354,6 +338,30 @@ def read_file(directory: Directory, info: FileInfo) -> MergedFile:
     return replace(found, name=info.name)
 
 
+def has_own_entries(directory: Directory, info: FileInfo) -> bool:
+    """Whether a file that is named like an index-only one has entries of its own, and can be read."""
+    try:
+        return any(not group.trailer.index_only for group in read_file(directory, info).groups)
+    except StateStoreFilesError:
+        return False
+
+
+def _list_all(directory: Directory) -> dict[str, FileInfo]:
+    """Lists once, and a large directory twice.
+
+    A large directory is listed page by page. A segment may be copied to a new file on a page that was read already,
+    and its old file unlinked before its page comes: then neither file is listed. In two listings, one after the other,
+    that would have to happen twice to the same segment. A file or a relocation marker that has gone between the
+    listings counts as there: whoever opens it finds that out, and begins again.
+    """
+    first = {info.name: info for info in directory.files(MERGED)}
+    if len(first) < _PAGE:
+        return first
+    second = {info.name: info for info in directory.files(MERGED)}
+    gone = {name for name in first if parse_file_name(name) or name.endswith(RELOCATING_SUFFIX)}.difference(second)
+    return second | {name: first[name] for name in gone}
+
+
 def _read_checked(directory: Directory, info: FileInfo) -> MergedFile:
     file = read_file(directory, info)
     _check_kind(directory, file)
@@ -385,14 +393,6 @@ def _check_kind(directory: Directory, file: MergedFile) -> None:
             reason = f"it {what}, and its name says otherwise: somebody has renamed it"
             where = {"file": directory.location.display(f"{MERGED}/{file.name}"), "offset": 0}
             raise StateStoreFilesError("PSS_CORRUPT_FILE", {**where, "reason": reason})
-
-
-def has_own_entries(directory: Directory, info: FileInfo) -> bool:
-    """Whether a file that is named like an index-only one has entries of its own, and can be read."""
-    try:
-        return any(not group.trailer.index_only for group in read_file(directory, info).groups)
-    except StateStoreFilesError:
-        return False
 
 
 def _read_index(directory: Directory, relative: str, size: int, *, grown: bool = False) -> MergedFile:

@@ -26,6 +26,25 @@ from pyspark_statestore.storage.directory import LARGEST_WHOLE, Directory, FileI
 
 IMMUTABLE = re.compile(r".+/(SSTs/[^/.][^/]*\.sst|logs/[^/.][^/]*\.log)")
 
+STATE = "state"
+"""The state's directory in a checkpoint."""
+
+MERGED_NAME = MERGED.rpartition("/")[2]
+
+Result = TypeVar("Result")
+
+_PLAIN_PARTS = 32
+"""Plain files are read one by one, by so many threads' worth of work at most."""
+
+PLAIN = -1
+"""Stands for a merged file's number where a state file is plain."""
+
+DEFAULT_STORE = "default"
+
+_STORE = re.compile(r"([0-9]{1,9})/([0-9]{1,9})(?:/(?!(?:SSTs|logs)$|_)([^/]+?))?(?:/(?:SSTs|logs))?")
+
+_NAME = r"^(?P<version>[0-9]{1,18})(?:_(?P<id>[^./]+))?\.(?P<extension>(?:zip|changelog|delta|snapshot)(?:\.crc)?)$"
+
 
 @dataclass(frozen=True)
 class StoreFilter:
@@ -53,20 +72,6 @@ class StoreFilter:
 
 
 EVERYTHING = StoreFilter()
-
-
-STATE = "state"
-"""The state's directory in a checkpoint."""
-
-MERGED_NAME = MERGED.rpartition("/")[2]
-
-Result = TypeVar("Result")
-
-_PLAIN_PARTS = 32
-"""Plain files are read one by one, by so many threads' worth of work at most."""
-
-PLAIN = -1
-"""Stands for a merged file's number where a state file is plain."""
 
 
 @dataclass(frozen=True)
@@ -234,17 +239,6 @@ class StateFiles:
         return zip(group.tolist(), [f"{STATE}/{path}" for path in paths], strict=True)
 
 
-def _parts(positions: np.ndarray) -> list[np.ndarray]:
-    return [part for part in np.array_split(positions, _PLAIN_PARTS) if len(part)]
-
-
-def _by_value(place: np.ndarray) -> list[np.ndarray]:
-    """Positions by the file that holds them."""
-    order = np.argsort(place, kind="stable")
-    groups = np.split(order, np.flatnonzero(np.diff(place[order])) + 1)
-    return [group for group in groups if len(group) and place[group[0]] != PLAIN]
-
-
 def plain_files(directory: Directory, scan: Scan) -> list[FileInfo]:
     """Lists the plain state files; what Spark keeps beside them, such as metadata, is left out.
 
@@ -272,14 +266,6 @@ def is_state_file(path: str) -> bool:
     if extension not in ("zip", "changelog", "delta", "snapshot", "sst", "log") or name.startswith("."):
         return False
     return parse_store(folder) is not None
-
-
-# What the names of Spark's state files say, for a whole column of them at once.
-
-DEFAULT_STORE = "default"
-
-_STORE = re.compile(r"([0-9]{1,9})/([0-9]{1,9})(?:/(?!(?:SSTs|logs)$|_)([^/]+?))?(?:/(?:SSTs|logs))?")
-_NAME = r"^(?P<version>[0-9]{1,18})(?:_(?P<id>[^./]+))?\.(?P<extension>(?:zip|changelog|delta|snapshot)(?:\.crc)?)$"
 
 
 @dataclass(frozen=True)
@@ -347,35 +333,6 @@ def store_folder(store: tuple[int, int, str]) -> str:
     return f"{operator}/{partition}" if name == DEFAULT_STORE else f"{operator}/{partition}/{name}"
 
 
-def _split(paths: pa.StringArray) -> tuple[pa.StringArray, pa.StringArray]:
-    """What is before, and what is after the last slash; nothing is before where there is none."""
-    if not len(paths):
-        return paths, paths
-    offsets = np.frombuffer(paths.buffers()[1], "i4", len(paths) + 1, paths.offset * 4)
-    text = np.frombuffer(paths.buffers()[2] or b"", "u1")[: offsets[-1]]
-    starts, ends = offsets[:-1].astype("i8"), offsets[1:].astype("i8")
-    slashes = np.concatenate([[-1], np.flatnonzero(text == ord("/"))])
-    last = slashes[np.searchsorted(slashes, ends) - 1]
-    folder_ends = np.maximum(last, starts)
-    name_starts = np.maximum(last + 1, starts)
-    return _substrings(text, starts, folder_ends), _substrings(text, name_starts, ends)
-
-
-def _substrings(text: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> pa.StringArray:
-    """The parts of a text, which are in order and do not overlap."""
-    # What is left out before each part, and the part, in turn; then the rest.
-    lengths: np.ndarray = np.empty(2 * len(starts) + 1, "i8")
-    lengths[0:-1:2] = starts - np.concatenate([[0], ends[:-1]])
-    lengths[1::2] = ends - starts
-    lengths[-1] = len(text) - ends[-1]
-    kept = text[np.repeat(np.arange(len(lengths)) % 2 == 1, lengths)]
-    offsets = np.concatenate([[0], np.cumsum(ends - starts)]).astype("i4")
-    return pa.StringArray.from_buffers(len(starts), pa.py_buffer(offsets), pa.py_buffer(kept))
-
-
-# The files of other checkpoints that a fork refers to.
-
-
 def live_foreign(scan: Scan) -> dict[str, frozenset[str]]:
     """The files of other checkpoints that a checkpoint still reads, as :func:`by_checkpoint` returns them."""
     return foreign_of(scan.entries, scan.resolution.live)
@@ -407,3 +364,40 @@ def by_checkpoint(paths: Iterable[str]) -> dict[str, frozenset[str]]:
         checkpoint, name = split_foreign_path(path)
         found[checkpoint].add(name)
     return {checkpoint: frozenset(names) for checkpoint, names in found.items()}
+
+
+def _parts(positions: np.ndarray) -> list[np.ndarray]:
+    return [part for part in np.array_split(positions, _PLAIN_PARTS) if len(part)]
+
+
+def _by_value(place: np.ndarray) -> list[np.ndarray]:
+    """Positions by the file that holds them."""
+    order = np.argsort(place, kind="stable")
+    groups = np.split(order, np.flatnonzero(np.diff(place[order])) + 1)
+    return [group for group in groups if len(group) and place[group[0]] != PLAIN]
+
+
+def _split(paths: pa.StringArray) -> tuple[pa.StringArray, pa.StringArray]:
+    """What is before, and what is after the last slash; nothing is before where there is none."""
+    if not len(paths):
+        return paths, paths
+    offsets = np.frombuffer(paths.buffers()[1], "i4", len(paths) + 1, paths.offset * 4)
+    text = np.frombuffer(paths.buffers()[2] or b"", "u1")[: offsets[-1]]
+    starts, ends = offsets[:-1].astype("i8"), offsets[1:].astype("i8")
+    slashes = np.concatenate([[-1], np.flatnonzero(text == ord("/"))])
+    last = slashes[np.searchsorted(slashes, ends) - 1]
+    folder_ends = np.maximum(last, starts)
+    name_starts = np.maximum(last + 1, starts)
+    return _substrings(text, starts, folder_ends), _substrings(text, name_starts, ends)
+
+
+def _substrings(text: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> pa.StringArray:
+    """The parts of a text, which are in order and do not overlap."""
+    # What is left out before each part, and the part, in turn; then the rest.
+    lengths: np.ndarray = np.empty(2 * len(starts) + 1, "i8")
+    lengths[0:-1:2] = starts - np.concatenate([[0], ends[:-1]])
+    lengths[1::2] = ends - starts
+    lengths[-1] = len(text) - ends[-1]
+    kept = text[np.repeat(np.arange(len(lengths)) % 2 == 1, lengths)]
+    offsets = np.concatenate([[0], np.cumsum(ends - starts)]).astype("i4")
+    return pa.StringArray.from_buffers(len(starts), pa.py_buffer(offsets), pa.py_buffer(kept))

@@ -15,11 +15,26 @@ from pyspark_statestore.sparkfiles import files_named, lineage_of
 from pyspark_statestore.storage.directory import Directory
 
 _SNAPSHOTS = ("zip", "snapshot")
+
 _CHANGES = ("changelog", "delta")
 
 MAX_REPAIR = 500
 """Changelogs that Spark replays at most where it goes around a broken snapshot: the default of
 ``spark.sql.streaming.stateStore.autoSnapshotRepair.maxChangeFileReplay``."""
+
+EMPTY = -2
+"""Stands for the empty state, which is what version 1 follows."""
+
+NOTHING = -1
+"""Stands for what is not there."""
+
+_LINEAGE_BYTES = 64 * 1024
+
+_MANY = 2
+"""Versions that one changelog has to answer for, so that it pays to read only one at a time."""
+
+_Key = tuple[int, int, str]
+"""Store, version, checkpoint id."""
 
 
 @dataclass(frozen=True)
@@ -143,6 +158,53 @@ def versions_table(files: StateFiles, directory: Directory, wanted: StoreFilter 
     return table_of("versions", columns)
 
 
+@dataclass(frozen=True)
+class Ancestry:
+    """What each version follows.
+
+    Attributes:
+        parent: The row of the version that its changelog is applied to, or :data:`EMPTY`, or :data:`NOTHING`.
+        begins: Whether the lineage in a later changelog begins at it, as it does at a snapshot.
+    """
+
+    parent: np.ndarray
+    begins: np.ndarray
+
+
+def ancestry_of(
+    files: StateFiles,
+    directory: Directory,
+    store: np.ndarray,
+    version: np.ndarray,
+    checkpoint_id: pa.Array,
+    changes: np.ndarray,
+) -> Ancestry:
+    """Finds the ancestry of versions; with Spark's checkpoint format 2 from their changelogs.
+
+    Args:
+        files: The files of the state.
+        directory: The checkpoint's directory, to read changelogs from.
+        store: The number of each version's store; stores, versions and ids are in ascending order.
+        version: The version.
+        checkpoint_id: Its id, "" with format 1.
+        changes: The row of its changelog in the files, or -1.
+    """
+    parent: np.ndarray = np.full(len(version), NOTHING, "i8")
+    begins: np.ndarray = np.zeros(len(version), bool)
+    has_id = np.array(pc.not_equal(checkpoint_id, ""), bool)
+    bare = np.flatnonzero(~has_id)
+    is_next = (np.diff(store[bare]) == 0) & (np.diff(version[bare]) == 1)
+    parent[bare[1:][is_next]] = bare[:-1][is_next]
+    parent[version == 1] = EMPTY
+    rows = np.flatnonzero(has_id)
+    if len(rows):
+        keys = zip(
+            store[rows].tolist(), version[rows].tolist(), checkpoint_id.take(pa.array(rows)).to_pylist(), strict=True
+        )
+        _follow_all(files, directory, changes, dict(zip(keys, rows.tolist(), strict=True)), Ancestry(parent, begins))
+    return Ancestry(parent, begins)
+
+
 def _versions(files: StateFiles, stores: Stores, wanted: StoreFilter) -> Versions:
     """Groups the files by store, version and id."""
     rows = np.flatnonzero((stores.store >= 0) & wanted.rows(stores))
@@ -260,69 +322,6 @@ def _along(
         found = [combine(each, each[to]) for (combine, _), each in zip(columns, found, strict=True)]
         to = further
     return to, found
-
-
-# Which version each version's changelog is applied to.
-
-EMPTY = -2
-"""Stands for the empty state, which is what version 1 follows."""
-NOTHING = -1
-"""Stands for what is not there."""
-
-_LINEAGE_BYTES = 64 * 1024
-
-_MANY = 2
-"""Versions that one changelog has to answer for, so that it pays to read only one at a time."""
-
-_Key = tuple[int, int, str]
-"""Store, version, checkpoint id."""
-
-
-@dataclass(frozen=True)
-class Ancestry:
-    """What each version follows.
-
-    Attributes:
-        parent: The row of the version that its changelog is applied to, or :data:`EMPTY`, or :data:`NOTHING`.
-        begins: Whether the lineage in a later changelog begins at it, as it does at a snapshot.
-    """
-
-    parent: np.ndarray
-    begins: np.ndarray
-
-
-def ancestry_of(
-    files: StateFiles,
-    directory: Directory,
-    store: np.ndarray,
-    version: np.ndarray,
-    checkpoint_id: pa.Array,
-    changes: np.ndarray,
-) -> Ancestry:
-    """Finds the ancestry of versions; with Spark's checkpoint format 2 from their changelogs.
-
-    Args:
-        files: The files of the state.
-        directory: The checkpoint's directory, to read changelogs from.
-        store: The number of each version's store; stores, versions and ids are in ascending order.
-        version: The version.
-        checkpoint_id: Its id, "" with format 1.
-        changes: The row of its changelog in the files, or -1.
-    """
-    parent: np.ndarray = np.full(len(version), NOTHING, "i8")
-    begins: np.ndarray = np.zeros(len(version), bool)
-    has_id = np.array(pc.not_equal(checkpoint_id, ""), bool)
-    bare = np.flatnonzero(~has_id)
-    is_next = (np.diff(store[bare]) == 0) & (np.diff(version[bare]) == 1)
-    parent[bare[1:][is_next]] = bare[:-1][is_next]
-    parent[version == 1] = EMPTY
-    rows = np.flatnonzero(has_id)
-    if len(rows):
-        keys = zip(
-            store[rows].tolist(), version[rows].tolist(), checkpoint_id.take(pa.array(rows)).to_pylist(), strict=True
-        )
-        _follow_all(files, directory, changes, dict(zip(keys, rows.tolist(), strict=True)), Ancestry(parent, begins))
-    return Ancestry(parent, begins)
 
 
 def _follow_all(

@@ -19,6 +19,12 @@ from typing import Any
 
 from pyspark_statestore.storage.directory import Directory, errors_of, require_inside
 
+_TEMPORARY = re.compile(r"\..+\.[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(\.TID\d+)?\.tmp")
+"""Names from ``CheckpointFileManager.generateTempPath``, in the target's directory, for all managers that rename."""
+
+_NOT_FOR_DIRECTORIES = {errno.EINVAL, errno.ENOTSUP, errno.EBADF}
+"""Errors of mounted file systems, such as those over object stores, that keep directories without being asked."""
+
 
 @contextmanager
 def create(directory: Directory, relative: str) -> Iterator[Any]:
@@ -99,47 +105,6 @@ def delete(directory: Directory, relative: str) -> bool:
     return True
 
 
-def _make_directory(directory: Directory, path: str) -> None:
-    changed = list(above(path)) if directory.is_local else []
-    directory.location.fs.makedirs(path, exist_ok=True)
-    for parent in changed:
-        keep_names(parent)
-
-
-class _Sink:
-    """Turns the errors of a file system that is written to into this package's, and leaves the writer's own alone."""
-
-    def __init__(self, file: Any, directory: Directory, relative: str) -> None:
-        self._file = file
-        self._directory = directory
-        self._relative = relative
-
-    def write(self, data: bytes, /) -> None:
-        with _errors("write", self._directory, self._relative):
-            self._file.write(data)
-
-
-def _discard(file: Any) -> None:
-    """Gives a file up: closed, an object store would keep what was sent so far."""
-    with suppress(Exception):
-        getattr(file, "discard", file.close)()
-    with suppress(Exception):
-        # fsspec's buffered files would send the rest when they are garbage-collected.
-        file.closed = True
-    with suppress(Exception):
-        file.close()
-
-
-def _errors(action: str, directory: Directory, relative: str) -> AbstractContextManager[None]:
-    return errors_of(action, directory.location.display(relative), "PSS_WRITE_FAILED")
-
-
-# Files that appear whole or not at all.
-
-_TEMPORARY = re.compile(r"\..+\.[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(\.TID\d+)?\.tmp")
-"""Names from ``CheckpointFileManager.generateTempPath``, in the target's directory, for all managers that rename."""
-
-
 def is_temporary(name: str) -> bool:
     """Whether a file with this name gets its own name when it is whole: one of Spark's, or of :func:`publish`."""
     return _TEMPORARY.fullmatch(name) is not None
@@ -218,26 +183,6 @@ def hadoop_checksum_of(path: str) -> str:
     return f"{folder}{slash}.{name}.crc"
 
 
-def _rename(directory: Directory, source: str, target: str) -> None:
-    location = directory.location
-    try:
-        with errors_of("write", location.display(target), "PSS_WRITE_FAILED"):
-            if directory.is_local and location.fs.isdir(location.below(target)):
-                raise IsADirectoryError("there is a directory of this name")  # moving would put the file into it
-            location.fs.mv(location.below(source), location.below(target))
-            if directory.is_local:
-                keep_names(location.below(target).rpartition("/")[0])
-    except Exception:
-        delete(directory, source)
-        raise
-
-
-# Power cuts: what a local disk, or one that is mounted like one, has to be asked to keep.
-
-_NOT_FOR_DIRECTORIES = {errno.EINVAL, errno.ENOTSUP, errno.EBADF}
-"""Errors of mounted file systems, such as those over object stores, that keep directories without being asked."""
-
-
 def keep(path: str) -> None:
     """Returns when a closed file and its name are on the disk.
 
@@ -267,6 +212,55 @@ def above(directory: str) -> Iterator[str]:
     while not path.exists() and path != path.parent:
         path = path.parent
         yield str(path)
+
+
+def _make_directory(directory: Directory, path: str) -> None:
+    changed = list(above(path)) if directory.is_local else []
+    directory.location.fs.makedirs(path, exist_ok=True)
+    for parent in changed:
+        keep_names(parent)
+
+
+class _Sink:
+    """Turns the errors of a file system that is written to into this package's, and leaves the writer's own alone."""
+
+    def __init__(self, file: Any, directory: Directory, relative: str) -> None:
+        self._file = file
+        self._directory = directory
+        self._relative = relative
+
+    def write(self, data: bytes, /) -> None:
+        with _errors("write", self._directory, self._relative):
+            self._file.write(data)
+
+
+def _discard(file: Any) -> None:
+    """Gives a file up: closed, an object store would keep what was sent so far."""
+    with suppress(Exception):
+        getattr(file, "discard", file.close)()
+    with suppress(Exception):
+        # fsspec's buffered files would send the rest when they are garbage-collected.
+        file.closed = True
+    with suppress(Exception):
+        file.close()
+
+
+def _errors(action: str, directory: Directory, relative: str) -> AbstractContextManager[None]:
+    return errors_of(action, directory.location.display(relative), "PSS_WRITE_FAILED")
+
+
+def _rename(directory: Directory, source: str, target: str) -> None:
+    location = directory.location
+    try:
+        with errors_of("write", location.display(target), "PSS_WRITE_FAILED"):
+            if directory.is_local and location.fs.isdir(location.below(target)):
+                raise IsADirectoryError("there is a directory of this name")  # moving would put the file into it
+            location.fs.mv(location.below(source), location.below(target))
+            if directory.is_local:
+                keep_names(location.below(target).rpartition("/")[0])
+    except Exception:
+        delete(directory, source)
+        raise
 
 
 def _sync(path: str) -> None:

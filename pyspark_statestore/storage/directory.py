@@ -30,7 +30,14 @@ LARGEST_WHOLE = 256 << 20
 """Bytes that a file may have at most to be read whole, such as a log, metadata or a schema."""
 
 Item = TypeVar("Item")
+
 Result = TypeVar("Result")
+
+GAP = 64 * 1024
+"""Bytes between two ranges up to which they are read together."""
+
+MAX_READ = 8 << 20
+"""Bytes that a request reads at most."""
 
 
 @dataclass(frozen=True)
@@ -219,6 +226,93 @@ def in_parallel(
             raise
 
 
+class Readable(Protocol):
+    """A file of which ranges are read."""
+
+    def read_at(self, offset: int, length: int, /) -> bytes:
+        """Reads a range; fewer bytes where the file ends."""
+        ...
+
+
+def in_parts(file: Readable, offset: int, length: int) -> Iterator[bytes]:
+    """Reads a range that may be too large for the memory.
+
+    Yields:
+        The bytes in parts of :data:`MAX_READ`; fewer than the range has where the file ends before it does.
+    """
+    for start in range(offset, offset + length, MAX_READ):
+        wanted = min(MAX_READ, offset + length - start)
+        data = file.read_at(start, wanted)
+        yield data
+        if len(data) < wanted:
+            return
+
+
+def requests(offset: np.ndarray, length: np.ndarray, most: int = MAX_READ) -> list[int]:
+    """Puts ranges that are near each other into one request.
+
+    Args:
+        offset: Where each range begins, in ascending order.
+        length: Bytes of each range.
+        most: Bytes that a request has at most, unless a single range is longer.
+
+    Returns:
+        The number of the range with which each request begins; and the number of ranges as the last one.
+    """
+    end = np.maximum.accumulate(offset + length)
+    far: np.ndarray = np.append(True, offset[1:] - end[:-1] > GAP)
+    begins = [0]
+    at = 0
+    breaks: np.ndarray = np.append(np.flatnonzero(far), len(offset))
+    while at < len(offset):
+        # As far as neighbours go, and not further than one request may.
+        near = int(breaks[np.searchsorted(breaks, at, "right")])
+        fits = at + int(np.searchsorted(end[at:near], int(offset[at]) + most, "right"))
+        at = max(at + 1, min(near, fits))
+        begins.append(at)
+    return begins
+
+
+@contextmanager
+def errors_of(action: str, path: str, error_class: str = "PSS_READ_FAILED") -> Iterator[None]:
+    """Turns what a file system raises into this package's errors; a file that is gone stays FileNotFoundError.
+
+    Args:
+        action: What is done, as a verb.
+        path: The path to which it is done.
+        error_class: The id of the error, where a missing permission is not the reason.
+    """
+    try:
+        yield
+    except (StateStoreFilesError, FileNotFoundError):
+        raise
+    except PermissionError as error:
+        parameters = {"action": action, "path": path, "user": f"this process's user ({error})"}
+        raise StateStoreFilesError("PSS_NO_PERMISSION", parameters) from error
+    except Exception as error:  # file systems raise their libraries' own, such as botocore's NoCredentialsError
+        parameters = {"action": action, "path": path, "reason": f"{type(error).__name__}: {error}"}
+        raise StateStoreFilesError(error_class, parameters) from error
+
+
+def require_inside(directory: Directory, relative: str) -> None:
+    """Refuses a path that a symbolic link leads out of the checkpoint; the checkpoint itself may be below a link.
+
+    Args:
+        directory: The checkpoint's directory. Only local disks have such links.
+        relative: The path in it.
+
+    Raises:
+        StateStoreFilesError: PSS_BAD_PATH.
+    """
+    if not directory.is_local or relative.startswith("/"):
+        return
+    root = os.path.realpath(directory.location.path)
+    real = os.path.realpath(directory.location.below(relative))
+    if os.path.commonpath([root, real]) != root:
+        reason = f"a symbolic link in the checkpoint leads out of it, to {real}; replace the link by what it stands for"
+        raise StateStoreFilesError("PSS_BAD_PATH", {"path": directory.location.display(relative), "reason": reason})
+
+
 def _is_flat(fs: Any) -> bool:
     """Whether it is an object store, where each range is a request, and opening a file would ask for its size first."""
     return bool(getattr(fs, "async_impl", False))
@@ -289,105 +383,3 @@ def _modified(info: dict[str, Any]) -> datetime.datetime | None:
             with suppress(ValueError, OverflowError, OSError):  # a disk may have times that no calendar has
                 return datetime.datetime.fromtimestamp(seconds, datetime.UTC)
     return None
-
-
-# Requests: which ranges of a file are read together.
-
-GAP = 64 * 1024
-"""Bytes between two ranges up to which they are read together."""
-
-MAX_READ = 8 << 20
-"""Bytes that a request reads at most."""
-
-
-class Readable(Protocol):
-    """A file of which ranges are read."""
-
-    def read_at(self, offset: int, length: int, /) -> bytes:
-        """Reads a range; fewer bytes where the file ends."""
-        ...
-
-
-def in_parts(file: Readable, offset: int, length: int) -> Iterator[bytes]:
-    """Reads a range that may be too large for the memory.
-
-    Yields:
-        The bytes in parts of :data:`MAX_READ`; fewer than the range has where the file ends before it does.
-    """
-    for start in range(offset, offset + length, MAX_READ):
-        wanted = min(MAX_READ, offset + length - start)
-        data = file.read_at(start, wanted)
-        yield data
-        if len(data) < wanted:
-            return
-
-
-def requests(offset: np.ndarray, length: np.ndarray, most: int = MAX_READ) -> list[int]:
-    """Puts ranges that are near each other into one request.
-
-    Args:
-        offset: Where each range begins, in ascending order.
-        length: Bytes of each range.
-        most: Bytes that a request has at most, unless a single range is longer.
-
-    Returns:
-        The number of the range with which each request begins; and the number of ranges as the last one.
-    """
-    end = np.maximum.accumulate(offset + length)
-    far: np.ndarray = np.append(True, offset[1:] - end[:-1] > GAP)
-    begins = [0]
-    at = 0
-    breaks: np.ndarray = np.append(np.flatnonzero(far), len(offset))
-    while at < len(offset):
-        # As far as neighbours go, and not further than one request may.
-        near = int(breaks[np.searchsorted(breaks, at, "right")])
-        fits = at + int(np.searchsorted(end[at:near], int(offset[at]) + most, "right"))
-        at = max(at + 1, min(near, fits))
-        begins.append(at)
-    return begins
-
-
-# Errors of file systems.
-
-
-@contextmanager
-def errors_of(action: str, path: str, error_class: str = "PSS_READ_FAILED") -> Iterator[None]:
-    """Turns what a file system raises into this package's errors; a file that is gone stays FileNotFoundError.
-
-    Args:
-        action: What is done, as a verb.
-        path: The path to which it is done.
-        error_class: The id of the error, where a missing permission is not the reason.
-    """
-    try:
-        yield
-    except (StateStoreFilesError, FileNotFoundError):
-        raise
-    except PermissionError as error:
-        parameters = {"action": action, "path": path, "user": f"this process's user ({error})"}
-        raise StateStoreFilesError("PSS_NO_PERMISSION", parameters) from error
-    except Exception as error:  # file systems raise their libraries' own, such as botocore's NoCredentialsError
-        parameters = {"action": action, "path": path, "reason": f"{type(error).__name__}: {error}"}
-        raise StateStoreFilesError(error_class, parameters) from error
-
-
-# Symbolic links: what is written for a checkpoint stays in it.
-
-
-def require_inside(directory: Directory, relative: str) -> None:
-    """Refuses a path that a symbolic link leads out of the checkpoint; the checkpoint itself may be below a link.
-
-    Args:
-        directory: The checkpoint's directory. Only local disks have such links.
-        relative: The path in it.
-
-    Raises:
-        StateStoreFilesError: PSS_BAD_PATH.
-    """
-    if not directory.is_local or relative.startswith("/"):
-        return
-    root = os.path.realpath(directory.location.path)
-    real = os.path.realpath(directory.location.below(relative))
-    if os.path.commonpath([root, real]) != root:
-        reason = f"a symbolic link in the checkpoint leads out of it, to {real}; replace the link by what it stands for"
-        raise StateStoreFilesError("PSS_BAD_PATH", {"path": directory.location.display(relative), "reason": reason})

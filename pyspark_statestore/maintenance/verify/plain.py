@@ -19,11 +19,22 @@ from pyspark_statestore.storage.changes import hadoop_checksum_of
 from pyspark_statestore.storage.directory import Directory, OpenFile, in_parallel
 
 _STREAMS = (".changelog", ".delta", ".snapshot")
+
 _CHECKED = (".zip", *_STREAMS)
+
 _LARGE = 64 << 20
 """Bytes of the largest zip that is unpacked."""
+
 _UNPACKED = 1 << 30
 """Bytes that a zip may unpack to at most."""
+
+_HEADER = struct.Struct(">4sI")
+
+_MAGIC = b"crc\x00"
+
+_AT_ONCE = 4 << 20
+
+_MAX_PART = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -139,14 +150,6 @@ def _zip_reason(file: OpenFile, size: int) -> str | None:
     except ValueError as error:
         return str(error)
     return None if damaged is None else f"{damaged} in it is damaged"
-
-
-# Hadoop's checksum files, beside every file that it writes on a local disk.
-
-_HEADER = struct.Struct(">4sI")
-_MAGIC = b"crc\x00"
-_AT_ONCE = 4 << 20
-_MAX_PART = 1 << 20
 
 
 def _matches_hadoop(file: OpenFile, size: int, checksums: bytes) -> bool:

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from fsspec.callbacks import Callback
     from pyspark.sql import SparkSession
 
+_CORRUPT = frozenset({damage.CORRUPT_SEGMENT, damage.CORRUPT_PLAIN_FILE})
+
 
 @dataclass(frozen=True)
 class Verification:
@@ -119,41 +121,6 @@ def verify(
     return replace(found, dry_run=repair and dry_run)
 
 
-def _verified(log: MergedLog, spark: SparkSession | None, callback: Callback | None) -> Verification:
-    first = now = run_pass(log, None, (), spark, callback)
-    read_bytes = now.read_bytes
-    confirmed: list[Damage] = []
-    for _ in range(ATTEMPTS):
-        # Only what seemed to be wrong is in doubt.
-        if len(confirmed) == len(now.damages) and now.suspects <= {each.logical_path for each in confirmed}:
-            break
-        before = {_identity(each) for each in now.damages}
-        now = run_pass(log, now.suspects, now.damages, spark)
-        read_bytes += now.read_bytes
-        confirmed = [each for each in now.damages if _identity(each) in before]
-    else:
-        if now.unread:
-            raise always_gone(log.directory)
-    damages, notes = _once(confirmed, now.notes)
-    return Verification(tuple(damages), tuple(notes), read_bytes, now.files, first.segments, now.versions)
-
-
-def _identity(found: Damage) -> tuple[object, ...]:
-    return found.kind, found.path, found.offset, found.logical_path
-
-
-def _once(confirmed: list[Damage], notes: list[Damage]) -> tuple[list[Damage], list[Damage]]:
-    """Each finding once; a note of what is a damage, too, is left out."""
-    damages = list({_identity(each): each for each in confirmed}.values())
-    known = {_identity(each) for each in damages}
-    return damages, [each for key, each in {_identity(each): each for each in notes}.items() if key not in known]
-
-
-# One pass over everything that lives in a checkpoint.
-
-_CORRUPT = frozenset({damage.CORRUPT_SEGMENT, damage.CORRUPT_PLAIN_FILE})
-
-
 @dataclass
 class VerificationPass:
     """What one pass has found.
@@ -212,6 +179,36 @@ def run_pass(
     states = log.snapshot_of(found).states
     now.notes += [each for each in torn if states[each.name].closed and each.offset != found.infos[each.name].size]
     return now
+
+
+def _verified(log: MergedLog, spark: SparkSession | None, callback: Callback | None) -> Verification:
+    first = now = run_pass(log, None, (), spark, callback)
+    read_bytes = now.read_bytes
+    confirmed: list[Damage] = []
+    for _ in range(ATTEMPTS):
+        # Only what seemed to be wrong is in doubt.
+        if len(confirmed) == len(now.damages) and now.suspects <= {each.logical_path for each in confirmed}:
+            break
+        before = {_identity(each) for each in now.damages}
+        now = run_pass(log, now.suspects, now.damages, spark)
+        read_bytes += now.read_bytes
+        confirmed = [each for each in now.damages if _identity(each) in before]
+    else:
+        if now.unread:
+            raise always_gone(log.directory)
+    damages, notes = _once(confirmed, now.notes)
+    return Verification(tuple(damages), tuple(notes), read_bytes, now.files, first.segments, now.versions)
+
+
+def _identity(found: Damage) -> tuple[object, ...]:
+    return found.kind, found.path, found.offset, found.logical_path
+
+
+def _once(confirmed: list[Damage], notes: list[Damage]) -> tuple[list[Damage], list[Damage]]:
+    """Each finding once; a note of what is a damage, too, is left out."""
+    damages = list({_identity(each): each for each in confirmed}.values())
+    known = {_identity(each) for each in damages}
+    return damages, [each for key, each in {_identity(each): each for each in notes}.items() if key not in known]
 
 
 def _indexes_and_versions(directory: Directory, corrupt: set[str]) -> tuple[Scan, StateFiles, Restorability]:
