@@ -16,7 +16,7 @@ from pyspark_statestore import Checkpoint
 from pyspark_statestore.format import Kind, read_merged_file
 from pyspark_statestore.format.reader import BytesSource
 from pyspark_statestore.maintenance.cleaning import clean
-from pyspark_statestore.maintenance.compaction import CompactionPlan, Wanted
+from pyspark_statestore.maintenance.compaction_plan import CompactionOptions, CompactionPlan
 from pyspark_statestore.maintenance.relocation import Bin, Movable, relocate
 from tests.inspect.places import STAMP, merged_file, merged_paths, refused
 from tests.maintenance.failing import Trouble, troubled_files
@@ -49,7 +49,7 @@ def checkpoint(tmp_path: Path) -> Path:
 
 def everything(movable: Movable) -> tuple[Bin, ...]:
     """All that lives, in one file."""
-    return CompactionPlan.of(movable, Wanted(), list(movable.snapshot.states)).bins
+    return CompactionPlan.of(movable, CompactionOptions(), list(movable.snapshot.states)).bins
 
 
 def paths_in(file: Path) -> list[str]:
@@ -105,8 +105,8 @@ def test_look_that_takes_too_long(checkpoint: Path) -> None:
 
 
 def test_plan_is_the_same_for_the_same_files(checkpoint: Path) -> None:
-    first = CompactionPlan.of(Movable(merged_log_of(checkpoint).snapshot()), Wanted(2.0, 4000))
-    assert first == CompactionPlan.of(Movable(merged_log_of(checkpoint).snapshot()), Wanted(2.0, 4000))
+    first = CompactionPlan.of(Movable(merged_log_of(checkpoint).snapshot()), CompactionOptions(2.0, 4000))
+    assert first == CompactionPlan.of(Movable(merged_log_of(checkpoint).snapshot()), CompactionOptions(2.0, 4000))
     assert first.bins
 
 

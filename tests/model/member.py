@@ -80,7 +80,6 @@ class Member:
         self._read: dict[str, int] = {}
         self._floor: dict[str, Key] = {}
         self._deleted: dict[str, Key] = {}
-        self._intents_seen: dict[str, int] = {}
         self._pins_seen: dict[str, int] = {}
 
     def _say(self, what: str) -> None:
@@ -222,10 +221,10 @@ class Member:
     def begin_refresh(self, then: Callable[[], None] = lambda: None) -> None:
         """Lists."""
         world = self.world
-        self.view.begin_refresh()
+        self.view.begin_refresh(world.now)
         listing = dict(world.files)
         self.list_pins()
-        intents = self._heeded_intents()
+        intents = frozenset(self.view.counting(world.intents, world.now))
         to_read = [name for name in listing if self.view.needs_read(name)]
         # Index-only files first: what they cover need not be opened.
         to_read.sort(key=lambda name: (listing[name].index_only, name), reverse=True)
@@ -259,7 +258,8 @@ class Member:
         entries = [entry for group in groups for entry in group.entries]
         stamp = max((group.stamp for group in groups), default=-1)
         cache = file.index_only and self.rules.index_only_is_a_cache
-        self.view.read(name, entries, stamp, sealed=file.sealed, index_only=cache, now=now)
+        repeats = tuple(file.repeats)
+        self.view.read(name, entries, stamp, sealed=file.sealed, index_only=cache, now=now, repeats=repeats)
         for other, repeated in file.repeats.items():
             if refresh and other in refresh.listing and other in refresh.to_read and self._read.get(other, 0) == 0:
                 entries = [entry for group in repeated for entry in group.entries]
@@ -317,9 +317,9 @@ class Member:
     def refresh_listing(self) -> None:
         """What maintenance does most of the time: sees what has come and gone, and reads none of it."""
         world = self.world
-        self.view.begin_refresh()
+        self.view.begin_refresh(world.now)
         self.list_pins()
-        intents = self._heeded_intents()
+        intents = self.view.counting(world.intents, world.now)
         for name in self.view.names() - set(world.files):
             # What lived in it lives in a tail that is not read now.
             if not self.view.relocatable(name):
@@ -328,13 +328,6 @@ class Member:
             self.view.listed(name, world.now)
         self._say("lists only")
         self.view.refreshed(intents, complete=False, now=self.world.now)
-
-    def _heeded_intents(self) -> frozenset[str]:
-        """The announcements that are there now, without those that stand for nothing any more."""
-        now = self.world.now
-        for intent in self.world.intents:
-            self._intents_seen.setdefault(intent, now)
-        return frozenset(i for i in self.world.intents if not is_expired([now - self._intents_seen[i]], CLOSED))
 
     def list_pins(self) -> Callable[[str], bool]:
         """Sees the pins that are there now; says which files they keep."""

@@ -244,7 +244,7 @@ def _replaced(log: MergedLog, found: Found, dry_run: bool) -> Found:
         if all(each.kind in kinds or each.is_repairable for each in found):
             # Everything that has to be there is there without the bytes that no group accounts for.
             log.account_for(able)
-        relocate(log, [(piece,) for name in sorted(able) for piece, _ in movable.pieces(name, _PIECE)])
+        relocate(log, [(piece,) for name in sorted(able) for piece, _ in movable.ranges(name, _PIECE)])
         gone = set(clean(log, snapshot.closed_tombstones, only=able).files)
 
     def with_outcome(each: Damage) -> Damage:
