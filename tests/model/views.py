@@ -241,8 +241,7 @@ class PythonView:
         return is_expired([now - self._markers_seen.get(marker, now)], CLOSED)
 
     def begin_refresh(self, now: int) -> None:
-        resolution = self._resolution()
-        self._watch.begin(closed_tombstones(resolution, dict.fromkeys(resolution.entries.files, FileState(True))))
+        self._watch.begin(closed_tombstones(self._resolution(), self._states(now)))
 
     def refreshed(self, intents: Collection[str], *, complete: bool, now: int) -> None:
         self._droppable = frozenset()
@@ -253,10 +252,7 @@ class PythonView:
 
     def plan(self, now: int) -> list[str]:
         resolution = self._resolution()
-        states = {name: self._state(known, now) for name, known in self._files.items()}
-        if not self._rules.highest_stamp_stays:
-            states["~"] = FileState(False, stamp=1 << 62)
-        plan = plan_unlinks(resolution, states, self._droppable)
+        plan = plan_unlinks(resolution, self._states(now), self._droppable)
         self._carried = {u.name: [copied(self._row(int(i)).entry) for i in u.carry] for u in plan.unlink}
         if not self._rules.total_order:
             self._carried = {n: [t for t in c if not self._repeated(t, n)] for n, c in self._carried.items()}
@@ -264,6 +260,12 @@ class PythonView:
 
     def carry(self, name: str) -> list[Entry]:
         return self._carried[name]
+
+    def _states(self, now: int) -> dict[str, FileState]:
+        states = {name: self._state(known, now) for name, known in self._files.items()}
+        if not self._rules.highest_stamp_stays:
+            states["~"] = FileState(False, stamp=1 << 62)
+        return states
 
     def _state(self, known: _Known, now: int) -> FileState:
         until = known.read_at if self._rules.closed_is_confirmed else now

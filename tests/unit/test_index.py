@@ -345,6 +345,7 @@ def test_rule_6_a_tombstone_is_carried_over_until_it_is_known_to_be_needless() -
         (FileState(False), "appended"),
         (FileState(True, whole_index_read=False), "not been read"),
         (FileState(True, index_only=True), "speaks for"),
+        (FileState(True, accounted=False), "accounts for"),
         (FileState(True, stamp=100), "highest stamp"),
     ],
 )
