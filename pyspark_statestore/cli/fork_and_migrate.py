@@ -1,4 +1,4 @@
-"""The commands that give a checkpoint another life: fork, release, convert, export, drop-merged."""
+"""The commands that fork a checkpoint or migrate it: fork, release, convert, export, drop-merged."""
 
 from __future__ import annotations
 
