@@ -302,7 +302,7 @@ def _unknown(name: str, known: Mapping[str, Option]) -> StateStoreFilesError:
 
     public = [candidate for candidate, option in known.items() if not option.internal]
     close = difflib.get_close_matches(name, public, n=1)
-    hint = f"Did you mean {close[0]}?" if close else f"There are: {', '.join(public)}."
+    hint = f"Did you mean {close[0]}?" if close else f"The options are: {', '.join(public)}."
     return StateStoreFilesError("PSS_UNKNOWN_OPTION", {"key": name, "hint": hint})
 
 

@@ -114,7 +114,9 @@ def _of_a_catalog(properties: Mapping[str, str]) -> Mapping[str, str]:
     ours = {key: key.lower() for key in properties}
     for key, lower in ours.items():
         if lower != "table" and (lower in _BY_LOWER_CASE or lower.startswith(_STORAGE)):
-            allowed = "in CREATE TABLE only table is, since Spark forgets the rest: ask FROM it WITH (path = '...')"
+            allowed = (
+                "in CREATE TABLE only table, since Spark forgets other options: SELECT ... FROM it WITH (path = '...')"
+            )
             raise _refused(key, properties[key], allowed)
     return {key: properties[key] for key, lower in ours.items() if lower == "table"}
 

@@ -65,10 +65,10 @@ class DefaultSource(DataSource):
             allowed = "INTO or append: the files whose rows you insert are rewritten, all others stay"
             raise StateStoreFilesError("PSS_INVALID_OPTION", {"key": "mode", "value": "overwrite", "allowed": allowed})
         if table != TABLES[0]:
-            allowed = f"rows are inserted into the table {TABLES[0]}"
+            allowed = f"INSERT works with the table {TABLES[0]} only"
             raise StateStoreFilesError("PSS_INVALID_OPTION", {"key": "table", "value": table, "allowed": allowed})
         if PATH not in schema.names:
-            allowed = f"rows of the table {TABLES[0]}, of which {PATH} counts"
+            allowed = f"rows of the table {TABLES[0]} with the column {PATH}"
             parameters = {"key": "schema", "value": ", ".join(schema.names), "allowed": allowed}
             raise StateStoreFilesError("PSS_INVALID_OPTION", parameters)
         return CompactionWriter(self._parsed)
@@ -83,7 +83,7 @@ class DefaultSource(DataSource):
 
         options = self._options_for(schema)
         if options.table != STREAMED:
-            allowed = f"a stream is one of segments: option('table', '{STREAMED}')"
+            allowed = f"only the table segments can be streamed: option('table', '{STREAMED}')"
             parameters = {"key": "table", "value": options.table, "allowed": allowed}
             raise StateStoreFilesError("PSS_INVALID_OPTION", parameters)
         return SegmentStreamReader(options)
