@@ -92,8 +92,8 @@ def maintain(
     check_running(
         spark,
         why_not_connect="which knows neither the checkpoints of its queries nor a scheduler pool",
-        action="Call maintain() in the driver of a classic session, or Checkpoint(path).maintenance, whose methods "
-        "take a Spark Connect session, as often as you like",
+        action="Call maintain() in the driver of a classic session. With Spark Connect, call the methods of "
+        "Checkpoint(path).maintenance from time to time",
     )
     maintenance = BackgroundMaintenance(
         ActiveQueries(

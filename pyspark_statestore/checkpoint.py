@@ -103,7 +103,7 @@ class Checkpoint:
     def is_merged(self) -> bool:
         """Whether the checkpoint has its state in merged files. After an export in place it has not.
 
-        One listing tells.
+        It takes one listing.
 
         Raises:
             StateStoreFilesError: The checkpoint cannot be listed.
