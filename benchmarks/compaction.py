@@ -224,7 +224,7 @@ def cold_figures(raw: dict[str, Any]) -> list[Figure]:
     """Returns the figures of a first read."""
     rows = []
     for who, what in LOOKS.items():
-        rows.append(Figure(f"first look of {what} at {raw['files']} files: files opened", raw["before"][who]))
+        rows.append(Figure(f"first read of {what} at {raw['files']} files: files opened", raw["before"][who]))
         rows.append(Figure("  after consolidate_index()", raw["after"][who], "", 1))
     return rows
 
@@ -247,7 +247,7 @@ def draw(figures: list[Figure], target: Path) -> None:
     draw_bars(axes[0], "MB/s", "MB of live bytes a second", list(zip(names, speeds, strict=True)))
     peaks = [figure for figure in figures if figure.name.strip().startswith("peak")]
     draw_bars(axes[1], "MB", "MB at the peak", list(zip(PEAKS, peaks, strict=True)))
-    opens = [figure for figure in figures if figure.name.startswith(("first look", "  after"))]
+    opens = [figure for figure in figures if figure.name.startswith(("first read", "  after"))]
     names = [f"{who}, {when}" for who in LOOKS.values() for when in ("before", "consolidated")]
     draw_bars(axes[2], "", "files opened", list(zip(names, opens, strict=True)))
     picture.savefig(target, dpi=110)
