@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark_statestore.errors import not_allowed
 from pyspark_statestore.inspect.tables import Segments, files_table, summary_table
 from pyspark_statestore.log.columns import TABLES
-from pyspark_statestore.log.scan import Scan, check_checkpoint, retry_if_gone, scan
+from pyspark_statestore.log.scan import Scan, retry_if_gone, scan
 from pyspark_statestore.log.state_files import EVERYTHING, StateFiles, StoreFilter, plain_files
 from pyspark_statestore.log.versions import versions_table
 from pyspark_statestore.storage import Directory, Location
@@ -205,10 +205,7 @@ class Inspection:
         return summary_table(merged, files, self._closed_after, ForkInfo.of(self._directory, merged))
 
     def _scan(self, *, headers: bool, callback: Callback | None = None) -> Scan:
-        found = scan(self._directory, headers=headers, callback=callback)
-        if not found.infos:
-            check_checkpoint(self._directory)
-        return found
+        return scan(self._directory, headers=headers, callback=callback)
 
 
 def _check_names(names: Iterable[str]) -> None:
