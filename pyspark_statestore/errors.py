@@ -202,6 +202,11 @@ class StateStoreFilesError(Exception):
         return type(self), (self._error_class, self._message_parameters)
 
 
+def not_allowed(key: str, value: object, allowed: str) -> StateStoreFilesError:
+    """Returns PSS_INVALID_OPTION for an option or argument, with the allowed values in words."""
+    return StateStoreFilesError("PSS_INVALID_OPTION", {"key": key, "value": value, "allowed": allowed})
+
+
 class _Lenient(dict[str, str]):
     """Shows a missing parameter by its name: an error about an error would hide the first one."""
 
