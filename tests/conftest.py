@@ -8,8 +8,8 @@ A test that needs Spark takes the ``spark`` fixture (provider door, RocksDB) or,
 
 Both reuse the running session where its settings are the ones asked for, so tests of a module that agree on them pay
 for one session. There is one JVM per pytest process, launched with both jars on the driver's class path: ``spark.jars``
-would reach the driver only while the JVM starts. Its local disk starts no processes (ShellFreeDisk in the test jar);
-all JVMs of the tests share class data (class_data.py). Both only save time.
+would reach the driver only while the JVM starts. Its local disk forks no processes (``ForklessRawLocalFileSystem``
+in the test jar); all JVMs of the tests share class data (class_data.py). Both only save time.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ class _Sessions:
 def _sessions(main_jar: Path, test_jar: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Sessions]:
     from pyspark import SparkContext
 
-    from tests.jvm.lab import SHELL_FREE
+    from tests.jvm.lab import FORKLESS
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     temporary = tmp_path_factory.mktemp("spark")
@@ -155,7 +155,7 @@ def _sessions(main_jar: Path, test_jar: Path, tmp_path_factory: pytest.TempPathF
         *("--conf", f"spark.sql.warehouse.dir={temporary / 'warehouse'}"),
         *("--conf", f"spark.local.dir={temporary}"),
     ]
-    for key, value in SHELL_FREE.items():
+    for key, value in FORKLESS.items():
         arguments += ["--conf", f"{key}={value}"]
     before = os.environ.get("PYSPARK_SUBMIT_ARGS")
     os.environ["PYSPARK_SUBMIT_ARGS"] = " ".join(f"'{argument}'" for argument in [*arguments, "pyspark-shell"])

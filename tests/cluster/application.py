@@ -22,7 +22,7 @@ import pyspark
 from tests import class_data
 from tests.cluster.data import WORKLOADS, Rows, Workload, rows_of, write_input
 from tests.jvm import lab
-from tests.jvm.lab import SHELL_FREE, TESTING, file_system_conf
+from tests.jvm.lab import FORKLESS, TESTING, file_system_conf
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 120.0
@@ -49,7 +49,7 @@ CONF = {
     "spark.sql.streaming.stateStore.minDeltasForSnapshot": "2",
     "spark.sql.streaming.minBatchesToRetain": "3",
     "spark.sql.streaming.pollingDelay": "50ms",
-    **SHELL_FREE,
+    **FORKLESS,
     f"spark.hadoop.fs.{_SCHEME}.impl": f"{TESTING}.KillingFileSystem",
     f"spark.hadoop.fs.AbstractFileSystem.{_SCHEME}.impl": f"{TESTING}.KillingFs",
     **{f"spark.hadoop.{key}": value for key, value in file_system_conf(_SCHEME).items()},

@@ -53,7 +53,7 @@ class Sums:
         spark: The session.
         root: For its ``input`` and its ``checkpoint``.
         scheme: The file system of the checkpoint.
-        hold: Where a ``Handshake`` may stop tasks: at a key's row before its partition is committed, named by the key,
+        hold: Where a ``FileGate`` may stop tasks: at a key's row before its partition is committed, named by the key,
             and at its row in the result, named by the key with ``out-`` before it.
         after: Called after each batch, with its number.
         given: What it gave out, by batch.
@@ -147,17 +147,17 @@ def query(spark: SparkSession, source: Path, hold: Path | None = None) -> DataFr
     stream = spark.readStream.schema("k long, v long").option("maxFilesPerTrigger", 1).json(str(source))
     if hold is not None:
         # Rows are held where the state is, so they are shuffled before.
-        inside = _handshake("cast(k AS string)", hold)
+        inside = _file_gate("cast(k AS string)", hold)
         stream = stream.repartition(PARTITIONS, "k").where(f"{inside} IS NOT NULL")
     sums = stream.groupBy("k").agg(sf.sum("v").alias("total"), sf.count("*").alias("rows"))
     if hold is not None:
-        out = _handshake("concat('out-', k)", hold)
+        out = _file_gate("concat('out-', k)", hold)
         sums = sums.where(f"{out} IS NOT NULL")
     return sums
 
 
-def _handshake(name: str, directory: Path) -> str:
-    return f"reflect('{TESTING}.Handshake', 'pass', {name}, '{directory}')"
+def _file_gate(name: str, directory: Path) -> str:
+    return f"reflect('{TESTING}.FileGate', 'pass', {name}, '{directory}')"
 
 
 class Hold:
@@ -233,7 +233,7 @@ def executor_counts(spark: SparkSession, executors: int = 2) -> Mapping[str, dic
     found: dict[str, dict[str, Any]] = {}
     end = time.monotonic() + 60
     while len(found) < executors and time.monotonic() < end:
-        rows = spark.range(0, 8, 1, 8).selectExpr(f"reflect('{TESTING}.ExecutorReport', 'counts') AS c").collect()
+        rows = spark.range(0, 8, 1, 8).selectExpr(f"reflect('{TESTING}.ProcessCounts', 'counts') AS c").collect()
         for row in rows:
             executor, _, counts = row.c.split(" ", 2)
             found[executor] = json.loads(counts)

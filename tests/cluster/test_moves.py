@@ -25,7 +25,7 @@ def test_partitions_that_move_with_every_batch(
     )
     sums = Sums(spark, tmp_path)
     sums.feed(range(BATCHES))
-    mover = getattr(spark.sparkContext._jvm, f"{TESTING}.Mover")
+    mover = getattr(spark.sparkContext._jvm, f"{TESTING}.PartitionMover")
     running: list[StreamingQuery] = []
 
     def move(batch: int) -> None:

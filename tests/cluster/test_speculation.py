@@ -284,13 +284,13 @@ def test_tasks_with_speculative_copies(
         "spark.eventLog.dir": f"file:{events}",
         "spark.eventLog.compress": "false",
         "spark.eventLog.rolling.enabled": "false",
-        "spark.hadoop.fs.handshake.impl": f"{TESTING}.HandshakeFileSystem",
-        "spark.hadoop.fs.handshake.directory": str(holds),
+        "spark.hadoop.fs.filegate.impl": f"{TESTING}.FileGateFileSystem",
+        "spark.hadoop.fs.filegate.directory": str(holds),
     }
     with two_hosts(tmp_path / "work") as master:
         spark = make_spark(conf, mode="provider", master=master, **OPTIONS)
         try:
-            sums = Sums(spark, tmp_path, scheme="handshake", hold=holds)
+            sums = Sums(spark, tmp_path, scheme="filegate", hold=holds)
             sums.feed([])
             attempts = Attempts(sums, sums.start(available_now=False))
             speculate(attempts)

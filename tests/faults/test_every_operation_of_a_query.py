@@ -65,7 +65,7 @@ class Maintained(Query):
         stream = self.spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).json(str(self.source))
         result = stream.groupBy("k").agg(F.sum("v"), F.count("*"), F.max("text"))
         writer = result.writeStream.outputMode("update").option("checkpointLocation", self.location)
-        upkeep = getattr(self.spark._jvm, f"{TESTING}.Upkeep")
+        upkeep = getattr(self.spark._jvm, f"{TESTING}.MaintainAfterBatch")
         writer._jwrite.foreachBatch(upkeep(str(self.checkpoint)))
         return writer.trigger(availableNow=True).start()
 

@@ -134,7 +134,7 @@ class SharedCheckpoint(Checkpoint):
 
 
 class Shell:
-    """Another process with a JVM of its own that writes and reads a checkpoint (LogShell).
+    """Another process with a JVM of its own that writes and reads a checkpoint (StateFileShell).
 
     Args:
         place: Where.
@@ -145,7 +145,7 @@ class Shell:
     def __init__(self, place: Place, jars: Sequence[Path], options: Mapping[str, str]) -> None:
         spark = Path(pyspark.__file__).parent / "jars" / "*"
         command = ["java", "-XX:-UsePerfData", "-Xmx256m"]
-        command += ["-cp", os.pathsep.join(map(str, [spark, *jars])), f"{TESTING}.LogShell"]
+        command += ["-cp", os.pathsep.join(map(str, [spark, *jars])), f"{TESTING}.StateFileShell"]
         command += [place.location("state", merged=True)]
         command += [f"{key}={value}" for key, value in place.settings(options).items()]
         self._process = subprocess.Popen(

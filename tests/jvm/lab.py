@@ -43,9 +43,9 @@ FILE_SYSTEMS = {
 }
 """The test file systems' classes by scheme."""
 
-SHELL_FREE = {
-    "spark.hadoop.fs.file.impl": f"{TESTING}.ShellFreeFileSystem",
-    "spark.hadoop.fs.AbstractFileSystem.file.impl": f"{TESTING}.ShellFreeFs",
+FORKLESS = {
+    "spark.hadoop.fs.file.impl": f"{TESTING}.ForklessLocalFileSystem",
+    "spark.hadoop.fs.AbstractFileSystem.file.impl": f"{TESTING}.ForklessLocalFs",
 }
 """Settings of sessions with the test jar: Hadoop starts no processes for files of the local disk."""
 
@@ -316,7 +316,7 @@ def snapshot_zip(*ssts: str) -> bytes:
 
 
 def dump(data: bytes) -> dict[str, Any]:
-    """A file as ``MergedFileTool.dump`` shows it, but read by Python."""
+    """A file as ``MergedFileDump.dump`` shows it, but read by Python."""
     file = read_merged_file(BytesSource(data))
     shown: dict[str, Any] = {"valid_length": file.valid_length, "length": file.size, "sealed": file.sealed}
     shown["accounted"] = file.accounted
@@ -353,5 +353,5 @@ def dump(data: bytes) -> dict[str, Any]:
 
 def java_dump(jvm: Any, path: Path) -> dict[str, Any]:
     """A file as the shim reads it; ``{"error": …}`` where it refuses to."""
-    shown: dict[str, Any] = json.loads(jvm.io.pyspark.statestore.format.MergedFileTool.dump(str(path)))
+    shown: dict[str, Any] = json.loads(jvm.io.pyspark.statestore.format.MergedFileDump.dump(str(path)))
     return shown

@@ -81,7 +81,7 @@ def test_object_stores_get_a_file_for_each_group_and_no_rename(counted: Callable
     assert len(view.live) == 5
 
 
-def test_groups_wait_for_company_where_they_are_told_to(new_checkpoint: Callable[..., Checkpoint]) -> None:
+def test_groups_wait_for_others_where_they_are_told_to(new_checkpoint: Callable[..., Checkpoint]) -> None:
     checkpoint = new_checkpoint("counting", groupCommit__maxWait="10s")
     streams = [checkpoint.fs.create(checkpoint.path(f"0/{n}/1.changelog"), True) for n in range(3)]
     with ThreadPoolExecutor(3) as threads:
@@ -196,14 +196,14 @@ def test_names_say_who_wrote_a_file_and_when(checkpoint: Checkpoint) -> None:
 
 
 def run_program(main_jar: Path, test_jar: Path, *arguments: object, limit: int | None = None) -> str:
-    """Runs LogProgram in a JVM of its own, with a limit on the size of its files if one is given."""
+    """Runs CommittingProcess in a JVM of its own, with a limit on the size of its files if one is given."""
     import resource
 
     import pyspark
 
     jars = [str(Path(pyspark.__file__).parent / "jars" / "*"), str(main_jar), str(test_jar)]
     command = ["java", "-XX:-UsePerfData", "-cp", os.pathsep.join(jars)]
-    command += [f"{TESTING}.LogProgram", *map(str, arguments)]
+    command += [f"{TESTING}.CommittingProcess", *map(str, arguments)]
     done = subprocess.run(
         command,
         capture_output=True,

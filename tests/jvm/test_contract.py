@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -18,11 +17,12 @@ pytestmark = pytest.mark.spark
 
 
 def test_ids(jvm: Any) -> None:
-    assert set(jvm.io.pyspark.statestore.ShimInfo.errorClasses()) <= ERROR_CLASSES.keys()
+    ids = getattr(jvm.io.pyspark.statestore, "StateStoreFilesException$Id").values()
+    assert {each.name() for each in ids} <= ERROR_CLASSES.keys()
 
 
 def test_options_and_defaults(jvm: Any) -> None:
-    declared = json.loads(jvm.io.pyspark.statestore.ShimInfo.optionsJson())
+    declared = dict(jvm.io.pyspark.statestore.Options.defaults())
 
     assert declared == {name: option.default for name, option in OPTIONS.items()}
     assert list(declared) == list(OPTIONS)

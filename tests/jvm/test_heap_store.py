@@ -375,4 +375,4 @@ def test_missing_hook_is_found(jvm: Any) -> None:
     assert missing(provider, wanted, ours) is None
     assert "createHDFSBackedStateStoreMap" in missing(find("java.lang.Object"), wanted, ours)
     assert "createHDFSBackedStateStoreMap" in missing(provider, find("java.lang.Runnable"), ours)
-    assert "no need of a map to have" in missing(provider, wanted, find("java.util.HashMap"))
+    assert "a map interface without" in missing(provider, wanted, find("java.util.HashMap"))

@@ -86,7 +86,7 @@ def test_objects_that_are_written_while_others_look(new_checkpoint: Callable[...
     storm = getattr(jvm, f"{TESTING}.Storm")
     state = f"merged+objectstore:{checkpoint.state}"
 
-    assert list(storm.commitAndLook(checkpoint.fs, state, 4, 30)) == []
+    assert list(storm.commitWhileListing(checkpoint.fs, state, 4, 30)) == []
 
     expected = {f"0/{t}/{v}.changelog": bytes(storm.content(t, v)) for t in range(4) for v in range(1, 31)}
     assert_kept(checkpoint, expected)

@@ -100,7 +100,7 @@ def written_by_python(groups: list[Any], seal: str, meta: dict[str, str | bool])
 def written_by_java(jvm: Any, path: Path, groups: list[Any], seal: str, meta: dict[str, str | bool]) -> bytes:
     script = {"writer": WRITER, "created_ms": CREATED_MS, "meta": meta, "groups": groups, "seal": seal}
     text = json.dumps(script, default=lambda data: base64.b64encode(data).decode())
-    getattr(jvm, f"{TESTING}.GroupScript").write(str(path), text)
+    getattr(jvm, f"{TESTING}.MergedFileScript").write(str(path), text)
     return path.read_bytes()
 
 

@@ -15,6 +15,7 @@ from pyspark_statestore.format import (
     foreign_path,
     read_merged_file,
 )
+from tests.class_data import TEST_JAR
 from tests.jvm.lab import CREATED_MS, STAMP, dump, java_dump
 
 DIRECTORY = Path(__file__).resolve().parent.parent / "vectors"
@@ -100,7 +101,7 @@ def write_python(directory: Path) -> None:
 def write_java(jvm: Any, directory: Path) -> None:
     """Writes the Java half."""
     scratch = directory / "written-by-java"
-    jvm.io.pyspark.statestore.format.MergedFileTool.writeVectors(str(scratch))
+    jvm.io.pyspark.statestore.format.VectorFiles.write(str(scratch))
     for path in scratch.iterdir():
         path.rename(directory / f"java-{path.name}")
     scratch.rmdir()
@@ -121,7 +122,7 @@ def main() -> None:
 
     from pyspark_statestore import jar_path
 
-    os.environ["PYSPARK_SUBMIT_ARGS"] = f"--driver-class-path {jar_path()} pyspark-shell"
+    os.environ["PYSPARK_SUBMIT_ARGS"] = f"--driver-class-path {jar_path()}{os.pathsep}{TEST_JAR} pyspark-shell"
     SparkContext._ensure_initialized()
     DIRECTORY.mkdir(exist_ok=True)
     write_java(SparkContext._jvm, DIRECTORY)

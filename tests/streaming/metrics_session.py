@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from pyspark_statestore import configure
 from tests.streaming.runs import Run, Setting, segments
-from tests.streaming.test_metrics import GAUGES, OWN_PLUGIN, PLUGIN, on_disk
+from tests.streaming.test_metrics import GAUGES, PLUGIN, USER_PLUGIN, on_disk
 from tests.streaming.workloads import write_batches
 
 MASTER = "local-cluster[2,1,1024]"
@@ -29,7 +29,7 @@ def shown(directory: Path) -> dict[str, dict[str, float]]:
     values: dict[str, dict[str, float]] = {}
     for file in directory.glob("*.csv"):
         found = re.fullmatch(
-            rf".*?\.(\d+|driver)\.plugin\.({re.escape(PLUGIN)}\.fileMerging|{OWN_PLUGIN})\.(\w+)\.csv", file.name
+            rf".*?\.(\d+|driver)\.plugin\.({re.escape(PLUGIN)}\.fileMerging|{USER_PLUGIN})\.(\w+)\.csv", file.name
         )
         if found:
             with file.open(encoding="utf-8") as lines:
@@ -60,7 +60,7 @@ def main() -> None:
         .config("spark.executor.memory", "600m")
         .config("spark.jars", test_jar)
         .config("spark.driver.extraClassPath", test_jar)
-        .config("spark.plugins", OWN_PLUGIN)
+        .config("spark.plugins", USER_PLUGIN)
         .config("spark.scheduler.minRegisteredResourcesRatio", "1.0")
         .config("spark.sql.streaming.stateStore.maintenanceInterval", "1s")
     )

@@ -29,9 +29,9 @@ pytestmark = pytest.mark.spark
 
 PLUGIN = "io.pyspark.statestore.spark.FileMergingPlugin"
 MAINTENANCE = "io.pyspark.statestore.log.MaintenanceReport"
-OWN_PLUGIN = f"{TESTING}.OwnPlugin"
+USER_PLUGIN = f"{TESTING}.UserPlugin"
 CONF = {
-    "spark.plugins": OWN_PLUGIN,
+    "spark.plugins": USER_PLUGIN,
     "spark.metrics.conf.*.sink.jmx.class": "org.apache.spark.metrics.sink.JmxSink",
     "spark.sql.streaming.minBatchesToRetain": "2",
     "spark.sql.streaming.stateStore.maintenanceInterval": "1h",
@@ -55,7 +55,7 @@ def session(make_spark: MakeSpark) -> SparkSession:
 def beans(jvm: Any, plugin: str = PLUGIN) -> dict[tuple[str, str], float]:
     """The attributes of a plugin's metrics as a JMX client sees them, by the metric's name and the attribute's."""
     found: dict[tuple[str, str], float] = {}
-    for line in str(getattr(jvm, f"{TESTING}.Beans").numbers()).splitlines():
+    for line in str(getattr(jvm, f"{TESTING}.JmxMetrics").numbers()).splitlines():
         name, _, attribute, value = line.split("\t")
         owner, _, metric = name.partition(f"plugin.{plugin}.")
         if metric:
@@ -134,8 +134,8 @@ def test_a_query(session: SparkSession, jvm: Any, tmp_path: Path) -> None:
 
 
 def test_a_plugin_that_was_there_before(session: SparkSession, jvm: Any) -> None:
-    assert session.sparkContext.getConf().get("spark.plugins") == f"{OWN_PLUGIN},{PLUGIN}"
-    assert beans(jvm, OWN_PLUGIN)["mine", "Value"] == 42
+    assert session.sparkContext.getConf().get("spark.plugins") == f"{USER_PLUGIN},{PLUGIN}"
+    assert beans(jvm, USER_PLUGIN)["mine", "Value"] == 42
 
 
 def test_a_plugin_that_fails_fails_alone(session: SparkSession, jvm: Any) -> None:
@@ -253,7 +253,7 @@ def test_another_session_of_the_same_process(make_spark: MakeSpark, jvm: Any, tm
         assert read(jvm)["logicalFileSize"] >= 1000
 
         stock = make_spark(CONF)
-        assert stock.sparkContext.getConf().get("spark.plugins") == OWN_PLUGIN
+        assert stock.sparkContext.getConf().get("spark.plugins") == USER_PLUGIN
         assert beans(jvm) == {}
         before.write(TWO)
 

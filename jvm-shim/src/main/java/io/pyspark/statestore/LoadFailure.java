@@ -7,11 +7,11 @@ import scala.Option;
 import scala.collection.immutable.Map$;
 
 /**
- * A reason why state could not be loaded that Spark's users see: of a query that failed PySpark shows the message of
- * Spark's exception and not that of its cause.
+ * An exception whose message reaches the user when state cannot be loaded. For a failed query, PySpark shows only the
+ * message of Spark's exception, not that of its cause, so our message goes into Spark's.
  */
 public interface LoadFailure extends ConvertableToCannotLoadStoreError {
-  /** What was wrong, where, what to do. */
+  /** Says what was wrong, where, and what to do. */
   String getMessage();
 
   @Override
@@ -20,9 +20,9 @@ public interface LoadFailure extends ConvertableToCannotLoadStoreError {
     return with(condition, "[" + condition + "] An error occurred during loading state.");
   }
 
-  /** An exception of Spark's with these words, and these beside them. */
-  default SparkException beside(SparkException sparks) {
-    return with(sparks.getCondition(), sparks.getMessage());
+  /** Spark's exception, with our message after Spark's. */
+  default SparkException addedTo(SparkException spark) {
+    return with(spark.getCondition(), spark.getMessage());
   }
 
   private SparkException with(String condition, String words) {

@@ -10,23 +10,23 @@ import java.util.regex.Pattern;
 import org.apache.hadoop.conf.Configuration;
 
 /**
- * The configuration, all of it under {@link #PREFIX}. Declared here and in {@code pyspark_statestore.conf}; a test
- * holds the two lists to each other.
+ * The options, all of them under {@link #PREFIX}. The Python package declares the same in
+ * {@code pyspark_statestore.conf}; a test compares the two lists.
  *
  * @param maxFileSize bytes after which a merged file is sealed
- * @param maxOpenFiles lanes of a process and checkpoint, at most
- * @param maxSpaceAmplification physical bytes over live bytes that cleaning aims to stay below
+ * @param maxOpenFiles the most lanes of a process and checkpoint
+ * @param maxSpaceAmplification the ratio of physical to live bytes that cleaning aims to stay below
  * @param compactionEnabled whether maintenance reclaims space
  * @param hsync whether a commit waits for the disk (hsync) and not only for the data nodes (hflush)
- * @param groupCommitMaxWaitMs how long a commit may wait for company; -1 is automatic
- * @param idleSealMs a file that was not appended to for so long is sealed, never appended to again (rule 7)
- * @param closedAfterMs another process's unsealed file that did not change for so long counts as closed (rule 7)
- * @param bufferMemory bytes of payload held in memory per checkpoint and process, more is spilled to local disk
- * @param readParallelism ranges read at the same time
+ * @param groupCommitMaxWaitMs how long a commit may wait for others to join its group; -1 is automatic
+ * @param idleSealMs how long a file may go without an append; then it is sealed, or never appended to again (rule 7)
+ * @param closedAfterMs how long another process's unsealed file must not change to count as closed (rule 7)
+ * @param bufferMemory bytes of payload that a process holds in memory per checkpoint; more goes to the local disk
+ * @param readParallelism the most ranges that are read at the same time
  * @param verifyChecksums whether segments are checked against their crc32c (rule 9)
  * @param heapCopyOnWrite whether versions of a heap store share what did not change between them
- * @param fileManagerClass what manages files that are not state; empty for Spark's own choice
- * @param shimVersion what the Python package expects; empty to skip the check
+ * @param fileManagerClass the manager of files that are not state; empty for Spark's own choice
+ * @param shimVersion the version that the Python package expects; empty skips the check
  */
 public record Options(
     long maxFileSize,
@@ -72,7 +72,7 @@ public record Options(
   private static final Map<String, Long> MILLIS =
       Map.of("ms", 1L, "s", 1000L, "min", 60_000L, "m", 60_000L, "h", 3_600_000L, "d", 86_400_000L);
 
-  /** Names, without the prefix, and their defaults. */
+  /** Every option's name, without the prefix, and its default: the Python package declares the same. */
   public static Map<String, String> defaults() {
     return new LinkedHashMap<>(DEFAULTS);
   }
@@ -89,7 +89,7 @@ public record Options(
     return new Parser(given).parse();
   }
 
-  /** Whether commits may wait for company, and if so how long; automatic waits suit the file system. */
+  /** Whether the shim chooses how long commits wait for others, by the file system. */
   public boolean groupCommitIsAutomatic() {
     return groupCommitMaxWaitMs < 0;
   }
@@ -143,7 +143,7 @@ public record Options(
           return value;
         }
       } catch (NumberFormatException e) {
-        // falls through to the one message
+        // The message below says what is wrong.
       }
       throw invalid(name, allowed);
     }
@@ -158,7 +158,7 @@ public record Options(
             return value;
           }
         } catch (ArithmeticException e) {
-          // falls through to the one message
+          // The message below says what is wrong.
         }
       }
       throw invalid(name, allowed);

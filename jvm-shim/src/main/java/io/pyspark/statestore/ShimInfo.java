@@ -1,10 +1,8 @@
 package io.pyspark.statestore;
 
 import io.pyspark.statestore.StateStoreFilesException.Id;
-import java.util.Arrays;
-import java.util.StringJoiner;
 
-/** What this jar is: for the handshake with the Python package and with Spark. */
+/** The jar's version, and the check that it fits the Python package and the Spark that it runs with. */
 public final class ShimInfo {
   /** The minor versions of Spark that this jar was compiled and tested for. */
   private static final String SUPPORTED_SPARK = "4.3";
@@ -17,19 +15,7 @@ public final class ShimInfo {
     return version == null ? "unknown" : version;
   }
 
-  /** The options and their defaults as a JSON object. */
-  public static String optionsJson() {
-    StringJoiner json = new StringJoiner(", ", "{", "}");
-    Options.defaults().forEach((name, value) -> json.add('"' + name + "\": \"" + value + '"'));
-    return json.toString();
-  }
-
-  /** Every error id that the jar may raise. */
-  public static String[] errorClasses() {
-    return Arrays.stream(Id.values()).map(Enum::name).toArray(String[]::new);
-  }
-
-  /** Refuses to run beside another version of the Python package, or on a Spark that it was not made for. */
+  /** Refuses to work with another version of the Python package, or with a Spark that this jar was not made for. */
   public static void checkCompatible(Options options, String sparkVersion) throws StateStoreFilesException {
     if (!sparkVersion.startsWith(SUPPORTED_SPARK + ".")) {
       throw new StateStoreFilesException(

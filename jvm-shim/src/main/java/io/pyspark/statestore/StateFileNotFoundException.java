@@ -3,7 +3,10 @@ package io.pyspark.statestore;
 import io.pyspark.statestore.StateStoreFilesException.Id;
 import java.io.FileNotFoundException;
 
-/** A logical file is in no merged file. Spark asks for some that need not be there, and expects an exception of this class. */
+/**
+ * No merged file has a logical file. Spark opens some files that need not exist, and expects a
+ * {@code FileNotFoundException} for those.
+ */
 public final class StateFileNotFoundException extends FileNotFoundException implements LoadFailure {
   private static final long serialVersionUID = 1L;
 

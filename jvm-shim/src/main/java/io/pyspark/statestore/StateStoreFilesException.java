@@ -3,8 +3,8 @@ package io.pyspark.statestore;
 import java.io.IOException;
 
 /**
- * The one exception of the shim: a stable id, what was wrong and where, and what to do. Ids are those of the Python
- * package's catalogue ({@code pyspark_statestore.errors}); a test holds the two lists to each other.
+ * The shim's exception. It has a stable id, and its message says what was wrong, where, and what to do. The Python
+ * package has the same ids in {@code pyspark_statestore.errors}; a test compares the two lists.
  */
 public class StateStoreFilesException extends IOException implements LoadFailure {
   /** Stable error ids. */

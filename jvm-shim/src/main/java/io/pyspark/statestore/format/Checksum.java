@@ -2,7 +2,7 @@ package io.pyspark.statestore.format;
 
 import java.util.zip.CRC32C;
 
-/** The format's one checksum. */
+/** CRC-32C, the only checksum of the format. */
 public final class Checksum {
   private Checksum() {}
 

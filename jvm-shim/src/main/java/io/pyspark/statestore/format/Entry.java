@@ -1,20 +1,20 @@
 package io.pyspark.statestore.format;
 
 /**
- * One fact of an index block: a segment was written (PUT), or what was known of a path was deleted (DELETE).
+ * One fact of an index block: a segment was written (PUT), or what its writer knew of a path was deleted (DELETE).
  *
  * @param kind {@link #PUT} or {@link #DELETE}
  * @param type what the logical file is, one of the {@code TYPE_} constants
  * @param generation how often the segment has been relocated; of equal keys the highest is read (rule 5); for a
  *     DELETE, how often it was carried over (rule 6)
- * @param crc32c of the segment's bytes; 0 for a DELETE
- * @param stamp hybrid logical clock of the write; for a DELETE, of the write that it kills (rule 4)
- * @param writer id of the writing process, which breaks ties between equal stamps
- * @param offset of the segment in its merged file, in bytes
- * @param length of the segment, in bytes
+ * @param crc32c the checksum of the segment's bytes; 0 for a DELETE
+ * @param stamp the hybrid logical clock of the write; for a DELETE, of the newest write that it kills (rule 4)
+ * @param writer the id of the process that wrote it, which decides between equal stamps
+ * @param offset where the segment starts in its merged file
+ * @param length bytes of the segment
  * @param fileRef 0 for the file that holds this block, else 1-based into the name table of an index-only or a
  *     reference file
- * @param path relative to {@code <checkpoint>/state/}
+ * @param path the logical path, relative to {@code <checkpoint>/state/}
  */
 public record Entry(
     int kind,
@@ -57,7 +57,7 @@ public record Entry(
     return byStamp != 0 ? byStamp : Long.compare(writerA, writerB);
   }
 
-  /** What Spark stores under this name. */
+  /** The type of a logical file, which the ending of its path tells. */
   public static int typeOf(String path) {
     if (path.endsWith(".sst")) {
       return TYPE_SST;

@@ -6,16 +6,16 @@ import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
 
 /**
- * The first 32 bytes of a group: where it is, and how long it is going to be. What is shorter than announced was torn by
- * a crash, or is being written; what is as long, and has no valid trailer, is damaged.
+ * The first 32 bytes of a group, which announce where it is and how long it will be. A group that is shorter than its
+ * front says is being written, or was torn by a crash. One that is as long, and has no valid trailer, is damaged.
  */
 final class Front {
   static final int SIZE = 32;
-  /** Bytes of a group with a front and no entry. */
+  /** Bytes of a group that has a front and no entry. */
   static final long SMALLEST_GROUP = SIZE + IndexBlock.minLength(0) + Trailer.SIZE;
 
   private static final byte[] MAGIC = "PSSFRONT".getBytes(StandardCharsets.US_ASCII);
-  /** So many of its bytes are the same in every group that begins at an offset. */
+  /** The magic and the group's offset: a reader knows these bytes before it reads them. */
   private static final int KNOWN = 16;
 
   private Front() {}
@@ -27,9 +27,9 @@ final class Front {
     return out.array();
   }
 
-  /** The length of the group that begins at {@code groupOffset}, or -1 where these bytes are not its front. */
+  /** The length of the group that begins at {@code groupOffset}; -1 if these bytes are not its front. */
   static long groupLength(byte[] bytes, long groupOffset) {
-    if (bytes.length != SIZE || !beginsOne(bytes, groupOffset)) {
+    if (bytes.length != SIZE || !canBegin(bytes, groupOffset)) {
       return -1;
     }
     ByteBuffer in = ByteBuffer.wrap(bytes).order(ByteOrder.LITTLE_ENDIAN);
@@ -38,8 +38,8 @@ final class Front {
     return whole && length >= SMALLEST_GROUP && length <= Long.MAX_VALUE - groupOffset ? length : -1;
   }
 
-  /** Whether a front of this place may begin with these bytes, which may be fewer. */
-  static boolean beginsOne(byte[] bytes, long groupOffset) {
+  /** Whether the front of a group at this offset can begin with these bytes, of which there may be too few. */
+  static boolean canBegin(byte[] bytes, long groupOffset) {
     int known = Math.min(bytes.length, KNOWN);
     return Arrays.equals(bytes, 0, known, encode(groupOffset, 0), 0, known);
   }

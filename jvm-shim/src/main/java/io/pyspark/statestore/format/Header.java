@@ -14,41 +14,41 @@ import java.util.Arrays;
 import java.util.List;
 
 /**
- * The start of a merged file.
+ * The start of a merged file: who writes it, and how the rest has to be read.
  *
- * @param writer id of the process that writes the file
- * @param createdMs when, in Unix milliseconds
- * @param metaJson a JSON object; unknown keys are ignored
- * @param length of the header in the file, in bytes
+ * @param writer the id of the process that writes the file
+ * @param createdMs the time at which the file was begun, in Unix milliseconds
+ * @param metaJson a JSON object; readers ignore keys that they do not know
+ * @param length bytes of the header in the file
  * @param hasFronts whether each group begins with a {@link Front}
  * @param isWhole whether the file got its name only when it was sealed
  */
 public record Header(
     long writer, long createdMs, String metaJson, int length, boolean hasFronts, boolean isWhole) {
   public static final byte[] MAGIC = "PSSMERG1".getBytes(StandardCharsets.US_ASCII);
-  /** Magic without the version digit. */
+  /** Bytes of the magic without its last one, the version digit. */
   private static final int FAMILY_LENGTH = 7;
 
   private static final int FIXED = 8 + 4 + 8 + 8 + 4;
   static final int MIN_LENGTH = FIXED + 4;
   static final int MAX_LENGTH = 1 << 20;
 
-  /** The key of the meta that says whether each group begins with a front. */
+  /** The key in the meta that says whether each group begins with a front. */
   public static final String FRONTS = "fronts";
 
   private static final String WHOLE = "whole";
   private static final ObjectMapper JSON = new ObjectMapper().enable(DeserializationFeature.FAIL_ON_TRAILING_TOKENS);
 
   /**
-   * The header of a new file.
+   * Makes the header of a new file.
    *
-   * @throws IllegalArgumentException where the meta is no JSON object as it should be
+   * @throws IllegalArgumentException if the meta is not a JSON object, or one of its values has the wrong type
    */
   public static Header of(long writer, long createdMs, String metaJson) {
     byte[] meta = metaJson.getBytes(StandardCharsets.UTF_8);
     JsonNode parsed = parse(meta);
     if (parsed == null) {
-      throw new IllegalArgumentException("This is no meta of a header: " + metaJson);
+      throw new IllegalArgumentException("Not the meta of a header: " + metaJson);
     }
     return of(writer, createdMs, metaJson, MIN_LENGTH + meta.length, parsed);
   }
@@ -69,10 +69,10 @@ public record Header(
   /**
    * Reads the header from a file's first bytes.
    *
-   * @param prefix the first bytes of the file, at least {@link #MAX_LENGTH} of them or all
-   * @return the header, or null where the file ends inside it or is all zeros: its writer, or the machine, died before
-   *     the first flush
-   * @throws StateStoreFilesException when this is no merged file, or one of another version, or damaged
+   * @param prefix the first {@link #MAX_LENGTH} bytes of the file, or all if there are fewer
+   * @return the header; null if the file ends inside it or is all zeros: its writer, or the machine, died before the
+   *     first flush
+   * @throws StateStoreFilesException if this is not a merged file, has another version, or is damaged
    */
   static Header decode(String file, byte[] prefix) throws StateStoreFilesException {
     if (Front.isZero(prefix)) {
@@ -114,12 +114,12 @@ public record Header(
     byte[] utf8 = Arrays.copyOfRange(prefix, FIXED, FIXED + metaLength);
     JsonNode meta = parse(utf8);
     if (meta == null) {
-      throw damaged(file, "its header's meta is not the JSON object that it should be");
+      throw damaged(file, "its header's meta is not a JSON object, or a value in it has the wrong type");
     }
     return of(writer, created, new String(utf8, StandardCharsets.UTF_8), length, meta);
   }
 
-  /** The meta, or null where it is not what it should be. */
+  /** The meta; null if it is not a JSON object, or one of its values has the wrong type. */
   private static JsonNode parse(byte[] utf8) {
     try {
       String text = StandardCharsets.UTF_8.newDecoder().decode(ByteBuffer.wrap(utf8)).toString();

@@ -9,28 +9,29 @@ import java.util.Collection;
 import java.util.List;
 
 /**
- * A group's index: fixed-width entries, an offset array and a heap of paths, so that Python maps it without a loop.
+ * The index of a group: fixed-width entries, an array of offsets and a heap of paths, which Python maps into arrays
+ * without a loop.
  *
  * @param entries in the order in which they were written
- * @param names of other merged files, for an index-only file, or their paths, for a reference file; else empty
+ * @param names the name table: names of other merged files in an index-only file, their paths in a reference file, else
+ *     empty
  */
 public record IndexBlock(List<Entry> entries, List<String> names) {
-  /** Of an entry, in bytes, without its path. */
+  /** Bytes of an entry, without its path. */
   public static final int ENTRY_SIZE = 48;
 
-
-  /** What {@code count} entries take at least; keeps a hostile count from allocating anything. */
+  /** The fewest bytes that so many entries take: a hostile count is refused before anything is allocated for it. */
   static long minLength(int count) {
     return (long) count * ENTRY_SIZE + 4L * (count + 1L);
   }
 
-  /** What a block with entries of these paths and without a name table takes. */
+  /** Bytes of a block that has entries of these paths and no name table. */
   static long length(Collection<String> paths) {
     return minLength(paths.size())
         + paths.stream().mapToLong(path -> path.getBytes(StandardCharsets.UTF_8).length).sum();
   }
 
-  /** Bytes from the block's start to its name table. */
+  /** The offset of the name table in the block. */
   private long nameTableStart(byte[][] paths) {
     long heap = 0;
     for (byte[] path : paths) {
@@ -39,11 +40,7 @@ public record IndexBlock(List<Entry> entries, List<String> names) {
     return minLength(entries.size()) + heap;
   }
 
-  /**
-   * Encodes the block.
-   *
-   * @return the bytes, and where the name table starts in them (0 without one)
-   */
+  /** Encodes the block, with a name table if there are names. */
   Encoded encode() {
     byte[][] paths = utf8(entries.stream().map(Entry::path).toList());
     byte[][] files = utf8(names);
@@ -69,12 +66,22 @@ public record IndexBlock(List<Entry> entries, List<String> names) {
     return new Encoded(out.array(), names.isEmpty() ? 0 : tableStart);
   }
 
+  /** The bytes of a block, and the offset in them of the name table, 0 if there is none. */
   record Encoded(byte[] bytes, long nameTableStart) {}
 
+  /** The block says something impossible; the reader adds the file and the offset. */
+  static final class MalformedIndexException extends Exception {
+    private static final long serialVersionUID = 1L;
+
+    private MalformedIndexException(String what) {
+      super(what);
+    }
+  }
+
   /**
-   * Decodes a block whose checksum has been verified, trusting nothing in it.
+   * Decodes a block whose checksum holds. Nothing else in it is trusted.
    *
-   * @throws MalformedIndexException that says what is impossible in it
+   * @throws MalformedIndexException if the block says something impossible
    */
   static IndexBlock decode(byte[] bytes, Trailer trailer) throws MalformedIndexException {
     ByteBuffer in = ByteBuffer.wrap(bytes).order(ByteOrder.LITTLE_ENDIAN);
@@ -88,17 +95,11 @@ public record IndexBlock(List<Entry> entries, List<String> names) {
       in.position((int) tableStart);
       int fileCount = in.remaining() < 4 ? -1 : in.getInt();
       names = strings(in, fileCount, bytes.length, "name table");
-      for (String name : names) {
-        if (trailer.isForeign()) {
-          PathRules.checkForeignPath(name);
-        } else {
-          PathRules.checkFileName(name);
-        }
-      }
+      checkNames(names, trailer.isForeign());
     }
-    boolean isAll = trailer.isSealed() && trailer.isCumulative() && !trailer.isIndexOnly() && trailer.previous() == 0;
-    if (trailer.isForeign() && !isAll) {
-      throw new MalformedIndexException("it refers to other checkpoints, but is not all that its file says");
+    boolean onlyGroup = trailer.isSealed() && trailer.isCumulative() && !trailer.isIndexOnly() && trailer.previous() == 0;
+    if (trailer.isForeign() && !onlyGroup) {
+      throw new MalformedIndexException("it refers to other checkpoints, but is not the only group of a sealed file");
     }
     in.position(count * ENTRY_SIZE);
     List<String> paths = strings(in, count, (int) tableStart, "path heap");
@@ -108,6 +109,15 @@ public record IndexBlock(List<Entry> entries, List<String> names) {
       entries.add(entry(in, paths.get(i), trailer, names.size()));
     }
     return new IndexBlock(entries, names);
+  }
+
+  private static void checkNames(List<String> names, boolean foreign) throws MalformedIndexException {
+    for (String name : names) {
+      if (foreign ? !PathRules.isForeign(name) : !PathRules.isMergedFile(name)) {
+        throw new MalformedIndexException(
+            "its name table holds '" + name + "', which is no " + (foreign ? "path" : "name") + " of a merged file");
+      }
+    }
   }
 
   private static Entry entry(ByteBuffer in, String path, Trailer trailer, int files) throws MalformedIndexException {
@@ -120,14 +130,16 @@ public record IndexBlock(List<Entry> entries, List<String> names) {
     long offset = in.getLong();
     long length = in.getLong();
     int fileRef = in.getInt();
-    PathRules.check(path);
+    if (!PathRules.isValid(path)) {
+      throw new MalformedIndexException("the logical path '" + path + "' is not a relative path below state/");
+    }
     if (kind != Entry.PUT && kind != Entry.DELETE) {
       throw new MalformedIndexException("entry kind " + kind + " for " + path + " is unknown");
     }
     if (stamp < 0 || writer < 0 || fileRef < 0 || fileRef > files) {
       throw new MalformedIndexException("the stamp, writer or file reference of " + path + " is out of range");
     }
-    // A segment of this file lies before its index block; those of other files are checked when they are read.
+    // A segment of this file lies before the index block. One in another file is checked when it is read.
     boolean fits = offset >= 0 && length >= 0 && length <= Long.MAX_VALUE - offset
         && (kind == Entry.DELETE || fileRef != 0 || offset + length <= trailer.indexOffset());
     if (!fits) {
@@ -139,7 +151,10 @@ public record IndexBlock(List<Entry> entries, List<String> names) {
     return new Entry(kind, type, generation, crc, stamp, writer, offset, length, fileRef, path);
   }
 
-  /** Reads {@code count} strings: their offsets from the buffer's position on, then the heap up to {@code end}. */
+  /**
+   * Reads {@code count} strings: first their offsets, at the buffer's position, then the heap, which ends at
+   * {@code end}.
+   */
   private static List<String> strings(ByteBuffer in, int count, int end, String what) throws MalformedIndexException {
     if (count < 0 || 4L * (count + 1L) > end - in.position()) {
       throw new MalformedIndexException("the " + what + " is larger than the index block");

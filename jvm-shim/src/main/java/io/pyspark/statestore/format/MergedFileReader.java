@@ -9,21 +9,21 @@ import java.util.Collections;
 import java.util.List;
 
 /**
- * Reads the index of a merged file: the group that ends it, then back along {@code previous}.
+ * Reads the index of a merged file: the group that ends it, and the earlier ones along {@code previous}.
  *
- * <p>Where no group ends the file, a killed writer left the beginning of one, or the file is damaged. Fronts tell which:
- * each announces where its group ends, so what is shorter than announced was torn, and what is as long is damaged. A
- * file that is <i>whole</i> got its name when it was sealed: without the seal at its end it is damaged. Of files without
- * fronts, which release 0.1 wrote, only a damaged trailer at the very end tells; see {@link Parsed#accounted}.
+ * <p>If no group ends the file, its writer was killed in the middle of one, or the file is damaged. Fronts tell which:
+ * each announces where its group ends, so a group that is shorter was torn, and one that is as long is damaged. A file
+ * that is <i>whole</i> got its name when it was sealed, so it is damaged if no seal ends it. Files of release 0.1 have
+ * no fronts: there only a damaged trailer at the very end tells, see {@link Parsed#accounted}.
  *
- * <p>A merged file is input: nothing is allocated from a length in it before that length is known to fit.
+ * <p>A merged file is input: the reader allocates nothing for a length before it knows that the length fits.
  */
 public final class MergedFileReader {
-  /** One read of this size at the end serves most files. */
-  static final int TAIL = 64 * 1024;
+  /** Bytes of one read; at the end of a file, it has all that is needed of most. */
+  static final int TAIL_LENGTH = 64 * 1024;
 
-  /** Smaller files than this are read at once. */
-  private static final int HEAD = 4096;
+  /** Bytes of the first read, which has the whole header of most files. */
+  private static final int HEAD_LENGTH = 4096;
 
   private final RangeSource source;
   private final Window window = new Window();
@@ -36,14 +36,14 @@ public final class MergedFileReader {
   }
 
   /**
-   * What was read.
+   * What a merged file says.
    *
-   * @param header or null, where the writer died before its first flush
-   * @param groups oldest first; with a cumulative group, that one and what follows it
-   * @param validLength bytes up to the end of the last valid group, 0 where there is none
+   * @param header null if the writer died before its first flush
+   * @param groups oldest first; if there is a cumulative group, that one and those after it
+   * @param validLength bytes up to the end of the last valid group, 0 if there is none
    * @param length bytes in the file; those after {@code validLength} are a torn tail and do not exist
-   * @param accounted whether it is known what all of its bytes are: groups, or the beginning of one that a killed writer
-   *     left. Where not, they may be a group that was damaged, and nobody may delete the file (rule 8)
+   * @param accounted whether every byte is known to be of a group, or of the beginning of one that its writer never
+   *     finished. If not, some bytes may be a damaged group, and nobody may delete the file (rule 8)
    */
   public record Parsed(Header header, List<Group> groups, long validLength, long length, boolean accounted) {
     public boolean isSealed() {
@@ -57,9 +57,9 @@ public final class MergedFileReader {
   }
 
   /**
-   * Reads the groups that were added after a trailer that is known already.
+   * Reads the groups that follow one that is known already.
    *
-   * @param knownTrailer its offset, 0 to read everything
+   * @param knownTrailer the offset of that group's trailer; 0 reads all groups
    */
   public static Parsed readSince(RangeSource source, long knownTrailer) throws IOException {
     return new MergedFileReader(source).parse(knownTrailer);
@@ -102,7 +102,7 @@ public final class MergedFileReader {
   }
 
   private Header readHeader() throws IOException {
-    byte[] head = range(0, (int) Math.min(length, HEAD));
+    byte[] head = range(0, (int) Math.min(length, HEAD_LENGTH));
     Header found = Header.decode(source.name(), head);
     if (found == null && length > head.length) {
       found = Header.decode(source.name(), range(0, (int) Math.min(length, Header.MAX_LENGTH)));
@@ -111,8 +111,9 @@ public final class MergedFileReader {
   }
 
   /**
-   * The group that ends the file, which nearly every file has. A killed writer leaves the first part of a group, and its
-   * trailer is the last part: so where what looks like a trailer ends the file, all of the group was there once.
+   * The group that ends the file, or null. Nearly every file has one. A trailer is the last part of a group that is
+   * written: so if what looks like a trailer ends the file, the whole group was there once, and is damaged if it does
+   * not hold.
    */
   private Group groupAtEnd() throws IOException {
     long at = length - Trailer.SIZE;
@@ -124,13 +125,13 @@ public final class MergedFileReader {
     if (trailer != null && trailer.indexOffset() >= header.length()) {
       return checkedGroup(at, trailer);
     }
-    if (!header.hasFronts() && Trailer.wasOne(bytes)) {
+    if (!header.hasFronts() && Trailer.wasTrailer(bytes)) {
       throw damaged(at, "the trailer of its last group is damaged");
     }
     return null;
   }
 
-  /** Goes from front to front, up to the group that was never finished. */
+  /** Goes from front to front, up to the end or to a group that was never finished. */
   private Parsed announcedGroups(long knownTrailer) throws IOException {
     List<Group> groups = new ArrayList<>();
     long at = knownTrailer == 0 ? header.length() : knownTrailer + Trailer.SIZE;
@@ -156,16 +157,16 @@ public final class MergedFileReader {
     return new Parsed(header, groups, previous == 0 ? 0 : at, length, accounted);
   }
 
-  /** Where the group ends that begins there; -1 where its writer has not come to that, or was killed before. */
+  /** The end of the group that begins at an offset; -1 if its writer has not finished it, or was killed before. */
   private long announcedEnd(long at) throws IOException {
     byte[] front = window.ahead(at, (int) Math.min(Front.SIZE, length - at));
     if (Front.isZero(front) && isZeroFrom(at)) {
-      // A machine may have died before they reached its disk, or they were overwritten.
+      // A machine died before the bytes reached its disk, or they were overwritten.
       accounted = false;
       return -1;
     }
     if (front.length < Front.SIZE) {
-      if (Front.beginsOne(front, at)) {
+      if (Front.canBegin(front, at)) {
         return -1;
       }
       throw damaged(at, "the bytes after its last group are not the front of another");
@@ -177,15 +178,15 @@ public final class MergedFileReader {
     if (announced <= length - at) {
       return at + announced;
     }
-    // Something was cut out of it: its trailer, which its writer writes last, is there.
+    // A trailer is written last. If it is there and the group is too short, bytes were cut out of the group.
     long trailerAt = length - Trailer.SIZE;
-    if (trailerAt >= at + Front.SIZE && Trailer.wasOne(window.range(trailerAt, Trailer.SIZE))) {
+    if (trailerAt >= at + Front.SIZE && Trailer.wasTrailer(window.range(trailerAt, Trailer.SIZE))) {
       throw damaged(at, at + announced - length + " bytes of a group are missing");
     }
     return -1;
   }
 
-  /** A group that is there from its front to its trailer; null where all of its end was never written. */
+  /** The group between a front and the end that it announces; null if zeros are where its trailer should be. */
   private Group announcedGroup(long at, long end, long previous) throws IOException {
     long trailerAt = end - Trailer.SIZE;
     byte[] bytes = window.ahead(trailerAt, Trailer.SIZE);
@@ -200,10 +201,10 @@ public final class MergedFileReader {
     throw damaged(trailerAt, "the trailer of a group is damaged");
   }
 
-  /** Whether there are bytes from there on, and all are zeros. */
+  /** Whether the file goes on at an offset, with zeros only. */
   private boolean isZeroFrom(long from) throws IOException {
-    for (long at = from; at < length; at += TAIL) {
-      if (!Front.isZero(window.ahead(at, (int) Math.min(TAIL, length - at)))) {
+    for (long at = from; at < length; at += TAIL_LENGTH) {
+      if (!Front.isZero(window.ahead(at, (int) Math.min(TAIL_LENGTH, length - at)))) {
         return false;
       }
     }
@@ -214,7 +215,7 @@ public final class MergedFileReader {
   private Group lastGroup() throws IOException {
     long end = length;
     while (end - Trailer.SIZE >= header.length()) {
-      long start = Math.max(header.length(), end - TAIL);
+      long start = Math.max(header.length(), end - TAIL_LENGTH);
       byte[] searched = range(start, (int) (end - start));
       for (int at = searched.length - Trailer.SIZE; at >= 0; at--) {
         Trailer trailer = Trailer.decode(searched, at, start + at);
@@ -243,7 +244,7 @@ public final class MergedFileReader {
     if (at == 0) {
       return null;
     }
-    // A trailer that a valid one points to was flushed before it: here damage is damage, not a torn tail.
+    // A trailer that a valid one points to was flushed before it, so it cannot be torn: it is damaged.
     Trailer trailer = at < header.length() ? null : Trailer.decode(window.range(at, Trailer.SIZE), 0, at);
     if (trailer == null || trailer.indexOffset() < header.length()) {
       throw damaged(at, "the trailer of a group is damaged");
@@ -263,7 +264,7 @@ public final class MergedFileReader {
     try {
       IndexBlock block = IndexBlock.decode(index, trailer);
       return new Group(at, trailer, block.entries(), block.names());
-    } catch (MalformedIndexException e) {
+    } catch (IndexBlock.MalformedIndexException e) {
       throw damaged(trailer.indexOffset(), e.getMessage());
     }
   }
@@ -280,7 +281,7 @@ public final class MergedFileReader {
     return bytes;
   }
 
-  /** The part of the file that was read last: neighbouring groups share one read. */
+  /** The part of the file that was read last, so that neighbouring groups share one read. */
   private final class Window {
     private byte[] bytes = new byte[0];
     private long start;
@@ -290,22 +291,22 @@ public final class MergedFileReader {
       start = from;
     }
 
-    /** A range; what is before it is kept for those who go back. */
+    /** Returns a range, and keeps the bytes before it for a reader that goes back. */
     byte[] range(long position, int count) throws IOException {
       if (!holds(position, count)) {
-        if (count > TAIL) {
+        if (count > TAIL_LENGTH) {
           return MergedFileReader.this.range(position, count);
         }
         long to = position + count;
-        load(Math.max(0, to - TAIL), to);
+        load(Math.max(0, to - TAIL_LENGTH), to);
       }
       return part(position, count);
     }
 
-    /** A range of at most {@link #TAIL} bytes; what follows it is kept for those who go on. */
+    /** Returns a range of at most {@link #TAIL_LENGTH} bytes, and keeps those after it for a reader that goes on. */
     byte[] ahead(long position, int count) throws IOException {
       if (!holds(position, count)) {
-        load(position, Math.min(length, position + TAIL));
+        load(position, Math.min(length, position + TAIL_LENGTH));
       }
       return part(position, count);
     }

@@ -8,8 +8,8 @@ import java.util.Collection;
 import java.util.List;
 
 /**
- * Appends groups to a merged file. Not thread-safe: a lane's one writer owns it. It neither flushes nor closes the
- * stream: durability is the lane's business (rule 1).
+ * Appends groups to a merged file. It is not thread-safe: only the leader of a lane writes. It neither flushes nor
+ * closes the stream, which the lane does (rule 1).
  */
 public final class MergedFileWriter {
   private static final byte[] ZEROS = new byte[4096];
@@ -19,7 +19,7 @@ public final class MergedFileWriter {
   private final List<Entry> written = new ArrayList<>();
   private long position;
   private long previousTrailer;
-  /** Where the group ends that was announced, or 0. */
+  /** The end of the group that was announced and has not ended; 0 for none. */
   private long announcedEnd;
 
   /** Starts a file by writing its header. */
@@ -31,17 +31,18 @@ public final class MergedFileWriter {
     position = bytes.length;
   }
 
-  /** Where the next byte goes, which is how long the file is. */
+  /** The offset of the next byte, which is the length of the file. */
   public long position() {
     return position;
   }
 
   /**
-   * Begins a group. Where the header says that groups have fronts, this comes before any payload.
+   * Begins a group with its front, before any payload. Where the header says that groups have no fronts, this does
+   * nothing.
    *
    * @param payloadLength bytes of all its segments together
-   * @param paths of all entries that its index will have; where the group also seals the file, of those that were
-   *     written before, too
+   * @param paths the paths of all entries that its index will have; a group that also seals the file has those of
+   *     earlier groups, too
    */
   public void announce(long payloadLength, Collection<String> paths) throws IOException {
     if (fronts) {
@@ -57,14 +58,17 @@ public final class MergedFileWriter {
     return announcedEnd != 0;
   }
 
-  /** Bytes by which the group that was announced would be too short with these entries: something was given up. */
+  /** Bytes that the announced group lacks if it ends with these entries, because a commit was taken back. */
   public long shortfall(Collection<String> paths) {
     return announcedEnd == 0 ? 0 : announcedEnd - position - IndexBlock.length(paths) - Trailer.SIZE;
   }
 
   /**
-   * Where payload bytes of the group that is being written go; the caller writes exactly {@code length}. Where the
-   * source gives up before, its bytes stay in the file as garbage, and other payloads may follow them.
+   * Appends payload bytes to the group that is being written. If the source fails, the bytes that it wrote stay in the
+   * file as garbage, and other payloads may follow them.
+   *
+   * @param length the number of bytes that the source writes
+   * @return the offset of the first of them
    */
   public long payload(long length, PayloadSource source) throws IOException {
     long offset = position;
@@ -100,42 +104,32 @@ public final class MergedFileWriter {
     }
   }
 
-  /** Writes the bytes of a segment. */
+  /** Writes the bytes of one segment. */
   public interface PayloadSource {
     void writeTo(OutputStream out) throws IOException;
   }
 
   /**
-   * Ends a group of segments and tombstones. Where it is shorter than announced, zeros come between the segments and the
-   * index block.
+   * Ends a group of segments and tombstones. If it is shorter than announced, zeros fill it up, between the segments
+   * and the index block.
    */
   public void endGroup(List<Entry> entries, long groupStamp) throws IOException {
     written.addAll(entries);
     end(new IndexBlock(entries, List.of()), 0, groupStamp);
   }
 
-  /** Ends the group and the file with it: one trailer serves both, as object stores want. */
+  /** Ends the group and the file with one trailer, as object stores want it. */
   public void endGroupAndSeal(List<Entry> entries, long groupStamp) throws IOException {
     written.addAll(entries);
     seal(groupStamp);
   }
 
-  /** Ends the file with an index of all that was ever written to it. */
+  /** Ends the file with an index of all that was written to it. */
   public void seal(long groupStamp) throws IOException {
     if (!hasAnnounced()) {
       announce(0, written.stream().map(Entry::path).toList());
     }
     end(new IndexBlock(written, List.of()), Trailer.SEALED | Trailer.CUMULATIVE, groupStamp);
-  }
-
-  /** Ends a file that only repeats the entries of others; their {@code fileRef} counts {@code names} from 1. */
-  public void sealIndexOnly(List<Entry> entries, List<String> names, long groupStamp) throws IOException {
-    end(new IndexBlock(entries, names), Trailer.SEALED | Trailer.CUMULATIVE | Trailer.INDEX_ONLY, groupStamp);
-  }
-
-  /** Ends a reference file: segments in files of other checkpoints; {@code fileRef} counts {@code paths} from 1. */
-  public void sealReferences(List<Entry> entries, List<String> paths, long groupStamp) throws IOException {
-    end(new IndexBlock(entries, paths), Trailer.SEALED | Trailer.CUMULATIVE | Trailer.FOREIGN, groupStamp);
   }
 
   private void pad(int indexLength) throws IOException {
@@ -153,7 +147,7 @@ public final class MergedFileWriter {
     announcedEnd = 0;
   }
 
-  private void end(IndexBlock block, int flags, long groupStamp) throws IOException {
+  void end(IndexBlock block, int flags, long groupStamp) throws IOException {
     IndexBlock.Encoded encoded = block.encode();
     byte[] index = encoded.bytes();
     pad(index.length);

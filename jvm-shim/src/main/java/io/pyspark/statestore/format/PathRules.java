@@ -3,8 +3,8 @@ package io.pyspark.statestore.format;
 import java.util.regex.Pattern;
 
 /**
- * What a logical path may look like: relative, below {@code state/}, without a way out of it; and the path of another
- * checkpoint's merged file.
+ * Which paths and names may stand in an index block: a logical path is relative and stays below {@code state/}, and a
+ * name table holds merged files, by name or, in a reference file, by path. Everything else in a file is refused.
  */
 public final class PathRules {
   private static final int MAX_LENGTH = 4096;
@@ -13,33 +13,20 @@ public final class PathRules {
 
   private PathRules() {}
 
-  static void check(String path) throws MalformedIndexException {
-    if (!isValid(path)) {
-      throw new MalformedIndexException("the logical path '" + path + "' is not a relative path below state/");
-    }
+  /** Whether {@code name} is that of a merged file with segments. */
+  static boolean isMergedFile(String name) {
+    return MERGED_FILE.matcher(name).matches();
   }
 
-  static void checkFileName(String name) throws MalformedIndexException {
-    if (!MERGED_FILE.matcher(name).matches()) {
-      throw new MalformedIndexException("its name table holds '" + name + "', which is no name of a merged file");
-    }
-  }
-
-  static void checkForeignPath(String path) throws MalformedIndexException {
-    if (!isForeign(path)) {
-      throw new MalformedIndexException("its name table holds '" + path + "', which is no path of a merged file");
-    }
-  }
-
-  /** Whether {@code path} is absolute, normalised, and that of a merged file with segments. */
+  /** Whether {@code path} is that of a merged file with segments: absolute, normalised, in {@code state/_merged/}. */
   public static boolean isForeign(String path) {
     int name = path.lastIndexOf('/') + 1;
     return path.startsWith("/") && path.length() <= MAX_LENGTH && isSafe(path.substring(1))
         && path.substring(0, name).endsWith(MERGED_DIRECTORY)
-        && MERGED_FILE.matcher(path.substring(name)).matches();
+        && isMergedFile(path.substring(name));
   }
 
-  /** Whether {@code path} is relative and each of its parts is a plain name. */
+  /** Whether {@code path} is a logical path: relative, of plain names only, and not in {@code _merged}. */
   public static boolean isValid(String path) {
     return isSafe(path) && !path.equals("_merged") && !path.startsWith("_merged/");
   }

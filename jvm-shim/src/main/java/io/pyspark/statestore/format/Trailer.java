@@ -9,13 +9,13 @@ import java.util.Arrays;
  * The last 64 bytes of a group. A group without a valid trailer does not exist.
  *
  * @param flags {@link #SEALED}, {@link #CUMULATIVE}, {@link #INDEX_ONLY}, {@link #FOREIGN}; unknown bits are ignored
- * @param count entries in the index block
- * @param indexOffset of the index block, which ends where the trailer begins
- * @param indexLength in bytes
- * @param previous offset of the previous group's trailer, 0 where there is none
+ * @param count the number of entries in the index block
+ * @param indexOffset where the index block starts in the file; it ends where the trailer begins
+ * @param indexLength bytes of the index block
+ * @param previous the offset of the previous group's trailer, 0 if there is none
  * @param groupStamp the highest stamp of the group
- * @param nameTableOffset of an index-only or a reference file's name table, else 0
- * @param indexCrc crc32c of the index block
+ * @param nameTableOffset where the name table of an index-only or a reference file starts in the file, else 0
+ * @param indexCrc the crc32c of the index block
  */
 public record Trailer(
     int flags,
@@ -30,7 +30,7 @@ public record Trailer(
   public static final int SEALED = 1;
   public static final int CUMULATIVE = 2;
   public static final int INDEX_ONLY = 4;
-  /** A reference file: the entries' segments are in files of other checkpoints. */
+  /** The flag of a reference file: the segments are in files of other checkpoints. */
   public static final int FOREIGN = 8;
 
   static final byte[] MAGIC = "PSSGROUP".getBytes(StandardCharsets.US_ASCII);
@@ -59,8 +59,8 @@ public record Trailer(
     return out.array();
   }
 
-  /** Whether these are the 64 bytes of a trailer, one of which may have changed. */
-  static boolean wasOne(byte[] bytes) {
+  /** Whether these 64 bytes are a trailer, or were one before one of them changed. */
+  static boolean wasTrailer(byte[] bytes) {
     if (Arrays.equals(bytes, 0, MAGIC.length, MAGIC, 0, MAGIC.length)) {
       return true;
     }
@@ -71,12 +71,11 @@ public record Trailer(
   }
 
   /**
-   * Reads a trailer and refuses what cannot be one at this place.
+   * Reads a trailer.
    *
-   * @param bytes that hold the trailer
    * @param at where it starts in {@code bytes}
    * @param fileOffset where it starts in its file
-   * @return the trailer, or null where there is no whole and plausible one
+   * @return null if there is no whole trailer, or one that cannot be at this place
    */
   static Trailer decode(byte[] bytes, int at, long fileOffset) {
     if (at < 0 || at + SIZE > bytes.length || !Arrays.equals(bytes, at, at + 8, MAGIC, 0, 8)) {

@@ -17,10 +17,10 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Looks at a checkpoint in the driver, before Spark writes anything there, and says which door it wants.
+ * Refuses a query that comes to a checkpoint through the wrong door: in the driver, before Spark writes anything there.
  *
- * <p>Spark takes the class that keeps the state from the newest entry of the checkpoint's offset log, whatever the session
- * has. Its own classes know nothing of merged files unless the location says merged.
+ * <p>Spark takes the class that keeps the state from the newest entry of the checkpoint's offset log, whatever the
+ * session sets. Spark's own classes find merged files only if the location has a merged scheme.
  */
 final class DoorCheck {
   private static final Logger LOG = LoggerFactory.getLogger(DoorCheck.class);
@@ -32,33 +32,35 @@ final class DoorCheck {
 
   private final FileSystem fs;
   private final Path checkpoint;
-  private final String sessions;
+  /** The class that the session sets. */
+  private final String sessionProvider;
 
   private DoorCheck(FileSystem fs, Path checkpoint, Configuration conf) {
     this.fs = fs;
     this.checkpoint = checkpoint;
-    this.sessions = conf.get(PROVIDER_KEY, "");
+    this.sessionProvider = conf.get(PROVIDER_KEY, "");
   }
 
   /**
-   * For a query that is about to start at a plain location.
+   * Checks a query that is about to start at a plain location.
    *
-   * @throws IllegalArgumentException where its state would not be found there
+   * @throws IllegalArgumentException if Spark would not find the query's state there
    */
   static void beforeStart(Path checkpoint, Configuration conf) {
-    quietly(checkpoint, conf, DoorCheck::start);
+    check(checkpoint, conf, DoorCheck::start);
   }
 
   /**
-   * For Spark's offline repartitioning, which enters a batch in the offset log before it looks whether it knows the state.
+   * Checks Spark's offline repartitioning, which adds a batch to the offset log before it checks whether it can read
+   * the state.
    *
-   * @param offsets the log, under the name that Spark was given
-   * @throws IllegalArgumentException where it does not
+   * @param offsets the offset log, under the name that Spark was given
+   * @throws IllegalArgumentException if it cannot
    */
   static void beforeRepartitioning(Path offsets, Configuration conf) {
     if (isRepartitioning()) {
       boolean merged = Schemes.isMerged(offsets);
-      quietly(Schemes.toReal(offsets).getParent(), conf, check -> check.repartition(merged));
+      check(Schemes.toReal(offsets).getParent(), conf, check -> check.repartition(merged));
     }
   }
 
@@ -67,45 +69,45 @@ final class DoorCheck {
         frames -> frames.anyMatch(frame -> frame.getClassName().startsWith(REPARTITIONING)));
   }
 
-  private interface Question {
-    void ask(DoorCheck check) throws IOException;
+  private interface Rule {
+    void apply(DoorCheck check) throws IOException;
   }
 
-  /** What cannot be read here Spark will not be able to read either, and says so. */
-  private static void quietly(Path checkpoint, Configuration conf, Question question) {
+  /** Checks what can be read. What cannot be read here Spark cannot read either, and Spark says so. */
+  private static void check(Path checkpoint, Configuration conf, Rule rule) {
     try {
       FileSystem fs = checkpoint.getFileSystem(conf);
-      question.ask(new DoorCheck(fs, fs.makeQualified(checkpoint), conf));
+      rule.apply(new DoorCheck(fs, fs.makeQualified(checkpoint), conf));
     } catch (IOException e) {
-      LOG.debug("Which door {} wants cannot be told", checkpoint, e);
+      LOG.debug("Could not find out which door {} needs", checkpoint, e);
     }
   }
 
   private void start() throws IOException {
-    String noted = notedProvider();
-    if (noted == null) {
+    String inLog = providerInOffsetLog();
+    if (inLog == null) {
       return;
     }
-    String provider = noted.isEmpty() ? sessions : noted;
+    String provider = inLog.isEmpty() ? sessionProvider : inLog;
     if (isOwn(provider)) {
       return;
     }
     refuseMerged(provider);
-    if (isOwn(sessions) && hasState()) {
+    if (isOwn(sessionProvider) && hasState()) {
       LOG.warn("[{}] The query of {} goes on with {}, and its state is not merged: Spark takes the class from the"
               + " checkpoint's offset log and ignores this session's {}. Two ways in, once the query is stopped:"
               + " convert the checkpoint, with pyspark-statestore convert {} --to merged; or start it with"
               + " checkpointLocation = merged_path(...), that is {}, in a session with configure(mode=\"path\").",
-          Id.PSS_STAYS_STOCK, checkpoint, provider, sessions, checkpoint, Schemes.toMerged(checkpoint));
+          Id.PSS_STAYS_STOCK, checkpoint, provider, sessionProvider, checkpoint, Schemes.toMerged(checkpoint));
     }
   }
 
   private void repartition(boolean byMergedName) throws IOException {
-    String noted = notedProvider();
-    if (noted == null) {
+    String inLog = providerInOffsetLog();
+    if (inLog == null) {
       return;
     }
-    String provider = noted.isEmpty() ? sessions : noted;
+    String provider = inLog.isEmpty() ? sessionProvider : inLog;
     if (isOwn(provider)) {
       throw refusal(Id.PSS_CANNOT_REPARTITION, "Spark's offline repartitioning knows the state of Spark's own classes only,"
           + " and " + checkpoint + " has " + provider + ". Nothing was written. Let the query go through the path door:"
@@ -128,7 +130,7 @@ final class DoorCheck {
     }
   }
 
-  /** Of all exceptions, PySpark shows this one's message without a JVM stack trace. */
+  /** An exception whose message PySpark shows without a JVM stack trace. */
   private static IllegalArgumentException refusal(Id id, String message) {
     return new IllegalArgumentException(new StateStoreFilesException(id, message).getMessage());
   }
@@ -137,8 +139,8 @@ final class DoorCheck {
     return provider.startsWith(OWN_PROVIDERS);
   }
 
-  /** The class in the newest entry of the offset log; empty where that leaves it to the session, null without a log. */
-  private String notedProvider() throws IOException {
+  /** The class in the newest entry of the offset log; empty if the entry names none, null if there is no entry. */
+  private String providerInOffsetLog() throws IOException {
     Path newest = null;
     long batch = -1;
     for (FileStatus entry : list(new Path(checkpoint, "offsets"))) {
@@ -160,7 +162,7 @@ final class DoorCheck {
     }
   }
 
-  /** Whether merged files are what counts: an export that is done has written all of them back. */
+  /** Whether the state is in merged files. After a finished export it is in plain files, even if merged ones remain. */
   private boolean isMerged() throws IOException {
     boolean any = false;
     for (FileStatus file : list(new Path(checkpoint, "state/_merged"))) {

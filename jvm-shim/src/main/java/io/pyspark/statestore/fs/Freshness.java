@@ -1,45 +1,43 @@
 package io.pyspark.statestore.fs;
 
-import io.pyspark.statestore.log.MaintenanceThreads;
+import io.pyspark.statestore.log.FreshnessKey;
 import io.pyspark.statestore.log.MergedLog;
 import java.io.IOException;
 import org.apache.spark.SparkEnv;
 import org.apache.spark.TaskContext;
 
 /**
- * How new a view a question needs.
+ * Decides how new the index must be for a question of the current thread.
  *
- * <p>A task that loads a version needs all that was committed before its stage began: the version was committed by an
- * earlier batch. So one refresh serves all questions of a stage attempt in this process. Spark's maintenance threads
- * may work with an older view, which only deletes less. Whoever else asks gets a refresh of his own.
+ * <p>A task that loads a version needs all that was committed before its stage began: an earlier batch committed that
+ * version. So one refresh serves all questions of a stage attempt in this process. Spark's maintenance threads may work
+ * with an older index, which only makes them delete less. Every other question gets a refresh of its own.
  */
 final class Freshness {
-  private record StageAttempt(String application, int stage, int attempt) {}
-
   private Freshness() {}
 
-  /** What the current thread's questions share an answer by; null outside of a task. */
-  static Object occasion() {
+  /** The key of the current thread's task; null outside of a task. */
+  static FreshnessKey key() {
     TaskContext task = TaskContext.get();
     SparkEnv env = SparkEnv.get();
     return task == null || env == null
         ? null
-        : new StageAttempt(env.conf().get("spark.app.id", ""), task.stageId(), task.stageAttemptNumber());
+        : new FreshnessKey.StageAttempt(
+            env.conf().get("spark.app.id", ""), task.stageId(), task.stageAttemptNumber());
   }
 
-  /** Makes the view of {@code log} as new as the current thread needs it. */
-  static void ensure(MergedLog log) throws IOException {
-    ensure(log, null);
-  }
-
-  /** As {@link #ensure(MergedLog)}; {@code fallback} is the occasion of a thread that works for a task. */
-  static void ensure(MergedLog log, Object fallback) throws IOException {
-    Object own = occasion();
-    Object occasion = own == null ? fallback : own;
-    if (MaintenanceThreads.isCurrent()) {
+  /**
+   * Makes the index of {@code log} as new as the current thread needs it.
+   *
+   * @param fallback the key to use outside of a task, in a thread that works for one; null for none
+   */
+  static void ensure(MergedLog log, FreshnessKey fallback) throws IOException {
+    FreshnessKey own = key();
+    FreshnessKey key = own == null ? fallback : own;
+    if (MergedLog.isMaintenanceThread()) {
       log.maintain();
-    } else if (occasion != null) {
-      log.refreshFor(occasion);
+    } else if (key != null) {
+      log.refreshFor(key);
     } else {
       log.refresh();
     }

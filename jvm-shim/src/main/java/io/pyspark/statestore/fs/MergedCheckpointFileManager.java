@@ -4,8 +4,8 @@ import io.pyspark.statestore.Options;
 import io.pyspark.statestore.StateFileNotFoundException;
 import io.pyspark.statestore.StateStoreFilesException;
 import io.pyspark.statestore.StateStoreFilesException.Id;
+import io.pyspark.statestore.log.FreshnessKey;
 import io.pyspark.statestore.log.LogOutputStream;
-import io.pyspark.statestore.log.MergedLog;
 import io.pyspark.statestore.log.OpenStores;
 import java.io.IOException;
 import java.util.ArrayList;
@@ -20,12 +20,13 @@ import org.apache.spark.sql.errors.QueryExecutionErrors;
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager;
 
 /**
- * Manages checkpoint files so that those of state stores become segments: an atomic create needs no temporary file and
- * no rename. All other files, and all files of plain locations, go to the manager that Spark would have made.
+ * The checkpoint file manager of both doors. The files of state stores become segments, so an atomic create needs no
+ * temporary file and no rename. All other files, and all files of plain locations, go to the manager that Spark would
+ * have made.
  */
 public final class MergedCheckpointFileManager implements CheckpointFileManager {
   static final String CLASS_KEY = "spark.sql.streaming.checkpointFileManagerClass";
-  /** Set by the heap provider, which keeps its plain location: its state files are merged all the same. */
+  /** The key that the providers set: the state files of a store at a plain location are merged, too. */
   public static final String MERGE_PLAIN_PATHS = "io.pyspark.statestore.mergePlainPaths";
 
   /** Null where nothing is merged. */
@@ -38,10 +39,10 @@ public final class MergedCheckpointFileManager implements CheckpointFileManager 
   private final MergedFileSystem fs;
   private final Path location;
   private final Configuration conf;
-  /** The occasion of the last question that a task asked; Spark opens files for it from other threads. */
-  private volatile Object lastOccasion;
+  /** The key of the last question that a task asked; Spark opens files for that task from other threads. */
+  private volatile FreshnessKey lastKey;
 
-  /** Called by Spark, by reflection. */
+  /** Spark calls this by reflection. */
   public MergedCheckpointFileManager(Path path, Configuration conf) throws IOException {
     this.mergedNames = Schemes.isMerged(path);
     boolean merges = mergedNames || conf.getBoolean(MERGE_PLAIN_PATHS, false);
@@ -53,13 +54,13 @@ public final class MergedCheckpointFileManager implements CheckpointFileManager 
     this.location = path;
     this.conf = conf;
     this.plain = CheckpointFileManager.create(real, withoutThis(conf, conf.get(Options.PREFIX + "fileManagerClass", "")));
-    StatePath store = fs == null ? null : StatePath.of(qualified(path));
+    StatePath store = statePath(path);
     if (store != null) {
       OpenStores.opened(this, store.stateDirectory(), store.relative());
     }
   }
 
-  /** The configuration in which Spark makes the manager that it would have made without us. */
+  /** A configuration in which Spark makes the manager that it would have made without this class. */
   private static Configuration withoutThis(Configuration conf, String userClass) {
     Configuration copy = new Configuration(conf);
     if (userClass.isEmpty()) {
@@ -70,38 +71,41 @@ public final class MergedCheckpointFileManager implements CheckpointFileManager 
     return copy;
   }
 
+  /** The view of a state path; null for what {@link #plain} manages. */
   private StateView state(Path path) throws IOException {
-    StatePath state = fs == null ? null : StatePath.of(qualified(path));
-    return state == null ? null : view(path, state);
+    StatePath state = statePath(path);
+    return state == null ? null : view(state);
   }
 
+  /** As {@link #state}, for files only. */
   private StateView file(Path path) throws IOException {
-    StatePath state = fs == null ? null : StatePath.of(qualified(path));
-    return state == null || !state.isFile() ? null : view(path, state);
+    StatePath state = statePath(path);
+    return state == null || !state.isFile() ? null : view(state);
   }
 
-  private StateView view(Path path, StatePath state) throws IOException {
-    return fs.view(log(state), qualified(path), state, mergedNames);
-  }
-
-  private MergedLog log(StatePath state) throws IOException {
-    return fs.log(state.stateDirectory(), options, queryRunId);
-  }
-
-  private Path qualified(Path path) {
-    return fs.real().makeQualified(Schemes.toReal(path));
-  }
-
+  /** As {@link #state}, and as new as the current thread needs it. */
   private StateView fresh(Path path) throws IOException {
     StateView view = state(path);
     if (view != null) {
-      Object occasion = Freshness.occasion();
-      if (occasion != null) {
-        lastOccasion = occasion;
-      }
-      Freshness.ensure(log(StatePath.of(qualified(path))));
+      ensureFresh(view);
     }
     return view;
+  }
+
+  private void ensureFresh(StateView view) throws IOException {
+    FreshnessKey key = Freshness.key();
+    if (key != null) {
+      lastKey = key;
+    }
+    view.ensureFresh();
+  }
+
+  private StatePath statePath(Path path) {
+    return fs == null ? null : StatePath.of(fs.real().makeQualified(Schemes.toReal(path)));
+  }
+
+  private StateView view(StatePath state) throws IOException {
+    return fs.view(state, options, queryRunId, mergedNames);
   }
 
   @Override
@@ -121,10 +125,9 @@ public final class MergedCheckpointFileManager implements CheckpointFileManager 
       if (view == null) {
         return plain.open(Schemes.toReal(path));
       }
-      MergedLog log = log(StatePath.of(qualified(path)));
       // Every load of a RocksDB store asks for its versions first; one of a heap store opens files straight away.
       boolean askedBefore = path.getName().contains(".changelog") || path.getName().contains(".zip");
-      Freshness.ensure(log, askedBefore ? lastOccasion : null);
+      view.ensureFresh(askedBefore ? lastKey : null);
       try {
         return view.open();
       } catch (StateFileNotFoundException e) {
@@ -133,7 +136,7 @@ public final class MergedCheckpointFileManager implements CheckpointFileManager 
     });
   }
 
-  /** What Spark makes of the absence of what is always needed, ours beside it. */
+  /** For a file that a load always needs, Spark's own error, with our message added; else ours. */
   private static Exception inSparksWords(Path path, StateFileNotFoundException missing) {
     Throwable sparks = null;
     if (path.getName().endsWith(".changelog")) {
@@ -141,7 +144,7 @@ public final class MergedCheckpointFileManager implements CheckpointFileManager 
     } else if (path.getName().endsWith(".delta")) {
       sparks = QueryExecutionErrors.failedToReadDeltaFileNotExistsError(path, "a state store", missing);
     }
-    return sparks instanceof SparkException spark ? missing.beside(spark) : missing;
+    return sparks instanceof SparkException spark ? missing.addedTo(spark) : missing;
   }
 
   @Override
@@ -179,7 +182,7 @@ public final class MergedCheckpointFileManager implements CheckpointFileManager 
   public boolean exists(Path path) {
     return io(() -> {
       if (path.getName().equals("offsets")) {
-        // Spark's first question to a log; what a constructor throws Spark would wrap.
+        // This is Spark's first question to a log. An exception from the constructor would reach the user wrapped.
         DoorCheck.beforeRepartitioning(path, conf);
       }
       StateView view = fresh(path);
@@ -190,13 +193,14 @@ public final class MergedCheckpointFileManager implements CheckpointFileManager 
   @Override
   public void delete(Path path) {
     io(() -> {
-      StatePath state = fs == null ? null : StatePath.of(qualified(path));
-      if (state == null) {
+      StateView view = state(path);
+      if (view == null) {
         plain.delete(Schemes.toReal(path));
-      } else if (state.isFile()) {
-        view(path, state).deleteFile();
+      } else if (view.isFile()) {
+        view.deleteFile();
       } else {
-        fresh(path).deleteDirectory(true);
+        ensureFresh(view);
+        view.deleteDirectory(true);
       }
       return null;
     });
@@ -234,7 +238,7 @@ public final class MergedCheckpointFileManager implements CheckpointFileManager 
     plain.close();
   }
 
-  /** An atomic stream whose bytes are a segment to be. */
+  /** Spark's view of a segment that is being written. */
   private static final class AtomicStream extends CancellableFSDataOutputStream {
     private final LogOutputStream out;
 
@@ -253,7 +257,7 @@ public final class MergedCheckpointFileManager implements CheckpointFileManager 
     T run() throws Exception;
   }
 
-  /** Scala's methods declare no exceptions; what Spark expects of them are {@code IOException}s all the same. */
+  /** Lets an {@code IOException} through: Scala's methods declare none, and Spark expects them all the same. */
   private static <T> T io(Io<T> action) {
     try {
       return action.run();

@@ -2,12 +2,11 @@ package io.pyspark.statestore.fs;
 
 import io.pyspark.statestore.Options;
 import io.pyspark.statestore.ShimInfo;
+import io.pyspark.statestore.log.FreshnessKey;
 import io.pyspark.statestore.log.MergedLog;
 import io.pyspark.statestore.log.MergedLogs;
-import io.pyspark.statestore.log.Segment;
 import java.io.FileNotFoundException;
 import java.io.IOException;
-import java.io.OutputStream;
 import java.net.URI;
 import java.nio.file.Files;
 import java.util.Objects;
@@ -22,11 +21,11 @@ import org.apache.hadoop.fs.permission.FsPermission;
 import org.apache.hadoop.util.Progressable;
 
 /**
- * {@code merged+<scheme>}: another file system in which the files of Spark's state stores are segments of merged files.
- * Everything that is not state goes to the file system below, unchanged.
+ * {@code merged+<scheme>}: a file system over another one, in which the files of Spark's state stores are segments of
+ * merged files. RocksDB copies its SSTs through it. All other files go to the file system below, unchanged.
  */
 public final class MergedFileSystem extends FileSystem {
-  /** Where Spark puts the run's id, {@code StreamExecution.RUN_ID_KEY}. */
+  /** The key under which Spark sets the id of a query's run, {@code StreamExecution.RUN_ID_KEY}. */
   public static final String RUN_ID = "sql.streaming.runId";
 
   private URI uri;
@@ -57,40 +56,54 @@ public final class MergedFileSystem extends FileSystem {
     return real;
   }
 
-  // ---- finding the log
+  // ---- from a path to its view
 
-  /** The state path behind a name of this file system, or null. */
-  private StateView state(Path path) throws IOException {
-    Path realPath = toReal(path);
-    StatePath state = StatePath.ofDirectoryToo(realPath);
-    return state == null ? null : view(realPath, state);
+  private Path toReal(Path path) {
+    return Schemes.toReal(makeQualified(path));
   }
 
-  private StateView file(Path path) throws IOException {
-    Path realPath = toReal(path);
+  /** The view of a state path, or null for what goes to the file system below. */
+  private StateView state(Path realPath) throws IOException {
+    StatePath state = StatePath.ofOperatorToo(realPath);
+    return state == null ? null : view(state);
+  }
+
+  /** As {@link #state}, for files only. */
+  private StateView file(Path realPath) throws IOException {
     StatePath state = StatePath.of(realPath);
-    return state == null || !state.isFile() ? null : view(realPath, state);
+    return state == null || !state.isFile() ? null : view(state);
   }
 
-  private StateView view(Path realPath, StatePath state) throws IOException {
-    return new StateView(log(state.stateDirectory()), real, realPath, state, Schemes::toMerged);
+  /** As {@link #state}, and as new as the current thread needs it. */
+  private StateView fresh(Path realPath) throws IOException {
+    StateView view = state(realPath);
+    if (view != null) {
+      view.ensureFresh();
+    }
+    return view;
   }
 
-  /** A view of a state path for a checkpoint file manager. */
-  StateView view(MergedLog log, Path realPath, StatePath state, boolean mergedNames) {
-    return new StateView(log, real, realPath, state, mergedNames ? Schemes::toMerged : p -> p);
+  private StateView view(StatePath state) throws IOException {
+    MergedLog open = MergedLogs.open(state.stateDirectory());
+    return open != null
+        ? new StateView(open, real, state, Schemes::toMerged)
+        : view(state, checkedOptions(getConf()), getConf().get(RUN_ID, ""), true);
   }
 
-  private MergedLog log(Path stateDirectory) throws IOException {
-    MergedLog open = MergedLogs.open(stateDirectory);
-    return open != null ? open : log(stateDirectory, checkedOptions(getConf()), getConf().get(RUN_ID, ""));
+  /**
+   * The view of a state path, whose log works with {@code options} from now on.
+   *
+   * @param mergedNames whether what it lists has names of this file system rather than real ones
+   */
+  StateView view(StatePath state, Options options, String queryRunId, boolean mergedNames) throws IOException {
+    MergedLog log = log(state.stateDirectory(), options, queryRunId);
+    return new StateView(log, real, state, mergedNames ? Schemes::toMerged : path -> path);
   }
 
-  /** The log of a checkpoint, working with {@code options} from now on. */
-  MergedLog log(Path stateDirectory, Options options, String queryRunId) throws IOException {
-    // Each run looks once, whatever it asks: between runs a checkpoint may be deleted or put back from a copy.
-    Object run = queryRunId.isEmpty() ? null : new QueryRun(queryRunId);
-    Object[] occasions = Stream.of(run, Freshness.occasion()).filter(Objects::nonNull).toArray();
+  private MergedLog log(Path stateDirectory, Options options, String queryRunId) throws IOException {
+    // Each run refreshes once, whatever it asks: between runs a checkpoint may be deleted or put back from a copy.
+    FreshnessKey run = queryRunId.isEmpty() ? null : new FreshnessKey.QueryRun(queryRunId);
+    FreshnessKey[] keys = Stream.of(run, Freshness.key()).filter(Objects::nonNull).toArray(FreshnessKey[]::new);
     MergedLog log = MergedLogs.of(
         real,
         stateDirectory,
@@ -98,40 +111,27 @@ public final class MergedFileSystem extends FileSystem {
         () -> ProcessIdentity.headerFields(queryRunId),
         ProcessIdentity::localDirectory,
         ProcessIdentity::taskSlots,
-        occasions);
+        keys);
     if (run != null) {
       log.refreshFor(run);
     }
     return log;
   }
 
-  private record QueryRun(String id) {}
-
-  /** Reads the options and refuses to work with another Spark or another Python package than this jar's. */
+  /** Reads the options, and refuses to work with another Spark or another Python package than this jar's. */
   public static Options checkedOptions(Configuration conf) throws IOException {
     Options options = Options.from(conf);
     ShimInfo.checkCompatible(options, org.apache.spark.package$.MODULE$.SPARK_VERSION());
     return options;
   }
 
-  private Path toReal(Path path) {
-    return Schemes.toReal(makeQualified(path));
-  }
-
-  private StateView fresh(Path path) throws IOException {
-    StateView view = state(path);
-    if (view != null) {
-      Freshness.ensure(log(StatePath.ofDirectoryToo(toReal(path)).stateDirectory()));
-    }
-    return view;
-  }
-
   // ---- state, or the file system below
 
   @Override
   public FSDataInputStream open(Path path, int bufferSize) throws IOException {
-    StateView view = fresh(path);
-    return view == null ? real.open(toReal(path), bufferSize) : view.open();
+    Path realPath = toReal(path);
+    StateView view = fresh(realPath);
+    return view == null ? real.open(realPath, bufferSize) : view.open();
   }
 
   @Override
@@ -144,28 +144,36 @@ public final class MergedFileSystem extends FileSystem {
       long blockSize,
       Progressable progress)
       throws IOException {
-    StateView view = file(path);
+    Path realPath = toReal(path);
+    StateView view = file(realPath);
     return view == null
-        ? real.create(toReal(path), permission, overwrite, bufferSize, replication, blockSize, progress)
-        : new FSDataOutputStream(view.create(overwrite), statistics);
+        ? real.create(realPath, permission, overwrite, bufferSize, replication, blockSize, progress)
+        : create(view, overwrite);
+  }
+
+  private FSDataOutputStream create(StateView view, boolean overwrite) throws IOException {
+    return new FSDataOutputStream(view.create(overwrite), statistics);
   }
 
   @Override
   public FSDataOutputStream append(Path path, int bufferSize, Progressable progress) throws IOException {
-    if (file(path) != null) {
+    Path realPath = toReal(path);
+    if (file(realPath) != null) {
       throw new UnsupportedOperationException("State files are written once: " + path + " cannot be appended to");
     }
-    return real.append(toReal(path), bufferSize, progress);
+    return real.append(realPath, bufferSize, progress);
   }
 
   @Override
   public boolean rename(Path from, Path to) throws IOException {
-    StateView source = file(from);
-    StateView target = file(to);
+    Path realFrom = toReal(from);
+    StateView source = file(realFrom);
+    Path realTo = toReal(to);
+    StateView target = file(realTo);
     if (source == null && target == null) {
-      boolean renamed = real.rename(toReal(from), toReal(to));
+      boolean renamed = real.rename(realFrom, realTo);
       if (renamed) {
-        MergedLogs.forgetBelow(toReal(from));
+        MergedLogs.forgetBelow(realFrom);
       }
       return renamed;
     }
@@ -183,16 +191,15 @@ public final class MergedFileSystem extends FileSystem {
   @Override
   public boolean delete(Path path, boolean recursive) throws IOException {
     Path realPath = toReal(path);
-    StatePath state = StatePath.ofDirectoryToo(realPath);
-    if (state == null) {
+    StateView view = fresh(realPath);
+    if (view == null) {
       boolean deleted = real.delete(realPath, recursive);
       if (deleted) {
         MergedLogs.forgetBelow(realPath);
       }
       return deleted;
     }
-    StateView view = fresh(path);
-    if (state.isFile()) {
+    if (view.isFile()) {
       boolean existed = view.fileExists();
       view.deleteFile();
       return existed;
@@ -202,11 +209,12 @@ public final class MergedFileSystem extends FileSystem {
 
   @Override
   public FileStatus[] listStatus(Path path) throws IOException {
-    StateView view = fresh(path);
+    Path realPath = toReal(path);
+    StateView view = fresh(realPath);
     if (view != null) {
       return view.list();
     }
-    FileStatus[] found = real.listStatus(toReal(path));
+    FileStatus[] found = real.listStatus(realPath);
     for (FileStatus status : found) {
       status.setPath(Schemes.toMerged(status.getPath()));
     }
@@ -215,33 +223,35 @@ public final class MergedFileSystem extends FileSystem {
 
   @Override
   public FileStatus getFileStatus(Path path) throws IOException {
-    StateView view = fresh(path);
+    Path realPath = toReal(path);
+    StateView view = fresh(realPath);
     if (view != null) {
       return view.status();
     }
-    FileStatus status = real.getFileStatus(toReal(path));
+    FileStatus status = real.getFileStatus(realPath);
     status.setPath(Schemes.toMerged(status.getPath()));
     return status;
   }
 
   @Override
   public boolean mkdirs(Path path, FsPermission permission) throws IOException {
-    StateView view = state(path);
-    return view == null ? real.mkdirs(toReal(path), permission) : view.mkdirs();
+    Path realPath = toReal(path);
+    StateView view = state(realPath);
+    return view == null ? real.mkdirs(realPath, permission) : view.mkdirs();
   }
 
   @Override
   public void copyFromLocalFile(boolean deleteSource, boolean overwrite, Path source, Path target)
       throws IOException {
     Path realTarget = toReal(target);
-    StatePath state = StatePath.of(realTarget);
-    if (state == null || !state.isFile()) {
+    StateView view = file(realTarget);
+    if (view == null) {
       real.copyFromLocalFile(deleteSource, overwrite, source, realTarget);
       return;
     }
     java.nio.file.Path local = java.nio.file.Path.of(source.toUri().getPath());
-    if (!log(state.stateDirectory()).stage(state.relative(), local)) {
-      try (FSDataOutputStream out = create(target, overwrite)) {
+    if (!view.stage(local)) {
+      try (FSDataOutputStream out = create(view, overwrite)) {
         Files.copy(local, out);
       }
     }
@@ -253,38 +263,23 @@ public final class MergedFileSystem extends FileSystem {
   @Override
   public void copyToLocalFile(boolean deleteSource, Path source, Path target, boolean useRawLocal)
       throws IOException {
-    StateView view = file(source);
-    Segment segment = view == null ? null : view.segment();
-    if (segment == null) {
-      if (view == null || StatePath.of(toReal(source)) == null) {
-        real.copyToLocalFile(deleteSource, toReal(source), target, useRawLocal);
-      } else {
-        copyPlain(deleteSource, source, target, useRawLocal);
-      }
-      return;
-    }
-    java.nio.file.Path local = java.nio.file.Path.of(target.toUri().getPath());
-    boolean whole = false;
-    try (OutputStream out = Files.newOutputStream(local)) {
-      log(StatePath.of(toReal(source)).stateDirectory()).copy(segment, out);
-      whole = true;
-    } finally {
-      if (!whole) {
-        Files.deleteIfExists(local);
-      }
-    }
-    if (deleteSource) {
+    Path realSource = toReal(source);
+    StateView view = file(realSource);
+    if (view == null) {
+      real.copyToLocalFile(deleteSource, realSource, target, useRawLocal);
+    } else if (!view.copyTo(java.nio.file.Path.of(target.toUri().getPath()))) {
+      copyPlain(view, deleteSource, source, target, useRawLocal);
+    } else if (deleteSource) {
       delete(source, false);
     }
   }
 
-  private void copyPlain(boolean deleteSource, Path source, Path target, boolean useRawLocal) throws IOException {
+  private void copyPlain(StateView view, boolean deleteSource, Path source, Path target, boolean useRawLocal)
+      throws IOException {
     try {
       super.copyToLocalFile(deleteSource, source, target, useRawLocal);
     } catch (FileNotFoundException e) {
-      Path realSource = toReal(source);
-      StatePath state = StatePath.of(realSource);
-      throw log(state.stateDirectory()).missing(state.relative());
+      throw view.missing();
     }
   }
 
@@ -292,22 +287,25 @@ public final class MergedFileSystem extends FileSystem {
 
   @Override
   public void setPermission(Path path, FsPermission permission) throws IOException {
-    if (file(path) == null) {
-      real.setPermission(toReal(path), permission);
+    Path realPath = toReal(path);
+    if (file(realPath) == null) {
+      real.setPermission(realPath, permission);
     }
   }
 
   @Override
   public void setOwner(Path path, String user, String group) throws IOException {
-    if (file(path) == null) {
-      real.setOwner(toReal(path), user, group);
+    Path realPath = toReal(path);
+    if (file(realPath) == null) {
+      real.setOwner(realPath, user, group);
     }
   }
 
   @Override
   public void setTimes(Path path, long modified, long accessed) throws IOException {
-    if (file(path) == null) {
-      real.setTimes(toReal(path), modified, accessed);
+    Path realPath = toReal(path);
+    if (file(realPath) == null) {
+      real.setTimes(realPath, modified, accessed);
     }
   }
 
@@ -326,7 +324,7 @@ public final class MergedFileSystem extends FileSystem {
     return Schemes.toMerged(real.makeQualified(real.getHomeDirectory()));
   }
 
-  /** Delegation tokens are those of the file system below: this has none of its own. */
+  /** Has Spark ask the file system below for delegation tokens: this one has none of its own. */
   @Override
   public FileSystem[] getChildFileSystems() {
     return new FileSystem[] {real};

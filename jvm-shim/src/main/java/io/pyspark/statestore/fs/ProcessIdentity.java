@@ -1,5 +1,6 @@
 package io.pyspark.statestore.fs;
 
+import io.pyspark.statestore.ShimInfo;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.nio.file.Files;
@@ -8,18 +9,17 @@ import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
-import io.pyspark.statestore.ShimInfo;
 import org.apache.spark.SparkEnv;
 import org.apache.spark.util.Utils;
 
-/** Who this process is in Spark, and where it may put local files. */
+/** What Spark says of this process: its ids, its number of task slots, and where it may put local files. */
 final class ProcessIdentity {
   /** {@code local}, {@code local[2]}, {@code local[*]}, {@code local[2,4]}; not {@code local-cluster[…]}. */
   private static final Pattern LOCAL = Pattern.compile("local(?:\\[([0-9*]+)(?:,.*)?\\])?");
 
   private ProcessIdentity() {}
 
-  /** What the headers of merged files say of their writer. */
+  /** The fields of a merged file's header that describe its writer. */
   static Map<String, String> headerFields(String queryRunId) {
     Map<String, String> fields = new LinkedHashMap<>();
     SparkEnv env = SparkEnv.get();
@@ -30,7 +30,7 @@ final class ProcessIdentity {
     return fields;
   }
 
-  /** How many tasks run at the same time in this process, at most. */
+  /** The most tasks that run at the same time in this process. */
   static int taskSlots() {
     SparkEnv env = SparkEnv.get();
     if (env == null) {
@@ -50,7 +50,7 @@ final class ProcessIdentity {
     }
   }
 
-  /** A new directory that goes with the application; on the disk of the local RocksDB, so that SSTs can be linked. */
+  /** Makes a directory that Spark deletes with the application; on RocksDB's local disk, so that SSTs can be linked. */
   static Path localDirectory() {
     SparkEnv env = SparkEnv.get();
     try {

@@ -9,7 +9,7 @@ import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.fs.UnsupportedFileSystemException;
 
-/** Between {@code merged+hdfs://nn/q1} and the {@code hdfs://nn/q1} below it. */
+/** Turns merged names such as {@code merged+hdfs://nn/q1} into real ones such as {@code hdfs://nn/q1}, and back. */
 public final class Schemes {
   public static final String PREFIX = "merged+";
 
@@ -20,12 +20,12 @@ public final class Schemes {
     return scheme != null && scheme.startsWith(PREFIX);
   }
 
-  /** The path on the file system below. In its URI a space is %20, which Path would take as it is. */
+  /** The path on the file system below. It is made from text: Path would take a URI's {@code %20} as it is. */
   public static Path toReal(Path path) {
     return isMerged(path) ? new Path(path.toString().substring(PREFIX.length())) : path;
   }
 
-  /** The merged name of a path that has a scheme. */
+  /** The merged name of a path; one without a scheme stays as it is. */
   public static Path toMerged(Path path) {
     return path.toUri().getScheme() == null || isMerged(path) ? path : new Path(PREFIX + path);
   }
@@ -43,15 +43,15 @@ public final class Schemes {
     }
   }
 
-  /** The merged file system of a merged path, whatever class loader the configuration came with. */
+  /** The merged file system of a merged path. */
   public static MergedFileSystem mergedFileSystem(Path merged, Configuration conf) throws IOException {
     URI uri = merged.toUri();
     return (MergedFileSystem) FileSystem.get(uri, withClasses(conf, uri.getScheme()));
   }
 
   /**
-   * A configuration in which Hadoop finds the merged file system: a jar that was added to a running session is not on
-   * the class loader that Hadoop's configuration knows.
+   * A configuration in which Hadoop finds the merged file system. The class loader of {@code conf} does not know a jar
+   * that was added to a running session.
    */
   public static Configuration withClasses(Configuration conf, String scheme) {
     String key = "fs." + scheme + ".impl";

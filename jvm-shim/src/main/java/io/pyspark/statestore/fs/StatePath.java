@@ -4,13 +4,14 @@ import java.util.regex.Pattern;
 import org.apache.hadoop.fs.Path;
 
 /**
- * A path at or below {@code <checkpoint>/state/<operator>/<partition>}.
+ * A path on the real file system that belongs to state: {@code <checkpoint>/state/<operator>/<partition>}, or below it.
  *
+ * @param path the whole path
  * @param stateDirectory {@code <checkpoint>/state}
- * @param relative to it
- * @param isFile whether it is named like a file of a state store; other files are none of ours
+ * @param relative the path below the state directory
+ * @param isFile whether it is named like a file of a state store; only those become segments
  */
-record StatePath(Path stateDirectory, String relative, boolean isFile) {
+record StatePath(Path path, Path stateDirectory, String relative, boolean isFile) {
   private static final Pattern FILE =
       Pattern.compile("[^/]+\\.(?:changelog|zip|delta|snapshot|sst|log)(?:\\.crc)?");
 
@@ -44,11 +45,11 @@ record StatePath(Path stateDirectory, String relative, boolean isFile) {
       directory = directory.getParent();
     }
     boolean file = parts.length > state + 3 && FILE.matcher(parts[parts.length - 1]).matches();
-    return new StatePath(directory, relative.toString(), file);
+    return new StatePath(path, directory, relative.toString(), file);
   }
 
-  /** As {@link #of}, and of an operator's directory too, which has partitions but no files of its own. */
-  static StatePath ofDirectoryToo(Path path) {
+  /** As {@link #of}, and also an operator's directory, which has partitions but no files of its own. */
+  static StatePath ofOperatorToo(Path path) {
     StatePath state = of(path);
     return state == null ? ofOperator(path) : state;
   }
@@ -56,7 +57,7 @@ record StatePath(Path stateDirectory, String relative, boolean isFile) {
   private static StatePath ofOperator(Path path) {
     Path parent = path.getParent();
     return parent != null && parent.getName().equals("state") && isNumber(path.getName())
-        ? new StatePath(parent, path.getName(), false)
+        ? new StatePath(path, parent, path.getName(), false)
         : null;
   }
 

@@ -1,10 +1,14 @@
 package io.pyspark.statestore.fs;
 
+import io.pyspark.statestore.StateFileNotFoundException;
+import io.pyspark.statestore.log.FreshnessKey;
 import io.pyspark.statestore.log.LogOutputStream;
 import io.pyspark.statestore.log.MergedLog;
 import io.pyspark.statestore.log.Segment;
 import java.io.FileNotFoundException;
 import java.io.IOException;
+import java.io.OutputStream;
+import java.nio.file.Files;
 import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.function.UnaryOperator;
@@ -15,8 +19,11 @@ import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
 
 /**
- * One state path as Spark sees it: the merged log first, the real file system after it, so that a checkpoint that stock
- * Spark began is read where it is, and deletes reach real files too (rule 10).
+ * One state path as Spark sees it. The merged log is asked first and the real file system after it, so that a
+ * checkpoint that stock Spark began is read where it is, and deletes reach its real files too (rule 10).
+ *
+ * <p>A view is made once for each call of Spark's, so the path is parsed once. What it answers is as new as the log's
+ * index; {@link #ensureFresh} refreshes that first where the call needs it.
  */
 final class StateView {
   private static final long BLOCK_SIZE = 128L << 20;
@@ -29,19 +36,31 @@ final class StateView {
   private final UnaryOperator<Path> named;
 
   /**
-   * A view of one path.
-   *
    * @param real the file system below
-   * @param realPath the path on it
    * @param named turns a real path into the name that the caller knows it by
    */
-  StateView(MergedLog log, FileSystem real, Path realPath, StatePath path, UnaryOperator<Path> named) {
+  StateView(MergedLog log, FileSystem real, StatePath path, UnaryOperator<Path> named) {
     this.log = log;
     this.real = real;
-    this.realPath = realPath;
+    this.realPath = path.path();
     this.relative = path.relative();
     this.isFile = path.isFile();
     this.named = named;
+  }
+
+  /** Whether the path is named like a state file; else it is a directory's. */
+  boolean isFile() {
+    return isFile;
+  }
+
+  /** Makes what this view answers as new as the current thread needs it. */
+  void ensureFresh() throws IOException {
+    ensureFresh(null);
+  }
+
+  /** As {@link #ensureFresh()}; a thread outside of a task uses {@code fallback}, where it is not null. */
+  void ensureFresh(FreshnessKey fallback) throws IOException {
+    Freshness.ensure(log, fallback);
   }
 
   // ---- files
@@ -58,7 +77,7 @@ final class StateView {
     if (segment == null && isFile && !log.mayHavePlainFiles()) {
       segment = log.findAfterRefresh(relative);
       if (segment == null) {
-        throw log.missing(relative);
+        throw missing();
       }
     }
     return segment == null ? openPlain() : new FSDataInputStream(log.open(segment));
@@ -70,14 +89,42 @@ final class StateView {
     } catch (FileNotFoundException e) {
       Segment segment = log.findAfterRefresh(relative);
       if (segment == null) {
-        throw isFile ? log.missing(relative) : e;
+        throw isFile ? missing() : e;
       }
       return new FSDataInputStream(log.open(segment));
     }
   }
 
-  Segment segment() {
-    return log.find(relative);
+  /**
+   * Copies the file's segment to the local disk.
+   *
+   * @return false where the file has no segment; nothing is written then
+   */
+  boolean copyTo(java.nio.file.Path local) throws IOException {
+    Segment segment = log.find(relative);
+    if (segment == null) {
+      return false;
+    }
+    boolean whole = false;
+    try (OutputStream out = Files.newOutputStream(local)) {
+      log.copy(segment, out);
+      whole = true;
+    } finally {
+      if (!whole) {
+        Files.deleteIfExists(local);
+      }
+    }
+    return true;
+  }
+
+  /** As {@link MergedLog#stage}. */
+  boolean stage(java.nio.file.Path local) throws IOException {
+    return log.stage(relative, local);
+  }
+
+  /** The error that says that the file is nowhere. */
+  StateFileNotFoundException missing() {
+    return log.missing(relative);
   }
 
   boolean fileExists() throws IOException {
@@ -97,7 +144,7 @@ final class StateView {
     if (log.find(relative) != null || isKnownDirectory()) {
       return true;
     }
-    // Where nothing is plain, a store's directory that holds nothing need not be asked for: Spark would only make it.
+    // Where all state is merged, the real file system is not asked for a store's empty directory: Spark only makes it.
     boolean storeDirectory = !isFile && relative.indexOf('/') > 0;
     return (log.mayHavePlainFiles() || !isFile && !storeDirectory) && real.exists(realPath);
   }
@@ -147,7 +194,7 @@ final class StateView {
     return found.values().toArray(FileStatus[]::new);
   }
 
-  /** Makes a real directory too, once: Spark's state reader lists partitions on the real file system. */
+  /** Makes the real directory, once: Spark's state reader lists partitions on the real file system. */
   boolean mkdirs() throws IOException {
     if (log.knownDirectories().contains(relative)) {
       return true;

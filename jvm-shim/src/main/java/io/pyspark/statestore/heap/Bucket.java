@@ -8,8 +8,8 @@ import org.apache.spark.unsafe.Platform;
 import org.apache.spark.unsafe.array.ByteArrayMethods;
 
 /**
- * Some rows in one byte array, which never changes: an update makes another array. So a row that points into it stays
- * what it was, whoever holds it.
+ * Functions on a bucket: a few rows in one byte array. The array never changes, since an update makes another one, so a
+ * row that points into it never changes either.
  *
  * <p>Layout: row count (4 bytes, 4 of padding); a hash per row (8 bytes); per row the end of its record, counted from
  * the first record (4), and the length of its key (4, the highest bit set where a checksum follows the value); the
@@ -62,7 +62,7 @@ final class Bucket {
     return end - valueStart(bucket, row);
   }
 
-  /** Which row has a key; -1 for none. */
+  /** The row that has a key; -1 for none. */
   static int find(byte[] bucket, long hash, UnsafeRow key) {
     int count = count(bucket);
     for (int row = 0; row < count; row++) {
@@ -83,10 +83,10 @@ final class Bucket {
   }
 
   /**
-   * A copy with one row more, or with another value for one.
+   * Copies a bucket, with one more row or with another value for one row.
    *
-   * @param bucket null for none
-   * @param row that is replaced; -1 to add one
+   * @param bucket null for an empty one
+   * @param row the row to replace; -1 adds one
    */
   static byte[] with(byte[] bucket, int row, long hash, UnsafeRow key, UnsafeRow value, boolean checked, int checksum) {
     int keyLength = key.getSizeInBytes();
@@ -126,7 +126,7 @@ final class Bucket {
     return made;
   }
 
-  /** A copy with one row less; null where none is left. */
+  /** Copies a bucket without one of its rows; null if none is left. */
   static byte[] without(byte[] bucket, int row) {
     int count = count(bucket) - 1;
     if (count == 0) {
@@ -141,7 +141,7 @@ final class Bucket {
     return rest.build();
   }
 
-  /** The rows whose hash has a bit (counted from the highest) set, or not set; null for none. */
+  /** A bucket of the rows in whose hash a bit, counted from the highest, is set, or is not; null for none. */
   static byte[] select(byte[] bucket, int bit, boolean set) {
     int chosen = 0;
     int records = 0;
@@ -164,7 +164,7 @@ final class Bucket {
     return half.build();
   }
 
-  /** The rows of both; each may be null. */
+  /** A bucket with the rows of both; each may be null. */
   static byte[] merge(byte[] left, byte[] right) {
     if (left == null || right == null) {
       return left == null ? right : left;
@@ -179,7 +179,7 @@ final class Bucket {
     return both.build();
   }
 
-  /** Whether all rows have one hash, so that no bit of it tells them apart. */
+  /** Whether all rows have the same hash, so that no bit of it can divide them. */
   static boolean isOneHash(byte[] bucket) {
     int count = count(bucket);
     for (int row = 1; row < count; row++) {
@@ -220,7 +220,7 @@ final class Bucket {
     return (int) INT.get(bucket, HEADER + 8 * count(bucket) + 8 * row + 4);
   }
 
-  /** Collects rows of other buckets, into an array that is as large as they need: rows may be large. */
+  /** Makes a bucket of other buckets' rows, exactly as large as they need: rows may be large. */
   private static final class Builder {
     private final int count;
     private final byte[] bytes;

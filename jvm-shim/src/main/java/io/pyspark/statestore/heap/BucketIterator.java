@@ -8,13 +8,13 @@ import java.util.Iterator;
 import java.util.List;
 import java.util.NoSuchElementException;
 
-/** All buckets below a frozen node, each once. */
+/** Visits each bucket below a frozen node once. */
 final class BucketIterator implements Iterator<byte[]> {
-  private final Deque<Place> path = new ArrayDeque<>();
+  private final Deque<Position> path = new ArrayDeque<>();
   private byte[] next;
 
   BucketIterator(Node root) {
-    path.push(new Place(root));
+    path.push(new Position(root));
     advance();
   }
 
@@ -36,17 +36,17 @@ final class BucketIterator implements Iterator<byte[]> {
   private void advance() {
     next = null;
     while (next == null && !path.isEmpty()) {
-      Place place = path.peek();
-      if (place.slot == Node.SLOTS) {
+      Position position = path.peek();
+      if (position.slot == Node.SLOTS) {
         path.pop();
         continue;
       }
-      Object content = place.node.slots[place.slot++];
+      Object content = position.node.slots[position.slot++];
       if (content instanceof Node child) {
-        path.push(new Place(child));
+        path.push(new Position(child));
       } else if (content != null) {
-        while (place.slot < Node.SLOTS && place.node.slots[place.slot] == content) {
-          place.slot++;
+        while (position.slot < Node.SLOTS && position.node.slots[position.slot] == content) {
+          position.slot++;
         }
         next = (byte[]) content;
       }
@@ -54,10 +54,10 @@ final class BucketIterator implements Iterator<byte[]> {
   }
 
   /**
-   * All buckets in which rows may be whose hash begins with the bits of another.
+   * All buckets that may have rows whose hash begins with the same bits as {@code hash}.
    *
-   * @param root of a trie; not changed meanwhile, or read by the thread that changes it
-   * @param bits how many of the highest bits of {@code hash} count
+   * @param root the root of a trie that nobody changes meanwhile, except the calling thread
+   * @param bits how many of the highest bits count
    */
   static Iterator<byte[]> beginningWith(Node root, long hash, int bits) {
     Node node = root;
@@ -70,7 +70,7 @@ final class BucketIterator implements Iterator<byte[]> {
       node = child;
       level++;
     }
-    // The last level's bits belong to the prefix in part. These are the children of one prefix: few, or all wanted.
+    // Only some bits of the last level belong to the prefix. Its slots have few buckets, or all of them are wanted.
     int open = Node.BITS * (level + 1) - bits;
     int first = Node.slotAt(hash, level) & -(1 << open);
     List<byte[]> found = new ArrayList<>();
@@ -85,11 +85,11 @@ final class BucketIterator implements Iterator<byte[]> {
     return found.iterator();
   }
 
-  private static final class Place {
+  private static final class Position {
     private final Node node;
     private int slot;
 
-    Place(Node node) {
+    Position(Node node) {
       this.node = node;
     }
   }

@@ -19,32 +19,24 @@ import scala.Option;
 import scala.collection.AbstractIterator;
 
 /**
- * One version of a heap store, where stock Spark has a hash map of its own for each. {@link #putAll} of another version
- * shares its rows instead of copying them.
+ * One version of a heap store, in place of Spark's hash map. {@link #putAll} of an earlier version shares that
+ * version's rows instead of copying them.
  *
- * <p>As in stock Spark, one task writes a version, and once it is committed nobody does; any thread may read it then.
- * Rows that were given out never change, and iterators show what was there when they were made, whatever is written
- * while they run.
+ * <p>As in stock Spark, one task writes a version, and nobody writes it once it is committed; any thread may read it
+ * then. A row that the map has returned never changes. An iterator shows what was there when it was made, whatever is
+ * written while it runs.
  */
 public final class HeapStateStoreMap implements HDFSBackedStateStoreMap, KnownSizeEstimation {
   private static final long FIXED_BYTES = 128;
 
-  private final RowSchema schema;
+  final RowSchema schema;
   private final KeyValueIntegrityVerifier verifier;
-  private final RowTrie rows = new RowTrie();
+  final RowTrie rows = new RowTrie();
 
-  /** @param verifier checks the rows that are read against their checksums; none where rows have no checksums */
+  /** @param verifier checks rows that are read against their checksums; none if rows have no checksums */
   public HeapStateStoreMap(RowSchema schema, Option<KeyValueIntegrityVerifier> verifier) {
     this.schema = schema;
     this.verifier = verifier.isDefined() ? verifier.get() : null;
-  }
-
-  RowSchema schema() {
-    return schema;
-  }
-
-  RowTrie rows() {
-    return rows;
   }
 
   @Override
@@ -52,14 +44,14 @@ public final class HeapStateStoreMap implements HDFSBackedStateStoreMap, KnownSi
     return rows.size();
   }
 
-  /** The heap that this version alone would need. */
+  /** Bytes of heap that this version would need alone. */
   @Override
   public long estimatedSize() {
     return FIXED_BYTES + rows.bytes();
   }
 
   /**
-   * The heap that several versions need together.
+   * Bytes of heap that several versions need together; what they share counts once.
    *
    * @param versions in the order in which they were made
    */
@@ -125,7 +117,7 @@ public final class HeapStateStoreMap implements HDFSBackedStateStoreMap, KnownSi
     return pairs(new BucketIterator(rows.freeze()), null);
   }
 
-  /** All rows, for a snapshot: where that is watched and becomes obsolete, this ends with an error. */
+  /** All rows, for a snapshot. If nobody needs that snapshot any more, the iterator ends with an error. */
   @Override
   public scala.collection.Iterator<Map.Entry<UnsafeRow, UnsafeRowWrapper>> entryIterator() {
     UploadWatch watch = UploadWatch.current();
@@ -185,7 +177,7 @@ public final class HeapStateStoreMap implements HDFSBackedStateStoreMap, KnownSi
         : new StateStoreRow(value);
   }
 
-  /** Goes through the rows of buckets. */
+  /** Iterates over the rows of buckets. */
   private abstract static class Rows<T> extends AbstractIterator<T> {
     private final Iterator<byte[]> buckets;
     private byte[] bucket;

@@ -4,8 +4,8 @@ import java.lang.reflect.Method;
 import java.lang.reflect.Modifier;
 
 /**
- * Whether Spark's heap store can be given other maps. It makes them in a method that is public in the bytecode only, so
- * another Spark may not have it, or want more of a map.
+ * Checks whether Spark's heap store can be given other maps. Spark makes them in a method that is private in the source
+ * and public in the bytecode, so another Spark may lack that method, or call methods that our map does not have.
  */
 public final class MapFactoryHook {
   static final String METHOD =
@@ -14,12 +14,12 @@ public final class MapFactoryHook {
   private MapFactoryHook() {}
 
   /**
-   * Looks for what is missing.
+   * Says what is missing.
    *
-   * @param provider Spark's class
+   * @param provider Spark's class of a heap store
    * @param map Spark's interface of a map
-   * @param ours what implements it
-   * @return null for nothing
+   * @param ours our implementation of it
+   * @return null if nothing is missing
    */
   public static String whatIsMissing(Class<?> provider, Class<?> map, Class<?> ours) {
     try {
@@ -33,7 +33,7 @@ public final class MapFactoryHook {
     }
     for (Method wanted : map.getMethods()) {
       if (Modifier.isAbstract(wanted.getModifiers()) && !implementsIt(ours, wanted)) {
-        return "no need of a map to have " + wanted;
+        return "a map interface without " + wanted;
       }
     }
     return null;

@@ -3,19 +3,20 @@ package io.pyspark.statestore.heap;
 import java.util.Arrays;
 
 /**
- * 32 slots of the trie: each is empty (null), a {@link Bucket} (a byte array) or a node of the next level. A bucket
- * whose rows agree in fewer than five bits of this level has several neighbouring slots, a power of two.
+ * A node of the trie, with 32 slots. Each is empty (null), or has a {@link Bucket} (a byte array) or a node of the next
+ * level. A bucket whose rows agree in fewer than five bits of this level fills several neighbouring slots, a power of
+ * two.
  */
 final class Node {
   static final int BITS = 5;
   static final int SLOTS = 1 << BITS;
-  /** On a 64-bit JVM with compressed pointers: this object, and its array. */
+  /** Bytes of this object and its array, on a 64-bit JVM with compressed pointers. */
   static final int BYTES = 24 + 16 + 4 * SLOTS;
 
-  /** Who may change this node; for all others it is immutable. */
+  /** The holder of this mark may change the node; for all others it is immutable. */
   final Edit edit;
   final Object[] slots;
-  /** By slot: whether its bucket was made in the version that made this node. */
+  /** One bit for each slot: whether its bucket was made in the version that made this node. */
   int ownBuckets;
 
   Node(Edit edit) {
@@ -50,7 +51,7 @@ final class Node {
     ownBuckets &= ~(1 << slot);
   }
 
-  /** How many slots around one belong to what is in it: a bucket's, or empty ones that can be taken together. */
+  /** The number of slots around one that its bucket fills, or that are empty with it and can be filled together. */
   int sizeAround(int slot) {
     int size = 1;
     while (size < SLOTS && isFilledWith(slots[slot], buddyOf(slot & -size, size), size)) {
@@ -81,11 +82,10 @@ final class Node {
   }
 
   /**
-   * The right to change nodes. A map gives it up when it is branched or iterated over, and takes another.
-   *
-   * @param version in which nodes and buckets that are made count as new
+   * The right to change the nodes that have this mark. A trie takes a new mark when it is copied or iterated over.
    */
   static final class Edit {
+    /** Nodes and buckets that are made count as this version's own. */
     private final Object version;
 
     Edit(Object version) {

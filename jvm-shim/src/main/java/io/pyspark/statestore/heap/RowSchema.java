@@ -8,15 +8,17 @@ import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.Platform;
 
-/** What a store's rows look like, how they are hashed, and what a key's prefix is. All maps of a provider share one. */
+/** The fields of a store's rows, the hash of a key, and a key's prefix. All maps of a provider share one. */
 public class RowSchema {
   private final int keyFields;
   private final int valueFields;
   private final int prefixFields;
-  /** A projection reuses its result, so each thread has one. Making one compiles code, or looks it up. */
+  /**
+   * Each thread has one, since a projection reuses its result; to make one, Spark compiles code or finds it compiled.
+   */
   private final ThreadLocal<UnsafeProjection> prefixProjection;
 
-  /** @param prefixFields how many of a key's first fields are its prefix; 0 where there are no prefix scans */
+  /** @param prefixFields how many of a key's first fields are its prefix; 0 if there are no prefix scans */
   public RowSchema(StructType keySchema, StructType valueSchema, int prefixFields) {
     this.keyFields = keySchema.fields().length;
     this.valueFields = valueSchema.fields().length;
@@ -32,17 +34,17 @@ public class RowSchema {
     return prefixFields > 0;
   }
 
-  /** The prefix comes first, so that a trie keeps the rows of one prefix together. */
+  /** The hash of a key. The prefix's hash comes first, so that a trie keeps the rows of one prefix together. */
   long hash(UnsafeRow key) {
     return hasPrefix() ? prefixHash(prefixOf(key)) | key.hashCode() & 0xFFFFFFFFL : (long) key.hashCode() << 32;
   }
 
-  /** The highest 32 bits of the hash of every key that has this prefix. */
+  /** The hash of a prefix: the highest 32 bits of the hash of each key that has it. */
   long prefixHash(UnsafeRow prefix) {
     return (long) prefix.hashCode() << 32;
   }
 
-  /** Valid until the same thread calls this again. */
+  /** The prefix of a key, valid until the same thread calls this again. */
   UnsafeRow prefixOf(UnsafeRow key) {
     return prefixProjection.get().apply(key);
   }

@@ -3,14 +3,14 @@ package io.pyspark.statestore.heap;
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 
 /**
- * A hash map of rows of which a copy costs nothing: both go on with the same nodes, and each copies what it changes, a
- * bucket and the few nodes above it. One thread writes; others may at the same time read the tries that it was copied
- * from, and copy these.
+ * A hash map of rows that costs nothing to copy: the copy and the original share their nodes, and each copies only what
+ * it changes, which is a bucket and the few nodes above it. One thread writes a trie; others may read, and copy, the
+ * tries that it was copied from at the same time.
  */
 final class RowTrie {
   static final int MAX_ROWS = 24;
   static final int MAX_BYTES = 4096;
-  /** The last level, so that all of its bits exist. */
+  /** The last level for which a hash has all bits. */
   private static final int LAST_LEVEL = 64 / Node.BITS - 1;
   private static final int ARRAY_HEADER = 16;
 
@@ -36,12 +36,12 @@ final class RowTrie {
     return size;
   }
 
-  /** The heap that this version keeps reachable. */
+  /** Bytes of heap that this version keeps reachable. */
   long bytes() {
     return bytes;
   }
 
-  /** The heap that this version keeps reachable and the one it was copied from does not. */
+  /** Bytes of heap that this version keeps reachable, and the one that it was copied from does not. */
   long ownBytes() {
     return ownBytes;
   }
@@ -50,18 +50,18 @@ final class RowTrie {
     return baseVersion == base.version;
   }
 
-  /** For the thread that writes, or where nobody does. */
+  /** The root, for the thread that writes, or if no thread does. */
   Node root() {
     return root;
   }
 
-  /** What is in the trie now, for iterators: writes that follow leave it alone. */
+  /** The root of what is in the trie now; later writes do not change it. */
   Node freeze() {
     edit = new Node.Edit(version);
     return root;
   }
 
-  /** The bucket that has all rows with a hash; null for none. */
+  /** The bucket that has all rows of a hash; null for none. */
   byte[] bucket(long hash) {
     Node node = root;
     for (int level = 0;; level++) {
@@ -114,7 +114,9 @@ final class RowTrie {
     shrink(path, level, start, width, hash);
   }
 
-  /** Takes neighbours together, and nodes that are left with one bucket back into the node above. */
+  /**
+   * Merges neighbouring buckets that have become small, and replaces a node that has one bucket left by that bucket.
+   */
   private void shrink(Node[] path, int lowest, int firstStart, int firstWidth, long hash) {
     int level = lowest;
     int start = firstStart;

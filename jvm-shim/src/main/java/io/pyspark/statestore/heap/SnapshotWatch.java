@@ -6,13 +6,13 @@ import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
 /**
- * Whether the snapshot that maintenance is writing of one store is still wanted. Newer versions alone do not make it
- * obsolete: they are restored from it, with the deltas that follow.
+ * Tells whether the snapshot that maintenance is writing of one store is still needed. Newer versions alone do not make
+ * it obsolete: they are restored from it, with the deltas that follow.
  */
 public final class SnapshotWatch implements UploadWatch {
   private static final Pattern SNAPSHOT = Pattern.compile("(?:.*/)?(\\d+)\\.snapshot(?:\\.crc)?");
   private static final long UNKNOWN = -1;
-  /** Spark's table of stores has one lock for all tasks of a process. */
+  /** The time between two questions: Spark's table of stores has one lock for all tasks of a process. */
   private static final long ASK_NANOS = 100_000_000L;
 
   private final BooleanSupplier isLoaded;
@@ -22,8 +22,8 @@ public final class SnapshotWatch implements UploadWatch {
   private volatile long askedNanos = System.nanoTime();
 
   /**
-   * @param isLoaded whether the store is still one of this process's; it may wait for Spark's locks, and is not asked
-   *     again where it never was
+   * @param isLoaded whether this process still has the store; it may wait for Spark's locks, and is not asked again if
+   *     the process never had the store
    */
   public SnapshotWatch(BooleanSupplier isLoaded) {
     this.isLoaded = isLoaded;
@@ -38,7 +38,9 @@ public final class SnapshotWatch implements UploadWatch {
     }
   }
 
-  /** A task commits a version: a snapshot of what this was before, or of what came after it, would contradict its delta. */
+  /**
+   * A task commits a version. A snapshot of an earlier write of that version, or of a later version, contradicts it.
+   */
   public void committing(long committed) {
     if (version != UNKNOWN && committed <= version) {
       why = "version " + committed + " was written anew";

@@ -25,7 +25,7 @@ import org.apache.spark.util.SizeEstimator;
 import scala.Option;
 import scala.Some;
 
-/** A heap store's map beside {@code java.util.HashMap}s that are copied in full for each version. */
+/** Compares the maps of a heap store with plain hash maps that are copied whole for each version. */
 public final class HeapModel {
   static final StructType KEYS = new StructType().add("group", DataTypes.IntegerType).add("name", DataTypes.StringType);
   static final StructType VALUES = new StructType().add("payload", DataTypes.BinaryType);
@@ -47,7 +47,7 @@ public final class HeapModel {
   /**
    * Begins with one empty version.
    *
-   * @param hashBits how many bits of a hash are kept: few make many collisions
+   * @param hashBits how many bits of a hash are used: few make many collisions
    */
   public HeapModel(boolean hasPrefix, boolean hasChecksums, int hashBits) {
     this.hasPrefix = hasPrefix;
@@ -76,7 +76,7 @@ public final class HeapModel {
     return new HeapStateStoreMap(schema, KeyValueIntegrityVerifier.create("model", hasChecksums, 1));
   }
 
-  /** Begins another version with what a version has; returns its number. */
+  /** Copies a version, and returns the number of the copy. */
   public int branch(int from) {
     Version base = version(from);
     HeapStateStoreMap map = newMap();
@@ -134,7 +134,7 @@ public final class HeapModel {
     version(number).check();
   }
 
-  /** Begins to iterate; what comes later is looked at by {@link #checkAll}. */
+  /** Begins to iterate; {@link #checkAll} reads and checks the rest. */
   public void hold(int number, Integer group, int rows) {
     Version version = version(number);
     boolean scans = hasPrefix && rows % 2 == 0;
@@ -144,7 +144,7 @@ public final class HeapModel {
     held.add(new Held(collect(iterator, rows), iterator, expected));
   }
 
-  /** Compares everything, and counts each version's heap by going through it. */
+  /** Compares all versions, and counts the heap of each by walking through it. */
   public void checkAll() {
     for (Held each : held) {
       Map<UnsafeRow, UnsafeRow> found = new HashMap<>(each.begun);
@@ -156,24 +156,26 @@ public final class HeapModel {
       if (version != null) {
         version.check();
         maps.add(version.map);
-        long counted = heapOf(version.map.rows().root(), new IdentityHashMap<>());
-        same("bytes", counted, version.map.rows().bytes());
+        long counted = heapOf(version.map.rows.root(), new IdentityHashMap<>());
+        same("bytes", counted, version.map.rows.bytes());
       }
     }
   }
 
-  /** The heap of several maps of which each is a copy of the one before, counted and by going through them. */
+  /**
+   * The heap of several maps, each a copy of the one before: found by walking through them, and as they estimate it.
+   */
   public static long[] sharedHeap(List<HeapStateStoreMap> maps) {
     Map<Object, Boolean> seen = new IdentityHashMap<>();
     long counted = 0;
-    long fixed = new HeapStateStoreMap(maps.get(0).schema(), Option.empty()).estimatedSize() - Node.BYTES;
+    long fixed = new HeapStateStoreMap(maps.get(0).schema, Option.empty()).estimatedSize() - Node.BYTES;
     for (HeapStateStoreMap map : maps) {
-      counted += fixed + heapOf(map.rows().root(), seen);
+      counted += fixed + heapOf(map.rows.root(), seen);
     }
     return new long[] {counted, HeapStateStoreMap.estimatedSize(maps)};
   }
 
-  /** Which ways of reading notice that a row does not have the checksum that it came with. */
+  /** The ways of reading that notice a row whose checksum is wrong. */
   public static List<String> noticingWrongChecksums() {
     RowSchema schema = new RowSchema(KEYS, VALUES, 1);
     HeapStateStoreMap map = new HeapStateStoreMap(schema, KeyValueIntegrityVerifier.create("model", true, 1));
@@ -195,27 +197,27 @@ public final class HeapModel {
         noticing.add(name);
       }
     });
-    // A snapshot has to have it as it came, and is checked by who writes it.
+    // A snapshot must have the checksum as it came; the code that writes it checks it.
     if (((StateStoreRowWithChecksum) copy.entryIterator().next().getValue()).checksum() == checksum) {
       noticing.add("entryIterator");
     }
     return noticing;
   }
 
-  /** Whether Spark asks a version for its size, and does not go through it. */
+  /** Whether Spark takes the size that a version tells, and does not walk through it. */
   public boolean tellsItsSize(int number) {
     HeapStateStoreMap map = version(number).map;
     return SizeEstimator.estimate(map) == map.estimatedSize();
   }
 
-  /** The live versions' heap, as {@link #sharedHeap}. */
+  /** The heap of all versions that were not dropped, as {@link #sharedHeap}. */
   public long[] heap() {
     return sharedHeap(versions.stream().filter(v -> v != null).map(v -> v.map).toList());
   }
 
   public int nodes(int number) {
     Map<Object, Boolean> seen = new IdentityHashMap<>();
-    heapOf(version(number).map.rows().root(), seen);
+    heapOf(version(number).map.rows.root(), seen);
     return (int) seen.keySet().stream().filter(each -> each instanceof Node).count();
   }
 
@@ -286,7 +288,7 @@ public final class HeapModel {
       scala.collection.Iterator<UnsafeRowPair> rest,
       Map<UnsafeRow, UnsafeRow> expected) {}
 
-  /** One version, ours and as it should be. */
+  /** One version: our map, and the rows that it should have. */
   record Version(HeapStateStoreMap map, Map<UnsafeRow, UnsafeRow> expected) {
     Map<UnsafeRow, UnsafeRow> expectedOf(Integer group) {
       Map<UnsafeRow, UnsafeRow> rows = new HashMap<>(expected);
@@ -306,7 +308,7 @@ public final class HeapModel {
       same("entries", expected, entries);
       Set<UnsafeRow> keys = expected.keySet();
       keys.forEach(key -> same("a value", expected.get(key), map.get(key)));
-      if (map.schema().hasPrefix()) {
+      if (map.schema.hasPrefix()) {
         for (Integer group : new Integer[] {null, 0, 1, 2, 3}) {
           same("a prefix scan", expectedOf(group), collect(map.prefixScan(group(group)), -1));
         }

@@ -13,11 +13,11 @@ import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 import org.apache.spark.sql.execution.streaming.state.StateStoreRow;
 import scala.Option;
 
-/** One thread writes version after version, while others read and branch older ones. */
+/** Writes version after version in one thread, while others read and copy older ones. */
 public final class HeapRace {
   private HeapRace() {}
 
-  /** Returns how many times the readers compared a whole version. */
+  /** Runs the race, and returns how many times the readers compared a whole version. */
   public static long run(boolean hasPrefix, int versions, int changes, int readers) throws Exception {
     RowSchema schema = new RowSchema(HeapModel.KEYS, HeapModel.VALUES, hasPrefix ? 1 : 0);
     AtomicReference<List<HeapModel.Version>> published = new AtomicReference<>();
@@ -34,7 +34,7 @@ public final class HeapRace {
           List<HeapModel.Version> now = published.get();
           HeapModel.Version one = now.get(random.nextInt(now.size()));
           one.check();
-          // A second attempt of a task branches the same version, writes, and is given up.
+          // A second attempt of a task copies the same version, writes, and is abandoned.
           HeapStateStoreMap attempt = new HeapStateStoreMap(schema, Option.empty());
           attempt.putAll(one.map());
           for (int each = 0; each < 20; each++) {

@@ -24,7 +24,7 @@ import org.apache.spark.sql.execution.streaming.state.UnsafeRowPair;
 import org.apache.spark.sql.internal.SQLConf;
 import scala.Option;
 
-/** A heap store's provider, ours or Spark's, driven step by step without a query, as Spark's suites do it. */
+/** Drives a provider of heap stores, ours or Spark's, step by step and without a query, as Spark's suites do. */
 public final class HeapStore implements AutoCloseable {
   private static final String FAMILY = "default";
 
@@ -35,10 +35,10 @@ public final class HeapStore implements AutoCloseable {
   /**
    * Opens the store of operator 0 and partition 0; nothing is loaded yet.
    *
-   * @param providerClass by its full name
+   * @param providerClass the full name of its class
    * @param state the {@code state} directory of a checkpoint
-   * @param settings of the SQL session, by their whole keys
-   * @param hadoop settings of Hadoop
+   * @param settings the SQL session's, by their whole keys
+   * @param hadoop the settings of Hadoop
    */
   public HeapStore(
       String providerClass, String state, boolean hasPrefix, Map<String, String> settings, Map<String, String> hadoop) {
@@ -69,7 +69,7 @@ public final class HeapStore implements AutoCloseable {
     store = provider.getStore(version, Option.empty(), false, false);
   }
 
-  /** Begins to write the version after this one, with a snapshot of it to come with the commit. */
+  /** As {@link #load}; the commit will also write a snapshot. */
   public void loadForcingSnapshot(long version) {
     store = provider.getStore(version, Option.empty(), true, false);
   }
@@ -90,17 +90,17 @@ public final class HeapStore implements AutoCloseable {
     store.abort();
   }
 
-  /** Lets go of what was being written. */
+  /** Drops the reference to the version that was being written. */
   public void forgetWriting() {
     store = null;
   }
 
-  /** The rows that are being written. */
+  /** The rows of the version that is being written. */
   public Map<String, Integer> writing() {
     return content(store.iterator(FAMILY));
   }
 
-  /** All rows of a version: a hash of each value by its key. */
+  /** All rows of a version: the hash of each value by its key. */
   public Map<String, Integer> read(long version) {
     ReadStateStore read = provider.getReadStore(version, Option.empty());
     try {
@@ -139,17 +139,17 @@ public final class HeapStore implements AutoCloseable {
     return versions;
   }
 
-  /** What is in memory, and how much Spark's metric says that it is. */
+  /** Bytes of memory that Spark's metric reports. */
   public long memoryUsed() {
     return (Long) provider.getMetricsForProvider().apply("memoryUsedBytes");
   }
 
-  /** What the merged log of its checkpoint has counted. */
+  /** The counts of the checkpoint's merged log. */
   public Map<String, Long> logMetrics() throws IOException {
     return MergedLogs.open(state).metrics().snapshot();
   }
 
-  /** What this JVM's heap holds after it was collected. */
+  /** Bytes of this JVM's heap that are in use after a garbage collection. */
   public static long usedHeap() {
     for (int each = 0; each < 3; each++) {
       System.gc();
@@ -161,7 +161,7 @@ public final class HeapStore implements AutoCloseable {
     return provider.getLoadedMaps().values().iterator().next().getClass().getSimpleName();
   }
 
-  /** Spark's maintenance, in a thread that is named as Spark's for this. */
+  /** Starts maintenance, in a thread that is named like Spark's. */
   public Thread maintain() {
     Thread thread = new Thread(provider::doMaintenance, "state-store-maintenance-thread-test");
     thread.setDaemon(true);
@@ -170,12 +170,12 @@ public final class HeapStore implements AutoCloseable {
   }
 
   /**
-   * Times batches as a streaming aggregation does them: a store to read, one to write, and a commit.
+   * Times batches of a streaming aggregation: each gets a store to read and one to write, and commits.
    *
-   * @param version that is there
-   * @param keys how many there are: k0 to k(keys - 1)
-   * @param updates of a batch
-   * @return per batch: nanoseconds to obtain both stores, in all, and for the gets
+   * @param version the version before the first batch
+   * @param keys the number of keys that there are: k0 to k(keys - 1)
+   * @param updates the rows that a batch changes
+   * @return for each batch, the nanoseconds to obtain both stores, of the whole batch, and of the gets
    */
   public long[][] batches(long version, int keys, int updates, int batches) {
     long[][] times = new long[batches][];
@@ -205,14 +205,14 @@ public final class HeapStore implements AutoCloseable {
     return times;
   }
 
-  /** Puts many rows into what is being written. */
+  /** Puts so many rows into the version that is being written. */
   public void fill(int keys) {
     for (int each = 0; each < keys; each++) {
       put(0, "k" + each, 8, each);
     }
   }
 
-  /** As {@link #fill}, with so many keys to a prefix. */
+  /** As {@link #fill}, with so many keys for each prefix. */
   public void fillGroups(int keys, int perGroup) {
     for (int each = 0; each < keys; each++) {
       put(each / perGroup, "k" + each, 8, each);
@@ -242,7 +242,7 @@ public final class HeapStore implements AutoCloseable {
     return took;
   }
 
-  /** Times going through a version's rows, in nanoseconds; each time with a store that is obtained before. */
+  /** Times iterations over a version's rows, in nanoseconds, without the time to obtain the store. */
   public long[] scans(long version, int times) {
     long[] took = new long[times];
     for (int each = 0; each < times; each++) {
@@ -260,7 +260,7 @@ public final class HeapStore implements AutoCloseable {
     return took;
   }
 
-  /** Times gets of keys that are there, in nanoseconds. */
+  /** Times gets of keys that exist, in nanoseconds. */
   public long[] gets(long version, int keys, int gets, int times) {
     ReadStateStore read = provider.getReadStore(version, Option.empty());
     long[] took = new long[times];
@@ -281,7 +281,7 @@ public final class HeapStore implements AutoCloseable {
     return took;
   }
 
-  /** Closes it, and forgets its rows even if somebody keeps this object. */
+  /** Closes the store, and drops its rows even if a caller keeps this object. */
   @Override
   public void close() {
     store = null;

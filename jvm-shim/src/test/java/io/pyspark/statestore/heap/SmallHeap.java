@@ -8,7 +8,7 @@ import org.apache.spark.SparkThrowable;
 
 /**
  * A process with a small heap, in which a store runs out of memory: in the middle of a batch, and while it is loaded.
- * Prints what came of it, one "name=value" in a line, for Spark's provider and for ours.
+ * It prints the results for Spark's provider and for ours, one "name=value" in a line.
  */
 public final class SmallHeap {
   private static final int ROW_BYTES = 1_000_000;
@@ -18,7 +18,7 @@ public final class SmallHeap {
 
   private SmallHeap() {}
 
-  /** Arguments: a directory, and the classes of providers. */
+  /** @param arguments a directory, and the classes of providers */
   public static void main(String[] arguments) throws Exception {
     for (int each = 1; each < arguments.length; each++) {
       String provider = arguments[each];
@@ -69,7 +69,7 @@ public final class SmallHeap {
     }
   }
 
-  /** Takes memory until so much of it is left, half of what the store needs. */
+  /** Takes memory until only so many bytes are left. */
   private static List<byte[]> ballast(long left) {
     List<byte[]> chunks = new ArrayList<>();
     long free = Runtime.getRuntime().maxMemory() - HeapStore.usedHeap();

@@ -12,11 +12,11 @@ import java.util.concurrent.atomic.LongAdder;
 import org.apache.hadoop.fs.Path;
 
 /**
- * Process-wide, exact call counts of the test file systems, and the delay injected into metadata calls.
+ * Counts this process's calls of the test file systems, and delays metadata calls.
  *
- * <p>A count belongs to (root label, thread kind, category, operation). Root labels are registered by the test, so that two
- * queries in one JVM are told apart even when their background threads run at the same time. Counts only ever grow between
- * two {@link #reset()}, so a difference of two snapshots is exact without stopping anything.
+ * <p>There is one count for each root label, thread kind, category and operation. A test registers root labels, so that
+ * the counts of two queries in one JVM stay apart even if their background threads run at the same time. Counts only
+ * grow between two calls of {@link #reset()}, so the difference of two snapshots is exact without stopping anything.
  */
 final class Counters {
     private static final Set<String> TOP_LEVEL = Set.of("state", "offsets", "commits", "sources", "metadata");
@@ -32,7 +32,7 @@ final class Counters {
 
     private Counters() {}
 
-    /** Counts one metadata call and sleeps as long as the category's calls are to be delayed. */
+    /** Counts a metadata call, and sleeps for the delay of its category. */
     static void metadataCall(String operation, Path path) throws InterruptedIOException {
         Key key = key(operation, path);
         count(key, 1);
@@ -48,7 +48,7 @@ final class Counters {
         }
     }
 
-    /** Adds to a counter without any delay: the data path, and quantities such as bytes. */
+    /** Adds to a counter without a delay: for calls on streams, and for quantities such as bytes. */
     static void add(String operation, Path path, long amount) {
         count(key(operation, path), amount);
     }
@@ -77,7 +77,7 @@ final class Counters {
         return best;
     }
 
-    /** The part of a checkpoint that a path belongs to; below a registered root only the first component decides. */
+    /** The part of a checkpoint that a path belongs to. Below a registered root only the first component decides. */
     private static String category(String path, boolean rooted) {
         String[] parts = (path.startsWith("/") ? path.substring(1) : path).split("/");
         for (int i = 0; i < (rooted ? 1 : parts.length); i++) {
@@ -118,7 +118,7 @@ final class Counters {
         return name.contains("maintenance") ? "maintenance" : "other";
     }
 
-    /** JSON: root label, then thread kind, then category, then operation, then count. */
+    /** All counts as nested JSON objects: root label, thread kind, category, operation, count. */
     static String snapshotJson() {
         Map<String, Map<String, Map<String, Map<String, Long>>>> out = new TreeMap<>();
         COUNTS.forEach((key, count) -> out.computeIfAbsent(key.root, k -> new TreeMap<>())

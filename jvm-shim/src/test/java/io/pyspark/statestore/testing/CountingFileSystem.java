@@ -1,10 +1,11 @@
 package io.pyspark.statestore.testing;
 
 /**
- * The local disk under {@code counting:}, with exact call counts and an optional delay; hflush and hsync work.
+ * The local disk under {@code counting:}, which counts its calls and delays them if a test wants. hflush and hsync
+ * work.
  *
- * <p>Counted is what an HDFS client asks its NameNode: writing a file is a create, an addBlock when its first bytes leave
- * the client and a complete when it is closed; flushing an open file is nothing.
+ * <p>It counts what an HDFS client asks its NameNode. To write a file is a create, an addBlock when the first bytes
+ * leave the client, and a complete when the file is closed; to flush an open file is nothing.
  */
 public class CountingFileSystem extends ObservedFileSystem {
     @Override

@@ -28,24 +28,25 @@ import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
 
 /**
- * The same short life of a checkpoint again and again, each time with another call of its file system going wrong.
+ * Runs the same short script on a checkpoint again and again, each time with another call of its file system failing.
  *
- * <p>A step is a JSON object with {@code do}: {@code write} (path, token, size), {@code together} (writes: several at the same
- * time), {@code stage} (path, token, size), {@code delete}, {@code read}, {@code list} (path), {@code clean}, {@code refresh},
- * {@code seal}, {@code heal} (nothing goes wrong any more). Each is a task of its own: it has a thread that can be killed.
+ * <p>A step is a JSON object with {@code do}: {@code write} (path, token, size), {@code together} (writes: several at
+ * the same time), {@code stage} (path, token, size), {@code delete}, {@code read}, {@code list} (path), {@code clean},
+ * {@code refresh}, {@code seal}, {@code heal} (nothing fails any more). Each step is a task of its own, with a thread
+ * that can be killed.
  */
 public final class FaultScript {
     private static final ObjectMapper JSON = new ObjectMapper();
     private static final String DONE = "done";
     private static final long PATIENCE_SECONDS = 60;
-    /** After its kill a task may have to wait for another thread; longer than this is worth a report. */
+    /** A killed task may have to wait for another thread; one that waits longer than this is reported. */
     private static final long AFTER_KILL_SECONDS = 10;
 
     private final FileSystem fs;
     private final String scheme;
     private final java.nio.file.Path checkpoint;
     private final ExecutorService threads = Executors.newCachedThreadPool();
-    /** {@link #DONE}, or where a thread hangs. */
+    /** {@link #DONE}, or the place where a thread hangs. */
     private final BlockingQueue<String> events = new LinkedBlockingQueue<>();
 
     private FaultScript(String scheme, java.nio.file.Path checkpoint, JsonNode settings) throws IOException {
@@ -57,14 +58,14 @@ public final class FaultScript {
     }
 
     /**
-     * Runs a script with the first, the second, the third call of an operation going wrong, and so on until a run ends
-     * before its turn comes; each in a directory of its own, named after the number.
+     * Runs a script once for each call of an operation, with that call failing. The last run makes fewer calls than its
+     * number, so nothing fails in it. Each run has a directory of its own, named after the number.
      *
-     * @param directory for all of them
-     * @param fault JSON: scheme, conf, operation, contains, kind, times, interrupts (whether a call that hangs is ended by killing
-     *     its task, rather than by letting it go on)
+     * @param directory the directory of all runs
+     * @param fault JSON: scheme, conf, operation, contains, kind, times, interrupts (true ends a call that hangs by
+     *     killing its task, false by letting it go on)
      * @param script JSON list of steps
-     * @return JSON list: of each run its n, how many calls went wrong, the results of its steps; the last one is without a fault
+     * @return JSON list, of each run: n, how many calls failed, and the results of its steps
      */
     public static String runAll(String directory, String fault, String script) throws Exception {
         ArrayNode runs = JSON.createArrayNode();
@@ -75,8 +76,8 @@ public final class FaultScript {
     }
 
     /**
-     * As {@link #runAll} for several faults, each in a directory named after its place in the list; but the processes live on
-     * for {@code millis}, and clean before they end.
+     * As {@link #runAll}, for several faults, each in a directory named after its place in the list. The processes live
+     * on for so many milliseconds, and clean before they end.
      */
     public static void runAllAndWait(String directory, String faults, String script, long millis, int cleanings)
             throws Exception {
@@ -115,7 +116,7 @@ public final class FaultScript {
         return all;
     }
 
-    /** Runs one script where nothing goes wrong, as a process that comes later. */
+    /** Runs a script once, as a later process in which nothing fails. */
     public static String runHealthy(String checkpoint, String scheme, String conf, String script) throws Exception {
         Faults.clear();
         ObjectNode run = JSON.createObjectNode();
@@ -125,8 +126,8 @@ public final class FaultScript {
         return JSON.writeValueAsString(run);
     }
 
-    private void run(JsonNode script, boolean interrupts, ObjectNode told) throws Exception {
-        ArrayNode steps = told.putArray("steps");
+    private void run(JsonNode script, boolean interrupts, ObjectNode results) throws Exception {
+        ArrayNode steps = results.putArray("steps");
         int fired = 0;
         Faults.onHang(events::add);
         for (JsonNode step : script) {
@@ -136,13 +137,13 @@ public final class FaultScript {
             }
             steps.add(runAsTask(step, interrupts));
         }
-        told.put("fired", fired + Faults.fired());
+        results.put("fired", fired + Faults.fired());
         Faults.release();
-        ObjectNode metrics = told.putObject("metrics");
+        ObjectNode metrics = results.putObject("metrics");
         log().metrics().snapshot().forEach(metrics::put);
     }
 
-    /** The process is killed: what it has not flushed is gone. */
+    /** Kills the process: what it has not flushed is gone. */
     private void end() throws IOException {
         MergedLogs.forgetBelow(new Path(scheme + ":" + checkpoint));
         threads.shutdownNow();
@@ -150,12 +151,12 @@ public final class FaultScript {
     }
 
     private ObjectNode runAsTask(JsonNode step, boolean interrupts) throws Exception {
-        ObjectNode told = JSON.createObjectNode();
+        ObjectNode results = JSON.createObjectNode();
         Thread task = new Thread(() -> {
             try {
-                perform(step, told);
+                perform(step, results);
             } catch (Throwable e) {
-                told.put("error", chain(e));
+                results.put("error", chain(e));
             }
             events.add(DONE);
         });
@@ -177,14 +178,14 @@ public final class FaultScript {
             Faults.release();
             event = event != null && event.equals(DONE) ? event : next(PATIENCE_SECONDS);
             if (outlived != null && event != null) {
-                told.put("outlived_kill", outlived);
+                results.put("outlived_kill", outlived);
             }
         }
-        ObjectNode result = event == null ? JSON.createObjectNode() : told;
+        ObjectNode result = event == null ? JSON.createObjectNode() : results;
         if (event == null) {
             result.put("stuck", Arrays.toString(task.getStackTrace()));
         }
-        // What hangs may have been begun by an earlier step, and fetch what this one wants.
+        // An earlier step may have begun the call that hangs, and this step waits for what it fetches.
         result.put("fired", Math.max(Faults.fired() - before, hung ? 1 : 0));
         return result;
     }
@@ -193,19 +194,19 @@ public final class FaultScript {
         return events.poll(seconds, TimeUnit.SECONDS);
     }
 
-    private void perform(JsonNode step, ObjectNode told) throws Exception {
+    private void perform(JsonNode step, ObjectNode results) throws Exception {
         String path = step.path("path").asText();
         switch (step.get("do").asText()) {
             case "write" -> write(step);
-            case "together" -> together(step.get("writes"), told);
+            case "together" -> together(step.get("writes"), results);
             case "stage" -> stage(step);
-            case "delete" -> told.put("value", fs.delete(at(path), false));
-            case "read" -> told.put("value", read(path));
-            case "list" -> told.put("value", names(path));
-            case "clean" -> told.put("value", log().clean());
+            case "delete" -> results.put("value", fs.delete(at(path), false));
+            case "read" -> results.put("value", read(path));
+            case "list" -> results.put("value", names(path));
+            case "clean" -> results.put("value", log().clean());
             case "refresh" -> log().refresh();
             case "seal" -> log().seal();
-            case "heal" -> told.put("value", true);
+            case "heal" -> results.put("value", true);
             default -> throw new IllegalArgumentException("no such step: " + step);
         }
     }
@@ -214,8 +215,8 @@ public final class FaultScript {
         Storm.write(fs, at(step.get("path").asText()), content(step));
     }
 
-    /** Several tasks that commit at the same time; of each the error, or null. */
-    private void together(JsonNode writes, ObjectNode told) throws Exception {
+    /** Commits in several tasks at the same time, and notes the error of each, or null. */
+    private void together(JsonNode writes, ObjectNode results) throws Exception {
         List<Future<Object>> commits = new ArrayList<>();
         for (JsonNode each : writes) {
             FSDataOutputStream out = fs.create(at(each.get("path").asText()), true);
@@ -226,13 +227,13 @@ public final class FaultScript {
                 return null;
             }));
         }
-        ArrayNode errors = told.putArray("errors");
+        ArrayNode errors = results.putArray("errors");
         for (Future<Object> commit : commits) {
             errors.add(errorOf(commit));
         }
     }
 
-    /** The kill is meant for who commits, not for who waits for it here. */
+    /** Waits for a commit. An interrupt is meant for the thread that commits, not for this one. */
     private static String errorOf(Future<Object> commit) throws Exception {
         while (true) {
             try {
@@ -284,7 +285,7 @@ public final class FaultScript {
         return new Path("merged+" + scheme + ":" + checkpoint + "/state/" + relative);
     }
 
-    /** The token, over and over. */
+    /** The token, repeated up to the size. */
     private static byte[] content(JsonNode step) {
         byte[] token = (step.get("token").asText() + " ").getBytes(StandardCharsets.UTF_8);
         byte[] bytes = new byte[step.get("size").asInt()];
@@ -294,12 +295,12 @@ public final class FaultScript {
         return bytes;
     }
 
-    /** What {@link #content} was made from; anything else is shown as it is. */
+    /** The token and size that {@link #content} was made from; other bytes as they are. */
     private static String describe(byte[] bytes) {
         String text = new String(bytes, StandardCharsets.UTF_8);
         String token = text.split(" ", 2)[0];
-        ObjectNode same = JSON.createObjectNode().put("token", token).put("size", bytes.length);
-        return Arrays.equals(content(same), bytes) ? token + ":" + bytes.length : "garbage " + text;
+        ObjectNode step = JSON.createObjectNode().put("token", token).put("size", bytes.length);
+        return Arrays.equals(content(step), bytes) ? token + ":" + bytes.length : "garbage " + text;
     }
 
     private static String chain(Throwable error) {

@@ -15,21 +15,22 @@ import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.security.AccessControlException;
 
 /**
- * Which calls of {@link FaultyFileSystem} and {@link FaultyObjectStore} go wrong, and how.
+ * The rules by which calls of {@link FaultyFileSystem} and {@link FaultyObjectStore} fail.
  *
  * <p>Kinds of faults:
  *
  * <ul>
- *   <li>{@code ioexception}: nothing is done. A failed close() loses what was not flushed.
+ *   <li>{@code ioexception}: the call does nothing. A failed close() loses what was not flushed.
  *   <li>{@code permission}: the same, as AccessControlException.
  *   <li>{@code no_space}: half of the bytes arrive, then "No space left on device".
- *   <li>{@code torn}: half of the bytes arrive (of the write, or of what a flush or close had to bring out), then an error; the
- *       stream is broken from then on. A read brings half of the bytes and then the end of the file.
- *   <li>{@code fs_error}: as no_space, but thrown as FSError, an Error, which is what the local file systems of Hadoop really do.
+ *   <li>{@code torn}: half of the bytes arrive (of the write, or of what a flush or close had to write), then an error;
+ *       the stream is broken from then on. A read returns half of the bytes and then the end of the file.
+ *   <li>{@code fs_error}: as no_space, but with an FSError, an Error, which the local file systems of Hadoop really
+ *       throw.
  *   <li>{@code success_but_error}: the call does its work, and then reports a failure.
- *   <li>{@code short}: a listing leaves out its second half, and says nothing.
- *   <li>{@code hang}: nothing is done before {@link #release()}; an interrupt ends it, with nothing done.
- *   <li>{@code killed}: the task is interrupted. A call of the task's own thread notices, and does nothing.
+ *   <li>{@code short}: a listing silently leaves out its second half.
+ *   <li>{@code hang}: the call waits for {@link #release()}; an interrupt ends it, with nothing done.
+ *   <li>{@code killed}: the task is interrupted. A call in the task's own thread notices, and does nothing.
  *   <li>{@code killed_unnoticed}: the task is interrupted, but the call does not look.
  *   <li>{@code killed_late}: the call does its work, but reports that it was interrupted.
  * </ul>
@@ -50,7 +51,7 @@ public final class Faults {
 
     private Faults() {}
 
-    /** A fault; what happens to a call that it hits is up to who makes the call. */
+    /** One rule. The file system that makes the call decides what the fault does to it. */
     record Rule(String operation, String contains, int first, int last, String kind, AtomicInteger seen) {
         boolean is(String... kinds) {
             return List.of(kinds).contains(kind);
@@ -78,7 +79,7 @@ public final class Faults {
         }
     }
 
-    /** Makes the n-th (from 1) call of an operation fail whose path contains a text (for rename: its target). */
+    /** Makes the n-th call (from 1) of an operation fail whose path, for rename the target, contains a text. */
     public static void addRule(String operation, String pathContains, int nth, String kind) {
         addRule(operation, pathContains, nth, 1, kind);
     }
@@ -98,7 +99,7 @@ public final class Faults {
         return FIRED.get();
     }
 
-    /** Forgets all rules and how often they fired, and lets go what hangs. */
+    /** Forgets all rules and how often they fired, and lets calls that hang go on. */
     public static void clear() {
         RULES.clear();
         FIRED.set(0);
@@ -113,7 +114,9 @@ public final class Faults {
         released.countDown();
     }
 
-    /** A thread of the task that is killed where the kind says so: the one that makes the call, else the first. */
+    /**
+     * Adds a thread of the task. A fault that kills the task interrupts the thread that makes the call, else the first.
+     */
     static void victims(Thread thread) {
         VICTIMS.removeIf(each -> !each.isAlive());
         VICTIMS.add(thread);
@@ -124,15 +127,15 @@ public final class Faults {
         VICTIMS.forEach(Thread::interrupt);
     }
 
-    /** Called by a thread that begins to hang, with its name and whether it is one of the task's. */
+    /** Sets what a thread does when it begins to hang; it passes its name, and whether it is one of the task's. */
     static void onHang(Consumer<String> action) {
         onHang = action;
     }
 
     /**
-     * The rule that makes this call fail, or null where it is to go on. Every matching rule sees the call.
+     * The rule that makes this call fail, or null. Every rule that matches counts the call.
      *
-     * @throws InterruptedIOException where the call was interrupted before it did anything
+     * @throws InterruptedIOException if the fault interrupts the call before it does anything
      */
     static Rule hit(String operation, Path path) throws InterruptedIOException {
         Rule hit = null;

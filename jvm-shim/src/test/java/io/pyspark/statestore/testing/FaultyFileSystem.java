@@ -9,8 +9,8 @@ import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.Path;
 
 /**
- * The local disk under {@code faulty:}, where chosen calls go wrong as {@link Faults} says. It counts like
- * {@link CountingFileSystem}; a call that is made to fail before it does anything is not counted.
+ * The local disk under {@code faulty:}, whose calls fail as {@link Faults} says. It counts calls, except those that
+ * fail before they do anything.
  */
 public final class FaultyFileSystem extends ObservedFileSystem {
     @Override
@@ -18,7 +18,8 @@ public final class FaultyFileSystem extends ObservedFileSystem {
         return "faulty";
     }
 
-    // ---- rules, for py4j -----------------------------------------------------------------------------------------------
+    // ---- rules, for py4j
+    // -----------------------------------------------------------------------------------------------
 
     /** {@link Faults#addRule(String, String, int, String)}. */
     public static void addRule(String operation, String pathContains, int nth, String kind) {
@@ -40,7 +41,8 @@ public final class FaultyFileSystem extends ObservedFileSystem {
         Faults.clear();
     }
 
-    // ---- faults ---------------------------------------------------------------------------------------------------------
+    // ---- faults
+    // ---------------------------------------------------------------------------------------------------------
 
     @Override
     protected <T> T around(String operation, Path path, Io<T> body) throws IOException {
@@ -83,7 +85,7 @@ public final class FaultyFileSystem extends ObservedFileSystem {
         return (T) Arrays.copyOf(all, all.length / 2);
     }
 
-    /** Of a stream's calls only reads come here to fail; writes do in {@link FaultyOutputStream}. */
+    /** Makes reads of a stream fail; {@link FaultyOutputStream} does the same for writes. */
     static long faultyData(String operation, Path path, Io<Long> body) throws IOException {
         Faults.Rule rule = operation.equals("read") ? Faults.hit(operation, path) : null;
         if (rule == null) {

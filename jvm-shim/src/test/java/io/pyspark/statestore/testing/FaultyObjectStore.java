@@ -4,7 +4,7 @@ import java.io.IOException;
 import org.apache.hadoop.fs.FSDataOutputStream;
 import org.apache.hadoop.fs.Path;
 
-/** {@link ObjectStoreLikeFileSystem} under {@code faultystore:}, where calls go wrong as {@link Faults} says. */
+/** {@link ObjectStoreLikeFileSystem} under {@code faultystore:}, whose calls fail as {@link Faults} says. */
 public final class FaultyObjectStore extends ObjectStoreLikeFileSystem {
     @Override
     public String getScheme() {

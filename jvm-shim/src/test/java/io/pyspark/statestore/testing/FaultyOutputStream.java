@@ -6,9 +6,9 @@ import java.io.RandomAccessFile;
 import org.apache.hadoop.fs.FSDataOutputStream;
 import org.apache.hadoop.fs.Path;
 
-/** An output stream whose calls go wrong as {@link Faults} says. */
+/** An output stream whose calls fail as {@link Faults} says. */
 final class FaultyOutputStream extends ObservedOutputStream {
-    /** Where the bytes are seen as they come; null where nobody sees them before the stream is closed. */
+    /** The file in which bytes are visible as they come; null if they become visible when the stream is closed. */
     private final File visible;
     private long flushed;
     private boolean broken;
@@ -50,7 +50,7 @@ final class FaultyOutputStream extends ObservedOutputStream {
         requireSound();
         Faults.Rule rule = Faults.hit(operation, path);
         if (rule == null || rule.worksFirst()) {
-            // Tests kill processes, never machines, and they do this very often: nothing waits for the disk.
+            // Not an hsync, for speed: tests kill processes, never machines.
             fs.observedData(operation, path, () -> {
                 inner.hflush();
                 return 0L;
@@ -94,7 +94,7 @@ final class FaultyOutputStream extends ObservedOutputStream {
     }
 
     private void cutTo(long length) throws IOException {
-        // A file that was renamed or deleted meanwhile must not come back.
+        // Otherwise a file that was renamed or deleted meanwhile would come back.
         if (visible != null && visible.exists()) {
             try (RandomAccessFile file = new RandomAccessFile(visible, "rw")) {
                 file.setLength(Math.min(length, file.length()));

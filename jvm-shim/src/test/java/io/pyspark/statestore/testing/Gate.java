@@ -8,13 +8,14 @@ import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicReference;
 
 /**
- * Stops a thread at a chosen place, so that a test decides what happens meanwhile and no race is left to luck. The places
- * are calls of the file systems in {@link GatedFileSystems}, and {@link Tripwire} in a query's rows.
+ * Stops a thread of this process at a chosen place, so that the test decides what happens meanwhile. The places are
+ * calls of {@link GatedFileSystems}, {@link GatedFileManager} and {@link PagedFileSystem}, and rows of a query:
+ * {@link Tripwire}, {@link GatedCodec}.
  */
 public final class Gate {
     private static final long PATIENCE_SECONDS = 60;
 
-    /** Where {@link #holdNth} stops. */
+    /** The place of {@link #holdNth}. */
     public static final String NTH = "nth";
 
     private static final AtomicInteger LEFT = new AtomicInteger();
@@ -24,30 +25,30 @@ public final class Gate {
 
     private Gate() {}
 
-    /** The next thread that comes by stops there; {@code place} is "before create", "after close", "row" and the like. */
+    /** Stops the next thread that passes a place: "before create", "after close", "row" and the like. */
     public static void hold(String place, String contains) {
         STOPS.put(place, new Stop(contains, new AtomicReference<>(), new CountDownLatch(1), new CountDownLatch(1)));
     }
 
-    /** The n-th call from now on stops, whatever it is: the place {@link #NTH}. */
+    /** Stops the n-th call from now on, whatever its operation, at the place {@link #NTH}. */
     public static void holdNth(String contains, int n) {
         LEFT.set(n);
         hold(NTH, contains);
     }
 
-    /** Lets the thread at {@link #NTH} go on, up to the n-th call from there. */
+    /** Lets the thread at {@link #NTH} go on, and stops the n-th call from there. */
     public static void goOnToNth(String contains, int n) {
         Stop before = STOPS.get(NTH);
         holdNth(contains, n);
         before.open.countDown();
     }
 
-    /** Whether a thread has come already, or does within so many milliseconds. */
+    /** Waits for so many milliseconds for a thread to stop at a place; whether one has. */
     public static boolean isHeld(String place, long millis) throws InterruptedException {
         return STOPS.get(place).reached.await(millis, TimeUnit.MILLISECONDS);
     }
 
-    /** Waits until a thread has come; whether one has. */
+    /** Waits for a thread to stop at a place; whether one has. */
     public static boolean awaitHeld(String place) throws InterruptedException {
         return STOPS.get(place).reached.await(PATIENCE_SECONDS, TimeUnit.SECONDS);
     }
@@ -62,7 +63,7 @@ public final class Gate {
         STOPS.get(place).held.get().interrupt();
     }
 
-    /** Lets everyone go on, and stops nobody any more. */
+    /** Lets all threads go on, and stops none any more. */
     public static void releaseAll() {
         STOPS.values().forEach(stop -> stop.open.countDown());
         STOPS.clear();

@@ -8,11 +8,11 @@ import org.apache.spark.SparkConf;
 import org.apache.spark.io.CompressionCodec;
 
 /**
- * Compresses nothing, and has a {@link Gate} called "row" before each write, with the writing thread's name: a heap store
- * whose codec this is can be stopped while it goes through its rows.
+ * A codec that compresses nothing and passes the {@link Gate} "row", with the thread's name, before each write. A test
+ * uses it to stop a heap store that is writing its rows.
  */
 public final class GatedCodec implements CompressionCodec {
-    /** Called by Spark, by reflection. */
+    /** Spark calls this by reflection. */
     public GatedCodec(SparkConf conf) {}
 
     @Override

@@ -9,11 +9,13 @@ import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.fs.PathFilter;
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager;
 
-/** The merged file manager with a {@link Gate} before each of Spark's questions, creates and deletes. */
+/**
+ * The merged file manager, which passes a {@link Gate} before it creates, opens, lists, deletes or looks for a file.
+ */
 public final class GatedFileManager implements CheckpointFileManager {
     private final MergedCheckpointFileManager merged;
 
-    /** Called by Spark, by reflection. */
+    /** Spark calls this by reflection. */
     public GatedFileManager(Path path, Configuration conf) throws IOException {
         merged = new MergedCheckpointFileManager(path, conf);
     }

@@ -3,7 +3,7 @@ package io.pyspark.statestore.testing;
 import java.io.IOException;
 import org.apache.hadoop.fs.Path;
 
-/** The local disk with a {@link Gate} before and after each call. */
+/** File systems on the local disk that pass a {@link Gate} before and after each call. */
 public final class GatedFileSystems {
     private GatedFileSystems() {}
 
@@ -25,7 +25,7 @@ public final class GatedFileSystems {
         }
     }
 
-    /** Scheme {@code gatedstore}: a file is visible when it is closed, and there is no hflush. */
+    /** Scheme {@code gatedstore}: a file is visible once it is closed, and there is no hflush. */
     public static final class Store extends ObjectStoreLikeFileSystem {
         @Override
         public String getScheme() {

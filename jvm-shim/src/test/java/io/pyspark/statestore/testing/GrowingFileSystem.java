@@ -15,19 +15,19 @@ import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.fs.RawLocalFileSystem;
 
 /**
- * Scheme {@code growing}: the local disk, with files that others write. They grow when they have just been opened; a
- * stream refuses to read on in a file that has grown since, as ABFS does; listings show old lengths, as HDFS's do.
+ * The local disk under {@code growing:}, with files to which others append. A file grows right after it is opened; a
+ * stream refuses to read a file that has grown since, as on ABFS; listings show old lengths, as on HDFS.
  */
 public final class GrowingFileSystem extends RawLocalFileSystem {
     private static final Map<String, Queue<byte[]>> TO_COME = new ConcurrentHashMap<>();
     private static final Map<String, Long> LISTED = new ConcurrentHashMap<>();
 
-    /** Somebody will append these bytes to a file of this name right after it was opened; one call for each time. */
+    /** Appends these bytes to a file of this name right after it is opened for the next time. */
     public static void growWhenOpened(String name, byte[] bytes) {
         TO_COME.computeIfAbsent(name, n -> new ConcurrentLinkedQueue<>()).add(bytes);
     }
 
-    /** Listings show a file of this name with this length from now on. */
+    /** From now on listings show a file of this name with this length. */
     public static void listWithLength(String name, long length) {
         LISTED.put(name, length);
     }
@@ -67,7 +67,7 @@ public final class GrowingFileSystem extends RawLocalFileSystem {
         return stream;
     }
 
-    /** Reads as long as the file is what it was when it was opened. */
+    /** Reads while the file is as long as when it was opened. */
     private final class Conditional extends FSInputStream {
         private final Path path;
         private final FSDataInputStream in;

@@ -18,7 +18,8 @@ import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.spark.SparkEnv;
 
 /**
- * Ends processes with SIGKILL at points that a test chooses, in whatever process of the application gets there first.
+ * Ends processes of a Spark application with SIGKILL at points that a test chooses. The first process that gets to such
+ * a point carries out the order.
  *
  * <p>An order is a file {@code <name>.order} in the directory {@code spark.hadoop.fs.killing.orders}, in the format of
  * java.util.Properties:
@@ -26,14 +27,15 @@ import org.apache.spark.SparkEnv;
  * <ul>
  *   <li>{@code point}: where, such as {@code flush.commit} or {@code row}
  *   <li>{@code nth}: at which call that a process makes there, from 1
- *   <li>{@code fraction}: how much of the call is done by then, from 0 (nothing) to 1 (all, but nobody knows)
- *   <li>{@code victim}: {@code self}; {@code driver}, while the executor that got there goes on; or {@code all}, driver and
- *       executors
+ *   <li>{@code fraction}: how much of the call is done by then, from 0 (nothing) to 1 (all, but its result is not
+ *       returned)
+ *   <li>{@code victim}: {@code self}; {@code driver}, while the executor that got there goes on; or {@code all}, driver
+ *       and executors
  *   <li>{@code after}: a point that the same process must have passed before, or nothing
  * </ul>
  *
- * <p>Whoever renames the file to {@code .taken} carries it out, so an order is carried out once. What was done is in
- * {@code <name>.done}.
+ * <p>The process that renames the file to {@code .taken} carries the order out, so that happens once.
+ * {@code <name>.done} says what was done.
  */
 public final class Killer {
     private static final Map<String, AtomicInteger> CALLS = new ConcurrentHashMap<>();
@@ -42,14 +44,14 @@ public final class Killer {
 
     private Killer() {}
 
-    /** A kill that this process, and no other, has to carry out. */
+    /** An order that this process has taken. */
     record Order(Path file, String where, double fraction, String victim) {
-        /** Returns only where another process was the victim. */
+        /** Kills the victims. It returns only if this process is not one of them. */
         void carryOut() {
             ProcessHandle self = ProcessHandle.current();
             List<ProcessHandle> victims = new ArrayList<>();
             if (isExecutor()) {
-                // Of a local cluster: the driver has started it.
+                // In a local cluster the driver has started the executor.
                 ProcessHandle driver = self.parent().orElseThrow();
                 List<ProcessHandle> others = driver.children().filter(p -> p.pid() != self.pid()).toList();
                 if (!victim.equals("self")) {
@@ -76,7 +78,10 @@ public final class Killer {
         }
     }
 
-    /** In a query's rows: {@code SELECT reflect('io.pyspark.statestore.testing.Killer', 'row', cast(k AS string))}. */
+    /**
+     * A point in a query's rows:
+     * {@code SELECT reflect('io.pyspark.statestore.testing.Killer', 'row', cast(k AS string))}.
+     */
     public static String row(String row) {
         Order order = due("row", row);
         if (order != null) {
@@ -85,7 +90,7 @@ public final class Killer {
         return row;
     }
 
-    /** The order for this call at a point, taken; or null. */
+    /** Takes the order for this call at a point, if there is one; else null. */
     static Order due(String point, String detail) {
         LAST_POINT.set(point);
         File[] files = directory().toFile().listFiles((d, name) -> name.endsWith(".order"));
@@ -105,7 +110,7 @@ public final class Killer {
         return null;
     }
 
-    /** The call for which this thread last asked {@link #due} has ended well. */
+    /** Notes that the call for which this thread last asked {@link #due} has succeeded. */
     static void passed(String detail) {
         PASSED.add(LAST_POINT.get());
     }
@@ -155,7 +160,7 @@ public final class Killer {
         }
     }
 
-    /** The JVM refuses to end itself that way, so a shell does; the thread that is at the point never goes on. */
+    /** Has a shell kill this process, since a JVM does not kill itself; the calling thread never goes on. */
     private static void killSelf(long pid) {
         try {
             new ProcessBuilder("sh", "-c", "kill -9 " + pid).start();

@@ -8,12 +8,12 @@ import org.apache.hadoop.fs.FSDataOutputStream;
 import org.apache.hadoop.fs.Path;
 
 /**
- * The local disk under {@code killing:}, where processes die by SIGKILL at chosen calls on merged files; see {@link Killer}
- * for who and when. What was not flushed never reaches the disk, as on HDFS.
+ * The local disk under {@code killing:}, where {@link Killer} ends processes at chosen calls on merged files. What was
+ * not flushed never reaches the disk, as on HDFS.
  *
  * <p>Its points are {@code create.<kind>}, {@code open.<kind>} and {@code delete.<kind>} with kind {@code merged} or
  * {@code relocating}, and for each group that is flushed {@code flush.commit}, {@code flush.snapshot},
- * {@code flush.relocation}, {@code flush.tombstones} or {@code flush.seal}, by what the group's index says.
+ * {@code flush.relocation}, {@code flush.tombstones} or {@code flush.seal}, by what is in the group's index.
  */
 public final class KillingFileSystem extends ObservedFileSystem {
     private static final int TRAILER = 64;
@@ -76,25 +76,25 @@ public final class KillingFileSystem extends ObservedFileSystem {
 
         @Override
         public void hflush() throws IOException {
-            bringOut();
+            writePending();
             super.hflush();
             Killer.passed(path.toString());
         }
 
         @Override
         public void hsync() throws IOException {
-            bringOut();
+            writePending();
             super.hsync();
             Killer.passed(path.toString());
         }
 
         @Override
         public void close() throws IOException {
-            bringOut();
+            writePending();
             super.close();
         }
 
-        private void bringOut() throws IOException {
+        private void writePending() throws IOException {
             byte[] bytes = pending.toByteArray();
             pending.reset();
             if (bytes.length == 0) {
@@ -110,13 +110,13 @@ public final class KillingFileSystem extends ObservedFileSystem {
             super.write(bytes, 0, (int) (bytes.length * order.fraction()));
             super.hflush();
             order.carryOut();
-            // Somebody else was the victim: this process goes on.
+            // Another process was the victim, and this one goes on.
             int written = (int) (bytes.length * order.fraction());
             super.write(bytes, written, bytes.length - written);
         }
     }
 
-    /** What the group that these bytes end with is for; null where they do not end a group. */
+    /** The kind of group that ends these bytes; null if none does. */
     private static String groupIn(byte[] bytes, long position) {
         ByteBuffer buffer = ByteBuffer.wrap(bytes).order(ByteOrder.LITTLE_ENDIAN);
         int trailer = bytes.length - TRAILER;

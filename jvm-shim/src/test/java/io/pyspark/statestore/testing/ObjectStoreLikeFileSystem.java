@@ -20,11 +20,11 @@ import org.apache.hadoop.fs.permission.FsPermission;
 import org.apache.hadoop.util.Progressable;
 
 /**
- * The local disk under {@code objectstore:}, as restricted as S3A: an object appears when its stream is closed, whole; no
- * append, no truncate; rename copies; hflush and hsync do nothing and streams say so through {@code hasCapability}.
+ * The local disk under {@code objectstore:}, as restricted as S3A. An object appears whole, when its stream is closed;
+ * there is no append and no truncate; rename copies; hflush and hsync do nothing, as {@code hasCapability} says.
  *
  * <p>As with S3A, hflush and hsync are silent by default and throw UnsupportedOperationException when
- * {@code fs.objectstore.downgrade.syncable.exceptions} is false. Directories are real here and stay when they are empty.
+ * {@code fs.objectstore.downgrade.syncable.exceptions} is false. Directories are real, and stay when they are empty.
  */
 public class ObjectStoreLikeFileSystem extends ObservedFileSystem {
     private static File uploads;
@@ -96,7 +96,7 @@ public class ObjectStoreLikeFileSystem extends ObservedFileSystem {
         };
     }
 
-    /** Where unfinished objects wait: outside of every directory that can be listed through this file system. */
+    /** The directory of unfinished objects, which no listing of this file system shows. */
     private static synchronized File uploadDirectory() throws IOException {
         if (uploads == null) {
             File directory = Files.createTempDirectory("objectstore-uploads-").toFile();
@@ -114,7 +114,7 @@ public class ObjectStoreLikeFileSystem extends ObservedFileSystem {
         directory.delete();
     }
 
-    /** An object on its way: collected in a file that nobody sees, and put in its place by close(). */
+    /** An object that is being written: to a file that no listing shows, which close() moves to its place. */
     private static final class Upload extends OutputStream implements Syncable, StreamCapabilities, Abortable {
         private final File target;
         private final boolean silentSync;

@@ -21,10 +21,11 @@ import org.apache.hadoop.fs.permission.FsPermission;
 import org.apache.hadoop.util.Progressable;
 
 /**
- * The local disk (no {@code .crc} files) under a scheme of its own, with one hook around every call.
+ * The local disk, without {@code .crc} files, under a scheme of its own and with a hook around each call.
  *
- * <p>What a user of the file system calls is seen once: calls that the implementation makes to itself on the way (create
- * looks and makes directories, rename looks) are not, because HDFS and object stores answer each of them in one request.
+ * <p>The hook sees each call of a user once. It does not see calls that the implementation makes to itself (create
+ * looks for directories and makes them, rename looks), since HDFS and object stores answer the user's call in one
+ * request.
  */
 public abstract class ObservedFileSystem extends RawLocalFileSystem {
     /** An action that may fail with an IOException. */
@@ -44,13 +45,13 @@ public abstract class ObservedFileSystem extends RawLocalFileSystem {
 
     // ---- what subclasses change -------------------------------------------------------------------------------------
 
-    /** Runs one outermost metadata call. */
+    /** Runs a user's metadata call. */
     protected <T> T around(String operation, Path path, Io<T> body) throws IOException {
         Counters.metadataCall(operation, path);
         return body.run();
     }
 
-    /** Runs one call on a stream; the body answers with the number of bytes it moved. */
+    /** Runs a call on a stream; the body returns the number of bytes that it read or wrote. */
     protected long aroundData(String operation, Path path, Io<Long> body) throws IOException {
         long bytes = body.run();
         Counters.add(operation, path, 1);
@@ -60,7 +61,7 @@ public abstract class ObservedFileSystem extends RawLocalFileSystem {
         return bytes;
     }
 
-    /** A request that a real file system's client makes to its server on its own account; counted and delayed. */
+    /** Counts and delays a request that a real file system's client makes to its server by itself. */
     final void serverCall(String operation, Path path) throws IOException {
         if (!INSIDE.get()) {
             Counters.metadataCall(operation, path);
@@ -77,7 +78,7 @@ public abstract class ObservedFileSystem extends RawLocalFileSystem {
         return new ObservedOutputStream(this, path, stream);
     }
 
-    /** Puts a file or directory in another place; what it replaces is gone. */
+    /** Moves a file or directory, and replaces what is there. */
     protected void move(Path source, Path target) throws IOException {
         Files.move(pathToFile(source).toPath(), pathToFile(target).toPath(), StandardCopyOption.REPLACE_EXISTING);
     }
@@ -87,7 +88,8 @@ public abstract class ObservedFileSystem extends RawLocalFileSystem {
         return super.create(path, overwrite, bufferSize, (short) 1, getDefaultBlockSize(path), null);
     }
 
-    // ---- every call, observed once ------------------------------------------------------------------------------------
+    // ---- every call, observed once
+    // ------------------------------------------------------------------------------------
 
     final <T> T observed(String operation, Path path, Io<T> body) throws IOException {
         if (INSIDE.get()) {
@@ -293,7 +295,7 @@ public abstract class ObservedFileSystem extends RawLocalFileSystem {
                 super.setPermission(f, permission);
                 return null;
             }
-            ShellFreeDisk.setBits(pathToFile(f), permission);
+            ForklessRawLocalFileSystem.setBits(pathToFile(f), permission);
             return null;
         });
     }
@@ -308,7 +310,8 @@ public abstract class ObservedFileSystem extends RawLocalFileSystem {
         }
     }
 
-    // ---- reports, for py4j (static, so that every subclass answers for the whole process) -------------------------------
+    // ---- reports, for py4j (static, so that each subclass reports for the whole process)
+    // --------------------------------
 
     /** All counts as JSON: root label, thread kind (task, driver, maintenance, other), category, operation. */
     public static String snapshotJson() {
@@ -320,7 +323,7 @@ public abstract class ObservedFileSystem extends RawLocalFileSystem {
         Counters.reset();
     }
 
-    /** Counts below {@code pathPrefix} go under this label from now on; the longest matching prefix wins. */
+    /** From now on counts of paths below {@code pathPrefix} go under this label; the longest matching prefix wins. */
     public static void registerRoot(String label, String pathPrefix) {
         Counters.registerRoot(label, pathPrefix);
     }
@@ -330,7 +333,7 @@ public abstract class ObservedFileSystem extends RawLocalFileSystem {
         Counters.clearRoots();
     }
 
-    /** Sleep this long in every metadata call of a category, or of all ("*"); reads, writes and flushes never wait. */
+    /** Delays each metadata call of a category, or of all ("*"); reads, writes and flushes never wait. */
     public static void setDelayMillis(String category, long millis) {
         Counters.setDelayMillis(category, millis);
     }

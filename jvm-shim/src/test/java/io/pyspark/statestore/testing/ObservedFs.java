@@ -16,10 +16,10 @@ import org.apache.hadoop.fs.permission.FsPermission;
 import org.apache.hadoop.util.Progressable;
 
 /**
- * The AbstractFileSystem face of an {@link ObservedFileSystem}, so that Spark picks its FileContext file manager.
+ * The AbstractFileSystem of an {@link ObservedFileSystem}, which has Spark choose its FileContext file manager.
  *
- * <p>DelegateToFileSystem looks at the parent before a create, and at source, target and parent before a rename. HDFS does
- * each of the two in one call, so here they are one call, too.
+ * <p>DelegateToFileSystem asks for the parent before a create, and for source, target and parent before a rename. HDFS
+ * does each of the two in one call, and so does this.
  */
 public abstract class ObservedFs extends DelegateToFileSystem {
     private final ObservedFileSystem fs;

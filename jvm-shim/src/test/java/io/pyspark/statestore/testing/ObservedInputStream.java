@@ -7,7 +7,9 @@ import org.apache.hadoop.fs.FSInputStream;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.fs.StreamCapabilities;
 
-/** An input stream whose reads its file system sees. Closing one costs nothing anywhere, so it is not counted. */
+/**
+ * An input stream that shows its reads to its file system. To close it costs nothing anywhere, so that is not counted.
+ */
 final class ObservedInputStream extends FSInputStream implements StreamCapabilities {
     private final ObservedFileSystem fs;
     private final Path path;

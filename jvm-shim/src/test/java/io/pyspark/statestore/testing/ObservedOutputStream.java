@@ -8,7 +8,7 @@ import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.fs.StreamCapabilities;
 import org.apache.hadoop.fs.Syncable;
 
-/** An output stream whose calls its file system sees; it promises exactly what the stream under it promises. */
+/** An output stream that shows its calls to its file system; it has the capabilities of the stream under it. */
 class ObservedOutputStream extends OutputStream implements Syncable, StreamCapabilities, Abortable {
     final ObservedFileSystem fs;
     final Path path;
@@ -73,7 +73,7 @@ class ObservedOutputStream extends OutputStream implements Syncable, StreamCapab
         }
     }
 
-    /** A file's first bytes leave the client: HDFS asks the NameNode where to. */
+    /** Counts the request of HDFS's client to the NameNode when a file's first bytes leave it. */
     private void allocateBlock() throws IOException {
         if (hasData && !hasBlock && fs.allocatesBlocks()) {
             hasBlock = true;

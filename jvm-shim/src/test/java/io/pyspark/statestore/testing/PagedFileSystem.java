@@ -13,12 +13,12 @@ import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.fs.RemoteIterator;
 
 /**
- * The local disk under {@code paged:}, listed as HDFS and S3 do it: page by page, in the order of the names, each page with
- * what is there when it is asked for. After each page but the last there is a {@link Gate}, at the place {@link #BETWEEN};
- * what it is told is the directory, a space, and the last name of the page.
+ * The local disk under {@code paged:}, which lists as HDFS and S3 do: page by page, in the order of the names, each
+ * page with what is there when it is read. After each page but the last, a listing passes the {@link Gate}
+ * {@link #BETWEEN}, with the directory, a space, and the last name of the page.
  */
 public final class PagedFileSystem extends ObservedFileSystem {
-    /** Where {@link Gate#hold} stops a listing. */
+    /** The place at which {@link Gate#hold} stops a listing. */
     public static final String BETWEEN = "between pages";
 
     private static final int OF_HDFS = 1000;
@@ -29,12 +29,12 @@ public final class PagedFileSystem extends ObservedFileSystem {
         return "paged";
     }
 
-    /** From now on so many names are in a page, in this process. */
+    /** Sets the number of names in a page, in this process. */
     public static void pageSize(int names) {
         pageSize = names;
     }
 
-    /** As HDFS has it. */
+    /** Sets the number of names in a page to that of HDFS. */
     public static void pageSizeOfHdfs() {
         pageSize(OF_HDFS);
     }

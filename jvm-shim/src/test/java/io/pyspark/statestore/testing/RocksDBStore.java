@@ -14,7 +14,7 @@ import org.apache.spark.sql.execution.streaming.state.StateStoreConf;
 import org.apache.spark.sql.internal.SQLConf;
 import scala.Option;
 
-/** Spark's own RocksDB class on one store's location, driven step by step without a query, as Spark's suites do it. */
+/** Drives Spark's RocksDB class on one store step by step, without a query, as Spark's suites do. */
 public final class RocksDBStore implements AutoCloseable {
     private static final String FAMILY = "default";
 
@@ -23,9 +23,9 @@ public final class RocksDBStore implements AutoCloseable {
     /**
      * Opens a store; nothing is loaded yet.
      *
-     * @param directory of the store, with a merged scheme for a merged one: {@code …/state/0/0}
-     * @param settings of the SQL session, by their whole keys
-     * @param hadoop settings of Hadoop
+     * @param directory the store's, with a merged scheme for a merged one: {@code …/state/0/0}
+     * @param settings the SQL session's, by their whole keys
+     * @param hadoop the settings of Hadoop
      */
     public RocksDBStore(String directory, Map<String, String> settings, Map<String, String> hadoop) throws IOException {
         SQLConf sql = new SQLConf();
@@ -52,7 +52,7 @@ public final class RocksDBStore implements AutoCloseable {
         db.load(version, Option.empty(), false, false);
     }
 
-    /** Puts an entry into what is loaded. */
+    /** Puts a row into what is loaded. */
     public void put(String key, String value) {
         db.put(bytes(key), bytes(value), FAMILY, false, false, false);
     }
@@ -68,12 +68,12 @@ public final class RocksDBStore implements AutoCloseable {
         db.commit(false);
     }
 
-    /** Uploads what waits to be uploaded, in a thread that is named as Spark's for this. */
+    /** Uploads the snapshots that wait for it, in a thread that is named like Spark's maintenance. */
     public void upload() throws Throwable {
         onMaintenanceThread(db::doSnapshotMaintenance);
     }
 
-    /** Deletes old versions, in a thread that is named as Spark's for this. */
+    /** Deletes old versions, in a thread that is named like Spark's maintenance. */
     public void cleanUp() throws Throwable {
         onMaintenanceThread(db::doCleanupMaintenance);
     }
@@ -90,7 +90,7 @@ public final class RocksDBStore implements AutoCloseable {
         }
     }
 
-    /** Forgets what was not committed; the next load starts from the files. */
+    /** Forgets what was not committed. The next load starts from the files. */
     public void rollback() {
         db.rollback();
     }

@@ -4,7 +4,7 @@ import java.io.IOException;
 import java.io.InterruptedIOException;
 import org.apache.hadoop.fs.Path;
 
-/** Scheme {@code slowflush}: the counted local disk, on which a flush takes a millisecond as on data nodes. */
+/** The local disk under {@code slowflush:}, which counts calls; a flush takes a millisecond, as on data nodes. */
 public final class SlowFlushFileSystem extends ObservedFileSystem {
     @Override
     public String getScheme() {

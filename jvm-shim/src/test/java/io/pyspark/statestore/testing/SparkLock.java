@@ -16,7 +16,10 @@ import org.apache.spark.sql.execution.streaming.state.StateStore;
 import org.apache.spark.sql.execution.streaming.state.StateStoreId;
 import org.apache.spark.sql.execution.streaming.state.StateStoreProviderId;
 
-/** The lock on Spark's table of loaded stores: a task holds it while it makes a store, and whoever asks needs it. */
+/**
+ * Holds the lock on Spark's table of loaded stores, as a task does while it makes a store. Meanwhile nobody can ask
+ * Spark whether a store is loaded.
+ */
 public final class SparkLock {
     private static final StateStoreProviderId SOMEBODY =
             new StateStoreProviderId(new StateStoreId("nowhere", 0, 0, "default"), new UUID(0, 1));
@@ -31,7 +34,7 @@ public final class SparkLock {
 
         private Holder(Runnable action) throws InterruptedException {
             started("holds-the-lock-of-spark", done, () -> {
-                synchronized (Upkeep.loadedProviders()) {
+                synchronized (MaintainAfterBatch.loadedProviders()) {
                     hasIt.countDown();
                     action.run();
                 }
@@ -39,12 +42,12 @@ public final class SparkLock {
             hasIt.await();
         }
 
-        /** Lets go of it. */
+        /** Releases the lock. */
         public void release() {
             mayGo.countDown();
         }
 
-        /** Waits until it has ended. */
+        /** Waits until the thread has ended. */
         public void join(long seconds) throws Exception {
             done.get(seconds, TimeUnit.SECONDS);
         }
@@ -74,19 +77,19 @@ public final class SparkLock {
         return self[0];
     }
 
-    /** What a task does that makes a store: its directory, under the lock. */
+    /** Makes a store's directory with the lock held, as a task does that makes the store. */
     public static Holder makeStore(CheckpointFileManager manager, Path directory) throws InterruptedException {
         return new Holder(() -> manager.mkdirs(directory));
     }
 
-    /** A heap snapshot that Spark's maintenance writes as long as Spark says that its store is loaded. */
+    /** A heap snapshot that maintenance writes while Spark says that its store is loaded. */
     public static final class Upload {
         private final SnapshotWatch watch;
         private final CompletableFuture<Void> done = new CompletableFuture<>();
         private volatile boolean loaded = true;
 
         private Upload(FileSystem fs, Path path, int bytes) {
-            // The real question, for its lock; no store is really loaded here.
+            // This asks Spark for the sake of its lock. No store is loaded.
             watch = new SnapshotWatch(() -> {
                 StateStore.isLoaded(SOMEBODY);
                 return loaded;
@@ -103,7 +106,7 @@ public final class SparkLock {
             return watch.whyObsolete();
         }
 
-        /** Waits until it has ended. */
+        /** Waits until the thread has ended. */
         public void join(long seconds) throws Exception {
             done.get(seconds, TimeUnit.SECONDS);
         }

@@ -20,17 +20,17 @@ public final class Storm {
     }
 
     /**
-     * Each thread is a partition that commits its versions one after the other, {@code <state>/0/<thread>/<n>.changelog}
-     * with {@link #content}.
+     * Commits in many threads. Each is a partition that commits its versions one after the other, {@code
+     * <state>/0/<thread>/<n>.changelog} with {@link #content}.
      *
-     * @return the commits that failed, each by its path and the message; empty if all went well
+     * @return the path and the message of each commit that failed
      */
     public static List<String> commit(FileSystem fs, String state, int threads, int commits) throws Exception {
         return run(fs, state, threads, commits, null);
     }
 
-    /** The same, while another thread asks over and over what is in the directory, so that views are refreshed. */
-    public static List<String> commitAndLook(FileSystem fs, String state, int threads, int commits) throws Exception {
+    /** As {@link #commit}, while another thread lists the directory over and over, which refreshes the index. */
+    public static List<String> commitWhileListing(FileSystem fs, String state, int threads, int commits) throws Exception {
         return run(fs, state, threads, commits, () -> fs.listStatus(new Path(state + "/0/0")));
     }
 
@@ -89,7 +89,7 @@ public final class Storm {
         }
     }
 
-    /** Text that says which file it belongs in. */
+    /** The content of a version of a partition, which names both. */
     public static byte[] content(int partition, int version) {
         String text = "partition " + partition + " version " + version + " ";
         return text.repeat(1 + new Random(31L * partition + version).nextInt(9)).getBytes(StandardCharsets.UTF_8);

@@ -16,10 +16,10 @@ public final class TimedStorm {
     private final Thread[] writers;
 
     /**
-     * Begins. Each thread is a partition that commits its versions one after the other, {@code <state>/0/<thread>/<n>.changelog}
-     * with {@link Storm#content}.
+     * Begins to commit. Each thread is a partition that commits its versions one after the other, {@code
+     * <state>/0/<thread>/<n>.changelog} with {@link Storm#content}.
      *
-     * @param pauseMicros between two commits of a thread
+     * @param pauseMicros the pause between two commits of a thread
      */
     public TimedStorm(FileSystem fs, String state, int threads, long millis, long pauseMicros) throws IOException {
         acknowledged = new AtomicIntegerArray(threads);
@@ -50,12 +50,12 @@ public final class TimedStorm {
         }
     }
 
-    /** The last version that each thread was told is durable. */
+    /** The last version of a thread whose commit succeeded. */
     public int acknowledged(int thread) {
         return acknowledged.get(thread);
     }
 
-    /** Waits for the end; what failed, empty if nothing did. */
+    /** Waits for the end, and returns what failed. */
     public List<String> failures() throws InterruptedException {
         for (Thread writer : writers) {
             writer.join();

@@ -3,7 +3,8 @@ package io.pyspark.statestore.testing;
 import java.util.concurrent.atomic.AtomicInteger;
 
 /**
- * Trouble in a query's rows: {@code SELECT reflect('io.pyspark.statestore.testing.Tripwire', 'pass', cast(k AS string))}.
+ * Fails or stops a task at a chosen row of a query:
+ * {@code SELECT reflect('io.pyspark.statestore.testing.Tripwire', 'pass', cast(k AS string))}.
  */
 public final class Tripwire {
     private static volatile String value = "";
@@ -11,13 +12,13 @@ public final class Tripwire {
 
     private Tripwire() {}
 
-    /** The next rows with this value fail their tasks, so many times. */
+    /** Makes rows with this value fail their tasks, so many times. */
     public static void arm(String trips, int times) {
         value = trips;
         LEFT.set(times);
     }
 
-    /** How many times it will still do so. */
+    /** How many more tasks will fail. */
     public static int left() {
         return LEFT.get();
     }
