@@ -33,7 +33,7 @@ ERROR_CLASSES: Mapping[str, str] = MappingProxyType(
         "PSS_FOREIGN_FILE_MISSING": (
             "The fork {fork} reads {path} from {file}, a file of the checkpoint that it was forked from, and that "
             "file does not exist. Restore the file from a copy, or make the fork again. A fork that is made with "
-            "mode='copy', or was compacted with localize=True, needs no other checkpoint."
+            "mode='copy', and one after compact(localize=True), need no other checkpoint."
         ),
         "PSS_CLAIMED": (
             "The fork {fork}, made with mode='claim', owns the state of {path}: nothing more may be written here. Go "
