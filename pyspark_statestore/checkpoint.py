@@ -262,11 +262,13 @@ class Checkpoint:
             door: The door for the merged query, ``provider`` or ``path``. For the path door, a checkpoint of stock
                 Spark needs no conversion; one of the provider door, or after an export, does.
             dry_run: Only report what would change.
-            force: Allow it where the query seems to be running, or merged files seem to be older than plain ones.
+            force: Allow it where the query seems to be running, or merged files seem to be older than plain ones. After
+                an export in place, what the export's marker says holds even so.
 
         Raises:
             StateStoreFilesError: PSS_QUERY_RUNNING, PSS_NOT_EXPORTED, PSS_STALE_MERGED, PSS_NEEDS_PATH_DOOR,
-                PSS_UNKNOWN_PROVIDER, PSS_UNFINISHED_REPARTITION, or the checkpoint cannot be read or written.
+                PSS_UNKNOWN_PROVIDER, PSS_UNFINISHED_REPARTITION, PSS_UNREADABLE_STATE, PSS_NOT_A_CHECKPOINT,
+                PSS_INVALID_OPTION, or the checkpoint cannot be read or written.
         """
         from pyspark_statestore.migration.conversion import convert
 
