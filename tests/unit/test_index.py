@@ -34,6 +34,7 @@ from pyspark_statestore.log import (
     Resolution,
     Status,
     TombstoneWatch,
+    closed_tombstones,
     is_closed,
     is_expired,
     is_heeded,
@@ -386,6 +387,13 @@ def test_rule_6_a_tombstone_is_needless_after_a_refresh_without_victims_and_inte
     assert not refreshed(one, held, "d")
     assert not refreshed(one, free, "d")  # from the beginning
     assert refreshed(one, free)
+
+
+def test_rule_6_only_tombstones_in_closed_files_can_be_proven_unneeded() -> None:
+    states = {NAMES[0]: FileState(True), NAMES[1]: FileState(True), NAMES[2]: FileState(False)}
+    files = {**DEAD, NAMES[2]: [delete(PATHS[3], 9)]}
+
+    assert closed_tombstones(resolve(Entries.of(files)), states) == {NAMES[0]: 0, NAMES[1]: 1}
 
 
 def test_rule_5_live_segments_are_copied_up_to_the_last_generation() -> None:
