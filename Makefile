@@ -4,8 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 PYTEST_ARGS ?=
-# Tests mostly wait: for processes to start and to die, for batches.
-TEST_PROCESSES ?= 2
+# One more than two cores have: tests wait, too, for processes to start and to die, and for time to pass.
+TEST_PROCESSES ?= 3
 BENCH_ARGS ?=
 SOAK_MINUTES ?= 240
 # What exists of these is checked.
@@ -59,15 +59,16 @@ unit: jar
 test-hdfs: jar ## the tests on a real HDFS, which is downloaded once; they are part of `make test`, too
 	$(BIN)/python -m pytest -rs tests/hdfs $(PYTEST_ARGS)
 
-soak: jar ## kill executors, drivers and maintenance at random, twice for SOAK_MINUTES=240, and damage files; SOAK_SEED=... repeats a run's choices
+soak: jar ## every case of every sweep, which it lists; kills at random, twice for SOAK_MINUTES=240; SOAK_SEED=... repeats a run's choices
 	SOAK_MINUTES=$(SOAK_MINUTES) $(if $(SOAK_SEED),SOAK_SEED=$(SOAK_SEED)) \
 		$(BIN)/python -m pytest -s tests/cluster/test_soak.py tests/cluster/test_maintenance.py $(PYTEST_ARGS)
 	HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest tests/model/test_machine.py -k loses_nothing $(PYTEST_ARGS)
 	PSS_STORM_SECONDS=60 $(BIN)/python -m pytest tests/jvm/test_storm.py $(PYTEST_ARGS)
-	PSS_LAB_MUTATIONS=10000 PSS_LAB_JVM_MUTATIONS=500 PSS_LAB_RESTARTS=20 $(if $(SOAK_SEED),PSS_LAB_SEED=$(SOAK_SEED)) \
-		$(BIN)/python -m pytest -s tests/lab $(PYTEST_ARGS)
+	PSS_DAMAGE_MUTATIONS=10000 PSS_DAMAGE_JVM_MUTATIONS=500 PSS_DAMAGE_RESTARTS=20 $(if $(SOAK_SEED),PSS_DAMAGE_SEED=$(SOAK_SEED)) \
+		$(BIN)/python -m pytest -s tests/damage $(PYTEST_ARGS)
 	PSS_LARGE_GROUPS=1 $(BIN)/python -m pytest tests/hdfs/test_large_groups.py $(PYTEST_ARGS)
 	PSS_HOSTILE_MUTATIONS=2000 $(BIN)/python -m pytest tests/hostile $(PYTEST_ARGS)
+	PSS_EXHAUSTIVE=1 $(BIN)/python -m pytest -m sweep --numprocesses $(TEST_PROCESSES) --dist loadfile $(PYTEST_ARGS)
 
 lint: $(INSTALLED) ## ruff
 	$(BIN)/ruff check $(PYTHON_CODE)

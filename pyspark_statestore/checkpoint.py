@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from pyspark_statestore.conf import CLOSED_AFTER
-from pyspark_statestore.errors import StateStoreFilesError
+from pyspark_statestore.errors import StateStoreFilesError, not_allowed
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -57,8 +57,7 @@ class Checkpoint:
 
         if not isinstance(closed_after, datetime.timedelta) or closed_after < datetime.timedelta(0):
             allowed = "a datetime.timedelta of 0 or more"
-            parameters = {"key": "closed_after", "value": closed_after, "allowed": allowed}
-            raise StateStoreFilesError("PSS_INVALID_OPTION", parameters)
+            raise not_allowed("closed_after", closed_after, allowed)
         self._location: Location = Location.of(path, storage_options)
         self._storage_options = storage_options
         self._closed_after = closed_after
@@ -103,7 +102,7 @@ class Checkpoint:
     def is_merged(self) -> bool:
         """Whether the checkpoint has its state in merged files. After an export in place it has not.
 
-        One listing tells.
+        It takes one listing.
 
         Raises:
             StateStoreFilesError: The checkpoint cannot be listed.

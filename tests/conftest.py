@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pytest
 from hypothesis import settings
 
-from tests import class_data
+from tests import class_data, sampling
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -65,6 +65,88 @@ if not _data_source_is_registered():
 
 if class_data.OPTIONS not in os.environ.get(class_data.VARIABLE, ""):  # xdist's workers have it from its controller
     os.environ[class_data.VARIABLE] = f"{os.environ.get(class_data.VARIABLE, '')} {class_data.use()}".strip()
+
+
+# ---- sweeps, of which only a sample runs unless all of it is asked for
+
+
+_COUNTS: dict[str, dict[str, tuple[int, int]]] = {"parameters": {}, "loops": {}}
+"""Of the sweeps of all processes, by test or file: how many cases are in the sample, and how many there are."""
+
+
+_LONGEST = tuple(
+    f"tests/{file}.py"
+    for file in (
+        "streaming/test_equal_to_stock",
+        "cluster/test_soak",
+        "cluster/test_executor_kills",
+        "inspect/test_against_spark",
+        "faults/test_every_operation",
+    )
+)
+"""A file of tests is run by one process: that one of these is the last thing under way would leave the others idle."""
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves out what is not in a sample, unless it was asked for by its name, and puts the longest files first."""
+    left_out = set(sampling.left_out(items))
+    tests: dict[str, list[bool]] = {}
+    for item in items:
+        if item.get_closest_marker("sweep"):
+            tests.setdefault(item.nodeid.partition("[")[0], []).append(item not in left_out)
+    _COUNTS["parameters"] = {test: (sum(taken), len(taken)) for test, taken in tests.items() if not all(taken)}
+    left = [item for item in items if item in left_out and item.nodeid not in config.args]
+    if left and not sampling.EXHAUSTIVE:
+        config.hook.pytest_deselected(items=left)
+        kept = set(items) - set(left)
+        items[:] = [item for item in items if item in kept]
+    items.sort(key=lambda item: not item.nodeid.startswith(_LONGEST))
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A process of xdist says what it has counted."""
+    _COUNTS["loops"].update(sampling.LOOPS)
+    output = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output["sweeps"] = json.dumps(_COUNTS)
+
+
+class _Workers:
+    """Hooks that exist only where xdist is in use."""
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any, error: object) -> None:
+        for name, counts in json.loads(getattr(node, "workeroutput", {}).get("sweeps", "{}")).items():
+            _COUNTS[name].update({key: tuple(value) for key, value in counts.items()})
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Listens to xdist, where it is used."""
+    config.pluginmanager.register(_Workers())
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    """A failure of a sweep says which sample it was."""
+    outcome = yield
+    report = outcome.get_result()  # type: ignore[attr-defined]
+    if report.failed and item.get_closest_marker("sweep"):
+        report.sections.append(("sample", f"PSS_SAMPLE_SEED={sampling.SEED}; PSS_EXHAUSTIVE=1 runs all cases"))
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Says how much of the sweeps was left out, or would be without PSS_EXHAUSTIVE=1."""
+    counts = {key: count for kind in _COUNTS.values() for key, count in kind.items() if count[0] < count[1]}
+    if not counts:
+        return
+    taken, of = (sum(count[at] for count in counts.values()) for at in (0, 1))
+    terminalreporter.section("sweeps")
+    if sampling.EXHAUSTIVE:
+        for key, (some, all_of) in sorted(counts.items()):
+            terminalreporter.write_line(f"{some:6} of {all_of:6} in `make test`: {key}")
+    terminalreporter.write_line(
+        f"{taken} of {of} cases of sweeps are in `make test` (PSS_SAMPLE_SEED={sampling.SEED}); `make soak` runs all"
+    )
 
 
 class MakeSpark(Protocol):
@@ -144,7 +226,7 @@ class _Sessions:
 def _sessions(main_jar: Path, test_jar: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Sessions]:
     from pyspark import SparkContext
 
-    from tests.jvm.lab import FORKLESS
+    from tests.jvm.harness import FORKLESS
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     temporary = tmp_path_factory.mktemp("spark")

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from pyspark_statestore.cli.main import cli
-from tests.cli.checkpoints import write_checkpoint
+from tests.cli.builders import write_checkpoint
 
 
 class Invoke(Protocol):

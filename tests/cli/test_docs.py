@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.checkpoints import age, name, write_checkpoint
+from tests.cli.builders import age, name, write_checkpoint
 from tests.conftest import ROOT
-from tests.maintenance.checkpoints import make
+from tests.maintenance.builders import make
 from tests.state.small_stores import write_store
 
 DOCS = ROOT / "docs" / "command-line.md"

@@ -11,7 +11,7 @@ from pyspark_statestore import Checkpoint
 from pyspark_statestore.cli import main
 from pyspark_statestore.maintenance.maintenance import Maintenance
 from tests.cli.conftest import Invoke, rows
-from tests.maintenance.checkpoints import contents, make
+from tests.maintenance.builders import contents, make
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from pyspark_statestore.cli.options import Size
 from pyspark_statestore.maintenance.maintenance import Maintenance
 from tests.cli.conftest import Invoke, rows
 from tests.conftest import ROOT
-from tests.inspect.places import STAMP, add_index, merged_file, merged_paths
+from tests.inspect.builders import STAMP, add_index, merged_file, merged_paths
 
 MAINTENANCE = {
     "compact": "compact",

@@ -8,8 +8,8 @@ from pathlib import Path
 from click.testing import CliRunner, Result
 
 from pyspark_statestore.cli.main import cli
-from tests.maintenance.checkpoints import contents
-from tests.migration.checkpoints import MERGED, STOCK, make, markers, plain_state, providers, state_of_merged
+from tests.maintenance.builders import contents
+from tests.migration.builders import MERGED, STOCK, make, markers, plain_state, providers, state_of_merged
 
 
 def run(*arguments: object) -> Result:

@@ -17,9 +17,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.checkpoints import name, write_checkpoint
+from tests.cli.builders import name, write_checkpoint
 from tests.conftest import ROOT
-from tests.inspect.places import simple_checkpoint
+from tests.inspect.builders import simple_checkpoint
 
 COMMAND = [sys.executable, "-m", "pyspark_statestore.cli"]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm", "COLUMNS": "100", "LINES": "30"}

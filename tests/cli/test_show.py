@@ -10,7 +10,7 @@ import fsspec
 import pytest
 
 from pyspark_statestore.format import BytesSource, read_groups, read_merged_file
-from tests.cli.checkpoints import META, TORN, WRITER_63, name, write_index_only
+from tests.cli.builders import META, TORN, WRITER_63, name, write_index_only
 from tests.cli.conftest import Invoke, rows
 
 

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from pyspark_statestore import Checkpoint
 from pyspark_statestore.cli import options
 from pyspark_statestore.inspect import TABLES
-from tests.cli.checkpoints import age, name
+from tests.cli.builders import age, name
 from tests.cli.conftest import Invoke, rows
 
 ARRAYS = [table for table in TABLES if table != "summary"]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pyspark_statestore import Checkpoint
-from tests.cli.checkpoints import name
+from tests.cli.builders import name
 from tests.cli.conftest import Invoke, rows
 
 

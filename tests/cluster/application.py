@@ -21,8 +21,8 @@ import pyspark
 
 from tests import class_data
 from tests.cluster.data import WORKLOADS, Rows, Workload, rows_of, write_input
-from tests.jvm import lab
-from tests.jvm.lab import FORKLESS, TESTING, file_system_conf
+from tests.jvm import harness
+from tests.jvm.harness import FORKLESS, TESTING, file_system_conf
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 120.0
@@ -400,7 +400,7 @@ def _collect(lines: IO[str], answers: queue.Queue[dict[str, Any]]) -> None:
 
 def until(condition: Callable[[], Any], what: str, seconds: float = PATIENCE) -> Any:
     """Waits for something that another process brings about."""
-    return lab.until(condition, what, seconds)
+    return harness.until(condition, what, seconds)
 
 
 @contextmanager

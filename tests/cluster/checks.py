@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pyspark_statestore.format import Kind
 from tests.cluster.application import CONF, PATIENCE, RETAINED, Application
-from tests.jvm.lab import View
+from tests.jvm.harness import View
 
 Key = tuple[int, int]
 

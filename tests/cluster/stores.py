@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.jvm.lab import TESTING, file_system_conf
+from tests.jvm.harness import TESTING, file_system_conf
 
 STORE = "0/0"
 """The one store that these tests work on, below ``state/``."""

@@ -15,7 +15,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.streaming import StreamingQuery
 
 from tests.cluster.checks import stable_view
-from tests.jvm.lab import FILE_SYSTEMS, TESTING, View, file_system_conf, until
+from tests.jvm.harness import FILE_SYSTEMS, TESTING, View, file_system_conf, until
 
 PARTITIONS = 4
 RETAINED = 3

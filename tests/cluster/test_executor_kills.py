@@ -9,6 +9,7 @@ import pytest
 
 from tests.cluster.application import Application, Setting, application
 from tests.cluster.checks import Graveyard, check, check_at_the_end
+from tests.sampling import sampled
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
 
@@ -51,7 +52,7 @@ def app(jars: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> It
         yield made
 
 
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("point", sampled([*POINTS], 12, kind=lambda point: POINTS[point][0]))
 def test_an_executor_dies(app: Application, graveyard: Graveyard, point: str) -> None:
     where, fraction, after = POINTS[point]
     order = app.order(where, fraction=fraction, after=after)

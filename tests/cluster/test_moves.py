@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql.streaming import StreamingQuery
 
 from tests.cluster.sums import MASTER, OPTIONS, PARTITIONS, Sums, await_gone, executor_counts, settings
-from tests.jvm.lab import TESTING, until
+from tests.jvm.harness import TESTING, until
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 

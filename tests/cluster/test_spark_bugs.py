@@ -21,7 +21,7 @@ import pytest
 from tests.cluster.checks import stable_view
 from tests.cluster.processes import Jvm, second_jvm
 from tests.cluster.stores import STORE, fill, open_store
-from tests.jvm.lab import TESTING, Checkpoint, java_error
+from tests.jvm.harness import TESTING, Checkpoint, java_error
 
 pytestmark = pytest.mark.spark
 

@@ -26,7 +26,7 @@ from tests.cluster.processes import Jvm, second_jvm
 from tests.cluster.stores import STORE, open_store
 from tests.cluster.sums import OPTIONS, RETAINED, Hold, Sums, await_gone, held_key, settings
 from tests.cluster.two_hosts import HOSTS, is_alive, require_hosts, two_hosts
-from tests.jvm.lab import TESTING, Checkpoint, until
+from tests.jvm.harness import TESTING, Checkpoint, until
 
 pytestmark = pytest.mark.spark
 

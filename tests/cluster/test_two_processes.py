@@ -14,7 +14,7 @@ import pytest
 from pyspark_statestore.format import Entry, Kind, file_name
 from tests.cluster.checks import Graveyard, stable_view
 from tests.cluster.processes import Jvm, second_jvm
-from tests.jvm.lab import CREATED_MS, STAMP, TESTING, Checkpoint, View, until
+from tests.jvm.harness import CREATED_MS, STAMP, TESTING, Checkpoint, View, until
 
 pytestmark = pytest.mark.spark
 

@@ -18,7 +18,7 @@ from tests.cluster.checks import stable_view
 from tests.cluster.processes import second_jvm
 from tests.cluster.stores import STORE, fill, open_store
 from tests.cluster.sums import OPTIONS, Hold, Sums, await_gone, expected, held_key, settings, write_input
-from tests.jvm.lab import Checkpoint, java_error, until
+from tests.jvm.harness import Checkpoint, java_error, until
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from pyspark_statestore.errors import ERROR_CLASSES
-from tests.forks.families import pins
-from tests.maintenance.checkpoints import make
+from tests.forks.harness import pins
+from tests.maintenance.builders import make
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "fork.md").read_text(encoding="utf-8")
 

@@ -17,7 +17,7 @@ from pyspark.sql.streaming import StreamingQuery
 from pyspark_statestore import Checkpoint, maintain
 from pyspark_statestore.cli.main import cli
 from tests.conftest import MakeSpark
-from tests.inspect.places import merged_paths
+from tests.inspect.builders import merged_paths
 from tests.streaming.runs import Run, Setting
 from tests.streaming.workloads import write_batch
 

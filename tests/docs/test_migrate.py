@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from pyspark_statestore.cli.main import cli
 from pyspark_statestore.errors import ERROR_CLASSES
 from tests.conftest import ROOT
-from tests.migration.checkpoints import (
+from tests.migration.builders import (
     MERGED,
     STOCK,
     make,

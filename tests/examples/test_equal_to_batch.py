@@ -8,8 +8,8 @@ from examples import first_sightings, flights_with_weather, follow_aircraft, har
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-DAYS = 20
-FILES_PER_TRIGGER = 4
+DAYS = 12
+FILES_PER_TRIGGER = 3
 PLAIN_STATE = {".delta", ".changelog", ".zip", ".sst", ".snapshot"}
 
 
@@ -49,6 +49,7 @@ def assert_state_is_merged(settings, example):
     assert [file for file in plain if PLAIN_STATE & set(Path(file.name.removesuffix(".crc")).suffixes)] == []
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("example", [windowed_delays, first_sightings, flights_with_weather], ids=lambda e: e.NAME)
 def test_equal_to_batch(make_spark, settings, example) -> None:
     outcome = run_example(make_spark, settings, example)

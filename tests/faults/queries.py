@@ -13,7 +13,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
-from tests.jvm.lab import FILE_SYSTEMS, TESTING, View, file_system_conf, in_time
+from tests.jvm.harness import FILE_SYSTEMS, TESTING, View, file_system_conf, in_time
 
 CONF = {
     "spark.sql.shuffle.partitions": "1",

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark_statestore.format import Kind
-from tests.jvm.lab import View
+from tests.jvm.harness import View
 
 Step = dict[str, Any]
 KIB = 1024

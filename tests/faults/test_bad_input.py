@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from pyspark_statestore._version import __version__
 from tests.faults.queries import CONF, MASTER, Query
-from tests.jvm.lab import CREATED_MS, PREFIX, TESTING, View
+from tests.jvm.harness import CREATED_MS, PREFIX, TESTING, View
 
 pytestmark = pytest.mark.spark
 

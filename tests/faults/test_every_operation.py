@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -9,22 +10,31 @@ from typing import Any
 import pytest
 
 from tests.faults.scripts import CLEAN, LIFE, OPTIONS, SEAL, Model, Step, changelog, leftovers, paths_of, read
-from tests.jvm.lab import PREFIX, TESTING, View, file_system_conf, in_time
+from tests.jvm.harness import PREFIX, TESTING, View, file_system_conf, in_time
+from tests.sampling import EXHAUSTIVE, note, numbers
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.sweep]
 
 OPERATIONS = ["create", "write", "hflush", "hsync", "close", "open", "read", "listStatus", "delete"]
 ERRORS = ["ioexception", "torn", "fs_error", "success_but_error"]
 KILLS = ["killed", "killed_unnoticed", "killed_late"]
+SHARE = 6
+"""Of the calls, one in so many goes wrong in a sample: another one for each operation and kind of fault."""
 
 
 def settings(*schemes: str) -> dict[str, str]:
     return file_system_conf(*schemes) | {PREFIX + name: value for name, value in OPTIONS.items()}
 
 
-def run_all(jvm: Any, directory: Path, script: list[Step], **fault: Any) -> list[dict[str, Any]]:
-    """One run for each n, the last without a fault."""
+def chosen_calls(share: int, *case: Any) -> list[int]:
+    """Numbers of the calls that go wrong, far beyond those that there are."""
+    return list(itertools.takewhile(lambda n: n < 1000, numbers(share, case)))
+
+
+def run_all(jvm: Any, directory: Path, script: list[Step], *, share: int = 1, **fault: Any) -> list[dict[str, Any]]:
+    """One run for each n, or for one in ``share`` of them, the last without a fault."""
     told = {"contains": "state/_merged", "conf": settings(fault["scheme"]), **fault}
+    told["numbers"] = chosen_calls(share, *map(str, fault.values()))
     program = getattr(jvm, f"{TESTING}.FaultScript")
     done = in_time(program.runAll, str(directory), json.dumps(told), json.dumps(script), seconds=300)
     runs: list[dict[str, Any]] = json.loads(done)
@@ -46,7 +56,8 @@ def check(jvm: Any, checkpoint: Path, script: list[Step], run: dict[str, Any], *
 
 
 def assert_all_right(jvm: Any, directory: Path, script: list[Step], *, blind: bool = False, **fault: Any) -> None:
-    runs = run_all(jvm, directory, script, **fault)
+    runs = run_all(jvm, directory, script, share=SHARE, **fault)
+    note(1 + runs[-1]["n"] // SHARE, runs[-1]["n"])
     assert [run["fired"] > 0 for run in runs] == [True] * (len(runs) - 1) + [False]
     problems = [
         f"n = {run['n']}: {problem}"
@@ -86,7 +97,14 @@ def test_nothing_is_left_for_ever(jvm: Any, tmp_path: Path, scheme: str) -> None
     """What a fault has left, files that could not be deleted above all, goes when the process cleans later."""
     conf = settings(scheme) | {PREFIX + "idleSeal": "1s", PREFIX + "closedAfter": "5s"}
     faults = [
-        {"scheme": scheme, "conf": conf, "contains": "state/_merged", "operation": operation, "kind": kind}
+        {
+            "scheme": scheme,
+            "conf": conf,
+            "contains": "state/_merged",
+            "operation": operation,
+            "kind": kind,
+            "numbers": chosen_calls(4, scheme, operation, kind),
+        }
         for operation in ("create", "write", "close", "read", "listStatus", "delete")
         for kind in ("ioexception", "success_but_error")
     ]
@@ -94,7 +112,8 @@ def test_nothing_is_left_for_ever(jvm: Any, tmp_path: Path, scheme: str) -> None
     in_time(program.runAllAndWait, str(tmp_path), json.dumps(faults), json.dumps(LIFE), 6_000, 4, seconds=300)
 
     states = sorted(tmp_path.glob("*/*/state"))
-    assert len(states) > 100
+    assert len(states) > (100 if EXHAUSTIVE else 30)
+    note(len(states) // (4 if EXHAUSTIVE else 1), len(states) * (1 if EXHAUSTIVE else 4))
     left = {str(state): leftovers(View.of(state)) for state in states}
     assert {state: files for state, files in left.items() if files} == {}
     assert list(tmp_path.rglob("*.relocating")) == []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
 import os
 from collections import Counter
@@ -18,7 +17,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from tests.faults.queries import CONF, MASTER, Query, said_by
-from tests.jvm.lab import TESTING, View, in_time
+from tests.jvm.harness import TESTING, View, in_time
+from tests.sampling import note, numbers
 
 pytestmark = pytest.mark.spark
 
@@ -33,6 +33,8 @@ FAULTS = [
 ]
 KEYS = 200
 BATCHES = (0, 1, 2)
+SHARE = 4
+"""Of the calls, one in so many fails in a sample."""
 
 
 @pytest.fixture(scope="module")
@@ -117,12 +119,13 @@ def undisturbed(request: pytest.FixtureRequest, session: SparkSession, jvm: Any,
     return Undisturbed(door, store, calls)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(("operation", "kind"), FAULTS)
 @pytest.mark.usefixtures("by_hand")
 def test_a_query(
     session: SparkSession, tmp_path: Path, faulty: Any, undisturbed: Undisturbed, operation: str, kind: str
 ) -> None:
-    for n in itertools.count(1):
+    for n in numbers(SHARE, (undisturbed.door, operation)):
         query = Maintained(session, tmp_path / str(n), undisturbed.door, undisturbed.store)
         query.feed(*BATCHES)
         faulty.addRule(operation, f"{query.state}/_merged", n, kind)
@@ -141,5 +144,6 @@ def test_a_query(
         View.of(query.state).contents()
         if not reached:
             break
+    note(1 + n // SHARE, n)
     # What the threads of a query do is the same each time but for a call or two.
     assert n > undisturbed.calls[operation] / 2 > 0

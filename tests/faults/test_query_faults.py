@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from tests.faults.queries import CONF, MASTER, Query, said_by
-from tests.jvm.lab import TESTING, View, in_time
+from tests.jvm.harness import TESTING, View, in_time
 
 pytestmark = pytest.mark.spark
 

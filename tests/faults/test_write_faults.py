@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.jvm.lab import TESTING, Checkpoint, in_time, java_error, until
+from tests.jvm.harness import TESTING, Checkpoint, in_time, java_error, until
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("by_hand")]
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-pytest.register_assert_rewrite("tests.inspect.places", "tests.maintenance.worlds", "tests.forks.families")
+pytest.register_assert_rewrite("tests.inspect.builders", "tests.maintenance.harness", "tests.forks.harness")
 
 if TYPE_CHECKING:
-    from tests.maintenance.worlds import Breakage
+    from tests.maintenance.faults import Breakage
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -21,7 +21,7 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
     """Versions 1 to 4 of two partitions, in four merged files."""
-    from tests.maintenance.checkpoints import make
+    from tests.maintenance.builders import make
 
     return make(tmp_path / "source")
 
@@ -29,8 +29,8 @@ def source(tmp_path: Path) -> Path:
 @pytest.fixture
 def breakage(monkeypatch: pytest.MonkeyPatch) -> Breakage:
     """What goes wrong on ``file:`` in this test."""
-    from tests.inspect.places import use_for_local_files
-    from tests.maintenance.worlds import Breakage, breaking_file_system
+    from tests.inspect.builders import use_for_local_files
+    from tests.maintenance.faults import Breakage, breaking_file_system
 
     breakage = Breakage()
     use_for_local_files(monkeypatch, breaking_file_system(breakage))

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from pyspark_statestore import Checkpoint
-from tests.forks.families import go_on, merged_names, pins, restorable, state_of
-from tests.inspect.places import refused
-from tests.maintenance.checkpoints import contents
+from tests.forks.harness import go_on, merged_names, pins, restorable, state_of
+from tests.inspect.builders import refused
+from tests.maintenance.builders import contents
 
 
 @pytest.fixture

@@ -13,11 +13,13 @@ from pyspark_statestore import Checkpoint, StateStoreFilesError
 from pyspark_statestore.forks.fork import fork_checkpoint
 from pyspark_statestore.maintenance.cleaning import clean
 from pyspark_statestore.storage import Location
-from tests.forks.families import clean_up, go_on, merged_names, pins, restorable, state_of
-from tests.maintenance.checkpoints import contents, make
-from tests.maintenance.worlds import Breakage, DiedError, merged_log_of
+from tests.forks.harness import clean_up, go_on, merged_names, pins, restorable, state_of
+from tests.maintenance.builders import contents, make
+from tests.maintenance.faults import Breakage, DiedError
+from tests.maintenance.harness import merged_log_of
+from tests.sampling import sample_of_calls
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.sweep]
 
 MODES = pytest.mark.parametrize("mode", ["no_claim", "copy"])
 
@@ -45,7 +47,8 @@ def operations(breakage: Breakage, source: Path, fork: Path, mode: str) -> list[
         if at % 20 == 0 or kind in ("list", "create", "delete") or (kind in ("write", "close") and name.endswith(_OURS))
     ]
     # Copies are made by what makes references, but for their bytes.
-    return chosen if mode == "no_claim" else chosen[::3]
+    of_mode = chosen if mode == "no_claim" else chosen[::3]
+    return [of_mode[at] for at in sample_of_calls([done[at] for at in of_mode], changing=3)]
 
 
 @MODES
@@ -153,8 +156,7 @@ def test_a_fork_is_made_at_every_operation_of_a_cleaning(tmp_path: Path, breakag
     whole = Path(shutil.copytree(original, tmp_path / "whole"))
     breakage.mended()
     clean_up(whole)
-    count = len(breakage.operations)
-    for at in range(count):
+    for at in sample_of_calls(breakage.operations, changing=1, reading=3):
         source, fork = Path(shutil.copytree(original, tmp_path / f"{at}")), tmp_path / f"{at}-fork"
         log = merged_log_of(source)
         view = log.snapshot()

@@ -10,10 +10,10 @@ import pytest
 
 import pyspark_statestore
 from pyspark_statestore import Checkpoint
-from tests.forks.families import clean_up, go_on, merged_names, pins, restorable, state_of
-from tests.inspect.places import STAMP, add_index, merged_file
-from tests.maintenance.checkpoints import KINDS, contents, make, write_logs
-from tests.maintenance.worlds import Breakage
+from tests.forks.harness import clean_up, go_on, merged_names, pins, restorable, state_of
+from tests.inspect.builders import STAMP, add_index, merged_file
+from tests.maintenance.builders import KINDS, contents, make, write_logs
+from tests.maintenance.faults import Breakage
 from tests.state.small_stores import write_store
 
 

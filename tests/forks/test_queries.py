@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from pyspark_statestore import Checkpoint, merged_path
 from tests.conftest import MakeSpark
-from tests.forks.families import pins
+from tests.forks.harness import pins
 from tests.streaming.runs import STATE_STORE, Run, Setting, assert_state_is_merged, restart_maintenance, session_conf
 from tests.streaming.workloads import write_batches
 

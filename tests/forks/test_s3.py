@@ -12,9 +12,9 @@ from pyspark_statestore import Checkpoint
 from pyspark_statestore.log.merged_log import MergedLog
 from pyspark_statestore.maintenance.cleaning import clean
 from pyspark_statestore.storage import Directory, Location
-from tests.forks.families import go_on
-from tests.inspect.places import refused
-from tests.maintenance.worlds import CLOSED_AFTER
+from tests.forks.harness import go_on
+from tests.inspect.builders import refused
+from tests.maintenance.harness import CLOSED_AFTER
 
 pytest.importorskip("moto.server", reason="moto[server] is not installed", exc_type=ImportError)
 pytest.importorskip("s3fs", reason="s3fs is not installed", exc_type=ImportError)

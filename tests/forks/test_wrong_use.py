@@ -9,10 +9,10 @@ import pytest
 
 import pyspark_statestore
 from pyspark_statestore import Checkpoint
-from tests.forks.families import clean_up, go_on, pins, state_of
-from tests.inspect.places import merged_paths, refused
-from tests.maintenance.checkpoints import contents, make
-from tests.maintenance.worlds import Breakage
+from tests.forks.harness import clean_up, go_on, pins, state_of
+from tests.inspect.builders import merged_paths, refused
+from tests.maintenance.builders import contents, make
+from tests.maintenance.faults import Breakage
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from benchmarks.local_hdfs import HdfsUnavailable, LocalHdfs
-from tests.hdfs.places import Disk, Hdfs, Place, SharedCheckpoint, Shell
+from tests.hdfs.harness import Disk, Hdfs, Place, SharedCheckpoint, Shell
 
 
 @pytest.fixture(scope="package")

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from pyspark_statestore.format import MergedFileWriter, file_name
-from tests.hdfs.places import Hdfs, SharedCheckpoint
-from tests.jvm.lab import CREATED_MS, STAMP
+from tests.hdfs.harness import Hdfs, SharedCheckpoint
+from tests.jvm.harness import CREATED_MS, STAMP
 
 pytestmark = [
     pytest.mark.spark,

@@ -12,8 +12,8 @@ import pytest
 
 from benchmarks.local_hdfs import HdfsUnavailable, LocalHdfs
 from benchmarks.local_hdfs.archive import CACHE_VARIABLE, server_jars
-from tests.hdfs.places import Hdfs
-from tests.jvm.lab import until
+from tests.hdfs.harness import Hdfs
+from tests.jvm.harness import until
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from benchmarks.local_hdfs import LocalHdfs
-from tests.hdfs.places import Hdfs, Place, SharedCheckpoint, Shell, expected, text, write_all
-from tests.jvm.lab import until
+from tests.hdfs.harness import Hdfs, Place, SharedCheckpoint, Shell, expected, text, write_all
+from tests.jvm.harness import until
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 

@@ -19,7 +19,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from benchmarks.local_hdfs import Call, LocalHdfs
 from tests.conftest import MakeSpark
-from tests.hdfs.places import Disk, Hdfs, Place
+from tests.hdfs.harness import Disk, Hdfs, Place
 from tests.hdfs.query_process import stream, totals
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]

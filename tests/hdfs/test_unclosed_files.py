@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from benchmarks.local_hdfs import LocalHdfs
-from tests.hdfs.places import Hdfs, SharedCheckpoint, Shell, expected, text, write_all
-from tests.jvm.lab import java_error, until
+from tests.hdfs.harness import Hdfs, SharedCheckpoint, Shell, expected, text, write_all
+from tests.jvm.harness import java_error, until
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 

@@ -21,10 +21,10 @@ from pyspark_statestore.format.layout import ENTRY, TRAILER, TRAILER_SIZE, U32, 
 from pyspark_statestore.sparkfiles import files_named, is_whole_stream
 from pyspark_statestore.sparkfiles.compression import LARGEST, decompressed, decompressed_start
 from pyspark_statestore.sparkfiles.records import read_snapshot
-from tests.hostile.worlds import NOW
-from tests.inspect.places import STAMP, merged_file, merged_paths, refused
+from tests.hostile.builders import NOW
+from tests.inspect.builders import STAMP, merged_file, merged_paths, refused
 from tests.inspect.spark_files import LZ4_END, snappy
-from tests.migration.checkpoints import make
+from tests.migration.builders import make
 from tests.state.small_stores import write_store
 
 MEMORY = 400 << 20

@@ -10,9 +10,9 @@ import pytest
 
 from pyspark_statestore import Checkpoint
 from pyspark_statestore.format import file_name
-from tests.hostile.worlds import CHANGES, NOW, Contents, copied, everything, write
-from tests.inspect.places import CREATED_MS, STAMP, merged_file, refused
-from tests.migration.checkpoints import make
+from tests.hostile.builders import CHANGES, NOW, Contents, copied, everything, write
+from tests.inspect.builders import CREATED_MS, STAMP, merged_file, refused
+from tests.migration.builders import make
 
 NAME = file_name(CREATED_MS + 1, 7, 1)
 PLACES = (

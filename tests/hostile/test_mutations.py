@@ -16,8 +16,8 @@ from click.testing import CliRunner
 
 from pyspark_statestore import StateStoreFilesError
 from pyspark_statestore.cli.main import cli
+from tests.hostile.builders import CHANGES, COMMANDS, LOOKS, Contents, Verb, copied, everything, kin, marker, write
 from tests.hostile.mutations import mutated
-from tests.hostile.worlds import CHANGES, COMMANDS, LOOKS, Contents, Verb, copied, everything, kin, marker, write
 
 MUTATIONS = int(os.environ.get("PSS_HOSTILE_MUTATIONS", "32"))
 SEED = int(os.environ.get("PSS_HOSTILE_SEED", "1"))

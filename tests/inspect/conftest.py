@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-pytest.register_assert_rewrite("tests.inspect.places")
+pytest.register_assert_rewrite("tests.inspect.builders")
 
 if TYPE_CHECKING:
-    from tests.inspect.places import Watch
+    from tests.inspect.builders import Watch
 
 
 @pytest.fixture
 def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
     """What ``file:`` is asked in this test, and what goes wrong there."""
-    from tests.inspect.places import Watch, use_for_local_files, watched_file_system
+    from tests.inspect.builders import Watch, use_for_local_files, watched_file_system
 
     watch = Watch()
     use_for_local_files(monkeypatch, watched_file_system(watch))
@@ -26,6 +26,6 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
 @pytest.fixture
 def checkpoint(tmp_path: Path) -> Path:
     """Two sealed files with a version of two partitions in each."""
-    from tests.inspect.places import simple_checkpoint
+    from tests.inspect.builders import simple_checkpoint
 
     return simple_checkpoint(tmp_path / "checkpoint")

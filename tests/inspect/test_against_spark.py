@@ -14,8 +14,9 @@ from pyspark_statestore import merged_path
 from pyspark_statestore.checkpoint import Checkpoint
 from pyspark_statestore.sparkfiles import files_named
 from tests.conftest import MakeSpark
-from tests.inspect.breaks import broken_copy, contents, state_files
-from tests.inspect.places import refused
+from tests.inspect.builders import refused
+from tests.inspect.faults import broken_copy, contents, state_files
+from tests.sampling import sampled
 from tests.streaming.runs import (
     STATE_STORE,
     Run,
@@ -150,7 +151,11 @@ def needed(checkpoint: Path) -> dict[str, list[str]]:
     return found
 
 
-@pytest.mark.parametrize(("setting", "workload", "codec"), CASES, ids=case_id)
+@pytest.mark.parametrize(
+    ("setting", "workload", "codec"),
+    sampled(CASES, 4, kind=lambda case: (case[0].door == "stock", case[0].store)),
+    ids=case_id,
+)
 def test_restorable_is_what_spark_can_read(
     make_spark: MakeSpark, tmp_path: Path, setting: Setting, workload: str, codec: str
 ) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from pyspark_statestore.checkpoint import Checkpoint
-from tests.inspect.places import STAMP, Watch, add_index, merged_file, merged_paths, simple_checkpoint
+from tests.inspect.builders import STAMP, Watch, add_index, merged_file, merged_paths, simple_checkpoint
 
 
 def test_cold_summary_opens_each_file_once_and_reads_little(tmp_path: Path, watch: Watch) -> None:

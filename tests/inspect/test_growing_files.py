@@ -19,7 +19,7 @@ from pyspark_statestore.checkpoint import Checkpoint
 from pyspark_statestore.format import MergedFileWriter, file_name
 from pyspark_statestore.storage.directory import Directory
 from pyspark_statestore.storage.location import Location
-from tests.inspect.places import CREATED_MS, META, STAMP
+from tests.inspect.builders import CREATED_MS, META, STAMP
 
 GIGABYTES = 3 << 30
 FEW = 8 << 20

@@ -12,7 +12,7 @@ from fsspec.registry import _registry
 from pyspark_statestore import StateStoreFilesError
 from pyspark_statestore.checkpoint import Checkpoint
 from pyspark_statestore.storage import Directory, Location
-from tests.inspect.places import refused, simple_checkpoint
+from tests.inspect.builders import refused, simple_checkpoint
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 
 from pyspark_statestore.checkpoint import Checkpoint
 from pyspark_statestore.inspect import TABLES
-from tests.inspect.places import STAMP, merged_file, merged_paths, plain_file, refused
+from tests.inspect.builders import STAMP, merged_file, merged_paths, plain_file, refused
 from tests.state.small_stores import write_store
 
 pytest.importorskip("moto.server", reason="moto[server] is not installed", exc_type=ImportError)

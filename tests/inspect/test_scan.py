@@ -12,7 +12,7 @@ from pyspark_statestore.format import file_name, read_merged_file
 from pyspark_statestore.format.checksum import crc32c
 from pyspark_statestore.format.layout import HEADER_FIXED, HEADER_MAGIC, HEADER_MIN_LENGTH, TRAILER_SIZE, U32
 from pyspark_statestore.format.reader import BytesSource
-from tests.inspect.places import (
+from tests.inspect.builders import (
     ALL_TABLES,
     CREATED_MS,
     STAMP,

@@ -16,7 +16,8 @@ from pyspark_statestore.checkpoint import Checkpoint
 from pyspark_statestore.format import Kind, read_merged_file
 from pyspark_statestore.format.reader import BytesSource
 from pyspark_statestore.inspect import TABLES, schema_of
-from tests.inspect.places import CREATED_MS, STAMP, merged_file, merged_paths, simple_checkpoint, statuses
+from tests.inspect.builders import CREATED_MS, STAMP, merged_file, merged_paths, simple_checkpoint, statuses
+from tests.sampling import EXHAUSTIVE
 
 ID = "0a0c2a92-7b4b-4d5e-9c59-0f0d9a4d3f11"
 PATHS = [
@@ -74,8 +75,9 @@ def entries(path: Path) -> list[Any]:
     return list(read_merged_file(BytesSource(path.read_bytes())))
 
 
-@settings(max_examples=150)
+@settings(max_examples=150 if EXHAUSTIVE else 50)
 @given(FILES)
+@pytest.mark.sweep
 def test_tables_say_what_the_rules_say(files: list[tuple[list[Write], bool]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         checkpoint = Path(folder) / "q1"

@@ -8,7 +8,7 @@ from pyspark_statestore.checkpoint import Checkpoint
 from pyspark_statestore.format import read_merged_file
 from pyspark_statestore.format.reader import BytesSource
 from pyspark_statestore.inspect import TABLES
-from tests.inspect.places import (
+from tests.inspect.builders import (
     ALL_TABLES,
     STAMP,
     Watch,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pyspark_statestore.checkpoint import Checkpoint
-from tests.inspect.places import STAMP, merged_file, merged_paths, plain_file
+from tests.inspect.builders import STAMP, merged_file, merged_paths, plain_file
 from tests.inspect.spark_files import changelog, lz4, snapshot
 
 A, B = "a" * 36, "b" * 36

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.jvm.lab import TESTING, Checkpoint
+from tests.jvm.harness import TESTING, Checkpoint
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.jvm.lab import Checkpoint, in_time
+from tests.jvm.harness import Checkpoint, in_time
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("by_hand")]
 

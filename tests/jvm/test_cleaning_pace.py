@@ -10,7 +10,7 @@ from typing import TypeVar
 import pytest
 
 from pyspark_statestore.format import BytesSource, Kind, file_name, read_groups
-from tests.jvm.lab import CREATED_MS, Checkpoint, until
+from tests.jvm.harness import CREATED_MS, Checkpoint, until
 
 pytestmark = pytest.mark.spark
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pyspark_statestore.format import Kind, file_name
-from tests.jvm.lab import STAMP, Checkpoint, until
+from tests.jvm.harness import STAMP, Checkpoint, until
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("by_hand")]
 

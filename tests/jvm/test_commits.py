@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from pyspark_statestore.format import parse_file_name
-from tests.jvm.lab import TESTING, Checkpoint, calls, until
+from tests.jvm.harness import TESTING, Checkpoint, calls, until
 
 pytestmark = pytest.mark.spark
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pyspark_statestore.checkpoint import Checkpoint as PythonCheckpoint
-from tests.jvm.lab import STAMP, TESTING, Checkpoint, in_time
+from tests.jvm.harness import STAMP, TESTING, Checkpoint, in_time
 
 pytestmark = pytest.mark.spark
 

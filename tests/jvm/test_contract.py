@@ -11,7 +11,7 @@ from pyspark_statestore import OPTIONS, StateStoreFilesError
 from pyspark_statestore._version import __version__
 from pyspark_statestore.conf import check_settings
 from pyspark_statestore.errors import ERROR_CLASSES
-from tests.jvm.lab import PREFIX, Checkpoint, java_error
+from tests.jvm.harness import PREFIX, Checkpoint, java_error
 
 pytestmark = pytest.mark.spark
 

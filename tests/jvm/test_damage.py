@@ -11,7 +11,7 @@ import pytest
 
 from pyspark_statestore.format import MergedFileWriter, file_name
 from pyspark_statestore.format.layout import pack_front
-from tests.jvm.lab import CREATED_MS, STAMP, Checkpoint, calls, java_error
+from tests.jvm.harness import CREATED_MS, STAMP, Checkpoint, calls, java_error
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("by_hand")]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.jvm.lab import STAMP, TESTING, Checkpoint, java_error, refer
+from tests.jvm.harness import STAMP, TESTING, Checkpoint, java_error, refer
 
 pytestmark = pytest.mark.spark
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pyspark_statestore.format import MergedFileWriter, file_name
-from tests.jvm.lab import CREATED_MS, FILE_SYSTEMS, STAMP, TESTING, Checkpoint, java_error
+from tests.jvm.harness import CREATED_MS, FILE_SYSTEMS, STAMP, TESTING, Checkpoint, java_error
 
 pytestmark = pytest.mark.spark
 

@@ -14,7 +14,7 @@ import pyspark
 import pytest
 
 from pyspark_statestore.format import BytesSource, read_merged_file, read_segment
-from tests.jvm.lab import TESTING, Checkpoint, file_system_conf
+from tests.jvm.harness import TESTING, Checkpoint, file_system_conf
 
 OURS = "io.pyspark.statestore.spark.MergedHDFSBackedStateStoreProvider"
 STOCK = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"

@@ -7,7 +7,7 @@ import zlib
 
 import pytest
 
-from tests.jvm.lab import Checkpoint
+from tests.jvm.harness import Checkpoint
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("by_hand")]
 

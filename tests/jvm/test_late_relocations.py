@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from pyspark_statestore.format import Kind, file_name
-from tests.jvm.lab import CREATED_MS, STAMP, Checkpoint, until
+from tests.jvm.harness import CREATED_MS, STAMP, Checkpoint, until
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("by_hand")]
 

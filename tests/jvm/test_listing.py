@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.jvm.lab import Checkpoint, java_error
+from tests.jvm.harness import Checkpoint, java_error
 
 pytestmark = pytest.mark.spark
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.jvm.lab import STAMP, TESTING, Checkpoint, begun, in_time, java_error, result_in_time, until
+from tests.jvm.harness import STAMP, TESTING, Checkpoint, begun, in_time, java_error, result_in_time, until
 
 pytestmark = pytest.mark.spark
 

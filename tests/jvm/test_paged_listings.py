@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pyspark_statestore.format import file_name
-from tests.jvm.lab import CREATED_MS, STAMP, TESTING, Checkpoint, java_error
+from tests.jvm.harness import CREATED_MS, STAMP, TESTING, Checkpoint, java_error
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("by_hand")]
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from pyspark_statestore.format import BytesSource, Entry, file_name, read_segment
-from tests.jvm.lab import CREATED_MS, STAMP, Checkpoint, java_error, until
+from tests.jvm.harness import CREATED_MS, STAMP, Checkpoint, java_error, until
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("by_hand")]
 

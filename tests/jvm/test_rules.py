@@ -12,7 +12,7 @@ import pytest
 
 from pyspark_statestore import StateStoreFilesError
 from pyspark_statestore.format import Kind, MergedFileWriter, file_name
-from tests.jvm.lab import CREATED_MS, STAMP, Checkpoint, java_error, until
+from tests.jvm.harness import CREATED_MS, STAMP, Checkpoint, java_error, until
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("by_hand")]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.jvm.lab import Checkpoint, java_error, snapshot_zip
+from tests.jvm.harness import Checkpoint, java_error, snapshot_zip
 
 pytestmark = pytest.mark.spark
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.cluster.stores import fill, open_store
-from tests.jvm.lab import TESTING, Checkpoint, java_error, snapshot_zip, until
+from tests.jvm.harness import TESTING, Checkpoint, java_error, snapshot_zip, until
 
 pytestmark = pytest.mark.spark
 

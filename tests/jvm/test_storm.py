@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 
 from tests.cluster.processes import second_jvm
-from tests.jvm.lab import FILE_SYSTEMS, TESTING, Checkpoint
+from tests.jvm.harness import FILE_SYSTEMS, TESTING, Checkpoint
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 THREADS = 32
-SECONDS = float(os.environ.get("PSS_STORM_SECONDS", "10"))
+SECONDS = float(os.environ.get("PSS_STORM_SECONDS", "4"))
 PAUSE_MICROS = int(SECONDS * 100)
 """Between two commits of a thread. A longer storm is not a larger one: all of it is read in the end."""
 

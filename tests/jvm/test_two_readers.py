@@ -36,8 +36,9 @@ from pyspark_statestore.format.layout import (
     is_foreign_path,
     is_valid_path,
 )
-from tests.jvm.lab import CREATED_MS, STAMP, TESTING, dump, java_dump
+from tests.jvm.harness import CREATED_MS, STAMP, TESTING, dump, java_dump
 from tests.jvm.vectors import DIRECTORY
+from tests.sampling import sample
 
 pytestmark = pytest.mark.spark
 
@@ -152,6 +153,7 @@ SAMPLES = {
 }
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", ["growing", "sealed", "by-python"])
 @pytest.mark.parametrize("reader", ["java", "python"])
 def test_every_truncation_of_the_last_group_shows_the_earlier_ones(java_reads: Read, name: str, reader: str) -> None:
@@ -161,18 +163,19 @@ def test_every_truncation_of_the_last_group_shows_the_earlier_ones(java_reads: R
     before = read(data[: read(data)["groups"][-1]["previous"] + 64])
     assert before["groups"]
 
-    for length in range(before["length"], len(data)):
+    for length in sample(range(before["length"], len(data)), 60):
         seen = read(data[:length])
         assert seen == {**before, "length": length, "accounted": length == before["length"]}
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("reader", ["java", "python"])
 def test_what_a_front_announces_and_is_not_there_was_torn(java_reads: Read, reader: str) -> None:
     read = java_reads if reader == "java" else python_reads
     data = SAMPLES["fronts"]
     begin = read(data)["groups"][-1]["previous"] + 64
 
-    for length in range(data.index(b"PSSFRONT"), len(data)):
+    for length in sample(range(data.index(b"PSSFRONT"), len(data)), 60):
         seen = read(data[:length])
         assert seen["accounted"]
         assert not seen["sealed"]
@@ -180,13 +183,14 @@ def test_what_a_front_announces_and_is_not_there_was_torn(java_reads: Read, read
     assert len(read(data[:begin])["groups"]) == 3
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", SAMPLES)
 @pytest.mark.parametrize("reader", ["java", "python"])
 def test_every_flipped_byte_is_noticed_or_harmless(java_reads: Read, name: str, reader: str) -> None:
     read = java_reads if reader == "java" else python_reads
     data = SAMPLES[name]
     whole = read(data)
-    for position in range(len(data)):
+    for position in sample(range(len(data)), 120, lambda position: position // 32):
         damaged = bytearray(data)
         damaged[position] ^= 1 << position % 8
         seen = read(bytes(damaged))
@@ -488,7 +492,7 @@ OF_MERGED_FILES = [
 
 @pytest.mark.parametrize("path", LOGICAL_PATHS, ids=lambda path: ascii(path)[:30])
 def test_both_judge_a_path_alike(jvm: Any, java_reads: Read, path: str) -> None:
-    said = jvm.io.pyspark.statestore.format.PathRules.isValid(path)
+    said = jvm.io.pyspark.statestore.format.PathRules.isValidPath(path)
 
     assert is_valid_path(path) is said
     data = forged(path=path.encode())
@@ -498,7 +502,7 @@ def test_both_judge_a_path_alike(jvm: Any, java_reads: Read, path: str) -> None:
 @pytest.mark.parametrize("checkpoint", OF_MERGED_FILES, ids=lambda path: ascii(path)[:30])
 def test_both_judge_the_path_of_another_checkpoint_alike(jvm: Any, java_reads: Read, checkpoint: str) -> None:
     path = f"{checkpoint}/state/_merged/{NAME.decode()}"
-    said = jvm.io.pyspark.statestore.format.PathRules.isForeign(path)
+    said = jvm.io.pyspark.statestore.format.PathRules.isForeignPath(path)
 
     assert is_foreign_path(path) is said
     data = reference(path.encode())

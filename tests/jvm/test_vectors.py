@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pyspark_statestore.format import BytesSource, Kind, read_merged_file, read_segment
-from tests.jvm.lab import dump, java_dump
+from tests.jvm.harness import dump, java_dump
 from tests.jvm.vectors import DIRECTORY, SAYS, write_java, write_python
 
 pytestmark = pytest.mark.spark

@@ -16,7 +16,7 @@ from pyspark_statestore.format import (
     read_merged_file,
 )
 from tests.class_data import TEST_JAR
-from tests.jvm.lab import CREATED_MS, STAMP, dump, java_dump
+from tests.jvm.harness import CREATED_MS, STAMP, dump, java_dump
 
 DIRECTORY = Path(__file__).resolve().parent.parent / "vectors"
 WRITER = 0x0123456789ABCDEF

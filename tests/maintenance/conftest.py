@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-pytest.register_assert_rewrite("tests.inspect.places", "tests.maintenance.worlds")
+pytest.register_assert_rewrite("tests.inspect.builders", "tests.maintenance.harness")
 
 if TYPE_CHECKING:
-    from tests.maintenance.worlds import Breakage
+    from tests.maintenance.faults import Breakage
 
 
 @pytest.fixture
 def breakage(monkeypatch: pytest.MonkeyPatch) -> Breakage:
     """What goes wrong on ``file:`` in this test."""
-    from tests.inspect.places import use_for_local_files
-    from tests.maintenance.worlds import Breakage, breaking_file_system
+    from tests.inspect.builders import use_for_local_files
+    from tests.maintenance.faults import Breakage, breaking_file_system
 
     breakage = Breakage()
     use_for_local_files(monkeypatch, breaking_file_system(breakage))

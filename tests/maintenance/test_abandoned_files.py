@@ -12,7 +12,7 @@ import pytest
 from pyspark_statestore.checkpoint import Checkpoint
 from pyspark_statestore.log.merged_log import MergedLog
 from pyspark_statestore.storage import Directory, Location
-from tests.inspect.places import STAMP, merged_file, merged_paths
+from tests.inspect.builders import STAMP, merged_file, merged_paths
 
 CLOSED_AFTER = datetime.timedelta(minutes=10)
 

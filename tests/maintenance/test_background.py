@@ -22,7 +22,7 @@ from pyspark_statestore import Checkpoint, maintain
 from pyspark_statestore.background import NOT_MERGED, BackgroundMaintenance, MaintainedQuery, MaintenanceRun
 from pyspark_statestore.log.on_spark import run_on_spark
 from tests.conftest import ROOT, MakeSpark
-from tests.inspect.places import refused
+from tests.inspect.builders import refused
 from tests.streaming.runs import Run, Setting, merged_files
 from tests.streaming.workloads import write_batch
 

@@ -16,8 +16,8 @@ from pyspark_statestore import Checkpoint
 from pyspark_statestore.format import read_merged_file
 from pyspark_statestore.format.reader import BytesSource
 from pyspark_statestore.log import MAX_GENERATION
-from tests.inspect.places import STAMP, add_index, merged_file, merged_paths, refused, simple_checkpoint
-from tests.maintenance.worlds import live_files
+from tests.inspect.builders import STAMP, add_index, merged_file, merged_paths, refused, simple_checkpoint
+from tests.maintenance.harness import live_files
 
 FACTS = st.lists(
     st.tuples(

@@ -14,10 +14,12 @@ from pyspark_statestore.maintenance.cleaning import clean
 from pyspark_statestore.maintenance.compaction import compact
 from pyspark_statestore.maintenance.compaction_plan import CompactionOptions, CompactionPlan
 from pyspark_statestore.maintenance.relocation import Movable, relocate
-from tests.inspect.places import STAMP, add_index, merged_file
-from tests.maintenance.worlds import Breakage, DiedError, dead_files, grow_old, live_files, merged_log_of
+from tests.inspect.builders import STAMP, add_index, merged_file
+from tests.maintenance.faults import Breakage, DiedError
+from tests.maintenance.harness import dead_files, grow_old, live_files, merged_log_of
+from tests.sampling import sample_of_calls
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.sweep]
 
 DAY = datetime.timedelta(days=1)
 TARGET = 2500
@@ -52,12 +54,13 @@ def checkpoint(original: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(original, tmp_path / "checkpoint"))
 
 
-def operations(breakage: Breakage, checkpoint: Path) -> int:
-    """How many there are in a run in which nothing goes wrong."""
+def operations(breakage: Breakage, checkpoint: Path) -> list[str]:
+    """Those of a run in which nothing goes wrong."""
     compact(merged_log_of(checkpoint), target_file_size=TARGET)
-    count = len(breakage.operations)
+    done = breakage.operations
     breakage.mended()
-    return count
+    assert len(done) > 50
+    return done
 
 
 def leftovers(checkpoint: Path) -> list[str]:
@@ -69,10 +72,9 @@ def leftovers(checkpoint: Path) -> list[str]:
 @pytest.mark.parametrize(("deadly", "torn"), [(False, False), (True, False), (True, True)])
 def test_every_operation(original: Path, tmp_path: Path, breakage: Breakage, deadly: bool, torn: bool) -> None:
     expected = live_files(original)
-    count = operations(breakage, Path(shutil.copytree(original, tmp_path / "whole")))
-    assert count > 50
+    steps = sample_of_calls(operations(breakage, Path(shutil.copytree(original, tmp_path / "whole"))))
     failed = harmless = 0
-    for at in range(count):
+    for at in steps:
         checkpoint = Path(shutil.copytree(original, tmp_path / str(at)))
         breakage.mended()
         breakage.at, breakage.deadly, breakage.torn = at, deadly, torn
@@ -95,7 +97,7 @@ def test_every_operation(original: Path, tmp_path: Path, breakage: Breakage, dea
         assert (third.rewritten_files_count, third.added_files_count, third.removed_files_count) == (0, 0, 0), what
         shutil.rmtree(checkpoint)
         harmless += what.startswith("close") and not deadly
-    assert failed + harmless >= count, "closing a file that was read may fail"
+    assert failed + harmless >= len(steps), "closing a file that was read may fail"
 
 
 def somebody_else(checkpoint: Path) -> Callable[[], object]:
@@ -115,8 +117,8 @@ def test_somebody_else_moves_everything_between_any_two_operations(
     original: Path, tmp_path: Path, breakage: Breakage
 ) -> None:
     expected = live_files(original)
-    count = operations(breakage, Path(shutil.copytree(original, tmp_path / "whole")))
-    for at in range(count):
+    steps = sample_of_calls(operations(breakage, Path(shutil.copytree(original, tmp_path / "whole"))), reading=4)
+    for at in steps:
         checkpoint = Path(shutil.copytree(original, tmp_path / str(at)))
         breakage.mended()
         breakage.at, breakage.instead = at, somebody_else(checkpoint)

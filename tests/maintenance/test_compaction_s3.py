@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from pyspark_statestore import Checkpoint
-from tests.inspect.places import STAMP, merged_file
+from tests.inspect.builders import STAMP, merged_file
 
 pytest.importorskip("moto.server", reason="moto[server] is not installed", exc_type=ImportError)
 pytest.importorskip("s3fs", reason="s3fs is not installed", exc_type=ImportError)
 
 from tests.inspect.test_s3 import BUCKET, Server, server, upload
-from tests.maintenance.worlds import live_files
+from tests.maintenance.harness import live_files
 
 __all__ = ["server"]
 
@@ -59,7 +59,7 @@ def test_many_small_files_become_one(server: Server, folder: Path, tmp_path: Pat
 
 
 def test_corrupt_segment_stays_where_it_is(server: Server, folder: Path, tmp_path: Path) -> None:
-    from tests.inspect.places import merged_paths, refused
+    from tests.inspect.builders import merged_paths, refused
 
     path = merged_paths(folder)[20]
     data = bytearray(path.read_bytes())

@@ -18,9 +18,9 @@ from pyspark_statestore.format import Kind, read_merged_file
 from pyspark_statestore.format.reader import BytesSource
 from pyspark_statestore.log import resolve
 from pyspark_statestore.storage.changes import is_temporary
-from tests.inspect.places import CREATED_MS, STAMP, add_index, merged_file, merged_paths, refused, simple_checkpoint
-from tests.maintenance.failing import Trouble, troubled_files
-from tests.maintenance.worlds import Breakage, DiedError
+from tests.inspect.builders import CREATED_MS, STAMP, add_index, merged_file, merged_paths, refused, simple_checkpoint
+from tests.maintenance.faults import Breakage, DiedError, Trouble, troubled_files
+from tests.sampling import sample_of_calls
 
 FILES = 6
 
@@ -283,6 +283,7 @@ def test_executor_unlinks_a_file_while_it_is_looked_at(checkpoint: Path, trouble
     assert Checkpoint(checkpoint).maintenance.consolidate_index().covered_files_count == FILES - 1
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("done", [False, True], ids=["undone", "done"])
 def test_any_operation_may_fail(checkpoint: Path, tmp_path: Path, trouble: Trouble, done: bool) -> None:
     add_index(checkpoint)
@@ -292,10 +293,10 @@ def test_any_operation_may_fail(checkpoint: Path, tmp_path: Path, trouble: Troub
     shutil.copytree(checkpoint, tmp_path / "whole")
     trouble.log.clear()
     Checkpoint(tmp_path / "whole").maintenance.consolidate_index()
-    count = len(trouble.log)
-    assert count >= FILES
+    assert len(trouble.log) >= FILES
+    steps = sample_of_calls(trouble.log)
     failed = 0
-    for at in range(count):
+    for at in steps:
         copy = tmp_path / str(at)
         shutil.copytree(checkpoint, copy)
         trouble.log.clear()
@@ -309,9 +310,10 @@ def test_any_operation_may_fail(checkpoint: Path, tmp_path: Path, trouble: Troub
         Checkpoint(copy).maintenance.consolidate_index()
         assert live(copy) == before, trouble.log[at]
         assert sum(path.stat().st_size > 0 for path in indexes(copy)) == 1, trouble.log[at]
-    assert failed == count
+    assert failed == len(steps)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("torn", [False, True], ids=["whole", "torn"])
 def test_may_be_killed_at_any_operation(checkpoint: Path, tmp_path: Path, breakage: Breakage, torn: bool) -> None:
     Checkpoint(checkpoint).maintenance.consolidate_index()
@@ -320,7 +322,7 @@ def test_may_be_killed_at_any_operation(checkpoint: Path, tmp_path: Path, breaka
     before = live(checkpoint)
     breakage.mended()
     Checkpoint(shutil.copytree(checkpoint, tmp_path / "whole")).maintenance.consolidate_index()
-    for at in range(len(breakage.operations)):
+    for at in sample_of_calls(breakage.operations):
         copy = Path(shutil.copytree(checkpoint, tmp_path / str(at)))
         breakage.mended()
         breakage.at, breakage.deadly, breakage.torn = at, True, torn

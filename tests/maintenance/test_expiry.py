@@ -17,10 +17,10 @@ import pytest
 from pyspark_statestore import StateStoreFilesError
 from pyspark_statestore.checkpoint import Checkpoint
 from pyspark_statestore.maintenance.expiry import Expiry
-from tests.inspect.places import STAMP, merged_file, merged_paths, plain_file, refused
+from tests.inspect.builders import STAMP, merged_file, merged_paths, plain_file, refused
 from tests.inspect.spark_files import changelog, lz4, snapshot
-from tests.maintenance.failing import Trouble, troubled_files
-from tests.maintenance.worlds import Breakage, DiedError
+from tests.maintenance.faults import Breakage, DiedError, Trouble, troubled_files
+from tests.sampling import sample_of_calls
 
 A, B = "a" * 36, "b" * 36
 CHANGES = lz4(b"some changes" + b"\xff" * 4)
@@ -366,6 +366,7 @@ def test_clock_that_is_ahead_does_not_take_a_running_query_for_stopped(tmp_path:
 
 
 @pytest.mark.slow
+@pytest.mark.sweep
 @pytest.mark.parametrize("done", [False, True], ids=["undone", "done"])
 def test_any_operation_may_fail(tmp_path: Path, trouble: Trouble, done: bool) -> None:
     original = tmp_path / "original"
@@ -377,9 +378,9 @@ def test_any_operation_may_fail(tmp_path: Path, trouble: Trouble, done: bool) ->
     trouble.log.clear()
     expire(whole, 1)
     expected = paths(whole)
-    count = len(trouble.log)
+    steps = sample_of_calls(trouble.log)
     failed = 0
-    for at in range(count):
+    for at in steps:
         copy = tmp_path / str(at)
         shutil.copytree(original, copy)
         trouble.log.clear()
@@ -395,10 +396,11 @@ def test_any_operation_may_fail(tmp_path: Path, trouble: Trouble, done: bool) ->
         assert above(restorable(copy), 10) == above(before, 10), what
         assert {name for name in paths(copy) if ".clock." not in name} == expected, what
         shutil.rmtree(copy)
-    assert failed >= count - 10
+    assert failed >= len(steps) - 10
 
 
 @pytest.mark.slow
+@pytest.mark.sweep
 @pytest.mark.parametrize("torn", [False, True], ids=["whole", "torn"])
 def test_may_be_killed_at_any_operation(tmp_path: Path, breakage: Breakage, torn: bool) -> None:
     original = tmp_path / "original"
@@ -408,8 +410,8 @@ def test_may_be_killed_at_any_operation(tmp_path: Path, breakage: Breakage, torn
     breakage.mended()
     whole = Path(shutil.copytree(original, tmp_path / "whole"))
     expire(whole, 1)
-    count, expected = len(breakage.operations), paths(whole)
-    for at in range(count):
+    steps, expected = sample_of_calls(breakage.operations), paths(whole)
+    for at in steps:
         copy = Path(shutil.copytree(original, tmp_path / str(at)))
         breakage.mended()
         breakage.at, breakage.deadly, breakage.torn = at, True, torn

@@ -10,7 +10,8 @@ import pytest
 
 from pyspark_statestore.checkpoint import Checkpoint
 from tests.conftest import MakeSpark
-from tests.inspect.places import refused
+from tests.inspect.builders import refused
+from tests.sampling import sampled
 from tests.streaming.runs import STATE_STORE, Run, Setting, restart_maintenance
 from tests.streaming.test_restart_from_every_batch import copy_checkpoint, forget_batches_after
 from tests.streaming.workloads import write_batches
@@ -53,7 +54,9 @@ def wait_for_snapshots(checkpoint: Path) -> None:
         time.sleep(0.2)
 
 
-@pytest.mark.parametrize(("setting", "workload"), CASES, ids=str)
+@pytest.mark.parametrize(
+    ("setting", "workload"), sampled(CASES, 4, kind=lambda case: (case[0].door, case[0].store)), ids=str
+)
 def test_goes_on_as_if_nothing_had_happened(
     make_spark: MakeSpark, tmp_path: Path, setting: Setting, workload: str
 ) -> None:

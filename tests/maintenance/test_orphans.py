@@ -18,9 +18,10 @@ from pyspark_statestore.format import file_name
 from pyspark_statestore.log.merged_log import MergedLog
 from pyspark_statestore.maintenance.orphans import remove_orphan_files
 from pyspark_statestore.storage import Directory, Location
-from tests.inspect.places import STAMP, merged_file, merged_paths, plain_file, refused, simple_checkpoint
+from tests.inspect.builders import STAMP, merged_file, merged_paths, plain_file, refused, simple_checkpoint
 from tests.inspect.spark_files import lz4, snapshot
-from tests.maintenance.failing import Trouble, troubled_files
+from tests.maintenance.faults import Trouble, troubled_files
+from tests.sampling import sample_of_calls
 
 DAY = 86_400.0
 DAYS = datetime.timedelta(days=3)
@@ -286,10 +287,10 @@ def test_checkpoint_in_which_nothing_is_new(checkpoint: Path) -> None:
     assert_goes(checkpoint, [orphan])
 
 
+@pytest.mark.sweep
 def test_snapshot_is_uploaded_meanwhile(checkpoint: Path, trouble: Trouble) -> None:
     """Its files come before its zip, at whatever moment this looks."""
-    count = operations_of_a_dry_run(checkpoint, trouble)
-    for at in range(count):
+    for at in sample_of_calls(operations_of_a_dry_run(checkpoint, trouble), reading=3):
         copy = checkpoint.parent / str(at)
         shutil.copytree(checkpoint, copy)
         orphan = plain(copy, "0/0/SSTs/orphan.sst")
@@ -301,10 +302,10 @@ def test_snapshot_is_uploaded_meanwhile(checkpoint: Path, trouble: Trouble) -> N
         assert Checkpoint(copy).inspect.versions().filter(versions_of(copy, 8)).num_rows == 1
 
 
-def operations_of_a_dry_run(checkpoint: Path, trouble: Trouble) -> int:
+def operations_of_a_dry_run(checkpoint: Path, trouble: Trouble) -> list[tuple[str, str]]:
     trouble.log.clear()
     reasons(checkpoint, dry_run=True)
-    return len(trouble.log)
+    return list(trouble.log)
 
 
 def versions_of(checkpoint: Path, version: int) -> list[bool]:
@@ -328,6 +329,7 @@ def upload_at(checkpoint: Path, at: int, trouble: Trouble) -> list[Path]:
     return [sst, package]
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("done", [False, True], ids=["undone", "done"])
 def test_any_operation_may_fail(checkpoint: Path, trouble: Trouble, done: bool) -> None:
     needed = everything(checkpoint)
@@ -341,9 +343,9 @@ def test_any_operation_may_fail(checkpoint: Path, trouble: Trouble, done: bool) 
     shutil.copytree(with_orphans, whole)
     trouble.log.clear()
     assert len(reasons(whole)) == 4
-    count = len(trouble.log)
+    steps = sample_of_calls(trouble.log)
     failed = 0
-    for at in range(count):
+    for at in steps:
         copy = checkpoint.parent / str(at)
         shutil.copytree(with_orphans, copy)
         trouble.log.clear()
@@ -358,7 +360,7 @@ def test_any_operation_may_fail(checkpoint: Path, trouble: Trouble, done: bool) 
             aged(path, 10)
         reasons(copy)
         assert everything(copy) == needed, trouble.log[at]
-    assert failed == count
+    assert failed == len(steps)
 
 
 def test_stock_checkpoint_gets_no_merged_directory(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from pyspark_statestore.checkpoint import Checkpoint
 from pyspark_statestore.format import file_name
-from tests.inspect.places import merged_file, plain_file
+from tests.inspect.builders import merged_file, plain_file
 from tests.inspect.spark_files import lz4, snapshot
 
 pytest.importorskip("moto.server", reason="moto[server] is not installed", exc_type=ImportError)

@@ -8,7 +8,7 @@ import pytest
 
 from pyspark_statestore import Checkpoint
 from pyspark_statestore.format import MergedFileWriter, file_name
-from tests.inspect.places import CREATED_MS, STAMP, use_for_local_files
+from tests.inspect.builders import CREATED_MS, STAMP, use_for_local_files
 from tests.maintenance.paged import Pages, paged_file_system
 
 P = "0/0/1.changelog"

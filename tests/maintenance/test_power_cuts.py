@@ -12,8 +12,8 @@ import pytest
 from pyspark_statestore import Checkpoint
 from pyspark_statestore.storage import Directory, Location
 from pyspark_statestore.storage.changes import create, publish
-from tests.inspect.places import STAMP, merged_file, merged_paths
-from tests.maintenance.worlds import live_files
+from tests.inspect.builders import STAMP, merged_file, merged_paths
+from tests.maintenance.harness import live_files
 
 Calls = list[tuple[str, str]]
 

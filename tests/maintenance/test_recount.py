@@ -11,8 +11,8 @@ from pyspark_statestore import Checkpoint
 from pyspark_statestore.maintenance.verify import recount as recounting
 from pyspark_statestore.maintenance.verify import verification
 from pyspark_statestore.maintenance.verify.recount import Count, recount
-from tests.inspect.places import STAMP, add_index, merged_file, merged_paths, statuses
-from tests.maintenance.checkpoints import index_of, verify
+from tests.inspect.builders import STAMP, add_index, merged_file, merged_paths, statuses
+from tests.maintenance.builders import index_of, verify
 
 
 def random_checkpoint(checkpoint: Path, seed: int) -> Path:

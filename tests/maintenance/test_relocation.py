@@ -18,9 +18,9 @@ from pyspark_statestore.format.reader import BytesSource
 from pyspark_statestore.maintenance.cleaning import clean
 from pyspark_statestore.maintenance.compaction_plan import CompactionOptions, CompactionPlan
 from pyspark_statestore.maintenance.relocation import Bin, Movable, relocate
-from tests.inspect.places import STAMP, merged_file, merged_paths, refused
-from tests.maintenance.failing import Trouble, troubled_files
-from tests.maintenance.worlds import Breakage, grow_old, live_files, merged_log_of
+from tests.inspect.builders import STAMP, merged_file, merged_paths, refused
+from tests.maintenance.faults import Breakage, Trouble, troubled_files
+from tests.maintenance.harness import grow_old, live_files, merged_log_of
 
 
 class Meanwhile(Callback):

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from pyspark_statestore.format import Entry, file_name
-from tests.inspect.places import CREATED_MS, STAMP, add_index, merged_file, merged_paths, plain_file
-from tests.maintenance import checkpoints
-from tests.maintenance.checkpoints import contents, copy_as, entry_of, flip, index_of, make, verify
-from tests.maintenance.worlds import live_files
+from tests.inspect.builders import CREATED_MS, STAMP, add_index, merged_file, merged_paths, plain_file
+from tests.maintenance import builders
+from tests.maintenance.builders import contents, copy_as, entry_of, flip, index_of, make, verify
+from tests.maintenance.harness import live_files
 
 DAY = 86_400
 
@@ -187,4 +187,4 @@ def test_clean_checkpoint_is_not_touched(tmp_path: Path) -> None:
     files = contents(make(tmp_path, "mixed"))
     assert verify(tmp_path, repair=True).is_clean
     assert contents(tmp_path) == files
-    assert checkpoints.damages(tmp_path) == []
+    assert builders.damages(tmp_path) == []

@@ -20,7 +20,7 @@ from pyspark.sql import functions as sf
 
 from pyspark_statestore import Checkpoint
 from tests.conftest import MakeSpark
-from tests.inspect.places import merged_file
+from tests.inspect.builders import merged_file
 from tests.streaming.runs import (
     PROVIDER,
     STATE_STORE,
@@ -199,6 +199,7 @@ VERBS: dict[str, Callable[[Run], Any]] = {
 }
 
 
+@pytest.mark.sweep(8)
 @pytest.mark.parametrize("verb", VERBS)
 def test_every_version_is_as_before(made: Made, tmp_path: Path, verb: str) -> None:
     run = copy_of(made.run, tmp_path)

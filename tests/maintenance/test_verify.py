@@ -13,10 +13,10 @@ import pytest
 from fsspec.callbacks import Callback
 
 from pyspark_statestore.format import Entry, MergedFileWriter, file_name
-from tests.inspect.places import CREATED_MS, STAMP, add_index, merged_file, merged_paths, plain_file, refused
+from tests.inspect.builders import CREATED_MS, STAMP, add_index, merged_file, merged_paths, plain_file, refused
 from tests.inspect.spark_files import lz4, snapshot
-from tests.maintenance import checkpoints
-from tests.maintenance.checkpoints import (
+from tests.maintenance import builders
+from tests.maintenance.builders import (
     KINDS,
     LAST,
     copy_as,
@@ -108,10 +108,10 @@ def test_flipped_byte_in_the_last_index_block(tmp_path: Path) -> None:
 
 
 def test_flipped_byte_in_an_earlier_index_block(tmp_path: Path) -> None:
-    checkpoints.write_logs(tmp_path, range(1))
+    builders.write_logs(tmp_path, range(1))
     with merged_file(tmp_path, 1, seal=False) as out:
         for partition in range(2):
-            for logical_path, data in checkpoints.files_of_version(partition, 1).items():
+            for logical_path, data in builders.files_of_version(partition, 1).items():
                 out.put(logical_path, data, stamp=STAMP + partition)
             out.end_group()
     assert damages(tmp_path) == []
@@ -194,7 +194,7 @@ def test_deleted_plain_files(tmp_path: Path, kind: str) -> None:
 
 
 def test_whole_store_that_is_gone(tmp_path: Path) -> None:
-    checkpoints.write_logs(tmp_path, range(1))
+    builders.write_logs(tmp_path, range(1))
     with merged_file(tmp_path, 1) as out:
         out.put("0/0/1.delta", lz4(b"x"), stamp=STAMP)
     [(kind, _, _, logical_path)] = damages(tmp_path)
@@ -222,7 +222,7 @@ def test_plain_file_that_was_cut_off(tmp_path: Path, path: str) -> None:
 
 def test_flipped_byte_in_a_plain_file_with_a_checksum_beside_it(tmp_path: Path) -> None:
     make(tmp_path, "plain")
-    checkpoints.companion(tmp_path, "0/1/3.changelog")
+    builders.companion(tmp_path, "0/1/3.changelog")
     assert damages(tmp_path) == []
     flip(tmp_path / "state/0/1/3.changelog", 30)
     assert damages(tmp_path) == [("corrupt_plain_file", "state/0/1/3.changelog", None, "0/1/3.changelog")]
@@ -305,7 +305,7 @@ class TestNoDamage:
         assert damages(tmp_path) == []
 
     def test_what_spark_has_cleaned(self, tmp_path: Path) -> None:
-        checkpoints.write_logs(tmp_path, range(5, 12))
+        builders.write_logs(tmp_path, range(5, 12))
         for version in range(6, 13):
             # SSTs go first, then snapshots, then changelogs: a query that was killed meanwhile.
             left_out = ["0/0/SSTs/000006-0.sst", "0/1/6.zip"] if version == 6 else []
@@ -313,7 +313,7 @@ class TestNoDamage:
         assert damages(tmp_path) == []
 
     def test_what_was_expired(self, tmp_path: Path, kind: str) -> None:
-        checkpoints.write_logs(tmp_path, range(12))
+        builders.write_logs(tmp_path, range(12))
         for version in range(8, 13):
             write_version(tmp_path, version, merged=kind != "plain")
         assert damages(tmp_path) == []
@@ -352,7 +352,7 @@ class TestNoDamage:
 
 def test_versions_between_are_needed(tmp_path: Path, kind: str) -> None:
     """Those that Spark would still allow to go back to, though the last one does not need them."""
-    checkpoints.write_logs(tmp_path, range(12))
+    builders.write_logs(tmp_path, range(12))
     lost = "0/1/7.changelog"
     for version in range(1, 13):
         write_version(tmp_path, version, merged=kind != "plain", leave_out=[lost])
@@ -362,7 +362,7 @@ def test_versions_between_are_needed(tmp_path: Path, kind: str) -> None:
 
 def test_committed_attempt_is_needed(tmp_path: Path) -> None:
     """With checkpoint format 2 the log of commits says which attempt counts."""
-    checkpoints.write_logs(tmp_path, range(1))
+    builders.write_logs(tmp_path, range(1))
     ids = {"0": [["good-0"], ["good-1"]]}
     (tmp_path / "commits/0").write_text("v2\n" + json.dumps({"stateUniqueIds": ids}))
     for partition in range(2):

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from pyspark_statestore import Checkpoint
-from tests.inspect.places import STAMP, Watch, merged_file, merged_paths, use_for_local_files, watched_file_system
-from tests.maintenance import checkpoints
-from tests.maintenance.checkpoints import damages, flip, index_of, make, verify, write_logs, write_version
+from tests.inspect.builders import STAMP, Watch, merged_file, merged_paths, use_for_local_files, watched_file_system
+from tests.maintenance import builders
+from tests.maintenance.builders import damages, flip, index_of, make, verify, write_logs, write_version
 
 
 @pytest.fixture
@@ -161,7 +161,7 @@ def test_compaction_and_commits_without_end(tmp_path: Path) -> None:
             thread.join()
     assert failures == []
     assert verify(tmp_path).is_clean
-    assert checkpoints.verify(tmp_path).versions_count == 2 * last[0]
+    assert builders.verify(tmp_path).versions_count == 2 * last[0]
 
 
 def write_version_atomically(checkpoint: Path, version: int) -> None:

@@ -16,9 +16,9 @@ import pytest
 
 from pyspark_statestore import Checkpoint
 from tests.conftest import ROOT, MakeSpark
-from tests.inspect.breaks import state_files
-from tests.jvm.lab import until
-from tests.maintenance.checkpoints import entry_of, flip, make, verify
+from tests.inspect.faults import state_files
+from tests.jvm.harness import until
+from tests.maintenance.builders import entry_of, flip, make, verify
 
 CONF = {
     "spark.ui.enabled": "false",

@@ -10,9 +10,9 @@ import pytest
 
 from pyspark_statestore import Checkpoint
 from pyspark_statestore.format import file_name
-from tests.inspect.places import CREATED_MS, add_index, merged_paths
+from tests.inspect.builders import CREATED_MS, add_index, merged_paths
 from tests.inspect.test_s3 import BUCKET, Server, server, upload  # noqa: F401
-from tests.maintenance.checkpoints import KINDS, copy_as, entry_of, flip, make, verify
+from tests.maintenance.builders import KINDS, copy_as, entry_of, flip, make, verify
 from tests.maintenance.test_repair import add_copy
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.migration.checkpoints import (
+from tests.migration.builders import (
     MERGED,
     STOCK,
     at,

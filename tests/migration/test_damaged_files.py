@@ -12,10 +12,10 @@ import pytest
 from pyspark_statestore import Checkpoint, StateStoreFilesError
 from pyspark_statestore.format import BytesSource, read_merged_file
 from pyspark_statestore.format.layout import FRONT_SIZE
-from tests.inspect.places import STAMP, merged_file, merged_paths
-from tests.maintenance.checkpoints import contents, flip, write_version
-from tests.maintenance.worlds import live_files
-from tests.migration.checkpoints import at, make, markers
+from tests.inspect.builders import STAMP, merged_file, merged_paths
+from tests.maintenance.builders import contents, flip, write_version
+from tests.maintenance.harness import live_files
+from tests.migration.builders import at, make, markers
 
 FOUR_DAYS = 4 * 86_400
 

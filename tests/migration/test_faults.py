@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from pyspark_statestore import StateStoreFilesError
-from tests.maintenance import checkpoints
-from tests.maintenance.checkpoints import contents
-from tests.maintenance.worlds import Breakage, DiedError
-from tests.migration.checkpoints import (
+from tests.maintenance import builders
+from tests.maintenance.builders import contents
+from tests.maintenance.faults import Breakage, DiedError
+from tests.migration.builders import (
     MERGED,
     STOCK,
     at,
@@ -25,8 +25,9 @@ from tests.migration.checkpoints import (
     stock_goes_on,
     write_offsets,
 )
+from tests.sampling import sample_of_calls
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.sweep]
 
 HOW = pytest.mark.parametrize(("deadly", "torn"), [(True, True)])
 """The process is dead after half of a write; one that lives on has less to mend."""
@@ -55,9 +56,10 @@ class Interrupted:
         """Calls ``check`` with each copy and the operation that failed, when all works again; returns how many."""
         whole = self._copy("whole")
         self._action(whole)
-        count = len(self._breakage.operations)
+        calls = list(self._breakage.operations)
+        numbers = sample_of_calls(calls)
         failed = 0
-        for number in range(count):
+        for number in numbers:
             checkpoint = self._copy(str(number))
             self._breakage.mended()
             self._breakage.at, self._breakage.deadly, self._breakage.torn = number, deadly, torn
@@ -69,8 +71,8 @@ class Interrupted:
             self._breakage.mended()
             check(checkpoint, what)
             shutil.rmtree(checkpoint.parent)
-        assert failed > count / 2
-        return count
+        assert failed > len(numbers) / 2
+        return len(calls)
 
     def _copy(self, name: str) -> Path:
         return Path(shutil.copytree(self._original, self._folder / name / "checkpoint"))
@@ -112,11 +114,11 @@ def test_what_is_merged_until_the_export_says_that_it_has_begun_is_exported(
     at(whole).export()
     [begun] = [n for n, what in enumerate(breakage.operations) if what.startswith("rename") and "exporting" in what]
     assert begun > 20
-    for number in range(begun + 1):
+    for number in sample_of_calls(breakage.operations[: begun + 1]):
         checkpoint = Path(shutil.copytree(original, tmp_path / str(number)))
         breakage.mended()
         breakage.at = number
-        breakage.instead = partial(checkpoints.write_version, checkpoint, 3, merged=True)
+        breakage.instead = partial(builders.write_version, checkpoint, 3, merged=True)
         at(checkpoint).export()
         what = breakage.operations[number]
         breakage.mended()
@@ -155,7 +157,7 @@ def test_export_to_a_new_directory(
 @HOW
 def test_convert_to_merged(tmp_path: Path, breakage: Breakage, deadly: bool, torn: bool) -> None:
     original = tmp_path / "original"
-    checkpoints.make(original, "plain")
+    builders.make(original, "plain")
     write_offsets(original, STOCK, range(4))
     entries = [(original / "offsets" / str(batch)).read_text() for batch in range(4)]
 

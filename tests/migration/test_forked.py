@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from pyspark_statestore import fork
-from tests.inspect.places import refused
-from tests.maintenance.checkpoints import contents
-from tests.migration.checkpoints import STOCK, at, make, plain_state, providers, state_of_merged
+from tests.inspect.builders import refused
+from tests.maintenance.builders import contents
+from tests.migration.builders import STOCK, at, make, plain_state, providers, state_of_merged
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ pytest.importorskip("moto.server", reason="moto[server] is not installed", exc_t
 pytest.importorskip("s3fs", reason="s3fs is not installed", exc_type=ImportError)
 
 from tests.inspect.test_s3 import BUCKET, Server, server, upload
-from tests.migration.checkpoints import MERGED, NOW, STOCK, make, markers, plain_state, providers, state_of_merged
+from tests.migration.builders import MERGED, NOW, STOCK, make, markers, plain_state, providers, state_of_merged
 
 __all__ = ["server"]
 

@@ -19,8 +19,8 @@ from pyspark_statestore import Checkpoint
 from pyspark_statestore.migration.export import UNFINISHED
 from pyspark_statestore.session.doors import MERGED_PROVIDERS
 from tests.conftest import _BASE_SETTINGS, ROOT, MakeSpark
-from tests.inspect.places import refused
-from tests.migration.checkpoints import NOW
+from tests.inspect.builders import refused
+from tests.migration.builders import NOW
 from tests.streaming.runs import Run, Setting, merged_files, plain_state_files, segments
 from tests.streaming.workloads import write_batches
 

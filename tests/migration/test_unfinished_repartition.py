@@ -18,19 +18,19 @@ from pyspark_statestore import Checkpoint
 from pyspark_statestore.migration.offset_log import PARTITIONS_KEY
 from pyspark_statestore.session.doors import FILE_MANAGER_KEY
 from tests.conftest import MakeSpark
-from tests.inspect.places import refused
-from tests.maintenance import checkpoints
-from tests.maintenance.checkpoints import contents
-from tests.maintenance.worlds import Breakage, DiedError
-from tests.migration.checkpoints import MERGED, NOW, STOCK, at, make, providers, state_of_merged
+from tests.inspect.builders import refused
+from tests.maintenance import builders
+from tests.maintenance.builders import contents
+from tests.maintenance.faults import Breakage, DiedError
+from tests.migration.builders import MERGED, NOW, STOCK, at, make, providers, state_of_merged
 from tests.streaming.runs import Run, Setting, assert_state_is_merged, session_conf
 from tests.streaming.workloads import write_batches
 
-BATCH = checkpoints.LAST + 1
+BATCH = builders.LAST + 1
 ONLY_DATA = {"spark.sql.streaming.noDataMicroBatches.enabled": "false"}
 
 
-def begin_repartitioning(checkpoint: Path, base: int = checkpoints.LAST, batch: int = BATCH) -> None:
+def begin_repartitioning(checkpoint: Path, base: int = builders.LAST, batch: int = BATCH) -> None:
     """As Spark does: the logs of the last committed batch with another number of partitions."""
     version, metadata, sources = (checkpoint / "offsets" / str(base)).read_text().split("\n")
     said = json.loads(metadata)
@@ -80,7 +80,7 @@ def test_it_is_undone_and_a_copy_is_kept(checkpoint: Path, door: str) -> None:
 
 def test_a_batch_that_it_skipped_is_begun_again(checkpoint: Path) -> None:
     """Its input would be lost otherwise: the logs say that it was processed."""
-    skipped = checkpoints.LAST
+    skipped = builders.LAST
     (checkpoint / "commits" / str(skipped)).unlink()
     before = files(checkpoint)
     begin_repartitioning(checkpoint, base=skipped - 1, batch=BATCH)
@@ -90,7 +90,7 @@ def test_a_batch_that_it_skipped_is_begun_again(checkpoint: Path) -> None:
 
 
 def test_an_interrupted_one_is_ended_by_the_next(tmp_path: Path, breakage: Breakage) -> None:
-    skipped = checkpoints.LAST
+    skipped = builders.LAST
     original = make(tmp_path / "original")
     (original / "commits" / str(skipped)).unlink()
     before = files(original)
@@ -126,7 +126,7 @@ def test_the_entry_is_no_sign_of_a_running_query(checkpoint: Path) -> None:
 @pytest.mark.parametrize("merged", [True, False])
 def test_what_has_written_state_has_to_be_finished(checkpoint: Path, merged: bool) -> None:
     begin_repartitioning(checkpoint)
-    checkpoints.write_version(checkpoint, BATCH + 1, merged=merged)
+    builders.write_version(checkpoint, BATCH + 1, merged=merged)
     before = contents(checkpoint)
     with refused("PSS_UNFINISHED_REPARTITION", "5 partitions"):
         at(checkpoint).convert("merged", force=True)

@@ -13,9 +13,9 @@ import pytest
 from fsspec.implementations.local import LocalFileSystem
 
 from pyspark_statestore import Checkpoint, convert, export
-from tests.inspect.places import STAMP, merged_file, plain_file, refused, use_for_local_files
-from tests.maintenance.checkpoints import contents, entry_of, flip, write_version
-from tests.migration.checkpoints import (
+from tests.inspect.builders import STAMP, merged_file, plain_file, refused, use_for_local_files
+from tests.maintenance.builders import contents, entry_of, flip, write_version
+from tests.migration.builders import (
     MERGED,
     STOCK,
     at,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pyspark_statestore.log import is_timely
-from tests.model.member import Member
+from tests.model.base_process import BaseProcess
 from tests.model.rules import Rules
 from tests.model.views import Found, View
 from tests.model.world import CLOSED, Pin, World
@@ -31,7 +31,7 @@ class Fork:
         self.world = world
         self.rules = rules
         self._names = _Names(f"{name}-1.fork", f"{name}-2.fork")
-        self._reader = Member(world, name, 0, 0, rules, view)
+        self._reader = BaseProcess(world, name, 0, 0, rules, view)
         self._created = world.now
         self._found: list[Found] | None = None
         if rules.forks_announce:

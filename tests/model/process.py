@@ -8,7 +8,7 @@ from typing import Any
 
 from pyspark_statestore.format import Entry, Kind
 from pyspark_statestore.log import is_timely
-from tests.model.member import Flush, Member
+from tests.model.base_process import BaseProcess, Flush
 from tests.model.world import CLOSED, File, Group
 
 __all__ = ["Flush", "Process"]
@@ -28,8 +28,8 @@ class _Cleaning:
     is_pinned: Callable[[str], bool] | None = None
 
 
-class Process(Member):
-    """One process on the checkpoint, as in :class:`~tests.model.member.Member`."""
+class Process(BaseProcess):
+    """One process on the checkpoint, as in :class:`~tests.model.base_process.BaseProcess`."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)

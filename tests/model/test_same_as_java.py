@@ -12,7 +12,7 @@ import pytest
 
 from pyspark_statestore.format import BytesSource, MergedFileWriter, file_name, read_merged_file
 from pyspark_statestore.log import Entries, Status, resolve
-from tests.jvm.lab import CREATED_MS, STAMP, Checkpoint
+from tests.jvm.harness import CREATED_MS, STAMP, Checkpoint
 from tests.jvm.vectors import DIRECTORY, WRITER
 
 pytestmark = pytest.mark.spark

@@ -21,8 +21,8 @@ from pyspark_statestore import Checkpoint
 from pyspark_statestore.format import read_merged_file
 from pyspark_statestore.format.reader import BytesSource
 from tests.conftest import MakeSpark
-from tests.inspect.places import STAMP, merged_file, merged_paths, refused, simple_checkpoint
-from tests.maintenance.worlds import dead_files, live_files
+from tests.inspect.builders import STAMP, merged_file, merged_paths, refused, simple_checkpoint
+from tests.maintenance.harness import dead_files, live_files
 
 pytestmark = pytest.mark.spark
 

@@ -14,8 +14,8 @@ from pyspark.sql.streaming import StreamingQuery
 
 from pyspark_statestore import Checkpoint
 from tests.conftest import MakeSpark
-from tests.jvm import lab
-from tests.jvm.lab import until
+from tests.jvm import harness
+from tests.jvm.harness import until
 from tests.streaming.runs import Run, Setting
 from tests.streaming.workloads import write_batch
 
@@ -57,11 +57,11 @@ class Follower:
 
 
 @pytest.fixture
-def new_checkpoint(spark: SparkSession, tmp_path: Path) -> Iterator[Callable[..., lab.Checkpoint]]:
-    made: list[lab.Checkpoint] = []
+def new_checkpoint(spark: SparkSession, tmp_path: Path) -> Iterator[Callable[..., harness.Checkpoint]]:
+    made: list[harness.Checkpoint] = []
 
-    def make(**options: str) -> lab.Checkpoint:
-        made.append(lab.Checkpoint(spark.sparkContext._jvm, tmp_path / "source", **options))
+    def make(**options: str) -> harness.Checkpoint:
+        made.append(harness.Checkpoint(spark.sparkContext._jvm, tmp_path / "source", **options))
         return made[-1]
 
     cleaning = spark.sparkContext._jvm.io.pyspark.statestore.log.Cleaning
@@ -73,7 +73,7 @@ def new_checkpoint(spark: SparkSession, tmp_path: Path) -> Iterator[Callable[...
 
 
 def test_each_segment_comes_once_over_restarts_and_relocations(
-    spark: SparkSession, tmp_path: Path, new_checkpoint: Callable[..., lab.Checkpoint]
+    spark: SparkSession, tmp_path: Path, new_checkpoint: Callable[..., harness.Checkpoint]
 ) -> None:
     source = new_checkpoint(maxFileSize="64k", maxOpenFiles="1")
     follower = Follower(spark, tmp_path / "source", tmp_path / "followed", {"maxSegmentsPerTrigger": "40"})
@@ -138,7 +138,7 @@ def test_a_stream_follows_a_running_query_batch_by_batch(spark: SparkSession, tm
 
 
 def test_available_now_ends_with_what_was_there_in_batches_of_the_size_asked_for(
-    spark: SparkSession, tmp_path: Path, new_checkpoint: Callable[..., lab.Checkpoint]
+    spark: SparkSession, tmp_path: Path, new_checkpoint: Callable[..., harness.Checkpoint]
 ) -> None:
     source = new_checkpoint()
     paths = [f"0/{partition}/1.changelog" for partition in range(10)]
@@ -153,7 +153,7 @@ def test_available_now_ends_with_what_was_there_in_batches_of_the_size_asked_for
 
 
 def test_available_now_waits_until_what_is_there_has_settled(
-    spark: SparkSession, tmp_path: Path, new_checkpoint: Callable[..., lab.Checkpoint]
+    spark: SparkSession, tmp_path: Path, new_checkpoint: Callable[..., harness.Checkpoint]
 ) -> None:
     source = new_checkpoint()
     source.write("0/0/1.changelog")
@@ -165,7 +165,7 @@ def test_available_now_waits_until_what_is_there_has_settled(
 
 
 def test_young_segments_of_an_open_file_wait(
-    spark: SparkSession, tmp_path: Path, new_checkpoint: Callable[..., lab.Checkpoint]
+    spark: SparkSession, tmp_path: Path, new_checkpoint: Callable[..., harness.Checkpoint]
 ) -> None:
     from tests.sql.histories import Follower as Driven
 

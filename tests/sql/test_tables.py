@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark_statestore import Checkpoint
 from pyspark_statestore.inspect import TABLES, spark_schema_of
 from tests.conftest import MakeSpark
-from tests.jvm.lab import until
+from tests.jvm.harness import until
 from tests.streaming.runs import Run, Setting, session_conf
 from tests.streaming.workloads import write_batch, write_batches
 
@@ -62,6 +62,7 @@ def test_options_narrow_what_is_read_in_any_case(spark: SparkSession, run: Run, 
     assert 0 < len(expected) < len(Checkpoint(run.checkpoint).inspect.table(table))
 
 
+@pytest.mark.sweep(8)
 @pytest.mark.parametrize("table", ["segments", "versions"])
 @pytest.mark.parametrize(
     "condition",
@@ -95,6 +96,7 @@ def test_spark_hands_equalities_over_where_it_may(spark: SparkSession, run: Run)
         assert "Filter" in plan("partition_id = 1 AND store_name = 'default'")
 
 
+@pytest.mark.sweep(5)
 @pytest.mark.parametrize("push_down", ["true", "false"])
 @pytest.mark.parametrize("table", TABLES)
 def test_every_table_is_read_with_push_down_on_or_off(

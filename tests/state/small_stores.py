@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tests.inspect.places import STAMP, merged_file, plain_file
+from tests.inspect.builders import STAMP, merged_file, plain_file
 
 Row = tuple[int | None, ...]
 Changes = Mapping[Row, Row | None]

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from pyspark_statestore import Checkpoint, StateStoreFilesError
-from tests.inspect.places import merged_paths, plain_file
+from tests.inspect.builders import merged_paths, plain_file
 from tests.state.small_stores import (
     KEY,
     VALUE,

@@ -16,6 +16,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.conftest import MakeSpark
+from tests.sampling import sampled
 from tests.streaming.runs import STATE_STORE, Run, Setting, assert_state_is_merged, restart_maintenance
 from tests.streaming.workloads import BATCHES, WORKLOADS, write_batches
 
@@ -69,7 +70,10 @@ def stock_runs(make_spark: MakeSpark, tmp_path_factory: pytest.TempPathFactory) 
     return found
 
 
-@pytest.fixture(scope="module", params=SETTINGS, ids=str)
+SAMPLE = sampled(SETTINGS, 5, kind=lambda s: (s.door, s.store))
+
+
+@pytest.fixture(scope="module", params=SAMPLE, ids=str)
 def setting(request: pytest.FixtureRequest) -> Setting:
     chosen: Setting = request.param
     return chosen

@@ -9,7 +9,7 @@ import pytest
 
 from pyspark_statestore.format import file_name
 from tests.conftest import MakeSpark
-from tests.jvm.lab import CREATED_MS, Checkpoint, refer
+from tests.jvm.harness import CREATED_MS, Checkpoint, refer
 from tests.streaming.runs import STATE_STORE, Run, Setting, merged_files, plain_state_files, restart_maintenance
 from tests.streaming.workloads import BATCHES, write_batches
 

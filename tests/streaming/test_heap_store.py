@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pyspark_statestore.session.doors import FILE_MANAGER_KEY, MERGED_FILE_MANAGER
 from tests.conftest import MakeSpark
-from tests.jvm.lab import TESTING, until
+from tests.jvm.harness import TESTING, until
 from tests.streaming import missing_hook, small_heap
 from tests.streaming.runs import (
     STATE_STORE,

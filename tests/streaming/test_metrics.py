@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from pyspark_statestore.format import file_name
 from tests.conftest import MakeSpark
 from tests.jvm.conftest import by_hand, faulty, jvm, new_checkpoint
-from tests.jvm.lab import CREATED_MS, TESTING, Checkpoint, View, file_system_conf, java_error, until
+from tests.jvm.harness import CREATED_MS, TESTING, Checkpoint, View, file_system_conf, java_error, until
 from tests.streaming.runs import Run, Setting
 from tests.streaming.workloads import write_batches
 

@@ -42,6 +42,7 @@ def pure_stock(make_spark: MakeSpark, tmp_path_factory: pytest.TempPathFactory) 
     return runs
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("store", STORES)
 @pytest.mark.parametrize("door", ["path", "provider"])
 def test_stock_beside_merged(
@@ -59,6 +60,7 @@ def test_stock_beside_merged(
     assert stock.rows == merged.rows == pure_stock[store].rows
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("store", STORES)
 @pytest.mark.parametrize("door", ["path", "provider"])
 def test_what_is_not_state_is_where_it_would_be(

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from pyspark_statestore import Checkpoint
 from tests.conftest import MakeSpark
-from tests.migration.checkpoints import NOW
+from tests.migration.builders import NOW
 from tests.streaming.runs import PROVIDER, Run, Setting, assert_state_is_merged, merged_files, plain_state_files
 from tests.streaming.test_metrics import log_lines
 from tests.streaming.workloads import WORKLOADS, Workload, write_batches

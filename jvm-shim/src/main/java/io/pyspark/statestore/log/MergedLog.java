@@ -270,7 +270,7 @@ public final class MergedLog {
   }
 
   private void checkPath(String path) throws StateStoreFilesException {
-    if (!PathRules.isValid(path)) {
+    if (!PathRules.isValidPath(path)) {
       throw new StateStoreFilesException(
           Id.PSS_BAD_PATH, "'" + path + "' is no path below state/ of checkpoint " + checkpoint() + ".");
     }

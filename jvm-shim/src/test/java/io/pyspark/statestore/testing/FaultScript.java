@@ -63,7 +63,8 @@ public final class FaultScript {
      *
      * @param directory the directory of all runs
      * @param fault JSON: scheme, conf, operation, contains, kind, times, interrupts (true ends a call that hangs by
-     *     killing its task, false by letting it go on)
+     *     killing its task, false by letting it go on), numbers (which calls fail, a run each, instead of every call; they
+     *     reach beyond the last call)
      * @param script JSON list of steps
      * @return JSON list, of each run: n, how many calls failed, and the results of its steps
      */
@@ -99,15 +100,17 @@ public final class FaultScript {
             throws Exception {
         List<FaultScript> all = new ArrayList<>();
         int fired;
-        int n = 1;
+        int runsBefore = 0;
         do {
+            int n = fault.has("numbers") ? fault.get("numbers").get(runsBefore).asInt() : runsBefore + 1;
+            runsBefore++;
             Faults.clear();
             java.nio.file.Path checkpoint = java.nio.file.Path.of(directory, Integer.toString(n));
             Files.createDirectories(checkpoint.resolve("state/_merged"));
             String contains = checkpoint + "/" + fault.get("contains").asText();
             Faults.addRule(
                     fault.get("operation").asText(), contains, n, fault.path("times").asInt(1), fault.get("kind").asText());
-            ObjectNode run = runs.addObject().put("n", n++);
+            ObjectNode run = runs.addObject().put("n", n);
             all.add(new FaultScript(fault.get("scheme").asText(), checkpoint, fault.get("conf")));
             all.get(all.size() - 1).run(script, fault.path("interrupts").asBoolean(false), run);
             fired = run.get("fired").asInt();

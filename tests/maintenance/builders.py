@@ -15,7 +15,7 @@ from pyspark_statestore import Checkpoint
 from pyspark_statestore.format import BytesSource, Entry, MergedFile, read_merged_file
 from pyspark_statestore.log.damage import Damage
 from pyspark_statestore.maintenance.verify.verification import Verification
-from tests.inspect.places import STAMP, merged_file, merged_paths, plain_file
+from tests.inspect.builders import STAMP, merged_file, merged_paths, plain_file
 from tests.inspect.spark_files import changelog, lz4, snapshot
 
 KINDS = ("merged", "plain", "mixed")

@@ -15,7 +15,7 @@ from typing import Any
 import pyspark
 
 from benchmarks.local_hdfs import CLIENT_SETTINGS
-from tests.jvm.lab import MERGED_FILE_SYSTEM, PREFIX, TESTING, Checkpoint, View
+from tests.jvm.harness import MERGED_FILE_SYSTEM, PREFIX, TESTING, Checkpoint, View
 
 _ANSWER_SECONDS = 90
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 from pyspark_statestore import Checkpoint, StateStoreFilesError
 from pyspark_statestore.log.scan import MERGED
-from tests.lab import attacks, verbs
-from tests.lab.attacks import Attack
-from tests.lab.verbs import READ, VERBS, Answer, Place, Verb, refusal
-from tests.lab.worlds import Where, World, read, write_old
+from tests.damage import attacks, verbs
+from tests.damage.attacks import Attack
+from tests.damage.builders import Where, World, read, write_old
+from tests.damage.verbs import READ, VERBS, Answer, Place, Verb, refusal
 
 Right = tuple[Answer | None, frozenset[Where]]
 """What a verb answers where nothing is damaged, None where it refuses to; and what it deletes for good."""
@@ -93,11 +93,11 @@ class Tally:
         return "\n\n".join(parts)
 
 
-class Lab:
+class AttackRunner:
     """Worlds, and the place where they are attacked.
 
     Args:
-        worlds: See :func:`~tests.lab.worlds.build_all`, which was given the same root.
+        worlds: See :func:`~tests.damage.builders.build_all`, which was given the same root.
         root: Where they are laid out, one after the other.
         seed: Of all choices.
     """

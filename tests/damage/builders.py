@@ -23,11 +23,11 @@ from pyspark_statestore.log.scan import MERGED
 from pyspark_statestore.maintenance.compaction import compact
 from pyspark_statestore.maintenance.consolidation import consolidate_index
 from pyspark_statestore.storage import Directory, Location
-from tests.forks.families import state_of
-from tests.inspect.places import CREATED_MS, META, STAMP, plain_file
-from tests.maintenance.checkpoints import files_of_version
-from tests.migration.checkpoints import MERGED as MERGED_PROVIDER
-from tests.migration.checkpoints import plain_state, write_offsets
+from tests.forks.harness import state_of
+from tests.inspect.builders import CREATED_MS, META, STAMP, plain_file
+from tests.maintenance.builders import files_of_version
+from tests.migration.builders import MERGED as MERGED_PROVIDER
+from tests.migration.builders import plain_state, write_offsets
 from tests.state.small_stores import Changes, Row, delta, write_schema
 
 PARTITIONS = 2

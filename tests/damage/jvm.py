@@ -12,12 +12,12 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 from pyspark.errors.exceptions.captured import CapturedException
 
-from tests.jvm.lab import Checkpoint
-from tests.lab import attacks
-from tests.lab.attacks import Attack
-from tests.lab.trial import UNDAMAGED, Finding, Lab, Trial
-from tests.lab.verbs import Answer, Place, RefusedError, Verb
-from tests.lab.worlds import LAST, REDONE, Builder, Where, World, build_all, write_old
+from tests.damage import attacks
+from tests.damage.attacks import Attack
+from tests.damage.builders import LAST, REDONE, Builder, Where, World, build_all, write_old
+from tests.damage.trial import UNDAMAGED, AttackRunner, Finding, Trial
+from tests.damage.verbs import Answer, Place, RefusedError, Verb
+from tests.jvm.harness import Checkpoint
 
 NEW = "0/0/77.delta"
 """A path that was never written before."""
@@ -86,8 +86,8 @@ def build_worlds(jvm: Any, root: Path) -> list[World]:
     return worlds
 
 
-class JvmLab(Lab):
-    """A lab whose readers and cleaners are executors."""
+class JvmAttackRunner(AttackRunner):
+    """A runner whose readers and cleaners are executors."""
 
     def __init__(self, worlds: list[World], root: Path, seed: int, jvm: Any) -> None:
         super().__init__(worlds, root, seed)

@@ -49,7 +49,7 @@ class _Refresh:
     missing: bool = False
 
 
-class Member:
+class BaseProcess:
     """One process on the checkpoint.
 
     Args:

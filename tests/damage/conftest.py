@@ -7,4 +7,4 @@ import pytest
 from tests.jvm.conftest import by_hand as by_hand
 from tests.jvm.conftest import jvm as jvm
 
-pytest.register_assert_rewrite("tests.forks.families", "tests.migration.checkpoints")
+pytest.register_assert_rewrite("tests.forks.harness", "tests.migration.builders")

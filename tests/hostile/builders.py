@@ -13,10 +13,10 @@ from typing import Any
 
 from pyspark_statestore import Checkpoint
 from pyspark_statestore.format import file_name
-from tests.inspect.places import CREATED_MS, STAMP, merged_file, plain_file
+from tests.inspect.builders import CREATED_MS, STAMP, merged_file, plain_file
 from tests.inspect.spark_files import lz4, snappy
-from tests.maintenance.checkpoints import write_logs
-from tests.migration.checkpoints import MERGED, offsets_text
+from tests.maintenance.builders import write_logs
+from tests.migration.builders import MERGED, offsets_text
 from tests.state.small_stores import changelog, delta, java_text, pairs, schema_json, write_schema
 
 Contents = dict[str, bytes]

@@ -1,75 +1,86 @@
-"""What lives in a checkpoint, read slowly; and a local file system that breaks when a test wants it to."""
+"""Local file systems that fail on purpose: at one operation, or from one on, as where the process dies there."""
 
 from __future__ import annotations
 
-import datetime
-import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from fsspec.implementations.local import LocalFileSystem
 
-from pyspark_statestore.format import Entry, Kind, read_merged_file
-from pyspark_statestore.format.reader import BytesSource
-from pyspark_statestore.log.merged_log import MergedLog
-from pyspark_statestore.storage import Directory, Location
-from tests.inspect.places import merged_paths
 
-CLOSED_AFTER = datetime.timedelta(minutes=10)
+class Trouble:
+    """What happens to the operations on ``file:``.
 
-
-def live_files(checkpoint: Path) -> dict[str, bytes]:
-    """The bytes of each logical file that is read: the rules 3 to 5, entry by entry."""
-    killed: dict[str, tuple[int, int]] = {}
-    best: dict[str, tuple[Any, bytes]] = {}
-    facts: list[tuple[str, Entry, bytes]] = []
-    for path in merged_paths(checkpoint):
-        if not path.name.endswith(".index.merged"):
-            data = path.read_bytes()
-            for entry in read_merged_file(BytesSource(data)):
-                facts.append((path.name, entry, data[entry.offset : entry.offset + entry.length]))
-    for _, entry, _ in facts:
-        if entry.kind is Kind.DELETE:
-            killed[entry.path] = max(entry.key, killed.get(entry.path, (-1, -1)))
-    for name, entry, data in facts:
-        if entry.kind is Kind.PUT and entry.key > killed.get(entry.path, (-1, -1)):
-            rank = (entry.key, entry.generation, name, entry.offset)
-            if entry.path not in best or rank > best[entry.path][0]:
-                best[entry.path] = (rank, data)
-    return {path: data for path, (_, data) in sorted(best.items())}
-
-
-def dead_files(checkpoint: Path) -> list[str]:
-    """Names of merged files without a live segment."""
-    from pyspark_statestore import Checkpoint
-
-    table = Checkpoint(checkpoint).inspect.files().to_pylist()
-    return [Path(row["file_path"]).name for row in table if not row["live_segment_count"]]
-
-
-def merged_log_of(checkpoint: Path, later: datetime.timedelta = datetime.timedelta(0), **rest: Any) -> MergedLog:
-    """Somebody who works there.
-
-    Args:
-        checkpoint: Its directory.
-        later: What the clock is ahead.
-        rest: As for :class:`MergedLog`.
+    Attributes:
+        log: What was asked, in order: operation and file name.
+        at: Number of the operation that fails, from 0; none where it is None.
+        done: Whether that one is done all the same.
+        before: Called with each operation and path before it.
     """
 
-    def clock() -> datetime.datetime:
-        return datetime.datetime.now(datetime.UTC) + later
+    def __init__(self) -> None:
+        self.log: list[tuple[str, str]] = []
+        self.at: int | None = None
+        self.done = False
+        self.before: Callable[[str, str], object] = lambda operation, path: None
 
-    return MergedLog(Directory(Location.of(checkpoint)), rest.pop("closed_after", CLOSED_AFTER), clock=clock, **rest)
+    def meets(self, operation: str, path: str, action: Callable[[], Any]) -> Any:
+        """Does it, or does not."""
+        number = len(self.log)
+        self.log.append((operation, Path(path).name))
+        self.before(operation, path)
+        if number != self.at:
+            return action()
+        if self.done:
+            action()
+        raise OSError(f"{operation} of {path} fails on purpose")
 
 
-def grow_old(checkpoint: Path, but: str = "") -> None:
-    """Nothing in the directory has changed for two days, except for one file."""
-    now = datetime.datetime.now().timestamp()
-    for path in (checkpoint / "state" / "_merged").iterdir():
-        at = now if path.name == but else now - 2 * 86_400
-        os.utime(path, (at, at))
+@contextmanager
+def troubled_files() -> Iterator[Trouble]:
+    """Makes ``file:`` such a file system, for checkpoints that are made in the block."""
+    from fsspec.registry import _registry, get_filesystem_class
+
+    trouble = Trouble()
+
+    class Troubled(LocalFileSystem):
+        def ls(self, path: str, detail: bool = False, **kwargs: Any) -> Any:
+            return trouble.meets("list", path, lambda: super(Troubled, self).ls(path, detail=detail, **kwargs))
+
+        def rm_file(self, path: str) -> None:
+            trouble.meets("delete", path, lambda: super(Troubled, self).rm_file(path))
+
+        def _open(self, path: str, mode: str = "rb", **kwargs: Any) -> Any:
+            file = trouble.meets("open", path, lambda: super(Troubled, self)._open(path, mode, **kwargs))
+            return _Written(file, path, trouble) if "w" in mode else file
+
+    original = get_filesystem_class("file")
+    _registry["file"] = Troubled
+    try:
+        yield trouble
+    finally:
+        _registry["file"] = original
+
+
+class _Written:
+    def __init__(self, file: Any, path: str, trouble: Trouble) -> None:
+        self._file, self._path, self._trouble = file, path, trouble
+
+    def write(self, data: bytes) -> int:
+        written: int = self._trouble.meets("write", self._path, lambda: self._file.write(data))
+        return written
+
+    def close(self) -> None:
+        try:
+            self._trouble.meets("close", self._path, self._file.close)
+        finally:
+            self._file.close()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
 
 
 class DiedError(BaseException):

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyspark_statestore.format import Kind, MergedFileWriter
-from tests.inspect.places import merged_file
-from tests.jvm.lab import View
+from tests.inspect.builders import merged_file
+from tests.jvm.harness import View
 from tests.streaming.runs import plain_state_files
 
 _VERSION = re.compile(r"(?P<folder>.*)/(?P<version>\d+)(?:_(?P<id>[^./]+))?\.(?P<kind>changelog|delta|zip|snapshot)")

@@ -16,9 +16,9 @@ from pyspark_statestore import Checkpoint, StateStoreFilesError
 from pyspark_statestore.cli.commands import DAMAGED
 from pyspark_statestore.cli.main import cli
 from pyspark_statestore.inspect import TABLES
-from tests.forks.families import state_of
-from tests.lab.worlds import LAST, contents, read
-from tests.migration.checkpoints import plain_state
+from tests.damage.builders import LAST, contents, read
+from tests.forks.harness import state_of
+from tests.migration.builders import plain_state
 
 Answer = Mapping[Any, Any]
 """What a verb says that there is. That of the undamaged world is the right one."""

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab.attacks import KINDS, choose, torn
-from tests.lab.settings import MUTATIONS, SEED, attack_all, short_path
-from tests.lab.trial import Lab
-from tests.lab.worlds import World, build_all
+from tests.damage.attacks import KINDS, choose, torn
+from tests.damage.builders import World, build_all
+from tests.damage.settings import MUTATIONS, SEED, attack_all, short_path
+from tests.damage.trial import AttackRunner
 
 
 @pytest.fixture(scope="module")
@@ -27,14 +27,14 @@ def worlds(root: Path) -> list[World]:
 
 @pytest.mark.slow
 def test_every_attack_is_answered_rightly_or_refused(worlds: list[World], root: Path) -> None:
-    attack_all(MUTATIONS, Lab(worlds, root, SEED).trial, __file__)
+    attack_all(MUTATIONS, AttackRunner(worlds, root, SEED).trial, __file__)
 
 
 def test_undamaged_worlds_are_read_rightly(worlds: list[World], root: Path) -> None:
-    lab = Lab(worlds, root, SEED)
+    runner = AttackRunner(worlds, root, SEED)
     for world in worlds:
         world.lay_out(root)
-        findings = lab.undamaged(world)
+        findings = runner.undamaged(world)
         assert {found.outcome for found in findings} == {"read right"}, findings
 
 

@@ -12,9 +12,9 @@ from pyspark_statestore.log.scan import retry_if_gone, scan
 from pyspark_statestore.log.state_files import StateFiles, plain_files
 from pyspark_statestore.maintenance.cleaning import clean
 from pyspark_statestore.storage import Directory, Location
-from tests.inspect.places import STAMP, merged_file
-from tests.maintenance.checkpoints import PARTITIONS, files_of_version, write_logs
-from tests.maintenance.worlds import merged_log_of
+from tests.inspect.builders import STAMP, merged_file
+from tests.maintenance.builders import PARTITIONS, files_of_version, write_logs
+from tests.maintenance.harness import merged_log_of
 
 
 def state_of(checkpoint: Path | str, up_to: int = 1 << 30) -> dict[str, bytes | None]:

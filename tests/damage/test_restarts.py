@@ -9,10 +9,10 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from tests.conftest import MakeSpark
-from tests.lab import attacks
-from tests.lab.jvm import said_by_us
-from tests.lab.settings import ONLY, RESTARTS, SEED
-from tests.lab.worlds import write_old
+from tests.damage import attacks
+from tests.damage.builders import write_old
+from tests.damage.jvm import said_by_us
+from tests.damage.settings import ONLY, RESTARTS, SEED
 from tests.streaming.runs import Run, Setting
 from tests.streaming.test_restart_from_every_batch import DATA_ONLY, copy_checkpoint
 from tests.streaming.workloads import write_batches
@@ -61,5 +61,7 @@ def test_a_restart_is_right_or_refused(make_spark: MakeSpark, tmp_path: Path) ->
         mended = "right" if damaged == "right" else outcome(copy, expected)
         print(f"{copy.folder.name}: {attack.what}: {damaged}, with the original {mended}")
         if damaged not in ("right", "refused") or mended != "right":
-            found.append(f"PSS_LAB_SEED={SEED} PSS_LAB_ONLY={copy.folder.name}: {attack.what}: {damaged}; {mended}")
+            found.append(
+                f"PSS_DAMAGE_SEED={SEED} PSS_DAMAGE_ONLY={copy.folder.name}: {attack.what}: {damaged}; {mended}"
+            )
     assert not found, "\n".join(found)

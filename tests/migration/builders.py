@@ -13,9 +13,10 @@ from fsspec.implementations.local import LocalFileSystem
 
 from pyspark_statestore import Checkpoint
 from pyspark_statestore.session.doors import MERGED_PROVIDERS, PROVIDER_KEY, STOCK_PROVIDERS
-from tests.inspect.places import plain_file
-from tests.maintenance import checkpoints, worlds
-from tests.maintenance.worlds import Breakage, live_files
+from tests.inspect.builders import plain_file
+from tests.maintenance import builders, faults
+from tests.maintenance.faults import Breakage
+from tests.maintenance.harness import live_files
 
 STOCK, MERGED = STOCK_PROVIDERS["rocksdb"], MERGED_PROVIDERS["rocksdb"]
 
@@ -46,8 +47,8 @@ def make(checkpoint: Path, kind: str = "merged", provider: str | None = None) ->
         kind: ``merged``, ``plain`` or ``mixed``.
         provider: The class; that of the kind unless given.
     """
-    checkpoints.make(checkpoint, kind)
-    write_offsets(checkpoint, provider or (STOCK if kind == "plain" else MERGED), range(checkpoints.LAST + 1))
+    builders.make(checkpoint, kind)
+    write_offsets(checkpoint, provider or (STOCK if kind == "plain" else MERGED), range(builders.LAST + 1))
     (checkpoint / "metadata").write_text('{"id":"4f5b"}')
     (checkpoint / ".metadata.crc").write_bytes(b"crc\0")
     source = checkpoint / "sources" / "0" / "0"
@@ -58,11 +59,11 @@ def make(checkpoint: Path, kind: str = "merged", provider: str | None = None) ->
 
 def make_small(checkpoint: Path) -> Path:
     """Batch 0 by stock Spark and batch 1 with merged state, and a plain file that the latter superseded."""
-    checkpoints.write_logs(checkpoint, range(2))
+    builders.write_logs(checkpoint, range(2))
     write_offsets(checkpoint, MERGED, range(2))
     (checkpoint / "metadata").write_text('{"id":"4f5b"}')
-    checkpoints.write_version(checkpoint, 1, merged=False)
-    checkpoints.write_version(checkpoint, 2, merged=True)
+    builders.write_version(checkpoint, 1, merged=False)
+    builders.write_version(checkpoint, 2, merged=True)
     superseded(checkpoint, "0/1/2.changelog")
     return checkpoint
 
@@ -101,12 +102,12 @@ def at(checkpoint: Path | str, **more: Any) -> Checkpoint:
     return Checkpoint(checkpoint, closed_after=NOW, **more)
 
 
-def stock_goes_on(checkpoint: Path, *, batch: int = checkpoints.LAST + 1) -> None:
+def stock_goes_on(checkpoint: Path, *, batch: int = builders.LAST + 1) -> None:
     """One more batch of stock Spark: its logs, and plain files of the next version."""
     last = json.loads((checkpoint / "offsets" / str(batch - 1)).read_text().split("\n")[1])["conf"][PROVIDER_KEY]
     write_offsets(checkpoint, last, [batch])
     (checkpoint / "commits" / str(batch)).write_text('v1\n{"nextBatchWatermarkMs":0}')
-    checkpoints.write_version(checkpoint, batch + 1, merged=False)
+    builders.write_version(checkpoint, batch + 1, merged=False)
 
 
 def superseded(checkpoint: Path, path: str) -> None:
@@ -119,7 +120,7 @@ def superseded(checkpoint: Path, path: str) -> None:
 def breaking_file_system(breakage: Breakage) -> type[LocalFileSystem]:
     """As that of the other tests of maintenance, and renaming may fail, too."""
 
-    class Renaming(worlds.breaking_file_system(breakage)):  # type: ignore[misc]
+    class Renaming(faults.breaking_file_system(breakage)):  # type: ignore[misc]
         def mv(self, path1: str, path2: str, **kwargs: Any) -> None:
             breakage.happens(f"rename {Path(path2).name}")
             super().mv(path1, path2, **kwargs)
