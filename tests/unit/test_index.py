@@ -335,7 +335,7 @@ DEAD: Files = {
 NEWEST = FileState(True, stamp=99)
 
 
-def test_rule_6_a_tombstone_is_carried_over_until_it_is_known_to_be_needless() -> None:
+def test_rule_6_a_tombstone_is_carried_over_until_it_is_known_to_be_unneeded() -> None:
     assert plan(DEAD, f2=NEWEST)[0] == {NAMES[1]: 1}
     assert plan(DEAD, frozenset([NAMES[1]]), f2=NEWEST)[0] == {NAMES[1]: 0}
 
@@ -368,15 +368,15 @@ def test_rule_6_of_two_copies_only_the_lesser_is_relied_on_by_nobody() -> None:
     assert plan(raised, f0=NEWEST)[0] == {NAMES[1]: 1, NAMES[2]: 0}
 
 
-def test_rule_6_a_tombstone_is_needless_after_a_refresh_without_victims_and_intents() -> None:
+def test_rule_6_a_tombstone_is_unneeded_after_a_refresh_without_victims_and_markers() -> None:
     held = resolve(Entries.of(DEAD))
     free = resolve(Entries.of({NAMES[1]: DEAD[NAMES[1]], NAMES[2]: DEAD[NAMES[2]]}))
     one = {NAMES[1]: 1}
     watch = TombstoneWatch()
 
-    def refreshed(known: dict[str, int], resolution: Resolution, *intents: str) -> bool:
+    def refreshed(known: dict[str, int], resolution: Resolution, *markers: str) -> bool:
         watch.begin(known)
-        return NAMES[1] in watch.refreshed(resolution, intents)
+        return NAMES[1] in watch.refreshed(resolution, markers)
 
     assert not refreshed({}, free)  # it may be younger than the listing
     assert refreshed(one, free)
