@@ -98,8 +98,8 @@ class View(Protocol):
     def expired(self, markers: Collection[str], now: int) -> list[str]:
         """The relocation markers that cleaning deletes, because they are expired."""
 
-    def refreshed(self, intents: Collection[str], *, complete: bool, now: int) -> None:
-        """A refresh has ended; the intents that count in its listing."""
+    def refreshed(self, markers: Collection[str], *, complete: bool, now: int) -> None:
+        """A refresh has ended; the markers that count in its listing."""
 
     def plan(self, now: int) -> list[str]:
         """The files that may go, right after a refresh."""
@@ -243,12 +243,12 @@ class PythonView:
     def begin_refresh(self, now: int) -> None:
         self._watch.begin(closed_tombstones(self._resolution(), self._states(now)))
 
-    def refreshed(self, intents: Collection[str], *, complete: bool, now: int) -> None:
+    def refreshed(self, markers: Collection[str], *, complete: bool, now: int) -> None:
         self._droppable = frozenset()
         if complete:
-            self._droppable = self._watch.refreshed(self._resolution(), intents)
+            self._droppable = self._watch.refreshed(self._resolution(), markers)
         elif isinstance(self._watch, _LiteralWatch):
-            self._droppable = self._watch.listed(intents)
+            self._droppable = self._watch.listed(markers)
 
     def plan(self, now: int) -> list[str]:
         resolution = self._resolution()
@@ -303,26 +303,26 @@ class PythonView:
 class _HastyWatch(TombstoneWatch):
     """Believes that a tombstone which it has just read was there when the listing was made."""
 
-    def refreshed(self, resolution: Resolution, intents: Collection[str]) -> frozenset[str]:
+    def refreshed(self, resolution: Resolution, markers: Collection[str]) -> frozenset[str]:
         counts = resolution.totals.tombstone_count
         self._known = {name: int(count) for name, count in zip(resolution.entries.files, counts, strict=True)}
-        return super().refreshed(resolution, intents)
+        return super().refreshed(resolution, markers)
 
 
 class _LiteralWatch(TombstoneWatch):
-    """Decides after a listing: no intent that is still there was there at the last refresh without victims."""
+    """Decides after a listing: no marker that is still there was there at the last refresh without victims."""
 
     def __init__(self) -> None:
         super().__init__()
         self._free: dict[str, frozenset[str]] = {}
 
-    def refreshed(self, resolution: Resolution, intents: Collection[str]) -> frozenset[str]:
+    def refreshed(self, resolution: Resolution, markers: Collection[str]) -> frozenset[str]:
         super().refreshed(resolution, ())
-        self._free = {name: frozenset(intents) for name in self._waiting_for}
-        return self.listed(intents)
+        self._free = {name: frozenset(markers) for name in self._waiting_for}
+        return self.listed(markers)
 
-    def listed(self, intents: Collection[str]) -> frozenset[str]:
-        return frozenset(name for name, there in self._free.items() if not there & frozenset(intents))
+    def listed(self, markers: Collection[str]) -> frozenset[str]:
+        return frozenset(name for name, there in self._free.items() if not there & frozenset(markers))
 
 
 def _watch(rules: Rules) -> TombstoneWatch:
