@@ -1,1 +1,1 @@
-"""Streaming queries on a year of real flights, each stopped half-way, restarted, and compared with batch."""
+"""Streaming queries on a year of real flights, most stopped half-way, restarted, and compared with batch."""

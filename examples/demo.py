@@ -2,8 +2,8 @@
 
     python -m examples.demo
 
-A windowed aggregation over a year of flights (`examples.windowed_delays`). Each side is a process of its own and runs
-over a local file system that counts every call. Everything in the table is measured while you watch.
+The query is a windowed aggregation over a year of flights (`examples.windowed_delays`). Each side is a process of its
+own and runs over a local file system that counts every call. Everything in the table is measured while you watch.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ TITLES = {"stock": "stock Spark", "merged": "merged state"}
 NEXT = """\
 [bold]Where to look next[/bold]
   ls {checkpoint}/state/_merged
-                                          the state of the query, as it lies on the disk now
+                                          the state of the query on the disk
   python -m examples.follow_aircraft      every example: stopped half-way, restarted, compared with batch
   python -m benchmarks.small_files        the benchmark: joins, deduplication, sessions, both doors, added latency
   README.md, examples/README.md           how to switch it on for a query of yours: one call
@@ -40,7 +40,7 @@ NEXT = """\
 
 @dataclass(frozen=True)
 class Options:
-    """What the two sides have in common.
+    """The options that both sides share.
 
     Attributes:
         days: days of flights.
@@ -75,10 +75,10 @@ def measure(state: str, options: Options) -> dict[str, Any]:
 
     Args:
         state: "stock" or "merged".
-        options: what both sides have in common.
+        options: the options of both sides.
 
     Returns:
-        What was measured: the result event of `examples.measure`.
+        The measures: the result event of `examples.measure`.
     """
     command = [sys.executable, "-m", "examples.measure", "--state", state]
     for name in ("days", "partitions", "store", "door", "delay", "work_dir", "files_per_trigger"):
@@ -104,7 +104,7 @@ def measure(state: str, options: Options) -> dict[str, Any]:
 
 
 def table(results: dict[str, dict[str, Any]], options: Options) -> Table:
-    """Sets the sides beside each other."""
+    """Returns a table that compares the sides."""
     shown = Table(
         title=f"{options.days} days of flights in {next(iter(results.values()))['batches']} batches, "
         f"{options.partitions} shuffle partitions, {options.store}",

@@ -1,9 +1,9 @@
-"""One key, in the state of a query that runs: what the checkpoint knows of an aircraft, and when it learned it.
+"""Find one key in the state of a running query: what the checkpoint has of an aircraft, and since which version.
 
     python -m examples.find_one_key
 
-The query of `first_sightings` runs to its middle. While it goes on, the checkpoint is asked, without Spark, for the
-aircraft that it remembers, for one of them, and for what changed of it from version to version. When the query has
+The query of `first_sightings` runs half-way. While it goes on, the example reads from the checkpoint, without Spark,
+the aircraft that the query remembers, then one of them, and its changes from version to version. When the query has
 ended, all of its state is compared with what Spark's own `statestore` source reads.
 """
 
@@ -22,8 +22,8 @@ NAME = "find_one_key"
 HALF_WAY = 3
 
 
-def look(checkpoint: Checkpoint) -> str:
-    """Asks a running query's checkpoint; returns the aircraft that was looked for."""
+def find_aircraft(checkpoint: Checkpoint) -> str:
+    """Reads the state of a running query, and returns one of the aircraft in it."""
     found = checkpoint.state().flatten().to_pylist()
     aircraft = str(max(row["key.tailnum"] for row in found))
     click.echo(f"the query remembers {len(found):,} sightings, one of them of {aircraft}")
@@ -33,7 +33,7 @@ def look(checkpoint: Checkpoint) -> str:
 
 
 def history(checkpoint: Checkpoint, aircraft: str, newest: int) -> int:
-    """Tells what became of an aircraft from version to version, and returns how often something did."""
+    """Prints the changes of an aircraft from version to version, and returns how many there were."""
     changes = 0
     for version in range(1, newest + 1):
         for row in checkpoint.state_changes(version - 1, version, key={"tailnum": aircraft}).to_pylist():
@@ -42,8 +42,8 @@ def history(checkpoint: Checkpoint, aircraft: str, newest: int) -> int:
     return changes
 
 
-def as_spark_says(spark: SparkSession, where: harness.Places) -> set[tuple[Any, ...]]:
-    """The same state, read by Spark."""
+def as_spark_says(spark: SparkSession, where: harness.RunPaths) -> set[tuple[Any, ...]]:
+    """Returns the same state as Spark reads it."""
     rows = spark.read.format("statestore").load(where.checkpoint).selectExpr("partition_id", "key.*", "value.*")
     return {tuple(row) for row in rows.collect()}
 
@@ -54,11 +54,11 @@ def main(settings: harness.Settings) -> None:
     """Runs the example."""
     spark = harness.session(settings, NAME)
     try:
-        where = harness.places(settings, NAME)
+        where = harness.prepare_run(settings, NAME)
         checkpoint = Checkpoint(where.folder)
         query = first_sightings.start(spark, where)
-        harness.follow(query, _Quiet(), until=HALF_WAY)
-        aircraft = look(checkpoint)
+        harness.follow(query, harness.Quiet(), until=HALF_WAY)
+        aircraft = find_aircraft(checkpoint)
         query.awaitTermination()
         newest = query.lastProgress["batchId"] + 1
         changes = history(checkpoint, aircraft, newest)
@@ -69,11 +69,6 @@ def main(settings: harness.Settings) -> None:
     equal = ours == spark_says
     click.echo(f"{'equal to' if equal else 'DIFFERENT from'} what Spark's statestore source reads ({len(ours):,} keys)")
     sys.exit(0 if equal and changes else 1)
-
-
-class _Quiet:
-    def batch(self, progress: object) -> None:
-        """Shows nothing."""
 
 
 if __name__ == "__main__":

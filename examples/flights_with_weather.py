@@ -2,9 +2,9 @@
 
     python -m examples.flights_with_weather
 
-Two streams, each with its watermark, and a condition on their times, so that Spark can forget both sides. A left
-outer join: flights without an observation come out too, when the watermark says that none can follow. It is stopped
-half-way and restarted; the result equals the batch computation.
+Two streams, each with its watermark, and a condition on their times, so that Spark can forget both sides. It is a left
+outer join: a flight without an observation is written when the watermark shows that none can follow. The query is
+stopped half-way and restarted; the result equals the batch computation.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ LATENESS = "2 hours"
 def with_weather(departures: DataFrame, weather: DataFrame) -> DataFrame:
     """Joins each flight with the observation that is at most an hour older than its scheduled departure.
 
-    The equality of the days follows from the times. It is there because Spark looks up state by equal columns: with
-    it a flight is compared with the observations of one day, without it with all that are in the state.
+    The equality of the days follows from the times. It is there because Spark looks up state by equal columns: with it,
+    Spark compares a flight with the observations of one day, without it with all in the state.
     """
     flight = departures.withWatermark("scheduled", LATENESS).alias("flight")
     observation = weather.withWatermark("observed", LATENESS).alias("weather")
@@ -52,7 +52,7 @@ def with_weather(departures: DataFrame, weather: DataFrame) -> DataFrame:
     )
 
 
-def start(spark: SparkSession, where: harness.Places) -> StreamingQuery:
+def start(spark: SparkSession, where: harness.RunPaths) -> StreamingQuery:
     """Starts the query, or restarts it if its checkpoint is there."""
     departures = flights.read_flights(spark, where.source, files_per_trigger=where.files_per_trigger)
     weather = flights.read_weather(spark, where.source, files_per_trigger=where.files_per_trigger)
@@ -67,7 +67,7 @@ def start(spark: SparkSession, where: harness.Places) -> StreamingQuery:
     )
 
 
-def expected(spark: SparkSession, where: harness.Places) -> DataFrame:
+def expected(spark: SparkSession, where: harness.RunPaths) -> DataFrame:
     """The same in batch, without the flights that the stream still waits for.
 
     A match is written at once. A flight without one is written when it leaves the state. With two streams the

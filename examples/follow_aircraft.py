@@ -2,10 +2,10 @@
 
     python -m examples.follow_aircraft
 
-For each flight: the aircraft's how-manieth it is, the late minutes gathered so far (value state), how often it has
-gone to this airport (map state), and where it went the three times before (list state). Spark admits
-`transformWithState` only with its own provider class, so merged state comes in through the path door: `merged+` in
-front of the checkpoint's path. It is stopped half-way and restarted; the result equals the batch computation.
+For each flight, the log book has the number of the aircraft's flights and late minutes so far (value state), how often
+the aircraft has gone to this airport (map state), and where it went the three times before (list state). Spark allows
+`transformWithState` only with its own provider class, so merged state is turned on through the path door: `merged+` in
+front of the checkpoint's path. The query is stopped half-way and restarted; the result equals the batch computation.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ LOG_SCHEMA = """
 
 
 def by_schedule(row: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The values of `ORDER` in a row of `INPUT`."""
+    """Returns the values of `ORDER` in a row of `INPUT`."""
     return row[1 : 1 + len(ORDER)]
 
 
@@ -49,11 +49,11 @@ class LogBook(StatefulProcessor):
         self.recent = handle.getListState("recent", "airport string")
 
     def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any) -> Iterator[pd.DataFrame]:
-        """Goes through an aircraft's flights of one batch, in the order of their schedule: Spark promises no order."""
+        """Handles an aircraft's flights of one batch in the order of their schedule, since Spark promises no order."""
         flown = sorted((row for frame in rows for row in frame.itertuples(index=False, name=None)), key=by_schedule)
         count, late = self.totals.get() or (0, 0)
         recent = [airport for (airport,) in self.recent.get()]
-        # A state is read and written once for each key and batch, not for each row: every access is a trip to the JVM.
+        # Read and write each state once for a key and batch, not for each row: every access is a call to the JVM.
         visits = {dest: self._visits(dest) for dest in {row[DEST] for row in flown}}
         lines = []
         for *flight, dest, delay in flown:
@@ -76,7 +76,7 @@ class LogBook(StatefulProcessor):
         """Nothing to close."""
 
 
-def start(spark: SparkSession, where: harness.Places) -> StreamingQuery:
+def start(spark: SparkSession, where: harness.RunPaths) -> StreamingQuery:
     """Starts the query, or restarts it if its checkpoint is there."""
     departures = flights.read_flights(spark, where.source, files_per_trigger=where.files_per_trigger)
     return (
@@ -93,8 +93,8 @@ def start(spark: SparkSession, where: harness.Places) -> StreamingQuery:
     )
 
 
-def expected(spark: SparkSession, where: harness.Places) -> DataFrame:
-    """The same in batch, with window functions. Every flight is written at once, so nothing is held back.
+def expected(spark: SparkSession, where: harness.RunPaths) -> DataFrame:
+    """Does the same in batch, with window functions. The stream writes every flight at once and holds nothing back.
 
     Within a batch the log book sorts by `ORDER`, and batches follow each other in event time, so an aircraft's lines
     are in `ORDER` over the whole stream; `ORDER` identifies a flight.

@@ -1,11 +1,10 @@
-"""A trial on production's state: a second query goes on from a fork of the first one's checkpoint, while that one runs.
+"""Try a change on production's state: a second query goes on from a fork while the first one runs.
 
     python -m examples.fork_for_a_trial
 
-The query of `windowed_delays` is forked half-way. It runs on to its end; then the trial, which takes larger batches,
-does the same from the fork on. What each has given out, with what there was before the fork, has to equal the batch
-computation. In the end the fork is made
-independent, the first checkpoint is deleted, and the trial's state is still whole.
+The query of `windowed_delays` is forked half-way and runs to its end. Then the trial, with larger batches, does the
+same from the fork on. The output of each, together with that before the fork, equals the batch computation. In the end
+the fork is made independent, the first checkpoint is deleted, and the trial's state is still whole.
 """
 
 from __future__ import annotations
@@ -25,16 +24,16 @@ HALF_WAY = 5
 SINK_LOG = "_spark_metadata"
 
 
-def fork(where: harness.Places, door: str) -> tuple[harness.Places, list[str]]:
-    """Forks the query, and returns where the trial reads and writes, and what the query had given out before."""
+def fork(where: harness.RunPaths, door: str) -> tuple[harness.RunPaths, list[str]]:
+    """Forks the query. Returns the trial's paths and the files that the query had written before."""
     folder = where.folder.with_name("trial")
     made = Checkpoint(where.folder).fork(folder)
     click.echo(
         f"forked at version {made.version}: {made.referenced_segments_count} segments, "
         f"{made.referenced_bytes_count:,} bytes, none of them copied"
     )
-    # The trial gets a sink of its own. Spark's file sink keeps a log of all batches there: those before the fork have
-    # to be in it, and no later ones, which it would take for done.
+    # The trial gets a sink of its own. Spark's file sink keeps a log of all batches there. It must have the batches
+    # before the fork, and no later ones: Spark would skip them.
     output = where.output.with_name("trial-output")
     (output / SINK_LOG).mkdir(parents=True)
     before: list[str] = []
@@ -46,8 +45,8 @@ def fork(where: harness.Places, door: str) -> tuple[harness.Places, list[str]]:
     return replace(where, folder=folder, output=output, checkpoint=checkpoint, files_per_trigger=2), before
 
 
-def make_independent(trial: harness.Places, source: harness.Places) -> bool:
-    """Brings the fork's state home, deletes the checkpoint that it was made of, and returns whether all is sound."""
+def make_independent(trial: harness.RunPaths, source: harness.RunPaths) -> bool:
+    """Copies the shared state into the fork, deletes the first checkpoint, and returns whether the fork is sound."""
     checkpoint = Checkpoint(trial.folder)
     [before] = checkpoint.inspect.summary().to_pylist()
     checkpoint.maintenance.compact(localize=True)
@@ -65,9 +64,9 @@ def main(settings: harness.Settings) -> None:
         raise click.BadParameter("only merged state can be forked", param_hint="--state")
     spark = harness.session(settings, NAME)
     try:
-        where = harness.places(settings, NAME)
+        where = harness.prepare_run(settings, NAME)
         query = windowed_delays.start(spark, where)
-        harness.follow(query, _Quiet(), until=HALF_WAY)
+        harness.follow(query, harness.Quiet(), until=HALF_WAY)
         trial, before = fork(where, settings.door)
         query.awaitTermination()
         windowed_delays.start(spark, trial).awaitTermination()
@@ -86,11 +85,6 @@ def main(settings: harness.Settings) -> None:
         said = "equal to" if outcome.equal else "DIFFERENT from"
         click.echo(f"{name}: {said} the batch computation ({outcome.expected:,} rows)")
     sys.exit(0 if all(each.equal for each in outcomes.values()) and make_independent(trial, where) else 1)
-
-
-class _Quiet:
-    def batch(self, progress: object) -> None:
-        """Shows nothing."""
 
 
 if __name__ == "__main__":

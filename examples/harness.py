@@ -1,4 +1,4 @@
-"""What the examples share: a session, stop half-way and restart, comparison with batch, command line options."""
+"""What the examples share: a session, stopping half-way and restarting, comparing with batch, command-line options."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ STOCK_PROVIDERS = {
 
 @dataclass(frozen=True)
 class Settings:
-    """How to run an example: the command line options.
+    """How to run an example: its command-line options.
 
     Attributes:
         state: "merged", or "stock" for plain Spark without this package.
@@ -49,13 +49,13 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Places:
-    """Where a run of an example reads and writes; what its `start` and `expected` get.
+class RunPaths:
+    """Where a run of an example reads and writes. Its `start` and `expected` get it.
 
     Attributes:
         source: the daily files.
         output: the result, written by the query.
-        checkpoint: the query's checkpoint, as Spark is told: `merged+file:…` through the path door.
+        checkpoint: the query's checkpointLocation: `merged+file:…` for the path door.
         folder: the real folder of that checkpoint.
         files_per_trigger: days in a batch.
     """
@@ -69,7 +69,7 @@ class Places:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a run went.
+    """The result of a run.
 
     Attributes:
         rows: rows that the streaming query wrote.
@@ -91,23 +91,30 @@ class Outcome:
 
     @property
     def equal(self) -> bool:
-        """Whether the two have the same rows, each as often."""
+        """Whether query and batch have the same rows, each as often."""
         return self.rows == self.expected and not self.missing and not self.surplus
 
 
 class ShowsBatches(Protocol):
-    """What `follow` tells of finished batches."""
+    """What `follow` calls for each finished batch."""
 
     def batch(self, progress: Any) -> None:
         """Takes a finished batch's progress."""
 
 
-Start = Callable[[SparkSession, Places], StreamingQuery]
-Expected = Callable[[SparkSession, Places], DataFrame]
+class Quiet:
+    """Shows no batches."""
+
+    def batch(self, progress: Any) -> None:
+        """Shows nothing."""
+
+
+Start = Callable[[SparkSession, RunPaths], StreamingQuery]
+Expected = Callable[[SparkSession, RunPaths], DataFrame]
 
 
 def session(settings: Settings, app_name: str, more: Mapping[str, str] | None = None) -> SparkSession:
-    """Builds a session. Merged state is the one call of `configure`; everything else is for the examples only.
+    """Builds a session. One call of `configure` turns merged state on; the rest is for the examples only.
 
     Args:
         settings: how to run.
@@ -136,16 +143,16 @@ def session(settings: Settings, app_name: str, more: Mapping[str, str] | None = 
 
 
 def run_folder(settings: Settings, name: str) -> Path:
-    """Returns the folder of one example's runs with some settings."""
+    """Returns the folder for an example's runs with these settings."""
     return settings.work_dir / "-".join((name, settings.state, settings.door, settings.store))
 
 
-def places(settings: Settings, name: str) -> Places:
-    """Writes the input if need be and makes a new folder for one run.
+def prepare_run(settings: Settings, name: str) -> RunPaths:
+    """Writes the input if it does not exist, and makes an empty folder for one run.
 
     Args:
         settings: how to run.
-        name: the example; its folder is named after it and the settings, and emptied first.
+        name: the example's name, which the folder's name begins with.
     """
     source = flights.prepare(settings.work_dir, settings.days)
     run = run_folder(settings, name)
@@ -157,7 +164,7 @@ def places(settings: Settings, name: str) -> Places:
         from pyspark_statestore import merged_path
 
         checkpoint = merged_path(checkpoint)
-    return Places(source, run / "result", checkpoint, folder, settings.files_per_trigger)
+    return RunPaths(source, run / "result", checkpoint, folder, settings.files_per_trigger)
 
 
 def run(
@@ -169,11 +176,11 @@ def run(
         spark: a session for these settings.
         settings: how to run.
         name: the example's name, for its folder and the progress display.
-        start: starts the query; called twice, with the same places.
-        expected: the same computation done in batch.
+        start: starts the query; called twice, with the same paths.
+        expected: does the same computation in batch.
         quiet: no progress display.
     """
-    where = places(settings, name)
+    where = prepare_run(settings, name)
     batches = math.ceil(settings.days / settings.files_per_trigger)
     began = time.monotonic()
     with BatchProgress(name, batches, quiet=quiet) as progress:
@@ -216,9 +223,9 @@ def follow(query: StreamingQuery, progress: ShowsBatches, until: int | None = No
 
 
 def stop(spark: SparkSession, query: StreamingQuery) -> None:
-    """Stops a query from outside, as in life: most likely in the middle of a batch, which it does again when restarted.
+    """Stops a query, as in real life most likely in the middle of a batch. After a restart it does that batch again.
 
-    Spark logs the interrupted batch with a long stack trace; that is not news here.
+    Spark logs a long stack trace for the interrupted batch, which would only confuse here.
     """
     spark.sparkContext.setLogLevel("OFF")
     query.stop()
@@ -226,7 +233,7 @@ def stop(spark: SparkSession, query: StreamingQuery) -> None:
 
 
 def compare(actual: DataFrame, expected: DataFrame, **facts: Any) -> Outcome:
-    """Compares two tables row for row, duplicates counted; keeps up to five differences of each kind."""
+    """Compares two tables row for row, with duplicates, and keeps up to five differences of each kind."""
     actual, expected = actual.cache(), expected.select(actual.columns).cache()
     try:
         return Outcome(
@@ -249,7 +256,7 @@ def state_files(folder: Path) -> dict[str, int]:
 
 
 def main(name: str, settings: Settings, start: Start, expected: Expected) -> int:
-    """Runs an example from the command line, says how it went, and returns the exit code."""
+    """Runs an example from the command line, prints the result, and returns the exit code."""
     spark = session(settings, name)
     try:
         outcome = run(spark, settings, name, start, expected)
@@ -280,7 +287,7 @@ def options(
     stores: tuple[str, ...] = ("rocksdb", "heap"),
     files_per_trigger: int = Settings.files_per_trigger,
 ) -> Any:
-    """Gives a command the examples' options; the command gets them as one `Settings`, before options of its own.
+    """Adds the examples' options to a command, which gets them as one `Settings` before its own options.
 
     Args:
         doors: the doors that the example can take, the default one first.

@@ -1,9 +1,10 @@
-"""A checkpoint that is kept small: in the background while its query runs, and by hand when it is stopped.
+"""Keep a checkpoint small: in the background while its query runs, and by hand when it is stopped.
 
     python -m examples.keep_it_small
 
-While the query of `windowed_delays` runs, `maintain` compacts its checkpoint every second; in life, every ten minutes.
-Then the session is stopped, and the rest needs no Spark: drop old versions, compact, remove orphans, verify.
+While the query of `windowed_delays` runs, `maintain` compacts its checkpoint every second. (Ten minutes are right for
+production.) Then the session is stopped, and the rest needs no Spark: drop old versions, compact, remove orphans,
+verify.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ from pyspark_statestore.conf import settings_of
 NAME = "keep_it_small"
 INTERVAL = datetime.timedelta(seconds=1)
 
-# So that there is something to see in a minute: files are sealed soon. The defaults are 60s and 10m.
+# Files are sealed soon, so that there is something to see within a minute. The defaults are 60s and 10m.
 IDLE_SEAL, CLOSED_AFTER = datetime.timedelta(seconds=1), datetime.timedelta(seconds=5)
 
 
-def tell(run: Any) -> None:
-    """Gets the report of each run of the maintenance; it is called in its thread."""
+def print_run(run: Any) -> None:
+    """Prints the report of a run. The thread of the maintenance calls it."""
     for query in run.queries:
         if query.error is not None:
             click.echo(f"run {run.number}: {query.error}", err=True)
@@ -41,7 +42,7 @@ def keep_small(folder: Path) -> bool:
     checkpoint = Checkpoint(folder, closed_after=CLOSED_AFTER)
     show("when it was stopped", checkpoint)
 
-    # force: the query was stopped only a moment ago, and we know that nobody else runs it.
+    # force: the query was stopped only a moment ago, so it still looks as if it were running.
     checkpoint.maintenance.expire(retain_last=2, dry_run=False, force=True)
     checkpoint.maintenance.compact(max_space_amplification=1.1)
     checkpoint.maintenance.consolidate_index()
@@ -56,7 +57,7 @@ def keep_small(folder: Path) -> bool:
 
 
 def wait_until_sealed(folder: Path) -> None:
-    """Waits until the query's process has ended all of its files, as it does when it leaves them alone for a while."""
+    """Waits until the query's process has sealed all of its files, which it does after a while without a commit."""
     checkpoint = Checkpoint(folder)
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and False in checkpoint.inspect.files()["is_sealed"].to_pylist():
@@ -64,7 +65,7 @@ def wait_until_sealed(folder: Path) -> None:
 
 
 def show(when: str, checkpoint: Checkpoint) -> None:
-    """Prints how large a checkpoint is."""
+    """Prints the size of a checkpoint."""
     [row] = checkpoint.inspect.summary().to_pylist()
     versions = row["max_version"] - row["min_version"] + 1
     size, live = row["file_size_in_bytes"], row["live_bytes"]
@@ -78,11 +79,11 @@ def main(settings: harness.Settings) -> None:
     if settings.state != "merged":
         raise click.BadParameter("there is nothing to maintain without merged state", param_hint="--state")
     more = settings_of({"idle_seal": IDLE_SEAL, "closed_after": CLOSED_AFTER})
-    # With FAIR, Spark gives the maintenance's jobs a share and no more; without, they would queue with the query's.
+    # With FAIR, Spark gives the jobs of the maintenance a share. Without it they would queue with those of the query.
     spark = harness.session(settings, NAME, {"spark.scheduler.mode": "FAIR", **more})
     try:
-        where = harness.places(settings, NAME)
-        with maintain(spark, INTERVAL, compact={"max_space_amplification": 1.2}, listener=tell):
+        where = harness.prepare_run(settings, NAME)
+        with maintain(spark, INTERVAL, compact={"max_space_amplification": 1.2}, listener=print_run):
             query = windowed_delays.start(spark, where)
             query.awaitTermination()
         actual, expected = spark.read.parquet(str(where.output)), windowed_delays.expected(spark, where)

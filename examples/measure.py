@@ -1,6 +1,6 @@
-"""Runs one side of the demo in a process of its own, and tells on stdout, in lines of JSON, what it cost.
+"""Runs one side of the demo in a process of its own, and writes what it costs to stdout as lines of JSON.
 
-Two sides in one JVM would not be equal: the second finds its code compiled.
+Two sides in one JVM would not be comparable: the second would find its code compiled already.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from examples import flights, harness, windowed_delays
 STATE = ("state", "merged", "state_meta")
 
 
-class Tell:
-    """Tells of events as lines of JSON."""
+class EventWriter:
+    """Writes events as lines of JSON."""
 
     def batch(self, progress: Any) -> None:
-        """Tells of a finished batch."""
+        """Writes a finished batch."""
         self.event("batch", **{name: progress[name] for name in ("batchId", "numInputRows", "batchDuration")})
 
     def event(self, name: str, **facts: Any) -> None:
-        """Tells of anything."""
+        """Writes an event with its facts."""
         click.echo(json.dumps({"event": name, **facts}))
 
 
@@ -39,10 +39,10 @@ class Tell:
 @click.option("--delay", type=click.IntRange(0), default=0)
 def main(settings: harness.Settings, delay: int) -> None:
     """Runs the windowed aggregation over the counting file system."""
-    tell = Tell()
+    events = EventWriter()
     more = filesystem_settings(merged=settings.state == "merged") | {"spark.jars": str(TEST_JAR)}
     spark = harness.session(settings, "demo", more)
-    where = harness.places(settings, "demo")
+    where = harness.prepare_run(settings, "demo")
     checkpoint = f"counting:{where.folder}"
     if settings.state == "merged" and settings.door == "path":
         checkpoint = f"merged+{checkpoint}"
@@ -52,8 +52,8 @@ def main(settings: harness.Settings, delay: int) -> None:
     where.output.mkdir()
 
     def write(rows: DataFrame, batch: int) -> None:
-        # One file a batch, the same one if the batch is done again. Not Spark's own sink: it would write a file for
-        # each partition of each batch, on both sides, and what is to be seen here would hide behind them.
+        # One file for each batch, which a repeated batch overwrites. Spark's own sink would write a file for each
+        # partition of each batch on both sides, and hide the files that matter here.
         pq.write_table(rows.toArrow(), where.output / f"{batch:06d}.parquet")
 
     departures = flights.read_flights(spark, where.source, files_per_trigger=settings.files_per_trigger)
@@ -66,7 +66,7 @@ def main(settings: harness.Settings, delay: int) -> None:
         .trigger(availableNow=True)
         .start()
     )
-    batches = harness.follow(query, tell)
+    batches = harness.follow(query, events)
     seconds = time.monotonic() - began
     durations = [batch["durationMs"]["triggerExecution"] for batch in query.recentProgress if batch["numInputRows"]]
     counted = calls(counters.snapshot("query"), STATE)
@@ -74,7 +74,7 @@ def main(settings: harness.Settings, delay: int) -> None:
     processor = jvm.java.lang.ProcessHandle.current().info().totalCpuDuration().get().toMillis()
     spark.stop()
     usage = disk.usage(where.folder)
-    tell.event(
+    events.event(
         "result",
         batches=batches,
         seconds=seconds,
@@ -90,7 +90,7 @@ def main(settings: harness.Settings, delay: int) -> None:
 
 
 def amplification(checkpoint: Path) -> float | None:
-    """Physical bytes of the merged files for each byte that is alive."""
+    """Returns the bytes of the merged files per live byte."""
     return disk.merged_space(checkpoint).amplification
 
 

@@ -1,4 +1,4 @@
-"""A running job migrates to merged state, and leaves again: stock Spark, merged, stock Spark.
+"""Migrate a job to merged state and back: stock Spark, merged, stock Spark.
 
     python -m examples.migrate
 
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
-from typing import Any
 
 import click
 
@@ -21,21 +20,14 @@ from pyspark_statestore import Checkpoint, attach, convert, export
 NAME = "migrate"
 
 
-class Quiet:
-    """Nothing is told of single batches."""
-
-    def batch(self, progress: Any) -> None:
-        """Takes a finished batch's progress."""
-
-
-def go_on(settings: harness.Settings, where: harness.Places, batches: int | None, *, merged: bool = False) -> int:
-    """Starts or restarts the query, and stops it when so many batches are done, or at the end; returns how many."""
+def go_on(settings: harness.Settings, where: harness.RunPaths, batches: int | None, *, merged: bool = False) -> int:
+    """Starts or restarts the query, stops it after so many batches or at the end, and returns how many it has done."""
     spark = harness.session(settings, NAME)
     try:
         if merged:
-            attach(spark, store=settings.store)  # the session was started without the jar, as stock Spark is
+            attach(spark, store=settings.store)  # the session was started without the jar, like stock Spark
         query = windowed_delays.start(spark, where)
-        done = harness.follow(query, Quiet(), batches)
+        done = harness.follow(query, harness.Quiet(), batches)
         harness.stop(spark, query)
     finally:
         spark.stop()
@@ -45,7 +37,7 @@ def go_on(settings: harness.Settings, where: harness.Places, batches: int | None
     return done
 
 
-def compare(settings: harness.Settings, where: harness.Places) -> harness.Outcome:
+def compare(settings: harness.Settings, where: harness.RunPaths) -> harness.Outcome:
     """Compares what the query has written with the batch computation."""
     spark = harness.session(settings, NAME)
     try:
@@ -60,14 +52,14 @@ def compare(settings: harness.Settings, where: harness.Places) -> harness.Outcom
 def main(settings: harness.Settings) -> None:
     """Runs the example."""
     if settings.state != "merged":
-        raise click.BadParameter("it is stock Spark where it begins and ends anyway", param_hint="--state")
+        raise click.BadParameter("the example begins and ends with stock Spark anyway", param_hint="--state")
     stock = replace(settings, state="stock")
-    where = harness.places(settings, NAME)
+    where = harness.prepare_run(settings, NAME)
     checkpoint = Checkpoint(where.folder)
     third = max(1, settings.days // settings.files_per_trigger // 3)
 
     done = go_on(stock, where, third)
-    # force: the query was stopped only a moment ago, and we know that nobody else runs it.
+    # force: the query was stopped only a moment ago, so it still looks as if it were running.
     converted = convert(where.folder, to="merged", force=True)
     click.echo(f"converted {converted.changed_entries_count} entries of the offset log, kept in {converted.kept_copy}")
 

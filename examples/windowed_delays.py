@@ -22,7 +22,7 @@ LATENESS = "2 hours"
 
 
 def delays(departures: DataFrame) -> DataFrame:
-    """One row for each airport and hour. The delays are integers, so that a sum does not depend on the rows' order."""
+    """Returns a row for each airport and hour. Delays are integers: their sum does not depend on the rows' order."""
     return (
         departures.withWatermark("scheduled", LATENESS)
         .groupBy("origin", F.window("scheduled", "1 hour"))
@@ -36,7 +36,7 @@ def delays(departures: DataFrame) -> DataFrame:
     )
 
 
-def start(spark: SparkSession, where: harness.Places) -> StreamingQuery:
+def start(spark: SparkSession, where: harness.RunPaths) -> StreamingQuery:
     """Starts the query, or restarts it if its checkpoint is there."""
     departures = flights.read_flights(spark, where.source, files_per_trigger=where.files_per_trigger)
     return (
@@ -50,8 +50,8 @@ def start(spark: SparkSession, where: harness.Places) -> StreamingQuery:
     )
 
 
-def expected(spark: SparkSession, where: harness.Places) -> DataFrame:
-    """The same in batch, without the hours that the stream holds back.
+def expected(spark: SparkSession, where: harness.RunPaths) -> DataFrame:
+    """Does the same in batch, without the hours that the stream holds back.
 
     Append mode writes a window when `end <= watermark`. The watermark at the end of the stream is the newest event time
     less the lateness: files come in event-time order, so no row is older than the watermark and none is dropped; and a

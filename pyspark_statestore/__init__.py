@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark_statestore.errors import StateStoreFilesError
     from pyspark_statestore.paths import merged_path
     from pyspark_statestore.session.configure import attach, configure
-    from pyspark_statestore.session.doors import jar_path
+    from pyspark_statestore.session.jvm import jar_path
 
 __all__ = [
     "OPTIONS",
@@ -43,7 +43,7 @@ _HOMES = {
     "convert": "checkpoint",
     "export": "checkpoint",
     "fork": "checkpoint",
-    "jar_path": "session.doors",
+    "jar_path": "session.jvm",
     "maintain": "background",
     "merged_path": "paths",
 }

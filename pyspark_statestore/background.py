@@ -1,4 +1,4 @@
-"""``maintain``: maintenance in the background of a PySpark driver."""
+"""``maintain``: keeps the checkpoints of a session's queries small, in a thread of the PySpark driver."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pyspark_statestore.checkpoint import Checkpoint
 from pyspark_statestore.conf import OPTIONS
 from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.maintenance.maintenance import Maintenance
-from pyspark_statestore.session.configure import check_running, is_running
+from pyspark_statestore.session.jvm import check_running, is_running
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,9 +28,13 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 KEPT_RUNS = 100
+"""How many reports are kept."""
 
-_LOOK_S = 1.0
-"""How often it is seen to that the session still runs: nobody tells Python when it is stopped."""
+POOL_KEY = "spark.scheduler.pool"
+NOT_MERGED = "it has no merged files"
+
+_POLL_S = 1.0
+"""How often the thread looks whether the session still runs: Spark does not tell Python when it is stopped."""
 
 _one_at_a_time = threading.Lock()
 _by_session: dict[str, BackgroundMaintenance] = {}
@@ -50,26 +54,28 @@ def maintain(
     closed_after: datetime.timedelta | None = None,
     listener: Callable[[MaintenanceRun], object] | None = None,
 ) -> BackgroundMaintenance:
-    """Keeps the checkpoints of all queries that are active in a session small, in the background.
+    """Keeps the checkpoints of all active queries of a session small, in the background.
 
-    After each interval it calls ``compact``, ``consolidate_index`` and, if asked for, ``remove_orphan_files`` of
-    ``Checkpoint.maintenance`` for each active query with merged state. Files are rewritten in Spark jobs of a scheduler
-    pool of their own; the rest is done here. What fails is logged and tried again after the next interval. All of it
-    ends with the session, with the process, or with ``stop()``.
+    After each interval, it calls ``compact``, ``consolidate_index`` and, if you ask for it, ``remove_orphan_files`` of
+    ``Checkpoint.maintenance`` for each active query with merged state. Spark jobs in a scheduler pool of their own
+    rewrite the files; the driver does the rest. What fails is logged and tried again after the next interval. The
+    maintenance ends with the session, with the process, or with ``stop()``.
 
     Args:
-        spark: The session of the queries, a classic one. Called again for it, the former maintenance ends.
-        interval: From the end of a run to the start of the next one, and before the first.
-        compact: Whether, or the arguments of ``maintenance.compact``, such as ``{"max_space_amplification": 1.2}``.
-        consolidate_index: Whether.
-        remove_orphan_files: The arguments of ``maintenance.remove_orphan_files``, ``"dry_run": False`` among them.
-        pool: The scheduler pool; Spark takes notice of it with ``spark.scheduler.mode=FAIR``.
-        storage_options: For the fsspec file system of all checkpoints.
-        closed_after: As the queries' ``closedAfter``; the session's setting if not given.
+        spark: The queries' session, a classic one. A second call for the same session ends the first maintenance.
+        interval: The time before the first run, and from the end of a run to the start of the next one.
+        compact: True, False, or the arguments of ``maintenance.compact``, such as ``{"max_space_amplification": 1.2}``.
+        consolidate_index: True or False.
+        remove_orphan_files: False, or the arguments of ``maintenance.remove_orphan_files``, which must include
+            ``"dry_run": False``.
+        pool: The scheduler pool of the Spark jobs. Spark heeds it with ``spark.scheduler.mode=FAIR``.
+        storage_options: Options of the fsspec file system of all checkpoints.
+        closed_after: The queries' ``closedAfter``; the session's setting if not given.
         listener: Called with the report of each run, in the thread of the maintenance.
 
     Returns:
-        What can be asked for its runs and stopped; also a context manager, which stops it at its end.
+        The maintenance, which has the reports of its runs and can be stopped. As a context manager, it stops at the
+        end.
 
     Raises:
         StateStoreFilesError: PSS_SPARK_NOT_RUNNING where the session is stopped or one of Spark Connect;
@@ -80,12 +86,12 @@ def maintain(
         ...     query.awaitTermination()
     """
     if not isinstance(interval, datetime.timedelta) or interval <= datetime.timedelta(0):
-        raise _invalid("interval", interval, "a datetime.timedelta of more than no time")
+        raise _invalid("interval", interval, "a datetime.timedelta of more than 0")
     asked = {"compact": compact, "consolidate_index": consolidate_index, "remove_orphan_files": remove_orphan_files}
     verbs = {verb: _arguments(verb, options) for verb, options in asked.items() if options is not False}
     check_running(
         spark,
-        why_not_connect="which can neither tell where its queries have their checkpoints nor choose a scheduler pool",
+        why_not_connect="which knows neither the checkpoints of its queries nor a scheduler pool",
         action="Call maintain() in the driver of a classic session, or Checkpoint(path).maintenance, whose methods "
         "take a Spark Connect session, as often as you like",
     )
@@ -111,13 +117,7 @@ def maintain(
 
 
 class BackgroundMaintenance:
-    """Maintenance that goes on in the background; :func:`maintain` makes one.
-
-    Args:
-        queries: That are maintained.
-        interval: Between runs.
-        listener: Called with the report of each run.
-    """
+    """Maintenance in the background, which :func:`maintain` starts."""
 
     def __init__(
         self,
@@ -130,12 +130,12 @@ class BackgroundMaintenance:
         self._listener = listener
         self._runs: deque[MaintenanceRun] = deque(maxlen=KEPT_RUNS)
         self._ending = threading.Event()
-        # A daemon: it never keeps a process from ending.
+        # A daemon thread never keeps a process from ending.
         self._thread = threading.Thread(target=self._work, name="pyspark-statestore-maintenance", daemon=True)
 
     @property
     def runs(self) -> tuple[MaintenanceRun, ...]:
-        """Reports of the last hundred runs, oldest first."""
+        """The reports of the last hundred runs, the oldest first."""
         return tuple(self._runs)
 
     @property
@@ -145,27 +145,27 @@ class BackgroundMaintenance:
 
     @property
     def is_active(self) -> bool:
-        """Whether there will be more runs, or one is under way."""
+        """Whether a run is under way or more runs will follow."""
         return self._thread.is_alive()
 
     @property
     def job_group(self) -> str:
-        """The group of its Spark jobs."""
+        """The job group of the Spark jobs."""
         return self._queries.job_group
 
     @property
     def pool(self) -> str:
-        """The scheduler pool of its Spark jobs."""
+        """The scheduler pool of the Spark jobs."""
         return self._queries.pool
 
     def stop(self, timeout: float | None = None) -> bool:
-        """Ends it, and waits for the step that is under way, such as the compaction of one checkpoint.
+        """Stops the maintenance and waits for the current step, such as the compaction of one checkpoint.
 
         Args:
-            timeout: Wait at most so many seconds.
+            timeout: How many seconds to wait at most.
 
         Returns:
-            Whether nothing is under way any more.
+            Whether the maintenance has ended.
         """
         self._ending.set()
         if threading.current_thread() is not self._thread:
@@ -173,11 +173,11 @@ class BackgroundMaintenance:
         return not self._thread.is_alive()
 
     def __enter__(self) -> BackgroundMaintenance:
-        """Returns itself."""
+        """Returns this maintenance."""
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Stops it."""
+        """Stops the maintenance."""
         self.stop()
 
     def _start(self) -> None:
@@ -190,7 +190,7 @@ class BackgroundMaintenance:
         number = 0
         try:
             while self._wait(self._interval_s):
-                while not _one_at_a_time.acquire(timeout=_LOOK_S):
+                while not _one_at_a_time.acquire(timeout=_POLL_S):
                     if self._is_over():
                         return
                 number += 1
@@ -199,7 +199,7 @@ class BackgroundMaintenance:
                 finally:
                     _one_at_a_time.release()
                 self._runs.append(report)
-                self._tell(report)
+                self._report(report)
         finally:
             atexit.unregister(self._ending.set)
             for session in [key for key, one in _by_session.items() if one is self]:
@@ -207,20 +207,20 @@ class BackgroundMaintenance:
             _log.debug("Maintenance has ended after %d runs", number)
 
     def _wait(self, seconds: float) -> bool:
-        """Returns whether, after so long, it is to go on."""
+        """Waits so long, and returns whether another run is due: not where the maintenance is over."""
         end = time.monotonic() + seconds
         while not self._is_over():
             left = end - time.monotonic()
             if left <= 0:
                 return True
-            self._ending.wait(min(left, _LOOK_S))
+            self._ending.wait(min(left, _POLL_S))
         return False
 
     def _is_over(self) -> bool:
         # Once the main thread has ended, thread pools take no more work.
         return self._ending.is_set() or not threading.main_thread().is_alive() or not is_running(self._queries.spark)
 
-    def _tell(self, report: MaintenanceRun) -> None:
+    def _report(self, report: MaintenanceRun) -> None:
         if self._listener is None:
             return
         try:
@@ -229,51 +229,18 @@ class BackgroundMaintenance:
             _log.warning("The listener of the maintenance failed", exc_info=True)
 
 
-def _arguments(verb: str, options: Options) -> Mapping[str, Any]:
-    """Checks the names now: later nobody would see that they are wrong but in the log."""
-    given = {} if options is True else options
-    if not isinstance(given, Mapping):
-        raise _invalid(verb, options, "True, False, or arguments by name")
-    parameters = inspect.signature(getattr(Maintenance, verb)).parameters
-    known = [name for name in parameters if name not in ("self", "spark", "callback")]
-    for name in given:
-        if name not in known:
-            hint = f"The arguments of {verb} are: {', '.join(known)}."
-            raise StateStoreFilesError("PSS_UNKNOWN_OPTION", {"key": name, "hint": hint})
-    if verb == "remove_orphan_files" and given.get("dry_run") is not False:
-        raise _invalid(verb, options, "False, or arguments with 'dry_run': False among them, since nobody would look")
-    return dict(given)
-
-
-def _closed_after(spark: SparkSession) -> datetime.timedelta:
-    option = OPTIONS["closedAfter"]
-    return datetime.timedelta(milliseconds=int(option.parse(spark.conf.get(option.key, option.default))))
-
-
-def _invalid(key: str, value: object, allowed: str) -> StateStoreFilesError:
-    return StateStoreFilesError("PSS_INVALID_OPTION", {"key": key, "value": value, "allowed": allowed})
-
-
-# One run of maintenance for all queries that are active in a session.
-
-
-POOL_KEY = "spark.scheduler.pool"
-
-NOT_MERGED = "it has no merged files"
-
-
 @dataclass(frozen=True)
 class MaintainedQuery:
     """What a run did for one query.
 
     Attributes:
-        id: Spark's, which is the same after a restart.
-        name: As given with ``queryName``, or None.
-        location: Of its checkpoint; empty where it could not be told.
-        results: What ``compact``, ``consolidate_index`` and ``remove_orphan_files`` returned, by these names, as far as
-            it came.
-        skipped: Why nothing was to be done; empty where something was.
-        error: What ended the work on this query, or None.
+        id: Spark's id of the query, which is the same after a restart.
+        name: The name given with ``queryName``, or None.
+        location: The checkpoint's URL; empty where the query did not tell it.
+        results: The results of ``compact``, ``consolidate_index`` and ``remove_orphan_files`` by these names, as far as
+            the run came.
+        skipped: Why there was nothing to do; empty otherwise.
+        error: The error that ended the work on this query, or None.
     """
 
     id: str
@@ -286,14 +253,14 @@ class MaintainedQuery:
 
 @dataclass(frozen=True)
 class MaintenanceRun:
-    """A run of maintenance in the background.
+    """The report of a run.
 
     Attributes:
-        number: From 1 on.
-        started_at: In UTC.
-        ended_at: In UTC.
-        queries: Those that were active.
-        error: What kept the run from finding out which these are, or None.
+        number: The number of the run, from 1 on.
+        started_at: When it started, in UTC.
+        ended_at: When it ended, in UTC.
+        queries: What it did for each query that was active.
+        error: The error that kept it from finding out which queries are active, or None.
     """
 
     number: int
@@ -304,21 +271,21 @@ class MaintenanceRun:
 
     @property
     def failed(self) -> bool:
-        """Whether anything went wrong; :attr:`queries` tell what."""
+        """Whether anything went wrong, for which see :attr:`error` and :attr:`queries`."""
         return self.error is not None or any(query.error is not None for query in self.queries)
 
 
 @dataclass(frozen=True)
 class ActiveQueries:
-    """The queries of a session, and what is done for each.
+    """The active queries of a session, and how they are maintained.
 
     Attributes:
         spark: The session, a classic one.
-        verbs: Arguments of the methods of ``Checkpoint.maintenance`` that are called, by their names, in that order.
-        pool: Scheduler pool of their Spark jobs.
-        job_group: Of their Spark jobs.
-        storage_options: For the fsspec file system.
-        closed_after: As the queries' ``closedAfter``.
+        verbs: The methods of ``Checkpoint.maintenance`` to call, by name and in this order, with their arguments.
+        pool: The scheduler pool of the Spark jobs.
+        job_group: The job group of the Spark jobs.
+        closed_after: The queries' ``closedAfter``.
+        storage_options: Options of the fsspec file system.
     """
 
     spark: SparkSession
@@ -332,8 +299,8 @@ class ActiveQueries:
         """Maintains the checkpoints of all queries that are active now, one after the other.
 
         Args:
-            number: Of the run.
-            is_over: Asked before each step; what is left is left out then.
+            number: The number of the run.
+            is_over: Called before each step; the run ends where it returns True.
         """
         started_at = _now()
         done: list[MaintainedQuery] = []
@@ -345,7 +312,7 @@ class ActiveQueries:
                 done.append(self._maintained(query, is_over))
         except Exception as error:  # py4j's, mostly
             failure = error
-            _tell("Which queries are active could not be asked", error, is_over())
+            _log_failure("Spark did not say which queries are active", error, is_over())
         return MaintenanceRun(number, started_at, _now(), tuple(done), failure)
 
     def _maintained(self, query: StreamingQuery, is_over: Callable[[], bool]) -> MaintainedQuery:
@@ -360,7 +327,7 @@ class ActiveQueries:
             for verb, result in self._results(checkpoint, is_over):
                 results[verb] = result
         except Exception as error:
-            _tell(f"Maintenance of {location or f'query {done.id}'} failed", error, is_over())
+            _log_failure(f"Maintenance of {location or f'query {done.id}'} failed", error, is_over())
             return MaintainedQuery(done.id, done.name, location, results, error=error)
         return MaintainedQuery(done.id, done.name, location, results)
 
@@ -376,7 +343,7 @@ class ActiveQueries:
 
     @contextmanager
     def _jobs(self, description: str) -> Iterator[None]:
-        """Around what starts Spark jobs: in their own pool, and with a name for who looks at the UI."""
+        """Puts the Spark jobs that start meanwhile into the pool, and describes them in Spark's UI."""
         if not has_own_properties():
             yield
             return
@@ -386,16 +353,42 @@ class ActiveQueries:
         yield
 
 
+def _arguments(verb: str, options: Options) -> Mapping[str, Any]:
+    """Checks the arguments of a verb now: later, mistakes would show in the log only."""
+    given = {} if options is True else options
+    if not isinstance(given, Mapping):
+        raise _invalid(verb, options, "True, False, or arguments by name")
+    parameters = inspect.signature(getattr(Maintenance, verb)).parameters
+    known = [name for name in parameters if name not in ("self", "spark", "callback")]
+    for name in given:
+        if name not in known:
+            hint = f"The arguments of {verb} are: {', '.join(known)}."
+            raise StateStoreFilesError("PSS_UNKNOWN_OPTION", {"key": name, "hint": hint})
+    if verb == "remove_orphan_files" and given.get("dry_run") is not False:
+        allowed = "False, or arguments that include 'dry_run': False, since nobody would see what a dry run finds"
+        raise _invalid(verb, options, allowed)
+    return dict(given)
+
+
+def _closed_after(spark: SparkSession) -> datetime.timedelta:
+    option = OPTIONS["closedAfter"]
+    return datetime.timedelta(milliseconds=int(option.parse(spark.conf.get(option.key, option.default))))
+
+
+def _invalid(key: str, value: object, allowed: str) -> StateStoreFilesError:
+    return StateStoreFilesError("PSS_INVALID_OPTION", {"key": key, "value": value, "allowed": allowed})
+
+
 def has_own_properties() -> bool:
-    """Whether what a Python thread says of its Spark jobs holds for these alone: not with PYSPARK_PIN_THREAD=false."""
+    """Whether each Python thread has its own properties for Spark jobs. It has not with PYSPARK_PIN_THREAD=false."""
     from py4j.clientserver import ClientServer
     from pyspark import SparkContext
 
     return isinstance(SparkContext._gateway, ClientServer)
 
 
-def _tell(what: str, error: Exception, is_over: bool) -> None:
-    # At the end of a session or of the process everything may fail.
+def _log_failure(what: str, error: Exception, is_over: bool) -> None:
+    # While the session or the process ends, anything may fail.
     level = logging.DEBUG if is_over else logging.WARNING
     _log.log(level, "%s: %s", what, error, exc_info=None if isinstance(error, StateStoreFilesError) else error)
 

@@ -1,4 +1,4 @@
-"""A checkpoint as an object: what is asked of it and done with it hangs off here."""
+"""``Checkpoint``: everything that can be asked of a checkpoint or done with it. It only hands over to other rooms."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ if TYPE_CHECKING:
 class Checkpoint:
     """The checkpoint of a streaming query, with merged state or without.
 
-    Nothing is read before a question is asked, and each question looks afresh: it may be asked while the query runs.
+    Creating the object reads nothing. Each call reads the checkpoint anew, also while the query runs.
 
     Args:
-        path: The query's ``checkpointLocation``: a local path or a URL, with ``merged+`` before it or without; those of
-            Hadoop (``s3a://``, ``wasbs://``) are understood.
-        storage_options: For the fsspec file system, such as ``{"anon": True}``.
-        closed_after: As the query's ``closedAfter``: after how long without a change nobody appends to a file any more.
+        path: The query's ``checkpointLocation``: a local path or a URL, with or without ``merged+`` before it. The URLs
+            of Hadoop (``s3a://``, ``wasbs://``) work, too.
+        storage_options: Options of the fsspec file system, such as ``{"anon": True}``.
+        closed_after: The query's ``closedAfter``: nobody appends to a file that has not changed for this long.
 
     Raises:
-        StateStoreFilesError: PSS_BAD_PATH, PSS_MISSING_DEPENDENCY (says which extra to install), PSS_INVALID_OPTION.
+        StateStoreFilesError: PSS_BAD_PATH, PSS_MISSING_DEPENDENCY (names the extra to install), PSS_INVALID_OPTION.
 
     Example:
         >>> checkpoint = Checkpoint("s3://bucket/checkpoints/q1")
@@ -56,7 +56,7 @@ class Checkpoint:
         from pyspark_statestore.storage import Location
 
         if not isinstance(closed_after, datetime.timedelta) or closed_after < datetime.timedelta(0):
-            allowed = "a datetime.timedelta of no time or more"
+            allowed = "a datetime.timedelta of 0 or more"
             parameters = {"key": "closed_after", "value": closed_after, "allowed": allowed}
             raise StateStoreFilesError("PSS_INVALID_OPTION", parameters)
         self._location: Location = Location.of(path, storage_options)
@@ -71,21 +71,21 @@ class Checkpoint:
         *,
         closed_after: datetime.timedelta = CLOSED_AFTER,
     ) -> Checkpoint:
-        """Finds the checkpoint of a query.
+        """Returns the checkpoint of a query.
 
         Args:
-            query: A ``StreamingQuery`` of a classic session, running or stopped. (Spark Connect and Spark's listeners
-                do not tell where a checkpoint is: give its path to :class:`Checkpoint`.)
-            storage_options: For the fsspec file system.
+            query: A ``StreamingQuery`` of a classic session, running or stopped. The queries of Spark Connect and of
+                Spark's listeners do not know their checkpoint: give its path to :class:`Checkpoint`.
+            storage_options: As for :class:`Checkpoint`.
             closed_after: As for :class:`Checkpoint`.
 
         Raises:
-            StateStoreFilesError: PSS_UNKNOWN_LOCATION where the query does not tell.
+            StateStoreFilesError: PSS_UNKNOWN_LOCATION where the query does not know its checkpoint.
         """
         wrapper = getattr(query, "_jsq", None)
         if wrapper is None:
             what = f"a {type(query).__module__}.{type(query).__name__}"
-            reason = "only the StreamingQuery of a classic session knows"
+            reason = "only the StreamingQuery of a classic session knows it"
             raise StateStoreFilesError("PSS_UNKNOWN_LOCATION", {"what": what, "reason": reason})
         try:
             path = str(wrapper.streamingQuery().resolvedCheckpointRoot())
@@ -96,36 +96,37 @@ class Checkpoint:
 
     @property
     def url(self) -> str:
-        """Where it is, without ``merged+``."""
+        """The URL of the checkpoint, without ``merged+``."""
         return self._location.url
 
     @property
     def is_merged(self) -> bool:
-        """Whether there are merged files in it that count, by one listing: after an export in place they do not.
+        """Whether the checkpoint has its state in merged files. After an export in place it has not.
+
+        One listing tells.
 
         Raises:
-            StateStoreFilesError: It cannot be listed.
+            StateStoreFilesError: The checkpoint cannot be listed.
         """
         from pyspark_statestore.format import parse_file_name
         from pyspark_statestore.log.scan import MERGED, is_retirement
-        from pyspark_statestore.storage import Directory
 
-        names = Directory(self._location).names(MERGED)
+        names = self._directory.names(MERGED)
         return any(parse_file_name(name) for name in names) and not any(map(is_retirement, names))
 
     @cached_property
     def inspect(self) -> Inspection:
-        """What is in it."""
+        """The tables about the checkpoint: files, segments, versions, summary."""
         from pyspark_statestore.inspect import Inspection
 
-        return Inspection(self._location, self._closed_after)
+        return Inspection(self._directory, self._closed_after)
 
     @cached_property
     def maintenance(self) -> Maintenance:
-        """What can be done to it."""
+        """The verbs that keep the checkpoint small and sound."""
         from pyspark_statestore.maintenance.maintenance import Maintenance
 
-        return Maintenance(self._location, self._closed_after)
+        return Maintenance(self._directory, self._closed_after)
 
     def state(
         self,
@@ -137,34 +138,35 @@ class Checkpoint:
         state_variable: str | None = None,
         key: Any = None,
     ) -> pa.Table:
-        """Returns the keys and values that a state store holds, decoded by the schema in the checkpoint.
+        """Returns the keys and values in a state store, decoded by the schema in the checkpoint.
 
-        No JVM is needed; RocksDB's state is read with ``rocksdict``, which the extra ``state`` installs. It may be
-        asked while the query runs. docs/look-inside.md has examples.
+        It works without a JVM and while the query runs. RocksDB's state is read with ``rocksdict``, which the extra
+        ``state`` installs. docs/look-inside.md has examples.
 
         Args:
-            operator_id: The stateful operator, as Spark numbers them within the query.
-            partition_id: Only of this state partition.
-            store_name: The store; a stream-stream join has four.
-            version: The state version, which batch version - 1 left; None for that of the last committed batch.
-            state_variable: Of ``transformWithState``, the variable; needed where there are several. Spark's own column
-                families have names, too, such as ``$eventTimers_keyToTimestamp``.
-            key: Only of this key: values by field, of all fields or some; or a value, where the key has one field.
+            operator_id: The stateful operator, by Spark's number within the query.
+            partition_id: The state partition; all of them if not given.
+            store_name: The store. A stream-stream join has four.
+            version: The state version. Batch n leaves version n + 1. The version of the last committed batch if not
+                given.
+            state_variable: The state variable of ``transformWithState``, which is needed where there are several.
+                Spark's own column families have names, too, such as ``$eventTimers_keyToTimestamp``.
+            key: Only the rows of this key. Give values by field, for all fields or for some; or just the value, where
+                the key has one field.
 
         Returns:
-            The columns ``partition_id``, ``key`` and ``value``, a row for each value. What cannot be decoded is a
-            column of bytes as the store has them, with the reason as ``pyspark_statestore.undecoded`` in the field's
-            metadata.
+            The columns ``partition_id``, ``key`` and ``value``, with a row for each value. A column that cannot be
+            decoded has the store's bytes; its field's metadata says why in ``pyspark_statestore.undecoded``.
 
         Raises:
             StateStoreFilesError: There is no such state (PSS_NO_SUCH_STATE), the version cannot be restored
                 (PSS_VERSION_NOT_RESTORABLE), an argument is not allowed (PSS_INVALID_OPTION), ``rocksdict`` is not
                 installed (PSS_MISSING_DEPENDENCY), there is no checkpoint (PSS_NOT_A_CHECKPOINT), or it cannot be read.
         """
-        from pyspark_statestore.state.reading import Selection
-        from pyspark_statestore.state.state import read_state
+        from pyspark_statestore.state.reader import StateSelection
+        from pyspark_statestore.state.tables import read_state
 
-        wanted = Selection(operator_id, partition_id, store_name, state_variable)
+        wanted = StateSelection(operator_id, partition_id, store_name, state_variable)
         return read_state(self._directory, self.inspect, wanted, version, key)
 
     def state_changes(
@@ -181,25 +183,25 @@ class Checkpoint:
         """Returns the keys that were added, changed or removed between two versions.
 
         Args:
-            from_version: The earlier one; 0 is the empty state.
-            to_version: The later one; None for that of the last committed batch.
-            operator_id: As for :meth:`state`, as all that follow.
-            partition_id: Only of this state partition.
+            from_version: The earlier version; 0 is the empty state.
+            to_version: The later version; that of the last committed batch if not given.
+            operator_id: As for :meth:`state`, like all that follow.
+            partition_id: The state partition; all of them if not given.
             store_name: The store.
-            state_variable: Of ``transformWithState``, the variable.
-            key: Only of this key.
+            state_variable: The state variable of ``transformWithState``.
+            key: Only the changes of this key.
 
         Returns:
             The columns ``partition_id``, ``change`` (added, changed or removed), ``key``, ``value_before`` and
-            ``value_after``, by partition and key; values are lists where a key has several.
+            ``value_after``, sorted by partition and key. Values are lists where a key has several.
 
         Raises:
             StateStoreFilesError: As :meth:`state`.
         """
-        from pyspark_statestore.state.reading import Selection
-        from pyspark_statestore.state.state import read_changes
+        from pyspark_statestore.state.reader import StateSelection
+        from pyspark_statestore.state.tables import read_changes
 
-        wanted = Selection(operator_id, partition_id, store_name, state_variable)
+        wanted = StateSelection(operator_id, partition_id, store_name, state_variable)
         return read_changes(self._directory, self.inspect, wanted, from_version, to_version, key)
 
     def fork(
@@ -212,54 +214,60 @@ class Checkpoint:
         dry_run: bool = False,
         force: bool = False,
     ) -> Fork:
-        """Makes a second checkpoint that goes on from a version of this one, which stays as it is.
+        """Makes a second checkpoint that goes on from a version of this one. This one stays as it is.
 
-        docs/fork.md says how the two live side by side.
+        A query that is started with the new checkpoint begins with the batch after the one that left the version. Its
+        sources must be those of this query. Unless the state is copied, the two share it, and neither deletes what the
+        other one needs. docs/fork.md says more.
 
         Args:
-            dst: Where the fork is to be: nothing may be there.
-            mode: ``no_claim``: the fork reads the state where it is, and never deletes it. ``claim``: likewise, and it
-                owns it: this checkpoint must not be used any more. ``copy``: the state is copied.
-            version: Of the state, which batch version - 1 left; None for that of the last committed batch.
-            storage_options: For the fsspec file system of ``dst``, where it is another one than this checkpoint's.
-            dry_run: Only say what the fork would have.
-            force: Allows ``claim`` where the query seems to be running.
+            dst: The fork's path, where nothing may exist yet.
+            mode: With ``no_claim`` the fork reads the state where it is, and never deletes it. With ``claim`` it also
+                owns the state, and nobody may use this checkpoint any more. With ``copy`` the state is copied.
+            version: The state version to begin with. Batch n leaves version n + 1. The version of the last committed
+                batch if not given.
+            storage_options: Options of the fsspec file system of ``dst``; this checkpoint's if not given.
+            dry_run: Only report what the fork would hold.
+            force: Allow ``claim`` where the query seems to be running.
 
         Returns:
-            What was made; ``path`` is the checkpointLocation for the fork's query.
+            A report. Its ``path`` is the checkpointLocation for the fork's query.
 
         Raises:
-            StateStoreFilesError: As :func:`pyspark_statestore.fork`.
+            StateStoreFilesError: ``dst`` is not empty (PSS_NOT_EMPTY) or in another file system
+                (PSS_OTHER_FILE_SYSTEM), the version cannot be restored (PSS_VERSION_NOT_RESTORABLE), ``claim`` was
+                asked for and the query runs (PSS_QUERY_RUNNING), this checkpoint was claimed (PSS_CLAIMED), an argument
+                is not allowed (PSS_INVALID_OPTION, PSS_BAD_PATH), there is no checkpoint (PSS_NOT_A_CHECKPOINT), or
+                something cannot be read or written. What was written of the fork is deleted then.
         """
         from pyspark_statestore.forks.fork import fork_checkpoint
-        from pyspark_statestore.log.merged_log import MergedLog
-        from pyspark_statestore.storage import Location
 
-        options = self._storage_options if storage_options is None else storage_options
-        log = MergedLog(self._directory, self._closed_after, dry_run=dry_run)
-        return fork_checkpoint(log, Location.of(dst, options), mode, version, dry_run=dry_run, force=force)
+        target = self._location_of(dst, storage_options)
+        return fork_checkpoint(self._merged_log(dry_run), target, mode, version, dry_run=dry_run, force=force)
 
     def convert(self, to: str, *, door: str = "provider", dry_run: bool = False, force: bool = False) -> Conversion:
         """Lets a stopped query go on with merged state, or with stock Spark's.
 
-        A restart takes the class that keeps the state from the checkpoint's offset log, not from the session. This
-        rewrites it there, keeps a copy of what it replaced, and touches no state. To ``merged``, old files are read
-        where they are; after an export in place it goes back to the merged files and removes the plain copies, unless
-        stock Spark has gone on since. An offline repartitioning by Spark that was begun and has written no state is
-        undone. To ``stock``, :meth:`export` has to have written the state back before, and has
-        done this, too.
+        A restarted query takes the class that keeps its state from the checkpoint's offset log, not from the session.
+        This rewrites the class there, keeps a copy of what it replaces, and touches no state. It can be repeated after
+        an interruption.
+
+        To ``merged``: plain state files are read where they are. After an export in place, the query goes back to its
+        merged files, and the plain copies are removed, unless stock Spark has gone on since. A repartitioning that
+        Spark began offline is undone if it has written no state.
+
+        To ``stock``: :meth:`export` must have written the state back, and has done this already.
 
         Args:
             to: ``merged`` or ``stock``.
-            door: Which one the query goes through when merged. A checkpoint of stock Spark needs no conversion for the
-                path door; one of the provider door, or after an export, does.
-            dry_run: Only say what would be changed.
-            force: Allows it where the query seems to be running, or merged files seem to be older than plain ones.
+            door: The door for the merged query, ``provider`` or ``path``. For the path door, a checkpoint of stock
+                Spark needs no conversion; one of the provider door, or after an export, does.
+            dry_run: Only report what would change.
+            force: Allow it where the query seems to be running, or merged files seem to be older than plain ones.
 
         Raises:
             StateStoreFilesError: PSS_QUERY_RUNNING, PSS_NOT_EXPORTED, PSS_STALE_MERGED, PSS_NEEDS_PATH_DOOR,
-                PSS_UNKNOWN_PROVIDER, PSS_UNFINISHED_REPARTITION, or the checkpoint cannot be read or written. Repeated,
-                it ends what an interrupted one has begun.
+                PSS_UNKNOWN_PROVIDER, PSS_UNFINISHED_REPARTITION, or the checkpoint cannot be read or written.
         """
         from pyspark_statestore.migration.conversion import convert
 
@@ -277,40 +285,39 @@ class Checkpoint:
     ) -> Export:
         """Writes the merged state of a stopped query back as the plain files that stock Spark expects.
 
-        Every file is checked against its checksum and read back. Interrupted, it goes on where it was when it is called
-        again. In place, the merged files stay, and can be gone back to with :meth:`convert`, until
-        :meth:`drop_merged`; nobody reads or writes them meanwhile.
+        Every file is checked against its checksum and read back. Call it again after an interruption: it goes on where
+        it was. After an export in place the merged files stay, and nobody reads or writes them. :meth:`convert` goes
+        back to them, until :meth:`drop_merged` deletes them.
 
         Args:
-            dst: A directory that is empty or does not exist, for a copy of the whole checkpoint; in place if not given.
-            storage_options: For its file system; as this checkpoint's unless given.
-            dry_run: Only say what would be written.
-            force: Allows it where the query seems to be running, or merged files seem to be older than plain ones.
-            spark: Writes in Spark tasks instead of in this process.
-            callback: Told how many bytes there are to write, and of those that were.
+            dst: An empty or new directory, for a copy of the whole checkpoint. The export is in place if not given.
+            storage_options: Options of the fsspec file system of ``dst``; this checkpoint's if not given.
+            dry_run: Only report what would be written.
+            force: Allow it where the query seems to be running, or merged files seem to be older than plain ones.
+            spark: Write in Spark tasks instead of in this process.
+            callback: An fsspec callback for progress in bytes.
 
         Raises:
             StateStoreFilesError: PSS_QUERY_RUNNING, PSS_DESTINATION_EXISTS, PSS_VERSION_NOT_RESTORABLE,
                 PSS_CORRUPT_SEGMENT, PSS_STALE_MERGED, or something cannot be read or written.
         """
         from pyspark_statestore.migration.export import export
-        from pyspark_statestore.storage import Directory, Location
+        from pyspark_statestore.storage import Directory
 
-        options = self._storage_options if storage_options is None else storage_options
-        target = None if dst is None else Directory(Location.of(dst, options))
+        target = None if dst is None else Directory(self._location_of(dst, storage_options))
         return export(self._merged_log(dry_run), target, dry_run=dry_run, force=force, spark=spark, callback=callback)
 
     def drop_merged(self, *, dry_run: bool = True, force: bool = False) -> Drop:
-        """Deletes the merged files after an export in place; there is no way back to them then.
+        """Deletes the merged files after an export in place. There is no way back to them then.
 
         Args:
-            dry_run: Only say what would be deleted; the default.
-            force: Allows it where no export was made, or a file is not as it was exported, if every version that Spark
-                may go back to can be restored from plain files alone.
+            dry_run: Only report what would be deleted. This is the default.
+            force: Allow it where no export was made, or an exported file has changed since, provided that plain files
+                alone restore every version that Spark may go back to.
 
         Raises:
-            StateStoreFilesError: PSS_DROP_REFUSED where something needs them, or the checkpoint cannot be read or
-                written.
+            StateStoreFilesError: PSS_DROP_REFUSED where the merged files are needed, or the checkpoint cannot be read
+                or written.
         """
         from pyspark_statestore.migration.dropping import drop_merged
 
@@ -327,52 +334,14 @@ class Checkpoint:
 
         return Directory(self._location)
 
+    def _location_of(self, path: str | os.PathLike[str], storage_options: Mapping[str, Any] | None) -> Location:
+        """Locates another checkpoint, in this one's file system unless options are given."""
+        from pyspark_statestore.storage import Location
+
+        return Location.of(path, self._storage_options if storage_options is None else storage_options)
+
     def __repr__(self) -> str:
         return f"Checkpoint({self.url!r})"
-
-
-# The verbs as functions of a path.
-
-
-def convert(
-    path: str | os.PathLike[str], to: str, storage_options: Mapping[str, Any] | None = None, **how: Any
-) -> Conversion:
-    """Lets a stopped query go on with merged state, or with stock Spark's.
-
-    Args:
-        path: The query's ``checkpointLocation``.
-        to: ``merged`` or ``stock``.
-        storage_options: For the fsspec file system.
-        **how: As of :meth:`Checkpoint.convert`: ``door``, ``dry_run``, ``force``.
-
-    Raises:
-        StateStoreFilesError: As of :meth:`Checkpoint.convert`.
-
-    Example:
-        >>> convert("hdfs://nn/checkpoints/q1", to="merged").changed_entries_count
-        100
-    """
-    return Checkpoint(path, storage_options).convert(to, **how)
-
-
-def export(
-    path: str | os.PathLike[str],
-    dst: str | os.PathLike[str] | None = None,
-    storage_options: Mapping[str, Any] | None = None,
-    **how: Any,
-) -> Export:
-    """Writes the merged state of a stopped query back as the plain files that stock Spark expects.
-
-    Args:
-        path: The query's ``checkpointLocation``.
-        dst: A directory that is empty or does not exist; in place if not given.
-        storage_options: For the fsspec file system of both.
-        **how: As of :meth:`Checkpoint.export`: ``dry_run``, ``force``, ``spark``, ``callback``.
-
-    Raises:
-        StateStoreFilesError: As of :meth:`Checkpoint.export`.
-    """
-    return Checkpoint(path, storage_options).export(dst, **how)
 
 
 def fork(
@@ -387,29 +356,21 @@ def fork(
     dry_run: bool = False,
     force: bool = False,
 ) -> Fork:
-    """Makes a second checkpoint that goes on from a version of a first one, which stays as it is.
-
-    A query that is given the new checkpoint goes on behind the batch that left the version. Its sources have to be
-    those of the first one. State is shared unless it is copied: neither side deletes what the other one needs.
+    """Forks the checkpoint at a path: see :meth:`Checkpoint.fork`.
 
     Args:
-        src: The ``checkpointLocation`` of a query, running or not.
-        dst: Where the fork is to be: nothing may be there.
-        mode: ``no_claim``: the fork reads the state where it is, and never deletes it. ``claim``: likewise, and it
-            owns it: the first checkpoint must not be used any more. ``copy``: the state is copied.
-        version: Of the state, which batch version - 1 left; None for that of the last committed batch.
-        storage_options: For the fsspec file system.
-        dst_storage_options: For that of ``dst``, where it is another one.
-        closed_after: As the query's ``closedAfter``.
-        dry_run: Only say what the fork would have.
-        force: Allows ``claim`` where the query seems to be running.
+        src: The checkpoint to fork, as for :class:`Checkpoint`.
+        dst: As for :meth:`Checkpoint.fork`, like all that follow but these two.
+        mode: ``no_claim``, ``claim`` or ``copy``.
+        version: The state version to begin with.
+        storage_options: Options of the fsspec file system of ``src``.
+        dst_storage_options: Options of the file system of ``dst``; those of ``src`` if not given.
+        closed_after: As for :class:`Checkpoint`.
+        dry_run: Only report what the fork would hold.
+        force: Allow ``claim`` where the query seems to be running.
 
     Raises:
-        StateStoreFilesError: ``dst`` is not empty (PSS_NOT_EMPTY) or in another file system (PSS_OTHER_FILE_SYSTEM),
-            the version cannot be restored (PSS_VERSION_NOT_RESTORABLE), the source is running and is to be claimed
-            (PSS_QUERY_RUNNING) or was claimed (PSS_CLAIMED), an argument is not allowed (PSS_INVALID_OPTION,
-            PSS_BAD_PATH), there is no checkpoint (PSS_NOT_A_CHECKPOINT), or something cannot be read or written. What
-            was written is taken back then.
+        StateStoreFilesError: As :meth:`Checkpoint.fork`.
 
     Example:
         >>> pyspark_statestore.fork("s3://bucket/checkpoints/q1", "s3://bucket/checkpoints/q1-test").version
@@ -417,3 +378,69 @@ def fork(
     """
     source = Checkpoint(src, storage_options, closed_after=closed_after)
     return source.fork(dst, mode, version, storage_options=dst_storage_options, dry_run=dry_run, force=force)
+
+
+def convert(
+    path: str | os.PathLike[str],
+    to: str,
+    storage_options: Mapping[str, Any] | None = None,
+    *,
+    closed_after: datetime.timedelta = CLOSED_AFTER,
+    door: str = "provider",
+    dry_run: bool = False,
+    force: bool = False,
+) -> Conversion:
+    """Converts the checkpoint at a path: see :meth:`Checkpoint.convert`.
+
+    Args:
+        path: The checkpoint, as for :class:`Checkpoint`.
+        to: ``merged`` or ``stock``.
+        storage_options: Options of the fsspec file system.
+        closed_after: As for :class:`Checkpoint`.
+        door: ``provider`` or ``path``.
+        dry_run: Only report what would change.
+        force: Allow it where the query seems to be running, or merged files seem to be older than plain ones.
+
+    Raises:
+        StateStoreFilesError: As :meth:`Checkpoint.convert`.
+
+    Example:
+        >>> convert("hdfs://nn/checkpoints/q1", to="merged").changed_entries_count
+        100
+    """
+    checkpoint = Checkpoint(path, storage_options, closed_after=closed_after)
+    return checkpoint.convert(to, door=door, dry_run=dry_run, force=force)
+
+
+def export(
+    path: str | os.PathLike[str],
+    dst: str | os.PathLike[str] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    *,
+    dst_storage_options: Mapping[str, Any] | None = None,
+    closed_after: datetime.timedelta = CLOSED_AFTER,
+    dry_run: bool = False,
+    force: bool = False,
+    spark: SparkSession | None = None,
+    callback: Callback | None = None,
+) -> Export:
+    """Exports the merged state of the checkpoint at a path: see :meth:`Checkpoint.export`.
+
+    Args:
+        path: The checkpoint, as for :class:`Checkpoint`.
+        dst: An empty or new directory for a copy; the export is in place if not given.
+        storage_options: Options of the fsspec file system of ``path``.
+        dst_storage_options: Options of the file system of ``dst``; those of ``path`` if not given.
+        closed_after: As for :class:`Checkpoint`.
+        dry_run: Only report what would be written.
+        force: Allow it where the query seems to be running, or merged files seem to be older than plain ones.
+        spark: Write in Spark tasks instead of in this process.
+        callback: An fsspec callback for progress in bytes.
+
+    Raises:
+        StateStoreFilesError: As :meth:`Checkpoint.export`.
+    """
+    checkpoint = Checkpoint(path, storage_options, closed_after=closed_after)
+    return checkpoint.export(
+        dst, storage_options=dst_storage_options, dry_run=dry_run, force=force, spark=spark, callback=callback
+    )

@@ -1,6 +1,6 @@
-"""The options of merged state: declared once here, once in the JVM shim, and held to each other by a test.
+"""The options of merged state. The JVM shim declares them too (``Options.java``); a test compares the two.
 
-All of them live under ``spark.sql.streaming.stateStore.fileMerging.``, because Spark hands every key below
+All keys begin with ``spark.sql.streaming.stateStore.fileMerging.``, because Spark gives every key below
 ``spark.sql.streaming.stateStore.`` to the state store provider.
 """
 
@@ -19,15 +19,15 @@ PREFIX = "spark.sql.streaming.stateStore.fileMerging."
 
 _UNITS = {
     "bytes": {"": 1, "b": 1, "k": 1 << 10, "kb": 1 << 10, "m": 1 << 20, "mb": 1 << 20, "g": 1 << 30, "gb": 1 << 30},
-    # A bare number is milliseconds in one of Spark's settings and seconds in the next, so here it is neither.
+    # Spark reads a number without a unit as milliseconds in some settings and as seconds in others, so it is refused.
     "duration": {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000},
     "integer": {"": 1},
 }
 _MAX_SIGNED = (1 << 63) - 1
 
 IDLE_SEAL_FACTOR = 5
-"""closedAfter is at least this many times idleSeal (rule 7): a file that a slow writer may still append to must not
-count as closed."""
+"""``closedAfter`` is at least this many times ``idleSeal`` (rule 7): a file that a slow writer may still append to must
+not count as closed."""
 
 
 @dataclass(frozen=True)
@@ -35,14 +35,14 @@ class Option:
     """One option.
 
     Attributes:
-        name: Below :data:`PREFIX`, as in ``groupCommit.maxWait``.
-        default: As it would be written in a configuration.
+        name: The key below :data:`PREFIX`, such as ``groupCommit.maxWait``.
+        default: The default value, as text in a configuration.
         type: ``bytes``, ``duration``, ``integer``, ``number``, ``boolean``, ``choice`` or ``string``.
-        doc: What it does, in a sentence.
-        minimum: The lowest value that is allowed, written like the default; empty for 0.
-        maximum: The highest; empty where only 63 bits bound it.
-        choices: The allowed words of a ``choice``; of other types, words allowed beside their values.
-        internal: Set by the package itself and not by people.
+        doc: What the option does, in a sentence.
+        minimum: The lowest allowed value, as text; empty for 0.
+        maximum: The highest allowed value, as text; empty for 2**63 - 1.
+        choices: The allowed words of a ``choice``. For other types, words that are allowed besides their values.
+        internal: Whether the package sets the option itself.
     """
 
     name: str
@@ -61,12 +61,12 @@ class Option:
 
     @property
     def python_name(self) -> str:
-        """The keyword argument of :func:`configure`: ``group_commit_max_wait``."""
+        """The keyword argument of :func:`configure`, such as ``group_commit_max_wait``."""
         return re.sub(r"(?<!^)(?=[A-Z])", "_", self.name.replace(".", "_")).lower()
 
     @property
     def allowed(self) -> str:
-        """What is allowed, for messages and documentation."""
+        """The allowed values in words, for messages."""
         words = [repr(choice) for choice in self.choices]
         bounds = f" from {self.minimum}" if self.minimum else ""
         bounds += f" to {self.maximum}" if self.maximum else ""
@@ -86,13 +86,13 @@ class Option:
         return " or ".join(words)
 
     def parse(self, value: object) -> str | int | float | bool:
-        """Reads a value, whoever wrote it.
+        """Reads a value from a configuration or from a keyword argument.
 
         Args:
-            value: Text as in a configuration; or a bool, a number (bytes, or a plain number) or a ``timedelta``.
+            value: Text as in a configuration, or a bool, a number (for sizes: bytes) or a ``timedelta``.
 
         Returns:
-            Bytes and milliseconds as int; otherwise what the type's name says.
+            An int for bytes and for durations, in milliseconds; otherwise a value of the option's type.
 
         Raises:
             StateStoreFilesError: PSS_INVALID_OPTION, which names the key, the value and what is allowed.
@@ -112,7 +112,7 @@ class Option:
         return number
 
     def render(self, value: object) -> str:
-        """Returns a value as it is written in a configuration, after checking it."""
+        """Checks a value and returns it as text for a configuration."""
         self.parse(value)
         return self._text(value)
 
@@ -123,7 +123,7 @@ class Option:
 
     def _text(self, value: object) -> str:
         if isinstance(value, bool):
-            # True is an int to Python; to a size or a count it is a mistake.
+            # True is an int in Python; given for a size or a count it is a mistake.
             return str(value).lower() if self.type == "boolean" else self.refuse(value)
         if isinstance(value, timedelta) and self.type == "duration":
             return f"{value // timedelta(milliseconds=1)}ms"
@@ -148,14 +148,14 @@ _DECLARED = (
         "maxFileSize",
         "128m",
         "bytes",
-        "A merged file that has grown beyond this is sealed, and another one begun.",
+        "A merged file is sealed when it reaches this size, and a new one is begun.",
         minimum="64k",
     ),
     Option(
         "maxOpenFiles",
         "4",
         "integer",
-        "How many merged files a process appends to at a time, per checkpoint.",
+        "How many merged files of a checkpoint a process appends to at the same time, at most.",
         minimum="1",
         maximum="64",
     ),
@@ -163,7 +163,8 @@ _DECLARED = (
         "maxSpaceAmplification",
         "2.0",
         "number",
-        "How many bytes may lie on disk per live byte of a checkpoint before files are sealed early and rewritten.",
+        "How many bytes a checkpoint may take on disk for each live byte. Files are sealed early and rewritten to stay "
+        "below.",
         minimum="1.05",
         maximum="1000",
     ),
@@ -171,49 +172,50 @@ _DECLARED = (
         "compaction.enabled",
         "true",
         "boolean",
-        "Whether executors move live segments out of files above maxSpaceAmplification, while Spark does maintenance.",
+        "Whether executors move live segments out of mostly dead files to stay below maxSpaceAmplification.",
     ),
     Option(
         "flush",
         "hflush",
         "choice",
-        "What makes a group durable where the file system can do both: hflush (in the memory of the replicas) or hsync "
-        "(on their disks).",
+        "What makes a group durable where the file system offers both: hflush (it is in the memory of all replicas) or "
+        "hsync (it is on their disks).",
         choices=("hflush", "hsync"),
     ),
     Option(
         "groupCommit.maxWait",
         "auto",
         "duration",
-        "How long a commit waits for others to share its flush; auto is 0 where hflush works and 10ms elsewhere.",
+        "How long a group waits for more commits before it is written. auto: not at all where flushing works, and as "
+        "long as writing a file takes (50 to 200 ms) elsewhere.",
         choices=("auto",),
     ),
     Option(
         "idleSeal",
         "60s",
         "duration",
-        "A merged file that nothing was appended to for this long is sealed.",
+        "A merged file is sealed when nothing was appended to it for this long.",
         minimum="1s",
     ),
     Option(
         "closedAfter",
         "10m",
         "duration",
-        "An unsealed merged file that has not changed for this long is taken for closed: its writer is dead. At least "
-        "five times idleSeal.",
+        "An unsealed merged file of another process counts as closed when it has not changed for this long: its writer "
+        "is dead. At least five times idleSeal.",
         minimum="1s",
     ),
     Option(
         "bufferMemory",
         "8m",
         "bytes",
-        "How much of a file that is being written is kept in memory before the rest goes to a local spill file.",
+        "How many bytes that are about to be written stay in memory; more go to a local spill file.",
     ),
     Option(
         "readParallelism",
         "8",
         "integer",
-        "How many ranges are read at a time when a state store is loaded.",
+        "How many ranges are read at the same time when a state store is loaded.",
         minimum="1",
         maximum="256",
     ),
@@ -221,26 +223,26 @@ _DECLARED = (
         "verifyChecksums",
         "true",
         "boolean",
-        "Whether segments that are read whole are checked against their crc32c.",
+        "Whether segments are checked against their crc32c when they are read whole.",
     ),
     Option(
         "heap.copyOnWrite",
         "true",
         "boolean",
-        "Whether versions of a heap store share the rows that did not change between them, instead of being copies.",
+        "Whether the versions of a heap store share the rows that did not change, instead of being copies.",
     ),
     Option(
         "fileManagerClass",
         "",
         "string",
-        "The user's own checkpointFileManagerClass, used for everything that is not state.",
+        "The user's own checkpointFileManagerClass, which handles every file that is not state.",
         internal=True,
     ),
     Option(
         "shimVersion",
         "",
         "string",
-        "The Python package's version, which the jar refuses if it is not its own.",
+        "The version of the Python package. A jar of another version refuses to run.",
         internal=True,
     ),
 )
@@ -255,10 +257,10 @@ def settings_of(options: Mapping[str, object]) -> dict[str, str]:
     """Turns keyword arguments into Spark settings.
 
     Args:
-        options: As given to ``configure``: ``max_file_size="128m"``.
+        options: The options by their Python names, as in ``max_file_size="128m"``.
 
     Returns:
-        Values by whole configuration key.
+        The settings' values by their whole keys.
 
     Raises:
         StateStoreFilesError: PSS_UNKNOWN_OPTION or PSS_INVALID_OPTION.
@@ -273,10 +275,10 @@ def settings_of(options: Mapping[str, object]) -> dict[str, str]:
 
 
 def check_settings(settings: Mapping[str, object]) -> None:
-    """Checks every setting below :data:`PREFIX`, each for itself and those that depend on each other.
+    """Checks every setting below :data:`PREFIX`, also those that depend on each other.
 
     Args:
-        settings: Any Spark settings by whole key; what is not below the prefix is left alone.
+        settings: Spark settings by their whole keys; those not below the prefix are ignored.
 
     Raises:
         StateStoreFilesError: PSS_UNKNOWN_OPTION or PSS_INVALID_OPTION.
@@ -305,4 +307,4 @@ def _unknown(name: str, known: Mapping[str, Option]) -> StateStoreFilesError:
 
 
 CLOSED_AFTER = timedelta(milliseconds=int(OPTIONS["closedAfter"].parse(OPTIONS["closedAfter"].default)))
-"""Default of the option ``closedAfter``."""
+"""The default of the option ``closedAfter``."""

@@ -1,4 +1,4 @@
-"""Checkpoint paths of the path door."""
+"""The paths of the path door: ``merged+<scheme>:...``."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from pyspark_statestore.errors import StateStoreFilesError
 MERGED_PREFIX = "merged+"
 
 SCHEMES = ("file", "hdfs", "viewfs", "webhdfs", "s3a", "s3", "abfs", "abfss", "wasb", "gs", "oss", "cosn")
-"""The file systems that a session is set up for; any other Hadoop file system takes one more setting."""
+"""The schemes that ``configure`` sets up; the message of ``PSS_UNKNOWN_SCHEME`` says how to add another one."""
 
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(.*)", re.DOTALL)
 
 
 def merged_path(path: str | os.PathLike[str]) -> str:
-    """Returns the path that makes a query keep its state in merged files, for ``checkpointLocation``.
+    """Returns the ``checkpointLocation`` with which a query keeps its state in merged files.
 
-    The checkpoint itself is where it would be without: ``merged+hdfs://nn/q1`` is the directory ``hdfs://nn/q1``.
+    The checkpoint is in the same directory as without: ``merged+hdfs://nn/q1`` is the directory ``hdfs://nn/q1``.
 
     Args:
-        path: A URI, an absolute path (taken for one on the local file system, whatever ``fs.defaultFS`` says), or a
-            merged path, which is returned as it is.
+        path: A URI; an absolute path, which is a local one whatever ``fs.defaultFS`` says; or a merged path, which is
+            returned unchanged.
 
     Returns:
-        The same place under the scheme ``merged+<scheme>``.
+        The path with the scheme ``merged+<scheme>``.
 
     Raises:
         StateStoreFilesError: PSS_BAD_PATH or PSS_UNKNOWN_SCHEME.

@@ -1,4 +1,4 @@
-"""How a value looks in a table for people."""
+"""How values look in a table for people."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 Form: TypeAlias = Callable[..., str]
-"""Makes one cell of the values of one column, or of several."""
+"""Makes one cell from the values of one column or of several."""
 
 NOTHING = "-"
-"""Stands for null."""
+"""What a cell shows for null."""
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
 def size(value: int) -> str:
-    """Bytes in the unit that keeps them short, such as ``1.3 MiB``."""
+    """Bytes with a short unit, such as ``1.3 MiB``."""
     amount = float(value)
     for unit in _UNITS:
         # 1023.96 KiB is 1.0 MiB once it is rounded.
@@ -29,17 +29,22 @@ def size(value: int) -> str:
 
 
 def count(value: int) -> str:
-    """A number, with separators."""
+    """A number with separators, such as ``1,234``."""
     return f"{value:,}"
 
 
+def counted(number: int, noun: str) -> str:
+    """A count with its noun, such as ``1 segment`` or ``3 segments``."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def ratio(value: float) -> str:
-    """A number with two digits."""
+    """A number with two digits after the point."""
     return f"{value:.2f}"
 
 
 def share(value: float) -> str:
-    """A part of one, as percent."""
+    """A share of 1, as percent."""
     return f"{value:.1%}"
 
 
@@ -54,12 +59,12 @@ def flag(value: bool) -> str:
 
 
 def name(value: str) -> str:
-    """The last part of a path."""
+    """The last part of a path: the file's name."""
     return text(value.rsplit("/", 1)[-1])
 
 
 def text(value: object) -> str:
-    """What it is; what could move a terminal's cursor is written out."""
+    """Any value as text. What could move a terminal's cursor is escaped."""
     shown = value.hex() if isinstance(value, bytes) else str(value)
     return shown if shown.isprintable() else shown.encode("unicode_escape").decode()
 
@@ -70,35 +75,35 @@ def part_of(part: int, whole: int) -> str:
 
 
 def file_state(is_sealed: bool, is_closed: bool, is_orphan: bool) -> str:
-    """What may still happen to a merged file, in a word."""
+    """The state of a merged file in a word: open, closed, sealed or orphan."""
     if is_orphan:
         return "orphan"
     return "sealed" if is_sealed else "closed" if is_closed else "open"
 
 
 def fate(is_rewritten: bool, is_added: bool, is_removed: bool) -> str:
-    """What a compaction does with a file."""
+    """What a compaction does with a file: rewritten, added, removed."""
     steps = (("rewritten", is_rewritten), ("added", is_added), ("removed", is_removed))
     return ", ".join(step for step, done in steps if done)
 
 
 def cell(values: Sequence[Any], form: Form) -> str:
-    """One cell; nothing is known where any of the values is null."""
+    """One cell; :data:`NOTHING` where any of the values is null."""
     return NOTHING if any(value is None for value in values) else form(*values)
 
 
 def exact(value: Any, form: Form) -> str:
-    """A value by itself, where there is room: a size also in bytes."""
+    """A value where there is room: a size is also shown in bytes."""
     shown = cell([value], form)
     return f"{shown} ({value:,})" if form is size and value is not None and value >= 1024 else shown
 
 
 IS_NUMBER: frozenset[Form] = frozenset((size, count, ratio, share, part_of))
-"""What is set flush right."""
+"""The forms that are aligned to the right."""
 
 
 def form_of(column: str, type_: pa.DataType) -> Form:
-    """How the values of any column look."""
+    """Chooses the form for a column that has none of its own, by its name and type."""
     if "." in column:  # a field of a user's own, whatever its name is
         return time if pa.types.is_timestamp(type_) else text
     if column in ("length", "size") or column.endswith(("_bytes", "_bytes_count")):

@@ -1,8 +1,8 @@
 """The Spark data source ``checkpoint_files``: what is in a streaming checkpoint, as tables and as a stream.
 
-Spark finds it by itself: it imports every top-level package whose name begins with ``pyspark_`` and registers its
-``DefaultSource``. Where one of these imports raises, no Python data source resolves in that session, so nothing is
-imported here before it is asked for.
+Spark finds it without registration: it imports every top-level package whose name begins with ``pyspark_`` and takes
+its ``DefaultSource``. If one of these imports raises, no Python data source works in that session. So this package
+imports nothing before it is used.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def __getattr__(name: str) -> Any:
     try:
         from pyspark_checkpoint_files.source import DefaultSource
     except ImportError as error:
-        # Spark asks with hasattr, which lets nothing else pass.
+        # Spark asks with hasattr, which catches only this error.
         raise AttributeError(f"{name} cannot be imported: {error}") from error
     globals()[name] = DefaultSource
     return DefaultSource

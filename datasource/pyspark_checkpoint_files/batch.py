@@ -1,4 +1,4 @@
-"""Reads a table once."""
+"""Batch reads: a table of a checkpoint, in one task."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 BATCH_ROWS = 8 * 1024
-"""Rows in an Arrow batch at most: with fewer, Spark works on one while the next is made."""
+"""The highest number of rows in an Arrow batch. Small batches let Spark work on one while the next is made."""
 
 
 def reader_of(options: ReadOptions) -> DataSourceReader:
-    """The reader for these options, with filters where Spark allows them and they spare anything."""
+    """Returns the reader for these options. It takes filters where Spark allows them and the table can be narrowed."""
     return FilteringReader(options) if options.table in NARROWED and is_offered() else TableReader(options)
 
 
 class TableReader(DataSourceReader):
-    """Reads one table of a checkpoint, afresh each time.
+    """Reads one table of a checkpoint, anew each time.
 
-    Everything happens in one task: what lives is only known from the indexes of all files together, so several tasks
-    would each read all of them. Spark plans the partitions of a view once, when it is made: none of them may say what
-    was found then.
+    One task does everything: only the indexes of all files together say what lives, so each of several tasks would read
+    all of them. Spark plans the partitions of a temporary view once, when the view is made, so a partition must not
+    hold what was found then.
 
     Args:
-        options: Of the read.
+        options: The options of the read.
 
     Raises:
-        StateStoreFilesError: There is no path, or it cannot be used.
+        StateStoreFilesError: The path is missing or cannot be used.
     """
 
     def __init__(self, options: ReadOptions) -> None:
@@ -43,7 +43,7 @@ class TableReader(DataSourceReader):
         self._nothing = False
 
     def partitions(self) -> list[InputPartition]:
-        """One: see the class."""
+        """Returns one partition, for one task."""
         return [InputPartition(None)]
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
@@ -58,10 +58,10 @@ class TableReader(DataSourceReader):
 
 
 class FilteringReader(TableReader):
-    """The same, for a session in which Spark hands filters over."""
+    """Reads a table in a session in which Spark offers filters to its data sources."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Takes the filters that narrow what is read."""
+        """Takes the filters that narrow the read, and returns the others."""
         pushed = push(filters, self._narrowed)
         self._narrowed, self._nothing = pushed.narrowed, self._nothing or pushed.nothing
         return pushed.rest

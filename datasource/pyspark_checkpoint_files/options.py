@@ -1,4 +1,4 @@
-"""What can be asked of the data source, and how it is written."""
+"""The options of the data source."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from pyspark_statestore.errors import StateStoreFilesError
 
 TABLES = ("files", "segments", "versions", "summary")
 NARROWED = ("segments", "versions")
-"""Tables that are made of one store's rows after the other's."""
+"""The tables that can be narrowed to a store."""
 
 STREAMED = "segments"
-"""The table that can be followed."""
+"""The table that can be read as a stream."""
 
 _STORAGE = "storage."
 _LARGEST_INT = (1 << 31) - 1
@@ -34,13 +34,13 @@ class ReadOptions:
     """The options of one read.
 
     Attributes:
-        path: Of the checkpoint; empty where it was not given (yet): a catalog's table is made without.
+        path: The checkpoint's path. It is empty where it is not given yet, as when a catalog creates a table.
         table: One of :data:`TABLES`.
-        narrowed: ``operator_id``, ``partition_id`` and ``store_name``, those that were given.
-        closed_after: After how long without a change nobody appends to a file any more.
-        settled_after: How old a segment in an open file has to be for a stream to give it out.
-        max_segments: How many segments a batch of a stream may have; None for any number.
-        storage: For the fsspec file system.
+        narrowed: Those of ``operator_id``, ``partition_id`` and ``store_name`` that are given.
+        closed_after: The query's ``closedAfter``.
+        settled_after: How old a segment in an open file must be before a stream returns it.
+        max_segments: The highest number of segments in a batch of a stream; None for any number.
+        storage: Options of the fsspec file system.
     """
 
     path: str
@@ -53,13 +53,10 @@ class ReadOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> ReadOptions:
-        """Reads what Spark hands over.
-
-        Args:
-            options: In any case, as Spark's own options.
+        """Reads the options that Spark passes, whose names are case-insensitive.
 
         Raises:
-            StateStoreFilesError: PSS_UNKNOWN_OPTION or PSS_INVALID_OPTION, which say what there is.
+            StateStoreFilesError: PSS_UNKNOWN_OPTION or PSS_INVALID_OPTION, which list what is allowed.
         """
         if "provider" in options:
             options = _of_a_catalog(options)
@@ -96,15 +93,15 @@ class ReadOptions:
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Readers travel to executors by pickle, which does not take a mapping proxy.
+        # Spark sends readers to executors with pickle, which cannot handle a mapping proxy.
         fields = (self.path, self.table, dict(self.narrowed), self.closed_after, self.settled_after, self.max_segments)
         return type(self), (*fields, dict(self.storage))
 
     def checkpoint(self) -> Checkpoint:
-        """The checkpoint that is asked about.
+        """Returns the checkpoint to read.
 
         Raises:
-            StateStoreFilesError: There is no path, or it cannot be used.
+            StateStoreFilesError: The path is missing or cannot be used.
         """
         if not self.path:
             reason = "the option path is missing: give it to load(), to OPTIONS (path '...') or to WITH (path = '...')"
@@ -113,7 +110,7 @@ class ReadOptions:
 
 
 def _of_a_catalog(properties: Mapping[str, str]) -> Mapping[str, str]:
-    """What counts of the properties of a table that is being created: Spark asks for its columns, and forgets them."""
+    """Returns the option ``table`` of a table that a catalog creates: Spark asks for its columns, no more."""
     ours = {key: key.lower() for key in properties}
     for key, lower in ours.items():
         if lower != "table" and (lower in _BY_LOWER_CASE or lower.startswith(_STORAGE)):
@@ -140,7 +137,7 @@ def _duration(name: str, text: str, minimum: str = "", maximum: str = "") -> dat
 
 
 def _storage_value(text: str) -> Any:
-    """Options are text; what fsspec wants may be a boolean or, in ``client_kwargs``, a mapping."""
+    """Reads a text as what fsspec wants: a boolean, a mapping (as in ``client_kwargs``), a list, or the text."""
     if text.strip().lower() in ("true", "false"):
         return text.strip().lower() == "true"
     if text.lstrip().startswith(("{", "[")):

@@ -1,4 +1,4 @@
-"""Which of a query's filters are worth handing over."""
+"""Filter pushdown: the filters of a query that narrow a read to some stores."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _COLUMNS = {"operator_id": int, "partition_id": int, "store_name": str}
 
 
 def is_offered() -> bool:
-    """Whether this Python process is the one that Spark asks for filters.
+    """Whether Spark offers filters to the readers in this Python process.
 
-    A reader that takes filters fails every query while ``spark.sql.python.filterPushdown.enabled`` is off, and nobody
-    tells it whether it is; but Spark plans a read in another worker module where it is on.
+    A reader that takes filters fails every query while ``spark.sql.python.filterPushdown.enabled`` is off, and Spark
+    does not say whether it is. But where it is on, Spark plans reads in a worker module of its own.
     """
     spec = getattr(sys.modules.get("__main__"), "__spec__", None)
     return _WORKER in sys.modules or (spec is not None and spec.name == _WORKER)
@@ -25,12 +25,12 @@ def is_offered() -> bool:
 
 @dataclass(frozen=True)
 class Pushed:
-    """What became of a query's filters.
+    """The result of a pushdown.
 
     Attributes:
-        narrowed: Values by column that the read is narrowed to.
-        nothing: Whether two of them contradict each other, so that there is no row.
-        rest: The filters that Spark has to apply.
+        narrowed: The values that the read is narrowed to, by column.
+        nothing: Whether two filters contradict each other, so that no row matches.
+        rest: The filters that Spark must apply itself.
     """
 
     narrowed: dict[str, Any]
@@ -39,16 +39,18 @@ class Pushed:
 
 
 def push(filters: Iterable[Filter], given: dict[str, Any]) -> Pushed:
-    """Takes the equalities about stores; all of these columns are null together or not at all.
+    """Takes the equalities about stores.
+
+    The columns about stores are either all null in a row or none is, so an equality makes ``IS NOT NULL`` superfluous.
 
     Args:
-        filters: Of the query, all of which have to hold.
-        given: What the options narrow the read to.
+        filters: The filters of the query, which a row must all match.
+        given: The values that the options narrow the read to.
     """
     narrowed, nothing, rest = dict(given), False, []
     for each in filters:
         column = ".".join(getattr(each, "attribute", ()))
-        # By its type: a bool is an int to Python.
+        # Compare the types: a bool is an int in Python.
         if isinstance(each, (EqualTo, EqualNullSafe)) and type(each.value) is _COLUMNS.get(column):
             nothing |= narrowed.setdefault(column, each.value) != each.value
         else:

@@ -1,9 +1,9 @@
-"""How far a stream has come: which writes it has given out, in a few bytes per process that wrote any.
+"""The offset of a stream: which writes it has returned, in a few bytes per process that has written any.
 
-A write is known by its stamp and its writer, which every copy of it keeps. Where its own file is there, the file and
-the stamp decide: a writer numbers its files, and within one the stamps of its writes ascend. Where only copies are
-left, the writer's stamps decide alone. That is why writes are given out in the order of their stamps, and young ones
-wait until no older write of the same process can be on its way any more.
+A stamp and a writer identify a write, and every copy keeps both. While the write's own file exists, the file and the
+stamp decide whether it was returned: a writer numbers its files, and within a file the stamps of its writes ascend.
+Once only copies are left, the writer's stamps decide alone. So a stream returns writes in the order of their stamps,
+and keeps young ones back until no older write of the same process can appear any more.
 """
 
 from __future__ import annotations
@@ -13,21 +13,22 @@ from dataclasses import dataclass, field
 from typing import Any
 
 LATE_FILES = 64
-"""Among so many newest files of a writer those are remembered that were not there yet: where files appear only when
-they are closed, a higher number may be seen before a lower one."""
+"""How many of a writer's newest files the offset remembers if they have not appeared yet. Where files appear only when
+they are closed, a higher number may appear before a lower one."""
 
 EVERYTHING = (1 << 63) - 1
 
 
 @dataclass(frozen=True)
 class Progress:
-    """What was given out of one writer's writes.
+    """Which writes of one writer a stream has returned.
 
     Attributes:
-        stamp: The highest.
-        top: The highest number of a file in which there was any.
-        open: Of lower numbers, those in which more may come: the stamp up to which the file's writes were given out.
-        late: Of lower numbers, those that have never been there.
+        stamp: The highest stamp of a returned write.
+        top: The highest number of a file with a returned write.
+        open: By the numbers of files up to ``top`` to which more may be added: the stamp up to which their writes were
+            returned.
+        late: The numbers up to ``top`` of which no file has appeared yet.
     """
 
     stamp: int = 0
@@ -36,18 +37,18 @@ class Progress:
     late: frozenset[int] = frozenset()
 
     def of_file(self, number: int) -> int:
-        """The stamp up to which a file's own writes were given out."""
+        """Returns the stamp up to which a file's own writes were returned."""
         if number > self.top or number in self.late:
             return 0
         return self.open.get(number, EVERYTHING)
 
     def advanced(self, given: Iterable[tuple[int, int]], stamp: int, files: Mapping[int, bool]) -> Progress:
-        """What is so after a batch.
+        """Returns the progress after a batch.
 
         Args:
-            given: (number, stamp) of the last write that the batch has of each file.
-            stamp: The highest of the batch.
-            files: Of those that are there, by number, whether all of it has been given out and nothing more can come.
+            given: The number of each file with writes in the batch, and the stamp of the last of them.
+            stamp: The highest stamp in the batch.
+            files: For each existing file by its number, whether all of its writes were returned and no more can come.
         """
         last = dict(given)
         top = max([self.top, *last])
@@ -66,7 +67,7 @@ class Seen:
     """The offset of a stream.
 
     Attributes:
-        writers: What was given out of each writer's writes. A writer of whose writes nothing is left is left out.
+        writers: The progress by writer, without writers of which the checkpoint holds no write any more.
     """
 
     writers: Mapping[int, Progress] = field(default_factory=dict)
@@ -87,7 +88,7 @@ class Seen:
         )
 
     def offset(self) -> dict[str, Any]:
-        """Writes it for Spark's log."""
+        """Returns the offset for Spark's log."""
         writers: dict[str, Any] = {}
         for writer, each in sorted(self.writers.items()):
             entry: dict[str, Any] = {"stamp": each.stamp, "top": each.top}

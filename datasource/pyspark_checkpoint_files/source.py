@@ -1,4 +1,4 @@
-"""The data source, as Spark asks for it."""
+"""``DefaultSource``, the class that Spark instantiates for ``checkpoint_files``."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 class DefaultSource(DataSource):
     """``checkpoint_files``: the merged files of a streaming checkpoint, what is in them, and what can be restored.
 
-    Rows of ``files`` that are inserted are files that are rewritten.
+    An INSERT of rows of the table ``files`` rewrites these files.
 
     Args:
-        options: ``path``, ``table`` and those of docs/sql.md, in any case.
+        options: ``path``, ``table`` and the others in docs/sql.md. Their names are case-insensitive.
 
     Raises:
-        StateStoreFilesError: PSS_UNKNOWN_OPTION or PSS_INVALID_OPTION, which say what there is.
+        StateStoreFilesError: PSS_UNKNOWN_OPTION or PSS_INVALID_OPTION, which list what is allowed.
 
     Example:
         >>> spark.read.format("checkpoint_files").option("table", "versions").load("s3a://bucket/checkpoints/q1")
@@ -32,28 +32,28 @@ class DefaultSource(DataSource):
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
-        # Only now: an error of a reader's would come when the query runs.
+        # Parsed here, because the errors of a reader appear only when the query runs.
         self._parsed = ReadOptions.parse(options)
 
     @classmethod
     def name(cls) -> str:
-        """What it is called in ``format(...)`` and after ``USING``."""
+        """Returns the name for ``format(...)`` and ``USING``."""
         return "checkpoint_files"
 
     def schema(self) -> str:
-        """The columns of the table that is asked for."""
+        """Returns the columns of the table."""
         from pyspark_statestore.inspect import spark_schema_of
 
         return spark_schema_of(self._parsed.table)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Reads the table once."""
+        """Returns what reads the table once."""
         from pyspark_checkpoint_files.batch import reader_of
 
         return reader_of(self._options_for(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """Rewrites the files whose rows are inserted: compaction.
+        """Returns what rewrites the files whose rows are inserted.
 
         Raises:
             StateStoreFilesError: PSS_INVALID_OPTION for OVERWRITE, for another table, or without ``file_path``.
@@ -62,7 +62,7 @@ class DefaultSource(DataSource):
 
         table = self._parsed.table
         if overwrite:
-            allowed = "INTO or append: the files whose rows are inserted are rewritten, all others stay"
+            allowed = "INTO or append: the files whose rows you insert are rewritten, all others stay"
             raise StateStoreFilesError("PSS_INVALID_OPTION", {"key": "mode", "value": "overwrite", "allowed": allowed})
         if table != TABLES[0]:
             allowed = f"rows are inserted into the table {TABLES[0]}"
@@ -74,7 +74,7 @@ class DefaultSource(DataSource):
         return CompactionWriter(self._parsed)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """Follows the segments as they are committed.
+        """Returns what follows the segments as they are committed.
 
         Raises:
             StateStoreFilesError: PSS_INVALID_OPTION for another table.
@@ -89,7 +89,7 @@ class DefaultSource(DataSource):
         return SegmentStreamReader(options)
 
     def _options_for(self, schema: StructType) -> ReadOptions:
-        """People may give a schema, and a catalog remembers that of the table that was asked for when it was made."""
+        """Finds the table by a schema: users may give one, and a catalog remembers the one of the table it created."""
         from pyspark_statestore.inspect import TABLES
 
         found = [name for name, columns in TABLES.items() if [column.name for column in columns] == list(schema.names)]

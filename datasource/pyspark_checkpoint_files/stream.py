@@ -1,4 +1,4 @@
-"""Follows the segments of a checkpoint as they are committed."""
+"""Stream reads: the segments of a checkpoint as they are committed."""
 
 from __future__ import annotations
 
@@ -18,12 +18,7 @@ if TYPE_CHECKING:
 
 
 class Between(InputPartition):
-    """What a batch has to read.
-
-    Args:
-        start: The offset that it begins after.
-        end: The offset that it ends with.
-    """
+    """The segments of a batch: those after the offset ``start`` up to the offset ``end``."""
 
     def __init__(self, start: dict[str, Any], end: dict[str, Any]) -> None:
         super().__init__(None)
@@ -32,13 +27,13 @@ class Between(InputPartition):
 
 
 class SegmentStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Gives every write that is in a merged file out once, wherever it has been moved to meanwhile.
+    """Returns every write in the merged files once, wherever it was moved to meanwhile.
 
     Args:
-        options: Of the stream.
+        options: The options of the stream.
 
     Raises:
-        StateStoreFilesError: There is no path, or it cannot be used.
+        StateStoreFilesError: The path is missing or cannot be used.
     """
 
     def __init__(self, options: ReadOptions) -> None:
@@ -47,16 +42,16 @@ class SegmentStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: Seen | None = None
 
     def initialOffset(self) -> dict[str, Any]:
-        """A new stream begins with all that is there."""
+        """Returns the offset of a new stream, which begins with all segments that exist."""
         return Seen().offset()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """What ``maxSegmentsPerTrigger`` says."""
+        """Returns the limit that ``maxSegmentsPerTrigger`` sets."""
         most = self._options.max_segments
         return ReadAllAvailable() if most is None else ReadMaxRows(most)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Notes what is there; waits where it has yet to settle.
+        """Notes which writes there are, and waits where some have not settled yet.
 
         Raises:
             StateStoreFilesError: There is no checkpoint, or it cannot be read.
@@ -73,7 +68,7 @@ class SegmentStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = snapshot.advanced(Seen(), settled)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Where the next batch ends.
+        """Returns the offset at which the next batch ends.
 
         Raises:
             StateStoreFilesError: There is no checkpoint, or it cannot be read.
@@ -89,7 +84,7 @@ class SegmentStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return snapshot.advanced(since, given).offset() if given.any() else start
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """One: what a batch has is only known from all files together."""
+        """Returns one partition: only all files together say what is in a batch."""
         return [Between(start, end)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -99,7 +94,7 @@ class SegmentStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             StateStoreFilesError: There is no checkpoint, or it cannot be read.
         """
         from pyspark_checkpoint_files.stream_snapshot import StreamSnapshot
-        from pyspark_statestore.inspect.tables import Segments
+        from pyspark_statestore.inspect import Segments
 
         assert isinstance(partition, Between)
         snapshot = StreamSnapshot(self._options)

@@ -1,4 +1,4 @@
-"""The writes that are in a checkpoint at one moment, each once, and which of them a stream has yet to give out."""
+"""The writes in a checkpoint at one moment, each once, and which of them a stream has not returned yet."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class Writes:
     """A row for each write, in the order of their stamps.
 
     Attributes:
-        stamp: With ``writer`` what a write is known by.
-        writer: Number of the writer among those of the snapshot.
-        entry: Which of the entries shows it: the one that is read, or else the least often copied.
-        own: The entry in its own file, or -1 where only copies are left.
+        stamp: The write's stamp, which with ``writer`` identifies it.
+        writer: The number of the writer among those of the snapshot.
+        entry: The entry that a stream returns for it: the live one, or else the one that was copied least often.
+        own: The entry in the write's own file, or -1 where only copies are left.
     """
 
     stamp: np.ndarray
@@ -40,15 +40,15 @@ class Writes:
         return len(self.stamp)
 
     def take(self, rows: np.ndarray) -> Writes:
-        """Some of them."""
+        """Returns these rows."""
         return Writes(self.stamp[rows], self.writer[rows], self.entry[rows], self.own[rows])
 
 
 class StreamSnapshot:
-    """One look at a checkpoint.
+    """A checkpoint as it was at one moment.
 
     Args:
-        options: Of the stream.
+        options: The options of the stream.
 
     Raises:
         StateStoreFilesError: There is no checkpoint, or it cannot be read.
@@ -71,7 +71,7 @@ class StreamSnapshot:
 
     @cached_property
     def writes(self) -> Writes:
-        """All that are wanted, each once."""
+        """The writes that the options ask for, each once."""
         entries, status = self.scan.entries, self.scan.resolution.status
         rows = np.flatnonzero(self._is_put)
         if self._options.narrowed:
@@ -88,20 +88,21 @@ class StreamSnapshot:
         return Writes(stamp[own], writer[own], rows[shown], np.where(is_own[own], rows[own], -1))
 
     def seen(self, by: Seen) -> np.ndarray:
-        """Which of the writes have been given out."""
+        """Marks the writes that a stream has returned."""
         writes = self.writes
         floors = [by[w].of_file(n) for w, n in zip(self._file_writer.tolist(), self._file_number.tolist(), strict=True)]
-        of_file = np.array([*floors, 0], "i8")  # the last is for what has no file of its own
+        of_file = np.array([*floors, 0], "i8")  # the last is for writes whose own file is gone
         of_writer = np.array([by[writer].stamp for writer in self._writers.tolist()] or [0], "i8")
         file = np.where(writes.own >= 0, self.scan.entries.file[writes.own] if len(self.scan.entries) else -1, -1)
         seen: np.ndarray = np.where(file >= 0, writes.stamp <= of_file[file], writes.stamp <= of_writer[writes.writer])
         return seen
 
     def settled(self, at: datetime.datetime | None = None) -> np.ndarray:
-        """Which of the writes no older one of the same process can follow any more.
+        """Marks the writes after which no older one of the same process can appear.
 
         Args:
-            at: The age that counts; by default ``settledAfter`` before the snapshot.
+            at: A write of a process with an open file must be older than this; ``settledAfter`` before the snapshot if
+                not given.
         """
         at = at or self.scan.at - self._options.settled_after
         busy = np.unique(self._file_writer[self._own_files[~self._closed[self._own_files]]])
@@ -110,11 +111,11 @@ class StreamSnapshot:
         return settled
 
     def advanced(self, since: Seen, given: np.ndarray) -> Seen:
-        """What has been given out after a batch.
+        """Returns the offset after a batch.
 
         Args:
-            since: Before it.
-            given: Marks the writes that it has.
+            since: The offset before the batch.
+            given: Marks the writes in the batch.
         """
         writes, left = self.writes, ~(self.seen(since) | given)
         file = self.scan.entries.file
@@ -137,5 +138,5 @@ class StreamSnapshot:
 
 
 def _highest(keys: np.ndarray, values: np.ndarray) -> Mapping[int, int]:
-    """The highest value of each key; the values ascend."""
+    """Returns the highest value of each key. The values must ascend."""
     return dict(zip(keys.tolist(), values.tolist(), strict=True))

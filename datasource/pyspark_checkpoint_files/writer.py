@@ -1,4 +1,4 @@
-"""Compaction as an INSERT: the rows of ``files`` that go in are the files that are rewritten."""
+"""Compaction as an INSERT: it rewrites the files whose rows of the table ``files`` are inserted."""
 
 from __future__ import annotations
 
@@ -18,34 +18,34 @@ if TYPE_CHECKING:
     from pyspark_statestore.log.merged_log import MergedLog
 
 PATH = "file_path"
-"""The column that says which file; the others of a row do not count."""
+"""The column that names the file. The other columns of a row are ignored."""
 
-_WORTH_ANOTHER_TRY = ("PSS_READ_FAILED", "PSS_WRITE_FAILED")
-"""What may go better in another attempt. Anything else Spark would only fail with again, and say so less plainly."""
+_RETRYABLE = ("PSS_READ_FAILED", "PSS_WRITE_FAILED")
+"""Errors that another attempt may not meet. With any other, Spark would fail again, with a less plain message."""
 
 
 @dataclass(frozen=True)
 class Rewritten(WriterCommitMessage):
-    """What a task did.
+    """The result of a task.
 
     Attributes:
-        failures: What it could not do.
+        failures: The errors that it met.
     """
 
     failures: tuple[StateStoreFilesError, ...] = ()
 
 
 class CompactionWriter(DataSourceArrowWriter):
-    """Rewrites files of a checkpoint, each task those of its rows.
+    """Rewrites files of a checkpoint. Each task rewrites the files of its rows.
 
-    A task may fail, run again, or run twice at the same time: what was copied once too often goes at the end, or when
-    anybody cleans the next time.
+    A task may fail, run again, or run twice at the same time. Superfluous copies are removed at the end of the
+    INSERT or with the next cleaning.
 
     Args:
-        options: Of the write.
+        options: The options of the write.
 
     Raises:
-        StateStoreFilesError: There is no path, or it cannot be used.
+        StateStoreFilesError: The path is missing or cannot be used.
     """
 
     def __init__(self, options: ReadOptions) -> None:
@@ -53,10 +53,10 @@ class CompactionWriter(DataSourceArrowWriter):
         self._options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Rewritten:
-        """Copies what lives in the files of the rows into new ones.
+        """Copies the live segments of the files into new ones.
 
         Raises:
-            StateStoreFilesError: A file system failed in a way that may pass.
+            StateStoreFilesError: The file system failed in a way that may not happen again.
         """
         from pyspark_statestore.maintenance.compaction import rewrite
 
@@ -66,12 +66,12 @@ class CompactionWriter(DataSourceArrowWriter):
         except StateStoreFilesError as error:
             failures = (error,)
         for failure in failures:
-            if failure.getErrorClass() in _WORTH_ANOTHER_TRY:
+            if failure.getErrorClass() in _RETRYABLE:
                 raise failure
         return Rewritten(failures)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Unlinks what nobody needs any more.
+        """Unlinks the files that nobody needs any more.
 
         Raises:
             StateStoreFilesError: A row was refused, a live segment is corrupt, or the checkpoint cannot be cleaned.
@@ -84,7 +84,7 @@ class CompactionWriter(DataSourceArrowWriter):
                 raise message.failures[0]
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Leaves what is there: whatever was copied is as good as what it was copied from."""
+        """Does nothing: the copies are as good as the originals."""
 
     @cached_property
     def _log(self) -> MergedLog:
@@ -95,10 +95,10 @@ class CompactionWriter(DataSourceArrowWriter):
         return MergedLog(Directory(Location.of(options.path, options.storage)), options.closed_after)
 
     def _names(self, batches: Iterator[pa.RecordBatch]) -> set[str]:
-        """Names of merged files.
+        """Returns the names of the files.
 
         Raises:
-            StateStoreFilesError: PSS_BAD_PATH where a row is not about a merged file of this checkpoint.
+            StateStoreFilesError: PSS_BAD_PATH where a row does not name a merged file of this checkpoint.
         """
         from pyspark_statestore.format import parse_file_name
         from pyspark_statestore.log.scan import MERGED

@@ -1,1 +1,1 @@
-"""The command line, ``pyspark-statestore``."""
+"""The command line ``pyspark-statestore``."""

@@ -1,4 +1,4 @@
-"""What all commands have: examples in their help, errors that are messages, an end that is quiet."""
+"""What all commands share: examples in their help, errors as messages, exit statuses."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ import click
 from pyspark_statestore.errors import StateStoreFilesError
 
 INTERRUPTED = 130
-"""Exit status after Ctrl-C, as shells have it."""
+"""Exit status after Ctrl-C, as in shells."""
 
 DAMAGED = 3
-"""Exit status of ``verify`` where it found damage that is still there."""
+"""Exit status of ``verify`` where it found damage that it did not repair."""
 
 _EXIT_STATUS = (
-    ("0", "All is well; also when who reads the output has gone, as with: | head"),
-    ("1", "An error; its message on stderr begins with its id, such as [PSS_NOT_A_CHECKPOINT]."),
-    ("2", "The command line itself is wrong."),
-    (str(DAMAGED), "verify has found damage that is not repaired."),
+    ("0", "Success; also where the reader of the output stops early, as with: | head"),
+    ("1", "An error. The message on stderr begins with its id, such as [PSS_NOT_A_CHECKPOINT]."),
+    ("2", "A wrong command or option."),
+    (str(DAMAGED), "verify found damage that is not repaired."),
     (str(INTERRUPTED), "Interrupted with Ctrl-C."),
 )
 
@@ -31,9 +31,9 @@ class Command(click.Command):
 
     Args:
         examples: Whole command lines.
-        interrupted: What is to be known after Ctrl-C; nothing is said if not given.
-        args: Of click's command.
-        kwargs: Of click's command.
+        interrupted: What the command says after Ctrl-C; nothing if not given.
+        args: Arguments of click's command.
+        kwargs: Arguments of click's command.
     """
 
     def __init__(self, *args: Any, examples: Sequence[str] = (), interrupted: str = "", **kwargs: Any) -> None:
@@ -42,7 +42,7 @@ class Command(click.Command):
         self.interrupted = interrupted
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Runs it; what Ctrl-C has left is said here, the exit status comes from the group."""
+        """Runs the command, and after Ctrl-C says what it has left. The group sets the exit status."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
@@ -51,7 +51,7 @@ class Command(click.Command):
             raise
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Writes the examples as they are: wrapped, they could not be copied."""
+        """Writes the examples without wrapping, so that they can be copied."""
         with formatter.section("Examples"):
             for line in self.examples:
                 formatter.write(f"{'':>{formatter.current_indent}}{line}\n")
@@ -63,12 +63,12 @@ class Group(click.Group):
     command_class = Command
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Writes what the exit status says."""
+        """Writes what each exit status means."""
         with formatter.section("Exit status"):
             formatter.write_dl(_EXIT_STATUS)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Runs a command; how that can end badly is decided here, for all of them."""
+        """Runs a command, and turns errors and interrupts into messages and exit statuses."""
         try:
             result = super().invoke(ctx)
             sys.stdout.flush()
@@ -83,7 +83,7 @@ class Group(click.Group):
 
 
 class Failure(click.ClickException):
-    """An error whose message has its id in it already."""
+    """An error whose message begins with its id."""
 
     def show(self, file: IO[Any] | None = None) -> None:
         """Writes the message to stderr."""
@@ -91,11 +91,11 @@ class Failure(click.ClickException):
 
 
 def forget_stdout() -> None:
-    """Lets Python's own flush at its exit succeed, though nobody reads any more."""
+    """Points stdout nowhere once its reader has gone, so that Python's flush at its exit succeeds."""
     try:
         descriptor = sys.stdout.fileno()
     except (OSError, ValueError):
-        return  # no file: a test's
+        return  # not a file, as in a test
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, descriptor)
     os.close(nowhere)

@@ -1,4 +1,4 @@
-"""The commands ``files``, ``segments``, ``versions`` and ``summary``."""
+"""The commands that show what is in a checkpoint: summary, files, segments, versions, top, show, plot."""
 
 from __future__ import annotations
 
@@ -20,6 +20,21 @@ if TYPE_CHECKING:
 
 
 @click.command(
+    "summary",
+    cls=Command,
+    examples=[
+        "pyspark-statestore summary /checkpoints/q1",
+        "pyspark-statestore summary /checkpoints/q1 --output json | jq .space_amplification",
+    ],
+)
+@options.checkpoint
+@options.output
+def summary_command(checkpoint: Checkpoint, output: Output) -> None:
+    """Sum up the whole checkpoint."""
+    output.record(_read(checkpoint, "summary"), checkpoint.url)
+
+
+@click.command(
     "files",
     cls=Command,
     examples=[
@@ -32,7 +47,7 @@ if TYPE_CHECKING:
 @options.rows
 @options.output
 def files_command(checkpoint: Checkpoint, output: Output, rows: RowChoice) -> None:
-    """List the merged files, with what lives in them."""
+    """List the merged files, with how much of each is live."""
     _list(checkpoint, "files", "merged file", output, rows)
 
 
@@ -69,44 +84,9 @@ def segments_command(checkpoint: Checkpoint, output: Output, rows: RowChoice, **
 def versions_command(checkpoint: Checkpoint, output: Output, rows: RowChoice, **store: Any) -> None:
     """List the state versions, and which of them can be restored.
 
-    This reads RocksDB's snapshots to see which files they need, so it takes longer than the other commands.
+    It opens RocksDB's snapshots to see which files they need, so it takes longer than the other commands.
     """
     _list(checkpoint, "versions", "version", output, rows, **store)
-
-
-@click.command(
-    "summary",
-    cls=Command,
-    examples=[
-        "pyspark-statestore summary /checkpoints/q1",
-        "pyspark-statestore summary /checkpoints/q1 --output json | jq .space_amplification",
-    ],
-)
-@options.checkpoint
-@options.output
-def summary_command(checkpoint: Checkpoint, output: Output) -> None:
-    """Sum up the whole checkpoint."""
-    output.record(_read(checkpoint, "summary"), checkpoint.url)
-
-
-def _read(checkpoint: Checkpoint, name: str, **narrowed: Any) -> pa.Table:
-    from pyspark_statestore.cli.output import progress
-
-    with progress() as callback:
-        return checkpoint.inspect.table(name, **narrowed, callback=callback)
-
-
-def _list(checkpoint: Checkpoint, name: str, what: str, output: Output, rows: RowChoice, **store: Any) -> None:
-    from pyspark_statestore.cli.views import TABLES
-
-    table = _read(checkpoint, name, **store)
-    number = f"{table.num_rows:,} {what}{'' if table.num_rows == 1 else 's'}"
-    output.table(table, TABLES[name], f"{number} in {checkpoint.url}", rows)
-
-
-# The command ``top``.
-
-_BOTH = ("partitions", "files")
 
 
 @click.command(
@@ -122,21 +102,22 @@ _BOTH = ("partitions", "files")
 @click.option(
     "--by",
     type=click.Choice(["partitions", "files", "operators", "types"]),
-    help="What the bytes are added up by; partitions, and then files, if not given.",
+    help="What to add the bytes up by; partitions and then files if not given.",
 )
 @click.option("-n", "number", type=click.IntRange(min=1), default=10, show_default=True, help="How many of each.")
 @options.output
 def top_command(checkpoint: Checkpoint, output: Output, by: str | None, number: int) -> None:
     """Show which partitions and files hold the most bytes.
 
-    Partitions, operators and types add up the segments in merged files; dead ones were deleted or replaced, and wait
-    for their file to go. In a file all that is not a live segment counts as dead, its index too.
+    By partitions, operators and types, the segments in merged files are added up. A segment is dead when it was deleted
+    or replaced; its bytes are there until its file is removed. By files, all that is not a live segment counts as dead,
+    also the index.
     """
+    from pyspark_statestore.cli.layouts import COSTS
     from pyspark_statestore.cli.output import ALL, progress
-    from pyspark_statestore.cli.views import COSTS
     from pyspark_statestore.inspect import costs_of_files, costs_of_segments
 
-    asked = (by,) if by else _BOTH
+    asked = (by,) if by else ("partitions", "files")
     needed = {"files" if what == "files" else "segments" for what in asked}
     with progress() as callback:
         read = checkpoint.inspect.tables(*needed, callback=callback)
@@ -158,9 +139,6 @@ def top_command(checkpoint: Checkpoint, output: Output, by: str | None, number: 
         output.tables(tables)
 
 
-# The command ``show``.
-
-
 @click.command(
     "show",
     cls=Command,
@@ -173,9 +151,9 @@ def top_command(checkpoint: Checkpoint, output: Output, by: str | None, number: 
 @options.storage_options
 @options.output
 def show_command(file: str, storage_options: tuple[tuple[str, Any], ...], output: Output) -> None:
-    """Take one merged file apart, group by group.
+    """Show what is in one merged file, group by group.
 
-    FILE is a path or a URL. Of a damaged file, the groups after the damage are shown, and the exit status is 1.
+    FILE is a path or a URL. If the file is damaged, the groups after the damage are shown, and the exit status is 1.
     """
     from pyspark_statestore.cli.shown_file import show_file
 
@@ -183,9 +161,6 @@ def show_command(file: str, storage_options: tuple[tuple[str, Any], ...], output
     output.file(shown)
     if shown.error is not None:
         raise Failure(shown.error)
-
-
-# The command ``plot``.
 
 
 def _path(ctx: click.Context, param: click.Parameter, value: str) -> Path:
@@ -210,12 +185,12 @@ def _path(ctx: click.Context, param: click.Parameter, value: str) -> Path:
     required=True,
     callback=_path,
     metavar="FILE",
-    help="An image (.png), or a page (.html) with the same and the summary, which needs nothing else.",
+    help="An image (.png), or a page (.html) with the same picture and the summary.",
 )
 def plot_command(checkpoint: Checkpoint, out: Path) -> None:
     """Draw the checkpoint: its files, their growth, its partitions.
 
-    This needs matplotlib: pip install "pyspark-statestore[plot]".
+    It needs matplotlib: pip install "pyspark-statestore[plot]".
     """
     from pyspark_statestore.cli.output import progress
     from pyspark_statestore.plot import plot
@@ -223,3 +198,18 @@ def plot_command(checkpoint: Checkpoint, out: Path) -> None:
     with progress() as callback:
         plot(checkpoint, out, callback)
     click.echo(f"Wrote {out}", err=True)
+
+
+def _read(checkpoint: Checkpoint, name: str, **narrowed: Any) -> pa.Table:
+    from pyspark_statestore.cli.output import progress
+
+    with progress() as callback:
+        return checkpoint.inspect.table(name, **narrowed, callback=callback)
+
+
+def _list(checkpoint: Checkpoint, name: str, what: str, output: Output, rows: RowChoice, **store: Any) -> None:
+    from pyspark_statestore.cli.layouts import TABLES
+    from pyspark_statestore.rendering import counted
+
+    table = _read(checkpoint, name, **store)
+    output.table(table, TABLES[name], f"{counted(table.num_rows, what)} in {checkpoint.url}", rows)

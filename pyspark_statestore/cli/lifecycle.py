@@ -1,4 +1,4 @@
-"""The commands ``fork`` and ``release``."""
+"""The commands that give a checkpoint another life: fork, release, convert, export, drop-merged."""
 
 from __future__ import annotations
 
@@ -13,6 +13,12 @@ if TYPE_CHECKING:
     from pyspark_statestore.checkpoint import Checkpoint
     from pyspark_statestore.cli.output import Output
 
+_force = click.option(
+    "--force",
+    is_flag=True,
+    help="Do it even if the query seems to be running, or merged files seem to be older than plain ones.",
+)
+
 
 @click.command(
     "fork",
@@ -22,9 +28,9 @@ if TYPE_CHECKING:
         "pyspark-statestore fork s3a://bucket/q1 s3a://bucket/q1-blue --version 1042",
         "pyspark-statestore fork hdfs://nn/checkpoints/q1 hdfs://nn/backup/q1 --mode copy",
     ],
-    interrupted="What there is of the fork was taken back. The checkpoint that was to be forked is as it was.",
+    interrupted="The unfinished fork was deleted. The checkpoint that it was made of is unchanged.",
 )
-@options.dry_run("Only say what the fork would have.")
+@options.dry_run("Only show what the fork would hold.")
 @options.checkpoint
 @click.argument("fork")
 @click.option(
@@ -32,23 +38,23 @@ if TYPE_CHECKING:
     type=click.Choice(["no_claim", "claim", "copy"]),
     default="no_claim",
     show_default=True,
-    help="Read the state where it is; or own it, too, so that PATH must not be used any more; or copy it.",
+    help="no_claim: read the state where it is. claim: also own it, and PATH must not be used any more. copy: copy it.",
 )
 @click.option(
     "--version",
     type=click.IntRange(min=1),
     show_default="that of the last committed batch",
-    help="State version that the fork begins with; batch version - 1 has left it.",
+    help="The state version that the fork begins with. Batch n leaves version n + 1.",
 )
-@click.option("--force", is_flag=True, help="Claim it though its query seems to be running; it has to be stopped.")
+@click.option("--force", is_flag=True, help="Claim PATH even if its query seems to be running. It must be stopped.")
 @options.output
 def fork_command(
     checkpoint: Checkpoint, output: Output, dry_run: bool, fork: str, mode: str, version: int | None, force: bool
 ) -> None:
     """Make a second checkpoint that goes on from a version of PATH.
 
-    FORK is the checkpointLocation of another query: a new version of the job, or the same one on trial. State is not
-    copied, and neither side deletes what the other one needs; see docs/fork.md.
+    FORK is the checkpointLocation for another query, such as a new version of the job or a trial of it. State is not
+    copied, and neither side deletes what the other one needs. See docs/fork.md.
     """
     from pyspark_statestore.cli.output import Report, figures_of, progress
 
@@ -64,31 +70,24 @@ def fork_command(
     examples=["pyspark-statestore release /checkpoints/q1 /checkpoints/q1-test"],
     interrupted="Run it again at any time.",
 )
-@options.dry_run("Only say what would be released.")
+@options.dry_run("Only show what would be released.")
 @options.checkpoint
 @click.argument("fork")
-@click.option("--force", is_flag=True, help="Also if FORK still reads files of PATH: it is lost when these are gone.")
+@click.option(
+    "--force", is_flag=True, help="Do it even if FORK still reads files of PATH, and is lost when they are gone."
+)
 @options.output
 def release_command(checkpoint: Checkpoint, output: Output, dry_run: bool, fork: str, force: bool) -> None:
-    """Let the files of PATH go that a FORK has pinned.
+    """Release the files of PATH that a fork has pinned.
 
-    That is for a fork that is not wanted any more. A fork that was deleted is noticed by the command orphans, and one
-    whose state was brought home with compact --localize releases them by itself.
+    Use it for a fork that nobody needs any more. You need not release a fork that was deleted (the command orphans
+    notices that), nor one that was compacted with --localize (that releases the files itself).
     """
     from pyspark_statestore.cli.output import Report, figures_of
 
     done = checkpoint.maintenance.release_fork(fork, dry_run=dry_run, force=force)
     note = f"{done.fork} cannot be restored once these files are gone." if done.broken_segments_count else ""
     output.report(Report.of(f"Release of {done.fork}", figures_of(done, "fork"), dry_run=done.dry_run, note=note))
-
-
-# The commands ``convert``, ``export`` and ``drop-merged``.
-
-_force = click.option(
-    "--force",
-    is_flag=True,
-    help="Do it though the query seems to be running, or merged files seem to be older than plain ones.",
-)
 
 
 @click.command(
@@ -99,26 +98,26 @@ _force = click.option(
         "pyspark-statestore convert /checkpoints/q1 --to merged",
         "pyspark-statestore convert /checkpoints/q1 --to merged --door path",
     ],
-    interrupted="Run it again before the query is started.",
+    interrupted="Run it again before you start the query.",
 )
-@options.dry_run("Only say what would be changed.")
+@options.dry_run("Only show what would change.")
 @options.checkpoint
-@click.option("--to", type=click.Choice(["merged", "stock"]), required=True, help="How the query is to go on.")
+@click.option("--to", type=click.Choice(["merged", "stock"]), required=True, help="How the query goes on.")
 @click.option(
     "--door",
     type=click.Choice(["provider", "path"]),
     default="provider",
     show_default=True,
-    help="Which one the query goes through when merged; see docs/turn-it-on.md.",
+    help="The door for the merged query; see docs/turn-it-on.md.",
 )
 @_force
 @options.output
 def convert_command(checkpoint: Checkpoint, output: Output, dry_run: bool, to: str, door: str, force: bool) -> None:
     """Let a stopped query go on with merged state, or with stock Spark.
 
-    Rewrites which class keeps the state, in the checkpoint's offset log; a copy of what was there is kept. After an
-    export in place, --to merged goes back to the merged files, unless stock Spark has gone on since. An offline
-    repartitioning that Spark began and did not know how to end is undone.
+    This rewrites the class that keeps the state in the checkpoint's offset log, and keeps a copy of what it replaces.
+    After an export in place, --to merged goes back to the merged files, unless stock Spark has gone on since. An
+    offline repartitioning that Spark began and could not finish is undone.
     """
     from pyspark_statestore.cli.output import Report, figures_of, progress
 
@@ -135,18 +134,18 @@ def convert_command(checkpoint: Checkpoint, output: Output, dry_run: bool, to: s
         "pyspark-statestore export /checkpoints/q1",
         "pyspark-statestore export hdfs://nn/checkpoints/q1 --to hdfs://nn/checkpoints/q1-stock",
     ],
-    interrupted="Run it again to end it. To stay with merged state: pyspark-statestore convert PATH --to merged",
+    interrupted="Run it again to finish. To stay with merged state: pyspark-statestore convert PATH --to merged",
 )
-@options.dry_run("Only say what would be written.")
+@options.dry_run("Only show what would be written.")
 @options.checkpoint
-@click.option("--to", "target", metavar="DST", help="An empty or new directory, for a copy; in place if not given.")
+@click.option("--to", "target", metavar="DST", help="An empty or new directory for a copy; in place if not given.")
 @_force
 @options.output
 def export_command(checkpoint: Checkpoint, output: Output, dry_run: bool, target: str | None, force: bool) -> None:
     """Write merged state back as plain files.
 
-    Stock Spark, without this package, goes on from there. In place, the merged files stay until drop-merged. The query
-    has to be stopped.
+    Stock Spark, without this package, can go on from them. After an export in place, the merged files stay until
+    drop-merged. The query must be stopped.
     """
     from pyspark_statestore.cli.output import Report, figures_of, progress
 
@@ -162,20 +161,20 @@ def export_command(checkpoint: Checkpoint, output: Output, dry_run: bool, target
         "pyspark-statestore drop-merged /checkpoints/q1",
         "pyspark-statestore drop-merged /checkpoints/q1 --no-dry-run",
     ],
-    interrupted="Nobody reads what is left of the merged files. Run it again to delete the rest.",
+    interrupted="Nothing reads what is left of the merged files. Run it again to delete the rest.",
 )
-@options.dry_run("Only say what would be deleted; so it is unless --no-dry-run is given.", default=True)
+@options.dry_run("Only show what would be deleted. This is the default.", default=True)
 @options.checkpoint
 @click.option(
     "--force",
     is_flag=True,
-    help="Do it where no export was made, or a file has changed since, if plain files alone restore every version.",
+    help="Do it even if no export was made, or a file has changed since, provided plain files restore every version.",
 )
 @options.output
 def drop_merged_command(checkpoint: Checkpoint, output: Output, dry_run: bool, force: bool) -> None:
     """Delete the merged files after an export in place.
 
-    They are deleted with --no-dry-run only, and there is no way back then.
+    Nothing is deleted without --no-dry-run. There is no way back then.
     """
     from pyspark_statestore.cli.output import Report, figures_of, progress
 

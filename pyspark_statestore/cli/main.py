@@ -1,4 +1,4 @@
-"""Entry point of ``pyspark-statestore``."""
+"""The entry point of ``pyspark-statestore``: the list of its commands."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ from pyspark_statestore.cli.state import diff_command, state_command
 def cli() -> None:
     """Spark Structured Streaming state in a few merged files instead of thousands of small ones.
 
-    The commands look into a checkpoint, also while its query runs, and keep it small and sound. They need no Spark.
-    What changes anything has --dry-run. PATH is the query's checkpointLocation: a local path or a URL such as hdfs://,
-    s3a://, abfss:// or gs://, with merged+ before it or without.
+    The commands show what is in a checkpoint, also while its query runs, and keep it small and sound. They need no
+    Spark. Each command that changes anything has --dry-run. PATH is the query's checkpointLocation: a local path or a
+    URL such as hdfs://, s3a://, abfss:// or gs://, with or without merged+ before it.
     """
 
 
@@ -53,8 +53,8 @@ def cli() -> None:
     ],
 )
 def jar_path_command() -> None:
-    """Print the path of the jar."""
-    from pyspark_statestore.session.doors import jar_path
+    """Print the path of the jar that Spark needs."""
+    from pyspark_statestore.session.jvm import jar_path
 
     click.echo(jar_path())
 
@@ -84,7 +84,7 @@ for command in (
 
 
 def main() -> None:
-    """Runs the command line. What goes wrong is one message on stderr and an exit status, not a stack trace."""
+    """Runs the command line. An error ends it with a message on stderr and an exit status, not with a stack trace."""
     try:
         cli(prog_name="pyspark-statestore")
     except BrokenPipeError:
@@ -95,5 +95,5 @@ def main() -> None:
         if os.environ.get("PYSPARK_STATESTORE_DEBUG"):
             raise
         click.echo(f"Unexpected {type(error).__name__}: {error}", err=True)
-        click.echo("This is a defect. Set PYSPARK_STATESTORE_DEBUG=1 to see where it happened.", err=True)
+        click.echo("This is a bug. Set PYSPARK_STATESTORE_DEBUG=1 to see where it happened.", err=True)
         sys.exit(1)

@@ -1,4 +1,4 @@
-"""The command ``compact``."""
+"""The commands that keep a checkpoint small and sound: compact, consolidate, expire, orphans, verify."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from pyspark_statestore.checkpoint import Checkpoint
     from pyspark_statestore.cli.output import Output
 
+_VERIFIED = ("read_bytes_count", "files_count", "segments_count", "versions_count")
+"""The counts in the report of ``verify``."""
+
 
 @click.command(
     "compact",
@@ -23,19 +26,19 @@ if TYPE_CHECKING:
         "pyspark-statestore compact s3a://bucket/q1 --smaller-than 16m --target-file-size 256m",
         "pyspark-statestore compact hdfs://nn/checkpoints/q1 --max-space-amplification 1.1 --abandoned-after 10m",
     ],
-    interrupted="Nothing that is needed is gone. Run it again at any time; what was copied in vain goes then or later.",
+    interrupted="Nothing that is needed is gone. Run it again at any time; it removes unneeded copies then or later.",
 )
-@options.dry_run("Only say what would be rewritten and removed.")
+@options.dry_run("Only show what would be rewritten and removed.")
 @options.checkpoint
 @click.option(
     "--max-space-amplification",
     type=click.FloatRange(min=1),
     default=1.5,
     show_default=True,
-    help="Rewrite files of which more than this many bytes are kept for each live one.",
+    help="Rewrite files that have more than this many bytes for each live byte.",
 )
 @click.option(
-    "--target-file-size", type=options.Size(), default="128m", show_default=True, help="How large new files become."
+    "--target-file-size", type=options.Size(), default="128m", show_default=True, help="The size of new files."
 )
 @click.option(
     "--smaller-than",
@@ -46,7 +49,7 @@ if TYPE_CHECKING:
 @click.option(
     "--localize",
     is_flag=True,
-    help="In a fork: also copy everything that it reads in other checkpoints, so that it needs them no more.",
+    help="In a fork, also copy what it reads from other checkpoints, so that it does not need them any more.",
 )
 @options.abandoned_after
 @options.output
@@ -62,11 +65,11 @@ def compact_command(
 ) -> None:
     """Rewrite files that are mostly dead or small.
 
-    Those that nothing lives in are removed. The query may be running, or not: files that it may still append to stay as
-    they are. In a Spark session the same is spread over executors; see docs/keep-it-small.md.
+    Files in which nothing lives are removed. The query may be running: files that it may still append to stay as they
+    are. To spread the work over Spark's executors, see docs/keep-it-small.md.
     """
+    from pyspark_statestore.cli.layouts import REWRITTEN
     from pyspark_statestore.cli.output import Report, figures_of, progress
-    from pyspark_statestore.cli.views import REWRITTEN
 
     with progress("Rewriting merged files", "bytes") as callback:
         done = checkpoint.maintenance.compact(
@@ -82,16 +85,6 @@ def compact_command(
     output.report(Report.of(title, figures_of(done), details, dry_run=done.dry_run))
 
 
-def _where(smaller_than: int, max_space_amplification: float) -> Any:
-    import pyarrow.compute as pc
-
-    # Of a file that nothing lives in, the second is null, which "or" passes over.
-    return (pc.field("file_size_in_bytes") < smaller_than) | (pc.field("space_amplification") > max_space_amplification)
-
-
-# The command ``consolidate``.
-
-
 @click.command(
     "consolidate",
     cls=Command,
@@ -99,24 +92,22 @@ def _where(smaller_than: int, max_space_amplification: float) -> Any:
         "pyspark-statestore consolidate s3a://bucket/q1 --dry-run",
         "pyspark-statestore consolidate s3a://bucket/q1",
     ],
-    interrupted="Nothing that is needed is gone; run it again at any time.",
+    interrupted="Nothing that is needed is gone. Run it again at any time.",
 )
-@options.dry_run("Only say what would be written and removed.")
+@options.dry_run("Only show what would be written and removed.")
 @options.checkpoint
 @options.output
 def consolidate_command(checkpoint: Checkpoint, output: Output, dry_run: bool) -> None:
     """Write one file with the indexes of all sealed ones.
 
-    Who starts opens that one and not each of them. Older files of its kind are removed. The query may be running.
+    A query that starts opens that file instead of all the others. Older files of its kind are removed. The query may be
+    running.
     """
     from pyspark_statestore.cli.output import Report, figures_of, progress
 
     with progress("Consolidating the index", ""):
         done = checkpoint.maintenance.consolidate_index(dry_run=dry_run)
     output.report(Report.of(f"Index of {checkpoint.url}", figures_of(done), dry_run=done.dry_run))
-
-
-# The command ``expire``.
 
 
 @click.command(
@@ -126,23 +117,23 @@ def consolidate_command(checkpoint: Checkpoint, output: Output, dry_run: bool) -
         "pyspark-statestore expire /checkpoints/q1 --retain-last 2",
         "pyspark-statestore expire /checkpoints/q1 --retain-last 2 --no-dry-run",
     ],
-    interrupted="The versions that are to be retained are whole; run it again to delete the rest.",
+    interrupted="The retained versions are whole. Run it again to delete the rest.",
 )
-@options.dry_run("Only say what would be deleted; so it is unless --no-dry-run is given.", default=True)
+@options.dry_run("Only show what would be deleted. This is the default.", default=True)
 @options.checkpoint
 @click.option(
     "--retain-last",
     type=click.IntRange(min=1),
     required=True,
-    help="How many batches can be gone back to afterwards; the last committed one always can.",
+    help="How many batches the query can go back to afterwards; it always can to the last committed one.",
 )
-@click.option("--force", is_flag=True, help="Do it though the query seems to be running; it has to be stopped.")
+@click.option("--force", is_flag=True, help="Do it even if the query seems to be running. It must be stopped.")
 @options.output
 def expire_command(checkpoint: Checkpoint, output: Output, dry_run: bool, retain_last: int, force: bool) -> None:
     """Delete the oldest versions of a stopped query.
 
-    They are deleted with --no-dry-run only. Files in which nothing lives any more go at once; other space that comes
-    free does so with the next: pyspark-statestore compact PATH.
+    Nothing is deleted without --no-dry-run. Files in which nothing lives any more are removed at once. To free the
+    other space, run: pyspark-statestore compact PATH.
     """
     from pyspark_statestore.cli.output import Report, figures_of, progress
 
@@ -150,9 +141,6 @@ def expire_command(checkpoint: Checkpoint, output: Output, dry_run: bool, retain
         done = checkpoint.maintenance.expire(retain_last, dry_run=dry_run, force=force)
     title = f"Versions of {checkpoint.url}"
     output.report(Report.of(title, figures_of(done), dry_run=done.dry_run, really="--no-dry-run"))
-
-
-# The command ``orphans``.
 
 
 @click.command(
@@ -163,16 +151,16 @@ def expire_command(checkpoint: Checkpoint, output: Output, dry_run: bool, retain
         "pyspark-statestore orphans /checkpoints/q1 --no-dry-run",
         "pyspark-statestore orphans s3a://bucket/q1 --older-than 1d --no-dry-run --output json",
     ],
-    interrupted="Only files that nobody can need are gone; run it again at any time.",
+    interrupted="Only files that nobody can need are gone. Run it again at any time.",
 )
-@options.dry_run("Only say what would be removed; so it is unless --no-dry-run is given.", default=True)
+@options.dry_run("Only show what would be removed. This is the default.", default=True)
 @options.checkpoint
 @click.option(
     "--older-than",
     type=options.Duration(),
     default="3d",
     show_default=True,
-    help="Younger files stay: somebody may be about to refer to them.",
+    help="Keep younger files: something may refer to them soon.",
 )
 @click.option("--force", is_flag=True, help="Allow --older-than of less than an hour.")
 @options.output
@@ -181,21 +169,16 @@ def orphans_command(
 ) -> None:
     """Find and remove files that nobody can need.
 
-    They are removed with --no-dry-run only. These are merged files that nothing can be read from, what crashed writers
-    and compactions have left, and plain state files that nothing refers to. The query may be running.
+    Nothing is removed without --no-dry-run. Orphans are merged files from which nothing can be read, leftovers of
+    crashed writers and compactions, and plain state files that nothing refers to. The query may be running.
     """
+    from pyspark_statestore.cli.layouts import ORPHANS
     from pyspark_statestore.cli.output import Report, figures_of, progress
-    from pyspark_statestore.cli.views import ORPHANS
 
     with progress("Looking for orphans", ""):
         done = checkpoint.maintenance.remove_orphan_files(older_than, dry_run=dry_run, force=force)
     title, details = f"Orphans of {checkpoint.url}", {"files": (done.files, ORPHANS)}
     output.report(Report.of(title, figures_of(done), details, dry_run=done.dry_run, really="--no-dry-run"))
-
-
-# The command ``verify``.
-
-_FIGURES = ("read_bytes_count", "files_count", "segments_count", "versions_count")
 
 
 @click.command(
@@ -206,28 +189,28 @@ _FIGURES = ("read_bytes_count", "files_count", "segments_count", "versions_count
         "pyspark-statestore verify /checkpoints/q1 --repair --dry-run",
         "pyspark-statestore verify s3a://bucket/q1 --output json | jq .damages",
     ],
-    interrupted="What was read so far says nothing of the rest; run it again at any time.",
+    interrupted="The rest was not checked. Run it again at any time.",
 )
-@options.dry_run("With --repair: only say what would be mended. Without it nothing is changed anyway.")
+@options.dry_run("With --repair, only show what would be repaired. Without --repair nothing is changed anyway.")
 @options.checkpoint
-@click.option("--repair", is_flag=True, help="Mend what can be mended without losing anything.")
+@click.option("--repair", is_flag=True, help="Repair what can be repaired without losing anything.")
 @options.output
 @click.pass_context
 def verify_command(ctx: click.Context, checkpoint: Checkpoint, output: Output, dry_run: bool, repair: bool) -> None:
     """Read and check every live byte and every version.
 
-    A version is checked by whether all that it is restored from is there. The query may be running. The exit status is
-    0 where nothing is damaged, or all of it is repaired, and 3 where damage is left.
+    A version is sound if all files that restore it are there. The query may be running. The exit status is 0 where
+    nothing is damaged or all damage was repaired, and 3 where damage is left.
     """
     import pyarrow.compute as pc
 
+    from pyspark_statestore.cli.layouts import DAMAGES
     from pyspark_statestore.cli.output import Report, progress
-    from pyspark_statestore.cli.views import DAMAGES
 
     with progress("Verifying", "bytes") as callback:
         done = checkpoint.maintenance.verify(repair=repair, dry_run=dry_run, callback=callback)
     left = sum(not damage.repaired for damage in done.damages)
-    figures = {"is_clean": done.is_clean, **{name: getattr(done, name) for name in _FIGURES}}
+    figures = {"is_clean": done.is_clean, **{name: getattr(done, name) for name in _VERIFIED}}
     figures |= {"damages_count": len(done.damages), "repaired_count": done.repaired_count}
     found = done.to_arrow()
     details = {
@@ -240,9 +223,15 @@ def verify_command(ctx: click.Context, checkpoint: Checkpoint, output: Output, d
         ctx.exit(DAMAGED)
 
 
+def _where(smaller_than: int, max_space_amplification: float) -> Any:
+    import pyarrow.compute as pc
+
+    # The space amplification of a file in which nothing lives is null, which "or" passes over.
+    return (pc.field("file_size_in_bytes") < smaller_than) | (pc.field("space_amplification") > max_space_amplification)
+
+
 def _note(left: int) -> str:
     if not left:
         return ""
-    return (
-        f"{left:,} damage{'s are' if left > 1 else ' is'} not repaired. Restore the files from a copy, or see --repair."
-    )
+    damage = "1 damage is" if left == 1 else f"{left:,} damages are"
+    return f"{damage} not repaired. Restore the files from a copy, or see --repair."

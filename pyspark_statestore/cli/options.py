@@ -1,4 +1,4 @@
-"""Arguments and options that several commands have."""
+"""The arguments and options that several commands share."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ else:
 
 
 class StorageOption(ParamType):
-    """``KEY=VALUE``; a value that is JSON is taken as JSON, any other as text."""
+    """``KEY=VALUE``. A value that is JSON is read as JSON, any other as text."""
 
     name = "KEY=VALUE"
 
@@ -41,7 +41,7 @@ class Duration(ParamType):
     """A duration as in Spark's configuration, such as ``10m``.
 
     Args:
-        minimum: The shortest, written alike.
+        minimum: The shortest allowed one, such as ``1s``.
     """
 
     name = "DURATION"
@@ -50,7 +50,7 @@ class Duration(ParamType):
         self._option = Option("", "", "duration", "", minimum=minimum)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime.timedelta:
-        """Returns it as a timedelta."""
+        """Returns the duration as a timedelta."""
         if isinstance(value, datetime.timedelta):
             return value
         try:
@@ -60,12 +60,12 @@ class Duration(ParamType):
 
 
 class Size(ParamType):
-    """Bytes as in Spark's configuration, such as ``128m``."""
+    """A number of bytes as in Spark's configuration, such as ``128m``."""
 
     name = "SIZE"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Returns how many bytes they are."""
+        """Returns the number of bytes."""
         option = Option("", "", "bytes", "")
         try:
             return int(option.parse(value))
@@ -74,19 +74,19 @@ class Size(ParamType):
 
 
 def storage_options(command: Function) -> Function:
-    """Adds ``--storage-option``; the command gets ``storage_options``, pairs."""
+    """Adds ``--storage-option``; the command gets pairs as ``storage_options``."""
     return click.option(
         "--storage-option",
         "storage_options",
         type=StorageOption(),
         multiple=True,
-        help="For the fsspec file system, such as anon=true; as often as needed. JSON is taken as JSON, other values "
-        "are text.",
+        help="An option of the fsspec file system, such as anon=true. Repeat it for more options. A value that is JSON "
+        "is read as JSON, any other as text.",
     )(command)
 
 
 def checkpoint(command: Function) -> Function:
-    """Adds PATH and how to read it; the command gets a ``Checkpoint`` as its first argument."""
+    """Adds PATH and its options; the command gets a ``Checkpoint`` as its first argument."""
 
     @click.argument("path")
     @storage_options
@@ -95,7 +95,7 @@ def checkpoint(command: Function) -> Function:
         type=Duration(OPTIONS["closedAfter"].minimum),
         default=OPTIONS["closedAfter"].default,
         show_default=True,
-        help="After how long without a change nobody appends to a file any more; as the query's closedAfter.",
+        help="The query's closedAfter: nobody appends to a file that has not changed for this long.",
     )
     @functools.wraps(command)
     def with_checkpoint(
@@ -109,12 +109,7 @@ def checkpoint(command: Function) -> Function:
 
 
 def dry_run(about: str, *, default: bool = False) -> Callable[[Function], Function]:
-    """Adds ``--dry-run/--no-dry-run``, above the options that a command has got so far.
-
-    Args:
-        about: What is only said.
-        default: Whether that is so unless ``--no-dry-run`` is given.
-    """
+    """Adds ``--dry-run/--no-dry-run`` with this help; with ``default``, the command is a dry run unless told not to."""
     return click.option("--dry-run/--no-dry-run", default=default, show_default=True, help=about)
 
 
@@ -125,18 +120,18 @@ def abandoned_after(command: Function) -> Function:
         type=Duration(),
         default="1d",
         show_default=True,
-        help="Take an unsealed file for closed where it is older by so much. Less only if you know that the query is "
+        help="An unsealed file counts as closed when it is this old. Give less only if you know that the query is "
         "stopped, and never less than --closed-after.",
     )(command)
 
 
 def one_store(command: Function) -> Function:
-    """Adds what narrows a table to some stores; the command gets the arguments of the Inspection's methods."""
+    """Adds the options that narrow a table to some stores; they are arguments of the methods of ``Inspection``."""
     number = click.IntRange(min=0)
     for option in (
-        click.option("--store", "store_name", help="Only of this store, such as default or left-keyToNumValues."),
-        click.option("--partition", "partition_id", type=number, help="Only of this state partition."),
-        click.option("--operator", "operator_id", type=number, help="Only of this stateful operator."),
+        click.option("--store", "store_name", help="Only this store, such as default or left-keyToNumValues."),
+        click.option("--partition", "partition_id", type=number, help="Only this state partition."),
+        click.option("--operator", "operator_id", type=number, help="Only this stateful operator."),
     ):
         command = option(command)
     return command
@@ -151,7 +146,7 @@ def output(command: Function) -> Function:
         type=click.Choice(["table", "json"]),
         default="table",
         show_default=True,
-        help="table is for people; json is exact and whole, with times in ISO 8601.",
+        help="table is for people. json is exact and complete, with times in ISO 8601.",
     )
     @functools.wraps(command)
     def with_output(*arguments: Any, form: str, **others: Any) -> Any:
@@ -164,16 +159,16 @@ def output(command: Function) -> Function:
 
 
 def rows(command: Function) -> Function:
-    """Adds what chooses rows and columns; the command gets them as ``rows``, a ``RowChoice``."""
+    """Adds the options that choose rows and columns; the command gets a ``RowChoice`` as ``rows``."""
 
-    @click.option("--sort", metavar="COLUMN", help="Order by a column of the table, lowest first, nulls last.")
+    @click.option("--sort", metavar="COLUMN", help="Sort by a column of the table, lowest first, nulls last.")
     @click.option("--descending", is_flag=True, help="With --sort: highest first.")
     @click.option(
         "--limit",
         type=click.IntRange(min=0),
-        help="At most so many rows; 0 stands for all. Without it a table on a terminal ends after 50 rows.",
+        help="How many rows at most; 0 for all. Without it, a table on a terminal ends after 50 rows.",
     )
-    @click.option("--wide", is_flag=True, help="In a table, all columns under their own names.")
+    @click.option("--wide", is_flag=True, help="Show all columns of the table under their own names.")
     @functools.wraps(command)
     def with_rows(*arguments: Any, sort: str | None, descending: bool, limit: int | None, wide: bool, **k: Any) -> Any:
         from pyspark_statestore.cli.output import RowChoice

@@ -1,4 +1,4 @@
-"""Where results go: commands hand over what they found, an output decides how it looks."""
+"""Writes results: commands hand over tables and reports, and an ``Output`` decides how they look."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 
-from pyspark_statestore.cli.views import View
+from pyspark_statestore.cli.layouts import TableLayout
 
 if TYPE_CHECKING:
     from pyspark_statestore.cli.shown_file import ShownFile
@@ -40,12 +40,12 @@ _BATCH = 1000
 
 @dataclass(frozen=True)
 class RowChoice:
-    """Which rows and columns of a table are wanted.
+    """The rows and columns of a table that a user asks for.
 
     Attributes:
-        sort: Column to order by; None for the table's own order.
+        sort: The column to sort by; None for the table's own order.
         descending: Whether the highest come first.
-        limit: At most so many rows; 0 for all, None for as many as are sensible.
+        limit: The highest number of rows; 0 for all, None for as many as the output chooses.
         wide: Whether a table for people has all columns.
     """
 
@@ -55,7 +55,7 @@ class RowChoice:
     wide: bool = False
 
     def ordered(self, table: pa.Table) -> pa.Table:
-        """The rows in the order that is wanted.
+        """Returns the table in the chosen order.
 
         Raises:
             click.BadParameter: There is no such column.
@@ -76,9 +76,9 @@ ALL = RowChoice(limit=0)
 
 
 def python_rows(table: pa.Table) -> Iterator[list[dict[str, Any]]]:
-    """The rows of a table, some at a time; timestamps are in UTC and do not say so.
+    """Yields the rows of a table, some at a time. Timestamps are in UTC without a time zone.
 
-    Arrow looks the time zone up for each value, which takes long, and loses a Ctrl-C that comes meanwhile.
+    Arrow would look the time zone up for each value, which takes long and loses a Ctrl-C that comes meanwhile.
     """
     for i, field in enumerate(table.schema):
         if pa.types.is_timestamp(field.type) and field.type.tz:
@@ -93,15 +93,15 @@ class Report:
     """What a command has done, or would do.
 
     Attributes:
-        title: Says it to people.
-        figures: By name, in their order.
-        details: Tables by name, each with how people see it.
-        note: What nobody may overlook.
+        title: The heading for people.
+        figures: Values by name, in the order in which they are shown.
+        details: Tables and their layouts, by name.
+        note: A message that nobody should overlook; empty for none.
     """
 
     title: str
     figures: Mapping[str, Any]
-    details: Mapping[str, tuple[pa.Table, View]]
+    details: Mapping[str, tuple[pa.Table, TableLayout]]
     note: str
 
     @classmethod
@@ -109,21 +109,21 @@ class Report:
         cls,
         title: str,
         figures: Mapping[str, Any],
-        details: Mapping[str, tuple[pa.Table, View]] = MappingProxyType({}),
+        details: Mapping[str, tuple[pa.Table, TableLayout]] = MappingProxyType({}),
         *,
         dry_run: bool,
         really: str = "",
         note: str = "",
     ) -> Report:
-        """Makes the report of a command that may have changed nothing.
+        """Makes a report, which says so where the command was a dry run.
 
         Args:
-            title: Says what it is about.
-            figures: By name.
-            details: Tables by name, each with how people see it.
-            dry_run: Whether nothing was changed.
-            really: The option that makes the command do it, where that is not its default.
-            note: What else nobody may overlook.
+            title: The heading.
+            figures: Values by name.
+            details: Tables and their layouts, by name.
+            dry_run: Whether the command was a dry run.
+            really: The option that makes the command change something, where a dry run is its default.
+            note: A message besides that about the dry run.
         """
         title = f"{title} (dry run)" if dry_run else title
         notes = [note] if note else []
@@ -134,11 +134,11 @@ class Report:
 
 
 def figures_of(result: Any, *left_out: str) -> dict[str, Any]:
-    """What a verb returned, by name and in its order, for a report.
+    """Returns the fields of a verb's result for a report.
 
     Args:
-        result: A dataclass.
-        left_out: Names of what the report says elsewhere, besides ``dry_run`` and ``files``.
+        result: The result, a dataclass.
+        left_out: Fields to leave out, besides ``dry_run`` and ``files``.
     """
     names = [each.name for each in fields(result)]
     return {name: getattr(result, name) for name in names if name not in ("dry_run", "files", *left_out)}
@@ -148,23 +148,23 @@ class Output(abc.ABC):
     """Writes results to stdout."""
 
     @abc.abstractmethod
-    def table(self, table: pa.Table, view: View, title: str, rows: RowChoice) -> None:
-        """Writes many rows.
+    def table(self, table: pa.Table, layout: TableLayout, title: str, rows: RowChoice) -> None:
+        """Writes a table.
 
         Args:
-            table: They.
-            view: How people see them.
-            title: Says what they are.
-            rows: Which of them.
+            table: The table.
+            layout: How people see it.
+            title: The heading for people.
+            rows: The rows and columns to write.
         """
 
     @abc.abstractmethod
     def record(self, table: pa.Table, title: str) -> None:
-        """Writes a table's only row, with a line for each column."""
+        """Writes the only row of a table, with a line for each column."""
 
     @abc.abstractmethod
-    def tables(self, tables: Mapping[str, tuple[pa.Table, View, str]]) -> None:
-        """Writes several tables: by name, each with its view and title."""
+    def tables(self, tables: Mapping[str, tuple[pa.Table, TableLayout, str]]) -> None:
+        """Writes several tables, each with its layout and title, by name."""
 
     @abc.abstractmethod
     def report(self, report: Report) -> None:
@@ -176,10 +176,10 @@ class Output(abc.ABC):
 
 
 class JsonOutput(Output):
-    """JSON, exact and whole: an array with a row in each line, or an object."""
+    """Writes JSON, exact and complete: an array with a row in each line, or an object."""
 
-    def table(self, table: pa.Table, view: View, title: str, rows: RowChoice) -> None:
-        """Writes an array; it is cut only where a limit was asked for."""
+    def table(self, table: pa.Table, layout: TableLayout, title: str, rows: RowChoice) -> None:
+        """Writes an array, cut only where the user asks for a limit."""
         ordered = rows.ordered(table)
         _write_array(ordered.slice(0, rows.limit) if rows.limit else ordered)
         click.echo()
@@ -188,7 +188,7 @@ class JsonOutput(Output):
         """Writes an object."""
         click.echo(_encoded(table.to_pylist()[0], indent=2))
 
-    def tables(self, tables: Mapping[str, tuple[pa.Table, View, str]]) -> None:
+    def tables(self, tables: Mapping[str, tuple[pa.Table, TableLayout, str]]) -> None:
         """Writes an object with an array for each table."""
         for number, (name, (table, _, _)) in enumerate(tables.items()):
             click.echo(f"{',' if number else '{'}\n{json.dumps(name)}: ", nl=False)
@@ -196,7 +196,7 @@ class JsonOutput(Output):
         click.echo("\n}")
 
     def report(self, report: Report) -> None:
-        """Writes an object with the figures, and an array for each table; the note goes to stderr."""
+        """Writes an object with the figures and an array for each table. The note goes to stderr."""
         separator = "{\n"
         for name, value in report.figures.items():
             click.echo(f"{separator}{json.dumps(name)}: {_encoded(value)}", nl=False)
@@ -209,7 +209,7 @@ class JsonOutput(Output):
             click.echo(report.note, err=True)
 
     def file(self, shown: ShownFile) -> None:
-        """Writes an object, with the groups as they follow each other in the file."""
+        """Writes an object with the groups in the file's order."""
         click.echo(_encoded(asdict(shown), indent=1))
 
 
@@ -237,17 +237,12 @@ def _iso(value: Any) -> str:
     raise TypeError(f"{type(value).__name__} in a result")
 
 
-# How far it is, on stderr, for who watches.
-
-
 class ProgressBar(Callback):
-    """An fsspec callback that draws a bar on stderr until it is closed; nothing of it stays.
-
-    Files are read in several threads; each may tell it.
+    """An fsspec callback that draws a bar on stderr and removes it at the end. Several threads may use it.
 
     Args:
         what: The words before the bar.
-        unit: What is counted: ``files``, ``bytes``, or nothing where it is not known how far it is.
+        unit: What is counted: ``files`` or ``bytes``; empty where nobody knows how much there is to do.
     """
 
     def __init__(self, what: str = "Reading merged files", unit: str = "files") -> None:
@@ -267,27 +262,22 @@ class ProgressBar(Callback):
         self._progress.start()
 
     def set_size(self, size: int) -> None:
-        """How many there are; said anew where reading begins again, because files have vanished."""
+        """Sets how many there are. Reading that begins again, because files have vanished, sets it again."""
         self._progress.reset(self._task, total=size)
 
     def relative_update(self, inc: int = 1) -> None:
-        """So many more were done."""
+        """Adds so many that are done."""
         self._progress.advance(self._task, inc)
 
     def close(self) -> None:
-        """Takes the bar away."""
+        """Removes the bar."""
         self._progress.refresh()
         self._progress.stop()
 
 
 @contextmanager
 def progress(what: str = "Reading merged files", unit: str = "files") -> Iterator[Callback | None]:
-    """Shows progress where stderr is a terminal, and gives None where it is not.
-
-    Args:
-        what: As of :class:`ProgressBar`.
-        unit: As of :class:`ProgressBar`.
-    """
+    """Yields a :class:`ProgressBar` where stderr is a terminal, and None where it is not."""
     if not sys.stderr.isatty():
         yield None
         return

@@ -1,4 +1,4 @@
-"""One merged file, taken apart for people."""
+"""Reads one merged file group by group, for the command ``show``."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ _FLAGS = {FLAG_SEALED: "sealed", FLAG_CUMULATIVE: "cumulative", FLAG_INDEX_ONLY:
 
 @dataclass(frozen=True)
 class ShownEntry:
-    """One fact.
+    """An entry of an index.
 
     Attributes:
-        kind: put or delete.
-        type: What the logical file is to Spark.
-        logical_path: Relative to ``state/``.
-        offset: Of the segment; null for a deletion.
-        length: Of the segment in bytes; null for a deletion.
-        generation: How often it was copied.
-        crc32c: Of its bytes, as hexadecimal; null for a deletion.
-        written_at: Time of the stamp; for a deletion, that of the newest write that it kills.
-        stamp: The stamp itself.
-        writer: With the stamp the key of the write.
-        file_name: The file that an entry of an index-only file is about, or that holds the segment of an entry of
-            a reference file; null where it is this file.
+        kind: ``put`` or ``delete``.
+        type: What the logical file is to Spark, such as ``changelog``.
+        logical_path: The logical file's path below ``state/``.
+        offset: Where the segment begins; null for a deletion.
+        length: The segment's length in bytes; null for a deletion.
+        generation: How often the segment was copied.
+        crc32c: The checksum of the segment's bytes in hexadecimal; null for a deletion.
+        written_at: The time in the stamp. For a deletion, it is that of the newest write that it kills.
+        stamp: The stamp.
+        writer: The writer, which with the stamp is the key of the write.
+        file_name: In an index-only file, the file that the entry repeats. In a reference file, the file that holds the
+            segment. Null in any other file.
     """
 
     kind: str
@@ -55,13 +55,13 @@ class ShownGroup:
     """What one flush made durable.
 
     Attributes:
-        offset: Of its first byte; null where what is before it cannot be read.
-        trailer_offset: Of its trailer.
-        end: Of the first byte after it.
-        flags: Of sealed, cumulative, index-only and foreign those that are set.
-        stamp: The highest stamp that its writer had seen.
-        stamped_at: The time of that.
-        entries: In their order.
+        offset: Where the group begins; null where what is before it cannot be read.
+        trailer_offset: Where its trailer begins.
+        end: Where it ends.
+        flags: The flags that are set, of sealed, cumulative, index-only and foreign.
+        stamp: The highest stamp that the writer had seen.
+        stamped_at: The time in that stamp.
+        entries: The entries in their order.
     """
 
     offset: int | None
@@ -78,15 +78,15 @@ class ShownFile:
     """A merged file.
 
     Attributes:
-        file_path: As a URL.
-        file_size_in_bytes: All of it.
-        writer: Of the header; null without one.
-        created_at: Of the header.
-        header_length: In bytes.
-        meta: Of the header.
-        groups: Oldest first; where there is damage, those after it.
-        torn_tail_bytes: At the file's end, after the last whole group; they do not exist for readers.
-        error: What is damaged; null where nothing is.
+        file_path: The file's URL.
+        file_size_in_bytes: The file's size.
+        writer: The writer in the header; null where there is no header.
+        created_at: The time in the header; null where there is no header.
+        header_length: The header's length in bytes.
+        meta: The header's meta.
+        groups: The groups, the oldest first. In a damaged file, those after the damage.
+        torn_tail_bytes: The number of bytes after the last whole group, which readers ignore.
+        error: The message about damage; null where there is none.
     """
 
     file_path: str
@@ -101,15 +101,15 @@ class ShownFile:
 
 
 def show_file(path: str, storage_options: Mapping[str, Any] | None = None) -> ShownFile:
-    """Reads a merged file, all of its indexes; of its segments nothing.
+    """Reads all indexes of a merged file, but no segments.
 
     Args:
-        path: Of the file, as a URL or a local path.
-        storage_options: For the fsspec file system.
+        path: The file's URL or local path.
+        storage_options: Options of the fsspec file system.
 
     Raises:
-        StateStoreFilesError: It cannot be read, or has no header that can be understood. Damage after the header is in
-            the result.
+        StateStoreFilesError: The file cannot be read, or its header is damaged. Damage after the header is in the
+            result.
     """
     folder, _, name = path.rpartition("/")
     location = Location.of(folder or ("/" if path.startswith("/") else "."), storage_options)
@@ -151,7 +151,7 @@ def _shown(file: OpenFile, url: str) -> ShownFile:
 
 
 def _starts(groups: list[Group], header: Header | None) -> list[int | None]:
-    """Where each group begins: where the one before it ends."""
+    """Returns where each group begins, which is where the one before it ends."""
     if not groups or header is None:
         return []
     first = None if groups[0].trailer.previous else header.length
@@ -185,7 +185,7 @@ def _group(group: Group, start: int | None) -> ShownGroup:
 
 
 def _time(milliseconds: int) -> datetime.datetime | None:
-    """None where a file says what is no time."""
+    """Returns the time, or None for a number that is not one."""
     try:
         return datetime.datetime.fromtimestamp(milliseconds / 1000, datetime.UTC)
     except (ValueError, OverflowError, OSError):

@@ -1,17 +1,17 @@
-"""The commands ``state`` and ``diff``."""
+"""The commands that show the state itself: state, diff."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from pyspark_statestore.cli import options
 from pyspark_statestore.cli.commands import Command
-from pyspark_statestore.cli.options import ParamType
+from pyspark_statestore.cli.options import Function, ParamType
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -19,14 +19,17 @@ if TYPE_CHECKING:
     from pyspark_statestore.checkpoint import Checkpoint
     from pyspark_statestore.cli.output import Output, RowChoice
 
+_FIELD = re.compile(r"([A-Za-z_][\w.]*)=(.*)", re.DOTALL)
+"""How ``FIELD=VALUE`` is written."""
+
 
 class KeyOption(ParamType):
-    """``FIELD=VALUE``, a JSON object, or a value; what is JSON is taken as JSON, any other as text."""
+    """``FIELD=VALUE``, a JSON object, or a value. A value that is JSON is read as JSON, any other as text."""
 
     name = "KEY"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Returns values by field, or a value."""
+        """Returns values by field, or just a value."""
         text = str(value)
         found = _FIELD.fullmatch(text)
         if found is None:
@@ -37,11 +40,8 @@ class KeyOption(ParamType):
         return key
 
 
-Function = Callable[..., Any]
-
-
 def _which_state(command: Function) -> Function:
-    """Adds what says which state is meant; the command gets the arguments of ``Checkpoint.state``."""
+    """Adds the options that choose the state; they are arguments of ``Checkpoint.state``."""
     number = click.IntRange(min=0)
     for option in (
         click.option(
@@ -49,8 +49,8 @@ def _which_state(command: Function) -> Function:
             "keys",
             type=KeyOption(),
             multiple=True,
-            help="Only of this key: FIELD=VALUE, as often as needed (window.start=2026-01-01T10:00 for a field in a "
-            "struct), the same as JSON, or a value where the key has one field.",
+            help="Only this key. Give FIELD=VALUE, repeated for more fields (window.start=2026-01-01T10:00 for a field "
+            "in a struct); or the key as JSON; or just the value, where the key has one field.",
         ),
         click.option(
             "--variable",
@@ -62,9 +62,9 @@ def _which_state(command: Function) -> Function:
             "store_name",
             default="default",
             show_default=True,
-            help="The store; a stream-stream join has left-keyToNumValues and three others.",
+            help="The store. A stream-stream join has left-keyToNumValues and three others.",
         ),
-        click.option("--partition", "partition_id", type=number, help="Only of this state partition."),
+        click.option("--partition", "partition_id", type=number, help="Only this state partition."),
         click.option(
             "--operator", "operator_id", type=number, default=0, show_default=True, help="The stateful operator."
         ),
@@ -84,7 +84,7 @@ def _which_state(command: Function) -> Function:
 )
 @options.checkpoint
 @_which_state
-@click.option("--version", type=click.IntRange(min=0), help="The state version; without it, the newest committed one.")
+@click.option("--version", type=click.IntRange(min=0), help="The state version; the newest committed one if not given.")
 @options.rows
 @options.output
 def state_command(checkpoint: Checkpoint, keys: tuple[Any, ...], output: Output, rows: RowChoice, **which: Any) -> None:
@@ -92,9 +92,11 @@ def state_command(checkpoint: Checkpoint, keys: tuple[Any, ...], output: Output,
 
     RocksDB's state needs: pip install "pyspark-statestore[state]".
     """
+    from pyspark_statestore.rendering import counted
+
     found = checkpoint.state(**which, key=one_key(keys))
     at = found.schema.metadata[b"pyspark_statestore.version"].decode()
-    _show(found, f"{_count(found, 'value')} in version {at} of {checkpoint.url}", output, rows)
+    _show(found, f"{counted(found.num_rows, 'value')} in version {at} of {checkpoint.url}", output, rows)
 
 
 @click.command(
@@ -108,24 +110,32 @@ def state_command(checkpoint: Checkpoint, keys: tuple[Any, ...], output: Output,
 @options.checkpoint
 @_which_state
 @click.option(
-    "--from", "from_version", type=click.IntRange(min=0), required=True, help="The earlier version; 0 is empty."
+    "--from",
+    "from_version",
+    type=click.IntRange(min=0),
+    required=True,
+    help="The earlier version; 0 is the empty state.",
 )
 @click.option(
-    "--to", "to_version", type=click.IntRange(min=0), help="The later version; without it, the newest committed one."
+    "--to", "to_version", type=click.IntRange(min=0), help="The later version; the newest committed one if not given."
 )
 @options.rows
 @options.output
 def diff_command(checkpoint: Checkpoint, keys: tuple[Any, ...], output: Output, rows: RowChoice, **which: Any) -> None:
     """Show which keys were added, changed or removed between two versions of a state store."""
+    from pyspark_statestore.rendering import counted
+
     found = checkpoint.state_changes(**which, key=one_key(keys))
     first, last = (found.schema.metadata[f"pyspark_statestore.{each}_version".encode()] for each in ("from", "to"))
-    title = f"{_count(found, 'changed key')} from version {first.decode()} to {last.decode()} of {checkpoint.url}"
+    title = (
+        f"{counted(found.num_rows, 'changed key')} from version {first.decode()} to {last.decode()} of {checkpoint.url}"
+    )
     _show(found, title, output, rows)
 
 
 def _show(table: pa.Table, title: str, output: Output, rows: RowChoice) -> None:
+    from pyspark_statestore.cli.layouts import all_columns
     from pyspark_statestore.cli.output import JsonOutput
-    from pyspark_statestore.cli.views import whole
     from pyspark_statestore.state.decoding import UNDECODED
 
     for field in table.schema:
@@ -134,11 +144,11 @@ def _show(table: pa.Table, title: str, output: Output, rows: RowChoice) -> None:
             click.echo(f"{field.name} is shown as bytes: {reason.decode()}.", err=True)
     if not isinstance(output, JsonOutput):
         table = _flat(table)
-    output.table(table, whole(table.schema), title, rows)
+    output.table(table, all_columns(table.schema), title, rows)
 
 
 def _flat(table: pa.Table) -> pa.Table:
-    """A column for each field of a struct, named by its path; an empty struct is none."""
+    """Replaces a struct by a column for each field, named by its path. An empty struct has no column."""
     import pyarrow.types as types
 
     while any(types.is_struct(field.type) for field in table.schema):
@@ -146,20 +156,11 @@ def _flat(table: pa.Table) -> pa.Table:
     return table
 
 
-def _count(table: pa.Table, what: str) -> str:
-    return f"{table.num_rows:,} {what}{'' if table.num_rows == 1 else 's'}"
-
-
-# How a key is written on the command line.
-
-_FIELD = re.compile(r"([A-Za-z_][\w.]*)=(.*)", re.DOTALL)
-
-
 def one_key(keys: Sequence[Any]) -> Any:
-    """Puts what was given for ``--key`` together; None where nothing was.
+    """Joins the values of ``--key`` to one key, or returns None where there are none.
 
     Raises:
-        click.BadParameter: It does not go together.
+        click.BadParameter: Two values are for the same field.
     """
     if not keys:
         return None

@@ -1,4 +1,4 @@
-"""Tables for people, drawn with rich."""
+"""Writes results as tables for people, with rich on a terminal."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from rich.table import Table
 from rich.text import Text
 
 from pyspark_statestore import rendering
+from pyspark_statestore.cli.layouts import ColumnLayout, TableLayout, all_columns
 from pyspark_statestore.cli.output import ALL, Output, Report, RowChoice, python_rows
-from pyspark_statestore.cli.views import Field, View, whole
 from pyspark_statestore.rendering import form_of
 
 if TYPE_CHECKING:
@@ -26,62 +26,62 @@ if TYPE_CHECKING:
 
 
 ROWS_ON_A_TERMINAL = 50
-"""What a table is cut to where nobody said how many rows they want."""
+"""The number of rows on a terminal, where the user does not ask for another one."""
 
 _ANY_WIDTH = 100_000
 
-_ENTRIES: View = (
-    Field("kind", ("kind",), rendering.text),
-    Field("type", ("type",), rendering.text),
-    Field("logical path", ("logical_path",), rendering.text),
-    Field("offset", ("offset",), rendering.text),
-    Field("length", ("length",), rendering.text),
-    Field("gen", ("generation",), rendering.text),
-    Field("crc32c", ("crc32c",), rendering.text),
-    Field("written (UTC)", ("written_at",), rendering.time),
-    Field("in file", ("file_name",), rendering.text, optional=True),
+_ENTRIES: TableLayout = (
+    ColumnLayout("kind", ("kind",), rendering.text),
+    ColumnLayout("type", ("type",), rendering.text),
+    ColumnLayout("logical path", ("logical_path",), rendering.text),
+    ColumnLayout("offset", ("offset",), rendering.text),
+    ColumnLayout("length", ("length",), rendering.text),
+    ColumnLayout("gen", ("generation",), rendering.text),
+    ColumnLayout("crc32c", ("crc32c",), rendering.text),
+    ColumnLayout("written (UTC)", ("written_at",), rendering.time),
+    ColumnLayout("in file", ("file_name",), rendering.text, optional=True),
 )
 
 
 class TextOutput(Output):
-    """Tables; on a terminal as wide as that and cut to a sensible number of rows, else whole and never wrapped."""
+    """Writes tables: on a terminal as wide as it is and with few rows, elsewhere with all rows and never wrapped."""
 
     def __init__(self) -> None:
         self._on_terminal = sys.stdout.isatty()
 
-    def table(self, table: pa.Table, view: View, title: str, rows: RowChoice) -> None:
+    def table(self, table: pa.Table, layout: TableLayout, title: str, rows: RowChoice) -> None:
         """Writes the title, the rows, and how many more there are."""
-        self._rows(table, view, title, rows, "--limit 0")
+        self._rows(table, layout, title, rows, "--limit 0")
 
     def record(self, table: pa.Table, title: str) -> None:
-        """Writes a line for each column, bytes also in full."""
+        """Writes a line for each column, with sizes also in bytes."""
         columns = zip(table.schema, table.columns, strict=True)
         self._figures(title, {field.name: (column[0].as_py(), field.type) for field, column in columns})
 
     def report(self, report: Report) -> None:
-        """Writes a line for each figure, the tables, and the note where nobody misses it: last."""
+        """Writes a line for each figure, then the tables, and last the note, so that nobody overlooks it."""
         self._figures(report.title, {name: (value, pa.scalar(value).type) for name, value in report.figures.items()})
-        for name, (table, view) in report.details.items():
+        for name, (table, layout) in report.details.items():
             if table.num_rows:
                 self._line()
-                self._rows(table, view, name, RowChoice(), "--output json")
+                self._rows(table, layout, name, RowChoice(), "--output json")
         if report.note:
             self._line()
             self._line(report.note, style="bold yellow")
 
-    def tables(self, tables: Mapping[str, tuple[pa.Table, View, str]]) -> None:
-        """Writes them one after the other."""
-        for number, (table, view, title) in enumerate(tables.values()):
+    def tables(self, tables: Mapping[str, tuple[pa.Table, TableLayout, str]]) -> None:
+        """Writes the tables one after the other."""
+        for number, (table, layout, title) in enumerate(tables.values()):
             if number:
                 self._line()
-            self.table(table, view, title, ALL)
+            self.table(table, layout, title, ALL)
 
     def file(self, shown: ShownFile) -> None:
         """Writes the header, then each group with its entries."""
         self._line(rendering.text(shown.file_path), style="bold")
         self._line(f"{shown.file_size_in_bytes:,} bytes")
         if shown.writer is None:
-            self._line("no header: its writer died before the first flush, or is about to write it")
+            self._line("no header: the writer has not flushed the file yet, or died before it did")
         else:
             created = rendering.cell([shown.created_at], rendering.time)
             self._line(f"header: {shown.header_length} bytes, writer {shown.writer}, created {created} UTC")
@@ -89,12 +89,12 @@ class TextOutput(Output):
                 said = value if isinstance(value, str) else json.dumps(value)
                 self._line(f"  {rendering.text(key)} = {rendering.text(said)}")
         if shown.error is not None:
-            self._line("damaged: nothing before what follows can be read", style="red")
+            self._line("damaged: only the groups that follow can be read", style="red")
         for number, group in enumerate(shown.groups, start=1):
             self._group(group, number, len(shown.groups))
         if shown.torn_tail_bytes:
             start = shown.file_size_in_bytes - shown.torn_tail_bytes
-            self._line(f"\ntorn tail: {shown.torn_tail_bytes:,} bytes from {start} on, which do not exist for readers")
+            self._line(f"\ntorn tail: {shown.torn_tail_bytes:,} bytes from {start} on, which readers ignore")
 
     def _group(self, group: ShownGroup, number: int, of: int) -> None:
         start = "?" if group.offset is None else str(group.offset)
@@ -109,12 +109,14 @@ class TextOutput(Output):
         if len(group.entries) > limit:
             self._line(f"... and {len(group.entries) - limit:,} more; --output json shows all.", style="dim")
 
-    def _rows(self, table: pa.Table, view: View, title: str, rows: RowChoice, whole_with: str) -> None:
+    def _rows(self, table: pa.Table, layout: TableLayout, title: str, rows: RowChoice, whole_with: str) -> None:
         self._line(title, style="bold")
         if not table.num_rows:
             return
         limit = self._limit(rows)
-        self._draw(rows.ordered(table).slice(0, limit), whole(table.schema) if rows.wide else view, wrap=not rows.wide)
+        self._draw(
+            rows.ordered(table).slice(0, limit), all_columns(table.schema) if rows.wide else layout, wrap=not rows.wide
+        )
         if table.num_rows > limit:
             self._line(f"... and {table.num_rows - limit:,} more; {whole_with} shows all.", style="dim")
 
@@ -130,39 +132,39 @@ class TextOutput(Output):
             return ROWS_ON_A_TERMINAL if self._on_terminal else sys.maxsize
         return rows.limit or sys.maxsize
 
-    def _draw(self, table: pa.Table, view: View, *, wrap: bool = True) -> None:
+    def _draw(self, table: pa.Table, layout: TableLayout, *, wrap: bool = True) -> None:
         present = [
             field
-            for field in view
+            for field in layout
             if not field.optional or any(table[column].null_count < table.num_rows for column in field.columns)
         ]
         columns = sorted({column for field in present for column in field.columns})
         self._draw_batches(python_rows(table.select(columns)), tuple(present), wrap=wrap)
 
-    def _draw_rows(self, rows: list[dict[str, Any]], view: View) -> None:
-        present = (field for field in view if not field.optional or any(row[field.columns[0]] for row in rows))
+    def _draw_rows(self, rows: list[dict[str, Any]], layout: TableLayout) -> None:
+        present = (field for field in layout if not field.optional or any(row[field.columns[0]] for row in rows))
         self._draw_batches(iter([rows]), tuple(present), wrap=True)
 
-    def _draw_batches(self, batches: Iterator[list[dict[str, Any]]], view: View, *, wrap: bool) -> None:
-        """Draws as it goes, so that who reads only the beginning need not wait for the end."""
-        headings = [field.heading for field in view]
-        right = [field.form in rendering.IS_NUMBER for field in view]
+    def _draw_batches(self, batches: Iterator[list[dict[str, Any]]], layout: TableLayout, *, wrap: bool) -> None:
+        """Draws batch by batch, so that a reader of the beginning need not wait for the end."""
+        headings = [field.heading for field in layout]
+        right = [field.form in rendering.IS_NUMBER for field in layout]
         widths = [len(heading) for heading in headings]
         for number, rows in enumerate(batches):
-            lines = [[rendering.cell([row[c] for c in field.columns], field.form) for field in view] for row in rows]
+            lines = [[rendering.cell([row[c] for c in field.columns], field.form) for field in layout] for row in rows]
             columns = zip(*lines, strict=True)
             widths = [max(width, *map(len, column)) for width, column in zip(widths, columns, strict=True)]
             if self._on_terminal and wrap:
                 self._print(_drawn(lines, headings if number == 0 else None, widths, right))
             else:
-                # rich would take minutes for a million rows, and has nothing to wrap or to color here.
+                # rich would take minutes for a million rows, and there is nothing to wrap or to color here.
                 click.echo(_aligned(lines if number else [headings, *lines], widths, right), nl=False)
 
     def _line(self, text: str = "", style: str = "") -> None:
         self._print(Text(text, style=style))
 
     def _print(self, what: Any) -> None:
-        """Draws to text first: what rich does where stdout breaks is not what this command line does."""
+        """Draws to text and writes that, so that this command line handles a broken stdout and rich does not."""
         width = shutil.get_terminal_size().columns if self._on_terminal else _ANY_WIDTH
         drawn = io.StringIO()
         Console(file=drawn, width=width, force_terminal=self._on_terminal, highlight=False).print(what)
@@ -171,7 +173,7 @@ class TextOutput(Output):
 
 
 def _drawn(lines: list[list[str]], headings: list[str] | None, widths: list[int], right: list[bool]) -> Table:
-    """For a terminal, which may be narrower than the widths; names are folded then, numbers are not."""
+    """Makes a table for a terminal. Where that is too narrow, names are folded and numbers are not."""
     drawn = Table(box=None, pad_edge=False, show_header=headings is not None, header_style="bold", padding=(0, 2, 0, 0))
     for i, (width, is_number) in enumerate(zip(widths, right, strict=True)):
         drawn.add_column(

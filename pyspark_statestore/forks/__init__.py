@@ -1,1 +1,1 @@
-"""A second checkpoint that begins where a first one is, and shares its state: forks, and the pins that protect them."""
+"""Makes forks: checkpoints that begin at a version of another one and share its state."""

@@ -1,8 +1,25 @@
-"""Makes a fork: a second checkpoint that begins where a version of a first one is."""
+"""Makes a fork: a second checkpoint that begins at a version of a first one, its source.
+
+The source is read, and gets pins; nothing else in it changes. The fork gets, in this order:
+
+1. *Pins in the source.* An empty pin protects every file there, while a scan finds what the version needs. A second pin
+   names these files. The empty one is deleted last, so at no time is there no pin. A source that is a fork itself reads
+   files of further checkpoints, which are pinned likewise.
+2. *State.* A reference file that says where the segments are, or copies of them (``copy``); and copies of the state
+   files that are not merged.
+3. *Spark's own files:* its logs up to the version's batch, what sources remember, metadata and schemas of operators.
+   The newest commit and the query's metadata are written last: without them, the directory is no checkpoint.
+
+If anything fails, what was written is deleted again and the pins are dropped. A crash leaves a directory that is no
+checkpoint, and pins: others stop heeding an empty pin after ``closedAfter``, and ``remove_orphan_files`` in the source
+removes the pins of a fork that does not exist. docs/guarantees.md says why a fork finds all that it needs, whatever is
+cleaned meanwhile.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
@@ -10,22 +27,33 @@ import numpy as np
 
 from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.forks.needed import (
+    Holders,
     Needed,
     check_restorable,
     copy_plain,
     copy_segments,
     needed_for,
     not_restorable,
-    places_of,
     write_references,
 )
-from pyspark_statestore.forks.pinning import Pinning
 from pyspark_statestore.forks.spark_side import SparkFiles, copy_first, copy_last, make_partitions, spark_files
 from pyspark_statestore.format import MergedFile
+from pyspark_statestore.log import is_timely
 from pyspark_statestore.log.merged_log import Clocks, LogSnapshot, MergedLog, ask_file_system, require_stopped
-from pyspark_statestore.log.pins import CLAIM, NO_CLAIM, ORIGIN_SUFFIX, Origin, check_unclaimed, write_origin
+from pyspark_statestore.log.pins import (
+    CLAIM,
+    NO_CLAIM,
+    ORIGIN_SUFFIX,
+    PIN_SUFFIX,
+    Origin,
+    Pin,
+    check_unclaimed,
+    drop_pin,
+    write_origin,
+    write_pin,
+)
 from pyspark_statestore.log.restorability import Batches, committed, ids_of
-from pyspark_statestore.log.scan import MERGED, ForeignFileGoneError, check_checkpoint, retry_if_gone, scan
+from pyspark_statestore.log.scan import MERGED, ForeignFileGoneError, retry_if_gone, scan
 from pyspark_statestore.log.spark_logs import COMMITS
 from pyspark_statestore.log.state_files import StateFiles, by_checkpoint, foreign_of, missing_foreign, plain_files
 from pyspark_statestore.storage import Directory, Location
@@ -37,20 +65,20 @@ MODES = (NO_CLAIM, CLAIM, COPY)
 
 @dataclass(frozen=True)
 class Fork:
-    """What was made.
+    """The fork that was made, or would be made.
 
     Attributes:
         path: URL of the fork's checkpoint.
         source: URL of the checkpoint that was forked.
         mode: ``no_claim``, ``claim`` or ``copy``.
-        version: Of the state that the fork begins with; the next batch is of this number.
-        query_id: Spark's id of the fork's query.
+        version: The state version that the fork begins with; its next batch has this number.
+        query_id: Spark's id of the fork's query; empty in a dry run.
         referenced_files_count: Merged files of other checkpoints that the fork reads.
         referenced_segments_count: Segments that it reads there.
-        referenced_bytes_count: Of these.
-        copied_segments_count: Segments that were copied; 0 but with mode ``copy``.
-        copied_files_count: State files that are not merged, which are copied whatever the mode.
-        copied_bytes_count: Of segments and state files.
+        referenced_bytes_count: Size of these segments, in bytes.
+        copied_segments_count: Segments that were copied; 0 except with mode ``copy``.
+        copied_files_count: State files that are not merged; they are copied whatever the mode.
+        copied_bytes_count: Size of the copied segments and state files, in bytes.
         dry_run: Whether nothing was made.
     """
 
@@ -77,42 +105,32 @@ def fork_checkpoint(
     dry_run: bool = False,
     force: bool = False,
 ) -> Fork:
-    """See :func:`fork`.
-
-    Args:
-        log: Of the checkpoint that is forked.
-        target: Where the fork is to be.
-        mode: As there.
-        version: As there.
-        dry_run: As there.
-        force: As there.
-
-    Raises:
-        StateStoreFilesError: As there.
-    """
-    _check(log, target, mode, version)
+    """Implements :meth:`pyspark_statestore.Checkpoint.fork`."""
+    fork = MergedLog(Directory(target), log.closed_after)
+    _check_arguments(mode, version)
+    _check_target(log.directory.location, fork.directory, needs_same_file_system=mode != COPY)
     if dry_run:
-        return _Fork(log, MergedLog(Directory(target), log.closed_after), mode, version, force).foresee()
-    pinning = Pinning(log, target.absolute)
+        return _Forking(log, fork, mode, version, force).predict()
+    pins = _Pins(log, target.absolute)
     try:
-        with taken_back(MergedLog(Directory(target), log.closed_after)) as there:
-            return _Fork(log, there, mode, version, force).make(pinning)
+        with _removed_on_failure(fork) as there:
+            return _Forking(log, there, mode, version, force).make(pins)
     except BaseException:
-        pinning.release()
+        pins.drop_all()
         raise
 
 
 @dataclass(frozen=True)
 class _Plan:
-    """What a look at the source has found.
+    """What the fork needs, by one scan of the source.
 
     Attributes:
-        snapshot: Of its merged files.
-        files: Of its state.
-        needed: Rows of these that the fork has.
-        version: Of the state.
-        spark: What else it begins with.
-        highest_stamp: That any merged file knows of.
+        snapshot: The source's merged files.
+        files: The source's state files.
+        needed: Which of these the fork gets.
+        version: The state version that the fork begins with.
+        spark: The files of Spark that it begins with.
+        highest_stamp: The highest stamp that any merged file of the source knows.
     """
 
     snapshot: LogSnapshot = field(repr=False)
@@ -124,17 +142,19 @@ class _Plan:
 
     @property
     def rows(self) -> np.ndarray:
-        """Of the entries."""
+        """Rows of the entries of the segments that the fork gets."""
         rows: np.ndarray = StateFiles.entry_rows(self.snapshot.scan)[self.needed.segments]
         return rows
 
     @property
-    def others(self) -> set[str]:
-        """Paths of the checkpoints that the source is a fork of, as far as this matters."""
+    def further_sources(self) -> set[str]:
+        """Paths of the other checkpoints that hold bytes of these segments, where the source is a fork itself."""
         return set(foreign_of(self.snapshot.scan.entries, self.rows))
 
 
-class _Fork:
+class _Forking:
+    """The making of one fork."""
+
     def __init__(self, log: MergedLog, target: MergedLog, mode: str, version: int | None, force: bool) -> None:
         self._log = log
         self._target = target
@@ -143,56 +163,54 @@ class _Fork:
         self._force = force
         self._known: Mapping[str, MergedFile] = {}
 
-    def make(self, pinning: Pinning) -> Fork:
-        here = self._log.directory.location.absolute
-        plan = self._checked()  # what is wrong is said before anything is written
+    def make(self, pins: _Pins) -> Fork:
+        source = self._log.directory.location.absolute
+        plan = self._checked_plan()  # raises what is wrong before anything is written
         pinned: set[str] = set()
         # Stock Spark's checkpoints have no merged files to pin.
-        while wanted := (({here} if plan.snapshot.scan.infos else set()) | plan.others) - pinned:
+        while wanted := (({source} if plan.snapshot.scan.infos else set()) | plan.further_sources) - pinned:
             for checkpoint in sorted(wanted):
-                pinning.begin(checkpoint)
+                pins.begin(checkpoint)
             pinned |= wanted
             plan = self._plan()
-        places = places_of(plan.snapshot.scan.entries, plan.rows, here)
-        files = by_checkpoint(places[0])
+        holders = Holders.of(plan.snapshot.scan.entries, plan.rows, source)
+        files = by_checkpoint(holders.paths)
         if self._mode == CLAIM and pinned:
-            files[here] = frozenset(plan.snapshot.scan.infos)
-        pinning.name_files(files, {here: CLAIM} if self._mode == CLAIM else {})
-        made = self._write(plan, places)
+            files[source] = frozenset(plan.snapshot.scan.infos)
+        pins.name_files(files, {source: CLAIM} if self._mode == CLAIM else {})
+        made = self._write(plan, holders)
         if self._mode == COPY:
-            pinning.release()
+            pins.drop_all()
         else:
-            pinning.end()
+            pins.end()
         return made
 
-    def foresee(self) -> Fork:
-        """What would be made."""
-        plan = self._checked()
-        places = places_of(plan.snapshot.scan.entries, plan.rows, self._log.directory.location.absolute)
-        return self._made(plan, places, "", int(plan.files.length[plan.needed.plain].sum()), dry_run=True)
+    def predict(self) -> Fork:
+        """What :meth:`make` would make."""
+        plan = self._checked_plan()
+        holders = Holders.of(plan.snapshot.scan.entries, plan.rows, self._log.directory.location.absolute)
+        return self._made(plan, holders, "", int(plan.files.length[plan.needed.plain].sum()), dry_run=True)
 
-    def _checked(self) -> _Plan:
+    def _checked_plan(self) -> _Plan:
         plan = self._plan()
         if self._mode == CLAIM and not self._force:
             snapshot = self._log.snapshot()
             plain = plain_files(self._log.directory, snapshot.scan)
-            now = Clocks(self._log.clock()) if self._log.dry_run else ask_file_system(self._log)
-            require_stopped(self._log, snapshot, plain, now, "Claiming a checkpoint")
+            clocks = Clocks(self._log.clock()) if self._log.dry_run else ask_file_system(self._log)
+            require_stopped(self._log, snapshot, plain, clocks, "Claiming a checkpoint")
         return plan
 
     def _plan(self) -> _Plan:
-        return retry_if_gone(self._log.directory, self._look)
+        return retry_if_gone(self._log.directory, self._plan_once)
 
-    def _look(self) -> _Plan:
+    def _plan_once(self) -> _Plan:
         source = self._log.directory
         batches = committed(source)
-        if not batches:
-            check_checkpoint(source)
+        found = scan(source, headers=False, known=self._known)
+        self._known = found.files
         version = batches[-1] + 1 if self._version is None and batches else self._version
         if version is None:
             raise not_restorable(source, 0, "the query", "no batch was committed", batches)
-        found = scan(source, headers=False, known=self._known)
-        self._known = found.files
         check_unclaimed(source, found.others)
         entries = found.entries
         if missing := missing_foreign(source, entries):
@@ -203,7 +221,7 @@ class _Fork:
         try:
             spark = spark_files(source, version)
         except KeyError as error:
-            reason = f"Spark's logs do not reach there: {error.args[0]}"
+            reason = f"Spark's logs do not cover it: {error.args[0]}"
             raise not_restorable(source, version, "the query", reason, batches) from error
         ids: dict[int, dict[int, list[list[str]]]] = {}
         if files.has_ids:
@@ -213,14 +231,14 @@ class _Fork:
         snapshot = LogSnapshot(found, {}, frozenset())
         return _Plan(snapshot, files, needed_for(files, version), version, spark, max(stamps, default=0))
 
-    def _write(self, plan: _Plan, places: tuple[list[str], np.ndarray]) -> Fork:
+    def _write(self, plan: _Plan, holders: Holders) -> Fork:
         source, there = self._log.directory, self._target.directory
         rows = plan.rows
         if self._mode == COPY:
             for _ in copy_segments(self._log, self._target, plan.snapshot, rows, plan.highest_stamp):
                 pass
         elif len(rows):
-            write_references(self._target, plan.snapshot, rows, places, plan.highest_stamp)
+            write_references(self._target, plan.snapshot, rows, holders, plan.highest_stamp)
         created_ms = self._log.now_ms
         origin = Origin(source.location.absolute, source.location.url, plan.version, self._mode, created_ms)
         write_origin(there, self._target.next_name(ORIGIN_SUFFIX), origin)
@@ -230,19 +248,11 @@ class _Fork:
             copy_first(source, there, plan.version, plan.spark)
             query_id = copy_last(source, there, plan.spark)
         except (KeyError, FileNotFoundError) as error:
-            reason = f"{error.args[-1]} was deleted while it was copied; the query is too far ahead"
+            reason = f"the query deleted it while it was being copied ({error.args[-1]}); fork a later version"
             raise not_restorable(source, plan.version, "the query", reason, committed(source)) from error
-        return self._made(plan, places, query_id, copied)
+        return self._made(plan, holders, query_id, copied)
 
-    def _made(
-        self,
-        plan: _Plan,
-        places: tuple[list[str], np.ndarray],
-        query_id: str,
-        plain_bytes: int,
-        *,
-        dry_run: bool = False,
-    ) -> Fork:
+    def _made(self, plan: _Plan, holders: Holders, query_id: str, plain_bytes: int, *, dry_run: bool = False) -> Fork:
         rows, is_copied = plan.rows, self._mode == COPY
         size = int(plan.snapshot.scan.entries.length[rows].sum())
         return Fork(
@@ -251,7 +261,7 @@ class _Fork:
             self._mode,
             plan.version,
             query_id,
-            referenced_files_count=0 if is_copied else len(places[0]),
+            referenced_files_count=0 if is_copied else len(holders.paths),
             referenced_segments_count=0 if is_copied else len(rows),
             referenced_bytes_count=0 if is_copied else size,
             copied_segments_count=len(rows) if is_copied else 0,
@@ -261,47 +271,93 @@ class _Fork:
         )
 
 
-def _check(log: MergedLog, target: Location, mode: str, version: int | None) -> None:
-    source = log.directory.location
+def _check_arguments(mode: str, version: int | None) -> None:
     if mode not in MODES:
         allowed = ", ".join(MODES)
         raise StateStoreFilesError("PSS_INVALID_OPTION", {"key": "mode", "value": mode, "allowed": allowed})
     if version is not None and (not isinstance(version, int) or isinstance(version, bool) or version < 1):
-        allowed = "a whole number from 1 on"
+        allowed = "a whole number of at least 1"
         raise StateStoreFilesError("PSS_INVALID_OPTION", {"key": "version", "value": version, "allowed": allowed})
-    check_target(source, target, needs_same_file_system=mode != COPY)
 
 
-# Where a fork is made: nothing may be there, and nothing is when it could not be made.
-
-
-def check_target(source: Location, target: Location, *, needs_same_file_system: bool) -> None:
-    """Refuses a place where a fork cannot be.
-
-    Args:
-        source: Of the checkpoint that is forked.
-        target: Where the fork is to be.
-        needs_same_file_system: Whether it is to read the state where it is.
-
-    Raises:
-        StateStoreFilesError: PSS_OTHER_FILE_SYSTEM, PSS_BAD_PATH, PSS_NOT_EMPTY, or it cannot be listed.
-    """
+def _check_target(source: Location, fork: Directory, *, needs_same_file_system: bool) -> None:
+    """Refuses a target that is not empty, overlaps the source, or cannot refer to files of the source."""
+    target = fork.location
     is_shared = source.shares_file_system(target)
     if needs_same_file_system and not is_shared:
         raise StateStoreFilesError("PSS_OTHER_FILE_SYSTEM", {"fork": target.url, "path": source.url})
     inside = f"{target.absolute}/".startswith(f"{source.absolute}/")
     around = f"{source.absolute}/".startswith(f"{target.absolute}/")
     if is_shared and (inside or around):
-        reason = f"it is the checkpoint that is forked, or in it, or around it ({source.url})"
+        reason = f"it is, contains or lies in the checkpoint that is forked ({source.url})"
         raise StateStoreFilesError("PSS_BAD_PATH", {"path": target.url, "reason": reason})
-    names = sorted(Directory(target).names())
+    names = sorted(fork.names())
     if names:
         raise StateStoreFilesError("PSS_NOT_EMPTY", {"path": target.url, "found": ", ".join(names[:5])})
 
 
+@dataclass
+class _Pins:
+    """The pins of one fork in its sources.
+
+    The order matters to cleaners, see :func:`~pyspark_statestore.log.pins.unpinned`. ``fork`` is the path of the fork's
+    checkpoint in its file system, ``clock`` a monotonic clock in seconds.
+    """
+
+    log: MergedLog
+    fork: str
+    clock: Callable[[], float] = time.monotonic
+    _begun: dict[str, str] = field(default_factory=dict)
+    _named: dict[str, str] = field(default_factory=dict)
+    _started: float | None = None
+
+    def begin(self, checkpoint: str) -> None:
+        """Pins every file of a checkpoint: what a scan that begins afterwards finds stays."""
+        if self._started is None:
+            self._started = self.clock()
+        name = self.log.next_name(PIN_SUFFIX)
+        self._begun[checkpoint] = name
+        write_pin(self._at(checkpoint), Pin(name))
+
+    def name_files(self, files: Mapping[str, frozenset[str]], modes: Mapping[str, str]) -> None:
+        """Pins certain files of each checkpoint; :meth:`end` may be called after that.
+
+        Raises:
+            StateStoreFilesError: PSS_NO_PERMISSION or PSS_WRITE_FAILED, also where too much time has passed.
+        """
+        for checkpoint, names in files.items():
+            if not names:
+                continue
+            name = self.log.next_name(PIN_SUFFIX)
+            self._named[checkpoint] = name
+            created_ms = self.log.now_ms
+            pin = Pin(name, self.fork, modes.get(checkpoint, NO_CLAIM), names, created_ms)
+            write_pin(self._at(checkpoint), pin)
+        elapsed = 0.0 if self._started is None else self.clock() - self._started
+        if self._started is not None and not is_timely(elapsed, self.log.closed_after.total_seconds()):
+            # Others stop heeding an empty pin after closedAfter.
+            raise self.log.too_slow("reading the checkpoint that is forked")
+
+    def end(self) -> None:
+        """Drops the pins that protect every file; others stop heeding one that stays after ``closedAfter``."""
+        for checkpoint, name in self._begun.items():
+            drop_pin(self._at(checkpoint), name)
+        self._begun = {}
+
+    def drop_all(self) -> None:
+        """Drops all pins, as far as possible: the fork was not made, or reads nothing of its sources."""
+        for checkpoint, name in [*self._named.items(), *self._begun.items()]:
+            with suppress(StateStoreFilesError):
+                drop_pin(self._at(checkpoint), name)
+        self._begun, self._named = {}, {}
+
+    def _at(self, checkpoint: str) -> Directory:
+        return self.log.directory.beside(checkpoint)
+
+
 @contextmanager
-def taken_back(there: MergedLog) -> Iterator[MergedLog]:
-    """The fork's directory, in which nothing was; if it fails to be made, nothing is in it again."""
+def _removed_on_failure(there: MergedLog) -> Iterator[MergedLog]:
+    """The fork's directory, which was empty; it is emptied again if the block raises."""
     try:
         yield there
     except BaseException:
@@ -314,11 +370,11 @@ def _remove_all(there: MergedLog) -> None:
     directory = there.directory
     merged = there.directory.names(MERGED)
     if any(f"-{there.writer:016x}-" not in name for name in merged):
-        return  # somebody else is making a fork in the same place
+        return  # another process is making a fork in the same place
     for name in directory.names():
         files = [f"{name}/{info.name}" for info in directory.find(name)]
         for path in files or [name]:
             with suppress(Exception):
                 delete(directory, path)
-        with suppress(Exception):  # what is left of it is empty directories
+        with suppress(Exception):  # only empty directories are left in it
             directory.location.fs.rm(directory.location.below(name), recursive=True)

@@ -1,4 +1,8 @@
-"""What of a checkpoint's state a version needs, and whether all of it is there."""
+"""The state that a fork needs: which files belong to its version, whether all of them are there, and how it gets them.
+
+A fork gets the state files of all versions up to its own, and those of no version, such as RocksDB's immutable files.
+Merged ones it refers to, or copies with mode ``copy``; a file that is not merged is always copied.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_statestore.errors import StateStoreFilesError
@@ -24,24 +29,14 @@ from pyspark_statestore.storage.directory import in_parallel, in_parts
 
 @dataclass(frozen=True)
 class Needed:
-    """The state files of all versions up to one.
-
-    Attributes:
-        segments: Rows of the merged ones.
-        plain: Rows of the others.
-    """
+    """The state files that a fork gets, as rows: ``segments`` are merged, ``plain`` are not."""
 
     segments: np.ndarray = field(repr=False)
     plain: np.ndarray = field(repr=False)
 
 
 def needed_for(files: StateFiles, version: int) -> Needed:
-    """Chooses what belongs to versions up to one, and what belongs to none, such as RocksDB's immutable files.
-
-    Args:
-        files: Of the state.
-        version: The last that is wanted.
-    """
+    """Chooses the files of the versions up to one, and those that belong to no version."""
     number, _ = files.stores().versions(np.arange(len(files.length)))
     wanted = np.array(pc.less_equal(number, version).fill_null(True), bool)
     is_plain = files.merged == PLAIN
@@ -51,24 +46,23 @@ def needed_for(files: StateFiles, version: int) -> Needed:
 def check_restorable(directory: Directory, files: StateFiles, version: int, batches: Batches) -> None:
     """Refuses a version that any store of the query could not be restored at.
 
-    Only the newest snapshot of each store up to the version is opened, unless it turns out not to be whole.
+    Only the newest snapshot of each store up to the version is opened, unless it turns out to be damaged.
 
     Args:
-        directory: Of the checkpoint.
-        files: Of the state.
-        version: The version.
-        batches: With checkpoint format 2, with ids.
+        directory: The source's directory.
+        files: The source's state files.
+        version: The version that the fork is to begin with.
+        batches: The committed batches; with checkpoint format 2, with their ids.
 
     Raises:
-        FileNotFoundError: A file is gone: look again.
+        FileNotFoundError: A file was deleted meanwhile: scan again.
         StateStoreFilesError: PSS_VERSION_NOT_RESTORABLE, or a file cannot be read.
     """
-    for chosen in (files.without(_needless(files, version)), files):
-        lost = _lost(directory, chosen, version, batches)
+    for chosen in (files.without(_rows_to_skip(files, version)), files):
+        lost = _lost_stores(directory, chosen, version, batches)
         if not lost:
             return
-    store = lost[0]
-    operator, partition, name = store
+    operator, partition, name = lost[0]
     what = f"operator {operator}, partition {partition}, store {name!r}"
     reason = "files that it needs are missing or damaged"
     raise not_restorable(directory, version, what, reason, batches.committed)
@@ -77,44 +71,31 @@ def check_restorable(directory: Directory, files: StateFiles, version: int, batc
 def not_restorable(
     directory: Directory, version: int, what: str, reason: str, committed: Collection[int]
 ) -> StateStoreFilesError:
-    """The error that a version cannot be had.
-
-    Args:
-        directory: Of the checkpoint.
-        version: That was asked for.
-        what: Whose.
-        reason: Why not.
-        committed: Batches that Spark could go back to.
-    """
-    known = f"of the batches that are in its log, {min(committed) + 1} to {max(committed) + 1}" if committed else "none"
+    """The error that a version of ``what`` cannot be restored; it names the versions of the committed batches."""
+    known = f"of the batches in its log, {min(committed) + 1} to {max(committed) + 1}" if committed else "none"
     parameters = {"version": version, "what": what, "path": directory.location.url, "reason": reason, "known": known}
     return StateStoreFilesError("PSS_VERSION_NOT_RESTORABLE", parameters)
 
 
-def _needless(files: StateFiles, version: int) -> np.ndarray:
-    """Rows of later versions, and of all snapshots but the newest ones up to the version."""
+def _rows_to_skip(files: StateFiles, version: int) -> np.ndarray:
+    """Rows of later versions, and of all snapshots but each store's newest one up to the version."""
     stores = files.stores()
     number, _, extension = stores.version_files(np.arange(len(files.length)))
     later = np.array(pc.greater(number, version).fill_null(False), bool)
-    is_snapshot = np.array(pc.is_in(extension, value_set=_snapshots()).fill_null(False), bool) & ~later
+    snapshots = pa.array(["zip", "snapshot"], pa.string())
+    is_snapshot = np.array(pc.is_in(extension, value_set=snapshots).fill_null(False), bool) & ~later
     rows = np.flatnonzero(is_snapshot & (stores.store >= 0))
     numbers: np.ndarray = np.asarray(number.fill_null(-1))
     newest: np.ndarray = np.full(len(stores.known) + 1, -1, "i8")
     np.maximum.at(newest, stores.store[rows], numbers[rows])
     older: np.ndarray = np.zeros(len(later), bool)
     older[rows] = numbers[rows] < newest[stores.store[rows]]
-    unneeded: np.ndarray = np.flatnonzero(later | older)
-    return unneeded
+    skipped: np.ndarray = np.flatnonzero(later | older)
+    return skipped
 
 
-def _snapshots() -> object:
-    import pyarrow as pa
-
-    return pa.array(["zip", "snapshot"], pa.string())
-
-
-def _lost(directory: Directory, files: StateFiles, version: int, batches: Batches) -> list[Store]:
-    """Stores that cannot be restored at the version."""
+def _lost_stores(directory: Directory, files: StateFiles, version: int, batches: Batches) -> list[Store]:
+    """The stores that cannot be restored at the version."""
     table = versions_table(files, directory)
     table = table.filter(pc.and_(pc.equal(table["version"], version), table["is_restorable"]))
     names = ("operator_id", "partition_id", "store_name", "state_store_checkpoint_id")
@@ -124,11 +105,11 @@ def _lost(directory: Directory, files: StateFiles, version: int, batches: Batche
     return [
         store
         for store in expected_stores(directory, files.stores().known)
-        if not _counts(restorable[store], store, batches, version)
+        if not _has_committed(restorable[store], store, batches, version)
     ]
 
 
-def _counts(ids: Collection[str], store: Store, batches: Batches, version: int) -> bool:
+def _has_committed(ids: Collection[str], store: Store, batches: Batches, version: int) -> bool:
     """Whether the attempt that was committed is among those that can be restored."""
     operator, partition, _ = store
     by_partition = batches.ids.get(version - 1, {}).get(operator, [])
@@ -136,79 +117,58 @@ def _counts(ids: Collection[str], store: Store, batches: Batches, version: int) 
     return any(not each or not named or each in named for each in ids)
 
 
-# What a fork has of another checkpoint's segments: references to them, or copies.
+@dataclass(frozen=True)
+class Holders:
+    """The files that hold the bytes of some segments.
 
-
-def places_of(entries: Entries, rows: np.ndarray, checkpoint: str) -> tuple[list[str], np.ndarray]:
-    """Which files hold some segments.
-
-    Args:
-        entries: Of the checkpoint that is forked.
-        rows: Of the segments.
-        checkpoint: Its path in the file system.
-
-    Returns:
-        Paths as a reference file names them, also of checkpoints that this one is a fork of; of each segment the number
-        of its file, from 1 on.
-
-    Raises:
-        StateStoreFilesError: PSS_BAD_PATH, where the checkpoint's path is none that a reference file may hold.
+    Attributes:
+        paths: Paths as a reference file names them; also files of checkpoints that the source is a fork of.
+        numbers: For each segment the number of its file in ``paths``, from 1 on.
     """
-    own = len(entries.foreign)
-    places = np.where(entries.origin[rows] > 0, entries.origin[rows] - 1, own + entries.file[rows])
-    used, numbers = np.unique(places, return_inverse=True)
-    paths = [
-        entries.foreign[place] if place < own else foreign_path(checkpoint, entries.files[place - own])
-        for place in used.tolist()
-    ]
-    return paths, numbers.reshape(-1) + 1
+
+    paths: list[str]
+    numbers: np.ndarray = field(repr=False)
+
+    @classmethod
+    def of(cls, entries: Entries, rows: np.ndarray, checkpoint: str) -> Holders:
+        """Finds them for rows of the entries of a checkpoint, which is given as its path in the file system.
+
+        Raises:
+            StateStoreFilesError: PSS_BAD_PATH, where a reference file cannot hold the checkpoint's path.
+        """
+        own = len(entries.foreign)
+        places = np.where(entries.origin[rows] > 0, entries.origin[rows] - 1, own + entries.file[rows])
+        used, numbers = np.unique(places, return_inverse=True)
+        paths = [
+            entries.foreign[place] if place < own else foreign_path(checkpoint, entries.files[place - own])
+            for place in used.tolist()
+        ]
+        return cls(paths, numbers.reshape(-1) + 1)
 
 
 def write_references(
-    target: MergedLog, snapshot: LogSnapshot, rows: np.ndarray, places: tuple[list[str], np.ndarray], highest_stamp: int
+    target: MergedLog, snapshot: LogSnapshot, rows: np.ndarray, holders: Holders, highest_stamp: int
 ) -> str:
-    """Writes a reference file: facts as they are in the source, their keys and generations included.
-
-    Args:
-        target: Of the fork.
-        snapshot: Of the source.
-        rows: Of the segments.
-        places: As :func:`places_of` has them.
-        highest_stamp: That any file of the source knows of.
-
-    Returns:
-        Its name.
-
-    Raises:
-        StateStoreFilesError: PSS_NO_PERMISSION or PSS_WRITE_FAILED.
-    """
-    paths, numbers = places
+    """Writes the fork's reference file, and returns its name; keys and generations stay as they are in the source."""
     records = same_facts(snapshot.scan.entries, rows, snapshot.scan.entries.offset[rows])
-    records["file_ref"] = numbers
+    records["file_ref"] = holders.numbers
     with target.new_file(snapshot) as (name, out):
         out.add_columns(records, paths_of(snapshot.scan.entries, rows))
-        out.seal_references_to(paths, group_stamp=highest_stamp)
+        out.seal_references_to(holders.paths, group_stamp=highest_stamp)
     return name
 
 
 def copy_segments(
     source: MergedLog, target: MergedLog, snapshot: LogSnapshot, rows: np.ndarray, highest_stamp: int
 ) -> Iterator[tuple[str, int]]:
-    """Copies segments into merged files of the fork; each is checked.
-
-    Args:
-        source: Of the checkpoint that is forked.
-        target: Of the fork.
-        snapshot: Of the source.
-        rows: Of the segments.
-        highest_stamp: That any file of the source knows of.
+    """Copies segments of the source into merged files of the fork, and checks each.
 
     Yields:
         The name and the size in bytes of each file, when it is durable.
 
     Raises:
         FileNotFoundError: A file of the source is gone.
-        StateStoreFilesError: A segment is corrupt, or something cannot be read or written.
+        StateStoreFilesError: A segment is corrupt, or a file cannot be read or written.
     """
     entries = snapshot.scan.entries
     rows = rows[np.lexsort((entries.offset[rows], entries.origin[rows], entries.file[rows]))]
@@ -222,31 +182,22 @@ def copy_segments(
                 out.append(data)
             offsets = start + np.cumsum(entries.length[part]) - entries.length[part]
             if out.position != start + int(entries.length[part].sum()):
-                parameters = {"path": target.directory.location.url, "reason": "copies are not as long as the segments"}
+                parameters = {
+                    "path": target.directory.location.url,
+                    "reason": "the copies do not have the length of the segments",
+                }
                 raise StateStoreFilesError("PSS_WRITE_FAILED", parameters)
             out.add_columns(same_facts(entries, part, offsets), paths_of(entries, part))
             out.seal(group_stamp=highest_stamp)
         yield name, out.position
 
 
-# Copies state files that are not merged: those of a checkpoint that stock Spark began.
-
-
 def copy_plain(source: Directory, target: Directory, files: StateFiles, rows: np.ndarray) -> int:
-    """Copies plain state files to the same paths.
-
-    Args:
-        source: The checkpoint.
-        target: Of the fork.
-        files: Of the source's state.
-        rows: Which.
-
-    Returns:
-        How many bytes they have.
+    """Copies state files that are not merged to the same paths, and returns how many bytes they have.
 
     Raises:
-        FileNotFoundError: One is gone, or shorter than it was.
-        StateStoreFilesError: One cannot be read or written.
+        FileNotFoundError: A file is gone, or shorter than it was.
+        StateStoreFilesError: A file cannot be read or written.
     """
 
     def copy(row: int) -> int:
@@ -258,16 +209,10 @@ def copy_plain(source: Directory, target: Directory, files: StateFiles, rows: np
 
 
 def copy_file(source: Directory, target: Directory, path: str, size: int) -> None:
-    """Copies a file of any size to the same path.
-
-    Args:
-        source: The checkpoint.
-        target: Of the fork.
-        path: Of the file in it.
-        size: As it was listed.
+    """Copies the first ``size`` bytes of a file to the same path, a part at a time.
 
     Raises:
-        FileNotFoundError: It is gone, or shorter than it was.
+        FileNotFoundError: It is gone, or shorter than that.
         StateStoreFilesError: It cannot be read or written.
     """
     with source.open(path, size) as file, create(target, path) as out:

@@ -1,4 +1,9 @@
-"""What Spark keeps in a checkpoint beside state: its logs, what sources remember, metadata and schemas of operators."""
+"""Spark's own files of a fork: its logs, what sources remember, metadata and schemas of operators.
+
+All of them are copied, up to the last batch that the fork has. The order makes the fork a checkpoint only at the end:
+everything else first, then the newest commit, then the query's metadata with a new query id. Before that, Spark takes
+the directory for a new query's, and this package for no checkpoint.
+"""
 
 from __future__ import annotations
 
@@ -24,16 +29,16 @@ SOURCES, METADATA = "sources", "metadata"
 _OF_OPERATORS = ("_metadata", "_stateSchema")
 _SCHEMA_PATHS = "stateSchemaFilePaths"
 _NAMES_SCHEMAS = "/_metadata/v2/"
-"""In the paths of files that have these."""
+"""In the paths of metadata files that name schema files."""
 
 
 @dataclass(frozen=True)
 class SparkFiles:
-    """Files that a fork begins with, by their paths in the checkpoint.
+    """Spark's files that a fork begins with, by their paths in the checkpoint.
 
     Attributes:
-        first: Copied in any order.
-        last: The newest commit. Without it, and the query's metadata after it, the fork is none.
+        first: Files that are copied first, in any order.
+        last: The newest commit, which is copied last.
     """
 
     first: tuple[FileInfo, ...] = field(repr=False)
@@ -44,24 +49,20 @@ class SparkFiles:
 
 
 def spark_files(source: Directory, version: int) -> SparkFiles:
-    """Lists what a fork at a version begins with.
-
-    Args:
-        source: The checkpoint.
-        version: Of the state; batch ``version - 1`` is the last that the fork has.
+    """Lists the files of Spark that a fork at a version begins with; batch ``version - 1`` is its last one.
 
     Raises:
-        KeyError: A batch that Spark needs for a restart there is not in its logs any more; it says which.
-        StateStoreFilesError: Something cannot be listed.
+        KeyError: A batch that Spark needs for a restart is not in its logs any more; the message names it.
+        StateStoreFilesError: A directory cannot be listed.
     """
     last = version - 1
     logs = {log: {b: info for b, info in entries(source, log).items() if b <= last} for log in (COMMITS, OFFSETS)}
     if last not in logs[COMMITS]:
-        raise KeyError(f"{COMMITS}/{last} is not there")
-    # Spark asks for the offsets of the batch before the last one, too.
+        raise KeyError(f"{COMMITS}/{last} does not exist")
+    # A restart reads the offsets of the batch before the last one, too.
     for batch in range(max(0, last - 1), version):
         if batch not in logs[OFFSETS]:
-            raise KeyError(f"{OFFSETS}/{batch} is not there")
+            raise KeyError(f"{OFFSETS}/{batch} does not exist")
     newest = logs[COMMITS].pop(last)
     first = [_below(log, info) for log in (COMMITS, OFFSETS) for info in logs[log].values()]
     first += _of_sources(source, logs[OFFSETS][last])
@@ -70,16 +71,7 @@ def spark_files(source: Directory, version: int) -> SparkFiles:
 
 
 def copy_first(source: Directory, target: Directory, version: int, files: SparkFiles) -> int:
-    """Copies all that comes before the newest commit; begins again where the query has deleted something meanwhile.
-
-    Args:
-        source: The checkpoint.
-        target: Of the fork.
-        version: Of the state.
-        files: As :func:`spark_files` has them.
-
-    Returns:
-        How many files were copied.
+    """Copies all files but the newest commit, and returns how many; lists anew if the query deletes one meanwhile.
 
     Raises:
         KeyError: As :func:`spark_files`.
@@ -90,7 +82,7 @@ def copy_first(source: Directory, target: Directory, version: int, files: SparkF
     def copy(info: FileInfo) -> None:
         if _NAMES_SCHEMAS in info.name:
             data = source.read(info.name, info.size)
-            write(target, info.name, _at_home(source, target, info.name, data))
+            write(target, info.name, _with_own_schemas(source, target, info.name, data))
         else:
             copy_file(source, target, info.name, info.size)
         done.add(info.name)
@@ -100,17 +92,13 @@ def copy_first(source: Directory, target: Directory, version: int, files: SparkF
             in_parallel(copy, [info for info in files.first if info.name not in done])
             return len(done)
         except FileNotFoundError:
-            # Logs are compacted: what is gone is in a newer file.
+            # Spark has compacted a log: what the file said is in a newer one.
             files = spark_files(source, version)
     raise always_gone(source)
 
 
 def make_partitions(source: Directory, target: Directory) -> None:
-    """Makes the directories of the state partitions: Spark's ``statestore`` source looks there for how many there are.
-
-    Raises:
-        StateStoreFilesError: Something cannot be listed or made.
-    """
+    """Makes the directories of the state partitions, by which Spark's ``statestore`` source counts the partitions."""
     found = [f"{STATE}/{each}/{name}" for each in operators(source) for name in source.names(f"{STATE}/{each}")]
     in_parallel(
         lambda path: make_directory(target, path), [path for path in found if path.rpartition("/")[2].isdecimal()]
@@ -134,10 +122,10 @@ def copy_last(source: Directory, target: Directory, files: SparkFiles) -> str:
 
 
 def _of_sources(source: Directory, offsets: FileInfo) -> list[FileInfo]:
-    """What sources remember. A source of files has a log of its own, of which the fork gets what its batches have read.
+    """The files that sources keep. A source of files has a log, of which the fork gets what its batches have read.
 
-    The rest of that log would be one large batch to the fork, which finds these files itself. Where the log was
-    compacted since, all of it is needed.
+    The fork finds later files itself; with the rest of the log it would read them as one large batch. Where the log was
+    compacted since, the fork needs all of it.
     """
     found = [info for info in source.find(SOURCES) if not _is_hidden(info.name)]
     lines = source.read(f"{OFFSETS}/{offsets.name}", offsets.size).decode("utf-8", "replace").split("\n")
@@ -158,7 +146,7 @@ def _of_sources(source: Directory, offsets: FileInfo) -> list[FileInfo]:
 
 
 def _of_operators(source: Directory, last: int) -> Iterator[FileInfo]:
-    """Metadata and schemas, which are with the operator, or with the stores of its first partition."""
+    """Metadata and schemas; they lie beside the operator's partitions, or beside the stores of its first one."""
     for operator in operators(source):
         folder = f"{STATE}/{operator}"
         for kind in _OF_OPERATORS:
@@ -172,7 +160,7 @@ def _of_operators(source: Directory, last: int) -> Iterator[FileInfo]:
 
 
 def _up_to(found: Sequence[FileInfo], last: int) -> list[FileInfo]:
-    """Version 2 has a file for each batch that has changed it; of what came later the fork knows nothing."""
+    """Metadata up to a batch. Version 2 has a file for each batch that changed it; the fork gets no later ones."""
 
     def batch(info: FileInfo) -> int:
         folder, _, name = info.name.rpartition("/")
@@ -181,8 +169,8 @@ def _up_to(found: Sequence[FileInfo], last: int) -> list[FileInfo]:
     return [info for info in found if batch(info) <= last]
 
 
-def _at_home(source: Directory, target: Directory, path: str, data: bytes) -> bytes:
-    """Metadata of version 2 names the schema files by their whole paths: in a fork, its own ones."""
+def _with_own_schemas(source: Directory, target: Directory, path: str, data: bytes) -> bytes:
+    """Metadata of version 2 names schema files by their whole paths; this makes them the fork's own."""
     if _SCHEMA_PATHS.encode() not in data:
         return data
     head, _, text = data.partition(b"\n")
@@ -191,7 +179,7 @@ def _at_home(source: Directory, target: Directory, path: str, data: bytes) -> by
         for store in objects(found["stateStoreInfo"], "stateStoreInfo"):
             paths = store.get(_SCHEMA_PATHS) or []
             if not isinstance(paths, list):
-                raise ValueError(f"its {_SCHEMA_PATHS} are no array")
+                raise ValueError(f"its {_SCHEMA_PATHS} is not an array")
             store[_SCHEMA_PATHS] = [_moved(str(each), source, target) for each in paths]
     except (ValueError, KeyError) as error:
         where = source.location.display(path)
@@ -200,7 +188,7 @@ def _at_home(source: Directory, target: Directory, path: str, data: bytes) -> by
 
 
 def _moved(path: str, source: Directory, target: Directory) -> str:
-    """The same file in another checkpoint; with the scheme and host that the path had, where it stays there."""
+    """The same file's path in the fork; scheme and host stay as they are if the fork is in the same file system."""
     before, slash, inside = path.rpartition(f"/{STATE}/")
     if not slash:
         return path
@@ -215,5 +203,5 @@ def _below(folder: str, info: FileInfo) -> FileInfo:
 
 
 def _is_hidden(path: str) -> bool:
-    """Temporary files, and Hadoop's own checksums, which say nothing of a copy."""
+    """Whether it is a temporary file, or one of Hadoop's own checksums, which do not apply to a copy."""
     return path.rpartition("/")[2].startswith(".")

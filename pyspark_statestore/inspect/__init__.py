@@ -1,10 +1,10 @@
 """What is in a checkpoint, as tables: files, segments, versions, summary.
 
-Everything is read from the files themselves, each time anew, beside running queries and without Spark.
+Everything is read from the files themselves, anew with each call, also while the query runs, and without Spark.
 """
 
 from pyspark_statestore.inspect.inspection import Inspection
-from pyspark_statestore.inspect.tables import costs_of_files, costs_of_segments, files_table
+from pyspark_statestore.inspect.tables import Segments, costs_of_files, costs_of_segments, files_table
 from pyspark_statestore.log.columns import TABLES, Column, schema_of, spark_schema_of
 from pyspark_statestore.log.state_files import StoreFilter
 
@@ -12,6 +12,7 @@ __all__ = [
     "TABLES",
     "Column",
     "Inspection",
+    "Segments",
     "StoreFilter",
     "costs_of_files",
     "costs_of_segments",

@@ -1,4 +1,4 @@
-"""The questions that can be asked of a checkpoint."""
+"""``Checkpoint.inspect``: the tables about a checkpoint, each read anew."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.inspect.tables import Segments, files_table, summary_table
 from pyspark_statestore.log.columns import TABLES
-from pyspark_statestore.log.scan import Scan, check_checkpoint, retry_if_gone, scan
+from pyspark_statestore.log.scan import Scan, retry_if_gone, scan
 from pyspark_statestore.log.state_files import EVERYTHING, StateFiles, StoreFilter, plain_files
 from pyspark_statestore.log.versions import versions_table
 from pyspark_statestore.storage import Directory, Location
@@ -21,28 +21,27 @@ if TYPE_CHECKING:
 
 
 class Inspection:
-    """Tables about one checkpoint. Each call looks afresh, and may run beside the query.
+    """Tables about one checkpoint. Each call reads the checkpoint anew, also while the query runs.
 
     Args:
-        location: Of the checkpoint.
-        closed_after: As the query's ``closedAfter``.
+        directory: The checkpoint's directory.
+        closed_after: The query's ``closedAfter``.
     """
 
-    def __init__(self, location: Location, closed_after: datetime.timedelta) -> None:
-        self._location = location
-        self._directory = Directory(location)
+    def __init__(self, directory: Directory, closed_after: datetime.timedelta) -> None:
+        self._directory = directory
         self._closed_after = closed_after
 
     @property
     def location(self) -> Location:
-        """Of the checkpoint."""
-        return self._location
+        """Where the checkpoint is."""
+        return self._directory.location
 
     def files(self, callback: Callback | None = None) -> pa.Table:
         """Returns a row for each merged file.
 
         Args:
-            callback: Told how many files there are, and of each that was read.
+            callback: An fsspec callback for progress in merged files.
 
         Returns:
             The columns ``file_path``, ``file_size_in_bytes``, ``live_bytes``, ``segment_count``,
@@ -66,10 +65,10 @@ class Inspection:
         """Returns a row for each logical file that is or was in a merged file.
 
         Args:
-            operator_id: Only of this stateful operator.
-            partition_id: Only of this state partition.
-            store_name: Only of this store.
-            callback: Told how many merged files there are, and of each that was read.
+            operator_id: The stateful operator; all of them if not given.
+            partition_id: The state partition; all of them if not given.
+            store_name: The store; all of them if not given.
+            callback: An fsspec callback for progress in merged files.
 
         Returns:
             The columns ``file_path``, ``offset``, ``length``, ``logical_path``, ``type``, ``operator_id``,
@@ -91,13 +90,13 @@ class Inspection:
     ) -> pa.Table:
         """Returns a row for each version of each store, and whether the query could go on from it.
 
-        RocksDB snapshots are opened to see which files they need, so this reads more than the other tables do.
+        This opens RocksDB snapshots to see which files they need, so it reads more than the other tables do.
 
         Args:
-            operator_id: Only of this stateful operator.
-            partition_id: Only of this state partition.
-            store_name: Only of this store.
-            callback: Told how many merged files there are, and of each that was read.
+            operator_id: The stateful operator; all of them if not given.
+            partition_id: The state partition; all of them if not given.
+            store_name: The store; all of them if not given.
+            callback: An fsspec callback for progress in merged files.
 
         Returns:
             The columns ``operator_id``, ``partition_id``, ``store_name``, ``version``, ``state_store_checkpoint_id``,
@@ -114,7 +113,7 @@ class Inspection:
         """Returns one row about the whole checkpoint.
 
         Args:
-            callback: Told how many merged files there are, and of each that was read.
+            callback: An fsspec callback for progress in merged files.
 
         Returns:
             The columns ``file_count``, ``file_size_in_bytes``, ``live_bytes``, ``space_amplification``,
@@ -132,10 +131,10 @@ class Inspection:
 
         Args:
             name: One of ``files``, ``segments``, ``versions`` and ``summary``.
-            narrowed: What the method of that name takes.
+            narrowed: The arguments of the method of that name.
 
         Raises:
-            StateStoreFilesError: There is no such table (PSS_INVALID_OPTION), or as that method.
+            StateStoreFilesError: There is no such table (PSS_INVALID_OPTION); otherwise as that method.
         """
         _check_names([name])
         table: pa.Table = getattr(self, name)(**narrowed)
@@ -144,12 +143,12 @@ class Inspection:
     def tables(
         self, *names: str, wanted: StoreFilter = EVERYTHING, callback: Callback | None = None
     ) -> dict[str, pa.Table]:
-        """Returns several tables that say the same: all come from one look.
+        """Returns several tables that agree with each other: the checkpoint is read once for all of them.
 
         Args:
-            names: Of the tables.
-            wanted: Stores that the tables ``segments`` and ``versions`` are to be about.
-            callback: Told how many merged files there are, and of each that was read.
+            names: The tables' names.
+            wanted: The stores that the tables ``segments`` and ``versions`` are narrowed to.
+            callback: An fsspec callback for progress in merged files.
 
         Raises:
             StateStoreFilesError: There is no such table (PSS_INVALID_OPTION) or checkpoint (PSS_NOT_A_CHECKPOINT), or
@@ -157,36 +156,36 @@ class Inspection:
         """
         _check_names(names)
 
-        def look() -> dict[str, pa.Table]:
+        def read() -> dict[str, pa.Table]:
             merged = self._scan(headers="files" in names, callback=callback)
             others = {"versions", "summary"}.intersection(names)
             files = StateFiles.of(merged, plain_files(self._directory, merged)) if others else None
             return {name: self._table(name, merged, files, wanted) for name in names}
 
-        return retry_if_gone(self._directory, look)
+        return retry_if_gone(self._directory, read)
 
     def batches(self, name: str, most: int, **narrowed: Any) -> Iterator[pa.RecordBatch]:
-        """Yields a table little by little; segments are turned into rows only when they are asked for.
+        """Yields a table in batches. Of the table ``segments``, rows are made when their batch is taken.
 
         Args:
-            name: Of the table.
-            most: Rows in a batch.
-            **narrowed: What the method of that name takes, but for ``callback``.
+            name: The table's name.
+            most: The highest number of rows in a batch.
+            **narrowed: The arguments of the method of that name, but for ``callback``.
 
         Raises:
             StateStoreFilesError: As :meth:`table`.
         """
         if name == "segments":
             wanted = StoreFilter(**narrowed)
-            yield from Segments.of(self.scan(), self._location, wanted).batches(most)
+            yield from Segments.of(self.scan(), self.location, wanted).batches(most)
         else:
             yield from self.table(name, **narrowed).combine_chunks().to_batches(most)
 
     def scan(self, *, headers: bool = False) -> Scan:
-        """Returns what the indexes of the merged files say, for who asks other questions than the tables answer.
+        """Returns what the indexes of the merged files say, for questions that the tables do not answer.
 
         Args:
-            headers: Whether each file has to be opened, though an index-only file speaks for it.
+            headers: Whether to open each file, also those whose index an index-only file repeats.
 
         Raises:
             StateStoreFilesError: There is no checkpoint (PSS_NOT_A_CHECKPOINT), or it cannot be read.
@@ -195,9 +194,9 @@ class Inspection:
 
     def _table(self, name: str, merged: Scan, files: StateFiles | None, wanted: StoreFilter) -> pa.Table:
         if name == "files":
-            return files_table(merged, self._location.url, self._closed_after)
+            return files_table(merged, self.location.url, self._closed_after)
         if name == "segments":
-            return Segments.of(merged, self._location, wanted).table()
+            return Segments.of(merged, self.location, wanted).table()
         assert files is not None
         if name == "versions":
             return versions_table(files, self._directory, wanted)
@@ -206,10 +205,7 @@ class Inspection:
         return summary_table(merged, files, self._closed_after, ForkInfo.of(self._directory, merged))
 
     def _scan(self, *, headers: bool, callback: Callback | None = None) -> Scan:
-        found = scan(self._directory, headers=headers, callback=callback)
-        if not found.infos:
-            check_checkpoint(self._directory)
-        return found
+        return scan(self._directory, headers=headers, callback=callback)
 
 
 def _check_names(names: Iterable[str]) -> None:

@@ -1,4 +1,4 @@
-"""The table ``files``: a row for each merged file."""
+"""The tables ``files``, ``segments`` and ``summary``, made of a scan, and the costs that ``top`` adds up from them."""
 
 from __future__ import annotations
 
@@ -22,14 +22,21 @@ from pyspark_statestore.storage.location import Location
 if TYPE_CHECKING:
     from pyspark_statestore.log.pins import ForkInfo
 
+KEYS = {"partitions": ("operator_id", "partition_id"), "operators": ("operator_id",), "types": ("type",)}
+"""The columns that segments can be added up by."""
+
+_SUMS = ("total_bytes", "live_bytes", "segment_count", "live_segment_count")
+
+_STATUS = {Status.LIVE: "live", Status.SUPERSEDED: "superseded", Status.DELETED: "deleted"}
+
 
 def files_table(scan: Scan, url: str, closed_after: datetime.timedelta) -> pa.Table:
-    """Makes the table, in the order of the files' names, which begin with their age.
+    """Returns a row for each merged file, the oldest first.
 
     Args:
-        scan: With the files' headers.
-        url: Of the checkpoint.
-        closed_after: After how long without a change nobody appends to a file any more.
+        scan: A scan that has read the files' headers.
+        url: The checkpoint's URL.
+        closed_after: The query's ``closedAfter``.
     """
     entries, resolution = scan.entries, scan.resolution
     names, totals = entries.files, resolution.totals
@@ -63,31 +70,20 @@ def files_table(scan: Scan, url: str, closed_after: datetime.timedelta) -> pa.Ta
 
 
 def is_orphan(scan: Scan, name: str, is_closed: bool) -> bool:
-    """Whether nothing can be read from a file, now or ever."""
+    """Whether a file is closed and nothing can be read from it."""
     file = scan.files[name]
     return is_closed and not file.groups and file.accounted and name not in scan.covered
 
 
-def _text(value: str | None) -> str | None:
-    """A file is input, and JSON can name half of a surrogate pair, which is no text to Arrow."""
-    return None if value is None else value.encode("utf-8", "replace").decode("utf-8")
-
-
-# The table ``segments``: a row for each logical file that is or was in a merged file.
-
-
-_STATUS = {Status.LIVE: "live", Status.SUPERSEDED: "superseded", Status.DELETED: "deleted"}
-
-
 @dataclass(frozen=True)
 class Segments:
-    """The rows of the table, made when they are asked for: files by name, in each the segments as they were written.
+    """The table ``segments``, whose rows are made when they are asked for. It is sorted by file and offset.
 
     Attributes:
-        scan: With or without the files' headers.
-        location: Of the checkpoint.
-        rows: Of the entries, those that are wanted, in order.
-        stores: That the entries belong to.
+        scan: What the merged files' indexes say.
+        location: The checkpoint's location.
+        rows: The numbers of the wanted entries, in the table's order.
+        stores: The stores of all entries.
     """
 
     scan: Scan
@@ -99,14 +95,7 @@ class Segments:
     def of(
         cls, scan: Scan, location: Location, wanted: StoreFilter = EVERYTHING, rows: np.ndarray | None = None
     ) -> Segments:
-        """Finds the rows.
-
-        Args:
-            scan: What was in the merged files.
-            location: Of the checkpoint.
-            wanted: Stores whose segments are wanted.
-            rows: Of the entries, where only some of the segments are wanted.
-        """
+        """Finds the rows: those of the wanted stores, among ``rows`` where it is given."""
         entries, status = scan.entries, scan.resolution.status
         stores = Stores.of(entries.path)
         listed = np.isin(status, list(_STATUS)) & wanted.rows(stores)
@@ -114,15 +103,11 @@ class Segments:
         return cls(scan, location, _in_order(entries.file, entries.offset, rows), stores)
 
     def table(self) -> pa.Table:
-        """All of them."""
+        """Returns all rows."""
         return self._table(self.rows)
 
     def batches(self, most: int) -> Iterator[pa.RecordBatch]:
-        """The same little by little: who asks may work on one batch while the next is made.
-
-        Args:
-            most: Rows in a batch.
-        """
+        """Yields the rows in batches of at most ``most``, so that a caller can work on one while the next is made."""
         for start in range(0, len(self.rows), most):
             yield from self._table(self.rows[start : start + most]).combine_chunks().to_batches()
 
@@ -152,31 +137,14 @@ class Segments:
         return table_of("segments", columns)
 
 
-def _in_order(file: np.ndarray, offset: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Rows by file and offset; mostly they are already."""
-    files, offsets = file[rows], offset[rows]
-    same = files[1:] == files[:-1]
-    if ((files[1:] > files[:-1]) | (same & (offsets[1:] >= offsets[:-1]))).all():
-        return rows
-    in_order: np.ndarray = rows[np.lexsort((offsets, files))]
-    return in_order
-
-
-def _named(numbers: np.ndarray, names: Sequence[str | None]) -> pa.Array:
-    return pa.array(names, pa.string()).take(pa.array(numbers))
-
-
-# The table ``summary``: one row for the whole checkpoint.
-
-
 def summary_table(scan: Scan, files: StateFiles, closed_after: datetime.timedelta, fork_info: ForkInfo) -> pa.Table:
-    """Makes the table.
+    """Returns one row about the whole checkpoint.
 
     Args:
-        scan: Of the merged files, with their headers.
-        files: Of the state, merged and plain.
-        closed_after: After how long without a change nobody appends to a file any more.
-        fork_info: What the checkpoint has to do with others.
+        scan: What the merged files' indexes say.
+        files: The state's files, merged and plain.
+        closed_after: The query's ``closedAfter``.
+        fork_info: How the checkpoint is related to others by forks.
     """
     resolution = scan.resolution
     size, live = sum(scan.sizes.values()), resolution.live_bytes
@@ -205,19 +173,11 @@ def summary_table(scan: Scan, files: StateFiles, closed_after: datetime.timedelt
     return table_of("summary", {name: [value] for name, value in columns.items()})
 
 
-# What costs most in a checkpoint: its tables, added up.
-
-KEYS = {"partitions": ("operator_id", "partition_id"), "operators": ("operator_id",), "types": ("type",)}
-"""What segments are added up by."""
-
-_SUMS = ("total_bytes", "live_bytes", "segment_count", "live_segment_count")
-
-
 def costs_of_files(files: pa.Table) -> pa.Table:
-    """Ranks the merged files; what is no live segment in them counts as dead, indexes and torn tails too.
+    """Ranks the merged files by bytes. All that is not a live segment counts as dead, also indexes and torn tails.
 
     Args:
-        files: The table of that name.
+        files: The table ``files``.
 
     Returns:
         ``file_path`` and the columns of :func:`costs_of_segments`.
@@ -227,17 +187,36 @@ def costs_of_files(files: pa.Table) -> pa.Table:
 
 
 def costs_of_segments(segments: pa.Table, by: str) -> pa.Table:
-    """Adds up what merged files hold, the most expensive first.
+    """Adds up the bytes of segments, and ranks the sums.
 
     Args:
-        segments: The table of that name.
+        segments: The table ``segments``.
         by: One of :data:`KEYS`.
 
     Returns:
-        What ``by`` says, then ``total_bytes``, ``live_bytes``, ``dead_bytes``, ``segment_count``,
-        ``live_segment_count`` and ``share``, the part of all bytes, from 0 to 1.
+        The columns that ``by`` stands for, then ``total_bytes``, ``live_bytes``, ``dead_bytes``, ``segment_count``,
+        ``live_segment_count`` and ``share``, which is the part of all bytes, from 0 to 1.
     """
     return _ranked(_added_up(segments, KEYS[by]), KEYS[by])
+
+
+def _text(value: str | None) -> str | None:
+    """Makes text of a header safe for Arrow: JSON can hold half of a surrogate pair, which Arrow refuses."""
+    return None if value is None else value.encode("utf-8", "replace").decode("utf-8")
+
+
+def _in_order(file: np.ndarray, offset: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Sorts rows by file and offset. Mostly they are sorted already."""
+    files, offsets = file[rows], offset[rows]
+    same = files[1:] == files[:-1]
+    if ((files[1:] > files[:-1]) | (same & (offsets[1:] >= offsets[:-1]))).all():
+        return rows
+    in_order: np.ndarray = rows[np.lexsort((offsets, files))]
+    return in_order
+
+
+def _named(numbers: np.ndarray, names: Sequence[str | None]) -> pa.Array:
+    return pa.array(names, pa.string()).take(pa.array(numbers))
 
 
 def _added_up(segments: pa.Table, keys: tuple[str, ...]) -> pa.Table:

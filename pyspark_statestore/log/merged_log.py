@@ -16,10 +16,10 @@ from pyspark_statestore._version import __version__
 from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.format import MergedFile, MergedFileWriter, file_name
 from pyspark_statestore.format.layout import META_WHOLE
-from pyspark_statestore.log import FileState
+from pyspark_statestore.log import FileState, closed_tombstones, is_closed, is_expired
 from pyspark_statestore.log.entries import CLOCK_BITS, time_of
 from pyspark_statestore.log.pins import is_pin
-from pyspark_statestore.log.scan import INDEX_SUFFIX, MERGED, Scan, check_checkpoint, retry_if_gone, scan
+from pyspark_statestore.log.scan import INDEX_SUFFIX, MERGED, Scan, retry_if_gone, scan
 from pyspark_statestore.log.spark_logs import COMMITS, OFFSETS, entries
 from pyspark_statestore.log.state_files import STATE
 from pyspark_statestore.storage import Directory
@@ -64,9 +64,7 @@ class LogSnapshot:
     @property
     def closed_tombstones(self) -> dict[str, int]:
         """How many tombstones each file has that gets no more of them."""
-        totals = self.scan.resolution.totals.tombstone_count
-        counts = zip(self.scan.entries.files, totals.tolist(), strict=True)
-        return {name: count for name, count in counts if self.states[name].closed}
+        return closed_tombstones(self.scan.resolution, self.states)
 
     @property
     def highest_stamp(self) -> int:
@@ -127,8 +125,6 @@ class MergedLog:
         if found.exports:
             parameters = {"path": self.directory.location.url, "file": found.exports[0]}
             raise StateStoreFilesError("PSS_EXPORTED", parameters)
-        if not found.infos:
-            check_checkpoint(self.directory)
         return self.snapshot_of(found)
 
     def snapshot_of(self, found: Scan) -> LogSnapshot:
@@ -150,8 +146,7 @@ class MergedLog:
         now = self.clock()
         # Where nobody has written for long, the last change says nothing of how long.
         if any(
-            not file.sealed and self._is_abandoned(found, name, now) and not self._is_abandoned(found, name, newest)
-            for name, file in found.files.items()
+            self._is_closed(found, name, now) and not self._is_closed(found, name, newest) for name in found.files
         ) or any(self._is_expired(found, name, now) and not self._is_expired(found, name, newest) for name in waiting):
             self._time_there = now if self.dry_run else ask_file_system(self).there
             newest = max(time for time in (newest, self._time_there) if time)
@@ -159,21 +154,20 @@ class MergedLog:
 
     def _state(self, found: Scan, name: str, newest: datetime.datetime | None) -> FileState:
         file = found.files[name]
-        closed = file.sealed or self._is_abandoned(found, name, newest)
+        closed = self._is_closed(found, name, newest)
         accounted = file.accounted or name in self._accounted_for
         return FileState(closed, True, _stamp(file), name.endswith(INDEX_SUFFIX), accounted)
 
-    def _is_abandoned(self, found: Scan, name: str, newest: datetime.datetime | None) -> bool:
-        """Rule 7 for who looks but once: old by its own stamps, and by the file system's clock.
+    def _is_closed(self, found: Scan, name: str, newest: datetime.datetime | None) -> bool:
+        """Rule 7 for an observer that looks only once: it asks its own clock and the file system's.
 
-        HDFS shows the time of its creation as that of an open file's last change, so that alone says nothing.
+        HDFS shows the creation of an open file as its last change, so a modification time alone says nothing.
         """
-        modified = found.infos[name].modified
-        if modified is None or newest is None:
-            return False
-        age_ms = self.now_ms - (_stamp(found.files[name]) >> CLOCK_BITS)
-        age = min(datetime.timedelta(milliseconds=age_ms), newest - modified)
-        return age >= max(self.closed_after, self.abandoned_after)
+        file, modified = found.files[name], found.infos[name].modified
+        by_stamp = datetime.timedelta(milliseconds=self.now_ms - (_stamp(file) >> CLOCK_BITS))
+        by_change = None if modified is None or newest is None else newest - modified
+        patience = max(self.closed_after, self.abandoned_after)
+        return is_closed(sealed=file.sealed, unchanged=[by_stamp, by_change], closed_after=patience)
 
     def _is_expired(self, found: Scan, name: str, newest: datetime.datetime | None) -> bool:
         """Whether nobody has made or renewed it for so long, by both clocks: a step of one alone gives nothing up."""
@@ -181,7 +175,7 @@ class MergedLog:
         listed = self.clock() - (_now() - found.at)
         # A copy may take long to be written; nobody waits for it, so there is no hurry.
         patience = max(self.closed_after, self.abandoned_after) if is_temporary(name) else self.closed_after
-        return newest is not None and Clocks(listed, newest).age(found.others[name].modified) >= patience
+        return newest is not None and is_expired(Clocks(listed, newest).ages(found.others[name].modified), patience)
 
     def account_for(self, names: Iterable[str]) -> None:
         """Says that what no group accounts for in these files is needed by nobody: a verification has shown it."""
@@ -245,9 +239,13 @@ class Clocks:
 
     def age(self, modified: datetime.datetime | None) -> datetime.timedelta:
         """How old a file is at least; nothing where its file system does not say when it was modified."""
+        return min(self.ages(modified))
+
+    def ages(self, modified: datetime.datetime | None) -> list[datetime.timedelta]:
+        """How old a file is by each clock; nothing where its file system does not say when it was modified."""
         if modified is None:
-            return datetime.timedelta(0)
-        return min(now - modified for now in (self.here, self.there) if now is not None)
+            return [datetime.timedelta(0)]
+        return [now - modified for now in (self.here, self.there) if now is not None]
 
 
 class Stopwatch:

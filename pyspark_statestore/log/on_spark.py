@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyspark_statestore.errors import StateStoreFilesError
-from pyspark_statestore.session.configure import check_running, is_connect
+from pyspark_statestore.session.jvm import check_running, is_connect
 
 if TYPE_CHECKING:
     import pyarrow as pa

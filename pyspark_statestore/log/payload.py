@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.format.checksum import crc32c, joined_crc32c
 from pyspark_statestore.format.index_block import ENTRY_TYPE
-from pyspark_statestore.log import MAX_GENERATION, Entries
+from pyspark_statestore.log import Entries, next_generation
 from pyspark_statestore.log.scan import holder, naming_foreign
 from pyspark_statestore.storage.directory import MAX_READ, Directory, OpenFile, in_parts, requests
 
@@ -265,7 +265,7 @@ def copied(entries: Entries, rows: np.ndarray, offsets: np.ndarray | int = 0) ->
         As :meth:`~pyspark_statestore.format.MergedFileWriter.add_columns` takes them.
     """
     records = same_facts(entries, rows, offsets)
-    records["generation"] = np.minimum(records["generation"] + 1, MAX_GENERATION)
+    records["generation"] = next_generation(entries.generation[rows])
     return records, paths_of(entries, rows)
 
 

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, field
 from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.format import parse_file_name
 from pyspark_statestore.format.checksum import crc32c
+from pyspark_statestore.log import pinned
 from pyspark_statestore.log.scan import ATTEMPTS, MERGED, Scan, always_gone, merged_files
 from pyspark_statestore.parsing import LONGEST, parse_object, whole_number
 from pyspark_statestore.storage import Directory, FileInfo
@@ -52,10 +53,6 @@ class Pin:
     def is_begun(self) -> bool:
         """Whether it is empty: a fork is being made."""
         return not self.fork and not self.damage
-
-    def pins(self, name: str) -> bool:
-        """Whether a merged file has to stay for it."""
-        return self.files is None or name in self.files
 
     def encode(self) -> bytes:
         """What is in the file."""
@@ -170,9 +167,8 @@ def unpinned(
     free = set(names)
     if not free:
         return free, {}
-    pins = read_pins(directory)
-    counting = [pin for pin in pins if not (pin.is_begun and pin.name in expired)]
-    kept = {name: _reason(pin) for name in free for pin in counting if pin.pins(name)}
+    pins = {pin.name: pin for pin in read_pins(directory)}
+    kept = {name: _reason(pin) for name, pin in pinned(free, pins, expired).items()}
     return free.difference(kept), kept
 
 

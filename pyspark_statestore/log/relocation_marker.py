@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from pyspark_statestore.errors import StateStoreFilesError
+from pyspark_statestore.log import is_heeded, is_timely
 from pyspark_statestore.log.merged_log import MergedLog, Stopwatch
 from pyspark_statestore.log.scan import MERGED, RELOCATING_SUFFIX
 from pyspark_statestore.storage.changes import delete, overwrite, write
@@ -33,7 +34,7 @@ class RelocationMarker:
 
     def is_timely(self) -> bool:
         """Whether copies may still be begun."""
-        return self._since_announced.seconds < self._log.closed_after.total_seconds() / 2
+        return is_timely(self._since_announced.seconds, self._log.closed_after.total_seconds())
 
     @contextmanager
     def copying(self) -> Iterator[None]:
@@ -45,7 +46,7 @@ class RelocationMarker:
         self._in_doubt = True
         yield
         if not self._is_heeded():
-            raise self._log.too_slow("writing copies without renewing their marker")
+            raise self._log.too_slow("writing copies without renewing their relocation marker")
         self._in_doubt = False
 
     @property
@@ -79,13 +80,13 @@ class RelocationMarker:
             try:
                 overwrite(self._log.directory, self.path, b"")
             except StateStoreFilesError:
-                _log.warning("An marker could not be renewed and is tried again", exc_info=True)
+                _log.warning("A relocation marker could not be renewed and is tried again", exc_info=True)
             else:
                 self._since_renewed = now if self._is_heeded() else self._since_renewed
 
     def _is_heeded(self) -> bool:
         """Whether others wait for its copies: for ``closedAfter``; a part is left for clocks that differ."""
-        return self._since_renewed.seconds < self._log.closed_after.total_seconds() * 3 / 4
+        return is_heeded(self._since_renewed.seconds, self._log.closed_after.total_seconds())
 
     def _now(self) -> Stopwatch:
         return Stopwatch(self._clock, self._log.clock)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.format import MergedFile, parse_file_name, read_merged_file
-from pyspark_statestore.log import Entries, Resolution, resolve
+from pyspark_statestore.log import Entries, Resolution, is_closed, resolve
 from pyspark_statestore.storage.directory import Directory, FileInfo, in_parallel
 
 if TYPE_CHECKING:
@@ -53,12 +53,14 @@ class Scan:
         files: Their indexes, by name; empty ones of files that an index-only file speaks for.
         at: When the files were listed, in UTC.
         others: Of everything else in the directory, by name: announcements of relocations, what does not belong there.
+        errors: Why other files could not be read, by name, where errors were collected; they are not in ``files``.
     """
 
     infos: Mapping[str, FileInfo]
     files: Mapping[str, MergedFile]
     at: datetime.datetime
     others: Mapping[str, FileInfo] = field(default_factory=dict, repr=False)
+    errors: Mapping[str, StateStoreFilesError] = field(default_factory=dict, repr=False)
     _left_out: frozenset[str] = field(default=frozenset(), repr=False)
 
     @cached_property
@@ -111,9 +113,10 @@ class Scan:
         return {name: file.size for name, file in self.files.items()}
 
     def is_closed(self, name: str, closed_after: datetime.timedelta) -> bool:
-        """Rule 7: whether nobody appends to a file any more."""
+        """Tells whether nobody appends to a file any more, as far as one look at the file system's clock tells."""
         modified = self.infos[name].modified
-        return self.files[name].sealed or (modified is not None and self.at - modified >= closed_after)
+        unchanged = None if modified is None else self.at - modified
+        return is_closed(sealed=self.files[name].sealed, unchanged=[unchanged], closed_after=closed_after)
 
 
 class ForeignFileGoneError(FileNotFoundError):
@@ -248,6 +251,8 @@ def scan(
     headers: bool = True,
     retired: bool = False,
     known: Mapping[str, MergedFile] = MappingProxyType({}),
+    collect_errors: bool = False,
+    required: bool = True,
     callback: Callback | None = None,
 ) -> Scan:
     """Reads the index of every merged file, several at a time.
@@ -259,39 +264,57 @@ def scan(
         headers: Whether the files' own headers and trailers are wanted. Where not, files that an index-only file speaks
             for are not opened.
         retired: Whether merged files are wanted though their state was exported: others read the plain files then.
+        collect_errors: Whether a file that cannot be read goes to :attr:`Scan.errors` instead of ending the scan. Each
+            file is read as it is then: no other one makes up for a damaged index-only file, and nobody compares what
+            an index-only file says with the files that it repeats.
+        required: Whether the directory has to be a checkpoint's. A fork that is looked for may be gone.
         callback: Told how many files there are, and of each that was read.
 
     Raises:
         FileNotFoundError: One was moved or deleted meanwhile: see :func:`retry_if_gone`.
-        StateStoreFilesError: A file is damaged, of a newer format, or cannot be read. Nothing is guessed then.
+        StateStoreFilesError: There is no checkpoint (PSS_NOT_A_CHECKPOINT), or the files cannot be listed; or, where
+            errors are not collected, one is damaged, of a newer format, or cannot be read. Nothing is guessed then.
     """
     at = datetime.datetime.now(datetime.UTC)
     infos, beside = merged_files(directory, retired=retired)
+    if required and not infos and not beside:
+        check_checkpoint(directory)
+    errors: dict[str, StateStoreFilesError] = {}
 
-    def read(name: str) -> MergedFile:
+    def read(name: str) -> MergedFile | None:
         earlier = known.get(name)
         if earlier is not None and earlier.sealed and earlier.size == infos[name].size:
-            file = earlier
+            file: MergedFile | None = earlier
+        elif collect_errors:
+            try:
+                file = _read_checked(directory, infos[name])
+            except StateStoreFilesError as error:
+                errors[name], file = error, None
         else:
             file = _read_or_do_without(directory, infos[name])
         if callback is not None:
             callback.relative_update(1)
         return file
 
+    def read_all(names: Sequence[str]) -> dict[str, MergedFile]:
+        found = zip(names, in_parallel(read, names), strict=True)
+        return {name: file for name, file in found if file is not None}
+
     indexes = [name for name in infos if name.endswith(INDEX_SUFFIX)]
     if callback is not None:
         callback.set_size(len(infos))
         callback.absolute_update(0)  # a look may begin again
-    files = dict(zip(indexes, in_parallel(read, indexes), strict=True))
+    files = read_all(indexes)
     covered: frozenset[str] = frozenset() if headers else _covered(files.values(), infos)
     if callback is not None and covered:
         callback.relative_update(len(covered))
-    others = [name for name in infos if name not in files and name not in covered]
-    files.update(zip(others, in_parallel(read, others), strict=True))
+    files.update(read_all([name for name in infos if name not in covered and not name.endswith(INDEX_SUFFIX)]))
     files.update({name: MergedFile(name, None, (), infos[name].size) for name in covered})
-    _check_covered(directory, files, indexes, covered)
+    if not collect_errors:
+        _check_covered(directory, files, indexes, covered)
     # What is read of a file itself need not be heard again from an index-only file.
-    return Scan(infos, files, at, beside, covered if covered else frozenset(indexes))
+    left_out = covered if covered else frozenset(indexes)
+    return Scan(infos, files, at, beside, dict(sorted(errors.items())), left_out)
 
 
 def check_checkpoint(directory: Directory) -> None:
@@ -321,12 +344,17 @@ def read_file(directory: Directory, info: FileInfo) -> MergedFile:
     return replace(found, name=info.name)
 
 
+def _read_checked(directory: Directory, info: FileInfo) -> MergedFile:
+    file = read_file(directory, info)
+    _check_kind(directory, file)
+    return file
+
+
 def _read_or_do_without(directory: Directory, info: FileInfo) -> MergedFile:
     """An index-only file that is damaged says nothing: what it repeats is read of the files themselves."""
     nothing = MergedFile(info.name, None, (), info.size)
     try:
-        file = read_file(directory, info)
-        check_kind(directory, file)
+        file = _read_checked(directory, info)
     except StateStoreFilesError as error:
         damaged = error.getErrorClass() in ("PSS_CORRUPT_INDEX", "PSS_CORRUPT_FILE")
         if info.name.endswith(INDEX_SUFFIX) and damaged and not has_facts(directory, info):
@@ -335,7 +363,7 @@ def _read_or_do_without(directory: Directory, info: FileInfo) -> MergedFile:
     return nothing if info.name.endswith(INDEX_SUFFIX) and not file.sealed else file
 
 
-def check_kind(directory: Directory, file: MergedFile) -> None:
+def _check_kind(directory: Directory, file: MergedFile) -> None:
     """Index-only files are known from their names; one that has another's name has changed places with it.
 
     Raises:

@@ -393,7 +393,7 @@ def missing_foreign(directory: Directory, entries: Entries) -> frozenset[str]:
     """
     missing: set[str] = set()
     for checkpoint, names in by_checkpoint(entries.foreign).items():
-        there = Directory(directory.location.beside(checkpoint)).names(MERGED)
+        there = directory.beside(checkpoint).names(MERGED)
         missing.update(foreign_path(checkpoint, name) for name in names.difference(there))
     return frozenset(missing)
 

@@ -1,1 +1,1 @@
-"""What is done to a checkpoint's files from outside of its query."""
+"""Keeps a checkpoint's files small and sound from outside of its query: the verbs of ``Checkpoint.maintenance``."""

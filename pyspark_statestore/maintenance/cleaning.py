@@ -1,4 +1,18 @@
-"""Unlinks merged files in which nothing lives: rule 6 of docs/guarantees.md."""
+"""Cleaning: unlinks merged files in which nothing lives (rule 6 of docs/guarantees.md).
+
+Each round takes a snapshot, decides by it which closed files hold no live segment, writes those of their tombstones
+that are still needed into a new file, lists the pins of forks once more, and only then unlinks. Rounds follow one
+another until nothing more can go, since one file's end may free another.
+
+Why nothing that is needed goes:
+
+* A file in which anything lives, that may still be appended to, or that has bytes which nobody can read stays (rule 8).
+* A tombstone is dropped only where two snapshots of this process prove that nothing which it kills can come back.
+* The file with the highest stamp stays, or is replaced by an empty one with a higher stamp.
+* The pins are listed after everything else is durable: a fork whose pin is not listed yet sees these files as dead.
+
+A crash between the steps leaves tombstones twice, or dead files. Both do no harm and go with the next cleaning.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +23,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from pyspark_statestore.format.layout import ENTRY, U32
-from pyspark_statestore.log import HIGHEST_STAMP, Entries, TombstoneWatch, Unlink, plan_unlinks, resolve
+from pyspark_statestore.log import HIGHEST_STAMP, Entries, TombstoneWatch, Unlink, newest_file, plan_unlinks, resolve
 from pyspark_statestore.log.merged_log import LogSnapshot, MergedLog
 from pyspark_statestore.log.payload import copied, paths_of
 from pyspark_statestore.log.pins import unpinned
@@ -18,30 +32,30 @@ from pyspark_statestore.storage.changes import delete
 from pyspark_statestore.storage.directory import in_parallel
 
 _ROUNDS = 8
-"""Four are usual at most: what is dead goes, then what only held it down, then that which had the highest stamp."""
+"""Four are usual at most: dead files go, then their tombstones' files, then the file that had the highest stamp."""
 
 _WORTH_JOINING = 4
-"""So many files that hold little but needed tombstones are joined; as the executors do."""
+"""So many files that hold little but needed tombstones are joined, as executors do."""
 
 _WORTH_REPLACING = 4096
-"""Bytes from which on a file that only stays for its stamp gives way to one with nothing else in it."""
+"""A dead file of so many bytes that only stays for its stamp is replaced by an empty one."""
 
 _EMPTY_FILE = 256
-"""Bytes of header and trailer, about."""
+"""Bytes of header and trailer, approximately."""
 
 NOT_ASKED_FOR = "it was not asked for"
-MOSTLY_NEEDED = "most of it are tombstones that are still needed"
+MOSTLY_NEEDED = "it is mostly tombstones that are still needed"
 
 
 @dataclass(frozen=True)
 class Cleaned:
-    """What went.
+    """What a cleaning unlinked, or would unlink.
 
     Attributes:
-        files: Names of the merged files that were unlinked, or would be.
-        size_in_bytes: Of them.
-        added: Names of files with tombstones that are still needed.
-        kept: Why other files without live segments stay.
+        files: Names of the merged files that were unlinked.
+        size_in_bytes: Their size.
+        added: Names of the files that were written for tombstones that are still needed.
+        kept: Each other file without live segments, and why it stays.
     """
 
     files: tuple[str, ...] = ()
@@ -50,86 +64,84 @@ class Cleaned:
     kept: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass
-class _Work:
-    """What was done so far."""
-
-    gone: dict[str, int] = field(default_factory=dict)
-    added: dict[str, int] = field(default_factory=dict)
-    kept: Mapping[str, str] = field(default_factory=dict)
-
-    def done(self) -> Cleaned:
-        # What was written on the way and has gone again is nobody's business.
-        gone = {name: size for name, size in self.gone.items() if name not in self.added}
-        added = tuple(name for name in self.added if name not in self.gone)
-        return Cleaned(tuple(gone), sum(gone.values()), added, tuple(self.kept.items()))
-
-
 def clean(
     log: MergedLog, known: Mapping[str, int], *, only: Collection[str] | None = None, dry_run: bool = False
 ) -> Cleaned:
-    """Looks again, and unlinks what nobody needs any more; as often as there is more of it.
-
-    Tombstones go where two looks prove them unneeded, an earlier one and another; others are written again first.
+    """Unlinks the merged files that nobody needs any more, round by round.
 
     Args:
-        log: Of the checkpoint.
-        known: What an earlier look of this process knew: :attr:`LogSnapshot.closed_tombstones`.
-        only: Names of files that may go; all if not given.
+        log: The checkpoint's log.
+        known: The :attr:`LogSnapshot.closed_tombstones` of an earlier snapshot of this process.
+        only: Names of the files that may go; all if not given.
         dry_run: Whether nothing is to be changed.
 
     Raises:
         StateStoreFilesError: A file cannot be read, written or deleted. Nothing that is needed is gone then.
     """
     if dry_run:
-        return foresee(log, log.snapshot(), only=only)
-    work = _Work()
+        return predict_cleaning(log, log.snapshot(), only=only)
+    progress = _Progress()
     for _ in range(_ROUNDS):
-        known, is_done = _round(log, known, only, work)
+        known, is_done = _run_round(log, known, only, progress)
         if is_done:
             break
-    return work.done()
+    return progress.result()
 
 
-def _round(
-    log: MergedLog, known: Mapping[str, int], only: Collection[str] | None, work: _Work
+@dataclass
+class _Progress:
+    """What the rounds have done so far; ``gone`` and ``added`` are sizes by name."""
+
+    gone: dict[str, int] = field(default_factory=dict)
+    added: dict[str, int] = field(default_factory=dict)
+    kept: Mapping[str, str] = field(default_factory=dict)
+
+    def result(self) -> Cleaned:
+        # A file that one round wrote and a later one unlinked is not reported.
+        gone = {name: size for name, size in self.gone.items() if name not in self.added}
+        added = tuple(name for name in self.added if name not in self.gone)
+        return Cleaned(tuple(gone), sum(gone.values()), added, tuple(self.kept.items()))
+
+
+def _run_round(
+    log: MergedLog, known: Mapping[str, int], only: Collection[str] | None, progress: _Progress
 ) -> tuple[Mapping[str, int], bool]:
-    """One look, and what goes by it; what is known then, and whether there cannot be more."""
+    """Cleans by one snapshot; returns which tombstones are known then, and whether another round would find nothing."""
     watch = TombstoneWatch()
     watch.begin(known)
     now = log.snapshot()
     droppable = watch.refreshed(now.scan.resolution, now.relocation_markers)
     if log.directory.lists_old_lengths and not all(state.closed for state in now.states.values()):
-        # Every copy of what a tombstone kills has to have been seen; here that hangs on what an open file shows.
+        # A tombstone may only go once every copy of what it kills was seen; an open file may not show all it has.
         droppable = frozenset()
     plan = plan_unlinks(now.scan.resolution, now.states, droppable)
-    steps, put_off = _worthwhile(now, now.scan.entries, plan.unlink, None if only is None else {*only, *work.added})
-    # After the look: see unpinned().
+    steps, put_off = _worthwhile(now, now.scan.entries, plan.unlink, None if only is None else {*only, *progress.added})
+    # Only now, after the snapshot: unpinned() says why.
     free, pinned = unpinned(log.directory, (step.name for step in steps), now.expired)
     steps = [step for step in steps if step.name in free]
-    work.kept = {**plan.kept, **put_off, **pinned}
-    written = len(work.added)
-    # This process knows what it has written before it looks again.
-    known = now.closed_tombstones | _carry_over(log, now, steps, work)
+    progress.kept = {**plan.kept, **put_off, **pinned}
+    written = len(progress.added)
+    # The next round knows the tombstones that this one writes.
+    known = now.closed_tombstones | _carry_over(log, now, steps, progress)
     going = {step.name for step in steps}
     if only is None:
-        _replace_newest(log, now, work)
-    speechless = {name for name in _speak_for_nothing(now, going) if only is None or name in only}
-    going |= unpinned(log.directory, speechless, now.expired)[0]
+        _replace_newest(log, now, progress)
+    obsolete = {name for name in _obsolete_index_files(now, going) if only is None or name in only}
+    going |= unpinned(log.directory, obsolete, now.expired)[0]
     in_parallel(lambda name: delete(log.directory, f"{MERGED}/{name}"), sorted(going | now.expired))
-    work.gone |= {name: now.scan.infos[name].size for name in sorted(going)}
-    return known, len(work.added) == written and not (steps and put_off)
+    progress.gone |= {name: now.scan.infos[name].size for name in sorted(going)}
+    return known, len(progress.added) == written and not (steps and put_off)
 
 
-def foresee(
+def predict_cleaning(
     log: MergedLog, snapshot: LogSnapshot, rewritten: Collection[str] = (), *, only: Collection[str] | None = None
 ) -> Cleaned:
-    """What would go, as far as can be told without doing it.
+    """Predicts what :func:`clean` would unlink, as far as one snapshot tells.
 
     Args:
-        log: Of the checkpoint.
-        snapshot: A look.
-        rewritten: Names of files from which everything that lives would have been copied before.
+        log: The checkpoint's log.
+        snapshot: What is there now.
+        rewritten: Names of the files whose live segments a compaction would have copied before.
         only: As for :func:`clean`.
     """
     entries = snapshot.scan.entries
@@ -142,10 +154,10 @@ def foresee(
         droppable = [name for number, name in enumerate(entries.files) if number not in holding]
         plan = plan_unlinks(rest, snapshot.states, [] if snapshot.relocation_markers else droppable)
         steps, put_off = _worthwhile(snapshot, rest.entries, plan.unlink, only)
-        # A new file takes over from the one that has the highest stamp now.
+        # The compaction's new file has a higher stamp than the file that has the highest one now.
         taken_over = [name for name, reason in plan.kept.items() if reason == HIGHEST_STAMP and rewritten]
-        speechless = _speak_for_nothing(snapshot, going, is_outranked=bool(rewritten))
-        more = {step.name for step in steps}.union(taken_over, speechless if only is None else ()) - going
+        obsolete = _obsolete_index_files(snapshot, going, is_outranked=bool(rewritten))
+        more = {step.name for step in steps}.union(taken_over, obsolete if only is None else ()) - going
         if not more:
             kept = {name: reason for name, reason in {**plan.kept, **put_off}.items() if name not in going}
             break
@@ -155,22 +167,20 @@ def foresee(
     return Cleaned(tuple(sorted(free)), sum(snapshot.scan.infos[name].size for name in free), (), tuple(kept.items()))
 
 
-def _speak_for_nothing(snapshot: LogSnapshot, going: Collection[str], *, is_outranked: bool = False) -> set[str]:
-    """Index-only files of which everything that they repeat is gone, or goes.
+def _obsolete_index_files(snapshot: LogSnapshot, going: Collection[str], *, is_outranked: bool = False) -> set[str]:
+    """Index-only files that only cover files which are gone, or among those ``going``.
 
-    Args:
-        snapshot: A look.
-        going: Names of files that go.
-        is_outranked: Whether a file with a higher stamp is about to be there: the highest one has to be seen (rule 3).
+    The highest stamp has to stay visible (rule 3): ``is_outranked`` says that a file with a higher one will be written.
     """
     lasting = {name for name, state in snapshot.states.items() if not state.index_only} - set(going)
-    highest = max(((snapshot.states[name].stamp, name) for name in lasting), default=(0, ""))
+    newest = newest_file({name: snapshot.states[name] for name in lasting})
+    highest = (0, "") if newest is None else (snapshot.states[newest].stamp, newest)
     found = set()
     for name, state in snapshot.states.items():
         if not state.index_only or not (is_outranked or (state.stamp, name) < highest):
             continue
-        about = {other for group in snapshot.scan.files[name].groups for other in group.index.names}
-        if about.isdisjoint(lasting):
+        covered = {other for group in snapshot.scan.files[name].groups for other in group.index.names}
+        if covered.isdisjoint(lasting):
             found.add(name)
     return found
 
@@ -178,48 +188,49 @@ def _speak_for_nothing(snapshot: LogSnapshot, going: Collection[str], *, is_outr
 def _worthwhile(
     snapshot: LogSnapshot, entries: Entries, steps: Sequence[Unlink], only: Collection[str] | None
 ) -> tuple[list[Unlink], dict[str, str]]:
-    """Leaves out what would only be written again as it is, round after round."""
+    """Leaves out files whose tombstones would only be written again as they are, round after round; says why."""
     asked = [step for step in steps if only is None or step.name in only]
     kept = dict.fromkeys((step.name for step in steps if only is not None and step.name not in only), NOT_ASKED_FOR)
-    mostly_needed = {step.name for step in asked if 2 * _size_of(entries, step) > snapshot.scan.infos[step.name].size}
+    mostly_needed = {
+        step.name for step in asked if 2 * _carried_size(entries, step) > snapshot.scan.infos[step.name].size
+    }
     if len(mostly_needed) >= _WORTH_JOINING:
         return asked, kept
     kept |= dict.fromkeys(sorted(mostly_needed), MOSTLY_NEEDED)
     return [step for step in asked if step.name not in mostly_needed], kept
 
 
-def _size_of(entries: Entries, step: Unlink) -> int:
-    """Bytes of the tombstones that it carries, and of a file for them."""
+def _carried_size(entries: Entries, step: Unlink) -> int:
+    """Size of a new file for the tombstones that have to be carried over."""
     if not len(step.carry):
         return 0
     paths = pc.sum(pc.binary_length(paths_of(entries, step.carry))).as_py()
     return int(paths) + len(step.carry) * (ENTRY.size + U32.size) + _EMPTY_FILE
 
 
-def _carry_over(log: MergedLog, snapshot: LogSnapshot, steps: Sequence[Unlink], work: _Work) -> dict[str, int]:
-    """Writes tombstones again; how many, by the new file's name."""
+def _carry_over(log: MergedLog, snapshot: LogSnapshot, steps: Sequence[Unlink], progress: _Progress) -> dict[str, int]:
+    """Writes the tombstones that are still needed again; returns how many by the new file's name."""
     rows = np.concatenate([np.empty(0, "i8"), *(step.carry for step in steps)])
     if not len(rows):
         return {}
-    # The file with the highest stamp stays for now, so this one need not say it: it can go when it is not needed.
+    # The file with the highest stamp stays for now. This one gets no such stamp, so it can go once it is unneeded.
     with log.new_file(snapshot) as (name, out):
         out.add_columns(*copied(snapshot.scan.entries, rows))
         out.seal()
-    work.added[name] = out.position
+    progress.added[name] = out.position
     return {name: len(rows)}
 
 
-def _replace_newest(log: MergedLog, snapshot: LogSnapshot, work: _Work) -> None:
-    """A dead file that has the highest stamp can go when another one has a higher one."""
-    lasting = [name for name, state in snapshot.states.items() if not state.index_only]
-    newest = max(lasting, key=lambda name: (snapshot.states[name].stamp, name), default=None)
+def _replace_newest(log: MergedLog, snapshot: LogSnapshot, progress: _Progress) -> None:
+    """Writes an empty file with a higher stamp where a dead file only stays for having the highest one."""
+    newest = newest_file(snapshot.states)
     if newest is None or newest not in _dead(snapshot) or not snapshot.states[newest].closed:
         return
     if snapshot.scan.infos[newest].size < _WORTH_REPLACING:
         return
     with log.new_file(snapshot) as (name, out):
         out.seal(group_stamp=snapshot.highest_stamp + 1)
-    work.added[name] = out.position
+    progress.added[name] = out.position
 
 
 def _dead(snapshot: LogSnapshot) -> frozenset[str]:

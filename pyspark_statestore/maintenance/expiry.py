@@ -1,4 +1,18 @@
-"""Deletes the versions of a stopped query that nobody wants to go back to."""
+"""Expiry: deletes the state versions of a stopped query before those of its last committed batches.
+
+The state after batch ``b`` is version ``b + 1``. What stays: the versions of the last ``retain_last`` batches, every
+version above the last committed one, and all that restoring any of these begins with or replays. A store in which not
+every version that is to stay can be restored is left as it is. So is one that would be restored in another way
+afterwards: the plan is checked by computing every version again without the files that are to go.
+
+Segments are deleted as executors delete them, with a tombstone each (rule 4 of docs/guarantees.md), all in one file;
+then their merged files are cleaned. Plain files are deleted one by one, RocksDB's immutable files before the snapshots
+that name them: after a crash, what is left still says what remains to be deleted, and the next run deletes it.
+
+Spark's logs of offsets and commits are not touched, so they still name batches whose state is gone. Do not delete the
+entries of ``oldest_retained_batch`` from them: Spark cannot restart from an earlier batch, and fails with a state file
+that is missing.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +31,7 @@ from pyspark_statestore.log.merged_log import Clocks, LogSnapshot, MergedLog, as
 from pyspark_statestore.log.payload import paths_of
 from pyspark_statestore.log.pins import check_unclaimed
 from pyspark_statestore.log.restorability import committed
-from pyspark_statestore.log.scan import check_checkpoint, retry_if_gone
+from pyspark_statestore.log.scan import retry_if_gone
 from pyspark_statestore.log.state_files import STATE, StateFiles, Stores, files_below_state, is_state_file, store_folder
 from pyspark_statestore.log.versions import versions_table
 from pyspark_statestore.maintenance.cleaning import clean
@@ -28,14 +42,14 @@ from pyspark_statestore.storage.directory import Directory, FileInfo, in_paralle
 
 @dataclass(frozen=True)
 class Expiry:
-    """What was deleted.
+    """What an expiry deleted, or would delete.
 
     Attributes:
-        removed_versions_count: Versions of stores that could be restored and cannot be any more.
-        removed_files_count: Logical files that are gone, or would be.
-        removed_bytes_count: Of these.
-        oldest_retained_batch: The first batch that can be gone back to; None where no batch was committed.
-        untouched_stores_count: Stores that were left as they are, since not each of their versions that are to stay can
+        removed_versions_count: Versions of state stores that could be restored before and cannot be restored any more.
+        removed_files_count: Logical files that were deleted.
+        removed_bytes_count: Size of these files, in bytes.
+        oldest_retained_batch: The first batch that the query can go back to; None where no batch was committed.
+        untouched_stores_count: State stores that were left as they are, because not every version that is to stay can
             be restored.
         dry_run: Whether nothing was changed.
     """
@@ -48,71 +62,33 @@ class Expiry:
     dry_run: bool
 
 
-@dataclass(frozen=True)
-class _Look:
-    """What is in a checkpoint.
-
-    Attributes:
-        snapshot: Of the merged files.
-        plain: State files beside them, by their path below ``state/``, those that merged files supersede included.
-        others: What else lies below ``state/``.
-    """
-
-    snapshot: LogSnapshot
-    plain: Mapping[str, FileInfo]
-    others: Mapping[str, FileInfo]
-
-    @classmethod
-    def at(cls, log: MergedLog) -> _Look:
-        snapshot = log.snapshot()
-        below = files_below_state(log.directory) if snapshot.plain else {}
-        plain = {name: info for name, info in below.items() if is_state_file(name)}
-        return cls(snapshot, plain, {name: info for name, info in below.items() if name not in plain})
-
-
 def expire(log: MergedLog, retain_last: int, *, dry_run: bool = True, force: bool = False) -> Expiry:
-    """Deletes the versions before those of the last committed batches, and what only they need.
-
-    The state after batch ``b`` is version ``b + 1``. Versions above the last committed one stay, as does everything
-    that restoring any version which stays begins with or replays. Spark's logs of offsets and commits are not touched:
-    they still name batches whose state is gone then. Whoever goes back by deleting files from these logs must not
-    delete those of ``oldest_retained_batch``; Spark cannot restart from earlier ones, and says that a file of the state
-    is missing.
-
-    Args:
-        log: Of the checkpoint.
-        retain_last: Batches that can be gone back to, at least 1.
-        dry_run: Whether nothing is to be changed.
-        force: Whether the query is stopped, though it seems to be running.
-
-    Raises:
-        StateStoreFilesError: PSS_INVALID_OPTION, PSS_NOT_A_CHECKPOINT, PSS_QUERY_RUNNING, or the checkpoint cannot be
-            read or written. Whatever restoring the versions that stay needs is there then.
-    """
+    """Implements :meth:`pyspark_statestore.maintenance.maintenance.Maintenance.expire`."""
     if not isinstance(retain_last, int) or isinstance(retain_last, bool) or retain_last < 1:
         parameters = {"key": "retain_last", "value": retain_last, "allowed": "a whole number of batches, at least 1"}
         raise StateStoreFilesError("PSS_INVALID_OPTION", parameters)
-    check_checkpoint(log.directory)
     if not force:
-        look = _Look.at(log)
-        require_stopped(log, look.snapshot, look.plain.values(), Clocks(log.clock()), "Expiring versions")
+        state = _StateDirectory.read(log)
+        require_stopped(log, state.snapshot, state.plain.values(), Clocks(log.clock()), "Expiring versions")
         if not dry_run:
-            require_stopped(log, look.snapshot, look.plain.values(), ask_file_system(log), "Expiring versions")
+            require_stopped(log, state.snapshot, state.plain.values(), ask_file_system(log), "Expiring versions")
     batches = committed(log.directory)
+    if not batches:
+        log.snapshot()  # there is no checkpoint, or no batch of it was committed
     retained = batches[-retain_last:]
     if not retained or len(batches) < retain_last:
         return Expiry(0, 0, 0, retained[0] if retained else None, 0, dry_run)
 
-    def look_and_plan() -> tuple[_Look, StateFiles, Expired]:
-        look = _Look.at(log)
-        files = StateFiles.of(look.snapshot.scan, look.plain.values())
-        return look, files, expired_files(files, log.directory, [batch + 1 for batch in retained])
+    def plan() -> tuple[_StateDirectory, StateFiles, _Expired]:
+        state = _StateDirectory.read(log)
+        files = StateFiles.of(state.snapshot.scan, state.plain.values())
+        return state, files, _expired_files(files, log.directory, [batch + 1 for batch in retained])
 
-    look, files, expired = retry_if_gone(log.directory, look_and_plan)
+    state, files, expired = retry_if_gone(log.directory, plan)
     if not dry_run:
-        check_unclaimed(log.directory, look.snapshot.scan.others)
-        _carry_out(log, look, files, expired)
-        clean(log, look.snapshot.closed_tombstones)
+        check_unclaimed(log.directory, state.snapshot.scan.others)
+        _delete_expired(log, state, files, expired)
+        clean(log, state.snapshot.closed_tombstones)
     return Expiry(
         expired.versions_count,
         len(expired.immutable) + len(expired.versioned),
@@ -123,61 +99,40 @@ def expire(log: MergedLog, retain_last: int, *, dry_run: bool = True, force: boo
     )
 
 
-def _carry_out(log: MergedLog, look: _Look, files: StateFiles, expired: Expired) -> None:
-    """What tells a later run what is to go, goes last: files before the snapshots that name them.
+@dataclass(frozen=True)
+class _StateDirectory:
+    """What is in a checkpoint's ``state/``: merged files, plain state files, and the files that are no state.
 
-    Plain files go, too, where a merged file supersedes them: without it they would be read (rule 10).
+    Plain files are listed by their path below ``state/``, also those that a merged file supersedes.
     """
-    immutable, versioned = (_plain_paths(look, files, rows) for rows in (expired.immutable, expired.versioned))
-    hidden = [path for path in map(hadoop_checksum_of, [*immutable, *versioned]) if path in look.others]
-    _delete_plain(log, hidden)
-    _delete_plain(log, immutable)
-    _delete_merged(log, look.snapshot, files, expired)
-    _delete_plain(log, versioned)
 
+    snapshot: LogSnapshot
+    plain: Mapping[str, FileInfo]
+    others: Mapping[str, FileInfo]
 
-def _plain_paths(look: _Look, files: StateFiles, rows: np.ndarray) -> list[str]:
-    if not look.plain:
-        return []
-    return [path for path in files.path.take(pa.array(rows)).to_pylist() if path in look.plain]
+    @classmethod
+    def read(cls, log: MergedLog) -> _StateDirectory:
+        snapshot = log.snapshot()
+        below = files_below_state(log.directory) if snapshot.plain else {}
+        plain = {name: info for name, info in below.items() if is_state_file(name)}
+        return cls(snapshot, plain, {name: info for name, info in below.items() if name not in plain})
 
-
-def _delete_plain(log: MergedLog, paths: Sequence[str]) -> None:
-    in_parallel(lambda path: delete(log.directory, f"{STATE}/{path}"), paths)
-
-
-def _delete_merged(log: MergedLog, snapshot: LogSnapshot, files: StateFiles, expired: Expired) -> None:
-    """Writes a tombstone, of rule 4, for each segment; all at once."""
-    entries = snapshot.scan.entries
-    rows = files.entry_rows(snapshot.scan)[expired.rows[files.is_merged(expired.rows)]]
-    if not len(rows):
-        return
-    records: np.ndarray = np.zeros(len(rows), ENTRY_TYPE)
-    records["kind"] = Kind.DELETE
-    for name in ("type", "stamp", "writer"):
-        records[name] = getattr(entries, name)[rows]
-    with log.new_file(snapshot) as (_, out):
-        out.add_columns(records, paths_of(entries, rows))
-        out.seal(group_stamp=snapshot.highest_stamp)
-
-
-# Which state files no version from a certain one on needs.
 
 _STORE = ["operator_id", "partition_id", "store_name"]
 _KEEP_ALL = -1
-"""No version is below."""
+"""A cut that keeps the whole store: no version is below it."""
 
 
 @dataclass(frozen=True)
-class Expired:
-    """Files that may go.
+class _Expired:
+    """The files that may go, as rows of the state files.
 
     Attributes:
-        immutable: Rows of RocksDB's immutable files that only snapshots which go, too, name.
-        versioned: Rows of snapshots, changelogs and deltas.
-        versions_count: How many versions of stores cannot be restored any more then.
-        untouched_stores_count: Stores of which all is kept, because a version that is to stay is not there or cannot be
-            restored as it is.
+        immutable: RocksDB's immutable files that only snapshots which go, too, name.
+        versioned: Snapshots, changelogs and deltas.
+        versions_count: How many versions of state stores cannot be restored without them.
+        untouched_stores_count: How many stores are kept whole, because a version that is to stay is missing or would be
+            restored in another way.
     """
 
     immutable: np.ndarray = field(repr=False)
@@ -187,31 +142,22 @@ class Expired:
 
     @property
     def rows(self) -> np.ndarray:
-        """All of them."""
+        """All rows."""
         rows: np.ndarray = np.concatenate([self.immutable, self.versioned])
         return rows
 
 
-def expired_files(files: StateFiles, directory: Directory, retained: Sequence[int]) -> Expired:
-    """Finds what restoring these versions, and all above the first of them, does not need.
-
-    What would be left is looked at once more as if the rest was gone. Stores in which any version that stays would then
-    be restored in another way than now are left as they are.
-
-    Args:
-        files: Of the state.
-        directory: Of the checkpoint, to read snapshots and changelogs from.
-        retained: Versions, in ascending order.
+def _expired_files(files: StateFiles, directory: Directory, retained: Sequence[int]) -> _Expired:
+    """Finds the files that restoring the retained versions, and all above the first of them, does not need.
 
     Raises:
-        FileNotFoundError: A file is gone: look again.
-        StateStoreFilesError: A file cannot be read.
+        FileNotFoundError: A file was deleted meanwhile: read the directory again.
     """
     stores = files.stores()
     before = versions_table(files, directory)
     cut = _cuts(before, stores, retained)
     while True:
-        immutable, versioned = _below(files, directory, stores, cut)
+        immutable, versioned = _files_below(files, directory, stores, cut)
         gone = np.concatenate([immutable, versioned])
         after = versions_table(files.without(gone), directory) if len(gone) else before
         changed = _changed(before, after, stores, retained[0])
@@ -219,11 +165,11 @@ def expired_files(files: StateFiles, directory: Directory, retained: Sequence[in
             break
         cut[changed] = _KEEP_ALL
     lost = pc.sum(before["is_restorable"]).as_py() or 0, pc.sum(after["is_restorable"]).as_py() or 0
-    return Expired(immutable, versioned, lost[0] - lost[1], int((cut == _KEEP_ALL).sum()))
+    return _Expired(immutable, versioned, lost[0] - lost[1], int((cut == _KEEP_ALL).sum()))
 
 
 def _cuts(versions: pa.Table, stores: Stores, retained: Sequence[int]) -> np.ndarray:
-    """By store the first version that any that stays begins with; :data:`_KEEP_ALL` where not each can be restored."""
+    """Per store, the oldest version that restoring a retained one begins with; :data:`_KEEP_ALL` if one is lost."""
     cut: np.ndarray = np.full(len(stores.known), _KEEP_ALL, "i8")
     stay = versions.filter(pc.greater_equal(versions["version"], retained[0]))
     summed = stay.group_by(_STORE).aggregate([("is_restorable", "all"), ("base_snapshot_version", "min")])
@@ -242,8 +188,10 @@ def _rows(table: pa.Table, *columns: str) -> list[tuple[Any, ...]]:
     return list(zip(*(table[name].to_pylist() for name in (*_STORE, *columns)), strict=True))
 
 
-def _below(files: StateFiles, directory: Directory, stores: Stores, cut: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Immutable files, and versions' files, that belong to versions below their store's cut."""
+def _files_below(
+    files: StateFiles, directory: Directory, stores: Stores, cut: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of the immutable files, and of the versions' files, that only versions below their store's cut need."""
     rows = np.flatnonzero(stores.store >= 0)
     version, _, extension = stores.version_files(rows)
     is_versioned = version.is_valid().to_numpy(zero_copy_only=False)
@@ -270,7 +218,7 @@ def _below(files: StateFiles, directory: Directory, stores: Stores, cut: np.ndar
 
 
 def _changed(before: pa.Table, after: pa.Table, stores: Stores, least: int) -> np.ndarray:
-    """Stores of which any version from the least on is restored in another way."""
+    """Numbers of the stores of which any version from ``least`` on would be restored in another way."""
     old, new = (table.filter(pc.greater_equal(table["version"], least)) for table in (before, after))
     if len(old) != len(new):
         return np.arange(len(stores.known))
@@ -283,3 +231,41 @@ def _changed(before: pa.Table, after: pa.Table, stores: Stores, least: int) -> n
     found = {number[row] for row in _rows(old.filter(pa.array(~same)))}
     changed: np.ndarray = np.array(sorted(found), "i8")
     return changed
+
+
+def _delete_expired(log: MergedLog, state: _StateDirectory, files: StateFiles, expired: _Expired) -> None:
+    """Deletes snapshots last: they tell a later run which files they name.
+
+    Plain files that a merged file supersedes go, too: without the merged file they would be read (rule 10).
+    """
+    immutable, versioned = (_plain_paths(state, files, rows) for rows in (expired.immutable, expired.versioned))
+    hidden = [path for path in map(hadoop_checksum_of, [*immutable, *versioned]) if path in state.others]
+    _delete_plain(log, hidden)
+    _delete_plain(log, immutable)
+    _delete_merged(log, state.snapshot, files, expired)
+    _delete_plain(log, versioned)
+
+
+def _plain_paths(state: _StateDirectory, files: StateFiles, rows: np.ndarray) -> list[str]:
+    if not state.plain:
+        return []
+    return [path for path in files.path.take(pa.array(rows)).to_pylist() if path in state.plain]
+
+
+def _delete_plain(log: MergedLog, paths: Sequence[str]) -> None:
+    in_parallel(lambda path: delete(log.directory, f"{STATE}/{path}"), paths)
+
+
+def _delete_merged(log: MergedLog, snapshot: LogSnapshot, files: StateFiles, expired: _Expired) -> None:
+    """Writes one file with a tombstone for each segment (rule 4)."""
+    entries = snapshot.scan.entries
+    rows = files.entry_rows(snapshot.scan)[expired.rows[files.is_merged(expired.rows)]]
+    if not len(rows):
+        return
+    records: np.ndarray = np.zeros(len(rows), ENTRY_TYPE)
+    records["kind"] = Kind.DELETE
+    for name in ("type", "stamp", "writer"):
+        records[name] = getattr(entries, name)[rows]
+    with log.new_file(snapshot) as (_, out):
+        out.add_columns(records, paths_of(entries, rows))
+        out.seal(group_stamp=snapshot.highest_stamp)

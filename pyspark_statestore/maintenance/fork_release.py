@@ -1,4 +1,16 @@
-"""When a fork needs its source no more: which pins may go."""
+"""Fork release: drops the pins of a fork that needs its source no more, and finds files that nobody reads any more.
+
+A pin is the only thing that keeps a fork's files in its source from being unlinked; dropping it unlinks nothing by
+itself. Pins go in three ways: :func:`release_fork` drops those of one fork by hand, ``remove_orphan_files`` those of
+forks that are gone (:func:`unneeded_pins`), and a compaction with ``localize=True`` those of its own checkpoint once
+its segments are home (:func:`release_sources`). In doubt a pin stays: a fork that cannot be read counts as one that
+needs everything (rule 8 of docs/guarantees.md).
+
+A fork that has claimed its source owns the files there. :func:`unneeded_claimed` finds those that neither the fork nor
+another one reads, and :func:`delete_claimed` unlinks them.
+
+Each pin and each file is deleted on its own. A crash in the middle leaves the rest, and the next call deletes it.
+"""
 
 from __future__ import annotations
 
@@ -9,24 +21,25 @@ import numpy as np
 
 from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.format import split_foreign_path
+from pyspark_statestore.log import pinned
 from pyspark_statestore.log.pins import CLAIM, NO_CLAIM, Pin, drop_pin, pins_of, read_origin, read_pins
 from pyspark_statestore.log.scan import MERGED, Scan, merged_files, retry_if_gone, scan
 from pyspark_statestore.log.state_files import live_foreign
-from pyspark_statestore.storage import Directory, FileInfo, Location
+from pyspark_statestore.storage import Directory, FileInfo
 from pyspark_statestore.storage.changes import delete
 from pyspark_statestore.storage.directory import in_parallel
 
 
 @dataclass(frozen=True)
 class ForkRelease:
-    """What was released.
+    """What a release dropped, or would drop.
 
     Attributes:
         fork: URL of the fork.
-        released_pins_count: Pins that are gone, or would be.
-        broken_segments_count: Segments here that the fork still reads; more than 0 only with ``force``.
-        broken_bytes_count: Of these.
-        broken_files_count: Merged files that have them, and that are not protected any more.
+        released_pins_count: Pins that were dropped.
+        broken_segments_count: Segments of this checkpoint that the fork still reads; more than 0 only with ``force``.
+        broken_bytes_count: Size of these segments, in bytes.
+        broken_files_count: Merged files that hold these segments and are not protected any more.
         dry_run: Whether nothing was changed.
     """
 
@@ -38,81 +51,66 @@ class ForkRelease:
     dry_run: bool
 
 
-def release_fork(source: Directory, fork: Location, *, dry_run: bool = False, force: bool = False) -> ForkRelease:
-    """Drops a fork's pins.
-
-    Args:
-        source: The checkpoint that was forked.
-        fork: The fork.
-        dry_run: Whether nothing is to be changed.
-        force: Whether also if the fork still reads files here.
-
-    Raises:
-        StateStoreFilesError: PSS_FORK_NEEDS, or something cannot be read or deleted.
-    """
-    pins = pins_of(read_pins(source), fork.absolute)
-    found = _look(Directory(fork))
+def release_fork(source: Directory, fork: Directory, *, dry_run: bool = False, force: bool = False) -> ForkRelease:
+    """Implements :meth:`pyspark_statestore.maintenance.maintenance.Maintenance.release_fork`."""
+    pins = pins_of(read_pins(source), fork.location.absolute)
+    found = _scan(fork)
     entries = found.entries
     own = [n for n, p in enumerate(entries.foreign, 1) if split_foreign_path(p)[0] == source.location.absolute]
     rows = np.flatnonzero(found.resolution.live & np.isin(entries.origin, own))
     broken = len(rows), int(entries.length[rows].sum()), len(np.unique(entries.origin[rows]))
     if len(rows) and not force:
         parameters = dict(zip(("segments", "bytes", "files"), broken, strict=True))
-        raise StateStoreFilesError("PSS_FORK_NEEDS", {"fork": fork.url, "path": source.location.url, **parameters})
+        raise StateStoreFilesError(
+            "PSS_FORK_NEEDS", {"fork": fork.location.url, "path": source.location.url, **parameters}
+        )
     if not dry_run:
         for pin in pins:
             drop_pin(source, pin.name)
-    return ForkRelease(fork.url, len(pins), *broken, dry_run)
+    return ForkRelease(fork.location.url, len(pins), *broken, dry_run)
 
 
 def unneeded_pins(source: Directory, pins: Iterable[Pin]) -> list[Pin]:
-    """Which pins are of forks that are gone, or that do not refer to this checkpoint any more.
-
-    A fork that cannot be read counts as one that needs everything (rule 8).
-
-    Args:
-        source: The checkpoint that was forked.
-        pins: Of it.
-    """
+    """The pins of forks that are gone, or that do not refer to this checkpoint any more."""
     return [pin for pin in pins if pin.fork and not _is_needed(source, pin)]
 
 
 def release_sources(fork: Directory, named: Collection[str]) -> list[str]:
-    """In a fork whose segments were brought home: drops its pins in checkpoints that it does not need any more.
+    """Drops a fork's pins in the checkpoints that it does not need any more, after its segments were brought home.
 
     Args:
-        fork: The fork.
-        named: Paths of the checkpoints that it referred to in an earlier look.
+        fork: The fork's checkpoint.
+        named: Paths of the checkpoints that it referred to in an earlier snapshot.
 
     Returns:
         Paths of the checkpoints that it is independent of now.
 
     Raises:
-        StateStoreFilesError: Something cannot be read or deleted.
+        StateStoreFilesError: A file cannot be read or deleted.
     """
-    now = _look(fork)
+    now = _scan(fork)
     origin = read_origin(fork, now)
-    # Its reference file may have gone by itself before: nothing that it referred to was alive any more.
+    # An earlier cleaning may have unlinked the reference file, since nothing that it referred to was alive any more.
     named = {*named, *([origin.source] if origin is not None and origin.mode == NO_CLAIM else [])}
     if not named:
         return []
     independent = [] if now.is_in_doubt else sorted(named - live_foreign(now).keys())
     for checkpoint in independent:
-        source = Directory(fork.location.beside(checkpoint))
+        source = fork.beside(checkpoint)
         for pin in pins_of(read_pins(source), fork.location.absolute):
-            if pin.mode != CLAIM:  # what is owned is not given back
+            if pin.mode != CLAIM:  # a fork keeps the files that it owns
                 drop_pin(source, pin.name)
     return independent
 
 
-def _look(directory: Directory) -> Scan:
-    return retry_if_gone(directory, lambda: scan(directory, headers=False))
+def _scan(directory: Directory) -> Scan:
+    return retry_if_gone(directory, lambda: scan(directory, headers=False, required=False))
 
 
 def _is_needed(source: Directory, pin: Pin) -> bool:
-    fork = Directory(source.location.beside(pin.fork))
+    fork = source.beside(pin.fork)
     try:
-        found = _look(fork)
+        found = _scan(fork)
     except StateStoreFilesError as error:
         return error.getErrorClass() != "PSS_NOT_A_CHECKPOINT"
     if pin.mode == CLAIM and fork.names():
@@ -122,34 +120,31 @@ def _is_needed(source: Directory, pin: Pin) -> bool:
     )
 
 
-# A fork that has claimed its source's files: which of them nobody reads any more.
-
-
 def unneeded_claimed(fork: Directory, scan: Scan) -> list[FileInfo]:
-    """Merged files that belong to the fork, lie in its source, and are read by nobody any more.
+    """The merged files in the source of a claiming fork that neither it nor another fork reads any more.
 
-    Pins are read after the look: who begins to fork the fork later looks later, and sees that they are dead.
+    Pins are read after the scan: a fork of this fork that is begun later scans later, and sees these files as dead.
 
     Args:
         fork: The checkpoint, a fork or not.
-        scan: A complete look at it.
+        scan: A complete scan of it.
 
     Returns:
         The files, by their paths in the file system.
 
     Raises:
-        FileNotFoundError: Something was deleted meanwhile.
-        StateStoreFilesError: Something cannot be listed or read.
+        FileNotFoundError: A file was deleted meanwhile: scan again.
+        StateStoreFilesError: A file cannot be listed or read.
     """
     origin = read_origin(fork, scan)
     if origin is None or origin.mode != CLAIM or scan.is_in_doubt:
         return []
-    source = Directory(fork.location.beside(origin.source))
+    source = fork.beside(origin.source)
     pins = read_pins(source)
     own = [pin for pin in pins if pin.mode == CLAIM and pin.fork == fork.location.absolute]
     others = [pin for pin in pins if pin not in own]
     claimed = {name for pin in own for name in pin.files or ()} - live_foreign(scan).get(origin.source, frozenset())
-    free = {name for name in claimed if not any(pin.pins(name) for pin in others)}
+    free = claimed.difference(pinned(claimed, {pin.name: pin for pin in others}, expired=()))
     infos, _ = merged_files(source)
     return [
         FileInfo(_path(origin.source, info.name), info.size, info.modified)
@@ -159,7 +154,7 @@ def unneeded_claimed(fork: Directory, scan: Scan) -> list[FileInfo]:
 
 
 def delete_claimed(fork: Directory, files: Sequence[FileInfo]) -> None:
-    """Deletes what :func:`unneeded_claimed` has found.
+    """Deletes the files that :func:`unneeded_claimed` has found.
 
     Raises:
         StateStoreFilesError: PSS_NO_PERMISSION or PSS_WRITE_FAILED.
@@ -167,7 +162,7 @@ def delete_claimed(fork: Directory, files: Sequence[FileInfo]) -> None:
 
     def remove(info: FileInfo) -> None:
         checkpoint, name = split_foreign_path(info.name)
-        delete(Directory(fork.location.beside(checkpoint)), f"{MERGED}/{name}")
+        delete(fork.beside(checkpoint), f"{MERGED}/{name}")
 
     in_parallel(remove, files)
 

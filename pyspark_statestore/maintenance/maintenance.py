@@ -1,4 +1,4 @@
-"""What can be done to a checkpoint: the verbs of ``Checkpoint.maintenance``."""
+"""The verbs of ``Checkpoint.maintenance``, each documented here and told whole in the module that implements it."""
 
 from __future__ import annotations
 
@@ -24,15 +24,18 @@ if TYPE_CHECKING:
 
 
 class Maintenance:
-    """Everything here may run beside the query, beside itself, and on several machines, and may be killed at any point.
+    """Maintains a checkpoint's files from outside of its query.
+
+    Every method may run beside the query (:meth:`expire` needs it stopped), beside itself and on several machines, and
+    may be killed at any point. What each leaves then, its module says.
 
     Args:
-        location: Of the checkpoint.
-        closed_after: As the query's ``closedAfter``.
+        directory: The checkpoint's directory.
+        closed_after: The query's ``closedAfter``.
     """
 
-    def __init__(self, location: Location, closed_after: datetime.timedelta) -> None:
-        self._location = location
+    def __init__(self, directory: Directory, closed_after: datetime.timedelta) -> None:
+        self._directory = directory
         self._closed_after = closed_after
 
     def compact(
@@ -47,24 +50,27 @@ class Maintenance:
         spark: SparkSession | None = None,
         callback: Callback | None = None,
     ) -> Compaction:
-        """Rewrites files that are mostly dead, or small, and unlinks what has nothing alive in it any more.
+        """Rewrites merged files that are mostly dead, or small, and unlinks those in which nothing lives any more.
 
         Args:
-            max_space_amplification: Files of which more than this many bytes are kept for each live one are rewritten.
-            target_file_size: In bytes. Files of less than three quarters of it are joined.
-            where: Of the files, in the columns of ``inspect.files()``, those that may be rewritten: an Arrow expression
-                or, with ``spark``, also SQL; replaces the choice by amplification and size.
-            localize: In a fork, also copy everything that it reads in other checkpoints, so that it needs them no more;
-                their pins are dropped then.
-            abandoned_after: An unsealed file counts as closed where its newest segment is so old, and it is so much
-                older than the newest file. A day unless it is known that the query is stopped.
-            dry_run: Only say what would be done.
-            spark: Rewrites in Spark tasks instead of in this process.
-            callback: Told how many bytes there are to rewrite, and of those that were.
+            max_space_amplification: Rewrite a file that has more than so many bytes for each live one; at least 1.
+            target_file_size: Size of new files in bytes. Files of less than three quarters of it are joined.
+            where: Rewrite the files for which this condition on the columns of ``inspect.files()`` holds, whatever
+                their amplification and size: an Arrow expression or, with ``spark``, also SQL.
+            localize: In a fork, also copy everything that it reads in other checkpoints, and drop its pins there, so
+                that it needs them no more.
+            abandoned_after: Count an unsealed file as closed once its newest segment is this old, and it is this much
+                older than the newest file. Use less than a day only when you know that the query is stopped.
+            dry_run: Change nothing; only return what would be done.
+            spark: The session whose tasks rewrite files; this process does if not given.
+            callback: Receives the number of bytes to rewrite, and then of those that were rewritten.
+
+        Returns:
+            What was rewritten, written and unlinked.
 
         Raises:
-            StateStoreFilesError: The checkpoint cannot be read or written, or a live segment is corrupt; nothing that
-                is needed is gone then.
+            StateStoreFilesError: PSS_INVALID_OPTION, PSS_NOT_A_CHECKPOINT, PSS_CLAIMED, PSS_CORRUPT_SEGMENT, or the
+                checkpoint cannot be read or written. Nothing that is needed is gone then.
         """
         from pyspark_statestore.maintenance.compaction import compact
 
@@ -88,47 +94,60 @@ class Maintenance:
     ) -> OrphanRemoval:
         """Removes files that nobody can need.
 
-        These are merged files without a valid group, what crashed writers and relocations have left, and plain state
-        files that nothing refers to.
+        These are merged files without a valid group, what crashed writers, relocations and forks have left, and plain
+        state files that nothing refers to.
 
         Args:
-            older_than: Younger ones stay: somebody may be about to refer to them.
-            dry_run: Only say what would be removed; the default.
-            force: Allows less than an hour.
+            older_than: Keep younger files: a process may be about to refer to them. Merged files and temporary files
+                stay for a day in any case, since they might still be open.
+            dry_run: Change nothing; only return what would be removed. The default.
+            force: Allow ``older_than`` to be less than an hour. Use it only where nobody writes to the checkpoint.
+
+        Returns:
+            The files that were removed, each with the reason.
 
         Raises:
-            StateStoreFilesError: PSS_INVALID_OPTION for less than an hour without ``force``; or the checkpoint cannot
-                be read, and nothing was removed.
+            StateStoreFilesError: PSS_INVALID_OPTION for less than an hour without ``force``, PSS_NOT_A_CHECKPOINT or
+                PSS_CLAIMED; or the checkpoint cannot be read, and nothing was removed; or a file cannot be removed.
         """
         from pyspark_statestore.maintenance.orphans import remove_orphan_files
 
         return remove_orphan_files(self._log(dry_run), older_than, dry_run=dry_run, force=force)
 
     def consolidate_index(self, *, dry_run: bool = False) -> Consolidation:
-        """Writes one file that repeats the indexes of all sealed ones, so that who starts need not open these.
+        """Writes one index-only file that repeats the indexes of all sealed merged files.
 
-        Older files of its kind, which it replaces, are removed.
+        A process that starts reads that file instead of opening each sealed one. Older index-only files that it
+        replaces are removed.
 
         Args:
-            dry_run: Only say what would be done.
+            dry_run: Change nothing; only return what would be done.
+
+        Returns:
+            The file that was written, and how many files it covers.
 
         Raises:
-            StateStoreFilesError: The checkpoint cannot be read or written.
+            StateStoreFilesError: PSS_NOT_A_CHECKPOINT, PSS_CLAIMED, or the checkpoint cannot be read or written.
         """
         from pyspark_statestore.maintenance.consolidation import consolidate_index
 
         return consolidate_index(self._log(dry_run), dry_run=dry_run)
 
     def expire(self, retain_last: int, *, dry_run: bool = True, force: bool = False) -> Expiry:
-        """Deletes the versions before the last ones, of a query that is stopped.
+        """Deletes the state versions of a stopped query before those of its last committed batches.
 
         Args:
-            retain_last: Batches that can be gone back to, at least 1: the last committed one stays whatever is said.
-            dry_run: Only say what would be deleted; the default.
-            force: Allows it where the query seems to be running.
+            retain_last: How many committed batches the query can still go back to; at least 1.
+            dry_run: Change nothing; only return what would be deleted. The default.
+            force: Expire though the query seems to be running. Use it only when you know that it is stopped.
+
+        Returns:
+            What was deleted, and the oldest batch that can be gone back to. Do not delete that batch's entries from
+            Spark's logs.
 
         Raises:
-            StateStoreFilesError: PSS_INVALID_OPTION, PSS_QUERY_RUNNING, or the checkpoint cannot be read or written.
+            StateStoreFilesError: PSS_INVALID_OPTION, PSS_NOT_A_CHECKPOINT, PSS_QUERY_RUNNING, PSS_CLAIMED, or the
+                checkpoint cannot be read or written. Everything that the retained versions need is there then.
         """
         from pyspark_statestore.maintenance.expiry import expire
 
@@ -142,16 +161,16 @@ class Maintenance:
         spark: SparkSession | None = None,
         callback: Callback | None = None,
     ) -> Verification:
-        """Reads every live byte and checks it, and whether every version can be restored.
+        """Reads and checks every live byte, and checks that every version can be restored.
 
         Args:
             repair: Mend what can be mended without losing anything.
-            dry_run: Only say what would be mended.
-            spark: Reads in Spark tasks instead of in this process.
-            callback: Told how many bytes there are to read, and of those that were.
+            dry_run: With ``repair``, only return what would be mended.
+            spark: The session whose tasks read; this process does if not given.
+            callback: Receives the number of bytes to read, and then of those that were read.
 
         Returns:
-            Which damage there is; none of it is raised as an error.
+            The damage that was found; none of it is raised as an error.
 
         Raises:
             StateStoreFilesError: The checkpoint cannot be read at all.
@@ -169,25 +188,28 @@ class Maintenance:
         force: bool = False,
         storage_options: Mapping[str, Any] | None = None,
     ) -> ForkRelease:
-        """Takes back what protects the files that a fork of this checkpoint reads here.
+        """Drops the pins that protect the files which a fork of this checkpoint reads here.
 
-        ``compact(localize=True)`` in the fork does so by itself, and so does :meth:`remove_orphan_files` here for a
-        fork that is gone; this is for a fork that is not wanted any more.
+        Use this for a fork that you do not want any more. ``compact(localize=True)`` in the fork drops its pins by
+        itself, and :meth:`remove_orphan_files` here drops those of a fork that is gone.
 
         Args:
-            fork: The fork's checkpoint.
-            dry_run: Only say what would be released.
-            force: Also if the fork still reads files here: it cannot be restored once they are gone. What is said is
-                how much that is.
-            storage_options: For the fsspec file system of the fork.
+            fork: The fork's ``checkpointLocation``.
+            dry_run: Change nothing; only return what would be released.
+            force: Release though the fork still reads files here. Once they are unlinked it cannot be restored; the
+                result says how many segments that concerns.
+            storage_options: Options for the fsspec file system of the fork.
+
+        Returns:
+            How many pins were dropped, and what the fork loses.
 
         Raises:
-            StateStoreFilesError: PSS_FORK_NEEDS, or something cannot be read or deleted.
+            StateStoreFilesError: PSS_FORK_NEEDS, or a file cannot be read or deleted.
         """
         from pyspark_statestore.maintenance.fork_release import release_fork
 
-        there = Location.of(fork, storage_options)
-        return release_fork(Directory(self._location), there, dry_run=dry_run, force=force)
+        there = Directory(Location.of(fork, storage_options))
+        return release_fork(self._directory, there, dry_run=dry_run, force=force)
 
     def _log(self, dry_run: bool, abandoned_after: datetime.timedelta = ABANDONED_AFTER) -> MergedLog:
-        return MergedLog(Directory(self._location), self._closed_after, abandoned_after, dry_run=dry_run)
+        return MergedLog(self._directory, self._closed_after, abandoned_after, dry_run=dry_run)

@@ -1,4 +1,20 @@
-"""Removes files that nobody can need, and that nothing else would ever remove."""
+"""Orphans: removes files that nobody can need, and that nothing else would ever remove.
+
+What is removed, each kind only when it is old enough:
+
+* merged files without a group that could be read;
+* temporary files of writers that have crashed, and markers of relocations that have ended;
+* pins of forks that do not exist or need nothing here any more, and files of a claimed source that nobody reads;
+* RocksDB's immutable files, plain ones, that no snapshot names, and checksums of files that do not exist.
+
+What stays, though nothing refers to it: what a fork needs; plain files under a path that lives in a merged file, too
+(they are few, and of use should the merged file be lost); and an immutable file that is younger than its store's newest
+snapshot, since RocksDB may name it in the next one.
+
+A file is old where both clocks, this process's and the file system's, say so. A dry run writes nothing, so it cannot
+ask for the file system's clock, and may list more than is removed. Each file is removed on its own: a crash in the
+middle leaves the rest for the next run.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +31,7 @@ from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.log.entries import time_of
 from pyspark_statestore.log.merged_log import Clocks, LogSnapshot, MergedLog, ask_file_system
 from pyspark_statestore.log.pins import CLAIM, claimed, pins_among, read_pins, unpinned
-from pyspark_statestore.log.scan import MERGED, check_checkpoint, retry_if_gone
+from pyspark_statestore.log.scan import MERGED, retry_if_gone
 from pyspark_statestore.log.state_files import (
     IMMUTABLE,
     STATE,
@@ -30,10 +46,13 @@ from pyspark_statestore.storage.changes import delete, is_temporary
 from pyspark_statestore.storage.directory import Directory, FileInfo, in_parallel
 
 LEAST = datetime.timedelta(hours=1)
-"""What is younger may be about to be referred to: a snapshot's files are uploaded before its zip."""
+"""A younger file may be about to be referred to: a snapshot's files are uploaded before its zip."""
+
+_CLOCKS_DIFFER = datetime.timedelta(minutes=10)
+"""A merged file says by its writer's clock when a snapshot was written, a plain file by the file system's."""
 
 _NO_GROUP = "merged file without a group that could be read"
-_LEFT_ANNOUNCEMENT = "marker of a relocation that has ended"
+_LEFT_MARKER = "marker of a relocation that has ended"
 _LEFT_PIN = "pin of a fork that does not exist, or needs nothing here any more"
 _CLAIMED = "file of the claimed checkpoint that nobody reads any more"
 _LEFT_TEMPORARY = "temporary file of a writer that has crashed"
@@ -43,11 +62,11 @@ _CHECKSUM = "checksum of a file that does not exist"
 
 @dataclass(frozen=True)
 class OrphanRemoval:
-    """What was removed.
+    """What an orphan removal deleted, or would delete.
 
     Attributes:
-        removed_files_count: Files that are gone, or would be.
-        removed_bytes_count: Of these.
+        removed_files_count: Files that were deleted.
+        removed_bytes_count: Size of these files, in bytes.
         files: A row for each: ``file_path``, ``file_size_in_bytes``, ``reason`` and ``last_modified_at``.
         dry_run: Whether nothing was changed.
     """
@@ -60,7 +79,7 @@ class OrphanRemoval:
 
 @dataclass(frozen=True)
 class _Orphan:
-    """A file that nobody needs once it is so old; ``info.name`` is its path in the checkpoint."""
+    """A file that nobody needs once it has the least age; ``info.name`` is its path in the checkpoint."""
 
     info: FileInfo
     reason: str
@@ -70,37 +89,18 @@ class _Orphan:
 def remove_orphan_files(
     log: MergedLog, older_than: datetime.timedelta, *, dry_run: bool = True, force: bool = False
 ) -> OrphanRemoval:
-    """Removes merged files without a group, what crashed writers have left, and immutable files that no zip names.
-
-    What a fork needs stays. The pins of forks that need nothing any more go, so that their files can be reclaimed.
-
-    Plain files under a path that lives in a merged file, too, stay: they are few, and of use should the merged file be
-    lost. So does an immutable file that is younger than its store's snapshots: RocksDB may name it in the next one.
-
-    How old a file is, both clocks have to agree on. A dry run, which writes nothing, cannot ask for the file system's,
-    so it may show more.
-
-    Args:
-        log: Of the checkpoint.
-        older_than: Younger files stay. Merged files stay for as long as they might be open, a day, in any case.
-        dry_run: Whether nothing is to be changed.
-        force: Whether ``older_than`` may be less than an hour.
-
-    Raises:
-        StateStoreFilesError: PSS_INVALID_OPTION, PSS_NOT_A_CHECKPOINT, PSS_CLAIMED, or something cannot be read and
-            nothing was removed, or something cannot be removed.
-    """
-    _check(older_than, force)
-    here = Clocks(log.clock())
-    found = retry_if_gone(log.directory, lambda: _orphans(log, older_than, here))
+    """Implements :meth:`pyspark_statestore.maintenance.maintenance.Maintenance.remove_orphan_files`."""
+    _check_age(older_than, force)
+    clocks = Clocks(log.clock())
+    found = retry_if_gone(log.directory, lambda: _orphans(log, older_than, clocks))
     if not dry_run:
         gone = {_base(orphan.info.name) for orphan in found}
         for pin in read_pins(log.directory):
             if pin.mode == CLAIM and pin.name not in gone:
                 raise claimed(log.directory, pin)
     if found and not dry_run:
-        now = ask_file_system(log)
-        found = [orphan for orphan in found if now.age(orphan.info.modified) >= orphan.least_age]
+        clocks = ask_file_system(log)
+        found = [orphan for orphan in found if clocks.age(orphan.info.modified) >= orphan.least_age]
         in_parallel(lambda orphan: delete(log.directory, orphan.info.name), found)
     sizes = [orphan.info.size for orphan in found]
     table = pa.table(
@@ -114,31 +114,33 @@ def remove_orphan_files(
     return OrphanRemoval(len(found), sum(sizes), table, dry_run)
 
 
-def _check(older_than: object, force: bool) -> None:
+def _check_age(older_than: object, force: bool) -> None:
     least = datetime.timedelta(0) if force else LEAST
     if not isinstance(older_than, datetime.timedelta) or older_than < least:
-        allowed = "a datetime.timedelta of no time or more" if force else "a datetime.timedelta of an hour or more"
-        reason = "" if force else "; less with force, where nobody writes to the checkpoint"
-        parameters = {"key": "older_than", "value": older_than, "allowed": allowed + reason}
+        allowed = "a datetime.timedelta of at least 0" if force else "a datetime.timedelta of at least an hour"
+        hint = "" if force else "; force=True allows less, if nobody writes to the checkpoint"
+        parameters = {"key": "older_than", "value": older_than, "allowed": allowed + hint}
         raise StateStoreFilesError("PSS_INVALID_OPTION", parameters)
 
 
-def _orphans(log: MergedLog, older_than: datetime.timedelta, now: Clocks) -> list[_Orphan]:
-    # Plain files first: a snapshot that is committed meanwhile, and for which Spark deletes another one, is seen then.
+def _orphans(log: MergedLog, older_than: datetime.timedelta, clocks: Clocks) -> list[_Orphan]:
+    # Plain files first: what is scanned afterwards has a snapshot that is committed meanwhile, though Spark may have
+    # deleted an older one for it.
     plain = list(files_below_state(log.directory).values())
     snapshot = log.snapshot()
-    if not plain and not snapshot.scan.infos:
-        check_checkpoint(log.directory)
-    old = [info for info in plain if now.age(info.modified) >= older_than]
+    old = [info for info in plain if clocks.age(info.modified) >= older_than]
     gone = {info.name: _LEFT_TEMPORARY for info in old if is_temporary(_base(info.name))}
     immutable = [info for info in old if IMMUTABLE.fullmatch(info.name)]
-    gone |= {info.name: _UNNAMED for info in unnamed(log.directory, snapshot, plain, immutable)}
-    gone |= dict.fromkeys(_checksums_of_nothing(snapshot, plain, old, gone), _CHECKSUM)
+    gone |= {info.name: _UNNAMED for info in _unnamed(log.directory, snapshot, plain, immutable)}
+    gone |= dict.fromkeys(_lost_checksums(snapshot, plain, old, gone), _CHECKSUM)
     found = [_Orphan(_in_checkpoint(STATE, i), gone[i.name], older_than) for i in old if i.name in gone]
-    return [*_merged(log, snapshot, older_than, now), *found]
+    return [*_merged_orphans(log, snapshot, older_than, clocks), *found]
 
 
-def _merged(log: MergedLog, snapshot: LogSnapshot, older_than: datetime.timedelta, now: Clocks) -> list[_Orphan]:
+def _merged_orphans(
+    log: MergedLog, snapshot: LogSnapshot, older_than: datetime.timedelta, clocks: Clocks
+) -> list[_Orphan]:
+    """Orphans among the merged files: empty files, temporary files, markers, pins; and claimed files in the source."""
     # Rule 7: a file without a stamp is closed where its modification time is old enough.
     files, states = snapshot.scan.files, snapshot.states
     empty = [snapshot.scan.infos[name] for name in files if not files[name].groups and states[name].accounted]
@@ -148,21 +150,21 @@ def _merged(log: MergedLog, snapshot: LogSnapshot, older_than: datetime.timedelt
     found = [orphan for orphan in found if _base(orphan.info.name) in free]
     temporary = [info for name, info in snapshot.scan.others.items() if is_temporary(name)]
     found += [_Orphan(_in_checkpoint(MERGED, info), _LEFT_TEMPORARY, closed) for info in temporary]
-    announcements = [snapshot.scan.others[name] for name in sorted(snapshot.scan.relocation_markers)]
+    markers = [snapshot.scan.others[name] for name in sorted(snapshot.scan.relocation_markers)]
     ended = max(older_than, log.closed_after)
-    found += [_Orphan(_in_checkpoint(MERGED, info), _LEFT_ANNOUNCEMENT, ended) for info in announcements]
-    old = [info for info in unneeded_claimed(log.directory, snapshot.scan) if now.age(info.modified) >= older_than]
+    found += [_Orphan(_in_checkpoint(MERGED, info), _LEFT_MARKER, ended) for info in markers]
+    old = [info for info in unneeded_claimed(log.directory, snapshot.scan) if clocks.age(info.modified) >= older_than]
     found += [_Orphan(info, _CLAIMED, older_than) for info in old]
     pins = pins_among(log.directory, snapshot.scan.others)
     left = [pin for pin in pins if pin.is_begun] + unneeded_pins(log.directory, pins)
     found += [_Orphan(_in_checkpoint(MERGED, snapshot.scan.others[pin.name]), _LEFT_PIN, ended) for pin in left]
-    return [orphan for orphan in found if now.age(orphan.info.modified) >= orphan.least_age]
+    return [orphan for orphan in found if clocks.age(orphan.info.modified) >= orphan.least_age]
 
 
-def _checksums_of_nothing(
+def _lost_checksums(
     snapshot: LogSnapshot, plain: Sequence[FileInfo], old: Iterable[FileInfo], gone: Collection[str]
 ) -> list[str]:
-    """Checksums, Hadoop's ``.name.crc`` and Spark's ``name.crc``, whose files are not there, or go."""
+    """Checksums, Hadoop's ``.name.crc`` and Spark's ``name.crc``, whose files do not exist, or are removed now."""
     of = {info.name: main for info in old if (main := _checked_by(info.name))}
     stay = {info.name for info in plain}.difference(gone)
     lost = {name: main for name, main in of.items() if main not in stay}
@@ -170,12 +172,12 @@ def _checksums_of_nothing(
         live = snapshot.scan.resolution.to_arrow()["path"]
         merged = pc.is_in(pa.array(list(lost.values()), pa.string()), value_set=live).to_pylist()
         lost = {name: main for (name, main), is_merged in zip(lost.items(), merged, strict=True) if not is_merged}
-    # A checksum may have one itself.
+    # A checksum may have a checksum itself.
     return [*lost, *(name for name, main in of.items() if main in lost)]
 
 
 def _checked_by(path: str) -> str | None:
-    """The file that a checksum is of; None where the path is no checksum's."""
+    """The path of the file that a checksum belongs to; None where the path is not a checksum's."""
     folder, slash, name = path.rpartition("/")
     if not name.endswith(".crc"):
         return None
@@ -192,15 +194,8 @@ def _in_checkpoint(folder: str, info: FileInfo) -> FileInfo:
     return FileInfo(f"{folder}/{info.name}", info.size, info.modified)
 
 
-# Which of RocksDB's immutable files, plain ones, no snapshot names.
-
-
-_CLOCKS_DIFFER = datetime.timedelta(minutes=10)
-"""A merged file says by its writer's clock when a snapshot was written."""
-
-
-class _Snapshots:
-    """What the snapshots of one store name, and when the newest was written."""
+class _StoreSnapshots:
+    """The files that the snapshots of one store name, and when the newest snapshot was written."""
 
     def __init__(self) -> None:
         self.named: set[str] = set()
@@ -212,26 +207,21 @@ class _Snapshots:
             self.newest = max(self.newest, written)
 
 
-def unnamed(
+def _unnamed(
     directory: Directory, snapshot: LogSnapshot, plain: Sequence[FileInfo], candidates: Sequence[FileInfo]
 ) -> list[FileInfo]:
-    """Tells which files none of their store's snapshots names, though one is younger.
+    """The candidates that no snapshot of their store names, though one is younger than they are.
 
-    That a younger one does not name it shows that RocksDB has done with it. Without one it may have been uploaded for a
-    snapshot that failed: the next one, however late, may name it then, and not upload it again.
-
-    Args:
-        directory: Of the checkpoint.
-        snapshot: Of its merged files.
-        plain: All other files below ``state/``.
-        candidates: Those of them that are asked about.
+    A younger snapshot that does not name a file shows that RocksDB is done with it. Without a younger one, the file may
+    have been uploaded for a snapshot that failed: the next snapshot, however late, may name it without uploading it
+    again.
 
     Raises:
-        FileNotFoundError: A snapshot is gone: look again.
-        StateStoreFilesError: A snapshot cannot be read.
+        FileNotFoundError: A snapshot was deleted meanwhile: list again.
+        StateStoreFilesError: A snapshot cannot be read, so nothing is known of what it names (rule 8).
     """
     of = {info.name: folder for info in candidates if parse_store(folder := _store(info.name)) is not None}
-    stores: defaultdict[str, _Snapshots] = defaultdict(_Snapshots)
+    stores: defaultdict[str, _StoreSnapshots] = defaultdict(_StoreSnapshots)
     if of:
         _add_plain(directory, plain, set(of.values()), stores)
         _add_merged(directory, snapshot, set(of.values()), stores)
@@ -246,14 +236,14 @@ def unnamed(
 
 
 def _store(path: str) -> str:
-    """The directory of the store that an immutable file is of."""
+    """The directory of the store that an immutable file belongs to."""
     return path.rpartition("/")[0].rpartition("/")[0]
 
 
 def _add_plain(
-    directory: Directory, plain: Sequence[FileInfo], folders: set[str], stores: defaultdict[str, _Snapshots]
+    directory: Directory, plain: Sequence[FileInfo], folders: set[str], stores: defaultdict[str, _StoreSnapshots]
 ) -> None:
-    """Those, too, that merged files supersede."""
+    """Adds the plain snapshots, also those that merged files supersede."""
     zips = [info for info in plain if _is_zip(info.name) and info.name.rpartition("/")[0] in folders]
 
     def read(info: FileInfo) -> set[str]:
@@ -265,7 +255,7 @@ def _add_plain(
 
 
 def _add_merged(
-    directory: Directory, snapshot: LogSnapshot, folders: set[str], stores: defaultdict[str, _Snapshots]
+    directory: Directory, snapshot: LogSnapshot, folders: set[str], stores: defaultdict[str, _StoreSnapshots]
 ) -> None:
     files = StateFiles.of(snapshot.scan, ())
     rows = np.flatnonzero(np.array(pc.ends_with(files.path, ".zip"), bool))
@@ -289,7 +279,7 @@ def _is_zip(path: str) -> bool:
 def _named(directory: Directory, path: str, named: dict[str, int] | None) -> set[str]:
     if named is None:
         where = directory.location.display(f"{STATE}/{path}")
-        reason = "it is no intact zip of a snapshot, so what it names is not known"
+        reason = "it is not an intact snapshot zip, so the files that it names are unknown"
         raise StateStoreFilesError("PSS_READ_FAILED", {"action": "read", "path": where, "reason": reason})
     folder = path.rpartition("/")[0]
     return {f"{folder}/{name}" for name in named}

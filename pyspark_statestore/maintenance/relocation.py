@@ -1,4 +1,16 @@
-"""Copies live segments into new files: rule 5 of docs/guarantees.md."""
+"""Relocation: copies live segments into new merged files (rule 5 of docs/guarantees.md).
+
+A relocation leaves a marker in the checkpoint, takes a snapshot, copies what lives in it, and deletes the marker last.
+Nothing is unlinked here: originals and copies say the same, and :mod:`~pyspark_statestore.maintenance.cleaning` unlinks
+the originals once nothing lives in them.
+
+The marker is what makes this safe beside others. A copy could bring back a segment that was deleted while it was being
+copied; while a marker is there, everybody keeps the tombstones that prevent this. Others wait for a marker for
+``closedAfter``, so no copy is begun after half of it: then a new marker and a new snapshot are due.
+
+A crash leaves a temporary file that no reader looks at, and a marker that others stop waiting for after
+``closedAfter``.
+"""
 
 from __future__ import annotations
 
@@ -17,24 +29,24 @@ from fsspec.callbacks import Callback, NoOpCallback
 from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.format import MergedFileWriter
 from pyspark_statestore.format.layout import ENTRY, U32
-from pyspark_statestore.log import MAX_GENERATION
+from pyspark_statestore.log import relocatable
 from pyspark_statestore.log.merged_log import LogSnapshot, MergedLog
 from pyspark_statestore.log.payload import copied, paths_of, read_segments
 from pyspark_statestore.log.relocation_marker import RelocationMarker, holding_marker
-from pyspark_statestore.log.scan import ATTEMPTS, MERGED, ForeignFileGoneError, always_gone, check_checkpoint
-
-# What of a look may be moved to another file, and how it is named in a plan.
+from pyspark_statestore.log.scan import ATTEMPTS, MERGED, ForeignFileGoneError, always_gone
 
 
 @dataclass(frozen=True, order=True)
-class Piece:
-    """Live segments of one file that are next to each other.
+class SegmentRange:
+    """The live segments that begin in one range of a file.
+
+    A plan names them by the range, since their rows differ from snapshot to snapshot.
 
     Attributes:
-        name: Of the merged file, or of the reference file.
-        start: The first begins here,
-        end: and each before here.
-        foreign: Path of the other checkpoint's file that they are in; empty where they are in the merged file itself.
+        name: Name of the merged file, or of the reference file.
+        start: Offset of the first segment.
+        end: Offset before which the last segment begins.
+        foreign: Path of the other checkpoint's file that holds the bytes; empty where the merged file itself does.
     """
 
     name: str
@@ -43,20 +55,23 @@ class Piece:
     foreign: str = ""
 
 
+Bin: TypeAlias = tuple[SegmentRange, ...]
+"""What goes into one new file."""
+
+
 class Movable:
     """The live segments that may be moved (rule 5): in closed files, none of them copied too often already.
 
-    Those in files of other checkpoints stay there, unless a plan brings them home: see :meth:`foreign_pieces`.
+    Segments in files of other checkpoints stay there, unless a plan brings them home (:meth:`foreign_ranges`).
 
     Args:
-        snapshot: The look. Only what lives in one that began after an marker may be copied.
+        snapshot: What is there. Only what lives in a snapshot that was begun after the marker may be copied.
     """
 
     def __init__(self, snapshot: LogSnapshot) -> None:
         self.snapshot = snapshot
-        entries, resolution = snapshot.scan.entries, snapshot.scan.resolution
-        closed = np.array([self._is_source(name) for name in entries.files], bool)
-        rows = np.flatnonzero(resolution.live & (entries.generation < MAX_GENERATION) & closed[entries.file])
+        entries = snapshot.scan.entries
+        rows = relocatable(snapshot.scan.resolution, snapshot.states)
         rows = rows[np.lexsort((entries.offset[rows], entries.origin[rows], entries.file[rows]))]
         self._rows = rows
         self._numbers = {name: number for number, name in enumerate(entries.files)}
@@ -65,62 +80,58 @@ class Movable:
         every = np.arange(len(entries.files) * len(self._origins) + 1)
         self._bounds: np.ndarray = np.asarray(np.searchsorted(places, every))
 
-    def _is_source(self, name: str) -> bool:
-        state = self.snapshot.states[name]
-        return state.closed and not state.index_only
-
     @cached_property
     def _sizes(self) -> np.ndarray:
-        """Bytes that each takes in a new file, its part of the index included."""
+        """Bytes that each segment takes in a new file, its index entry included."""
         entries = self.snapshot.scan.entries
         lengths = pc.binary_length(entries.path.take(pa.array(self._rows))).to_numpy()
         sizes: np.ndarray = entries.length[self._rows] + lengths + (ENTRY.size + U32.size)
         return sizes
 
     def count(self, name: str) -> int:
-        """How many a file has."""
+        """How many of a file's segments may be moved."""
         start, end = self._of(name)
         return end - start
 
     def size(self, name: str) -> int:
-        """Bytes that they take in a new file, with their part of the index."""
+        """Bytes that these segments take in a new file, with their index entries."""
         start, end = self._of(name)
         return int(self._sizes[start:end].sum())
 
-    def rows(self, pieces: Iterable[Piece]) -> np.ndarray:
-        """Rows of the entries, file by file, in the order of their offsets."""
+    def rows(self, ranges: Iterable[SegmentRange]) -> np.ndarray:
+        """Rows of the entries in these ranges; within each range in the order of their offsets."""
         parts: list[np.ndarray] = [np.empty(0, "i8")]
-        for piece in pieces:
-            start, end = self._of(piece.name, piece.foreign)
+        for part in ranges:
+            start, end = self._of(part.name, part.foreign)
             rows = self._rows[start:end]
             offsets = self.snapshot.scan.entries.offset[rows]
-            first = int(np.searchsorted(offsets, piece.start))
-            parts.append(rows[first : int(np.searchsorted(offsets, piece.end))])
+            first = int(np.searchsorted(offsets, part.start))
+            parts.append(rows[first : int(np.searchsorted(offsets, part.end))])
         joined: np.ndarray = np.concatenate(parts)
         return joined
 
-    def foreign_pieces(self, capacity: int) -> Iterator[tuple[Piece, int]]:
-        """Cuts what files of other checkpoints have, as :meth:`pieces`."""
+    def foreign_ranges(self, capacity: int) -> Iterator[tuple[SegmentRange, int]]:
+        """Cuts the segments in files of other checkpoints, as :meth:`ranges` does."""
         entries = self.snapshot.scan.entries
         found = np.unique(np.stack([entries.file[self._rows], entries.origin[self._rows]]), axis=1)
         for file, origin in found.T.tolist():
             if origin:
-                yield from self.pieces(entries.files[file], capacity, entries.foreign[origin - 1])
+                yield from self.ranges(entries.files[file], capacity, entries.foreign[origin - 1])
 
-    def pieces(self, name: str, capacity: int, foreign: str = "") -> Iterator[tuple[Piece, int]]:
-        """Cuts what a file has.
+    def ranges(self, name: str, capacity: int, foreign: str = "") -> Iterator[tuple[SegmentRange, int]]:
+        """Cuts the segments of a file into ranges that fit into a new file.
 
         Args:
-            name: Of the file.
-            capacity: Bytes in a piece at most, unless it is a single segment.
-            foreign: Where it is a reference file, path of the other checkpoint's file.
+            name: Name of the merged file, or of the reference file.
+            capacity: Bytes that a range takes in a new file at most, unless it is a single segment.
+            foreign: Of a reference file, the path of the other checkpoint's file.
 
         Yields:
-            A piece and its bytes, as :meth:`size`.
+            Each range, and the bytes that it takes in a new file.
         """
         first, last = self._of(name, foreign)
         offsets = self.snapshot.scan.entries.offset[self._rows[first:last]]
-        # Segments at the same place, such as empty ones, cannot be told apart by it.
+        # Segments at the same offset, such as empty ones, are not separated: the range could not tell them apart.
         begins = np.flatnonzero(np.diff(offsets, prepend=-1))
         totals: np.ndarray = np.append(0, np.cumsum(self._sizes[first:last]))
         totals = totals[np.append(begins, last - first)]
@@ -128,7 +139,7 @@ class Movable:
         while at < len(begins):
             end = max(at + 1, int(np.searchsorted(totals, totals[at] + capacity, "right")) - 1)
             stop = int(offsets[begins[end]]) if end < len(begins) else int(offsets[-1]) + 1
-            yield Piece(name, int(offsets[begins[at]]), stop, foreign), int(totals[end] - totals[at])
+            yield SegmentRange(name, int(offsets[begins[at]]), stop, foreign), int(totals[end] - totals[at])
             at = end
 
     def _of(self, name: str, foreign: str = "") -> tuple[int, int]:
@@ -139,21 +150,18 @@ class Movable:
         return int(self._bounds[place]), int(self._bounds[place + 1])
 
 
-_LOOKING = "looking at what lives"
-
-Bin: TypeAlias = tuple[Piece, ...]
-"""What goes into one new file."""
+_READING = "reading the indexes of the merged files"
 
 
 @dataclass(frozen=True)
 class NewFile:
-    """A file that was written.
+    """A merged file that was written.
 
     Attributes:
         name: Its name.
-        size: In bytes.
-        live_bytes: Of the segments in it.
-        sources: Names of the files that they are from.
+        size: Its size in bytes.
+        live_bytes: Bytes of the segments in it.
+        sources: Names of the files that the segments were copied from.
     """
 
     name: str
@@ -164,11 +172,11 @@ class NewFile:
 
 @dataclass
 class Relocation:
-    """What became of some bins.
+    """What became of the bins of a relocation.
 
     Attributes:
-        added: Files that were written.
-        failures: Why others were not.
+        added: The files that were written.
+        failures: Why the other files were not written.
     """
 
     added: list[NewFile] = field(default_factory=list)
@@ -181,24 +189,25 @@ def relocate(
     callback: Callback | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Relocation:
-    """Writes a new sealed file for each bin, of what lives of it by then; where nothing does, none.
+    """Writes a new sealed file for each bin, with what still lives of it; no file where nothing does.
 
     Args:
-        log: Of the checkpoint.
-        bins: What to copy; or what decides it, given the first look, which spares another one.
-        callback: Told of each live byte that was copied.
-        clock: Seconds that do not jump.
+        log: The checkpoint's log.
+        bins: What to copy; or a function that plans it for the first snapshot, which saves taking another one.
+        callback: Receives the number of live bytes copied, again and again.
+        clock: A monotonic clock, in seconds.
 
     Returns:
-        What was written. A bin with a corrupt segment, or in files that cannot be read, is left as it was.
+        What was written. A bin with a corrupt segment, or with files that cannot be read, is a failure; its files stay
+        as they are.
 
     Raises:
-        StateStoreFilesError: The checkpoint cannot be looked at, or nothing can be written.
+        StateStoreFilesError: The checkpoint cannot be read, or nothing can be written.
     """
     done = Relocation()
     if not log.directory.files(MERGED):
-        # An marker would make the directory.
-        check_checkpoint(log.directory)
+        # A relocation marker would make the directory, and then look like a checkpoint.
+        log.snapshot()
         return done
     waiting = None if callable(bins) else list(bins)
     while waiting is None or waiting:
@@ -211,30 +220,30 @@ def relocate(
             while waiting and marker.is_timely():
                 movable = _relocate_one(log, waiting.pop(0), movable, marker, done, callback, clock)
         if waiting and len(waiting) == before:
-            raise log.too_slow(_LOOKING)
+            raise log.too_slow(_READING)
     return done
 
 
 def _relocate_one(
     log: MergedLog,
-    pieces: Bin,
+    ranges: Bin,
     movable: Movable,
     marker: RelocationMarker,
     done: Relocation,
     callback: Callback | None,
     clock: Callable[[], float],
 ) -> Movable:
-    """Returns the latest look."""
+    """Writes one bin's file, and returns what may be moved by the latest snapshot."""
     gone: ForeignFileGoneError | None = None
     for _ in range(ATTEMPTS):
         try:
-            added = _Copy(log, movable, pieces, callback, clock).write(marker)
+            added = _Copy(log, movable, ranges, callback, clock).write(marker)
         except _SourceGoneError as error:
             if gone is not None and error.foreign is not None and error.foreign.path == gone.path:
                 done.failures.append(gone.as_error(log.directory))
                 return movable
             gone = error.foreign
-            # Somebody else has moved what lived in it.
+            # Another process has moved what lived in the file, and unlinked it.
             movable = Movable(log.snapshot())
             continue
         except StateStoreFilesError as error:
@@ -249,43 +258,43 @@ def _relocate_one(
 
 
 class _Copy:
-    """One new file."""
+    """The writing of one new file."""
 
     def __init__(
         self,
         log: MergedLog,
         movable: Movable,
-        pieces: Sequence[Piece],
+        ranges: Sequence[SegmentRange],
         callback: Callback | None,
         clock: Callable[[], float],
     ) -> None:
         self._log = log
         self._snapshot = movable.snapshot
-        self._pieces = pieces
-        self._rows = movable.rows(pieces)
+        self._ranges = ranges
+        self._rows = movable.rows(ranges)
         self._callback = callback or NoOpCallback()
         self._clock = clock
 
     def write(self, marker: RelocationMarker) -> NewFile | None:
-        """Copies; None where nothing lives any more."""
+        """Copies what lives; None where nothing does any more."""
         if not len(self._rows):
             return None
         entries = self._snapshot.scan.entries
         try:
             with ExitStack() as in_doubt, self._log.new_file(self._snapshot) as (name, out):
                 start = out.position
-                self._payload(out)
+                self._copy_payload(out)
                 rows = self._rows
                 offsets: np.ndarray = start + _begins(entries.length[rows])
                 snapshot = self._snapshot
                 if not marker.is_timely():
-                    # Others wait no longer: announced again, and looked again, before anybody can see the copies.
+                    # Others may wait no longer: a new marker and a new snapshot, before anybody can see the copies.
                     marker = in_doubt.enter_context(holding_marker(self._log, self._clock))
                     snapshot = self._log.snapshot()
                     still = self._still_living(Movable(snapshot))
                     rows, offsets = rows[still], offsets[still]
                     if not marker.is_timely():
-                        raise self._log.too_slow(_LOOKING)
+                        raise self._log.too_slow(_READING)
                 if not len(rows):
                     raise _NothingLivesError
                 in_doubt.enter_context(marker.copying())
@@ -296,7 +305,7 @@ class _Copy:
         sources = tuple(entries.files[number] for number in np.unique(entries.file[rows]).tolist())
         return NewFile(name, out.position, int(entries.length[rows].sum()), sources)
 
-    def _payload(self, out: MergedFileWriter) -> None:
+    def _copy_payload(self, out: MergedFileWriter) -> None:
         segments = read_segments(self._log.directory, self._snapshot.scan.entries, self._rows)
         while True:
             try:
@@ -311,16 +320,16 @@ class _Copy:
             self._callback.relative_update(len(data))
 
     def _still_living(self, now: Movable) -> np.ndarray:
-        """Which of the rows live in a later look; a closed file says the same of its segments in every look."""
-        later = now.rows(self._pieces)
+        """Which of the rows live in a later snapshot; a closed file has the same segments in every snapshot."""
+        later = now.rows(self._ranges)
         still: np.ndarray = np.asarray(
-            pc.is_in(_places(self._snapshot, self._rows), value_set=_places(now.snapshot, later))
+            pc.is_in(_segment_ids(self._snapshot, self._rows), value_set=_segment_ids(now.snapshot, later))
         )
         return still
 
 
 class _SourceGoneError(Exception):
-    """A file that is to be copied from does not exist any more."""
+    """A file to copy from does not exist any more."""
 
     def __init__(self, foreign: ForeignFileGoneError | None = None) -> None:
         super().__init__()
@@ -336,8 +345,8 @@ def _begins(lengths: np.ndarray) -> np.ndarray:
     return begins
 
 
-def _places(snapshot: LogSnapshot, rows: np.ndarray) -> pa.Array:
-    """A text for each row that says which file, where in it, and what it is."""
+def _segment_ids(snapshot: LogSnapshot, rows: np.ndarray) -> pa.Array:
+    """A text for each row that is the same in every snapshot: the file, the offset in it and the logical path."""
     entries = snapshot.scan.entries
     names = pa.array(entries.files, pa.string()).take(pa.array(entries.file[rows]))
     origins = pa.array(["", *entries.foreign], pa.string()).take(pa.array(entries.origin[rows]))

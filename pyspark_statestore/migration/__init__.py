@@ -1,1 +1,1 @@
-"""The ways in and out: from stock Spark's checkpoints to merged ones, and back."""
+"""Migration: from stock Spark's checkpoints to merged ones (``convert``), and back (``export``, ``drop_merged``)."""

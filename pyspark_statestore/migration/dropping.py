@@ -1,4 +1,13 @@
-"""Deletes the merged files of a checkpoint that stock Spark goes on with."""
+"""Dropping: deletes the merged files of a checkpoint that stock Spark goes on with.
+
+Nothing is deleted while anything needs the merged files: a fork that has pinned them, a segment that is not there as a
+plain file with the same bytes, a segment that was written after the export, or, once the query has gone on, a version
+that plain files alone cannot restore.
+
+While some merged files are gone and others are not, nobody may read them. So a ``.dropping`` marker is written first
+and deleted last. After a crash, checkpoints with that marker refuse to be read as merged, and ``drop_merged``,
+repeated, deletes the rest without checking again. There is no way back to the merged files.
+"""
 
 from __future__ import annotations
 
@@ -9,29 +18,24 @@ import numpy as np
 
 from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.log.merged_log import MergedLog
+from pyspark_statestore.log.pins import PIN_SUFFIX
 from pyspark_statestore.log.scan import (
     DROPPING_SUFFIX,
     EXPORTED_SUFFIX,
     EXPORTING_SUFFIX,
     MERGED,
     Scan,
-    check_checkpoint,
     retry_if_gone,
     scan,
 )
 from pyspark_statestore.log.state_files import IMMUTABLE, STATE, files_below_state
-from pyspark_statestore.migration.conversion import has_gone_on
+from pyspark_statestore.migration.checks import LiveSegments, has_gone_on, missing_without_merged
 from pyspark_statestore.migration.export_marker import ExportMarker, Progress, remove_markers
-from pyspark_statestore.migration.export_plan import restorable_without_merged
-from pyspark_statestore.migration.live_segments import LiveSegments
 from pyspark_statestore.storage.changes import delete
 from pyspark_statestore.storage.directory import Directory, FileInfo, in_parallel
 
-PIN_SUFFIX = ".fork"
-"""Files of this ending say that another checkpoint reads merged files of this one."""
-
 _EXPORT = "Export them first: pyspark-statestore export"
-_FORCE = "If plain files are what the query goes on with, say so: force=True (--force)"
+_FORCE = "If the query goes on with plain files, say so: force=True (--force)"
 _MARKERS = (EXPORTING_SUFFIX, EXPORTED_SUFFIX, DROPPING_SUFFIX)
 
 
@@ -40,8 +44,8 @@ class Drop:
     """What was deleted, or would be.
 
     Attributes:
-        removed_files_count: Files among the merged ones.
-        removed_bytes_count: Of these.
+        removed_files_count: Files that were deleted beside and with the merged ones, except markers of exports.
+        removed_bytes_count: Size of these files, in bytes.
         dry_run: Whether nothing was changed.
     """
 
@@ -51,9 +55,8 @@ class Drop:
 
 
 def drop_merged(log: MergedLog, *, dry_run: bool = True, force: bool = False) -> Drop:
-    """See :meth:`pyspark_statestore.Checkpoint.drop_merged`."""
+    """Implements :meth:`pyspark_statestore.Checkpoint.drop_merged`."""
     directory = log.directory
-    check_checkpoint(directory)
     marker = ExportMarker.found(directory)
     listed = directory.files(MERGED)
     if marker is None or not marker.is_dropping:
@@ -62,21 +65,20 @@ def drop_merged(log: MergedLog, *, dry_run: bool = True, force: bool = False) ->
         retry_if_gone(directory, lambda: _require_not_needed(directory, marker, found, force))
     files = [info for info in listed if not info.name.endswith(_MARKERS)]
     if not dry_run and listed:
-        _carry_out(log, marker, files)
+        _delete(log, marker, files)
     return Drop(len(files), sum(info.size for info in files), dry_run)
 
 
 def _require_not_needed(directory: Directory, marker: ExportMarker | None, found: Scan, force: bool) -> None:
     live = LiveSegments.of(found)
     if not len(live):
-        missing = None if force else restorable_without_merged(directory, files_below_state(directory))
+        missing = None if force else missing_without_merged(directory, files_below_state(directory))
         if missing is not None:
-            raise _refused(
-                directory, f"without them, {missing}", f"Look what is wrong: pyspark-statestore verify. {_FORCE}"
-            )
+            action = f"See what is wrong: pyspark-statestore verify. {_FORCE}"
+            raise _refused(directory, f"without them, {missing}", action)
         return
     if marker is None or not marker.is_done:
-        how = "was begun and not ended" if marker else "was not made"
+        how = "was begun but not finished" if marker else "was not made"
         reason = f"{len(live)} files, such as {STATE}/{live.path[0]}, live in them, and an export {how}"
         if not force:
             raise _refused(directory, reason, _EXPORT if marker else f"{_EXPORT}. {_FORCE}")
@@ -86,7 +88,7 @@ def _require_not_needed(directory: Directory, marker: ExportMarker | None, found
     there = files_below_state(directory)
     gone_on = marker is None or has_gone_on(directory, marker)
     rows = np.arange(len(live))
-    if gone_on:  # Spark has deleted versions since, and may have written some again; of these others nothing changes.
+    if gone_on:  # Spark has deleted versions since, and may have written some anew; only immutable files never change.
         rows = np.array([at for at in rows.tolist() if live.path[at] in there and IMMUTABLE.fullmatch(live.path[at])])
         rows = rows.astype("i8")
     lost = rows[~live.same(directory, there, rows)]
@@ -95,7 +97,7 @@ def _require_not_needed(directory: Directory, marker: ExportMarker | None, found
         what = "has other bytes" if path in there else "does not exist"
         raise _refused(directory, f"the plain file {STATE}/{path} {what}", _FORCE)
     if gone_on or force:
-        missing = restorable_without_merged(directory, there)
+        missing = missing_without_merged(directory, there)
         if missing is not None:
             raise _refused(directory, f"without them, {missing}", "Export again, or go back: convert --to merged")
 
@@ -103,13 +105,12 @@ def _require_not_needed(directory: Directory, marker: ExportMarker | None, found
 def _require_no_pins(directory: Directory, listed: list[FileInfo]) -> None:
     pins = [info.name for info in listed if info.name.endswith(PIN_SUFFIX)]
     if pins:
-        reason = f"a fork of this checkpoint reads them ({MERGED}/{pins[0]} says which)"
-        action = "Localize or delete the fork, and remove orphans here; then drop them"
+        reason = f"a fork of this checkpoint reads them ({MERGED}/{pins[0]} names it)"
+        action = "Localize or delete the fork, and remove orphans here; then repeat"
         raise _refused(directory, reason, action)
 
 
-def _carry_out(log: MergedLog, marker: ExportMarker | None, files: list[FileInfo]) -> None:
-    """While some are gone and others not, nobody may read them: what says so comes first and goes last."""
+def _delete(log: MergedLog, marker: ExportMarker | None, files: list[FileInfo]) -> None:
     directory = log.directory
     if marker is None or not marker.is_dropping:
         if marker is None:

@@ -1,4 +1,15 @@
-"""Writes merged state back as the plain files that stock Spark expects: ``export``."""
+"""Export: writes merged state back as the plain files that stock Spark expects, in place or to a new directory.
+
+*In place*, the merged files stay, and nobody reads or writes them afterwards. The order: an ``.exporting`` marker,
+which makes executors and maintenance refuse the merged files; one plain file for each live segment, until a scan finds
+nothing more to write; the ``.exported`` marker; at last the class in the offset log. A crash leaves right plain files
+and a marker; the next export keeps these files and goes on. ``convert`` to ``merged`` takes all of it back, as long as
+stock Spark has not gone on.
+
+*To a new directory*, the checkpoint itself is only read. The directory gets the state, then copies of everything else,
+at last the query's ``metadata``, without which Spark would take it for a new query. Until then it has a ``metadata``
+that Spark refuses, and a file ``_exporting`` by which a repeated export knows that it may go on there.
+"""
 
 from __future__ import annotations
 
@@ -17,24 +28,25 @@ from pyspark_statestore.log.scan import (
     EXPORTING_SUFFIX,
     Scan,
     always_gone,
-    check_checkpoint,
     retry_if_gone,
     scan,
 )
 from pyspark_statestore.log.spark_logs import COMMITS, OFFSETS
 from pyspark_statestore.log.state_files import STATE, files_below_state
-from pyspark_statestore.migration.conversion import OffsetChanges, require_not_gone_on, require_query_stopped
-from pyspark_statestore.migration.export_marker import ExportMarker, Progress, remove_markers
-from pyspark_statestore.migration.export_plan import (
-    PlainFiles,
+from pyspark_statestore.migration.checks import (
+    LiveSegments,
+    PlainCopies,
     check_places,
     check_replaced,
     check_restorable,
     check_strays,
+    require_fresh,
+    require_not_gone_on,
+    require_query_stopped,
 )
-from pyspark_statestore.migration.live_segments import LiveSegments, require_fresh
-from pyspark_statestore.migration.offset_log import REPLACED
-from pyspark_statestore.migration.pieces import Writing, copy_pieces, segment_pieces
+from pyspark_statestore.migration.export_marker import ExportMarker, Progress, remove_markers
+from pyspark_statestore.migration.offset_log import REPLACED, OffsetChanges
+from pyspark_statestore.migration.plain_writer import PlainWriter, copy_tasks, segment_tasks
 from pyspark_statestore.storage.changes import delete, overwrite, publish
 from pyspark_statestore.storage.directory import Directory, FileInfo, in_parallel
 
@@ -43,19 +55,27 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-ACTION = "Exporting"
+METADATA = "metadata"
+
+IN_PROGRESS = "_exporting"
+"""In a new directory from the first file to the last: names the checkpoint that is being exported there."""
+
+UNFINISHED = b"This checkpoint is being written by pyspark-statestore export."
+"""The new directory's ``metadata`` meanwhile. It is not JSON, so Spark does not start there."""
+
+_ACTION = "Exporting"
 
 
 @dataclass(frozen=True)
 class Export:
-    """What was written, or would be.
+    """What an export wrote, or would write.
 
     Attributes:
-        path: Where the plain files are, as a URL: the checkpoint itself, or the new directory.
+        path: URL of the plain files' checkpoint: the exported one itself, or the new directory.
         exported_files_count: Segments that became plain files.
-        exported_bytes_count: Of these.
+        exported_bytes_count: Size of these files, in bytes.
         kept_files_count: Segments that were there as plain files already, with the same bytes.
-        replaced_files_count: Of the exported ones, those in whose place a plain file was that had been superseded.
+        replaced_files_count: Exported files that replaced a plain file which a merged one had superseded.
         copied_files_count: Other files that a new directory got.
         provider: The class that the newest entry of the offset log names for stock Spark; None where it names none.
         dry_run: Whether nothing was changed.
@@ -80,24 +100,23 @@ def export(
     spark: SparkSession | None = None,
     callback: Callback | None = None,
 ) -> Export:
-    """See :meth:`pyspark_statestore.Checkpoint.export`."""
-    check_checkpoint(log.directory)
+    """Implements :meth:`pyspark_statestore.Checkpoint.export`."""
     if target is not None:
-        return export_to(log, target, dry_run=dry_run, force=force, spark=spark, callback=callback)
+        return _export_to(log, target, dry_run=dry_run, force=force, spark=spark, callback=callback)
     marker = ExportMarker.found(log.directory)
     changes = OffsetChanges.planned(log.directory, "stock")
     if marker is not None and marker.is_done:
         if not dry_run:
             remove_markers(log.directory, (EXPORTING_SUFFIX,))
         return _converted(log, changes, dry_run)
-    found, live = retry_if_gone(log.directory, lambda: _look(log.directory))
+    found, live = retry_if_gone(log.directory, lambda: _restorable(log.directory))
     if not force:
-        require_query_stopped(log, found, marker, changes, ACTION, dry_run=dry_run)
+        require_query_stopped(log, found, marker, changes.ours, _ACTION, dry_run=dry_run)
     if not len(live) and marker is None:
         return _converted(log, changes, dry_run)
-    plain = _planned(log, marker, found, live, force=force)
+    plain = _checked(log, marker, found, live, force=force)
     if not dry_run:
-        _carry_out(log, marker, live, plain, Writing(log.directory, log.directory, spark, callback))
+        _write_in_place(log, marker, live, plain, PlainWriter(log.directory, log.directory, spark, callback))
         changes.carry_out(log)
     new: np.ndarray = np.setdiff1d(np.arange(len(live)), plain.same)
     return Export(
@@ -111,16 +130,16 @@ def export(
     )
 
 
-def _look(directory: Directory) -> tuple[Scan, LiveSegments]:
+def _restorable(directory: Directory) -> tuple[Scan, LiveSegments]:
     found = scan(directory, retired=True)
     check_restorable(directory, found)
     return found, LiveSegments.of(found)
 
 
-def _planned(
+def _checked(
     log: MergedLog, marker: ExportMarker | None, found: Scan, live: LiveSegments, *, force: bool
-) -> PlainFiles:
-    """Makes sure that nothing that is there is lost, and that what is written is newer."""
+) -> PlainCopies:
+    """Finds the plain files that are there already, and makes sure that none is lost and none is newer."""
     directory = log.directory
     there = files_below_state(directory)
     if marker is not None:
@@ -129,13 +148,13 @@ def _planned(
         require_fresh(directory, found, there.values())
     check_strays(directory, found, live, there)
     check_places(directory, live, there)
-    plain = PlainFiles.of(directory, live, there)
+    plain = PlainCopies.of(directory, live, there)
     check_replaced(directory, live, plain, marker)
     return plain
 
 
-def _carry_out(
-    log: MergedLog, marker: ExportMarker | None, live: LiveSegments, plain: PlainFiles, writing: Writing
+def _write_in_place(
+    log: MergedLog, marker: ExportMarker | None, live: LiveSegments, plain: PlainCopies, writer: PlainWriter
 ) -> None:
     directory = log.directory
     if marker is None:
@@ -143,47 +162,36 @@ def _carry_out(
         created_ms = log.now_ms
         marker = ExportMarker("", created_ms, live.highest_stamp, replaces, Progress.of(directory))
         marker = marker.write_as(log, EXPORTING_SUFFIX)
-    writing.note(live, plain.same)
-    # Whoever was about to write when the first look was made has ended, or will find the marker: look again.
-    for _ in writing.attempts():
+    writer.note(live, plain.same)
+    # A process that was writing during the first scan has ended since, or will find the marker: scan again.
+    for _ in writer.attempts():
         found = retry_if_gone(directory, lambda: scan(directory, retired=True))
         live = LiveSegments.of(found)
-        rows = writing.missing(live)
+        rows = writer.missing(live)
         if not len(rows):
             break
-        writing.run(segment_pieces(found, live, rows), live, rows)
+        writer.run(segment_tasks(found, live, rows), live, rows)
     marker.write_as(log, EXPORTED_SUFFIX)
     remove_markers(directory, (EXPORTING_SUFFIX,))
 
 
 def _converted(log: MergedLog, changes: OffsetChanges, dry_run: bool) -> Export:
-    """Where every byte of the state is plain already."""
+    """The export of a checkpoint whose state is all plain already: only the offset log changes."""
     if not dry_run:
         changes.carry_out(log)
     return Export(log.directory.location.url, provider=changes.providers[1], dry_run=dry_run)
 
 
-# Exports to a new directory: the state as plain files, and a copy of everything else.
-
-METADATA = "metadata"
-
-IN_PROGRESS = "_exporting"
-"""In the new directory, from the first file to the last: says of what it is to become a copy."""
-
-UNFINISHED = b"This checkpoint is being written by pyspark-statestore export."
-"""Stands in ``metadata`` meanwhile. That is no JSON, so Spark does not start there."""
-
-
 @dataclass(frozen=True)
 class _Contents:
-    """What is in the checkpoint.
+    """What a new directory gets of the checkpoint; files by their paths in it.
 
     Attributes:
-        found: Its merged files.
-        live: What lives in them.
-        plain: Other files below ``state/`` that are copied; by their paths in the checkpoint, as all that follow.
-        rest: Files that Spark keeps beside the state.
-        logs: Of these, offsets and commits.
+        found: The merged files.
+        live: The segments that live in them.
+        plain: The other files below ``state/`` that are copied.
+        rest: Spark's files beside the state, except the query's metadata and ``logs``.
+        logs: The entries of the logs of offsets and commits.
     """
 
     found: Scan = field(repr=False)
@@ -194,7 +202,7 @@ class _Contents:
 
     @classmethod
     def of(cls, directory: Directory) -> _Contents:
-        """Looks; what lives in merged files is not copied from the plain files that it supersedes."""
+        """Scans the checkpoint; plain files that a segment supersedes are left out."""
         found = scan(directory)
         check_restorable(directory, found)
         live = LiveSegments.of(found)
@@ -212,7 +220,7 @@ class _Contents:
         return cls(found, live, _shown(plain), _shown(rest), _shown(logs))
 
 
-def export_to(
+def _export_to(
     log: MergedLog,
     target: Directory,
     *,
@@ -221,15 +229,7 @@ def export_to(
     spark: SparkSession | None,
     callback: Callback | None,
 ) -> Export:
-    """Writes a checkpoint for stock Spark to a directory that is empty or does not exist.
-
-    Its ``metadata``, without which Spark would take it for a new query, comes last; until then there is one that Spark
-    refuses. An interrupted export goes on where it was.
-
-    Raises:
-        StateStoreFilesError: PSS_BAD_PATH, PSS_DESTINATION_EXISTS, PSS_QUERY_RUNNING, PSS_VERSION_NOT_RESTORABLE,
-            PSS_CORRUPT_SEGMENT, or something cannot be read or written.
-    """
+    """Exports to a directory that is empty, does not exist, or holds an unfinished export of the same state."""
     source = log.directory
     _check_apart(source, target)
     what = json.dumps({"source": source.location.url, "progress": asdict(Progress.of(source))}, sort_keys=True)
@@ -238,10 +238,10 @@ def export_to(
     contents = retry_if_gone(source, lambda: _Contents.of(source))
     if not force:
         marker = ExportMarker.found(source)
-        require_query_stopped(log, contents.found, marker, changes, ACTION, dry_run=dry_run)
+        require_query_stopped(log, contents.found, marker, changes.ours, _ACTION, dry_run=dry_run)
     there = files_below_state(target)
     check_places(target, contents.live, there)
-    rows = np.array([at for at, path in enumerate(contents.live.path) if path in there], "i8")
+    rows = contents.live.rows_in(there)
     same = rows[contents.live.same(target, there, rows)]
     if not dry_run:
         with publish(target, IN_PROGRESS) as out:
@@ -249,9 +249,9 @@ def export_to(
         if not any(info.name == METADATA for info in target.files("")):
             with publish(target, METADATA) as out:
                 out.write(UNFINISHED)
-        writing = Writing(source, target, spark, callback)
-        writing.note(contents.live, same)
-        contents = _write_state(source, target, contents, writing)
+        writer = PlainWriter(source, target, spark, callback)
+        writer.note(contents.live, same)
+        contents = _write_state(source, target, contents, writer)
         _write_rest(source, target, contents, changes)
     live = contents.live
     new: np.ndarray = np.setdiff1d(np.arange(len(live)), same)
@@ -269,7 +269,7 @@ def export_to(
 def _check_apart(source: Directory, target: Directory) -> None:
     plain, there = (f"{each.location.url.rstrip('/')}/" for each in (source, target))
     if plain.startswith(there) or there.startswith(plain):
-        reason = f"it is, or is in, or holds the checkpoint {source.location.url} itself"
+        reason = f"it is the checkpoint {source.location.url} itself, contains it or lies in it"
         raise StateStoreFilesError("PSS_BAD_PATH", {"path": target.location.url, "reason": reason})
 
 
@@ -282,41 +282,42 @@ def _check_empty(target: Directory, what: str) -> None:
         begun = target.read(IN_PROGRESS, files[IN_PROGRESS].size)
         if begun == what.encode("utf-8"):
             return
-        reason = f"{IN_PROGRESS} in it is of an export of something else, or of an earlier batch"
+        reason = f"its {IN_PROGRESS} belongs to an export of another checkpoint or of an earlier batch"
     elif all(name.startswith(f".{IN_PROGRESS}.") for name in names):
         return
     else:
-        reason = f"{sorted(names)[0]} is in it"
+        reason = f"it contains {sorted(names)[0]}"
     raise StateStoreFilesError("PSS_DESTINATION_EXISTS", {"path": target.location.url, "reason": reason})
 
 
-def _write_state(source: Directory, target: Directory, contents: _Contents, writing: Writing) -> _Contents:
+def _write_state(source: Directory, target: Directory, contents: _Contents, writer: PlainWriter) -> _Contents:
+    """Writes until nothing is missing, and returns the contents as they were found last."""
     first = True
-    for _ in writing.attempts():
-        rows = writing.missing(contents.live)
+    for _ in writer.attempts():
+        rows = writer.missing(contents.live)
         plain = _different(source, target, contents.plain) if first else []
         if not len(rows) and not plain:
             break
         first = False
-        pieces = [*segment_pieces(contents.found, contents.live, rows), *copy_pieces(plain)]
-        writing.run(pieces, contents.live, rows)
-        if len(writing.missing(contents.live)):
+        tasks = [*segment_tasks(contents.found, contents.live, rows), *copy_tasks(plain)]
+        writer.run(tasks, contents.live, rows)
+        if len(writer.missing(contents.live)):
             first = True
             contents = retry_if_gone(source, lambda: _Contents.of(source))
     return contents
 
 
 def _write_rest(source: Directory, target: Directory, contents: _Contents, changes: OffsetChanges) -> None:
-    writing = Writing(source, target, None, None)
-    is_whole = writing.run(copy_pieces(_different(source, target, contents.rest)))
+    writer = PlainWriter(source, target, None, None)
+    is_whole = writer.run(copy_tasks(_different(source, target, contents.rest)))
     converted = {f"{OFFSETS}/{entry.batch}": entry.data for entry in changes.changed}
 
-    def convert(path: str) -> None:
+    def write_converted(path: str) -> None:
         with publish(target, path) as out:
             out.write(converted[path])
 
-    in_parallel(convert, list(converted))
-    is_whole &= writing.run(copy_pieces([info for info in contents.logs if info.name not in converted]))
+    in_parallel(write_converted, list(converted))
+    is_whole &= writer.run(copy_tasks([info for info in contents.logs if info.name not in converted]))
     if not is_whole:
         raise always_gone(source)
     metadata = [info for info in source.files("") if info.name == METADATA]
@@ -328,7 +329,7 @@ def _write_rest(source: Directory, target: Directory, contents: _Contents, chang
 
 
 def _different(source: Directory, target: Directory, files: Sequence[FileInfo]) -> list[FileInfo]:
-    """Those that an earlier run has not copied whole."""
+    """The files that an earlier run has not copied whole."""
     folders = sorted({info.name.rpartition("/")[0] for info in files})
     listed = in_parallel(target.files, folders)
     there = {
@@ -350,5 +351,5 @@ def _checksum(directory: Directory, info: FileInfo) -> int | None:
 
 
 def _shown(files: Sequence[FileInfo]) -> tuple[FileInfo, ...]:
-    """Without Hadoop's own checksums and what a crash has left: these belong to where they are."""
+    """Leaves out Hadoop's own checksums and temporary files, which mean nothing in another directory."""
     return tuple(info for info in files if not info.name.rpartition("/")[2].startswith("."))

@@ -1,8 +1,15 @@
-"""Spark's offset log, as far as it says which class keeps the state.
+"""Spark's offset log, as far as it names the class that keeps the state, and its rewriting.
 
-A file for each batch: ``v1`` or ``v2``, a line of JSON whose ``conf`` has the settings that a restart takes from here
-and not from the session (``OffsetSeqMetadata.relevantSQLConfs``), then a line for each source. A restart takes them
-from the newest entry; who reads the state of an earlier batch, from that batch's.
+The log has a file for each batch: ``v1`` or ``v2``, a line of JSON whose ``conf`` has the settings that a restart takes
+from here and not from the session (``OffsetSeqMetadata.relevantSQLConfs``), then a line for each source. A restart
+takes the class from the newest entry; a reader of an earlier batch's state takes it from that batch's entry. So all
+entries are rewritten, and the newest one last: until then the query goes on as before.
+
+What is replaced is first kept in a zip, ``_replaced/<time>-<random>.zip`` in the checkpoint. A crash may cut an entry
+off while it is overwritten; the next run takes its contents from that zip and writes it whole.
+
+An offline repartitioning by Spark that was begun and has written no state bars the query from starting. Its entries are
+taken away, and kept in the same zip.
 """
 
 from __future__ import annotations
@@ -18,11 +25,22 @@ from io import BytesIO
 from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.log.merged_log import MergedLog
 from pyspark_statestore.log.spark_logs import COMMITS, OFFSETS, entries
-from pyspark_statestore.migration.live_segments import highest_version
+from pyspark_statestore.migration.checks import highest_version
 from pyspark_statestore.parsing import opened_zip, parse_json, parse_object
 from pyspark_statestore.session.doors import MERGED_PROVIDERS, PROVIDER_KEY, STOCK_PROVIDERS
-from pyspark_statestore.storage.changes import delete, forget_checksum, publish
+from pyspark_statestore.storage.changes import delete, forget_checksum, overwrite, publish
 from pyspark_statestore.storage.directory import Directory, in_parallel
+
+REPLACED = "_replaced"
+"""The folder of the zips in the checkpoint."""
+
+_UNDONE = "undone"
+"""The folder in such a zip for files that were taken away: nothing replaces them."""
+
+_LARGEST = 256 << 20
+"""Bytes of the entries in one zip at most."""
+
+PARTITIONS_KEY = "spark.sql.shuffle.partitions"
 
 _VERSIONS = ("v1", "v2")
 
@@ -34,13 +52,13 @@ _COUNTERPARTS: Mapping[str, Mapping[str, str]] = {
 
 @dataclass(frozen=True)
 class OffsetEntry:
-    """What the offset log says of a batch.
+    """An entry of the offset log.
 
     Attributes:
-        batch: Its number.
-        data: All of the file.
+        batch: Number of its batch.
+        data: Contents of the file.
         provider: The class that keeps the state; None where the entry leaves it to the session.
-        is_whole: Whether the file has these bytes; otherwise it was cut off while it was written anew.
+        is_whole: Whether the file has these contents; otherwise it was cut off while it was rewritten.
     """
 
     batch: int
@@ -50,30 +68,30 @@ class OffsetEntry:
 
     @classmethod
     def of(cls, batch: int, data: bytes) -> OffsetEntry:
-        """Reads an entry.
+        """Parses an entry.
 
         Raises:
-            ValueError: It was cut off, or is of a newer Spark.
+            ValueError: It was cut off, or a newer Spark wrote it.
         """
         version, _, rest = data.decode("utf-8").partition("\n")
         metadata, newline, _ = rest.partition("\n")
         if version.strip() not in _VERSIONS:
-            raise ValueError(f"its version is {version[:20]!r}, and known are {', '.join(_VERSIONS)}")
+            raise ValueError(f"its version is {version[:20]!r}, but only {', '.join(_VERSIONS)} are known")
         if not newline:
             raise ValueError("it was cut off")
         if not metadata.strip():
             return cls(batch, data, None)
         conf = parse_object(metadata).get("conf", {})
         if not isinstance(conf, dict):
-            raise ValueError("its second line is no JSON object with a conf")
+            raise ValueError("its second line is not a JSON object with a conf")
         provider = conf.get(PROVIDER_KEY)
         return cls(batch, data, None if provider is None else str(provider))
 
     def with_provider(self, provider: str) -> OffsetEntry:
-        """Returns the entry with another class, and nothing else changed, not even a blank.
+        """Returns the entry with another class, and every other byte as it was.
 
         Raises:
-            ValueError: The class is not there to be changed.
+            ValueError: The class cannot be replaced without changing something else.
         """
         head, newline, rest = self.data.decode("utf-8").partition("\n")
         metadata, end, sources = rest.partition("\n")
@@ -82,19 +100,15 @@ class OffsetEntry:
         expected = parse_object(metadata)
         expected["conf"][PROVIDER_KEY] = provider
         if count != 1 or parse_json(changed) != expected:
-            raise ValueError("the provider class is there more than once")
+            raise ValueError("the provider class is named more than once")
         return OffsetEntry(self.batch, "".join([head, newline, changed, end, sources]).encode("utf-8"), provider)
 
 
 def counterpart(provider: str | None, to: str) -> str | None:
-    """The class that keeps the same store the other way; None where it does so already, or the session decides.
-
-    Args:
-        provider: As the log has it.
-        to: ``merged`` or ``stock``.
+    """The class for the same store that is ``merged`` or ``stock``; None where it is already, or the session decides.
 
     Raises:
-        KeyError: It is a class that nobody knows.
+        KeyError: The class is neither Spark's nor this package's.
     """
     if provider is None or provider in _COUNTERPARTS[to].values():
         return None
@@ -105,12 +119,11 @@ def read_offsets(directory: Directory, replaced: Mapping[int, bytes]) -> list[Of
     """Reads the log, in the order of the batches.
 
     Args:
-        directory: Of the checkpoint.
-        replaced: Earlier contents of entries, by batch, which stand for those that were cut off while they were
-            written anew.
+        directory: The checkpoint's directory.
+        replaced: Earlier contents by batch, which are returned for entries that were cut off while they were rewritten.
 
     Raises:
-        StateStoreFilesError: PSS_UNREADABLE_STATE, or it cannot be read at all.
+        StateStoreFilesError: PSS_UNREADABLE_STATE, or the log cannot be read at all.
     """
     infos = entries(directory, OFFSETS)
 
@@ -119,7 +132,7 @@ def read_offsets(directory: Directory, replaced: Mapping[int, bytes]) -> list[Of
         try:
             return OffsetEntry.of(batch, data)
         except ValueError as error:
-            earlier = _understood(batch, replaced.get(batch))
+            earlier = _parsed(batch, replaced.get(batch))
             if earlier is not None:
                 return replace(earlier, is_whole=False)
             where = directory.location.display(f"{OFFSETS}/{batch}")
@@ -128,38 +141,120 @@ def read_offsets(directory: Directory, replaced: Mapping[int, bytes]) -> list[Of
     return in_parallel(read, list(infos))
 
 
-def _understood(batch: int, data: bytes | None) -> OffsetEntry | None:
-    """An entry that was kept, if it is one."""
+def _parsed(batch: int, data: bytes | None) -> OffsetEntry | None:
+    """An entry that was kept; None where it cannot be parsed."""
     try:
         return None if data is None else OffsetEntry.of(batch, data)
     except ValueError:
         return None
 
 
-# Copies of what a conversion has replaced: ``_replaced/<time>-<n>.zip`` in the checkpoint.
+@dataclass(frozen=True)
+class OffsetChanges:
+    """What a conversion or an export rewrites in an offset log.
 
-REPLACED = "_replaced"
-_UNDONE = "undone"
-"""In such a zip, where files are that were taken away: nothing stands in their place."""
+    Attributes:
+        before: All entries as they are, without those of ``undone``.
+        changed: The entries that change, as they will be.
+        ours: Files of the query's logs, such as ``offsets/7``, that an earlier conversion or a repartitioning wrote
+            last, and not the query.
+        undone: An unfinished repartitioning whose entries are taken away.
+    """
 
-_LARGEST = 256 << 20
-"""Bytes of the entries of an offset log that are replaced at once."""
+    before: tuple[OffsetEntry, ...] = field(repr=False)
+    changed: tuple[OffsetEntry, ...] = field(repr=False)
+    ours: frozenset[str] = frozenset()
+    undone: UnfinishedRepartition | None = None
+
+    @classmethod
+    def planned(cls, directory: Directory, to: str) -> OffsetChanges:
+        """Plans the change to ``merged`` or ``stock`` classes.
+
+        Raises:
+            StateStoreFilesError: PSS_UNKNOWN_PROVIDER, PSS_UNREADABLE_STATE, or the log cannot be read.
+        """
+        copies = kept(directory)
+        replaced = {batch: data for copy in copies for batch, data in copy.items()}
+        before = read_offsets(directory, replaced)
+        changed = [_changed(directory, entry, to) for entry in before]
+        ours = {f"{OFFSETS}/{entry.batch}" for entry in before if any(_is_ours(entry, copy) for copy in copies)}
+        return cls(tuple(before), tuple(entry for entry in changed if entry is not None), frozenset(ours))
+
+    def undoing(self, unfinished: UnfinishedRepartition) -> OffsetChanges:
+        """The same changes, and the undoing of a repartitioning."""
+        before, changed = (
+            tuple(entry for entry in log if entry.batch != unfinished.batch) for log in (self.before, self.changed)
+        )
+        return replace(self, before=before, changed=changed, ours=self.ours | set(unfinished.files), undone=unfinished)
+
+    @property
+    def are_any(self) -> bool:
+        """Whether anything changes."""
+        return bool(self.changed) or self.undone is not None
+
+    @property
+    def providers(self) -> tuple[str | None, str | None]:
+        """The class that the newest entry names now, and the one that it will name."""
+        if not self.before:
+            return None, None
+        newest = self.before[-1]
+        return newest.provider, next((e.provider for e in self.changed if e.batch == newest.batch), newest.provider)
+
+    def carry_out(self, log: MergedLog) -> str | None:
+        """Keeps a copy of what will be replaced, then rewrites, the newest entry last.
+
+        Returns:
+            URL of the copy; None where nothing changes.
+        """
+        if not self.are_any:
+            return None
+        batches = {entry.batch for entry in self.changed}
+        copy = keep(
+            log,
+            [entry for entry in self.before if entry.batch in batches],
+            {} if self.undone is None else self.undone.files,
+        )
+        if self.undone is not None:
+            self.undone.undo(log.directory)
+
+        def write(entry: OffsetEntry) -> None:
+            overwrite(log.directory, f"{OFFSETS}/{entry.batch}", entry.data)
+
+        in_parallel(write, self.changed[:-1])
+        for newest in self.changed[-1:]:
+            write(newest)
+        return copy
+
+
+def _changed(directory: Directory, entry: OffsetEntry, to: str) -> OffsetEntry | None:
+    where = directory.location.display(f"{OFFSETS}/{entry.batch}")
+    try:
+        provider = counterpart(entry.provider, to)
+        if provider is None:
+            return None if entry.is_whole else entry
+        return entry.with_provider(provider)
+    except KeyError:
+        parameters = {"file": where, "provider": entry.provider, "reason": "it is neither Spark's nor this package's"}
+        raise StateStoreFilesError("PSS_UNKNOWN_PROVIDER", parameters) from None
+    except ValueError as error:
+        raise StateStoreFilesError("PSS_UNREADABLE_STATE", {"path": where, "reason": error}) from error
+
+
+def _is_ours(entry: OffsetEntry, copy: dict[int, bytes]) -> bool:
+    """Whether an earlier conversion wrote the entry: it differs from the kept one in nothing but the class."""
+    if entry.batch not in copy or entry.data == copy[entry.batch]:
+        return False
+    if not entry.is_whole:
+        return True
+    try:
+        provider = OffsetEntry.of(entry.batch, copy[entry.batch]).provider
+        return provider is not None and entry.with_provider(provider).data == copy[entry.batch]
+    except ValueError:
+        return False
 
 
 def keep(log: MergedLog, entries: Iterable[OffsetEntry], undone: Mapping[str, bytes]) -> str:
-    """Keeps the entries of the offset log as they are.
-
-    Args:
-        log: Of the checkpoint.
-        entries: Those that will be replaced.
-        undone: Other files that will be taken away, with their contents, by their paths in the checkpoint.
-
-    Returns:
-        Where, as a URL.
-
-    Raises:
-        StateStoreFilesError: It cannot be written.
-    """
+    """Writes a zip with the entries that will be replaced, and the files that will be taken away; returns its URL."""
     data = BytesIO()
     with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
         for entry in entries:
@@ -174,10 +269,10 @@ def keep(log: MergedLog, entries: Iterable[OffsetEntry], undone: Mapping[str, by
 
 
 def kept(directory: Directory) -> list[dict[int, bytes]]:
-    """Contents of offset log entries that were replaced, by batch, for each conversion; the latest last.
+    """Contents of the replaced entries by batch, for each conversion, the latest last.
 
     Raises:
-        StateStoreFilesError: One cannot be read.
+        StateStoreFilesError: A zip cannot be read.
     """
     infos = sorted((info for info in directory.files(REPLACED) if info.name.endswith(".zip")), key=lambda i: i.name)
     found: list[dict[int, bytes]] = []
@@ -190,26 +285,21 @@ def kept(directory: Directory) -> list[dict[int, bytes]]:
                 found.append({int(name.partition("/")[2]): archive.read(name) for name in names})
         except ValueError as error:
             where = directory.location.display(f"{REPLACED}/{info.name}")
-            reason = f"it is no zip of replaced files ({error})"
+            reason = f"it is not a zip of replaced files ({error})"
             raise StateStoreFilesError(
                 "PSS_READ_FAILED", {"action": "read", "path": where, "reason": reason}
             ) from error
     return found
 
 
-# An offline repartitioning that Spark has begun and could not finish, and the way back.
-
-PARTITIONS_KEY = "spark.sql.shuffle.partitions"
-
-
 @dataclass(frozen=True)
 class UnfinishedRepartition:
-    """What such a repartitioning has left in a query's logs.
+    """What an unfinished offline repartitioning by Spark has left in a query's logs.
 
     Attributes:
-        batch: That it entered in the offset log.
-        partitions: How many there were to be.
-        files: What it wrote, such as ``offsets/7``, with the contents; in the order in which it is taken away.
+        batch: The batch that it entered in the offset log.
+        partitions: The number of partitions that was asked for.
+        files: Contents of the files that it wrote, such as ``offsets/7``, in the order in which they are deleted.
     """
 
     batch: int
@@ -218,15 +308,7 @@ class UnfinishedRepartition:
 
     @classmethod
     def found(cls, directory: Directory, log: Sequence[OffsetEntry]) -> UnfinishedRepartition | None:
-        """Looks for one.
-
-        Args:
-            directory: Of the checkpoint.
-            log: All entries of its offset log.
-
-        Raises:
-            StateStoreFilesError: It cannot be read.
-        """
+        """Finds one in a checkpoint, given all entries of its offset log; None without one."""
         if not log or not log[-1].is_whole:
             return None
         newest = log[-1]
@@ -234,18 +316,14 @@ class UnfinishedRepartition:
         base = None if newest.batch in committed else _base_of(newest, log[:-1])
         if base is None:
             return None
-        # The entry that bars the query from starting goes last: whoever is interrupted finds the rest by it.
+        # The entry that bars the query from starting goes last: after a crash, the next run finds the rest by it.
         skipped = [batch for batch in reversed(committed) if batch > base.batch]
         files = {f"{COMMITS}/{b}": directory.read(f"{COMMITS}/{b}", committed[b].size) for b in skipped}
         files[f"{OFFSETS}/{newest.batch}"] = newest.data
         return cls(newest.batch, _without_partitions(newest)[0], files)
 
     def require_no_state(self, directory: Directory, state: Iterable[str]) -> None:
-        """Refuses to undo what has written state already: the query would take that for its own.
-
-        Args:
-            directory: Of the checkpoint.
-            state: Paths of state files below ``state/``.
+        """Refuses to undo what has written any of these state files: the query would take them for its own.
 
         Raises:
             StateStoreFilesError: PSS_UNFINISHED_REPARTITION.
@@ -261,18 +339,14 @@ class UnfinishedRepartition:
             raise StateStoreFilesError("PSS_UNFINISHED_REPARTITION", parameters)
 
     def undo(self, directory: Directory) -> None:
-        """Takes away what it wrote in the logs.
-
-        Raises:
-            StateStoreFilesError: A file cannot be deleted.
-        """
+        """Deletes what it wrote in the logs."""
         for name in self.files:
             forget_checksum(directory, name)
             delete(directory, name)
 
 
 def _base_of(newest: OffsetEntry, older: Sequence[OffsetEntry]) -> OffsetEntry | None:
-    """The entry from which it was made; a query's own batches differ in more, such as the time."""
+    """The entry that differs only in the number of partitions; a query's own batches differ in more, as in the time."""
     partitions, rest = _without_partitions(newest)
     for entry in reversed(older):
         others, same = _without_partitions(entry)
@@ -282,9 +356,9 @@ def _base_of(newest: OffsetEntry, older: Sequence[OffsetEntry]) -> OffsetEntry |
 
 
 def _without_partitions(entry: OffsetEntry) -> tuple[str, object]:
-    """The number of partitions, and all else that an entry says; None where it does not say the number."""
+    """The number of partitions, and all else that an entry says; None for the latter where it names no number."""
     version, _, rest = entry.data.decode("utf-8").partition("\n")
     metadata, _, sources = rest.partition("\n")
-    said = json.loads(metadata) if metadata.strip() else {}
-    partitions = said.get("conf", {}).pop(PARTITIONS_KEY, None)
-    return str(partitions), None if partitions is None else (version, said, sources)
+    settings = json.loads(metadata) if metadata.strip() else {}
+    partitions = settings.get("conf", {}).pop(PARTITIONS_KEY, None)
+    return str(partitions), None if partitions is None else (version, settings, sources)

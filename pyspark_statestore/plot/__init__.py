@@ -1,4 +1,4 @@
-"""What a checkpoint looks like, as an image or a page. Needs the extra ``plot``, which is matplotlib."""
+"""``plot``: draws a checkpoint as an image or as a page. It needs the extra ``plot``, which is matplotlib."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
     from pyspark_statestore.checkpoint import Checkpoint
 
 SUFFIXES = (".png", ".html")
-"""What can be drawn."""
+"""The endings of the files that can be drawn."""
 
 
 def checked_path(path: str | os.PathLike[str]) -> Path:
-    """Makes sure that something can be drawn to a path.
+    """Makes sure that a path ends in one of :data:`SUFFIXES`.
 
     Args:
-        path: On this machine; its suffix says what is drawn.
+        path: A path on this machine.
 
     Raises:
-        StateStoreFilesError: PSS_INVALID_OPTION where the suffix is not one of :data:`SUFFIXES`.
+        StateStoreFilesError: PSS_INVALID_OPTION where it ends otherwise.
     """
     checked = Path(path)
     if checked.suffix.lower() not in SUFFIXES:
@@ -36,16 +36,16 @@ def checked_path(path: str | os.PathLike[str]) -> Path:
 def plot(checkpoint: Checkpoint, path: str | os.PathLike[str], callback: Callback | None = None) -> None:
     """Draws a checkpoint's files by size and live share, their growth over time, and its partitions by bytes.
 
-    The file is written whole or not at all; one that exists is replaced.
+    The file is written whole or not at all. A file that exists is replaced.
 
     Args:
-        checkpoint: Whose query may be running.
-        path: An image (``.png``), or a page (``.html``) that has the same as SVG, and the summary.
-        callback: Told how many merged files there are, and of each that was read.
+        checkpoint: The checkpoint. Its query may be running.
+        path: Where to write an image (``.png``), or a page (``.html``) with the same picture and the summary.
+        callback: An fsspec callback for progress in merged files.
 
     Raises:
-        StateStoreFilesError: PSS_INVALID_OPTION, PSS_MISSING_DEPENDENCY (names the extra), PSS_WRITE_FAILED, or what
-            :class:`~pyspark_statestore.inspect.Inspection` raises.
+        StateStoreFilesError: PSS_INVALID_OPTION, PSS_MISSING_DEPENDENCY (names the extra), PSS_WRITE_FAILED; otherwise
+            as :class:`~pyspark_statestore.inspect.Inspection`.
     """
     target = checked_path(path)
     try:

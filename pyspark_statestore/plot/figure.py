@@ -1,4 +1,4 @@
-"""The picture of a checkpoint: three panels, drawn with matplotlib, without its global state."""
+"""The picture of a checkpoint: three panels, drawn with matplotlib but without its global state, and a page for it."""
 
 from __future__ import annotations
 
@@ -34,9 +34,33 @@ _PARTITIONS = 40
 _NUMBERED = 20
 _POINTS = 2000
 _BARS = 12
-"""There is room for at least so many, so that a single one does not fill the panel."""
+"""The panel has room for at least so many bars, so that a single one does not fill it."""
 _STYLE = {"font.size": 9, "svg.fonttype": "none", "svg.hashsalt": "pyspark-statestore"}
 _INCHES = (11, 9)
+
+_PAGE = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<title>{url}</title>
+<style>
+body {{ font-family: sans-serif; max-width: 70em; margin: 1em auto; }}
+svg {{ width: 100%; height: auto; }}
+td {{ padding: 0.1em 1em 0.1em 0; }}
+td:nth-child(2) {{ text-align: right; }}
+td:nth-child(3) {{ color: #555; }}
+</style>
+</head>
+<body>
+<h1>{url}</h1>
+{svg}
+<h2>Summary</h2>
+<table>
+{rows}
+</table>
+</body>
+</html>
+"""
 
 
 @dataclass(frozen=True)
@@ -44,10 +68,10 @@ class Picture:
     """What is drawn.
 
     Attributes:
-        url: Of the checkpoint.
-        files: The table of that name.
-        segments: The table of that name.
-        summary: The row of that table.
+        url: The checkpoint's URL.
+        files: The table ``files``.
+        segments: The table ``segments``.
+        summary: The row of the table ``summary``.
     """
 
     url: str
@@ -57,32 +81,27 @@ class Picture:
 
     @classmethod
     def of(cls, checkpoint: Checkpoint, callback: Callback | None = None) -> Picture:
-        """Reads what is needed.
-
-        Args:
-            checkpoint: To be drawn.
-            callback: Told of the files that are read.
-        """
+        """Reads the tables that a picture needs."""
         tables = checkpoint.inspect.tables("files", "segments", "summary", callback=callback)
         return cls(checkpoint.url, tables["files"], tables["segments"], tables["summary"].to_pylist()[0])
 
     @property
     def headline(self) -> str:
-        """The checkpoint in a line."""
+        """The checkpoint in one line."""
         figures = self.summary
-        files = figures["file_count"]
-        line = f"{files:,} merged file{'' if files == 1 else 's'}, {rendering.size(figures['file_size_in_bytes'])}"
+        line = rendering.counted(figures["file_count"], "merged file")
+        line += f", {rendering.size(figures['file_size_in_bytes'])}"
         line += f", of which {rendering.size(figures['live_bytes'])} live"
         if figures["plain_file_count"]:
             line += f"; {figures['plain_file_count']:,} plain state files beside them"
         return line
 
     def png(self) -> bytes:
-        """An image."""
+        """Returns the picture as a PNG file."""
         return self._saved("png", dpi=110)
 
     def svg(self) -> str:
-        """The same, to be put into a page: without an XML declaration."""
+        """Returns the picture as SVG without an XML declaration, to be put into a page."""
         whole = self._saved("svg", metadata={"Date": None, "Creator": None}).decode()
         return whole[whole.index("<svg") :]
 
@@ -154,56 +173,8 @@ class Picture:
         axes.set_xticks(np.arange(len(shown)), names, rotation=90 if len(shown) > 20 else 0)
 
 
-def _stack(axes: Any, at: np.ndarray, parts: tuple[tuple[str, np.ndarray, str], ...]) -> None:
-    bottom = np.zeros(len(at))
-    for label, height, color in parts:
-        axes.bar(at, height, 0.8, bottom=bottom, label=label, color=color)
-        bottom = bottom + height
-    axes.set_xlim(at[0] - 0.6, max(at[-1] + 0.6, at[0] + _BARS))
-
-
-def _step(highest: float) -> float:
-    """Between two marks of an axis of bytes: a power of two, so that units come out even."""
-    return float(2 ** max(0, math.ceil(math.log2(max(highest, 1) / 6))))
-
-
-def _pairs(table: pa.Table, first: str, second: str) -> list[tuple[Any, Any]]:
-    return list(zip(table[first].to_pylist(), table[second].to_pylist(), strict=True))
-
-
-# A page about a checkpoint that needs nothing else: the picture as SVG, and the summary as a table.
-
-_PAGE = """<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<title>{url}</title>
-<style>
-body {{ font-family: sans-serif; max-width: 70em; margin: 1em auto; }}
-svg {{ width: 100%; height: auto; }}
-td {{ padding: 0.1em 1em 0.1em 0; }}
-td:nth-child(2) {{ text-align: right; }}
-td:nth-child(3) {{ color: #555; }}
-</style>
-</head>
-<body>
-<h1>{url}</h1>
-{svg}
-<h2>Summary</h2>
-<table>
-{rows}
-</table>
-</body>
-</html>
-"""
-
-
 def page_of(picture: Picture) -> str:
-    """Returns the HTML; nothing in it is loaded from elsewhere.
-
-    Args:
-        picture: Of the checkpoint.
-    """
+    """Returns an HTML page with the picture as SVG and the summary as a table. It loads nothing from elsewhere."""
     rows = []
     for column in TABLES["summary"]:
         shown = rendering.exact(picture.summary[column.name], form_of(column.name, column.type))
@@ -212,11 +183,8 @@ def page_of(picture: Picture) -> str:
     return _PAGE.format(url=html.escape(picture.url), svg=picture.svg(), rows="\n".join(rows))
 
 
-# Writing a file whole or not at all.
-
-
 def write_whole(path: Path, data: bytes) -> None:
-    """Writes a file, or replaces it; what was there stays until all is written.
+    """Writes a file whole or not at all. A file that exists is replaced once all is written.
 
     Raises:
         StateStoreFilesError: PSS_WRITE_FAILED.
@@ -231,3 +199,20 @@ def write_whole(path: Path, data: bytes) -> None:
     except OSError as error:
         reason = error.strerror or str(error)
         raise StateStoreFilesError("PSS_WRITE_FAILED", {"path": path, "reason": reason}) from error
+
+
+def _stack(axes: Any, at: np.ndarray, parts: tuple[tuple[str, np.ndarray, str], ...]) -> None:
+    bottom = np.zeros(len(at))
+    for label, height, color in parts:
+        axes.bar(at, height, 0.8, bottom=bottom, label=label, color=color)
+        bottom = bottom + height
+    axes.set_xlim(at[0] - 0.6, max(at[-1] + 0.6, at[0] + _BARS))
+
+
+def _step(highest: float) -> float:
+    """The distance between two marks of an axis of bytes: a power of two, so that the marks are round numbers."""
+    return float(2 ** max(0, math.ceil(math.log2(max(highest, 1) / 6))))
+
+
+def _pairs(table: pa.Table, first: str, second: str) -> list[tuple[Any, Any]]:
+    return list(zip(table[first].to_pylist(), table[second].to_pylist(), strict=True))

@@ -1,13 +1,9 @@
-"""Sets up a session that is about to start."""
+"""Sets up a Spark session for merged state: ``configure`` before it starts, ``attach`` while it runs."""
 
 from __future__ import annotations
 
-import importlib.util
 import os
-import re
-import shlex
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark_statestore._version import __version__
@@ -21,9 +17,18 @@ from pyspark_statestore.session.doors import (
     check_spark_version,
     door_settings,
     file_system_settings,
+)
+from pyspark_statestore.session.jvm import (
+    call_static,
+    check_running,
+    check_same_version,
+    inherited_settings,
     jar_missing,
     jar_path,
     jar_version_in_name,
+    loaded_version,
+    running_jvm,
+    submit_arguments,
     version_mismatch,
 )
 
@@ -32,21 +37,25 @@ if TYPE_CHECKING:
 
 
 JARS_KEY = "spark.jars"
+_TAKES_JARS = ("org.apache.spark.util.MutableURLClassLoader", "org.apache.spark.util.ChildFirstURLClassLoader")
+_START_WITH_JAR = "Start it with the jar: configure(), or spark-submit --jars $(pyspark-statestore jar-path)"
+_ATTACH_CLASS = "io.pyspark.statestore.spark.SessionAttach"
+_SESSION_CLASS = "org.apache.spark.sql.classic.SparkSession"
 
 
 def configure(
     builder: SparkSession.Builder, *, mode: str = "provider", store: str = "rocksdb", **options: object
 ) -> SparkSession.Builder:
-    """Makes a session keep its streaming state in merged files.
+    """Makes a session that is about to start keep its streaming state in merged files.
 
-    Whatever the builder already has stays: jars, packages, plugins, extensions, an own checkpoint file manager.
-    Calling it again changes what is different and adds nothing twice.
+    The builder's own jars, packages, plugins, extensions and checkpoint file manager stay. A second call changes what
+    differs and adds nothing twice.
 
     Args:
-        builder: Of the session, before ``getOrCreate()``.
-        mode: The door. With ``"provider"`` every new query of the session keeps its state in merged files; one that
-            stock Spark began has to be converted. With ``"path"`` those do whose ``checkpointLocation`` is a
-            :func:`merged_path`; ``transformWithState`` needs this one.
+        builder: The session's builder, before ``getOrCreate()``.
+        mode: The door. With ``"provider"`` every new query of the session keeps its state in merged files; convert the
+            checkpoint of a query that stock Spark began. With ``"path"`` only queries whose ``checkpointLocation`` is
+            a :func:`merged_path` do. ``transformWithState`` needs ``"path"``.
         store: What holds the state on executors, ``"rocksdb"`` or ``"heap"`` (Spark's default without this package).
         **options: Any of :data:`OPTIONS` in snake_case: ``max_file_size="64m"``, ``group_commit_max_wait="5ms"``.
 
@@ -55,7 +64,7 @@ def configure(
 
     Raises:
         StateStoreFilesError: PSS_INVALID_OPTION, PSS_UNKNOWN_OPTION, PSS_CONFLICTING_SETTING, PSS_UNSUPPORTED_SPARK,
-            PSS_JAR_MISSING or PSS_VERSION_MISMATCH. The builder is as it was, then.
+            PSS_JAR_MISSING or PSS_VERSION_MISMATCH. The builder is unchanged then.
 
     Example:
         >>> spark = configure(SparkSession.builder, mode="path").getOrCreate()
@@ -79,118 +88,15 @@ def configure(
     return builder.config(map=changed)
 
 
-def _check_classic(builder: Any, own: Mapping[str, Any]) -> None:
-    remote = str(own.get("spark.remote") or os.environ.get("SPARK_REMOTE") or "")
-    if remote.startswith("sc://") or type(builder).__module__.startswith("pyspark.sql.connect"):
-        parameters = {
-            "key": "spark.remote",
-            "value": remote,
-            "reason": "a Spark Connect client cannot give its server jars and file systems before it starts",
-            "action": "Start the server with the jar (pyspark-statestore jar-path) and these settings, "
-            "and connect to it without configure()",
-        }
-        raise StateStoreFilesError("PSS_CONFLICTING_SETTING", parameters)
-
-
-def _check_jvm() -> None:
-    """Makes sure that the driver will have the jar on its class path; spark.jars adds it only when the JVM starts."""
-    jvm = running_jvm()
-    if jvm is None:
-        jars = submit_arguments().get(JARS_KEY)
-        if jars is not None and not _holds_jar(jars):
-            parameters = {
-                "key": f"{JARS_KEY} in PYSPARK_SUBMIT_ARGS",
-                "value": jars,
-                "reason": "it hides the spark.jars of the builder, and with it the jar of pyspark-statestore",
-                "action": f"Add {jar_path()} to it",
-            }
-            raise StateStoreFilesError("PSS_CONFLICTING_SETTING", parameters)
-        return
-    version = loaded_version(jvm, jvm.java.lang.Thread.currentThread().getContextClassLoader())
-    if version is None:
-        raise jar_missing(
-            "the JVM of this process was started without the jar",
-            "Call attach(spark) on the session instead, or configure() before anything starts a session, "
-            "or give the jar to spark-submit: --jars $(pyspark-statestore jar-path)",
-        )
-    check_same_version(version)
-
-
-def loaded_version(jvm: Any, class_loader: Any) -> str | None:
-    """Returns the version of the shim that a JVM class loader finds, or None if it finds none."""
-    from py4j.protocol import Py4JJavaError
-
-    try:
-        info = class_loader.loadClass("io.pyspark.statestore.ShimInfo")
-    except Py4JJavaError:
-        return None
-    return str(call_static(jvm, info, "version"))
-
-
-def call_static(jvm: Any, java_class: Any, method: str, *arguments: tuple[str, Any]) -> Any:
-    """Calls a static method of a class that py4j's own lookup may not see, because another class loader has it.
-
-    Args:
-        jvm: py4j's view of the JVM.
-        java_class: The ``java.lang.Class``.
-        method: Its name.
-        *arguments: The parameter's class name and the value, for each.
-    """
-    from pyspark import SparkContext
-
-    gateway = SparkContext._gateway
-    assert gateway is not None
-    types = gateway.new_array(jvm.java.lang.Class, len(arguments))
-    values = gateway.new_array(jvm.java.lang.Object, len(arguments))
-    for index, (name, value) in enumerate(arguments):
-        types[index] = java_class.getClassLoader().loadClass(name)
-        values[index] = value
-    return java_class.getMethod(method, types).invoke(None, values)
-
-
-def check_same_version(jvm_version: str) -> None:
-    """Refuses a jar in the JVM that is not of this package's version."""
-    if jvm_version != __version__:
-        raise version_mismatch(
-            "the jar that the JVM has loaded", jvm_version, "Give Spark the jar that jar_path() names"
-        )
-
-
-def _with_jar(jars: str) -> str:
-    # The jar may be on the cluster already, under any directory or URI.
-    return jars if _holds_jar(jars) else _with(jars, jar_path())
-
-
-def _holds_jar(jars: str) -> bool:
-    versions = [version for jar in jars.split(",") if (version := jar_version_in_name(jar.strip()))]
-    for version in versions:
-        if version != __version__:
-            raise version_mismatch(f"a jar in {JARS_KEY}", version, "Remove that jar: configure() adds the right one")
-    return bool(versions)
-
-
-def _with(listed: str, word: str) -> str:
-    words = [part.strip() for part in listed.split(",") if part.strip()]
-    return ",".join(words if word in words else [*words, word])
-
-
-# Sets up a session that already runs.
-
-_TAKES_JARS = ("org.apache.spark.util.MutableURLClassLoader", "org.apache.spark.util.ChildFirstURLClassLoader")
-_START_WITH_JAR = "Start it with the jar: configure(), or spark-submit --jars $(pyspark-statestore jar-path)"
-_ATTACH_CLASS = "io.pyspark.statestore.spark.SessionAttach"
-_SESSION_CLASS = "org.apache.spark.sql.classic.SparkSession"
-
-
 def attach(spark: SparkSession, *, mode: str = "provider", store: str = "rocksdb", **options: object) -> SparkSession:
-    """Makes a running session keep the state of queries that are started from now on in merged files.
+    """Makes a running session keep the state of the queries that it starts from now on in merged files.
 
-    For sessions that were started without the jar, as in a notebook. ``configure`` is the better way where the session
-    is yours to start: it holds for every session of the application, ``attach`` for this one only. And Spark takes
-    plugins only when it starts, so an attached session shows no ``fileMerging`` metrics.
+    Use it for a session that was started without the jar, as in a notebook. Where you start the session yourself, use
+    ``configure``: it holds for every session of the application, ``attach`` for this one only. Spark takes plugins only
+    when it starts, so an attached session shows no ``fileMerging`` metrics.
 
     Args:
-        spark: A classic session; a Spark Connect client cannot change its server that far.
+        spark: A classic session. A Spark Connect client cannot give its server a jar.
         mode: As in :func:`configure`.
         store: As in :func:`configure`.
         **options: As in :func:`configure`.
@@ -200,7 +106,7 @@ def attach(spark: SparkSession, *, mode: str = "provider", store: str = "rocksdb
 
     Raises:
         StateStoreFilesError: As :func:`configure`; PSS_SPARK_NOT_RUNNING if the session is stopped or not classic. The
-            session's settings are as they were, then.
+            session's settings are unchanged then.
     """
     check_running(
         spark,
@@ -224,8 +130,63 @@ def attach(spark: SparkSession, *, mode: str = "provider", store: str = "rocksdb
     return spark
 
 
+def _check_classic(builder: Any, own: Mapping[str, Any]) -> None:
+    remote = str(own.get("spark.remote") or os.environ.get("SPARK_REMOTE") or "")
+    if remote.startswith("sc://") or type(builder).__module__.startswith("pyspark.sql.connect"):
+        parameters = {
+            "key": "spark.remote",
+            "value": remote,
+            "reason": "a Spark Connect client cannot give its server jars and file systems before it starts",
+            "action": "Start the server with the jar (pyspark-statestore jar-path) and these settings, "
+            "and connect to it without configure()",
+        }
+        raise StateStoreFilesError("PSS_CONFLICTING_SETTING", parameters)
+
+
+def _check_jvm() -> None:
+    """Makes sure that the driver will find the jar: ``spark.jars`` adds it only when the JVM starts."""
+    jvm = running_jvm()
+    if jvm is None:
+        jars = submit_arguments().get(JARS_KEY)
+        if jars is not None and not _holds_jar(jars):
+            parameters = {
+                "key": f"{JARS_KEY} in PYSPARK_SUBMIT_ARGS",
+                "value": jars,
+                "reason": "it hides the spark.jars of the builder, and with it the jar of pyspark-statestore",
+                "action": f"Add {jar_path()} to it",
+            }
+            raise StateStoreFilesError("PSS_CONFLICTING_SETTING", parameters)
+        return
+    version = loaded_version(jvm, jvm.java.lang.Thread.currentThread().getContextClassLoader())
+    if version is None:
+        raise jar_missing(
+            "the JVM of this process was started without the jar",
+            "Call attach(spark) on the session instead, or configure() before anything starts a session, "
+            "or give the jar to spark-submit: --jars $(pyspark-statestore jar-path)",
+        )
+    check_same_version(version)
+
+
+def _with_jar(jars: str) -> str:
+    # The jar may be on the cluster already, under any directory or URI.
+    return jars if _holds_jar(jars) else _with(jars, jar_path())
+
+
+def _holds_jar(jars: str) -> bool:
+    versions = [version for jar in jars.split(",") if (version := jar_version_in_name(jar.strip()))]
+    for version in versions:
+        if version != __version__:
+            raise version_mismatch(f"a jar in {JARS_KEY}", version, "Remove that jar: configure() adds the right one")
+    return bool(versions)
+
+
+def _with(listed: str, word: str) -> str:
+    words = [part.strip() for part in listed.split(",") if part.strip()]
+    return ",".join(words if word in words else [*words, word])
+
+
 def _change(spark: Any, settings: DoorSettings) -> DoorSettings:
-    """Changes a session's settings and returns what changes them back."""
+    """Changes a session's settings and returns the change that undoes it."""
     existing = dict(spark.conf.getAll)
     for key in settings.remove:
         spark.conf.unset(key)
@@ -237,12 +198,12 @@ def _change(spark: Any, settings: DoorSettings) -> DoorSettings:
 
 
 def _class_loader_with_jar(spark: Any, jvm: Any) -> Any:
-    """Returns the class loader of the session's added jars, through which the shim's classes are found.
+    """Adds the jar to the session, and returns the class loader through which the shim's classes are found.
 
     The jar goes to two places. ADD JAR takes it to executors. For the driver it goes to the parent of the loader that
-    ADD JAR uses: the one that holds the jars of a session's start. The executor inside a local[n] driver has a loader
-    of its own below that parent; classes that each of the two had loaded for itself would meet in Hadoop's cache of
-    file systems and not be cast to each other. And Hadoop's Configuration looks classes up in the parent.
+    ADD JAR uses, which holds the jars of the session's start, for two reasons. The executor inside a local[n] driver
+    has a loader of its own below that parent: if both loaded the classes, instances from Hadoop's cache of file systems
+    could not be cast from one to the other. And Hadoop's Configuration looks classes up in the parent.
     """
     class_loader = spark._jsparkSession.sharedState().jarClassLoader()
     version = loaded_version(jvm, class_loader)
@@ -265,105 +226,3 @@ def _parent_that_takes_jars(class_loader: Any) -> Any:
             return parent
         parent = parent.getParent()
     raise jar_missing("the driver of this session has no class loader that takes jars", _START_WITH_JAR)
-
-
-# What a Spark session would have been told by others than its builder, had the builder not said otherwise.
-
-
-def inherited_settings() -> dict[str, str]:
-    """Returns the settings that are in force before a builder's own, as far as they can be known."""
-    conf = running_jvm_conf()
-    if conf is not None:
-        return conf
-    return {**_defaults_file(), **submit_arguments()}
-
-
-def running_jvm_conf() -> dict[str, str] | None:
-    """Returns the settings of the JVM that this process already talks to, or None if there is none yet."""
-    if running_jvm() is None:
-        return None
-    from pyspark import SparkConf
-
-    return dict(SparkConf().getAll())
-
-
-def running_jvm() -> Any:
-    """Returns py4j's view of the JVM that this process already talks to, or None if there is none yet."""
-    from pyspark import SparkContext
-
-    if SparkContext._gateway is None and "PYSPARK_GATEWAY_PORT" in os.environ:
-        SparkContext._ensure_initialized()  # spark-submit has started the JVM, so this only connects to it
-    return SparkContext._jvm if SparkContext._gateway is not None else None
-
-
-def submit_arguments(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Returns the settings in PYSPARK_SUBMIT_ARGS, which win over those of a builder while the JVM starts."""
-    words = shlex.split(environ.get("PYSPARK_SUBMIT_ARGS", ""))
-    settings: dict[str, str] = {}
-    options: dict[str, str] = {}
-    for word, value in zip(words, [*words[1:], ""], strict=False):
-        name, _, joined = word.partition("=")
-        if word in ("--conf", "-c") and "=" in value:
-            key, _, setting = value.partition("=")
-            settings[key] = setting
-        elif name == "--jars":
-            options["spark.jars"] = joined or value
-    return {**settings, **options}  # spark-submit, too, prefers the option
-
-
-def _defaults_file() -> dict[str, str]:
-    directory = os.environ.get("SPARK_CONF_DIR")
-    if not directory:
-        home = os.environ.get("SPARK_HOME")
-        if not home:
-            spec = importlib.util.find_spec("pyspark")
-            home = os.path.dirname(spec.origin) if spec and spec.origin else "."
-        directory = os.path.join(home, "conf")
-    try:
-        text = (Path(directory) / "spark-defaults.conf").read_text(encoding="utf-8")
-    except OSError:
-        return {}
-    settings = {}
-    for line in text.splitlines():
-        # A Java properties file; that much of its syntax is in use.
-        found = re.match(r"\s*([^\s=:#!][^\s=:]*)\s*[=:\s]\s*(.*?)\s*$", line)
-        if found:
-            settings[found[1]] = found[2]
-    return settings
-
-
-# Whether a session runs, and whether it is one that has a driver in this process.
-
-
-def is_connect(spark: Any) -> bool:
-    """Whether it is the session of a Spark Connect client, which has no driver here."""
-    return type(spark).__module__.startswith("pyspark.sql.connect")
-
-
-def is_running(spark: Any) -> bool:
-    """Whether a classic session has not been stopped; no session at all has."""
-    context = getattr(getattr(spark, "_sc", None), "_jsc", None)
-    try:
-        return context is not None and not context.sc().isStopped()
-    except Exception:  # py4j's, where the JVM is gone
-        return False
-
-
-def check_running(spark: Any, *, why_not_connect: str, action: str) -> None:
-    """Refuses a session that is not classic, or not running.
-
-    Args:
-        spark: The session.
-        why_not_connect: What is said of a Spark Connect session.
-        action: What to do instead.
-
-    Raises:
-        StateStoreFilesError: PSS_SPARK_NOT_RUNNING.
-    """
-    if is_connect(spark):
-        reason = f"This is a Spark Connect session, {why_not_connect}"
-    elif not is_running(spark):
-        reason = "The session is stopped"
-    else:
-        return
-    raise StateStoreFilesError("PSS_SPARK_NOT_RUNNING", {"reason": reason, "action": action})

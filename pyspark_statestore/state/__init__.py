@@ -1,1 +1,1 @@
-"""What a state store holds, decoded in Python: keys and values of a version, and what changed between two."""
+"""What a state store holds, decoded in Python: the keys and values of a version, and the changes between two."""

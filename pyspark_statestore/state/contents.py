@@ -1,4 +1,4 @@
-"""The pairs of a version of one store, as bytes: what its snapshot holds, and then its changelogs."""
+"""Reads the key-value pairs of a version of one store, as bytes: its snapshot, and the changelogs after it."""
 
 from __future__ import annotations
 
@@ -27,19 +27,24 @@ from pyspark_statestore.sparkfiles.records import (
     records_of_changelog,
     records_of_pairs,
 )
-from pyspark_statestore.state.schema_files import unreadable
+from pyspark_statestore.state.schemas import unreadable
 from pyspark_statestore.storage import Directory
 
 _READ_AT_ONCE = 128 << 20
-"""Bytes of files that are in memory at the same time, more only where one of them is larger."""
+"""How many bytes of files are in memory at the same time; more only where one file is larger."""
+
+_MERGE_OPERATOR = re.compile(r"^(\s*merge_operator)=.*$", re.MULTILINE)
+
+_CHECKSUM = struct.Struct("<I")
+_CHECKSUM_AND_LENGTH = struct.Struct("<II")
 
 
 @dataclass(frozen=True)
 class Encoding:
-    """How the query's stores write, as its offset log says.
+    """How the query's stores write, as the query's offset log says.
 
     Attributes:
-        delimiter: Between values that RocksDB merged.
+        delimiter: The bytes between values that RocksDB has merged.
         has_checksums: Whether rows have checksums.
         is_unsafe_row: Whether rows are UnsafeRows.
     """
@@ -51,12 +56,12 @@ class Encoding:
 
 @dataclass(frozen=True)
 class Contents:
-    """A store's bytes.
+    """The bytes of a version of a store.
 
     Attributes:
-        pairs: Values by key; where keys have several, they are one after another.
-        prefix: What keys begin with, for the column family.
-        is_rocksdb: Whether RocksDB's encoders were used.
+        pairs: The values by key. Where a key has several, they follow each other in the bytes.
+        prefix: The id of the column family, with which each key begins; empty where there is none.
+        is_rocksdb: Whether RocksDB's encoders wrote them.
     """
 
     pairs: dict[bytes, bytes] = field(repr=False)
@@ -68,8 +73,8 @@ class ContentsReader:
     """Reads versions of stores.
 
     Args:
-        directory: Of the checkpoint.
-        restores: How versions are restored.
+        directory: The checkpoint's directory.
+        restores: From which files each version is restored.
         encoding: How the query's stores write.
     """
 
@@ -83,8 +88,8 @@ class ContentsReader:
         """Reads a version.
 
         Args:
-            row: Of the restorable version.
-            family: The virtual column family that is wanted; None where the store has none.
+            row: The number of a restorable version in ``restores``.
+            family: The virtual column family to read; None where the store has none.
 
         Raises:
             FileNotFoundError: A file is gone.
@@ -101,12 +106,13 @@ class ContentsReader:
             zipped = self._zip(snapshot)
             if family is not None:
                 number = zipped.column_families.get(family)
-                if number is None:  # Spark names some families in schemas and never makes them
+                if number is None:  # Spark names some families in schemas and never creates them
                     return Contents({}, b"", True)
                 prefix = number.to_bytes(2, "little", signed=True)
             pairs = self._snapshot(snapshot, zipped, prefix)
         elif family is not None:
-            raise unreadable(self._directory, f"{STATE}/{first}", ValueError("no snapshot says which id a family has"))
+            reason = ValueError("there is no snapshot, which would say which id a family has")
+            raise unreadable(self._directory, f"{STATE}/{first}", reason)
         for path, data in self._read(changes):
             self._apply(pairs, path, records_of_changelog(data), prefix)
         return Contents(pairs, prefix, True)
@@ -180,7 +186,7 @@ class ContentsReader:
         return str(self._files.path[row].as_py())
 
     def _read(self, rows: Sequence[int]) -> Iterator[tuple[str, bytes]]:
-        """Paths and bytes of files; reads many at once."""
+        """Yields the paths and the bytes of files, of which many are read at once."""
         for batch in self._batches(rows):
             found = self._files.read(self._directory, np.array(batch, "i8"), lambda data: data, most=LARGEST)
             for row, data in zip(batch, found, strict=True):
@@ -215,13 +221,8 @@ class ContentsReader:
         return StateStoreFilesError("PSS_CORRUPT_SEGMENT", parameters)
 
 
-# A RocksDB snapshot as key-value pairs: its files in a temporary directory, opened read-only with ``rocksdict``.
-
-_MERGE_OPERATOR = re.compile(r"^(\s*merge_operator)=.*$", re.MULTILINE)
-
-
 def import_rocksdict() -> Any:
-    """Returns the module.
+    """Returns the module ``rocksdict``.
 
     Raises:
         StateStoreFilesError: PSS_MISSING_DEPENDENCY where it is not installed.
@@ -241,13 +242,15 @@ def import_rocksdict() -> Any:
 def read_pairs(
     snapshot: Snapshot, tables: Iterable[tuple[str, bytes]], prefix: bytes, delimiter: bytes
 ) -> dict[bytes, bytes]:
-    """Reads all keys that begin with a prefix.
+    """Reads the pairs of a RocksDB snapshot whose keys begin with a prefix.
+
+    It writes the snapshot's files to a temporary directory and opens them read-only with ``rocksdict``.
 
     Args:
-        snapshot: Its zip.
-        tables: Local name and bytes of each file that the zip names.
-        prefix: Of a column family; empty for all.
-        delimiter: Between values that were merged.
+        snapshot: The snapshot's zip.
+        tables: The local name and the bytes of each SST file that the zip names.
+        prefix: The id of a column family; empty for all keys.
+        delimiter: The bytes between values that RocksDB has merged.
 
     Raises:
         ValueError: RocksDB cannot open or read it.
@@ -262,7 +265,7 @@ def read_pairs(
         try:
             options = rocksdict.Options(raw_mode=True)
             database = rocksdict.Rdict(folder, options=options, access_type=rocksdict.AccessType.read_only())
-        except Exception as error:  # RocksDB's, which have no type of their own
+        except Exception as error:  # RocksDB's errors have no type of their own
             raise ValueError(f"RocksDB cannot open it ({error})") from error
         try:
             return _pairs(database, prefix)
@@ -284,22 +287,18 @@ def _pairs(database: Any, prefix: bytes) -> dict[bytes, bytes]:
 
 
 def _with_delimiter(options: bytes, delimiter: bytes) -> bytes:
-    """RocksDB reads its merge operator from this file; it keeps the operator's name there and forgets its delimiter."""
+    """Adds the delimiter to an OPTIONS file: RocksDB writes the name of its merge operator there without it."""
     operator = f"{{id=StringAppendOperator;delimiter={{{delimiter.decode()}}};}}"
     return _MERGE_OPERATOR.sub(rf"\1={operator}", options.decode("utf-8", "replace")).encode()
 
 
-# Spark's row checksums (``spark.sql.streaming.stateStore.rowChecksum.enabled``): checked, and taken away.
-
-_CHECKSUM = struct.Struct("<I")
-_CHECKSUM_AND_LENGTH = struct.Struct("<II")
-
-
 def split_values(key: bytes, data: bytes, delimiter: bytes) -> list[bytes]:
-    """Returns the values of a key, of which there may be several.
+    """Returns the values of a key without Spark's row checksums, which it checks.
+
+    Rows have them with ``spark.sql.streaming.stateStore.rowChecksum.enabled``.
 
     Raises:
-        ValueError: A checksum does not match, or a length does not fit.
+        ValueError: A checksum does not match, or a length is wrong.
     """
     values, at = [], 0
     while at < len(data):
@@ -315,10 +314,10 @@ def split_values(key: bytes, data: bytes, delimiter: bytes) -> list[bytes]:
 
 
 def without_checksum(data: bytes, key: bytes = b"") -> bytes:
-    """Returns what a checksum without a length is before; that is of these bytes, or of a key and these.
+    """Checks a checksum that is before bytes, and returns the bytes. With ``key``, the checksum covers it, too.
 
     Raises:
-        ValueError: It does not match.
+        ValueError: The checksum does not match.
     """
     if len(data) < 4 or crc32c(key + data[4:]) != _CHECKSUM.unpack_from(data)[0]:
         raise ValueError("a row's checksum does not match")

@@ -1,4 +1,4 @@
-"""From a store's bytes to columns; what cannot be decoded stays bytes, and the column says why."""
+"""Decodes a store's keys and values to columns. A column that cannot be decoded stays bytes and says why."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ import pyarrow as pa
 
 from pyspark_statestore.state.contents import Contents, Encoding
 from pyspark_statestore.state.keys import decode_keys, decode_rows
-from pyspark_statestore.state.rows import MalformedRowError, SparkType, UnknownTypeError, parse_schema
-from pyspark_statestore.state.schema_files import Family
+from pyspark_statestore.state.rows import MalformedRowError
+from pyspark_statestore.state.schemas import Family, SparkType, UnknownTypeError, parse_schema
 
 UNDECODED = b"pyspark_statestore.undecoded"
-"""Metadata of a column that has bytes because they could not be decoded: the reason."""
+"""The key of a field's metadata that says why the column is bytes and not decoded."""
 
 _BATCH = 1 << 16
 _BATCH_BYTES = 64 << 20
-"""Rows that are decoded at a time, and their bytes, which bounds what that takes in memory."""
+"""How many rows, and how many of their bytes, are decoded at a time. Both bound the memory that it takes."""
 
 
 @dataclass(frozen=True)
-class Column:
+class DecodedColumn:
     """A column of a table.
 
     Attributes:
-        field: With the reason in its metadata, where it is bytes.
-        values: They.
+        field: The field, with :data:`UNDECODED` in its metadata where the values are bytes.
+        values: The values.
     """
 
     field: pa.Field
@@ -36,24 +36,18 @@ class Column:
 
 @dataclass(frozen=True)
 class Decoder:
-    """Decodes what one column family has.
+    """Decodes the keys and values of one column family.
 
     Attributes:
-        family: Its schema.
+        family: The family's schema.
         encoding: How the query's stores write.
     """
 
     family: Family
     encoding: Encoding
 
-    def keys(self, name: str, keys: Sequence[bytes], contents: Contents) -> Column:
-        """Decodes keys.
-
-        Args:
-            name: Of the column.
-            keys: As the store has them.
-            contents: That they are from.
-        """
+    def keys(self, name: str, keys: Sequence[bytes], contents: Contents) -> DecodedColumn:
+        """Decodes keys of these contents to a column of this name."""
         prefix = len(contents.prefix)
 
         def decode(some: Sequence[bytes], type_: SparkType) -> pa.Array:
@@ -63,21 +57,18 @@ class Decoder:
 
         return self._column(name, keys, self.family.key_json, decode)
 
-    def values(self, name: str, values: Sequence[bytes], contents: Contents) -> Column:
-        """Decodes values, one for each key; see :meth:`split`."""
+    def values(self, name: str, values: Sequence[bytes], contents: Contents) -> DecodedColumn:
+        """Decodes values to a column of this name. Each item is one value: :meth:`split` comes first."""
         skip = 1 if contents.is_rocksdb else 0
         return self._column(
             name, values, self.family.value_json, lambda some, type_: decode_rows(some, type_, skip=skip)
         )
 
     def split(self, values: Sequence[bytes]) -> tuple[list[bytes], np.ndarray]:
-        """Takes the values of keys that have several apart.
-
-        Returns:
-            All of them, and how many each key has.
+        """Splits the bytes of keys that have several values; returns all values, and how many each key has.
 
         Raises:
-            MalformedRowError: A length does not fit.
+            MalformedRowError: A length is wrong.
         """
         if not self.family.has_many:
             return list(values), np.ones(len(values), "i8")
@@ -85,7 +76,7 @@ class Decoder:
         count: np.ndarray = np.zeros(len(values), "i8")
         for number, value in enumerate(values):
             before = len(found)
-            found.extend(_parts(value, len(self.encoding.delimiter)))
+            found.extend(_split(value, len(self.encoding.delimiter)))
             count[number] = len(found) - before
         return found, count
 
@@ -95,19 +86,19 @@ class Decoder:
         values: Sequence[bytes],
         schema: str,
         decode: Callable[[Sequence[bytes], SparkType], pa.Array],
-    ) -> Column:
+    ) -> DecodedColumn:
         try:
             type_ = parse_schema(schema)
             if not self.encoding.is_unsafe_row:
                 raise UnknownTypeError("the query's state is not encoded as UnsafeRows")
-            chunks = [decode(values[part], type_) for part in _parts_of(values)]
+            chunks = [decode(values[batch], type_) for batch in _batches_of(values)]
         except (UnknownTypeError, MalformedRowError, KeyError, ValueError) as error:
             field = pa.field(name, pa.binary(), metadata={UNDECODED: str(error).encode()})
-            return Column(field, pa.chunked_array([pa.array(values, pa.binary())], pa.binary()))
-        return Column(pa.field(name, type_.arrow), pa.chunked_array(chunks, type_.arrow))
+            return DecodedColumn(field, pa.chunked_array([pa.array(values, pa.binary())], pa.binary()))
+        return DecodedColumn(pa.field(name, type_.arrow), pa.chunked_array(chunks, type_.arrow))
 
 
-def _parts_of(values: Sequence[bytes]) -> Iterator[slice]:
+def _batches_of(values: Sequence[bytes]) -> Iterator[slice]:
     begin = size = 0
     for at, value in enumerate(values):
         if at - begin == _BATCH or (size + len(value) > _BATCH_BYTES and at > begin):
@@ -118,7 +109,7 @@ def _parts_of(values: Sequence[bytes]) -> Iterator[slice]:
         yield slice(begin, len(values))
 
 
-def _parts(data: bytes, delimiter: int) -> Iterator[bytes]:
+def _split(data: bytes, delimiter: int) -> Iterator[bytes]:
     at = 0
     while at < len(data):
         length = int.from_bytes(data[at : at + 4], "little", signed=True)

@@ -1,15 +1,16 @@
-"""From the bytes that a store has for keys and values to rows: the encoders of Spark's ``RocksDBStateEncoder``.
+"""Decodes the bytes of keys and values to rows: the counterpart of Spark's ``RocksDBStateEncoder``.
 
-A row has a byte before it that says how it is encoded: 0 for an ``UnsafeRow``. Keys are one of
+A byte before each row says how the row is encoded: 0 for an ``UnsafeRow``. A key is encoded in one of these ways:
 
-* ``NoPrefixKeyStateEncoderSpec``: a row;
-* ``PrefixKeyScanStateEncoderSpec``: length of the first row, a row of the first columns, a row of the others;
-* ``RangeKeyScanStateEncoderSpec``: the same with the columns to order by, each as bytes that sort: a mark (0 negative,
-  1 not, 2 null), then the number with its highest byte first, of negative floating point numbers all bits flipped;
+* ``NoPrefixKeyStateEncoderSpec``: a row.
+* ``PrefixKeyScanStateEncoderSpec``: the length of a first row, a row of the first columns, a row of the others.
+* ``RangeKeyScanStateEncoderSpec``: the same, with the columns to order by in the first row, each as bytes that sort: a
+  mark (0 negative, 1 not negative, 2 null), then the number with its highest byte first. Of negative floating point
+  numbers all bits are flipped.
 * ``TimestampAsPrefixKeyStateEncoderSpec``, ``TimestampAsPostfixKeyStateEncoderSpec``: the last column with its highest
   byte first and its sign flipped, before or after a row of the others.
 
-The heap store has rows and nothing else.
+The heap store has rows without any of this.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pyspark_statestore.state.rows import MalformedRowError, SparkType, UnsafeRows, struct_array
+from pyspark_statestore.state.rows import MalformedRowError, UnsafeRows, struct_array
+from pyspark_statestore.state.schemas import SparkType
 
 _UNSAFE_ROW = 0
 _NEGATIVE, _NULL = 0, 2
@@ -30,12 +32,12 @@ def decode_rows(values: Sequence[bytes], type_: SparkType, *, skip: int = 0) -> 
     """Decodes rows.
 
     Args:
-        values: Of each its bytes.
-        type_: A struct.
-        skip: Bytes before the row, the last of which says how it is encoded; 0 where there is none.
+        values: The bytes of each row.
+        type_: The type of the rows, a struct.
+        skip: The number of bytes before each row, of which the last says how it is encoded; 0 for the heap store.
 
     Raises:
-        MalformedRowError: They are no such rows.
+        MalformedRowError: The bytes are not rows of this type.
     """
     rows, start, end = _joined(values)
     if skip:
@@ -49,13 +51,13 @@ def decode_keys(
     """Decodes RocksDB's keys.
 
     Args:
-        values: Of each its bytes.
-        type_: A struct.
-        encoder: Its type and what that takes.
-        prefix: Bytes before the key, for the column family.
+        values: The bytes of each key.
+        type_: The type of the keys, a struct.
+        encoder: The encoder's type and parameters, as in the schema file.
+        prefix: The number of bytes before each key, for the id of the column family.
 
     Raises:
-        MalformedRowError: They are no such keys, or so encoded that this release cannot read them.
+        MalformedRowError: The bytes are not keys of this type, or this release does not know the encoder.
     """
     rows, start, end = _joined(values)
     start = start + prefix
@@ -112,7 +114,7 @@ def _sortable(rows: UnsafeRows, type_: SparkType, at: np.ndarray, size: np.ndarr
 
 
 def _two_parts(rows: UnsafeRows, start: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Where the first row begins, and where it ends: the second begins there."""
+    """Returns where the first row begins, and where it ends and the second one begins."""
     if (end - start < 4).any():
         raise MalformedRowError("a key is too short")
     length: np.ndarray = rows.numbers(start, "<i4").astype("i8")

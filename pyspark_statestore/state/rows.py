@@ -1,44 +1,45 @@
 """Spark's ``UnsafeRow``, many rows at once: NumPy gathers a column's bytes, Arrow gets them as they are.
 
-A row of n fields is a bit for each field, set where it is null, in whole words of 64 bits; then a slot of 8 bytes for
-each; then what does not fit into a slot, which has ``offset << 32 | size`` instead, counted from the row's start. An
-array is its count, null bits likewise, and elements as wide as their type; a map the length of its key array, that, and
-its value array. Rows are little-endian, as Spark writes them on the processors that it runs on; of decimals with more
-than 18 digits the bytes are Java's ``BigInteger``.
+A row begins with a bit for each field, set where the field is null, in whole words of 64 bits. Then follow a slot of 8
+bytes for each field, and the values that do not fit into a slot. The slot of such a value has ``offset << 32 | size``,
+counted from the row's start. An array has its count, null bits like a row's, and elements as wide as their type. A map
+has the length of its key array, that array, and its value array. Rows are little-endian, as the processors are that
+Spark runs on. A decimal of more than 18 digits is the bytes of a Java ``BigInteger``.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from pyspark_statestore.parsing import parse_json
+from pyspark_statestore.state.schemas import SparkType
 
 _PADDING = 16
-"""What is not there is read from the start of the data, so there must be something; the widest thing is 16 bytes."""
+"""Nulls are read from the start of the data, so it needs to have some bytes: 16, as the widest value has."""
+
+_MAX_LONG_DECIMAL = 18
+"""Decimals with more digits do not fit into eight bytes."""
 
 _LONG = 256
-"""Values that are longer on average are copied one by one: NumPy would need eight bytes for each of theirs."""
+"""Values that are longer on average are copied one by one: NumPy would need eight bytes of memory for each byte."""
 
 
 class MalformedRowError(ValueError):
-    """Bytes are no row of this schema."""
+    """Bytes are not a row of the schema."""
 
 
 @dataclass(frozen=True)
 class Cells:
-    """Where the values of a column are.
+    """Where the values of a column are. Each array has an item per value.
 
     Attributes:
-        slot: Of each value, the place of its slot in the data.
-        base: Where the row or array begins that the slot is in.
-        end: Where that ends.
-        valid: Whether it is not null. Nothing is read where it is.
+        slot: The place of the value's slot in the data.
+        base: Where the slot's row or array begins.
+        end: Where the slot's row or array ends.
+        valid: Whether the value is not null. The slot of a null is not read.
     """
 
     slot: np.ndarray
@@ -51,10 +52,10 @@ class Cells:
 
 
 class UnsafeRows:
-    """Bytes that hold rows.
+    """Decodes rows.
 
     Args:
-        data: All of them, one after another, with whatever is between.
+        data: The bytes that the rows are in. Other bytes may be between them.
     """
 
     def __init__(self, data: bytes) -> None:
@@ -62,28 +63,23 @@ class UnsafeRows:
         self._length = len(data)
 
     def fields(self, types: Sequence[SparkType], start: np.ndarray, end: np.ndarray) -> list[pa.Array]:
-        """Decodes rows, each of which has a place of its own.
-
-        Args:
-            types: Of the fields.
-            start: Where each row begins.
-            end: Where it ends.
-
-        Returns:
-            A column for each field.
+        """Decodes the rows that begin and end at these places, and returns a column for each field.
 
         Raises:
-            MalformedRowError: Something does not fit.
+            MalformedRowError: The bytes are not rows of these types.
         """
         return self._fields(types, start, end, np.ones(len(start), bool))
 
     def binaries(self, count: int, number: int, start: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Where the bytes of a binary field are, and how many; rows have ``count`` fields and this is not null."""
+        """Returns where the bytes of a binary field begin, and how many there are.
+
+        The rows have ``count`` fields, and field ``number`` is not null.
+        """
         cells = self._cells(count, start, end, np.ones(len(start), bool))[number]
         return self._place(cells)
 
     def numbers(self, at: np.ndarray, dtype: str) -> np.ndarray:
-        """The numbers at these places, none of which may be outside of the data."""
+        """Returns the numbers at these places, which the caller has checked to be in the data."""
         return self._read(at, np.ones(len(at), bool), dtype)
 
     def _cells(self, count: int, start: np.ndarray, end: np.ndarray, valid: np.ndarray) -> list[Cells]:
@@ -105,7 +101,7 @@ class UnsafeRows:
         """Decodes one column.
 
         Raises:
-            MalformedRowError: Something does not fit.
+            MalformedRowError: The bytes are not values of this type.
         """
         return _READERS[type_.kind](self, type_, cells)
 
@@ -119,7 +115,7 @@ class UnsafeRows:
         return _array(type_.arrow, cells.valid, [self._read(cells.slot, cells.valid, type_.dtype)])
 
     def _decimal(self, type_: SparkType, cells: Cells) -> pa.Array:
-        if type_.arrow.precision <= MAX_LONG_DECIMAL:
+        if type_.arrow.precision <= _MAX_LONG_DECIMAL:
             low = self._read(cells.slot, cells.valid, "<i8")
             return _array(type_.arrow, cells.valid, [np.stack([low, low >> 63], axis=1)])
         at, size = self._place(cells)
@@ -185,7 +181,7 @@ class UnsafeRows:
     def _elements(
         self, type_: SparkType, at: np.ndarray, end: np.ndarray, valid: np.ndarray
     ) -> tuple[np.ndarray, pa.Array]:
-        """Offsets and elements of many arrays."""
+        """Returns the offsets and the elements of many arrays."""
         self._check(at, np.full(len(at), 8), end, valid)
         count = self._read(at, valid, "<i8")
         if ((count < 0) | (count > end - at))[valid & (count != 0)].any():
@@ -201,7 +197,7 @@ class UnsafeRows:
         return offsets.astype("i4"), self.column(type_, cells)
 
     def _place(self, cells: Cells) -> tuple[np.ndarray, np.ndarray]:
-        """Where what does not fit into a slot is, and its size; nowhere and 0 for nulls."""
+        """Returns place and size of the values that do not fit into their slots; 0 and 0 for nulls."""
         slot = self._read(cells.slot, cells.valid, "<i8")
         at, size = cells.base + (slot >> 32), slot & 0xFFFFFFFF
         if (slot < 0).any():
@@ -222,7 +218,7 @@ class UnsafeRows:
         return _array(pa.binary(), valid, [offsets.astype("i4"), data])
 
     def _read(self, at: np.ndarray, valid: np.ndarray, dtype: str) -> np.ndarray:
-        """Numbers; 0 for nulls."""
+        """Returns the numbers at these places; 0 for nulls."""
         width = int(dtype[-1])
         places = np.where(valid, at, 0)
         found = self._data[places[:, None] + np.arange(width)].view(dtype).ravel()
@@ -240,7 +236,7 @@ class UnsafeRows:
 
 
 def struct_array(type_: SparkType, children: Sequence[pa.Array], length: int) -> pa.Array:
-    """Puts columns together; a struct may have none."""
+    """Makes a struct column of its fields' columns, of which there may be none."""
     return pa.Array.from_buffers(type_.arrow, length, [None], children=list(children))
 
 
@@ -251,7 +247,7 @@ def _pair_type(map_type: pa.MapType) -> pa.StructType:
 def _array(
     type_: pa.DataType, valid: np.ndarray | None, buffers: Sequence[np.ndarray], children: Sequence[pa.Array] = ()
 ) -> pa.Array:
-    """An Arrow array of these parts; ``valid`` is None where nothing is null."""
+    """Makes an Arrow array of these parts; ``valid`` is None where nothing is null."""
     length = len(valid) if valid is not None else len(children[0])
     bitmap = None
     if valid is not None and not valid.all():
@@ -273,127 +269,3 @@ _READERS: Mapping[str, Callable[[UnsafeRows, SparkType, Cells], pa.Array]] = {
     "array": UnsafeRows._list,
     "map": UnsafeRows._map,
 }
-
-
-# Spark's types as its schema files write them in JSON, and what they are in Arrow.
-
-
-class UnknownTypeError(ValueError):
-    """A schema has a type whose bytes this release cannot read."""
-
-
-@dataclass(frozen=True)
-class SparkType:
-    """A type.
-
-    Attributes:
-        kind: How its bytes are read: ``fixed``, ``boolean``, ``null``, ``decimal``, ``string``, ``binary``,
-            ``interval``, ``variant``, ``struct``, ``array`` or ``map``.
-        arrow: The same in Arrow.
-        width: Bytes of an element in an array; where the bytes lie elsewhere, that is 8 for their offset and size.
-        dtype: NumPy's name of a fixed type.
-        children: Of a struct its fields, of an array its element, of a map its key and its value.
-    """
-
-    kind: str
-    arrow: pa.DataType
-    width: int = 8
-    dtype: str = ""
-    children: tuple[SparkType, ...] = ()
-
-
-_FIXED: Mapping[str, tuple[str, pa.DataType]] = {
-    "byte": ("<i1", pa.int8()),
-    "short": ("<i2", pa.int16()),
-    "integer": ("<i4", pa.int32()),
-    "long": ("<i8", pa.int64()),
-    "float": ("<f4", pa.float32()),
-    "double": ("<f8", pa.float64()),
-    "date": ("<i4", pa.date32()),
-    "timestamp": ("<i8", pa.timestamp("us", "UTC")),
-    "timestamp_ntz": ("<i8", pa.timestamp("us")),
-}
-
-_VARIANT = pa.struct([pa.field("value", pa.binary(), False), pa.field("metadata", pa.binary(), False)])
-
-_OTHERS: Mapping[str, SparkType] = {
-    "boolean": SparkType("boolean", pa.bool_(), 1),
-    "void": SparkType("null", pa.null()),
-    "null": SparkType("null", pa.null()),
-    "string": SparkType("string", pa.string()),
-    "binary": SparkType("binary", pa.binary()),
-    "interval": SparkType("interval", pa.month_day_nano_interval()),
-    "variant": SparkType("variant", _VARIANT),
-}
-
-MAX_LONG_DECIMAL = 18
-"""Decimals of more digits do not fit into eight bytes."""
-
-
-def parse_schema(text: str) -> SparkType:
-    """Reads the JSON of a StructType.
-
-    Raises:
-        UnknownTypeError: It has a type that is not known, or is no such JSON.
-    """
-    try:
-        found = _parse(parse_json(text))
-    except (KeyError, TypeError, AttributeError, RecursionError, ValueError) as error:
-        if isinstance(error, UnknownTypeError):
-            raise
-        raise UnknownTypeError(f"its schema cannot be read ({type(error).__name__}: {error})") from error
-    if found.kind != "struct":
-        raise UnknownTypeError("its schema is no struct")
-    return found
-
-
-def struct_of(names: list[str], children: tuple[SparkType, ...]) -> SparkType:
-    """The type of a struct with these fields."""
-    fields = [pa.field(name, child.arrow) for name, child in zip(names, children, strict=True)]
-    return SparkType("struct", pa.struct(fields), children=children)
-
-
-def _parse(what: Any) -> SparkType:
-    if isinstance(what, str):
-        return _named(what)
-    kind = what["type"]
-    if kind == "struct":
-        fields = what["fields"]
-        return struct_of([str(field["name"]) for field in fields], tuple(_parse(field["type"]) for field in fields))
-    if kind == "array":
-        element = _parse(what["elementType"])
-        return SparkType("array", pa.list_(pa.field("element", element.arrow)), children=(element,))
-    if kind == "map":
-        key, value = _parse(what["keyType"]), _parse(what["valueType"])
-        return SparkType("map", pa.map_(key.arrow, value.arrow), children=(key, value))
-    if kind == "udt":
-        return _parse(what["sqlType"])
-    raise UnknownTypeError(f"its schema has the type {kind!r}, which this release does not know")
-
-
-def _named(name: str) -> SparkType:
-    if name in _FIXED:
-        dtype, arrow = _FIXED[name]
-        return SparkType("fixed", arrow, int(dtype[2:]), dtype)
-    if name in _OTHERS:
-        return _OTHERS[name]
-    for pattern, make in _PATTERNS:
-        found = re.fullmatch(pattern, name)
-        if found:
-            return make(found)
-    raise UnknownTypeError(f"its schema has the type {name!r}, which this release does not know")
-
-
-def _decimal(found: re.Match[str]) -> SparkType:
-    return SparkType("decimal", pa.decimal128(int(found[1] or 10), int(found[2] or 0)))
-
-
-_PATTERNS: tuple[tuple[str, Callable[[re.Match[str]], SparkType]], ...] = (
-    (r"decimal(?:\((\d+),\s*(-?\d+)\))?", _decimal),
-    (r"(?:char|varchar)\(\d+\)", lambda _: _OTHERS["string"]),
-    (r"string collate \w+", lambda _: _OTHERS["string"]),
-    (r"interval (?:day|hour|minute|second)(?: to \w+)?", lambda _: SparkType("fixed", pa.duration("us"), 8, "<i8")),
-    # Months: Arrow has a type for them that hardly anything can compute with.
-    (r"interval (?:year|month)(?: to \w+)?", lambda _: SparkType("fixed", pa.int32(), 4, "<i4")),
-    (r"time\(\d\)", lambda _: SparkType("fixed", pa.time64("ns"), 8, "<i8")),
-)

@@ -66,6 +66,10 @@ class Directory:
         self.location = location
         self._fs = location.fs
 
+    def beside(self, absolute: str) -> Directory:
+        """Another checkpoint's directory in the same file system or bucket, by its path from the root."""
+        return Directory(self.location.beside(absolute))
+
     def names(self, relative: str = "") -> list[str]:
         """What is in a directory, files and directories; nothing where it does not exist."""
         return [_name(info) for info in self._ls(relative)]

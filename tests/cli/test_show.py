@@ -102,7 +102,7 @@ def test_of_a_damaged_file_what_is_after_the_damage(invoke: Invoke, checkpoint: 
     assert [len(group["entries"]) for group in shown["groups"]] == [3, 9]
     assert shown["groups"][0]["offset"] is None
     assert shown["error"] == failed.stderr.rstrip("\n")
-    assert "damaged: nothing before what follows can be read" in for_people.stdout
+    assert "damaged: only the groups that follow can be read" in for_people.stdout
     assert "0/2/3.changelog" in for_people.stdout
 
 

@@ -40,8 +40,8 @@ def spark(make_spark: MakeSpark, tmp_path_factory: pytest.TempPathFactory) -> Sp
 @pytest.fixture(scope="module")
 def query(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[StreamingQuery]:
     """A query that has come to its end, with a sealed file for each of its batches."""
-    rounds = spark.sparkContext._jvm.io.pyspark.statestore.log.Rounds
-    rounds.byHand()
+    cleaning = spark.sparkContext._jvm.io.pyspark.statestore.log.Cleaning
+    cleaning.byHand()
     run = Run(spark, "aggregation", Setting("provider", "rocksdb"), tmp_path_factory.mktemp("docs"))
     for batch in range(3):
         write_batch(run.input, batch)
@@ -50,7 +50,7 @@ def query(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iter
         logs = dict(spark.sparkContext._jvm.io.pyspark.statestore.log.MergedLogs.all())
         logs[f"file:{run.checkpoint}/state"].seal()
     yield query
-    rounds.byThemselves()
+    cleaning.byItself()
 
 
 @pytest.fixture

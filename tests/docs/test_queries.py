@@ -31,7 +31,7 @@ def spark(make_spark: MakeSpark, tmp_path_factory: pytest.TempPathFactory) -> It
     write_batches(run.input, range(BATCHES))
     run.run()
     package = spark.sparkContext._jvm.io.pyspark.statestore.log
-    package.Rounds.byHand()
+    package.Cleaning.byHand()
     log = dict(package.MergedLogs.all())[f"file:{run.checkpoint}/state"]
     for path in Checkpoint(run.checkpoint).inspect.segments()["logical_path"].to_pylist()[:-3]:
         log.delete(path)
@@ -39,7 +39,7 @@ def spark(make_spark: MakeSpark, tmp_path_factory: pytest.TempPathFactory) -> It
     for view in VIEWS.replace("{checkpoint}", str(run.checkpoint)).split(";\n"):
         spark.sql(view)
     yield spark
-    package.Rounds.byThemselves()
+    package.Cleaning.byItself()
     for name in ("files", "segments", "versions"):
         spark.catalog.dropTempView(name)
 

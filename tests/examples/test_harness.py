@@ -73,12 +73,12 @@ def test_bad_options_are_refused(wrong) -> None:
     assert CliRunner().invoke(windowed_delays.main, wrong).exit_code == 2
 
 
-def test_places_of_both_doors(tmp_path, monkeypatch) -> None:
+def test_paths_of_both_doors(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(flights, "prepare", lambda work_dir, days: work_dir / "input")
     settings = {"work_dir": tmp_path, "days": 5}
-    by_key = harness.places(harness.Settings(**settings, door="provider"), "e")
-    by_path = harness.places(harness.Settings(**settings, door="path"), "e")
-    stock = harness.places(harness.Settings(**settings, door="path", state="stock"), "e")
+    by_key = harness.prepare_run(harness.Settings(**settings, door="provider"), "e")
+    by_path = harness.prepare_run(harness.Settings(**settings, door="path"), "e")
+    stock = harness.prepare_run(harness.Settings(**settings, door="path", state="stock"), "e")
     assert by_key.checkpoint == by_key.folder.as_uri()
     assert by_path.checkpoint == "merged+" + by_path.folder.as_uri()
     assert stock.checkpoint == stock.folder.as_uri()
@@ -88,12 +88,12 @@ def test_places_of_both_doors(tmp_path, monkeypatch) -> None:
 def test_a_run_begins_with_an_empty_folder_and_leaves_others_alone(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(flights, "prepare", lambda work_dir, days: work_dir / "input")
     settings = harness.Settings(work_dir=tmp_path)
-    old = harness.places(settings, "one").folder / "state" / "old"
-    other = harness.places(settings, "two").folder / "state" / "old"
+    old = harness.prepare_run(settings, "one").folder / "state" / "old"
+    other = harness.prepare_run(settings, "two").folder / "state" / "old"
     for file in (old, other):
         file.parent.mkdir(parents=True)
         file.touch()
-    harness.places(settings, "one")
+    harness.prepare_run(settings, "one")
     assert not old.exists()
     assert other.exists()
 

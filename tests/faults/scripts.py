@@ -186,9 +186,9 @@ class Model:
         new = [(path, described(step))]
         if path.endswith(".zip"):
             store = path.rsplit("/", 1)[0]
-            riders = [(p, v) for p, v in self._staged.items() if p.startswith(store)]
-            new += riders
-            self._snapshots[new[0]] = riders
+            companions = [(p, v) for p, v in self._staged.items() if p.startswith(store)]
+            new += companions
+            self._snapshots[new[0]] = companions
             if not error:
                 self._staged = {}
         for each, content in new:
@@ -250,10 +250,10 @@ class Model:
         for path in sorted({*contents, *self.possible}):
             if contents.get(path) not in self.possible.get(path, {None}):
                 yield f"{path} is {contents.get(path)} instead of {self.possible.get(path)}"
-        for (zip_path, content), riders in self._snapshots.items():
+        for (zip_path, content), companions in self._snapshots.items():
             if contents.get(zip_path) == content:
-                for path, rider in riders:
-                    if contents.get(path) != rider and None not in self.possible[path]:
+                for path, companion in companions:
+                    if contents.get(path) != companion and None not in self.possible[path]:
                         yield f"{zip_path} is there, but {path} of its group is {contents.get(path)}"
         self.possible = {path: {contents.get(path)} for path in {*contents, *self.possible}}
         self._pending = set()

@@ -38,7 +38,7 @@ def test_a_directory_that_is_not_empty(source: Path, tmp_path: Path) -> None:
     there.rmdir()
 
 
-@pytest.mark.parametrize(("version", "reason"), [(5, "commits/4 is not there"), (77, "commits/76 is not there")])
+@pytest.mark.parametrize(("version", "reason"), [(5, "commits/4 does not exist"), (77, "commits/76 does not exist")])
 def test_a_version_that_is_not_there(source: Path, tmp_path: Path, version: int, reason: str) -> None:
     with refused("PSS_VERSION_NOT_RESTORABLE", f"Version {version}", reason, "1 to 4"):
         Checkpoint(source).fork(tmp_path / "fork", version=version)
@@ -47,7 +47,7 @@ def test_a_version_that_is_not_there(source: Path, tmp_path: Path, version: int,
 @pytest.mark.changes
 def test_a_version_that_the_logs_do_not_reach(source: Path, tmp_path: Path) -> None:
     (source / "offsets" / "1").unlink()
-    with refused("PSS_VERSION_NOT_RESTORABLE", "offsets/1 is not there"):
+    with refused("PSS_VERSION_NOT_RESTORABLE", "offsets/1 does not exist"):
         Checkpoint(source).fork(tmp_path / "fork", version=3)
     assert not (tmp_path / "fork").exists()
 
@@ -92,7 +92,7 @@ def test_copies_may_be_in_another_file_system(source: Path) -> None:
 
 @pytest.mark.parametrize("below", ["", "state/fork", ".."])
 def test_within_each_other(source: Path, below: str) -> None:
-    with refused("PSS_BAD_PATH", "it is the checkpoint that is forked, or in it, or around it"):
+    with refused("PSS_BAD_PATH", "it is, contains or lies in the checkpoint that is forked"):
         Checkpoint(source).fork(source / below)
 
 
@@ -104,7 +104,7 @@ def test_an_unknown_mode(source: Path, tmp_path: Path, mode: str) -> None:
 
 @pytest.mark.parametrize("version", [0, -1, True, "3"])
 def test_no_version(source: Path, tmp_path: Path, version: int) -> None:
-    with refused("PSS_INVALID_OPTION", "version", "a whole number from 1 on"):
+    with refused("PSS_INVALID_OPTION", "version", "a whole number of at least 1"):
         Checkpoint(source).fork(tmp_path / "fork", version=version)
 
 

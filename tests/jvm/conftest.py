@@ -63,11 +63,11 @@ def faulty(jvm: Any) -> Iterator[Any]:
 
 @pytest.fixture
 def by_hand(jvm: Any) -> Iterator[None]:
-    """Rounds of cleaning come only when the test asks for one, so that it can say what each has done."""
-    rounds = jvm.io.pyspark.statestore.log.Rounds
-    rounds.byHand()
+    """Cleaning passes come only when the test asks for one, so that it can say what each has done."""
+    cleaning = jvm.io.pyspark.statestore.log.Cleaning
+    cleaning.byHand()
     yield
-    rounds.byThemselves()
+    cleaning.byItself()
 
 
 @pytest.fixture

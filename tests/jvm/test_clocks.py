@@ -72,8 +72,8 @@ def test_a_step_forward_ends_no_relocation_of_others(checkpoint: Checkpoint, wal
     with checkpoint.foreign(2) as file:
         file.put(DEAD, bytes(5000), stamp=STAMP)
         file.delete(DEAD, stamp=STAMP, writer=77)
-    announcement = checkpoint.merged / "0000000000001-0000000000000007-1.relocating"
-    announcement.touch()
+    marker = checkpoint.merged / "0000000000001-0000000000000007-1.relocating"
+    marker.touch()
     checkpoint.write(LIVES)
     checkpoint.clean()
 
@@ -82,7 +82,7 @@ def test_a_step_forward_ends_no_relocation_of_others(checkpoint: Checkpoint, wal
         checkpoint.clean()
         checkpoint.log.seal()
 
-    assert announcement.exists()
+    assert marker.exists()
     deleted = [entry.path for file in checkpoint.view().files.values() for entry in file if entry.kind is Kind.DELETE]
     assert deleted == [DEAD]
 
@@ -115,5 +115,5 @@ def test_a_step_back_keeps_nothing_for_longer(new_checkpoint: Callable[..., Chec
     checkpoint.write("0/0/2.changelog")
 
     until(lambda: checkpoint.clean() >= 0 and name not in checkpoint.files(), "the file to count as closed")
-    until(lambda: checkpoint.clean() >= 0 and not left.exists(), "the announcement to go")
+    until(lambda: checkpoint.clean() >= 0 and not left.exists(), "the marker to go")
     assert checkpoint.read("0/0/1.changelog") == checkpoint.read("0/0/2.changelog") == b"some bytes"

@@ -81,7 +81,7 @@ def test_object_stores_get_a_file_for_each_group_and_no_rename(counted: Callable
     assert len(view.live) == 5
 
 
-def test_groups_wait_for_company_where_they_are_told_to(new_checkpoint: Callable[..., Checkpoint]) -> None:
+def test_groups_wait_for_others_where_they_are_told_to(new_checkpoint: Callable[..., Checkpoint]) -> None:
     checkpoint = new_checkpoint("counting", groupCommit__maxWait="10s")
     streams = [checkpoint.fs.create(checkpoint.path(f"0/{n}/1.changelog"), True) for n in range(3)]
     with ThreadPoolExecutor(3) as threads:

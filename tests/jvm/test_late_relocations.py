@@ -60,7 +60,7 @@ def tombstones(checkpoint: Checkpoint) -> set[str]:
     return {entry.path for file in view.files.values() for entry in file if entry.kind is Kind.DELETE}
 
 
-def announcements(checkpoint: Checkpoint) -> list[str]:
+def markers(checkpoint: Checkpoint) -> list[str]:
     return [path.name for path in checkpoint.merged.glob("*.relocating")]
 
 
@@ -91,14 +91,14 @@ def test_rule_5_what_was_deleted_meanwhile_stays_deleted(
     assert MOVED not in expected
     assert not other.exists(MOVED)
     until(original_is_forgotten, "the tombstones to go, now that the relocation has ended")
-    assert announcements(other) == []
+    assert markers(other) == []
     assert other.contents() == expected
 
 
 def test_rule_5_nothing_is_unlinked_on_copies_that_nobody_may_have_waited_for(
     new_checkpoint: Callable[..., Checkpoint], gate: Any, background: ThreadPoolExecutor, jvm: Any
 ) -> None:
-    """As when the process was stopped, or could not renew its announcement."""
+    """As when the process was stopped, or could not renew its marker."""
     checkpoint = new_checkpoint("gatedstore")
     relocator = Relocator(checkpoint, gate, background)
     before = checkpoint.contents()
@@ -109,7 +109,7 @@ def test_rule_5_nothing_is_unlinked_on_copies_that_nobody_may_have_waited_for(
         jvm.io.pyspark.statestore.log.WallClock.right()
 
     assert relocator.original in checkpoint.files()
-    assert len(announcements(checkpoint)) == 1
+    assert len(markers(checkpoint)) == 1
     assert checkpoint.contents() == before
 
 

@@ -117,7 +117,7 @@ def test_rule_8_a_file_that_exists_is_not_forgotten(new_checkpoint: Callable[...
     assert checkpoint.read(P) == DATA
     faulty.addRule("listStatus", "_merged", 1, "short")
 
-    with java_error("leaves out", "nothing is concluded"):
+    with java_error("leaves out", "is not used"):
         checkpoint.log.refresh()
 
     assert checkpoint.log.find(P) is not None

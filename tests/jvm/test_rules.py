@@ -485,6 +485,4 @@ def test_a_relocation_that_fails_changes_nothing(new_checkpoint: Callable[..., C
     # Copies of the failed round may still appear, so tombstones in the file are kept, which takes a little longer.
     until(lambda: checkpoint.clean() >= 0 and name not in checkpoint.files(), "the file to go")
     assert checkpoint.contents() == before
-    until(
-        lambda: checkpoint.clean() >= 0 and not list(checkpoint.merged.glob("*.relocating")), "the announcement to go"
-    )
+    until(lambda: checkpoint.clean() >= 0 and not list(checkpoint.merged.glob("*.relocating")), "the marker to go")

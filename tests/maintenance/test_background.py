@@ -37,9 +37,9 @@ SETTINGS = {"spark.scheduler.mode": "FAIR", "spark.sql.streaming.stateStore.main
 def shared(make_spark: MakeSpark) -> Iterator[SparkSession]:
     """A session whose executors leave the cleaning to others."""
     spark = make_spark(SETTINGS, mode="provider")
-    spark.sparkContext._jvm.io.pyspark.statestore.log.Rounds.byHand()
+    spark.sparkContext._jvm.io.pyspark.statestore.log.Cleaning.byHand()
     yield spark
-    spark.sparkContext._jvm.io.pyspark.statestore.log.Rounds.byThemselves()
+    spark.sparkContext._jvm.io.pyspark.statestore.log.Cleaning.byItself()
 
 
 @pytest.fixture

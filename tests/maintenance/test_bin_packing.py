@@ -7,7 +7,7 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_statestore.maintenance.compaction import pack
+from pyspark_statestore.maintenance.compaction_plan import pack
 
 SIZES = st.dictionaries(st.text(max_size=3), st.integers(0, 120), max_size=40)
 CAPACITY = st.integers(1, 100)

@@ -11,7 +11,8 @@ import pytest
 
 from pyspark_statestore import StateStoreFilesError
 from pyspark_statestore.maintenance.cleaning import clean
-from pyspark_statestore.maintenance.compaction import CompactionPlan, Wanted, compact
+from pyspark_statestore.maintenance.compaction import compact
+from pyspark_statestore.maintenance.compaction_plan import CompactionOptions, CompactionPlan
 from pyspark_statestore.maintenance.relocation import Movable, relocate
 from tests.inspect.places import STAMP, add_index, merged_file
 from tests.maintenance.worlds import Breakage, DiedError, dead_files, grow_old, live_files, merged_log_of
@@ -104,7 +105,7 @@ def somebody_else(checkpoint: Path) -> Callable[[], object]:
         log = merged_log_of(checkpoint)
         view = log.snapshot()
         names = [name for name in view.states if not name.endswith(".index.merged")]
-        relocate(log, CompactionPlan.of(Movable(view), Wanted(target_file_size=4000), names).bins)
+        relocate(log, CompactionPlan.of(Movable(view), CompactionOptions(target_file_size=4000), names).bins)
         clean(log, view.closed_tombstones)
 
     return move

@@ -16,7 +16,7 @@ from pyspark_statestore import Checkpoint
 from pyspark_statestore.format import Kind, read_merged_file
 from pyspark_statestore.format.reader import BytesSource
 from pyspark_statestore.maintenance.cleaning import clean
-from pyspark_statestore.maintenance.compaction import CompactionPlan, Wanted
+from pyspark_statestore.maintenance.compaction_plan import CompactionOptions, CompactionPlan
 from pyspark_statestore.maintenance.relocation import Bin, Movable, relocate
 from tests.inspect.places import STAMP, merged_file, merged_paths, refused
 from tests.maintenance.failing import Trouble, troubled_files
@@ -49,7 +49,7 @@ def checkpoint(tmp_path: Path) -> Path:
 
 def everything(movable: Movable) -> tuple[Bin, ...]:
     """All that lives, in one file."""
-    return CompactionPlan.of(movable, Wanted(), list(movable.snapshot.states)).bins
+    return CompactionPlan.of(movable, CompactionOptions(), list(movable.snapshot.states)).bins
 
 
 def paths_in(file: Path) -> list[str]:
@@ -105,8 +105,8 @@ def test_look_that_takes_too_long(checkpoint: Path) -> None:
 
 
 def test_plan_is_the_same_for_the_same_files(checkpoint: Path) -> None:
-    first = CompactionPlan.of(Movable(merged_log_of(checkpoint).snapshot()), Wanted(2.0, 4000))
-    assert first == CompactionPlan.of(Movable(merged_log_of(checkpoint).snapshot()), Wanted(2.0, 4000))
+    first = CompactionPlan.of(Movable(merged_log_of(checkpoint).snapshot()), CompactionOptions(2.0, 4000))
+    assert first == CompactionPlan.of(Movable(merged_log_of(checkpoint).snapshot()), CompactionOptions(2.0, 4000))
     assert first.bins
 
 
@@ -187,7 +187,7 @@ def test_copies_that_nobody_may_have_waited_for(checkpoint: Path, trouble: Troub
     at_the_end_of_a_copy(trouble, lambda: times.update({clock: 3600.0}))
     log = merged_log_of(checkpoint)
     log.clock = lambda: datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=times["wall"])
-    with refused("PSS_WRITE_FAILED", "closedAfter", "announcement"):
+    with refused("PSS_WRITE_FAILED", "closedAfter", "relocation marker"):
         relocate(log, everything, clock=lambda: times["that does not jump"])
 
     assert live_files(checkpoint) == before

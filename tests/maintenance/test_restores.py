@@ -80,10 +80,10 @@ class Made:
 def session(make_spark: MakeSpark) -> Iterator[SparkSession]:
     """Cleans when it is told to, so that what has changed was changed by maintenance."""
     spark = make_spark(CONF, mode="path")
-    rounds = spark.sparkContext._jvm.io.pyspark.statestore.log.Rounds
-    rounds.byHand()
+    cleaning = spark.sparkContext._jvm.io.pyspark.statestore.log.Cleaning
+    cleaning.byHand()
     yield spark
-    rounds.byThemselves()
+    cleaning.byItself()
 
 
 @pytest.fixture(scope="module", params=SETTINGS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pyspark_statestore.log import is_timely
 from tests.model.member import Member
 from tests.model.rules import Rules
 from tests.model.views import Found, View
@@ -65,8 +66,7 @@ class Fork:
     def name_files(self) -> bool:
         """Pins what it needs, where it is still in time; whether it was."""
         assert self._found is not None
-        timely = self.world.now - self._created < CLOSED // 2
-        if timely or not self.rules.forks_are_timely:
+        if is_timely(self.world.now - self._created, CLOSED) or not self.rules.forks_are_timely:
             self.world.pins[self._names.second] = Pin(frozenset(found.file for found in self._found))
             self.world.forked[self._names.second] = [(found.file, found.entry) for found in self._found]
             self.world.say(f"{self._reader.name} pins {sorted({found.file for found in self._found})}")

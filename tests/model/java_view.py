@@ -36,17 +36,25 @@ class JavaView:
         self._java.sealed(name)
 
     def given_up(self, name: str) -> None:
-        self._java.givenUp(name)
+        self._java.left(name)
 
     def listed(self, name: str, now: int) -> None:
         self._java.time(now, now)
         self._java.listed(name)
 
     def read(
-        self, name: str, entries: Sequence[Entry], stamp: int, *, sealed: bool, index_only: bool, now: int
+        self,
+        name: str,
+        entries: Sequence[Entry],
+        stamp: int,
+        *,
+        sealed: bool,
+        index_only: bool,
+        now: int,
+        repeats: Collection[str] = (),
     ) -> None:
         self._java.time(now, now)
-        self._java.read(name, _text(entries), stamp, sealed, index_only)
+        self._java.read(name, _text(entries), stamp, sealed, index_only, "\n".join(repeats))
 
     def remove(self, name: str) -> None:
         self._java.remove(name)
@@ -68,8 +76,18 @@ class JavaView:
     def relocatable(self, name: str) -> list[Entry]:
         return _entries(self._java.live(name))
 
-    def begin_refresh(self) -> None:
+    def copies(self, name: str) -> list[Entry]:
+        return _entries(self._java.copies(name))
+
+    def begin_refresh(self, now: int) -> None:
+        self._java.time(now, now)
         self._java.beginRefresh()
+
+    def counting(self, markers: Collection[str], now: int) -> Collection[str]:
+        return markers  # Java decides when it is told what the refresh has shown
+
+    def expired(self, markers: Collection[str], now: int) -> list[str]:
+        return list(self._java.expired().split())
 
     def refreshed(self, intents: Collection[str], *, complete: bool, now: int) -> None:
         self._java.time(now, now)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from pyspark_statestore.format import Entry, Kind, SegmentType, file_name
+from pyspark_statestore.log import is_expired, pinned
 from tests.model.rules import Rules
 from tests.model.views import Found, View
 from tests.model.world import CLOSED, IDLE, File, Group, Key, Window, World
@@ -79,7 +80,6 @@ class Member:
         self._read: dict[str, int] = {}
         self._floor: dict[str, Key] = {}
         self._deleted: dict[str, Key] = {}
-        self._intents_seen: dict[str, int] = {}
         self._pins_seen: dict[str, int] = {}
 
     def _say(self, what: str) -> None:
@@ -221,12 +221,10 @@ class Member:
     def begin_refresh(self, then: Callable[[], None] = lambda: None) -> None:
         """Lists."""
         world = self.world
-        self.view.begin_refresh()
+        self.view.begin_refresh(world.now)
         listing = dict(world.files)
         self.list_pins()
-        for intent in world.intents:
-            self._intents_seen.setdefault(intent, world.now)
-        intents = frozenset(i for i in world.intents if world.now - self._intents_seen[i] < CLOSED)
+        intents = frozenset(self.view.counting(world.intents, world.now))
         to_read = [name for name in listing if self.view.needs_read(name)]
         # Index-only files first: what they cover need not be opened.
         to_read.sort(key=lambda name: (listing[name].index_only, name), reverse=True)
@@ -260,7 +258,8 @@ class Member:
         entries = [entry for group in groups for entry in group.entries]
         stamp = max((group.stamp for group in groups), default=-1)
         cache = file.index_only and self.rules.index_only_is_a_cache
-        self.view.read(name, entries, stamp, sealed=file.sealed, index_only=cache, now=now)
+        repeats = tuple(file.repeats)
+        self.view.read(name, entries, stamp, sealed=file.sealed, index_only=cache, now=now, repeats=repeats)
         for other, repeated in file.repeats.items():
             if refresh and other in refresh.listing and other in refresh.to_read and self._read.get(other, 0) == 0:
                 entries = [entry for group in repeated for entry in group.entries]
@@ -318,10 +317,9 @@ class Member:
     def refresh_listing(self) -> None:
         """What maintenance does most of the time: sees what has come and gone, and reads none of it."""
         world = self.world
-        self.view.begin_refresh()
+        self.view.begin_refresh(world.now)
         self.list_pins()
-        for intent in world.intents:
-            self._intents_seen.setdefault(intent, world.now)
+        intents = self.view.counting(world.intents, world.now)
         for name in self.view.names() - set(world.files):
             # What lived in it lives in a tail that is not read now.
             if not self.view.relocatable(name):
@@ -329,7 +327,6 @@ class Member:
         for name in world.files:
             self.view.listed(name, world.now)
         self._say("lists only")
-        intents = [i for i in world.intents if world.now - self._intents_seen[i] < CLOSED]
         self.view.refreshed(intents, complete=False, now=self.world.now)
 
     def list_pins(self) -> Callable[[str], bool]:
@@ -337,12 +334,9 @@ class Member:
         now = self.world.now
         for name in self.world.pins:
             self._pins_seen.setdefault(name, now)
-        pinned = [
-            pin.files
-            for name, pin in self.world.pins.items()
-            if pin.files is not None or now - self._pins_seen[name] < CLOSED
-        ]
-        return lambda file: any(files is None or file in files for files in pinned)
+        pins = dict(self.world.pins)
+        expired = [name for name in pins if is_expired([now - self._pins_seen[name]], CLOSED)]
+        return lambda file: bool(pinned([file], pins, expired))
 
     def read_tail(self, number: int) -> None:
         """Reads what is new in one file."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pyspark_statestore.format import Entry, Kind
+from pyspark_statestore.log import is_timely
 from tests.model.member import Flush, Member
-from tests.model.views import copied
 from tests.model.world import CLOSED, File, Group
 
 __all__ = ["Flush", "Process"]
@@ -54,7 +54,7 @@ class Process(Member):
             relocation.copies = []
             if names:
                 name = names[number % len(names)]
-                relocation.copies = [copied(entry) for entry in self.view.relocatable(name)]
+                relocation.copies = self.view.copies(name)
                 self._say(f"copies what lives in {name}")
 
         if at_once:
@@ -68,7 +68,8 @@ class Process(Member):
         relocation = self.relocation
         assert relocation is not None
         copies = relocation.copies or []
-        if self.world.now - relocation.created >= CLOSED // 2 and self.rules.late_relocations_are_thrown_away:
+        timely = is_timely(self.world.now - relocation.created, CLOSED)
+        if not timely and self.rules.late_relocations_are_thrown_away:
             copies = []
         relocation.copies = []
         if not self.rules.copies_keep_their_key:
@@ -95,9 +96,8 @@ class Process(Member):
         def choose() -> None:
             now = self.world.now
             files = self.view.plan(now)
-            for intent in sorted(self.world.intents):
-                if now - self._intents_seen.get(intent, now) >= CLOSED:
-                    self.world.intents.pop(intent)
+            for intent in self.view.expired(sorted(self.world.intents), now):
+                if self.world.intents.pop(intent, None) is not None:
                     self._say(f"removes {intent}")
             if self.rules.deletes_are_durable_first and not self._all_durable(flush):
                 return

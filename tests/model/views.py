@@ -14,7 +14,10 @@ from pyspark_statestore.log import (
     FileState,
     Resolution,
     TombstoneWatch,
+    closed_tombstones,
     is_closed,
+    is_expired,
+    next_generation,
     plan_unlinks,
     relocatable,
     resolve,
@@ -53,9 +56,17 @@ class View(Protocol):
         """A file of another process exists."""
 
     def read(
-        self, name: str, entries: Sequence[Entry], stamp: int, *, sealed: bool, index_only: bool, now: int
+        self,
+        name: str,
+        entries: Sequence[Entry],
+        stamp: int,
+        *,
+        sealed: bool,
+        index_only: bool,
+        now: int,
+        repeats: Collection[str] = (),
     ) -> None:
-        """The tail of a file has been read, up to its end."""
+        """The tail of a file has been read, up to its end; an index-only file repeats the indexes of others."""
 
     def remove(self, name: str) -> None:
         """A file does not exist any more."""
@@ -73,10 +84,19 @@ class View(Protocol):
         """What a path leads to."""
 
     def relocatable(self, name: str) -> list[Entry]:
-        """The live segments of a file, to be copied."""
+        """The live segments of a file."""
 
-    def begin_refresh(self) -> None:
+    def copies(self, name: str) -> list[Entry]:
+        """What a relocation of a file's live segments writes."""
+
+    def begin_refresh(self, now: int) -> None:
         """A listing is made."""
+
+    def counting(self, markers: Collection[str], now: int) -> Collection[str]:
+        """The relocation markers of a listing that are not expired."""
+
+    def expired(self, markers: Collection[str], now: int) -> list[str]:
+        """The relocation markers that cleaning deletes, because they are expired."""
 
     def refreshed(self, intents: Collection[str], *, complete: bool, now: int) -> None:
         """A refresh has ended; the intents that count in its listing."""
@@ -116,6 +136,7 @@ class PythonView:
         self._watch = _watch(rules)
         self._droppable: frozenset[str] = frozenset()
         self._carried: dict[str, list[Entry]] = {}
+        self._markers_seen: dict[str, int] = {}
 
     def next_stamp(self, wall: int, now: int) -> int:
         self._highest = max(wall << 16, self._highest + 1)
@@ -142,7 +163,15 @@ class PythonView:
             self._resolved = None
 
     def read(
-        self, name: str, entries: Sequence[Entry], stamp: int, *, sealed: bool, index_only: bool, now: int
+        self,
+        name: str,
+        entries: Sequence[Entry],
+        stamp: int,
+        *,
+        sealed: bool,
+        index_only: bool,
+        now: int,
+        repeats: Collection[str] = (),
     ) -> None:
         self.listed(name, now)
         known = self._files[name]
@@ -193,11 +222,27 @@ class PythonView:
         return self._row(int(at[0])) if len(at) else None
 
     def relocatable(self, name: str) -> list[Entry]:
-        return [self._row(int(i)).entry for i in relocatable(self._resolution(), name)]
+        # As if it were closed: what follows has to hold for a file that its writer appends to meanwhile, too.
+        rows = relocatable(self._resolution(), {name: FileState(closed=True)})
+        return [self._row(int(i)).entry for i in rows]
 
-    def begin_refresh(self) -> None:
-        counts = {n: sum(e.kind is Kind.DELETE for e in known.entries) for n, known in self._files.items()}
-        self._watch.begin(counts)
+    def copies(self, name: str) -> list[Entry]:
+        return [copied(entry) for entry in self.relocatable(name)]
+
+    def counting(self, markers: Collection[str], now: int) -> Collection[str]:
+        for marker in markers:
+            self._markers_seen.setdefault(marker, now)
+        return [marker for marker in markers if not self._is_expired(marker, now)]
+
+    def expired(self, markers: Collection[str], now: int) -> list[str]:
+        return [marker for marker in markers if self._is_expired(marker, now)]
+
+    def _is_expired(self, marker: str, now: int) -> bool:
+        return is_expired([now - self._markers_seen.get(marker, now)], CLOSED)
+
+    def begin_refresh(self, now: int) -> None:
+        resolution = self._resolution()
+        self._watch.begin(closed_tombstones(resolution, dict.fromkeys(resolution.entries.files, FileState(True))))
 
     def refreshed(self, intents: Collection[str], *, complete: bool, now: int) -> None:
         self._droppable = frozenset()
@@ -222,7 +267,7 @@ class PythonView:
 
     def _state(self, known: _Known, now: int) -> FileState:
         until = known.read_at if self._rules.closed_is_confirmed else now
-        closed = is_closed(sealed=known.sealed, unchanged_ms=until - known.changed_at, closed_after_ms=CLOSED)
+        closed = is_closed(sealed=known.sealed, unchanged=[until - known.changed_at], closed_after=CLOSED)
         whole = known.whole or not self._rules.reads_the_whole_index
         if not self._rules.reads_the_whole_index:
             closed = True
@@ -285,5 +330,5 @@ def _watch(rules: Rules) -> TombstoneWatch:
 
 
 def copied(entry: Entry) -> Entry:
-    """The same fact, copied once more."""
-    return replace(entry, generation=entry.generation + 1)
+    """The same entry, copied once more."""
+    return replace(entry, generation=int(next_generation(entry.generation)))

@@ -52,6 +52,11 @@ class Pin:
 
     files: frozenset[str] | None
 
+    @property
+    def is_begun(self) -> bool:
+        """Whether the fork has not yet said what it needs."""
+        return self.files is None
+
 
 class Truth:
     """What a reader must find, whatever has been copied, compacted and unlinked: a dictionary that forgets nothing.

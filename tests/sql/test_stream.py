@@ -64,10 +64,10 @@ def new_checkpoint(spark: SparkSession, tmp_path: Path) -> Iterator[Callable[...
         made.append(lab.Checkpoint(spark.sparkContext._jvm, tmp_path / "source", **options))
         return made[-1]
 
-    rounds = spark.sparkContext._jvm.io.pyspark.statestore.log.Rounds
-    rounds.byHand()
+    cleaning = spark.sparkContext._jvm.io.pyspark.statestore.log.Cleaning
+    cleaning.byHand()
     yield make
-    rounds.byThemselves()
+    cleaning.byItself()
     for checkpoint in made:
         checkpoint.forget()
 

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyspark_statestore.state.keys import decode_keys, decode_rows
-from pyspark_statestore.state.rows import MalformedRowError, parse_schema
+from pyspark_statestore.state.rows import MalformedRowError
+from pyspark_statestore.state.schemas import parse_schema
 
 STRUCT = {"type": "struct", "fields": [{"name": "a", "type": "string"}, {"name": "b", "type": "decimal(30,2)"}]}
 TYPES: list[Any] = [

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from pyspark_statestore import StateStoreFilesError, __version__
 from pyspark_statestore.cli import main as cli_main
-from pyspark_statestore.session import doors
+from pyspark_statestore.session import jvm
 
 
 def test_version() -> None:
@@ -19,7 +19,7 @@ def test_version() -> None:
 
 
 def test_jar_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doors, "jar_path", lambda: "/lib/x.jar")
+    monkeypatch.setattr(jvm, "jar_path", lambda: "/lib/x.jar")
 
     assert CliRunner().invoke(cli_main.cli, ["jar-path"]).output == "/lib/x.jar\n"
 
@@ -37,7 +37,7 @@ def test_errors_are_messages(
     def fail() -> str:
         raise error
 
-    monkeypatch.setattr(doors, "jar_path", fail)
+    monkeypatch.setattr(jvm, "jar_path", fail)
     monkeypatch.setattr(sys, "argv", ["pyspark-statestore", "jar-path"])
     monkeypatch.delenv("PYSPARK_STATESTORE_DEBUG", raising=False)
 

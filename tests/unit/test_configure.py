@@ -13,6 +13,7 @@ from pyspark_statestore import OPTIONS, StateStoreFilesError, __version__, confi
 from pyspark_statestore.paths import SCHEMES
 from pyspark_statestore.session import configure as configuring
 from pyspark_statestore.session import doors
+from pyspark_statestore.session import jvm as this_jvm
 
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
@@ -28,7 +29,8 @@ JAR = "/lib/pyspark-statestore-shim-" + __version__ + ".jar"
 def _no_jvm_and_a_jar(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """These tests are about settings; other tests of the same process may have a JVM, and a jar may not be built."""
     monkeypatch.setattr(configuring, "jar_path", lambda: JAR)
-    monkeypatch.setattr(configuring, "running_jvm", lambda: None)
+    for module in (configuring, this_jvm):
+        monkeypatch.setattr(module, "running_jvm", lambda: None)
     for name in ("PYSPARK_SUBMIT_ARGS", "SPARK_REMOTE", "SPARK_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
@@ -135,7 +137,7 @@ def test_plugins_of_spark_submit_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_p
 
 def test_plugins_of_a_running_jvm_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """As spark-submit starts it before the script: its settings are in the JVM only."""
-    monkeypatch.setattr(configuring, "running_jvm_conf", lambda: {"spark.plugins": f"org.x.P,{PLUGIN}"})
+    monkeypatch.setattr(this_jvm, "running_jvm_conf", lambda: {"spark.plugins": f"org.x.P,{PLUGIN}"})
 
     assert configured()["spark.plugins"] == f"org.x.P,{PLUGIN}"
     own = SparkSession.builder.config("spark.plugins", "org.x.Own")
@@ -249,18 +251,18 @@ def test_spark_connect_clients_are_told_what_to_do(monkeypatch: pytest.MonkeyPat
 def test_a_jar_with_the_right_manifest_is_found(tmp_path: Path) -> None:
     jar = tmp_path / "pyspark-statestore-shim-1.2.jar"
     with pytest.raises(StateStoreFilesError, match="PSS_JAR_MISSING.*make jar"):
-        doors.checked_jar(tmp_path, "1.2")
+        this_jvm.checked_jar(tmp_path, "1.2")
 
     for manifest, error in (("Implementation-Version: 1.2\r\n", None), ("Implementation-Version: 1.1\r\n", "1.1")):
         with zipfile.ZipFile(jar, "w") as archive:
             archive.writestr("META-INF/MANIFEST.MF", f"Manifest-Version: 1.0\r\n{manifest}\r\n")
         if error is None:
-            assert doors.checked_jar(tmp_path, "1.2") == jar
+            assert this_jvm.checked_jar(tmp_path, "1.2") == jar
         else:
             with pytest.raises(StateStoreFilesError, match="PSS_VERSION_MISMATCH.*" + error):
-                doors.checked_jar(tmp_path, "1.2")
+                this_jvm.checked_jar(tmp_path, "1.2")
     with pytest.raises(StateStoreFilesError, match=r"PSS_VERSION_MISMATCH.*1\.3.*shim-1\.2"):
-        doors.checked_jar(tmp_path, "1.3")
+        this_jvm.checked_jar(tmp_path, "1.3")
     jar.write_bytes(b"no zip")
     with pytest.raises(StateStoreFilesError, match="PSS_JAR_MISSING.*cannot be read"):
-        doors.checked_jar(tmp_path, "1.2")
+        this_jvm.checked_jar(tmp_path, "1.2")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import datetime
 import io
 import math
 import random
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -33,10 +35,17 @@ from pyspark_statestore.log import (
     Status,
     TombstoneWatch,
     is_closed,
+    is_expired,
+    is_heeded,
+    is_timely,
+    newest_file,
+    next_generation,
+    pinned,
     plan_unlinks,
     relocatable,
     resolve,
 )
+from pyspark_statestore.log.pins import Pin
 
 Files = dict[str, list[Entry]]
 NAMES = [file_name(1_700_000_000_000, writer, 1) for writer in (5, 3, 9)]
@@ -389,16 +398,64 @@ def test_rule_5_live_segments_are_copied_up_to_the_last_generation() -> None:
     }
     resolution = resolve(Entries.of(files))
 
-    rows = relocatable(resolution, NAMES[0])
+    def paths(**states: FileState) -> list[str]:
+        rows = relocatable(resolution, {NAMES[int(number[1:])]: state for number, state in states.items()})
+        return sorted(resolution.entries.take(rows).path.to_pylist())
 
-    assert resolution.entries.take(rows).path.to_pylist() == [PATHS[2]]
-    assert len(relocatable(resolution, "another")) == 0
+    assert paths(f0=FileState(True)) == [PATHS[2]]
+    assert paths(f0=FileState(True), f1=FileState(True)) == [PATHS[0], PATHS[2]]
+    assert paths(f0=FileState(False), f1=FileState(True)) == [PATHS[0]]
+    assert paths(f0=FileState(True, index_only=True)) == []
+    assert len(relocatable(resolution, {"another": FileState(True)})) == 0
+    assert len(relocatable(resolve(Entries.of({})), {})) == 0
+
+
+def test_rule_5_a_copy_has_a_generation_more_up_to_the_last_one() -> None:
+    generations = np.array([0, 7, MAX_GENERATION - 1, MAX_GENERATION], "i4")
+
+    assert next_generation(generations).tolist() == [1, 8, MAX_GENERATION, MAX_GENERATION]
+
+
+def test_rule_5_copies_are_begun_and_made_known_while_others_wait() -> None:
+    assert (is_timely(4, 10), is_timely(5, 10)) == (True, False)
+    assert (is_heeded(7, 10), is_heeded(7.5, 10)) == (True, False)
+    second = datetime.timedelta(seconds=1)
+    assert (is_timely(4 * second, 10 * second), is_timely(5 * second, 10 * second)) == (True, False)
+
+
+def test_rule_6_the_newest_file_has_the_highest_stamp_and_then_the_highest_name() -> None:
+    old, new = FileState(True, stamp=1), FileState(True, stamp=2)
+
+    assert newest_file({"a": old, "b": new, "c": old}) == "b"
+    assert newest_file({"a": new, "b": new, "c": old}) == "b"
+    assert newest_file({"a": old, "b": FileState(True, stamp=9, index_only=True)}) == "a"
+    assert newest_file({}) is None
+
+
+def test_rule_6_what_forks_have_pinned() -> None:
+    pins = {"some": Pin("some", "/fork", files=frozenset("a")), "begun": Pin("begun")}
+
+    assert {name: pin.name for name, pin in pinned("ab", pins, ()).items()} == {"a": "begun", "b": "begun"}
+    # One that has expired counts no more, where it says nothing; what a fork has named stays.
+    assert {name: pin.name for name, pin in pinned("ab", pins, ["begun", "some"]).items()} == {"a": "some"}
+    unreadable = {"bad": Pin("bad", damage="it has no JSON")}
+    assert set(pinned("ab", unreadable, ["bad"])) == {"a", "b"}
 
 
 def test_rule_7_closed() -> None:
-    assert is_closed(sealed=True, unchanged_ms=0, closed_after_ms=10)
-    assert is_closed(sealed=False, unchanged_ms=10, closed_after_ms=10)
-    assert not is_closed(sealed=False, unchanged_ms=9, closed_after_ms=10)
+    assert is_closed(sealed=True, unchanged=[0], closed_after=10)
+    assert is_closed(sealed=False, unchanged=[10], closed_after=10)
+    assert not is_closed(sealed=False, unchanged=[9], closed_after=10)
+
+
+def test_rule_7_the_clock_that_says_least_decides() -> None:
+    for is_over in (partial(is_closed, sealed=False, closed_after=10), partial(is_expired, patience=10)):
+        assert is_over(unchanged=[10, 10])
+        assert not is_over(unchanged=[10, 9])
+        assert not is_over(unchanged=[9, 10])
+        assert not is_over(unchanged=[10, None])
+        assert not is_over(unchanged=[])
+    assert is_closed(sealed=True, unchanged=[None], closed_after=10)
 
 
 def test_keys_beyond_32_bits_and_equal_stamps() -> None:

@@ -1,11 +1,9 @@
-"""A look that goes on where a file cannot be read, and says what is wrong with each."""
+"""What is wrong with the merged files themselves: unreadable ones, torn tails, wrong names, contradictions."""
 
 from __future__ import annotations
 
-import datetime
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -13,9 +11,8 @@ from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.format import MergedFile
 from pyspark_statestore.log import damage
 from pyspark_statestore.log.damage import Damage
-from pyspark_statestore.log.merged_log import MergedLog
-from pyspark_statestore.log.scan import INDEX_SUFFIX, MERGED, Scan, check_kind, merged_files, read_file, retry_if_gone
-from pyspark_statestore.storage.directory import Directory, in_parallel
+from pyspark_statestore.log.scan import INDEX_SUFFIX, MERGED, Scan
+from pyspark_statestore.storage.directory import Directory
 
 _KINDS: Mapping[str, str] = {
     "PSS_CORRUPT_INDEX": damage.CORRUPT_INDEX,
@@ -25,56 +22,20 @@ _KINDS: Mapping[str, str] = {
 _FIELDS = ["kind", "generation", "crc32c", "stamp", "writer", "offset", "length"]
 
 
-@dataclass(frozen=True)
-class Examined:
-    """What the files themselves say.
+def file_damages(directory: Directory, found: Scan) -> list[Damage]:
+    """Says what is wrong with the merged files of a scan that has collected errors.
 
-    Attributes:
-        scan: Of all that can be read.
-        damages: Of the files.
-        torn: Files with bytes behind their last whole group, or without any group.
+    Returns:
+        Files that cannot be read; those that have another name than their writer gave them; and those that contradict
+        an index-only file.
     """
-
-    scan: Scan
-    damages: tuple[Damage, ...]
-    torn: tuple[Damage, ...] = field(default=())
+    unreadable = [_of(error, directory, name) for name, error in found.errors.items()]
+    return [*unreadable, *_wrong_names(directory, found), *_mismatches(directory, found)]
 
 
-def examine(log: MergedLog) -> Examined:
-    """Lists the merged files and reads the index of each, as far as it can be read.
-
-    Raises:
-        StateStoreFilesError: They cannot be listed.
-    """
-    return retry_if_gone(log.directory, lambda: _examine(log.directory))
-
-
-def _examine(directory: Directory) -> Examined:
-    at = datetime.datetime.now(datetime.UTC)
-    infos, beside = merged_files(directory)
-    files: dict[str, MergedFile] = {}
-    damages: list[Damage] = []
-    torn: list[Damage] = []
-
-    def read(name: str) -> MergedFile | Damage:
-        try:
-            found = read_file(directory, infos[name])
-            check_kind(directory, found)
-            return found
-        except StateStoreFilesError as error:
-            return _of(error, directory, name)
-
-    for name, found in zip(infos, in_parallel(read, list(infos)), strict=True):
-        if isinstance(found, Damage):
-            damages.append(found)
-        else:
-            files[name] = found
-            torn += _remains(directory, name, found)
-    readable = {name: infos[name] for name in files}
-    indexes = frozenset(name for name in files if name.endswith(INDEX_SUFFIX))
-    scan = Scan(readable, files, at, beside, indexes)
-    damages += [*_wrong_names(directory, scan), *_mismatches(directory, scan)]
-    return Examined(scan, tuple(damages), tuple(torn))
+def torn_tails(directory: Directory, found: Scan) -> list[Damage]:
+    """Says which files have bytes behind their last whole group, or no group at all."""
+    return [each for name, file in sorted(found.files.items()) for each in _remains(directory, name, file)]
 
 
 def url_of(directory: Directory, name: str) -> str:
@@ -106,7 +67,7 @@ def _remains(directory: Directory, name: str, file: MergedFile) -> list[Damage]:
 def _wrong_names(directory: Directory, scan: Scan) -> list[Damage]:
     """Files that somebody has copied or renamed: a header says who has begun its file, and when."""
     by_header: dict[tuple[int, int], list[str]] = defaultdict(list)
-    for name, file in scan.files.items():
+    for name, file in sorted(scan.files.items()):
         if file.header is not None:
             by_header[file.header.writer, file.header.created_ms].append(name)
     found = []

@@ -18,17 +18,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyspark_statestore.log import MAX_GENERATION, damage
+from pyspark_statestore.log import damage, relocatable
 from pyspark_statestore.log.damage import LOSES_FACTS, Damage
 from pyspark_statestore.log.merged_log import LogSnapshot, MergedLog
 from pyspark_statestore.log.payload import check_part, checksum_of, copied, parts_of, read_segments
 from pyspark_statestore.log.pins import check_unclaimed, unpinned
 from pyspark_statestore.log.relocation_marker import holding_marker
-from pyspark_statestore.log.scan import INDEX_SUFFIX, MERGED, has_facts, merged_files
+from pyspark_statestore.log.scan import INDEX_SUFFIX, MERGED, has_facts, merged_files, retry_if_gone, scan
 from pyspark_statestore.log.state_files import STATE
 from pyspark_statestore.maintenance.cleaning import clean
 from pyspark_statestore.maintenance.relocation import Movable, relocate
-from pyspark_statestore.maintenance.verify.indexes import examine
+from pyspark_statestore.maintenance.verify.indexes import file_damages
 from pyspark_statestore.storage.changes import delete
 from pyspark_statestore.storage.directory import in_parts
 
@@ -84,10 +84,11 @@ def _is_index(found: Damage) -> bool:
 
 
 def _snapshot(log: MergedLog) -> LogSnapshot | None:
-    """A look, if all files that have facts of their own can be read."""
-    examined = examine(log)
-    if all(_is_index(each) for each in examined.damages if each.kind in LOSES_FACTS):
-        return log.snapshot_of(examined.scan)
+    """A snapshot, if all files that have entries of their own can be read."""
+    found = retry_if_gone(log.directory, lambda: scan(log.directory, collect_errors=True))
+    damages = file_damages(log.directory, found)
+    if all(_is_index(each) for each in damages if each.kind in LOSES_FACTS):
+        return log.snapshot_of(found)
     return None
 
 
@@ -143,7 +144,8 @@ def _written_again(log: MergedLog, snapshot: LogSnapshot, found: Found, dry_run:
 
 def _intact_copies(log: MergedLog, snapshot: LogSnapshot, corrupt: Iterable[Damage]) -> dict[str, _Good]:
     """Of each damaged segment, by logical path, what can be written in its place."""
-    entries, live = snapshot.scan.entries, snapshot.scan.resolution.live
+    entries = snapshot.scan.entries
+    movable = set(relocatable(snapshot.scan.resolution, snapshot.states).tolist())
     wanted = {each.logical_path: each for each in corrupt}
     rows = np.flatnonzero(np.array(pc.is_in(entries.path, value_set=pa.array(list(wanted), pa.string())), bool))
     rows = rows[entries.is_put[rows]]
@@ -152,10 +154,9 @@ def _intact_copies(log: MergedLog, snapshot: LogSnapshot, corrupt: Iterable[Dama
         by_path.setdefault(path, []).append(row)
     found: dict[str, _Good] = {}
     for path, same in by_path.items():
-        for row in (row for row in same if live[row]):
+        for row in movable.intersection(same):
             name = entries.files[entries.file[row]]
-            is_it = name == wanted[path].name and entries.offset[row] == wanted[path].offset
-            if not is_it or not snapshot.states[name].closed or entries.generation[row] >= MAX_GENERATION:
+            if name != wanted[path].name or entries.offset[row] != wanted[path].offset:
                 continue
             good = _other(log, snapshot, row, same) or _plain(log, snapshot, row, path)
             if good is not None:
@@ -242,7 +243,7 @@ def _replaced(log: MergedLog, found: Found, dry_run: bool) -> Found:
         if all(each.kind in kinds or each.is_repairable for each in found):
             # Everything that has to be there is, without the bytes that no group accounts for.
             log.account_for(able)
-        relocate(log, [(piece,) for name in sorted(able) for piece, _ in movable.pieces(name, _PIECE)])
+        relocate(log, [(piece,) for name in sorted(able) for piece, _ in movable.ranges(name, _PIECE)])
         gone = set(clean(log, snapshot.closed_tombstones, only=able).files)
 
     def mended(each: Damage) -> Damage:

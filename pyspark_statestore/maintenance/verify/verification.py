@@ -18,9 +18,9 @@ from pyspark_statestore.log.merged_log import MergedLog
 from pyspark_statestore.log.on_spark import run_on_spark
 from pyspark_statestore.log.payload import Checked, check_part, parts_of
 from pyspark_statestore.log.restorability import Batches, Restorability, check_versions, read_batches
-from pyspark_statestore.log.scan import ATTEMPTS, INDEX_SUFFIX, Scan, always_gone, check_checkpoint, retry_if_gone
+from pyspark_statestore.log.scan import ATTEMPTS, INDEX_SUFFIX, Scan, always_gone, retry_if_gone, scan
 from pyspark_statestore.log.state_files import STATE, StateFiles, missing_foreign, plain_files
-from pyspark_statestore.maintenance.verify.indexes import Examined, examine, url_of
+from pyspark_statestore.maintenance.verify.indexes import file_damages, torn_tails, url_of
 from pyspark_statestore.maintenance.verify.plain import check_plain_files
 from pyspark_statestore.maintenance.verify.recount import recount
 from pyspark_statestore.maintenance.verify.repair import mend
@@ -116,7 +116,7 @@ def verify(
 
 
 def _verified(log: MergedLog, spark: SparkSession | None, callback: Callback | None) -> Verification:
-    first = now = look(log, None, (), spark, callback)
+    first = now = run_pass(log, None, (), spark, callback)
     read_bytes = now.read_bytes
     confirmed: list[Damage] = []
     for _ in range(ATTEMPTS):
@@ -124,7 +124,7 @@ def _verified(log: MergedLog, spark: SparkSession | None, callback: Callback | N
         if len(confirmed) == len(now.damages) and now.suspects <= {each.logical_path for each in confirmed}:
             break
         before = {_identity(each) for each in now.damages}
-        now = look(log, now.suspects, now.damages, spark)
+        now = run_pass(log, now.suspects, now.damages, spark)
         read_bytes += now.read_bytes
         confirmed = [each for each in now.damages if _identity(each) in before]
     else:
@@ -175,7 +175,7 @@ class VerificationPass:
     versions: int = 0
 
 
-def look(
+def run_pass(
     log: MergedLog,
     suspects: set[str] | None,
     known: Iterable[Damage],
@@ -197,63 +197,52 @@ def look(
     directory = log.directory
     corrupt = {each.logical_path for each in known if each.logical_path and each.kind in _CORRUPT}
     # Before the bytes, which take long: files that versions are made of are gone by then.
-    examined, files, versions = retry_if_gone(directory, lambda: _indexes_and_versions(log, corrupt))
-    scan = examined.scan
-    now = VerificationPass(list(examined.damages), versions=versions.versions_count)
-    now.files = len(set(scan.infos) | {each.name for each in examined.damages})
+    found, files, versions = retry_if_gone(directory, lambda: _indexes_and_versions(directory, corrupt))
+    torn = torn_tails(directory, found)
+    now = VerificationPass(file_damages(directory, found), versions=versions.versions_count, files=len(found.infos))
     on_progress = _Progress(callback, int(files.length.sum()) if suspects is None else 0)
-    _check_segments(directory, scan, suspects, spark, on_progress, now)
+    _check_segments(directory, found, suspects, spark, on_progress, now)
     _check_plain(directory, files, suspects, on_progress, now)
-    now.damages += _recounted(directory, scan)
-    _explain(versions, examined, directory, now)
-    snapshot = log.snapshot_of(scan)
-    is_remains = [
-        each for each in examined.torn if snapshot.states[each.name].closed and each.offset != _size(scan, each)
-    ]
-    now.notes += is_remains
+    now.damages += _recounted(directory, found)
+    _explain(versions, found, torn, directory, now)
+    states = log.snapshot_of(found).states
+    now.notes += [each for each in torn if states[each.name].closed and each.offset != found.infos[each.name].size]
     return now
 
 
-def _indexes_and_versions(log: MergedLog, corrupt: set[str]) -> tuple[Examined, StateFiles, Restorability]:
-    directory = log.directory
+def _indexes_and_versions(directory: Directory, corrupt: set[str]) -> tuple[Scan, StateFiles, Restorability]:
     # First of all: what is committed later need not be in the files that are listed now.
     batches = read_batches(directory, with_ids=False)
-    examined = examine(log)
-    if not examined.scan.infos and not examined.damages:
-        check_checkpoint(directory)
-    files = StateFiles.of(examined.scan, plain_files(directory, examined.scan))
+    found = scan(directory, collect_errors=True)
+    files = StateFiles.of(found, plain_files(directory, found))
     if files.has_ids:
         batches = Batches(batches.committed, read_batches(directory, with_ids=True).ids)
-    there = _without(_without_missing(directory, examined.scan, files), corrupt)
-    return examined, files, check_versions(directory, there, batches)
+    there = _without(_without_missing(directory, found, files), corrupt)
+    return found, files, check_versions(directory, there, batches)
 
 
-def _without_missing(directory: Directory, scan: Scan, files: StateFiles) -> StateFiles:
+def _without_missing(directory: Directory, found: Scan, files: StateFiles) -> StateFiles:
     """What is in files of other checkpoints that do not exist restores nothing."""
-    if not scan.entries.foreign:
+    if not found.entries.foreign:
         return files
-    missing = missing_foreign(directory, scan.entries)
+    missing = missing_foreign(directory, found.entries)
     gone = [number for number, path in enumerate(files.foreign, start=1) if path in missing]
     return files.without(np.flatnonzero(np.isin(files.origin, gone)))
 
 
-def _size(scan: Scan, found: Damage) -> int:
-    return scan.infos[found.name].size
-
-
 def _check_segments(
     directory: Directory,
-    scan: Scan,
+    found: Scan,
     suspects: set[str] | None,
     spark: SparkSession | None,
     on_progress: Callable[[int], object],
     now: VerificationPass,
 ) -> None:
-    entries = scan.entries
-    rows = np.flatnonzero(scan.resolution.live)
+    entries = found.entries
+    rows = np.flatnonzero(found.resolution.live)
     if suspects is not None:
         rows = rows[_among(entries.path.take(pa.array(rows)), suspects)]
-    parts = parts_of(entries, rows, scan.sizes)
+    parts = parts_of(entries, rows, found.sizes)
     checked: list[Checked]
     if spark is None:
         checked = in_parallel(partial(check_part, directory, on_progress=on_progress), parts)
@@ -302,23 +291,25 @@ def _check_plain(
         now.suspects.add(path)
 
 
-def _recounted(directory: Directory, scan: Scan) -> list[Damage]:
+def _recounted(directory: Directory, found: Scan) -> list[Damage]:
     """Counts what lives in another way; a difference would be a mistake of this package."""
-    own = {name: file for name, file in scan.files.items() if not name.endswith(INDEX_SUFFIX)}
-    totals = scan.resolution.totals
-    found = []
+    own = {name: file for name, file in found.files.items() if not name.endswith(INDEX_SUFFIX)}
+    totals = found.resolution.totals
+    damages = []
     counted = recount(own)
     for name, segments, size in zip(
-        scan.entries.files, totals.live_segment_count.tolist(), totals.live_bytes.tolist(), strict=True
+        found.entries.files, totals.live_segment_count.tolist(), totals.live_bytes.tolist(), strict=True
     ):
         if name in counted and (counted[name].live_segments, counted[name].live_bytes) != (segments, size):
             again = f"{counted[name].live_segments} live segments with {counted[name].live_bytes} bytes"
             reason = f"{segments} live segments with {size} bytes are counted in it, and {again} in another way"
-            found.append(Damage(damage.REFERENCE_COUNT, url_of(directory, name), reason))
-    return found
+            damages.append(Damage(damage.REFERENCE_COUNT, url_of(directory, name), reason))
+    return damages
 
 
-def _explain(versions: Restorability, examined: Examined, directory: Directory, now: VerificationPass) -> None:
+def _explain(
+    versions: Restorability, found: Scan, torn: Iterable[Damage], directory: Directory, now: VerificationPass
+) -> None:
     """What cannot be restored is damage of its own only where nothing else explains it."""
     if not versions.missing:
         return
@@ -334,8 +325,8 @@ def _explain(versions: Restorability, examined: Examined, directory: Directory, 
     if not own:
         return
     what = f"and {own[0].logical_path} is missing or not whole"
-    causes = [replace(each, kind=damage.TRUNCATED_FILE, reason=f"{each.reason}, {what}") for each in examined.torn]
-    causes = causes or _gone(examined.scan, directory, own)
+    causes = [replace(each, kind=damage.TRUNCATED_FILE, reason=f"{each.reason}, {what}") for each in torn]
+    causes = causes or _gone(found, directory, own)
     now.damages += causes or own
     now.notes += own if causes else []
 
@@ -345,20 +336,20 @@ def _store(found: Damage) -> str:
     return (found.logical_path or "").rpartition("/")[0].removesuffix("/SSTs").removesuffix("/logs")
 
 
-def _gone(scan: Scan, directory: Directory, missing: Iterable[Damage]) -> list[Damage]:
+def _gone(found: Scan, directory: Directory, missing: Iterable[Damage]) -> list[Damage]:
     """Merged files that are gone and that, as an index-only file says, held what is missing."""
     stems = {(each.logical_path or "").rpartition(".")[0] for each in missing}
-    found: dict[str, Damage] = {}
-    for name, file in scan.files.items():
+    damages: dict[str, Damage] = {}
+    for name, file in found.files.items():
         for group in file.groups if name.endswith(INDEX_SUFFIX) else ():
-            gone = [number for number, about in enumerate(group.index.names, 1) if about not in scan.files]
+            gone = [number for number, about in enumerate(group.index.names, 1) if about not in found.files]
             rows = np.flatnonzero(np.isin(group.index.records["file_ref"], gone))
             for row, path in zip(rows.tolist(), group.index.paths.take(pa.array(rows)).to_pylist(), strict=True):
                 about = group.index.names[group.index.records["file_ref"][row] - 1]
                 if path.rpartition(".")[0] in stems:
                     reason = f"it does not exist, and {name} says that it held {path}"
-                    found[about] = Damage(damage.MISSING_FILE, url_of(directory, about), reason)
-    return list(found.values())
+                    damages[about] = Damage(damage.MISSING_FILE, url_of(directory, about), reason)
+    return list(damages.values())
 
 
 def _among(paths: pa.ChunkedArray, wanted: set[str]) -> np.ndarray:

@@ -1,7 +1,6 @@
 package io.pyspark.statestore.fs;
 
 import io.pyspark.statestore.log.FreshnessKey;
-import io.pyspark.statestore.log.MaintenanceThreads;
 import io.pyspark.statestore.log.MergedLog;
 import java.io.IOException;
 import org.apache.spark.SparkEnv;
@@ -35,7 +34,7 @@ final class Freshness {
   static void ensure(MergedLog log, FreshnessKey fallback) throws IOException {
     FreshnessKey own = key();
     FreshnessKey key = own == null ? fallback : own;
-    if (MaintenanceThreads.isCurrent()) {
+    if (MergedLog.isMaintenanceThread()) {
       log.maintain();
     } else if (key != null) {
       log.refreshFor(key);

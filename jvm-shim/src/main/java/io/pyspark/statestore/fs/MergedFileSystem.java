@@ -103,7 +103,7 @@ public final class MergedFileSystem extends FileSystem {
   private MergedLog log(Path stateDirectory, Options options, String queryRunId) throws IOException {
     // Each run refreshes once, whatever it asks: between runs a checkpoint may be deleted or put back from a copy.
     FreshnessKey run = queryRunId.isEmpty() ? null : new FreshnessKey.QueryRun(queryRunId);
-    Object[] keys = Stream.of(run, Freshness.key()).filter(Objects::nonNull).toArray();
+    FreshnessKey[] keys = Stream.of(run, Freshness.key()).filter(Objects::nonNull).toArray(FreshnessKey[]::new);
     MergedLog log = MergedLogs.of(
         real,
         stateDirectory,

@@ -3,15 +3,17 @@ package io.pyspark.statestore.log;
 import java.util.function.LongSupplier;
 
 /**
- * The two clocks of this process. The wall clock is for what others read: names and stamps. Durations are measured with
- * the one that never jumps, since a step of the wall clock would end them all at once.
+ * The two clocks of this process. The wall clock is for names and stamps, which others read. Durations are measured
+ * with the clock that never jumps, because a step of the wall clock would end them all at once.
  *
- * <p>Whoever waits for others, before he takes what they left for closed or given up, goes by the clock that says less;
- * whoever has to stop before others lose patience goes by the one that says more ({@link Stopwatch}).
+ * <p>A process that waits before it counts others' files as closed, or their markers as expired, goes by the clock that
+ * says less. A process that has to stop before others lose patience goes by the clock that says more ({@link
+ * Stopwatch}).
  */
 final class Clocks {
   private static final long START_NANOS = System.nanoTime();
-  private static volatile LongSupplier wall = System::currentTimeMillis;
+  /** The wall clock of this process. */
+  static volatile LongSupplier wall = System::currentTimeMillis;
 
   private Clocks() {}
 
@@ -20,25 +22,20 @@ final class Clocks {
     return wall.getAsLong();
   }
 
-  /** Milliseconds, from 1 on, that only ever go on; on some systems they stand still while the machine sleeps. */
+  /** Milliseconds, from 1 on, that never go back. On some systems they stand still while the machine sleeps. */
   static long monotonicMs() {
     return (System.nanoTime() - START_NANOS) / 1_000_000 + 1;
   }
 
-  /** For tests: the wall clock from now on. */
-  static void wall(LongSupplier millis) {
-    wall = millis;
-  }
-
   /**
-   * What time it is for comparisons with stamps in files.
+   * A time that can be compared with stamps in files.
    *
-   * @param wallMs wall time; where the wall clock has been put forward, the time that it would show otherwise
+   * @param wallMs wall time, without steps forward that the wall clock has made
    * @param monotonicMs see {@link Clocks#monotonicMs}
    */
   record Moment(long wallMs, long monotonicMs) {}
 
-  /** Tells moments of one log, to which a step of the wall clock forward is no time that has passed. */
+  /** Tells the time for one log. A step forward of the wall clock does not count as time that has passed. */
   static final class Watch {
     private final long begunWallMs = wallMs();
     private final long begunMs = monotonicMs();
@@ -50,8 +47,8 @@ final class Clocks {
   }
 
   /**
-   * How long something has taken at most: by the clock that says more. The monotonic one may stand still while the machine
-   * sleeps; the other one may have been put forward, which only ends something early.
+   * Measures how long something has taken at most, by the clock that says more. The monotonic one may stand still while
+   * the machine sleeps. The wall clock may have been put forward, which only ends something early.
    */
   static final class Stopwatch {
     private final long begunMs = monotonicMs();

@@ -1,22 +1,20 @@
 package io.pyspark.statestore.log;
 
-import io.pyspark.statestore.format.Entry;
 import java.io.IOException;
 import java.io.InterruptedIOException;
 import java.util.List;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.atomic.AtomicReference;
 
-/** What one caller wants to be made visible together, and how it went. */
+/** What one caller wants to become visible together, and what became of it. */
 final class Commit {
   /**
    * A logical file to write.
    *
    * @param path relative to {@code state/}
-   * @param payload its bytes
-   * @param moved for a segment that is relocated, its entry so far: the key stays (rule 5); else null
+   * @param copied the segment of which this is a copy (rule 5), or null
    */
-  record Item(String path, Payload payload, Entry moved) {
+  record Item(String path, Payload payload, Segment copied) {
     Item(String path, Payload payload) {
       this(path, payload, null);
     }
@@ -25,7 +23,7 @@ final class Commit {
   private enum State {
     QUEUED,
     WRITING,
-    /** All of it is in the file; its fate is that of its group. */
+    /** All its bytes are in the file. It succeeds or fails with its group. */
     FLUSHING,
     DONE,
     WITHDRAWN
@@ -34,7 +32,7 @@ final class Commit {
   private final List<Item> items;
   private final List<Tombstone> tombstones;
   private final long openedBy;
-  /** Null where nobody changes his mind. */
+  /** Says whether the upload is still needed; null where it always is. */
   private final UploadWatch watch;
   private final AtomicReference<State> state = new AtomicReference<>(State.QUEUED);
   private final CountDownLatch finished = new CountDownLatch(1);
@@ -46,7 +44,6 @@ final class Commit {
     this(items, tombstones, openedBy, null);
   }
 
-  /** @param watch says whether it is still wanted; null where it always is */
   Commit(List<Item> items, List<Tombstone> tombstones, long openedBy, UploadWatch watch) {
     this.items = items;
     this.tombstones = tombstones;
@@ -71,12 +68,12 @@ final class Commit {
     return items.stream().mapToLong(i -> i.payload().length()).sum();
   }
 
-  /** Whether a file is unlinked on the strength of it, so that it has to be as durable as that: on the disk. */
+  /** Whether a file may be unlinked because of it, so that it has to be on the disk, too. */
   boolean allowsUnlink() {
-    return isForTombstones() || items.stream().anyMatch(item -> item.moved() != null);
+    return isForTombstones() || items.stream().anyMatch(item -> item.copied() != null);
   }
 
-  /** Whether it only makes deletions durable. */
+  /** Whether it holds tombstones only. */
   boolean isForTombstones() {
     return items.isEmpty();
   }
@@ -85,17 +82,17 @@ final class Commit {
     return queuedAtNanos;
   }
 
-  /** Takes it back: its caller, who writes it himself, was killed. */
+  /** Takes it back while its own caller writes it: the caller was killed. */
   void withdraw() {
     state.compareAndSet(State.WRITING, State.WITHDRAWN);
   }
 
-  /** The writer takes it; false where its caller has withdrawn it. */
+  /** The writer takes it; returns false where its caller has withdrawn it. */
   boolean startWriting() {
     return state.compareAndSet(State.QUEUED, State.WRITING);
   }
 
-  /** Whether its caller has been killed, or it became obsolete, while it was being written: the rest need not be. */
+  /** Whether the rest need not be written, because its caller was killed or it became obsolete. */
   boolean isWithdrawn() {
     String why = watch == null ? null : watch.whyObsolete();
     if (why != null && state.compareAndSet(State.WRITING, State.WITHDRAWN)) {
@@ -104,18 +101,18 @@ final class Commit {
     return state.get() == State.WITHDRAWN;
   }
 
-  /** Its payload is written; false where its caller has withdrawn it meanwhile, and it must not become visible. */
+  /** Its payload is written; returns false where it was withdrawn meanwhile and must not become visible. */
   boolean startFlushing() {
     return !isWithdrawn() && state.compareAndSet(State.WRITING, State.FLUSHING);
   }
 
-  /** The writer has let go of a commit that was withdrawn. */
+  /** The writer no longer reads the payload of a commit that was withdrawn. */
   void dropped() {
     failure = new InterruptedIOException("The task was killed while its commit was written; nothing of it is visible");
     finished.countDown();
   }
 
-  /** Its group failed through no fault of its own: it goes back into the queue, unless its caller was killed. */
+  /** Its group failed for another commit's reason: it goes back into the queue, unless its caller was killed. */
   boolean writeAgain() {
     if (state.get() == State.WITHDRAWN) {
       dropped();
@@ -138,10 +135,10 @@ final class Commit {
   }
 
   /**
-   * Waits until the commit is durable (rule 1). A caller that is interrupted before the flush takes its commit back, and
-   * nothing becomes visible; after that it is too late to stop, and the answer is waited for.
+   * Waits until the commit is durable (rule 1). A caller that is interrupted before the flush takes its commit back,
+   * and nothing becomes visible. After that it is too late to stop, so the caller waits for the answer.
    *
-   * @throws ObsoleteUploadException where its watch said so in time
+   * @throws UploadWatch.ObsoleteUploadException where its watch called it obsolete in time
    */
   void await() throws IOException {
     boolean interrupted = false;
@@ -155,7 +152,7 @@ final class Commit {
           if (state.compareAndSet(State.QUEUED, State.WITHDRAWN)) {
             throw new InterruptedIOException("The task was killed before its commit was written; nothing is visible");
           }
-          // The writer stops at the next block and says so; until then it reads the payload.
+          // The writer stops at the next block and says so. Until then it reads the payload.
           state.compareAndSet(State.WRITING, State.WITHDRAWN);
         }
       }
@@ -165,13 +162,13 @@ final class Commit {
       }
     }
     if (obsoleteBecause != null) {
-      throw new ObsoleteUploadException(obsoleteBecause);
+      throw new UploadWatch.ObsoleteUploadException(obsoleteBecause);
     }
     if (failure instanceof InterruptedIOException) {
       throw new InterruptedIOException(failure.getMessage());
     }
     if (failure != null) {
-      // A new one for each caller: several tasks share a group's failure, and each adds its own trace.
+      // A new one for each caller: several tasks share a group's failure, and each adds its own stack trace.
       throw new IOException(failure.getMessage(), failure);
     }
   }

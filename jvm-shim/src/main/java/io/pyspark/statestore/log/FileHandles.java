@@ -9,37 +9,41 @@ import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.hadoop.fs.FSError;
 
 /**
- * Merged files that are open for reading, one handle each, so that loading a checkpoint opens each file at most once.
- * Positioned reads share a handle.
+ * Holds merged files open for reading, one handle each, so that loading a checkpoint opens each file at most once. All
+ * positioned reads share a handle.
  */
 final class FileHandles {
   private static final long IDLE_NANOS = 30_000_000_000L;
 
-  /** How often a read is tried, each time through a handle of its own. */
+  /** How often a read is tried, each time through a new handle. */
   private static final int ATTEMPTS = 3;
 
-  private final LogContext context;
+  private final Storage storage;
+  private final Rules rules;
   private final Map<String, Handle> handles = new ConcurrentHashMap<>();
 
   private static final class Handle {
     /** Held while the file is opened, which may take long. */
     private final ReentrantLock opening = new ReentrantLock();
     private FSDataInputStream in;
-    /** Nobody looks after it any more: whoever still reads through it closes it. */
+    /** It was removed from the map, so the thread that still reads through it closes it. */
     private volatile boolean abandoned;
     private volatile long usedNanos = System.nanoTime();
-    /** Bytes that the handle can see: those of an open file on HDFS that were flushed when it was opened. */
+    /**
+     * Bytes that the handle can see. Of a file that is open on HDFS, those that were flushed when the handle was made.
+     */
     private long visible;
   }
 
-  FileHandles(LogContext context) {
-    this.context = context;
+  FileHandles(Storage storage, Rules rules) {
+    this.storage = storage;
+    this.rules = rules;
   }
 
   /**
    * Reads exactly {@code length} bytes of a merged file.
    *
-   * @throws FileNotFoundException where the file does not exist (any more)
+   * @throws FileNotFoundException where the file no longer exists
    */
   void readFully(MergedFile file, long position, byte[] buffer, int offset, int length) throws IOException {
     Handle handle = handles.computeIfAbsent(file.name(), n -> new Handle());
@@ -52,7 +56,7 @@ final class FileHandles {
     }
   }
 
-  /** Reads; null where it is worth another try, through a new handle. */
+  /** Reads; returns null where another try through a new handle may succeed. */
   private FSDataInputStream read(
       Handle handle, MergedFile file, long position, byte[] buffer, int offset, int length, boolean isLast)
       throws IOException {
@@ -61,8 +65,9 @@ final class FileHandles {
       in.readFully(position, buffer, offset, length);
       return in;
     } catch (IOException | FSError e) {
-      // The handle may have been closed under us: by the interrupt of a killed task, or because it was idle. Hadoop's
-      // local file system says so with an Error. Or somebody has appended since it was opened: ABFS refuses to read on.
+      // Another thread may have closed the handle: one that was interrupted with its task, or because it was idle.
+      // Hadoop's local file system reports that as an Error. Or the file has grown since it was opened, and ABFS
+      // refuses to read on.
       discard(handle, in);
       if (isLast || e instanceof FileNotFoundException || Thread.currentThread().isInterrupted()) {
         throw e instanceof IOException io ? io : new IOException(e);
@@ -77,9 +82,9 @@ final class FileHandles {
       handle.usedNanos = System.nanoTime();
       if (handle.in == null || handle.visible < upTo) {
         FSDataInputStream old = handle.in;
-        // What belongs to another checkpoint is never taken from a living writer.
-        boolean isClosed = !file.isForeign() && context.isClosed(file);
-        handle.in = context.storage().openUnclosed(file.name(), isClosed, context.options().closedAfterMs());
+        // A file of another checkpoint is never taken from a living writer.
+        boolean isClosed = !file.isForeign() && rules.isClosed(file);
+        handle.in = storage.openUnclosed(file.name(), isClosed, rules.options().closedAfterMs());
         handle.visible = Math.max(file.size(), upTo);
         closeQuietly(old);
       }
@@ -101,7 +106,7 @@ final class FileHandles {
     }
   }
 
-  /** Closes a handle, without waiting for an opening that hangs. */
+  /** Closes a file's handle, without waiting for an opening that hangs. */
   void close(String name) {
     Handle handle = handles.remove(name);
     if (handle == null) {
@@ -136,7 +141,7 @@ final class FileHandles {
       try {
         in.close();
       } catch (IOException e) {
-        // Nothing was written through it.
+        // It was open for reading only, so nothing is lost.
       }
     }
   }

@@ -4,8 +4,9 @@ import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.LongSupplier;
 
 /**
- * Stamps that never go back, close to wall time, and above every stamp that was seen: {@code max(unix_ms << 16,
- * highest seen + 1)}. A process that has read another's writes stamps its own above them, however its wall clock runs.
+ * Gives stamps that never go back, are close to wall time, and are above every stamp that was seen: {@code max(unix_ms
+ * << 16, highest seen + 1)}. So a process's stamps are above those that it has read, however its wall clock runs (rule
+ * 3).
  */
 public final class HybridClock {
   private static final int LOGICAL_BITS = 16;
@@ -13,12 +14,12 @@ public final class HybridClock {
   private final LongSupplier millis;
   private final AtomicLong highest = new AtomicLong();
 
-  /** A clock over {@code millis}, Unix milliseconds. */
+  /** Makes a clock over {@code millis}, wall time in Unix milliseconds. */
   public HybridClock(LongSupplier millis) {
     this.millis = millis;
   }
 
-  /** A stamp above all that were given or seen. */
+  /** Gives a stamp above all that were given or seen. */
   public long next() {
     long wall = millis.getAsLong() << LOGICAL_BITS;
     return highest.updateAndGet(seen -> Math.max(wall, seen + 1));

@@ -16,10 +16,10 @@ import java.util.function.LongPredicate;
 import java.util.function.Predicate;
 
 /**
- * The union of the entries of all merged files, in whatever order they come: per path the newest write that no
- * tombstone kills, per merged file the live segments that refer to it.
+ * The union of the entries of all merged files, read in any order: for each path the newest write that no tombstone
+ * kills, for each merged file how many live segments it holds.
  *
- * <p>Every method takes the one lock for as long as a map look-up takes; none does I/O under it.
+ * <p>Every method holds the one lock only as long as it looks things up in memory.
  */
 public final class Index {
   private final Map<String, MergedFile> files = new LinkedHashMap<>();
@@ -28,12 +28,10 @@ public final class Index {
   private long liveBytes;
 
   /**
-   * What there is in all.
+   * Counts over a checkpoint.
    *
-   * @param files merged files
    * @param physicalBytes of all files, dead ones and indexes included
-   * @param liveSegments logical files
-   * @param liveBytes of these
+   * @param liveSegments how many logical files there are
    */
   public record Totals(int files, long physicalBytes, int liveSegments, long liveBytes) {
     public static final Totals NOTHING = new Totals(0, 0, 0, 0);
@@ -47,7 +45,7 @@ public final class Index {
           liveBytes + other.liveBytes);
     }
 
-    /** Physical bytes per live byte; not a number where nothing lives. */
+    /** Physical bytes per live byte; NaN where nothing lives. */
     public double spaceAmplification() {
       return liveBytes == 0 ? Double.NaN : (double) physicalBytes / liveBytes;
     }
@@ -60,18 +58,20 @@ public final class Index {
 
   /** All that is known of one path. */
   private static final class PathState {
-    /** Segments in existing files, dead ones included: a tombstone must outlive those that it kills (rule 6). */
+    /**
+     * Segments in existing files, dead ones included, because a tombstone must outlive those that it kills (rule 6).
+     */
     private final List<Segment> segments = new ArrayList<>(1);
 
-    /** Which existing files say that the path was deleted. */
+    /** The highest tombstone of the path in each existing file that has one. */
     private final Map<MergedFile, Tombstone> tombstones = new HashMap<>(0);
 
     private Segment live;
-    /** The highest tombstone ever seen; never lowered, so that a late-read entry stays dead. */
+    /** The highest tombstone ever seen. It is never lowered, so an entry that is read late stays dead. */
     private Tombstone tombstone;
   }
 
-  /** Adds a file, without entries yet; returns the one that is known by this name. */
+  /** Adds a file without entries, unless one of this name is known; returns the known one. */
   synchronized MergedFile addIfAbsent(MergedFile file) {
     MergedFile known = files.putIfAbsent(file.name(), file);
     return known == null ? file : known;
@@ -81,15 +81,15 @@ public final class Index {
     return files.get(name);
   }
 
-  /** The files that exist as far as is known. */
+  /** The files that exist, as far as is known. */
   public synchronized List<MergedFile> files() {
     return new ArrayList<>(files.values());
   }
 
   /**
-   * Adds entries of a file; those that are known already change nothing.
+   * Adds entries of a file. Entries that are known already change nothing.
    *
-   * @return false where the file does not exist any more, and nothing was added
+   * @return false where the file no longer exists, and nothing was added
    */
   synchronized boolean apply(MergedFile file, Collection<Entry> entries) {
     if (files.get(file.name()) != file) {
@@ -111,9 +111,20 @@ public final class Index {
     return true;
   }
 
-  /** A deletion that this process will write soon: it already reads as deleted here. */
-  synchronized void applyUnwritten(Tombstone tombstone) {
+  /**
+   * Rule 4: deletes what is seen of a path. It reads as deleted here at once, and for others when the tombstone is
+   * written.
+   *
+   * @return the tombstone, or null where nothing lives at the path
+   */
+  synchronized Tombstone delete(String path) {
+    Segment seen = find(path);
+    if (seen == null) {
+      return null;
+    }
+    Tombstone tombstone = Tombstone.of(seen);
     kill(tombstone);
+    return tombstone;
   }
 
   private void addSegment(Segment segment) {
@@ -205,7 +216,7 @@ public final class Index {
     return result;
   }
 
-  /** Names of the directories directly in a directory that hold live segments, at any depth. */
+  /** Names of a directory's direct subdirectories in which anything lives, at any depth. */
   public synchronized List<String> subdirectories(String directory) {
     Map<String, Boolean> names = new LinkedHashMap<>();
     below(directory).forEach((path, known) -> {
@@ -230,12 +241,12 @@ public final class Index {
   }
 
   /**
-   * What the tombstones of a file are needed for (rule 6): not those that a greater copy in another file repeats, nor
-   * those that are known to be needless.
+   * The tombstones of a file that must be written again before it goes (rule 6). Those that a greater copy in another
+   * file repeats are left out, and those that are proven unneeded.
    *
    * @param holding those that hold down an entry in another file
    * @param victims the files of these entries
-   * @param idle those that hold down nothing that is known, yet
+   * @param idle those that hold down nothing that is known
    */
   record TombstoneUse(List<Tombstone> holding, Set<MergedFile> victims, List<Tombstone> idle) {}
 
@@ -248,7 +259,7 @@ public final class Index {
       }
       if (addVictims(state, tombstone, file, use.victims)) {
         use.holding.add(tombstone);
-      } else if (!file.needless.contains(tombstone)) {
+      } else if (!file.unneeded.contains(tombstone)) {
         use.idle.add(tombstone);
       }
     }
@@ -274,27 +285,27 @@ public final class Index {
   }
 
   /**
-   * After a complete refresh: finds the tombstones in closed files that will never be needed again. That is so where no
-   * file held what they kill when the refresh began, and no relocation that may have begun before it is still under way.
+   * Finds, after a complete refresh, the tombstones in closed files that are unneeded for ever: no file held what they
+   * kill when the refresh began, and no relocation that may have begun before it is still under way.
    *
    * @param refresh number of the refresh
-   * @param closed whether nobody appends to a file any more
+   * @param closed rule 7
    * @param noRelocationSince whether every relocation that was under way at a refresh has ended since
    */
   synchronized void proveTombstones(long refresh, Predicate<MergedFile> closed, LongPredicate noRelocationSince) {
     for (MergedFile file : files.values()) {
       // What was read by this very refresh may be younger than other files' indexes that it read.
-      if (file.needless.size() == file.tombstones.size() || file.changedIn() >= refresh || !closed.test(file)) {
+      if (file.unneeded.size() == file.tombstones.size() || file.changedIn() >= refresh || !closed.test(file)) {
         continue;
       }
       for (Tombstone tombstone : file.tombstones) {
-        if (file.needless.contains(tombstone)) {
+        if (file.unneeded.contains(tombstone)) {
           continue;
         }
         if (addVictims(stateOrNull(tombstone.path()), tombstone, file, new HashSet<>())) {
           file.idleSince.remove(tombstone);
         } else if (noRelocationSince.test(file.idleSince.computeIfAbsent(tombstone, t -> refresh))) {
-          file.needless.add(tombstone);
+          file.unneeded.add(tombstone);
           file.idleSince.remove(tombstone);
         }
       }
@@ -302,8 +313,8 @@ public final class Index {
   }
 
   /**
-   * The file with the highest stamp, which is kept however dead it is, or null: stamps must not go back for those who
-   * come later, and they look for the highest one in the files.
+   * The file with the highest stamp, or null where there is none. It is kept however dead it is (rule 6): later
+   * processes take the highest stamp from the files, and their stamps must be above it.
    */
   synchronized MergedFile newest() {
     return files.values().stream()
@@ -311,12 +322,12 @@ public final class Index {
         .orElse(null);
   }
 
-  /** Files that nothing live is in. */
+  /** The files in which nothing lives. */
   synchronized List<MergedFile> filesWithoutLiveSegments() {
     return files.values().stream().filter(f -> f.liveCount == 0).toList();
   }
 
-  /** Forgets a file that does not exist any more, and its entries with it. */
+  /** Forgets a file that no longer exists, with its entries. */
   synchronized void remove(MergedFile file) {
     if (files.remove(file.name()) == null) {
       return;
@@ -344,7 +355,7 @@ public final class Index {
     }
   }
 
-  /** Bytes of all live segments; those that are in files of other checkpoints have none here. */
+  /** Bytes of all live segments, without those that are in files of other checkpoints. */
   public synchronized long liveBytes() {
     return liveBytes;
   }
@@ -352,7 +363,7 @@ public final class Index {
   /**
    * Bytes of files that are neither live segments nor their index entries.
    *
-   * @param counts whether a file is one whose garbage can be had by moving what lives in it
+   * @param counts whether a file counts
    */
   synchronized long garbage(Predicate<MergedFile> counts) {
     return files.values().stream().filter(counts).mapToLong(f -> f.size() - f.liveBytesWithEntries).sum();
@@ -363,17 +374,17 @@ public final class Index {
     return files.values().stream().mapToLong(MergedFile::size).sum();
   }
 
-  /** What there is in all; takes no longer than there are files. */
+  /** Counts over the checkpoint. This takes time in proportion to the number of files. */
   public synchronized Totals totals() {
     return new Totals(files.size(), physicalBytes(), liveCount, liveBytes);
   }
 
-  /** The segments of a file that are live. */
+  /** A file's live segments. */
   synchronized List<Segment> liveSegments(MergedFile file) {
     return file.segments.stream().filter(s -> stateOrNull(s.path()).live == s).toList();
   }
 
-  /** Live segments of a file: its reference count. */
+  /** The number of a file's live segments. */
   public synchronized int referenceCount(MergedFile file) {
     return file.liveCount;
   }

@@ -14,35 +14,64 @@ import java.util.Iterator;
 import java.util.List;
 import java.util.concurrent.Executor;
 import java.util.concurrent.locks.ReentrantLock;
+import java.util.function.BooleanSupplier;
+import java.util.function.LongSupplier;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
  * One open merged file that this process appends to, and the queue of commits for it.
  *
- * <p>Group commit: while one group is being written and flushed, whoever comes waits in the queue; the next group
- * takes them all, writes their payloads, one index block and one trailer, and flushes once. Whoever finds the lane free
- * leads: he writes one group himself, which costs no change of threads, and leaves those who came meanwhile to a thread
- * of the pool. The interrupt of a killed leader fails his own commit only: the others of his group are written again.
+ * <p>Group commit: commits that come while a group is written and flushed wait in the queue. The next group takes them
+ * all, writes their payloads, one index block and one trailer, and flushes once. The caller that finds the lane free
+ * leads: it writes one group itself, which saves a change of threads, and leaves the commits that came meanwhile to a
+ * thread of the pool. If the leader's task is killed, only its own commit fails; the others of its group are written
+ * again.
  */
 final class Lane {
-  /** No file is open for longer, so that one that was modified a day ago is nobody's any more (rule 7). */
+  /** No file stays open for longer, so others may count one that was modified a day ago as closed (rule 7). */
   private static final long MAX_AGE_MS = 3_600_000;
 
   private static final Logger LOG = LoggerFactory.getLogger(Lane.class);
 
-  private final LogContext context;
+  private final OpenFile.Factory files;
+  private final CommitWindow window;
+  private final PendingTombstones tombstones;
+  private final LogMetrics metrics;
+  private final BooleanSupplier holdsDeletionsBack;
+  private final LongSupplier fileSize;
   private final Executor executor;
-  /** Held while the open file is touched; never while a payload is collected. */
+  /** Held while the open file is used, never while a payload is collected. */
   private final ReentrantLock io = new ReentrantLock();
 
   private final Deque<Commit> queue = new ArrayDeque<>();
   private boolean draining;
   private OpenFile open;
 
-  Lane(LogContext context, Executor executor) {
-    this.context = context;
+  /**
+   * @param holdsDeletionsBack whether the tombstones that wait are left to a cleaning pass that is near
+   * @param fileSize bytes after which an open file is sealed
+   * @param executor writes the groups of commits that wait
+   */
+  Lane(
+      OpenFile.Factory files,
+      CommitWindow window,
+      PendingTombstones tombstones,
+      LogMetrics metrics,
+      BooleanSupplier holdsDeletionsBack,
+      LongSupplier fileSize,
+      Executor executor) {
+    this.files = files;
+    this.window = window;
+    this.tombstones = tombstones;
+    this.metrics = metrics;
+    this.holdsDeletionsBack = holdsDeletionsBack;
+    this.fileSize = fileSize;
     this.executor = executor;
+  }
+
+  private Options options() {
+    return files.rules().options();
   }
 
   boolean isBusy() {
@@ -58,7 +87,7 @@ final class Lane {
   }
 
   /**
-   * Queues a commit; {@link Commit#await()} tells when it is durable.
+   * Queues a commit. {@link Commit#await()} returns when it is durable.
    *
    * @return whether the caller has to {@link #lead}
    */
@@ -69,14 +98,16 @@ final class Lane {
       lead = !draining;
       draining = true;
     }
-    context.company().arrived();
+    window.arrived();
     return lead;
   }
 
-  /** Writes one group, that of the caller's commit, in the caller's thread. */
+  /**
+   * Writes the group of the caller's commit in the caller's thread, and has the commits that wait behind it written.
+   */
   void lead(Commit own) {
-    awaitCompany();
-    // A killed task takes its commit back while it is still queued; others may wait behind it.
+    awaitOthers();
+    // A killed task takes its commit back while it is still queued. Others may wait behind it.
     if (!Thread.currentThread().isInterrupted()) {
       writeGroup(own);
     }
@@ -85,7 +116,7 @@ final class Lane {
     }
   }
 
-  /** Whether nobody waits, so that the next who comes leads. */
+  /** Whether no commit waits, so that the next one that comes leads. */
   private boolean endsHere() {
     synchronized (queue) {
       draining = !queue.isEmpty();
@@ -93,19 +124,20 @@ final class Lane {
     }
   }
 
-  /** Leaves those who wait to a thread of the pool; false where there is none to be had. */
+  /** Leaves the commits that wait to a thread of the pool; returns false where no thread can be started. */
   private boolean handOver() {
     try {
       executor.execute(this::drain);
       return true;
     } catch (RuntimeException | Error e) {
       // A process at its limit of threads has an OutOfMemoryError here.
-      LOG.warn("No thread for the commits of {} that wait; this one writes them", context.checkpoint(), e);
+      LOG.warn("Could not start a thread for waiting commits of {}; the current thread writes them",
+          files.storage().checkpoint(), e);
       return false;
     }
   }
 
-  /** Writes one group for others, whom the interrupt of this thread does not concern. */
+  /** Writes one group for others. An interrupt of this thread must not fail it. */
   private void serveOthers() {
     boolean interrupted = Thread.interrupted();
     try {
@@ -117,10 +149,10 @@ final class Lane {
     }
   }
 
-  /** Writes groups until nobody waits. */
+  /** Writes groups until no commit waits. */
   private void drain() {
     while (!endsHere()) {
-      awaitCompany();
+      awaitOthers();
       writeGroup(null);
     }
   }
@@ -132,19 +164,19 @@ final class Lane {
       group = nextGroup();
       write(group, leader);
     } catch (RuntimeException | Error e) {
-      // Nobody may wait for ever, whatever went wrong.
+      // No caller may wait for ever, whatever went wrong.
       group.forEach(c -> c.fail(new IOException(e)));
     } finally {
       io.unlock();
     }
   }
 
-  private void awaitCompany() {
+  private void awaitOthers() {
     try {
-      context.company().awaitFor(this::queued, context.options(), context::expectedCompany);
+      window.await(this::queued);
     } catch (RuntimeException | Error e) {
-      // Company only saves flushes; who leads has to write, or everybody waits for ever.
-      LOG.warn("Commits of {} do not wait for company", context.checkpoint(), e);
+      // The window only saves flushes. The leader has to write, or all wait for ever.
+      LOG.warn("Commits of {} do not wait for others", files.storage().checkpoint(), e);
     }
   }
 
@@ -159,7 +191,7 @@ final class Lane {
     List<Commit> group = new ArrayList<>();
     synchronized (queue) {
       long bytes = 0;
-      while (!queue.isEmpty() && (group.isEmpty() || bytes + queue.peek().length() <= context.options().maxFileSize())) {
+      while (!queue.isEmpty() && (group.isEmpty() || bytes + queue.peek().length() <= options().maxFileSize())) {
         Commit commit = queue.poll();
         if (commit.startWriting()) {
           group.add(commit);
@@ -172,20 +204,20 @@ final class Lane {
 
   private void write(List<Commit> group, Commit leader) {
     boolean asked = group.isEmpty() || group.stream().anyMatch(Commit::isForTombstones);
-    List<Tombstone> tombstones = asked || !context.cleansSoon() ? context.tombstones().take() : List.of();
-    if (group.isEmpty() && tombstones.isEmpty()) {
+    List<Tombstone> deletions = asked || !holdsDeletionsBack.getAsBoolean() ? tombstones.take() : List.of();
+    if (group.isEmpty() && deletions.isEmpty()) {
       return;
     }
     long startedNanos = System.nanoTime();
     boolean killed = false;
     try {
       forgetIfGone();
-      sealIfStale();
+      sealIfIdle();
       if (open == null) {
-        open = OpenFile.create(context);
-        context.company().groupsAreFiles(!open.canFlush());
+        open = files.create();
+        window.groupsAreFiles(!open.canFlush());
       }
-      open.announce(group, tombstones);
+      open.beginGroup(group, deletions);
       List<Entry> entries = new ArrayList<>();
       boolean isShorter = false;
       for (Iterator<Commit> commits = group.iterator(); commits.hasNext(); ) {
@@ -195,28 +227,28 @@ final class Lane {
           isShorter = true;
         }
       }
-      // A killed leader's own commit is out of it; the others' flush must not fail by his interrupt.
+      // A killed leader's own commit is out of the group. Its interrupt must not fail the others' flush.
       killed = leader != null && leader.isWithdrawn() && Thread.interrupted();
-      tombstones.forEach(t -> entries.add(t.toEntry()));
+      deletions.forEach(t -> entries.add(t.toEntry()));
       if (isShorter && open.isMuchTooShort(entries)) {
-        // What was taken back was large: those who are left are written again, in another file.
-        context.tombstones().giveBack(tombstones);
-        giveUp();
+        // What was taken back was large, so the commits that are left are written again in another file.
+        tombstones.giveBack(deletions);
+        leave();
         requeue(group, null);
         return;
       }
       if (entries.isEmpty()) {
-        // Who came for tombstones that wait finds that another lane is writing them.
+        // A commit came for tombstones that another lane is writing already.
         open.endEmptyGroup();
         group.forEach(Commit::done);
         return;
       }
-      open.commit(entries, context.options().hsync() || group.stream().anyMatch(Commit::allowsUnlink));
+      open.commit(entries, options().hsync() || group.stream().anyMatch(Commit::allowsUnlink));
     } catch (IOException | RuntimeException | Error e) {
-      context.tombstones().giveBack(tombstones);
-      context.metrics().groupFailed();
+      tombstones.giveBack(deletions);
+      metrics.groupFailed();
       IOException failure = writeFailed(e);
-      giveUp();
+      leave();
       if (leader != null && wasInterrupted(e)) {
         requeue(group, leader);
         leader.fail(failure);
@@ -229,13 +261,13 @@ final class Lane {
         Thread.currentThread().interrupt();
       }
     }
-    context.tombstones().written(tombstones);
-    context.metrics().groupWritten(group, System.nanoTime() - startedNanos);
+    tombstones.written(deletions);
+    metrics.groupWritten(group, System.nanoTime() - startedNanos);
     group.forEach(Commit::done);
     sealIfFull();
   }
 
-  /** Appends one commit's payloads; false where it was withdrawn meanwhile, and nothing of it will be visible. */
+  /** Appends one commit's payloads; returns false where it was withdrawn meanwhile and will not become visible. */
   private boolean append(Commit commit, boolean isOwn, List<Entry> entries) throws IOException {
     int before = entries.size();
     try {
@@ -251,12 +283,12 @@ final class Lane {
         commit.tombstones().forEach(t -> entries.add(t.toEntry()));
         return true;
       }
-    } catch (WithdrawnException e) {
-      // What it has left in the file is garbage.
+    } catch (OpenFile.WithdrawnException e) {
+      // What was written of it is garbage.
     }
     entries.subList(before, entries.size()).clear();
     commit.dropped();
-    context.metrics().cancelled();
+    metrics.cancelled();
     return false;
   }
 
@@ -281,16 +313,16 @@ final class Lane {
   }
 
   private StateStoreFilesException writeFailed(Throwable cause) {
-    String file = open == null ? "a new file in " + context.storage().directory() : open.path().toString();
+    String file = open == null ? "a new file in " + files.storage().directory() : open.path().toString();
     return new StateStoreFilesException(
-        Id.PSS_WRITE_FAILED, "Writing " + file + " of checkpoint " + context.checkpoint() + " failed: " + cause
+        Id.PSS_WRITE_FAILED, "Writing " + file + " of checkpoint " + files.storage().checkpoint() + " failed: " + cause
             + ". No commit of this group was acknowledged, nothing earlier is affected; Spark retries the tasks."
             + " Check permissions, quota and free space of the file system.", cause);
   }
 
-  /** Rule 7: a file that was left alone for too long may count as closed elsewhere already. */
-  private void sealIfStale() {
-    if (open != null && open.idleMs(context) > context.options().idleSealMs()) {
+  /** Rule 7: other processes may already count a file as closed that was left alone for too long. */
+  private void sealIfIdle() {
+    if (open != null && open.idleMs() > options().idleSealMs()) {
       seal();
     }
   }
@@ -301,17 +333,17 @@ final class Lane {
     }
     if (open.isFinished()) {
       open = null;
-    } else if (open.size() >= context.fileSize() || open.ageMs() > MAX_AGE_MS) {
+    } else if (open.size() >= fileSize.getAsLong() || open.ageMs() > MAX_AGE_MS) {
       seal();
     }
   }
 
-  /** Seals the file where nobody has appended for {@code idleSeal}, or it is too large for what lives by now. */
+  /** Seals the file if it was left alone for {@code idleSeal}, or is too large for what lives by now. */
   void sealIfDue() {
     if (io.tryLock()) {
       try {
         forgetIfGone();
-        sealIfStale();
+        sealIfIdle();
         sealIfFull();
       } finally {
         io.unlock();
@@ -334,9 +366,9 @@ final class Lane {
 
   private void seal() {
     try {
-      // Whoever was away for longer than that may find that others have dealt with the file: leave it as it is.
-      if (open.idleMs(context) > context.options().closedAfterMs() / 2) {
-        giveUp();
+      // After so long others may have unlinked the file, so it stays as it is.
+      if (open.idleMs() > options().closedAfterMs() / 2) {
+        leave();
       } else {
         open.seal();
       }
@@ -344,11 +376,11 @@ final class Lane {
     } catch (IOException | RuntimeException | Error e) {
       LOG.warn("Could not seal {}; all its groups are durable, and it counts as closed after closedAfter", open.path(),
           e);
-      giveUp();
+      leave();
     }
   }
 
-  /** Writes what is queued of tombstones, where no group came to take them along. */
+  /** Writes the tombstones that wait, where no group came to take them along. */
   void writeTombstones() {
     io.lock();
     try {
@@ -358,10 +390,10 @@ final class Lane {
     }
   }
 
-  /** Never appends to the file again (rule 1). */
-  private void giveUp() {
+  /** Never appends to the file again, and leaves it unsealed (rule 1). */
+  private void leave() {
     if (open != null) {
-      open.giveUp();
+      open.leave();
       open = null;
     }
   }
@@ -370,19 +402,19 @@ final class Lane {
   void abandon() {
     io.lock();
     try {
-      giveUp();
+      leave();
     } finally {
       io.unlock();
     }
   }
 
   /**
-   * Forgets the open file where the checkpoint was deleted under it, which a refresh has found. The refresh tells no lane:
-   * it would have to wait for what is being written, perhaps with Spark's locks.
+   * Forgets the open file if a refresh has found its checkpoint deleted. The refresh itself tells no lane, because it
+   * would have to wait for what is being written, perhaps with Spark's locks held.
    */
   private void forgetIfGone() {
-    if (open != null && context.index().file(open.file().name()) != open.file()) {
-      giveUp();
+    if (open != null && open.isForgotten()) {
+      leave();
     }
   }
 }

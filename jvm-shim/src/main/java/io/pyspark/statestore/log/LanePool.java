@@ -3,7 +3,8 @@ package io.pyspark.statestore.log;
 import io.pyspark.statestore.format.Entry;
 import java.util.ArrayList;
 import java.util.List;
-import java.util.concurrent.Executor;
+import java.util.function.IntSupplier;
+import java.util.function.Supplier;
 
 /**
  * The lanes of one checkpoint in this process. Small commits (changelogs, deltas) have a lane of their own, so that a
@@ -13,18 +14,18 @@ final class LanePool {
   /** Below this, sharing a busy lane's next group is cheaper than another file. */
   private static final long WORTH_A_LANE = 1 << 20;
 
-  private final LogContext context;
-  private final Executor executor;
+  private final Supplier<Lane> newLane;
+  private final IntSupplier maxOpenFiles;
   private final Lane commits;
   private final List<Lane> snapshots = new ArrayList<>();
   /** What survives long enough to be moved is kept apart from what is new. */
   private final Lane relocations;
 
-  LanePool(LogContext context, Executor executor) {
-    this.context = context;
-    this.executor = executor;
-    this.commits = new Lane(context, executor);
-    this.relocations = new Lane(context, executor);
+  LanePool(Supplier<Lane> newLane, IntSupplier maxOpenFiles) {
+    this.newLane = newLane;
+    this.maxOpenFiles = maxOpenFiles;
+    this.commits = newLane.get();
+    this.relocations = newLane.get();
   }
 
   Lane forTombstones() {
@@ -32,18 +33,18 @@ final class LanePool {
   }
 
   Lane forRelocations() {
-    return context.options().maxOpenFiles() > 2 ? relocations : commits;
+    return maxOpenFiles.getAsInt() > 2 ? relocations : commits;
   }
 
-  /** The lane for files of this kind. */
+  /** The lane for a commit of logical files. */
   synchronized Lane choose(Commit commit) {
     boolean snapshot = commit.items().stream().anyMatch(item -> isSnapshot(item.path()));
-    int lanes = context.options().maxOpenFiles() - 2;
+    int lanes = maxOpenFiles.getAsInt() - 2;
     if (!snapshot || lanes < 0) {
       return commits;
     }
     if (snapshots.isEmpty()) {
-      snapshots.add(new Lane(context, executor));
+      snapshots.add(newLane.get());
     }
     Lane best = snapshots.get(0);
     if (!best.isBusy() || commit.length() < WORTH_A_LANE) {
@@ -58,7 +59,7 @@ final class LanePool {
       }
     }
     if (snapshots.size() < Math.max(1, lanes)) {
-      best = new Lane(context, executor);
+      best = newLane.get();
       snapshots.add(best);
     }
     return best;

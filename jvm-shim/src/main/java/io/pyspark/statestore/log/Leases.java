@@ -16,14 +16,16 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Files on HDFS that their writers have not closed. Where all DataNodes of such a file's last block were restarted,
- * HDFS does not say how long the file is, and nobody can open it before its lease was recovered (HDFS-17863). A recovery
- * keeps all bytes that were flushed.
+ * Opens and closes files on HDFS whose writers have not closed them. After all DataNodes of such a file's last block
+ * were restarted, HDFS does not know how long the file is, and it cannot be opened before its lease was recovered
+ * (HDFS-17863). A recovery keeps all bytes that were flushed.
  */
 final class Leases {
   private static final Logger LOG = LoggerFactory.getLogger(Leases.class);
 
-  /** Longer than a dead writer's lease holds (60 s), and than a living one leaves a broken file open (idleSeal). */
+  /**
+   * Longer than a dead writer's lease holds (60 s), and longer than a living one leaves a broken file open (idleSeal).
+   */
   private static final long PATIENCE_MS = 120_000;
 
   private static final long FIRST_PAUSE_MS = 250;
@@ -44,17 +46,18 @@ final class Leases {
   private Leases() {}
 
   /**
-   * Opens a merged file for reading; one whose length HDFS does not know once it is closed.
+   * Opens a merged file for reading. If HDFS does not know its length, waits until the file is closed.
    *
-   * @param isClosed whether nobody appends to it any more (rule 7): a living process may lose its lease then
-   * @param closedAfterMs the option; there is no use in waiting for longer
-   * @throws StateStoreFilesException where it is not closed in time
+   * @param isClosed rule 7: if so, even a living process may lose its lease
+   * @param closedAfterMs the longest time to wait
+   * @throws StateStoreFilesException PSS_FILE_NOT_CLOSED, where it is not closed in time
    */
   static FSDataInputStream open(FileSystem fs, Path path, boolean isClosed, long closedAfterMs) throws IOException {
     try {
       return fs.open(path);
     } catch (CannotObtainBlockLengthException e) {
-      LOG.warn("HDFS does not know the length of {}, which nobody has closed; waiting until it is closed", path, e);
+      LOG.warn("HDFS does not know the length of {}, whose writer has not closed it; waiting until it is closed", path,
+          e);
       return openOnceClosed(fs, path, isClosed, Math.min(closedAfterMs, PATIENCE_MS), e);
     }
   }
@@ -62,7 +65,7 @@ final class Leases {
   private static FSDataInputStream openOnceClosed(
       FileSystem fs, Path path, boolean isClosed, long patienceMs, IOException reason) throws IOException {
     long start = System.nanoTime();
-    // A recovery that is asked for again begins again, on some HDFS; so it gets longer and longer to end.
+    // On some HDFS a recovery that is asked for again begins again, so it gets more and more time to end.
     for (long pause = FIRST_PAUSE_MS; ; pause = Math.min(2 * pause, LONGEST_PAUSE_MS)) {
       recover(fs, path, isClosed);
       sleep(pause, path);
@@ -79,9 +82,9 @@ final class Leases {
   }
 
   /**
-   * Begins to recover a lease. HDFS itself knows best whether a writer lives: a process renews its leases twice a minute,
-   * also while it has nothing to write, and whoever wants to append gets the lease of one that has not done so for a
-   * minute. Only where rule 7 says that the writer must not append any more, HDFS is not asked.
+   * Begins to recover a lease. HDFS itself knows best whether a writer lives: a living process renews its leases twice
+   * a minute, even with nothing to write, and HDFS lets others append where a writer has not done so for a minute. Only
+   * where the file counts as closed (rule 7) is HDFS not asked.
    */
   private static void recover(FileSystem fs, Path path, boolean isClosed) {
     try {
@@ -99,7 +102,7 @@ final class Leases {
     }
   }
 
-  /** Fails as long as the writer lives, and also where this has begun the recovery; nothing is written. */
+  /** Opens for appending and writes nothing. Fails while the writer lives, and also where it begins the recovery. */
   private static void append(FileSystem fs, Path path) throws IOException {
     FSDataOutputStream out = fs.append(path);
     try {
@@ -123,15 +126,15 @@ final class Leases {
     return new StateStoreFilesException(
         StateStoreFilesException.Id.PSS_FILE_NOT_CLOSED,
         path + " cannot be read: its writer has not closed it, and HDFS does not know its length any more ("
-            + reason.getMessage() + "). Nothing is lost. See that its DataNodes run, then try again; a dead writer's file is "
-            + "closed within two minutes. If it still fails and no query writes there, close it yourself: "
+            + reason.getMessage() + "). Nothing is lost. See that its DataNodes run, then try again; a dead writer's"
+            + " file is closed within two minutes. If it still fails and no query writes there, close it yourself: "
             + "hdfs debug recoverLease -path " + path.toUri().getPath() + " -retries 10",
         reason);
   }
 
   /**
-   * Closes a file for good that this process has written and has done with, where closing its stream has not. Else it
-   * would stay open for as long as this process lives, since it goes on renewing its other leases. Does not wait.
+   * Closes a file of this process whose stream may have failed to close it. Otherwise it would stay open for as long as
+   * this process lives and renews its other leases. Does not wait.
    */
   static void release(FileSystem fs, Path path) {
     if (fs instanceof LeaseRecoverable leases) {
@@ -154,7 +157,7 @@ final class Leases {
       long pause = Math.min(FIRST_PAUSE_MS << attempt, LONGEST_PAUSE_MS);
       RELEASES.schedule(() -> release(leases, path, attempt + 1), pause, TimeUnit.MILLISECONDS);
     } else {
-      LOG.warn("{} was given up and is still open", path, failure);
+      LOG.warn("{} is still open: HDFS did not recover its lease in " + RELEASE_ATTEMPTS + " attempts", path, failure);
     }
   }
 }

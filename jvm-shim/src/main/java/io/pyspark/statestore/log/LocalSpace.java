@@ -10,7 +10,7 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * What payloads take of this process: memory up to a bound that all streams of a checkpoint share, then a local
+ * Where payloads wait to be written: in memory up to a bound that all streams of a checkpoint share, then in a local
  * directory.
  */
 public final class LocalSpace {
@@ -20,7 +20,7 @@ public final class LocalSpace {
   private final AtomicLong memoryUsed = new AtomicLong();
   private volatile Path directory;
 
-  /** Local space in a directory that is created when it is first needed. */
+  /** Makes local space in a directory that is created when it is first needed. */
   public LocalSpace(Supplier<Path> createDirectory) {
     this.createDirectory = createDirectory;
   }
@@ -42,11 +42,11 @@ public final class LocalSpace {
     return memoryUsed.get();
   }
 
-  /** A name for a new local file. */
+  /** Names a new local file. */
   Path newFile(String suffix) {
     Path known = directory;
     if (known == null || !Files.isDirectory(known)) {
-      // Without a lock, since Spark makes it and takes its own; where two threads do, both directories are good.
+      // Without a lock, because Spark makes the directory under its own. If two threads get here, either one will do.
       known = createDirectory.get();
       directory = known;
     }
@@ -54,7 +54,7 @@ public final class LocalSpace {
   }
 
   /**
-   * Keeps an immutable local file for later, even when its owner deletes it: a hard link, or a copy where the
+   * Keeps an immutable local file for later, even if its owner deletes it: by a hard link, or by a copy where the
    * directories are on different file systems.
    */
   Payload keep(Path file) throws IOException {

@@ -11,36 +11,36 @@ import java.util.function.Consumer;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
-/** What a log has done since it was opened. */
+/** Counts what a log has done since it was opened. */
 public final class LogMetrics {
   private static final Logger LOG = LoggerFactory.getLogger(LogMetrics.class);
 
-  /** Hears of what all logs of this process do; null where nobody listens. */
+  /** Hears what all logs of this process do; null where there is no listener. */
   private static final AtomicReference<Listener> LISTENER = new AtomicReference<>();
 
   /** What is counted. */
   public enum Count {
-    /** Groups made durable. */
+    /** Groups that were made durable. */
     GROUPS("groups"),
     COMMITS("commits"),
-    /** Segments in these groups, relocated ones too. */
+    /** Segments in these groups, relocated ones included. */
     SEGMENTS("segments"),
     /** Payload of these segments. */
     WRITTEN_BYTES("writtenBytes"),
-    /** Groups that could not be made durable, all of whose commits failed or were written again. */
+    /** Groups that could not be made durable. Their commits failed or were written again. */
     FAILED_GROUPS("failedGroups"),
-    /** Logical files that were given up before they were durable. */
+    /** Logical files that were cancelled before they were durable. */
     CANCELLED_UPLOADS("cancelledUploads"),
-    /** Those of them that stopped early, while their bytes were being written into a group. */
+    /** Commits that stopped early, while their bytes were being written into a group. */
     CANCELLED_COMMITS("cancelledCommits"),
     REFRESHES("refreshes"),
-    /** Refreshes that read the tails of all files that others append to, too. */
+    /** Refreshes that also read the tails of all files that others may append to. */
     COMPLETE_REFRESHES("completeRefreshes"),
     RELOCATED_SEGMENTS("relocatedSegments"),
     RELOCATED_BYTES("relocatedBytes"),
     UNLINKED_FILES("unlinkedFiles"),
     FAILED_DELETES("failedDeletes"),
-    /** Tombstones written again, so that the file that held them can be unlinked (rule 6). */
+    /** Tombstones that were written again, so that their file could be unlinked (rule 6). */
     CARRIED_OVER_TOMBSTONES("carriedOverTombstones");
 
     private final String key;
@@ -55,14 +55,14 @@ public final class LogMetrics {
     }
   }
 
-  /** Hears of everything as it happens, in the thread that does it: it has to be quick. */
+  /** Hears of everything as it happens, in the thread that does it, so it has to be quick. */
   public interface Listener {
     void counted(Count what, long by);
 
     /** A group was written and flushed. */
     void flushed(int segments, long nanos);
 
-    /** A commit was made durable so long after it was queued. */
+    /** A commit was made durable, so long after it was queued. */
     void committed(long waitedNanos);
 
     void refreshed(long nanos);
@@ -81,12 +81,14 @@ public final class LogMetrics {
     }
   }
 
-  /** Tells somebody of everything that any log of this process does from now on; who was told before is not any more. */
+  /**
+   * Tells a listener what all logs of this process do from now on. It replaces the listener before it.
+   */
   public static void listen(Listener listener) {
     LISTENER.set(listener);
   }
 
-  /** Tells them no longer. */
+  /** Stops telling a listener. */
   public static void stopListening(Listener listener) {
     LISTENER.compareAndSet(listener, null);
   }
@@ -121,15 +123,15 @@ public final class LogMetrics {
     add(Count.CANCELLED_COMMITS, 1);
   }
 
-  /** How long writing and flushing a group takes these days, in nanoseconds. */
+  /** How long writing and flushing a group takes at present, in nanoseconds. */
   long recentWriteNanos() {
     return recentWriteNanos.get();
   }
 
   /**
-   * A refresh has ended well.
+   * A refresh has succeeded.
    *
-   * @param complete whether it read the tails of all files that others append to
+   * @param complete whether it read the tails of all files that others may append to
    * @param nanos how long it took
    */
   void refreshed(boolean complete, long nanos) {
@@ -170,24 +172,23 @@ public final class LogMetrics {
       try {
         news.accept(listener);
       } catch (RuntimeException | LinkageError e) {
-        // What is only looked at must not fail a commit.
+        // Metrics must not fail a commit.
         stopListening(listener);
-        LOG.warn("Metrics are not updated any more", e);
+        LOG.warn("The metrics listener failed; fileMerging metrics are no longer updated", e);
       }
     }
   }
 
-  /** So many times so far. */
   long count(Count what) {
     return counts.get(what).sum();
   }
 
-  /** When a group was written or the index refreshed for the last time, by {@link System#nanoTime()}. */
+  /** When a group was last written or the index last refreshed, by {@link System#nanoTime()}. */
   public long lastUsedNanos() {
     return lastUsedNanos;
   }
 
-  /** Counts by name; times are in nanoseconds. */
+  /** All counts by name. Times are in nanoseconds. */
   public Map<String, Long> snapshot() {
     Map<String, Long> values = new LinkedHashMap<>();
     counts.forEach((what, count) -> values.put(what.key(), count.sum()));

@@ -4,7 +4,7 @@ import java.io.IOException;
 import java.io.OutputStream;
 
 /**
- * What is written to one logical file. Nothing is visible before {@link #close()} returns, and nothing ever is after
+ * Writes one logical file. Nothing is visible before {@link #close()} returns, and nothing ever becomes visible after
  * {@link #cancel()} or a failed write (rule 2).
  */
 public final class LogOutputStream extends OutputStream {
@@ -55,7 +55,7 @@ public final class LogOutputStream extends OutputStream {
         throw new IOException("state/" + path + " was not written: an earlier write to it failed");
       }
       log.commit(this, path, payload, openedBy, watch);
-    } catch (ObsoleteUploadException e) {
+    } catch (UploadWatch.ObsoleteUploadException e) {
       log.metrics().uploadCancelled();
       throw e;
     } catch (IOException e) {

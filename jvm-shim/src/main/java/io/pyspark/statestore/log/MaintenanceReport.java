@@ -8,40 +8,40 @@ import java.util.Map;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
-/** What one round of maintenance did to a checkpoint, as one line of {@code [key=value]} pairs in the log. */
+/** Logs what one cleaning pass did to a checkpoint, as one line of {@code [key=value]} pairs. */
 final class MaintenanceReport {
   private static final Logger LOG = LoggerFactory.getLogger(MaintenanceReport.class);
-  /** All that only rounds of maintenance count, and only one runs at a time: the differences are this round's. */
-  private static final List<Count> OF_A_ROUND = List.of(
+  /** Only passes count these, and only one runs at a time, so the differences are this pass's. */
+  private static final List<Count> OF_A_PASS = List.of(
       Count.UNLINKED_FILES,
       Count.FAILED_DELETES,
       Count.RELOCATED_SEGMENTS,
       Count.RELOCATED_BYTES,
       Count.CARRIED_OVER_TOMBSTONES);
 
-  private final LogContext context;
+  private final String checkpoint;
+  private final Index index;
+  private final LogMetrics metrics;
   private final long beganNanos = System.nanoTime();
   private final Map<Count, Long> before = new EnumMap<>(Count.class);
   private boolean stopped;
 
-  private MaintenanceReport(LogContext context) {
-    this.context = context;
-    OF_A_ROUND.forEach(what -> before.put(what, context.metrics().count(what)));
+  /** A pass begins. */
+  MaintenanceReport(String checkpoint, Index index, LogMetrics metrics) {
+    this.checkpoint = checkpoint;
+    this.index = index;
+    this.metrics = metrics;
+    OF_A_PASS.forEach(what -> before.put(what, metrics.count(what)));
   }
 
-  /** A round begins. */
-  static MaintenanceReport begin(LogContext context) {
-    return new MaintenanceReport(context);
-  }
-
-  /** The round was given up before its end; why is in the log already. */
+  /** The pass stopped before its end; the log has the reason already. */
   void stopped() {
     stopped = true;
   }
 
-  /** The round is over: one line, at INFO where it did anything, else at DEBUG. */
+  /** The pass is over. Logs at INFO if it did anything or stopped, else at DEBUG. */
   void end() {
-    if (stopped || OF_A_ROUND.stream().anyMatch(what -> done(what) != 0)) {
+    if (stopped || OF_A_PASS.stream().anyMatch(what -> done(what) != 0)) {
       LOG.info(text());
     } else if (LOG.isDebugEnabled()) {
       LOG.debug(text());
@@ -49,13 +49,13 @@ final class MaintenanceReport {
   }
 
   private long done(Count what) {
-    return context.metrics().count(what) - before.get(what);
+    return metrics.count(what) - before.get(what);
   }
 
   private String text() {
-    StringBuilder line = new StringBuilder("[checkpoint=").append(context.checkpoint()).append(']');
-    OF_A_ROUND.forEach(what -> add(line, what.key(), done(what)));
-    Index.Totals now = context.index().totals();
+    StringBuilder line = new StringBuilder("[checkpoint=").append(checkpoint).append(']');
+    OF_A_PASS.forEach(what -> add(line, what.key(), done(what)));
+    Index.Totals now = index.totals();
     add(line, "files", now.files());
     add(line, "physicalBytes", now.physicalBytes());
     add(line, "liveSegments", now.liveSegments());

@@ -13,23 +13,23 @@ import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
 /**
- * What this process knows of one physical file under {@code _merged/}. Its counts are guarded by the {@link Index}
- * that it belongs to.
+ * What this process knows of one physical file under {@code _merged/}. The {@link Index} that it belongs to guards its
+ * counts.
  */
 public final class MergedFile {
   /** Who may still append to the file. */
   enum Writer {
     /** A lane of this process has it open. */
     THIS_PROCESS,
-    /** Another process; whether it still writes is known from time only (rule 7). */
+    /** Another process. Only time tells whether it still writes (rule 7). */
     OTHER,
-    /** Nobody: it is sealed, or this process has given it up. */
+    /** No process: the file is sealed, or this process has left it after a failed write. */
     NOBODY
   }
 
   /**
-   * Another process's file that is so old counts as closed, however short this process has known it. Both its newest stamp
-   * and its modification time, by the file system's own clock, have to say so: one clock may be wrong.
+   * Another process's file that is so old counts as closed, however short a time this process has known it. Both its
+   * newest stamp and its modification time by the file system's clock have to say so, because one clock may be wrong.
    */
   static final long ABANDONED_MS = 24 * 3_600_000L;
 
@@ -42,17 +42,17 @@ public final class MergedFile {
   long liveBytes;
   long liveBytesWithEntries;
   int liveCount;
-  /** By tombstone the number of the first complete refresh that found nothing for it to hold down. */
+  /** By tombstone, the number of the first complete refresh that found nothing for it to hold down. */
   final Map<Tombstone, Long> idleSince = new HashMap<>(0);
 
-  /** Those of its tombstones that will never be needed again. */
-  final Set<Tombstone> needless = new HashSet<>(0);
+  /** Its tombstones that are proven unneeded. */
+  final Set<Tombstone> unneeded = new HashSet<>(0);
 
   private final long writerId;
   private volatile Writer writer;
   private volatile long size;
   private volatile long lastTrailer;
-  /** By the clock that does not jump, as all times here. */
+  /** By the clock that does not jump, as are all times here. */
   private volatile long changedAtMs;
 
   private volatile long readAtMs;
@@ -66,7 +66,7 @@ public final class MergedFile {
   private volatile List<MergedFile> foreign;
   private volatile long listedLength = -1;
   private volatile long listedModification = -1;
-  /** By how much it was modified before the file that was modified last. */
+  /** How much earlier it was modified than the file that was modified last. */
   private volatile long olderThanNewestMs;
   private volatile long deadSinceMs;
   private volatile long ignoredBytes;
@@ -82,7 +82,7 @@ public final class MergedFile {
     this.seen = writer != Writer.THIS_PROCESS;
   }
 
-  /** The process that wrote a file, by the file's name; 0 where the name does not tell. */
+  /** The writer's id in a file's name; 0 where the name has none. */
   static long writerOf(String name) {
     Matcher parts = NAME.matcher(name);
     return parts.lookingAt() ? Long.parseUnsignedLong(parts.group(1), 16) : 0;
@@ -114,7 +114,9 @@ public final class MergedFile {
     return writerId;
   }
 
-  /** Whether it is known what all of its bytes are; where not, they may be a damaged group, and the file stays (rule 8). */
+  /**
+   * Whether all its bytes are accounted for. If not, they may be a damaged group, and the file stays (rule 8).
+   */
   boolean isAccounted() {
     return accounted;
   }
@@ -124,9 +126,8 @@ public final class MergedFile {
   }
 
   /**
-   * This process has appended a group, so that listings have shown the file since.
+   * This process has appended a group. From now on listings show the file.
    *
-   * @param stamp of the group
    * @param refresh number of the newest refresh that has begun
    */
   void appended(long newSize, long stamp, long refresh) {
@@ -136,12 +137,14 @@ public final class MergedFile {
     seen = true;
   }
 
-  /** Number of the newest refresh that had begun when the file changed last, as far as is known. */
+  /** Number of the newest refresh that had begun when the file last changed, as far as is known. */
   long changedIn() {
     return changedIn;
   }
 
-  /** Whether a listing that does not show the file says that it is gone: not before its first group is visible. */
+  /**
+   * Whether a listing that does not show the file means that it is gone. Before its first group is visible it does not.
+   */
   boolean seen() {
     return seen;
   }
@@ -151,18 +154,18 @@ public final class MergedFile {
   }
 
   /**
-   * This process will not append again, after a write that may or may not have reached the file: what is in it must
-   * be read back (rule 1).
+   * This process has left the file after a write that may or may not have reached it, so its end must be read back
+   * (rule 1).
    */
-  void givenUp(long lastGoodTrailer) {
+  void left(long lastGoodTrailer) {
     lastTrailer = lastGoodTrailer;
     wholeIndexRead = false;
-    // It was closed, so a listing shows it from now on, or never will: an object store may not have made it.
+    // It was closed, so listings show it from now on, or never will: an object store may not have made it.
     seen = true;
     writer = Writer.NOBODY;
   }
 
-  /** The file repeats the entries of others: that nothing counts as living in it says nothing about its use. */
+  /** The file is index-only: it repeats the entries of these files, and nothing lives in it. */
   void indexOnly(Collection<String> names) {
     indexOnly = true;
     covered = Set.copyOf(names);
@@ -172,16 +175,13 @@ public final class MergedFile {
     return indexOnly;
   }
 
-  /** The files whose entries an index-only file repeats. */
+  /** Names of the files whose entries an index-only file repeats; of other files, none. */
   Set<String> covered() {
     return covered;
   }
 
   /**
-   * The file is a reference file: what lives in it is read from files of other checkpoints.
-   *
-   * @param paths of these
-   * @param entries that refer to them
+   * The file is a reference file: what lives in it is read from files of other checkpoints, which have these paths.
    */
   void references(List<String> paths, List<Entry> entries) {
     List<MergedFile> files = paths.stream().map(path -> new MergedFile(path, Writer.NOBODY, NEVER)).toList();
@@ -196,9 +196,9 @@ public final class MergedFile {
     return foreign != null;
   }
 
-  /** The file of another checkpoint that an entry of a reference file means; its name is its path. */
+  /** The file of another checkpoint that holds the bytes of a reference file's entry. Its name is its path. */
   MergedFile foreign(int fileRef) {
-    // 0, or more than there are, only where an index-only file has taken it for another kind of file.
+    // Only an index-only file that takes this for another kind of file has 0, or more than there are.
     return fileRef > 0 && fileRef <= foreign.size() ? foreign.get(fileRef - 1) : this;
   }
 
@@ -210,9 +210,8 @@ public final class MergedFile {
   /**
    * The index of the file was read up to {@code trailer}.
    *
-   * @param newestStamp of its groups
-   * @param beganMs when it was opened: what was appended later may be missing
-   * @param endedMs by when it has been read: what was read may be as young as that
+   * @param beganMs when the file was opened: the read may have missed what was appended later
+   * @param endedMs when the read ended: what it found may be as young as that
    * @param refresh number of the refresh that read it
    */
   void read(
@@ -231,7 +230,7 @@ public final class MergedFile {
     }
   }
 
-  /** How many bytes after its last whole group do not exist: a torn tail, or damage at its end. */
+  /** How many bytes after the last whole group are ignored: a torn tail, or damage at the end. */
   void ignored(long bytes) {
     ignoredBytes = bytes;
   }
@@ -240,7 +239,7 @@ public final class MergedFile {
     return ignoredBytes;
   }
 
-  /** An index-only file has told all that is in this one, which is sealed. */
+  /** An index-only file has repeated the whole index of this file, which is sealed. */
   void readElsewhere(long listedSize, long newestStamp, long refresh) {
     size = listedSize;
     lastStamp = newestStamp;
@@ -250,7 +249,7 @@ public final class MergedFile {
   }
 
   /**
-   * What a listing says of the file; whether that is something else than the last one said.
+   * A listing has shown the file; returns whether it looks different from the last listing.
    *
    * @param newestModification of all files in the listing
    */
@@ -262,19 +261,19 @@ public final class MergedFile {
     return changed;
   }
 
-  /** The highest stamp that is known to be in it. */
+  /** The highest stamp in it, as far as is known. */
   long lastStamp() {
     return lastStamp;
   }
 
-  /** Whether only another look at its end can tell if it is closed. */
-  boolean needsAnotherLook(Clocks.Moment now, long closedAfterMs) {
+  /** Whether only another read of its end can tell if it is closed; see {@link Rules#mustBeRead}. */
+  boolean mayHaveBecomeClosed(Clocks.Moment now, long closedAfterMs) {
     return writer == Writer.OTHER
         && !isClosed(now, closedAfterMs)
         && now.monotonicMs() - changedAtMs >= closedAfterMs;
   }
 
-  /** Rule 7: nobody appends to it any more, as far as this process may assume. */
+  /** Rule 7; see {@link Rules#isClosed}. */
   boolean isClosed(Clocks.Moment now, long closedAfterMs) {
     return switch (writer) {
       case NOBODY -> true;
@@ -285,7 +284,7 @@ public final class MergedFile {
     };
   }
 
-  /** Notes that nothing lives in the file, or that something does; since when nothing does, or 0. */
+  /** Notes whether nothing lives in the file; returns since when nothing does, or 0. */
   long dead(boolean isDead, Clocks.Moment now) {
     deadSinceMs = isDead ? (deadSinceMs == 0 ? now.monotonicMs() : deadSinceMs) : 0;
     return deadSinceMs;

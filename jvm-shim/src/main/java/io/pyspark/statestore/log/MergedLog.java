@@ -8,14 +8,12 @@ import io.pyspark.statestore.format.PathRules;
 import java.io.IOException;
 import java.io.OutputStream;
 import java.nio.file.Path;
-import java.security.SecureRandom;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutorService;
-import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.IntSupplier;
 import java.util.function.Supplier;
 import org.apache.hadoop.fs.FSInputStream;
@@ -24,177 +22,187 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * The merged files of one checkpoint, as one process sees and writes them.
+ * The merged files of one checkpoint, as one process reads and writes them.
  *
- * <p>What happens when a task commits: Spark closes the stream that {@link #create} gave it; {@link #commit} puts its
- * payload, and for a snapshot's zip the staged SSTs with it, into the queue of a {@link Lane}; the lane writes all that
- * wait as one group and flushes once ({@link OpenFile#commit}); the {@link Index} takes the new entries in; the task
- * goes on. No metadata call was made.
+ * <p>A task commits by closing the stream that {@link #create} gave it. {@link #commit} queues its payload in a {@link
+ * Lane}, and with a snapshot's zip the SSTs that were staged for it. The lane writes all that wait as one group and
+ * flushes once ({@link OpenFile#commit}), and the {@link Index} takes the new entries in. Then the task goes on. No
+ * metadata call was made.
  */
-public final class MergedLog implements LogContext {
+public final class MergedLog {
   private static final Logger LOG = LoggerFactory.getLogger(MergedLog.class);
-  /** The age of a view that maintenance may work with: a stale view only deletes less. */
+  /** Names of Spark's threads that upload snapshots and delete old versions begin so. */
+  private static final String MAINTENANCE_THREAD = "state-store-maintenance";
+  /** The age of a view that maintenance may work with. An old view only deletes less. */
   private static final long MAINTENANCE_VIEW_MS = 10_000;
 
-  /** A file may be as large as this share of the dead bytes that are allowed: several are open at a time. */
+  /** A file may be as large as this share of the dead bytes that are allowed, because several are open at a time. */
   private static final double SHARE_OF_GARBAGE = 0.25;
   /** No file is sealed before it has so many bytes, however little lives: each costs some calls. */
   private static final long SMALL_FILE = 2 << 20;
-  /** As long as nothing has died, there is nothing to be won by small files. */
+  /** As long as nothing has died, small files gain nothing. */
   private static final long SMALL_FILE_BEFORE_DELETIONS = 8 << 20;
 
   private static final String ZIP = ".zip";
-  /** For so long after others' files count as closed a process without commits goes on cleaning. */
+  /** A process without commits goes on cleaning for so long after others' files count as closed. */
   private static final long KEEP_CLEANING_MS = 300_000;
 
-  private final String checkpoint;
   private final Storage storage;
-  private final Supplier<Map<String, String>> identity;
   private final IntSupplier taskSlots;
-  private final HybridClock clock = new HybridClock(Clocks::wallMs);
-  private final Clocks.Watch watch = new Clocks.Watch();
   private final Index index = new Index();
   private final LogMetrics metrics = new LogMetrics();
-  private final Company company = new Company(metrics::recentWriteNanos);
+  private final Clocks.Watch watch = new Clocks.Watch();
+  private final Rules rules = new Rules(this::options, watch::now);
+  private final ServedPartitions served = new ServedPartitions();
   private final PendingTombstones tombstones = new PendingTombstones();
   private final StagedFiles staged = new StagedFiles();
+  private final CommitWindow window =
+      new CommitWindow(this::options, this::expectedPartitions, metrics::recentWriteNanos);
+  private final WriterIdentity writer;
   private final LocalSpace localSpace;
   private final LanePool lanes;
   private final FileHandles handles;
   private final SegmentReader reader;
   private final Prefetcher prefetcher;
-  private final Pins pins = new Pins(this);
+  private final Pins pins;
+  private final IndexReader indexReader;
   private final Refresher refresher;
   private final SnapshotGuard snapshotGuard;
-  private final Relocator relocator;
+  private final Garbage garbage;
   private final Cleaner cleaner;
-  private final long writerId = new SecureRandom().nextLong() >>> 1;
-  private final AtomicInteger nextFile = new AtomicInteger();
   private final ExecutorService threads;
   private final Set<String> knownDirectories = ConcurrentHashMap.newKeySet();
-  private final Map<String, Long> servedPartitions = new ConcurrentHashMap<>();
   private volatile Options options;
 
   /**
    * Opens the log of a checkpoint and reads what is in it.
    *
-   * @param checkpoint its location, for messages
-   * @param fs its file system
-   * @param stateDirectory {@code <checkpoint>/state}
-   * @param options how to work
-   * @param identity what the headers of new files say of this process
+   * @param stateDirectory {@code <checkpoint>/state} on {@code fs}
+   * @param processFields what the headers of new files say of this process
    * @param localDirectory makes a local directory for what does not fit into memory
    * @param taskSlots how many tasks run at the same time in this process
-   * @param threads to write and read with
-   * @param occasions of the question for which it is opened, see {@link #refreshFor}
+   * @param threads write and read
+   * @param keys of the question that opens the log, see {@link #refreshFor}; may be none
    */
   MergedLog(
-      String checkpoint,
       FileSystem fs,
       org.apache.hadoop.fs.Path stateDirectory,
       Options options,
-      Supplier<Map<String, String>> identity,
+      Supplier<Map<String, String>> processFields,
       Supplier<Path> localDirectory,
       IntSupplier taskSlots,
       ExecutorService threads,
-      Object... occasions)
+      FreshnessKey... keys)
       throws IOException {
-    this.checkpoint = checkpoint;
     this.options = options;
-    this.identity = identity;
     this.taskSlots = taskSlots;
     this.threads = threads;
     storage = new Storage(fs, stateDirectory);
     localSpace = new LocalSpace(localDirectory);
-    lanes = new LanePool(this, threads);
-    handles = new FileHandles(this);
-    reader = new SegmentReader(checkpoint, handles, this::refreshAndFind, this::options);
-    prefetcher = new Prefetcher(this, handles, reader, threads);
-    Intents intents = new Intents(this, threads);
-    refresher = new Refresher(this, intents, pins, threads, this::onGone);
-    snapshotGuard = new SnapshotGuard(this, refresher, path -> staged.find(path) != null);
-    relocator =
-        new Relocator(this, refresher, intents, pins, reader, localSpace, this::serves, this::writeRelocated);
-    cleaner = new Cleaner(this, refresher, intents, pins, relocator, this::writeTombstones, this::onGone);
-    if (occasions.length == 0) {
+    HybridClock clock = new HybridClock(Clocks::wallMs);
+    writer = new WriterIdentity(processFields, this::bornMerged);
+    OpenFile.Factory files = new OpenFile.Factory(storage, index, rules, clock, writer, this::refreshNumber);
+    lanes = new LanePool(
+        () -> new Lane(files, window, tombstones, metrics, this::holdsDeletionsBack, this::fileSize, threads),
+        () -> options().maxOpenFiles());
+    handles = new FileHandles(storage, rules);
+    reader = new SegmentReader(storage, handles, this::findAfterRefresh, this::options);
+    prefetcher = new Prefetcher(index, this::options, handles, reader, threads);
+    pins = new Pins(storage, rules);
+    RelocationMarkers markers = new RelocationMarkers(storage, rules, writer, metrics, threads);
+    indexReader = new IndexReader(storage, index, rules, clock);
+    refresher = new Refresher(
+        storage, index, rules, metrics, writer.id(), indexReader, markers, pins, threads, this::forget);
+    snapshotGuard = new SnapshotGuard(
+        storage, index, rules, writer.id(), refresher, indexReader, path -> staged.find(path) != null);
+    garbage = new Garbage(index, rules, pins::hold, this::serves);
+    Relocator relocator = new Relocator(
+        garbage, refresher, markers, metrics, reader, this::newBuffer, this::writeRelocated);
+    cleaner = new Cleaner(
+        storage, index, rules, metrics, writer.id(), tombstones, refresher, markers, pins, garbage, relocator,
+        this::writeTombstones, this::forget);
+    if (keys.length == 0) {
       refresher.refresh();
     } else {
-      refresher.refreshFor(occasions);
+      refresher.refreshFor(keys);
     }
-    if (!refresher.bornMerged() && index.files().isEmpty()) {
-      refresher.bornMerged(!storage.hasPlainState());
+    if (!bornMerged() && index.files().isEmpty()) {
+      indexReader.bornMerged(!storage.hasPlainState());
     }
   }
 
   // ---- writing
 
-  /** Starts a logical file. It becomes visible when the stream is closed, replacing what was there. */
+  /** Starts a logical file. It becomes visible when the stream is closed, and replaces what was there. */
   public LogOutputStream create(String path) throws IOException {
     checkPath(path);
     pins.checkUnclaimed();
-    if (!path.endsWith(ZIP) || !MaintenanceThreads.isCurrent()) {
-      // A late upload says nothing about whose partition it is.
-      servedPartitions.put(partition(path), Clocks.monotonicMs());
+    if (!path.endsWith(ZIP) || !isMaintenanceThread()) {
+      // A late upload does not show that the partition is still this process's.
+      served.written(path);
     }
-    PayloadBuffer payload = new PayloadBuffer(localSpace, options.bufferMemory());
-    LogOutputStream stream = new LogOutputStream(this, path, payload);
-    company.opened(stream, path);
+    LogOutputStream stream = new LogOutputStream(this, path, newBuffer());
+    window.opened(stream, path);
     return stream;
   }
 
-  /** The stream has nothing more to say. */
-  void left(LogOutputStream stream) {
-    company.left(stream);
+  private PayloadBuffer newBuffer() {
+    return new PayloadBuffer(localSpace, options.bufferMemory());
   }
 
-  /** Makes a file durable, with what was staged for it. */
+  /** The stream was closed or cancelled. */
+  void left(LogOutputStream stream) {
+    window.left(stream);
+  }
+
+  /** Makes a file durable, together with its companions: what was staged for it. */
   void commit(LogOutputStream stream, String path, Payload payload, long openedBy, UploadWatch watch)
       throws IOException {
     String store = path.endsWith(ZIP) ? SnapshotZip.store(path) : null;
-    List<Commit.Item> riders = store == null ? List.of() : riders(store, path, payload);
+    List<Commit.Item> companions = store == null ? List.of() : companions(store, path, payload);
     boolean done = false;
     try {
-      List<Commit.Item> items = new ArrayList<>(riders);
+      List<Commit.Item> items = new ArrayList<>(companions);
       items.add(new Commit.Item(path, payload));
       Commit commit = new Commit(items, List.of(), openedBy, watch);
       Lane lane = lanes.choose(commit);
       boolean lead = lane.submit(commit);
-      company.left(stream);
+      window.left(stream);
       if (lead) {
         lane.lead(commit);
       }
       commit.await();
       done = true;
-      relocator.written(commit.length());
+      garbage.written(commit.length());
     } finally {
       if (done) {
-        riders.forEach(r -> r.payload().close());
+        companions.forEach(c -> c.payload().close());
       } else if (store != null) {
-        staged.giveBack(store, SnapshotZip.version(path), riders);
+        staged.giveBack(store, SnapshotZip.version(path), companions);
       }
     }
   }
 
-  /** What was staged for a snapshot, which is checked first. */
-  private List<Commit.Item> riders(String store, String zip, Payload payload) throws IOException {
+  /** Checks a snapshot and takes what was staged for it. */
+  private List<Commit.Item> companions(String store, String zip, Payload payload) throws IOException {
     Set<String> named = SnapshotGuard.filesNamed(zip, payload);
     if (named.isEmpty()) {
-      // A zip that cannot be read as a snapshot's takes whatever is there, as ever.
-      snapshotGuard.check(zip, named, unwrittenMs(zip));
+      // A zip that cannot be read as a snapshot's takes all that is staged for its store.
+      snapshotGuard.check(zip, named, served.unwrittenMs(zip));
       return staged.take(store, path -> true);
     }
     staged.named(store, SnapshotZip.version(zip), named);
-    snapshotGuard.check(zip, named, unwrittenMs(zip));
+    snapshotGuard.check(zip, named, served.unwrittenMs(zip));
     return staged.take(store, named::contains);
   }
 
-  /** A store of this process was closed, whose snapshots will not come any more. */
+  /** A store of this process was closed, so no zip will name what is staged for it. */
   void storeClosed(String store) {
     staged.dropStore(store);
   }
 
   /**
-   * Takes a local immutable file of a RocksDB snapshot. It becomes visible with the zip that names it.
+   * Stages a local immutable file of a RocksDB snapshot. It becomes visible with the zip that names it.
    *
    * @return false where {@code path} is not such a file, and has to be created as any other
    */
@@ -208,20 +216,18 @@ public final class MergedLog implements LogContext {
     return true;
   }
 
-  /** Deletes what this process sees of a path; whether there was anything. */
+  /** Deletes what this process sees of a path; returns whether there was anything. */
   public boolean delete(String path) {
     staged.drop(path);
-    Segment seen = index.find(path);
-    if (seen == null) {
+    Tombstone tombstone = index.delete(path);
+    if (tombstone == null) {
       return false;
     }
-    Tombstone tombstone = Tombstone.of(seen);
-    index.applyUnwritten(tombstone);
     tombstones.add(tombstone);
     return true;
   }
 
-  /** Deletes all below a directory; whether there was anything. */
+  /** Deletes all below a directory; returns whether there was anything. */
   public boolean deleteBelow(String directory) {
     List<Segment> below = index.listRecursively(directory);
     below.forEach(s -> delete(s.path()));
@@ -245,24 +251,28 @@ public final class MergedLog implements LogContext {
 
   /** Whether this process has written to a path's partition lately, and so probably will again. */
   private boolean serves(String path) {
-    return unwrittenMs(path) < options.closedAfterMs();
+    return served.unwrittenMs(path) < options.closedAfterMs();
   }
 
-  private long unwrittenMs(String path) {
-    Long lastMs = servedPartitions.get(partition(path));
-    return lastMs == null ? Long.MAX_VALUE : Clocks.monotonicMs() - lastMs;
+  private int expectedPartitions() {
+    return (int) Math.min(taskSlots.getAsInt(), served.writtenWithin(options.idleSealMs()));
   }
 
-  /** {@code <operator>/<partition>} of a path. */
-  static String partition(String path) {
-    int end = path.indexOf('/', path.indexOf('/') + 1);
-    return end < 0 ? path : path.substring(0, end);
+  /** Bytes after which an open file is sealed. Small files soon hold nothing live, or little that has to be moved. */
+  private long fileSize() {
+    double share = SHARE_OF_GARBAGE * (options.maxSpaceAmplification() - 1) * index.liveBytes();
+    long least = tombstones.count() == 0 ? SMALL_FILE_BEFORE_DELETIONS : SMALL_FILE;
+    return Math.min(options.maxFileSize(), Math.max(least, (long) share));
+  }
+
+  private boolean holdsDeletionsBack() {
+    return cleaner.holdsDeletionsBack();
   }
 
   private void checkPath(String path) throws StateStoreFilesException {
     if (!PathRules.isValidPath(path)) {
       throw new StateStoreFilesException(
-          Id.PSS_BAD_PATH, "'" + path + "' is no path below state/ of checkpoint " + checkpoint + ".");
+          Id.PSS_BAD_PATH, "'" + path + "' is no path below state/ of checkpoint " + checkpoint() + ".");
     }
   }
 
@@ -273,14 +283,18 @@ public final class MergedLog implements LogContext {
     return index.find(path);
   }
 
-  /** What lives where, for listings. */
+  /** What lives where. */
   public Index index() {
     return index;
   }
 
   /** Whether plain state files may exist in this checkpoint, beside the merged ones (rule 10). */
   public boolean mayHavePlainFiles() {
-    return !refresher.bornMerged();
+    return !bornMerged();
+  }
+
+  private boolean bornMerged() {
+    return indexReader.bornMerged();
   }
 
   /** Opens a segment, and fetches ahead what Spark will want after it. */
@@ -306,67 +320,74 @@ public final class MergedLog implements LogContext {
     }
   }
 
-  private Segment refreshAndFind(String path) throws IOException {
+  /** Refreshes, then finds the live segment of a path: for one that should be there and is not. */
+  public Segment findAfterRefresh(String path) throws IOException {
     refresher.refresh();
     return index.find(path);
   }
 
-  /** Looks again: for a path that should be there but is not. */
-  public Segment findAfterRefresh(String path) throws IOException {
-    return refreshAndFind(path);
-  }
-
-  /** Says that no merged file has a logical file, and what may be the reason. */
+  /** The error for a logical file that no merged file has. */
   public StateFileNotFoundException missing(String path) {
-    return MissingFile.of(this, path);
+    return reader.notFound(path, index.files());
   }
 
-  /** Makes sure of a view at least as new as the first call for this occasion. */
-  public void refreshFor(Object occasion) throws IOException {
-    refresher.refreshFor(occasion);
+  /** Makes the view at least as new as the first call with this freshness key. */
+  public void refreshFor(FreshnessKey key) throws IOException {
+    refresher.refreshFor(key);
   }
 
-  /** Refreshes now. */
+  /** Refreshes completely now. */
   public void refresh() throws IOException {
     refresher.refresh();
   }
 
-  /** Directories that this process has made or found; asked again after anything has gone. */
+  private long refreshNumber() {
+    return refresher.number();
+  }
+
+  /**
+   * Directories that this process has made or found. Emptied whenever a merged file is gone, so that they are asked
+   * anew.
+   */
   public Set<String> knownDirectories() {
     return knownDirectories;
   }
 
   // ---- maintenance
 
-  /** Called from Spark's maintenance threads: a view that is new enough, and cleaning where it is due. */
+  /** Whether the current thread is one of those in which Spark uploads snapshots and deletes old versions. */
+  public static boolean isMaintenanceThread() {
+    return Thread.currentThread().getName().startsWith(MAINTENANCE_THREAD);
+  }
+
+  /** Does what is due in one of Spark's maintenance threads: cleans, and makes the view new enough for maintenance. */
   public void maintain() throws IOException {
     lanes.all().forEach(Lane::sealIfDue);
     cleaner.runIfDue();
     refresher.refreshIfOlderThan(MAINTENANCE_VIEW_MS);
   }
 
-  /** Cleans at once, and returns how many files went; for tests and tools. */
+  /** Cleans now; returns how many files it has unlinked. */
   public int clean() {
     lanes.all().forEach(Lane::sealIfDue);
     return cleaner.run();
   }
 
-  /** What has to happen while nobody commits; called by the process's housekeeper. */
+  /** Does what has to happen while nobody commits. The process's housekeeper calls it every 100 ms. */
   void tick() {
     handles.closeIdle();
     prefetcher.dropStale();
-    long nowMs = Clocks.monotonicMs();
     long keepMs = 2 * options.closedAfterMs() + KEEP_CLEANING_MS;
-    servedPartitions.values().removeIf(lastMs -> nowMs - lastMs >= keepMs);
+    served.forgetOlderThan(keepMs);
     staged.dropUnclaimed(options.closedAfterMs(), store -> OpenStores.isOpen(storage.stateDirectory(), store));
     if (tombstones.haveWaited(options.idleSealMs())) {
       lanes.forTombstones().writeTombstones();
     }
-    // Spark's maintenance asks before it deletes, and comes back after a minute; what it has made garbage of is to go now.
     lanes.all().forEach(Lane::sealIfDue);
-    // In a query without input Spark's maintenance asks for nothing, since it has nothing to delete. What has died is to
-    // go all the same, until files of processes that died meanwhile count as closed, too.
-    long idleMs = nowMs - servedPartitions.values().stream().mapToLong(Long::longValue).max().orElse(-keepMs);
+    // Spark's maintenance asks before it deletes, and comes back after a minute. What it has made garbage of goes now.
+    // In a query without input it asks for nothing. What has died goes all the same, until the files of processes that
+    // died meanwhile count as closed, too.
+    long idleMs = served.idleMs(keepMs);
     boolean idle = idleMs >= options.idleSealMs() && idleMs < keepMs && cleaner.hasMoreToDo();
     if (idle || cleaner.isPressing()) {
       threads.execute(cleaner::runIfDue);
@@ -382,27 +403,36 @@ public final class MergedLog implements LogContext {
     handles.closeAll();
   }
 
-  /** The checkpoint was deleted: nothing more is to be written to it. */
+  /** Stops writing: the checkpoint was deleted. */
   void abandon() {
     lanes.all().forEach(Lane::abandon);
     handles.closeAll();
     staged.closeAll();
   }
 
-  private void onGone(MergedFile file) {
+  /** Forgets a merged file that is gone. A lane that has it open notices by itself, in its own time. */
+  private void forget(MergedFile file) {
+    index.remove(file);
     handles.close(file.name());
-    // A lane that has it open notices by itself, in its own time.
     knownDirectories.clear();
   }
 
-  // ---- what lanes need
+  // ---- what it is
 
-  @Override
+  /** The checkpoint's location, for messages. */
   public String checkpoint() {
-    return checkpoint;
+    return storage.checkpoint();
   }
 
-  @Override
+  /** This process's id in the checkpoint. */
+  public long writerId() {
+    return writer.id();
+  }
+
+  public LogMetrics metrics() {
+    return metrics;
+  }
+
   public Options options() {
     return options;
   }
@@ -410,83 +440,8 @@ public final class MergedLog implements LogContext {
   /** Works with other options from now on, as when a query is restarted with them. */
   void options(Options changed) {
     if (!changed.equals(options)) {
-      LOG.info("Options of {} are now {}", checkpoint, changed);
+      LOG.info("Options of {} are now {}", checkpoint(), changed);
       options = changed;
     }
-  }
-
-  @Override
-  public Storage storage() {
-    return storage;
-  }
-
-  @Override
-  public HybridClock clock() {
-    return clock;
-  }
-
-  @Override
-  public Company company() {
-    return company;
-  }
-
-  @Override
-  public LogMetrics metrics() {
-    return metrics;
-  }
-
-  @Override
-  public int expectedCompany() {
-    long nowMs = Clocks.monotonicMs();
-    long lately = servedPartitions.values().stream().filter(lastMs -> nowMs - lastMs < options.idleSealMs()).count();
-    return (int) Math.min(taskSlots.getAsInt(), lately);
-  }
-
-  @Override
-  public long refreshNumber() {
-    return refresher.number();
-  }
-
-  @Override
-  public long writerId() {
-    return writerId;
-  }
-
-  @Override
-  public String headerMeta() {
-    return HeaderMeta.json(identity.get(), refresher.bornMerged());
-  }
-
-  @Override
-  public String nextFileName(long nowMs) {
-    return String.format("%013d-%016x-%d.merged", nowMs, writerId, nextFile.incrementAndGet());
-  }
-
-  @Override
-  public long nowMs() {
-    return Clocks.wallMs();
-  }
-
-  @Override
-  public Clocks.Moment now() {
-    return watch.now();
-  }
-
-  @Override
-  public PendingTombstones tombstones() {
-    return tombstones;
-  }
-
-  @Override
-  public boolean cleansSoon() {
-    return cleaner.comesSoon();
-  }
-
-  @Override
-  public long fileSize() {
-    // A file goes when all in it has died, or what lives has been moved. In small files that is soon, and little.
-    double share = SHARE_OF_GARBAGE * (options.maxSpaceAmplification() - 1) * index.liveBytes();
-    long least = tombstones.count() == 0 ? SMALL_FILE_BEFORE_DELETIONS : SMALL_FILE;
-    return Math.min(options.maxFileSize(), Math.max(least, (long) share));
   }
 }

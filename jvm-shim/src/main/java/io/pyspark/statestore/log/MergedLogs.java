@@ -27,65 +27,53 @@ import org.apache.hadoop.util.ShutdownHookManager;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
-/** The logs of this process: one per checkpoint, opened when first needed, sealed when the process stops cleanly. */
+/** The logs of this process, one per checkpoint: opened when first needed, sealed when the process stops cleanly. */
 public final class MergedLogs {
   private static final Logger LOG = LoggerFactory.getLogger(MergedLogs.class);
   private static final long TICK_MS = 100;
 
-  /** Changed under its monitor, under which nobody waits for a file system. */
+  /** Changed under its monitor, under which no thread waits for a file system. */
   private static final Map<String, MergedLog> LOGS = new ConcurrentHashMap<>();
-  /** The logs that are being opened, so that whoever comes meanwhile waits for his own checkpoint only. */
+  /** The logs that are being opened. Others wait here for their own checkpoint only. */
   private static final Map<String, FutureTask<MergedLog>> OPENING = new HashMap<>();
   private static final ExecutorService THREADS = Executors.newCachedThreadPool(daemons("merged-log-io"));
-  /** Only says when it is time; what waits for a file system or for Spark has a thread of its own each time. */
+  /** Only starts housekeeping. What may wait for a file system or for Spark runs in a thread of its own. */
   private static final ScheduledExecutorService HOUSEKEEPER =
       Executors.newSingleThreadScheduledExecutor(daemons("merged-log-housekeeper"));
-  /** What is being done of housekeeping: a checkpoint's, or the watches'. */
-  private static final Set<Object> UNDER_WAY = ConcurrentHashMap.newKeySet();
+  /** The housekeeping that is running: a checkpoint's, or that of the upload watches. */
+  private static final Set<Object> RUNNING = ConcurrentHashMap.newKeySet();
 
   static {
     HOUSEKEEPER.scheduleWithFixedDelay(MergedLogs::tick, TICK_MS, TICK_MS, TimeUnit.MILLISECONDS);
-    // Before Hadoop closes its file systems, which would cut the files off unsealed.
+    // Before Hadoop closes its file systems, which would leave the files unsealed.
     ShutdownHookManager.get()
         .addShutdownHook(MergedLogs::sealAll, FileSystem.SHUTDOWN_HOOK_PRIORITY + 20, 10, TimeUnit.SECONDS);
   }
 
-  private static volatile boolean cleanByThemselves = true;
-
   private MergedLogs() {}
 
-  static boolean cleanByThemselves() {
-    return cleanByThemselves;
-  }
-
-  /** For tests that count what a round does: whether rounds of cleaning come without {@link MergedLog#clean}. */
-  static void cleanByThemselves(boolean whether) {
-    cleanByThemselves = whether;
-  }
-
   /**
-   * The log of a checkpoint.
+   * Returns the log of a checkpoint, and opens it first where it is not open.
    *
    * @param stateDirectory qualified {@code <checkpoint>/state} on {@code fs}
-   * @param options how to work from now on
-   * @param identity what headers of new files say of this process
+   * @param options of the log from now on
+   * @param processFields what the headers of new files say of this process
    * @param localDirectory makes a local directory for spilled payload
    * @param taskSlots how many tasks run at the same time in this process
-   * @param occasions of the question that is asked; where it opens the log, the first refresh serves them
+   * @param keys of the question that is asked; if it opens the log, the first refresh serves them
    */
   public static MergedLog of(
       FileSystem fs,
       org.apache.hadoop.fs.Path stateDirectory,
       Options options,
-      Supplier<Map<String, String>> identity,
+      Supplier<Map<String, String>> processFields,
       Supplier<Path> localDirectory,
       IntSupplier taskSlots,
-      Object... occasions)
+      FreshnessKey... keys)
       throws IOException {
     String key = stateDirectory.toString();
     Callable<MergedLog> open = () -> new MergedLog(
-        stateDirectory.getParent().toString(), fs, stateDirectory, options, identity, localDirectory, taskSlots,
-        THREADS, occasions);
+        fs, stateDirectory, options, processFields, localDirectory, taskSlots, THREADS, keys);
     MergedLog log = LOGS.get(key);
     while (log == null) {
       log = openOnce(key, new FutureTask<>(open));
@@ -94,7 +82,7 @@ public final class MergedLogs {
     return log;
   }
 
-  /** Opens a log, or waits for who does; null where that came to nothing, for reasons that are none of the caller's. */
+  /** Opens a log, or waits for another thread that does; returns null where the caller has to try again. */
   private static MergedLog openOnce(String key, FutureTask<MergedLog> own) throws IOException {
     FutureTask<MergedLog> opening;
     synchronized (LOGS) {
@@ -112,7 +100,7 @@ public final class MergedLogs {
     } catch (ExecutionException e) {
       forget(key, opening);
       if (opening != own && Lane.saysInterrupted(e.getCause())) {
-        // The task that opened it was killed; this one was not.
+        // The task that opened it was killed. This one was not, and tries again.
         return null;
       }
       throw failure(key, e);
@@ -132,7 +120,7 @@ public final class MergedLogs {
     return e.getCause() instanceof IOException io ? io : new IOException("Could not open " + key, e.getCause());
   }
 
-  /** The log becomes known, unless the checkpoint was deleted while it was read: then it has to be read again. */
+  /** Makes the log known; returns null where the checkpoint was deleted meanwhile, so that it has to be read again. */
   private static MergedLog enterUnlessForgotten(String key, FutureTask<MergedLog> opening, MergedLog log) {
     synchronized (LOGS) {
       if (OPENING.remove(key, opening)) {
@@ -150,7 +138,7 @@ public final class MergedLogs {
     }
   }
 
-  /** The log of a state directory where it is open already, else null. */
+  /** Returns the log of a state directory where it is open already, else null. */
   public static MergedLog open(org.apache.hadoop.fs.Path stateDirectory) {
     return LOGS.get(stateDirectory.toString());
   }
@@ -168,21 +156,21 @@ public final class MergedLogs {
     forgotten.forEach(MergedLog::abandon);
   }
 
-  /** The logs that are open, by the location of their state directory. */
+  /** Returns the open logs by the location of their state directory. */
   public static Map<String, MergedLog> all() {
     return Map.copyOf(LOGS);
   }
 
   private static void tick() {
-    LOGS.values().forEach(log -> turn(log, log.checkpoint(), log::tick));
+    LOGS.values().forEach(log -> keepHouse(log, log.checkpoint(), log::tick));
     if (UploadWatch.any()) {
-      turn(UploadWatch.class, "uploads", UploadWatch::askAll);
+      keepHouse(UploadWatch.class, "uploads", UploadWatch::askAll);
     }
   }
 
-  /** Does something in a thread of its own, unless it is still being done since the last time. */
-  private static void turn(Object whose, String name, Runnable work) {
-    if (!UNDER_WAY.add(whose)) {
+  /** Runs housekeeping in a thread of its own, unless its last run has not ended. */
+  private static void keepHouse(Object whose, String name, Runnable work) {
+    if (!RUNNING.add(whose)) {
       return;
     }
     try {
@@ -190,14 +178,14 @@ public final class MergedLogs {
         try {
           work.run();
         } catch (RuntimeException | Error e) {
-          LOG.warn("Housekeeping of {} failed and is tried again", name, e);
+          LOG.warn("Housekeeping of {} failed; trying again", name, e);
         } finally {
-          UNDER_WAY.remove(whose);
+          RUNNING.remove(whose);
         }
       });
     } catch (RuntimeException | Error e) {
-      UNDER_WAY.remove(whose);
-      LOG.warn("No thread for the housekeeping of {}; it is tried again", name, e);
+      RUNNING.remove(whose);
+      LOG.warn("Could not start a thread for the housekeeping of {}; trying again", name, e);
     }
   }
 
@@ -206,7 +194,7 @@ public final class MergedLogs {
     List<Callable<Object>> seals = new ArrayList<>();
     LOGS.values().forEach(log -> seals.add(Executors.callable(() -> seal(log))));
     try {
-      // Side by side, since a process that stops does not wait for long.
+      // Side by side, because a process that stops does not wait for long.
       for (FutureTask<Object> seal : Parallel.start(THREADS, seals.size(), seals)) {
         seal.get();
       }

@@ -12,6 +12,7 @@ import java.io.OutputStream;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.function.BooleanSupplier;
+import java.util.function.LongSupplier;
 import java.util.zip.CRC32C;
 import java.util.zip.CheckedOutputStream;
 import org.apache.hadoop.fs.FSDataOutputStream;
@@ -19,14 +20,14 @@ import org.apache.hadoop.fs.Path;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
-/** A merged file while this process writes it. */
+/** A merged file that this process writes. A failed write or flush ends it: the {@link Lane} leaves it (rule 1). */
 final class OpenFile {
   private static final Logger LOG = LoggerFactory.getLogger(OpenFile.class);
   private static final int BUFFER = 64 * 1024;
-  /** Bytes of a group that was announced longer that are filled up with zeros. */
+  /** A group that becomes shorter than its front says is filled up with so many zeros at most. */
   private static final long MAX_PADDING = 256 * 1024;
 
-  private final LogContext context;
+  private final Factory made;
   private final MergedFile file;
   private final FSDataOutputStream out;
   private final OutputStream buffered;
@@ -38,8 +39,8 @@ final class OpenFile {
   private long goodTrailer;
   private Clocks.Stopwatch sinceAppend = new Clocks.Stopwatch();
 
-  private OpenFile(LogContext context, MergedFile file, FSDataOutputStream out, Header header) throws IOException {
-    this.context = context;
+  private OpenFile(Factory made, MergedFile file, FSDataOutputStream out, Header header) throws IOException {
+    this.made = made;
     this.file = file;
     this.out = out;
     this.buffered = new BufferedOutputStream(out, BUFFER);
@@ -47,51 +48,60 @@ final class OpenFile {
     this.writer = new MergedFileWriter(buffered, header);
   }
 
-  static OpenFile create(LogContext context) throws IOException {
-    long now = context.nowMs();
-    String name = context.nextFileName(now);
-    MergedFile file = new MergedFile(name, MergedFile.Writer.THIS_PROCESS, context.now());
-    // Known before it exists: a refresh that lists it in between must not take it for another process's.
-    context.index().addIfAbsent(file);
-    FSDataOutputStream out = null;
-    OpenFile made = null;
-    try {
-      Header header = Header.of(context.writerId(), now, context.headerMeta());
-      out = context.storage().create(name);
-      made = new OpenFile(context, file, out, header);
-    } finally {
-      // Whatever goes wrong, of checked exceptions too, which Scala does not declare.
-      if (made == null) {
-        discard(context, file, out);
+  /**
+   * Makes this process's files of one checkpoint.
+   *
+   * @param refreshNumber number of the newest refresh that has begun
+   */
+  record Factory(
+      Storage storage, Index index, Rules rules, HybridClock clock, WriterIdentity writer, LongSupplier refreshNumber) {
+    OpenFile create() throws IOException {
+      long now = Clocks.wallMs();
+      String name = writer.nextFileName(now, Storage.SUFFIX);
+      MergedFile file = new MergedFile(name, MergedFile.Writer.THIS_PROCESS, rules.now());
+      // Known before it exists: a refresh that lists it in between must not take it for another process's.
+      index.addIfAbsent(file);
+      FSDataOutputStream out = null;
+      OpenFile made = null;
+      try {
+        Header header = writer.header(now);
+        out = storage.create(name);
+        made = new OpenFile(this, file, out, header);
+      } finally {
+        // For every failure, also checked exceptions that Scala code does not declare.
+        if (made == null) {
+          discard(file, out);
+        }
       }
+      LOG.info("Opened merged file {} of {}", name, storage.checkpoint());
+      return made;
     }
-    LOG.info("Opened merged file {} of {}", name, context.checkpoint());
-    return made;
+
+    /** Removes a file that could not be made. A failed create may have made it, and holds its lease then. */
+    private void discard(MergedFile file, FSDataOutputStream out) {
+      try {
+        if (out != null) {
+          out.close();
+        }
+        storage.delete(file.name());
+      } catch (IOException | RuntimeException | Error e) {
+        LOG.debug("{} of {} could neither be made nor removed", file, storage.checkpoint(), e);
+      }
+      // Last: a refresh that lists it in between must not take it for another process's.
+      index.remove(file);
+    }
   }
 
-  /** Of a file that could not be made nothing stays; a failed create may have made it, and holds its lease then. */
-  private static void discard(LogContext context, MergedFile file, FSDataOutputStream out) {
-    try {
-      if (out != null) {
-        out.close();
-      }
-      context.storage().delete(file.name());
-    } catch (IOException | RuntimeException | Error e) {
-      LOG.debug("{} of {} could not be made, nor removed", file, context.checkpoint(), e);
-    }
-    // Last: a refresh that lists it in between must not take it for another process's.
-    context.index().remove(file);
-  }
-
-  MergedFile file() {
-    return file;
+  /** Whether the index no longer knows the file: its checkpoint was deleted, as a refresh has found. */
+  boolean isForgotten() {
+    return made.index.file(file.name()) != file;
   }
 
   Path path() {
-    return context.storage().path(file.name());
+    return made.storage.path(file.name());
   }
 
-  /** Whether groups can be made durable before the file is closed. */
+  /** Whether a group can be made durable before the file is closed. */
   boolean canFlush() {
     return canFlush;
   }
@@ -100,28 +110,29 @@ final class OpenFile {
     return writer.position();
   }
 
-  /** Whether the file was ended with its last group. */
+  /** Whether the file was closed with its last group. */
   boolean isFinished() {
     return finished;
   }
 
-  /** Since it was created. */
+  /** How long ago it was created. */
   long ageMs() {
     return (System.nanoTime() - createdNanos) / 1_000_000;
   }
 
-  /** By the clock that says more: to seal early, or to fail a group, does no harm; to append too late would. */
-  long idleMs(LogContext context) {
+  /**
+   * How long nothing was appended, by the clock that says more: sealing early does no harm, appending too late does.
+   */
+  long idleMs() {
     return sinceAppend.elapsedMs();
   }
 
   /**
-   * Begins a group with what it is going to hold.
+   * Writes a group's front, which says how long the group is going to be.
    *
-   * @param commits whose payloads and tombstones go into it
-   * @param tombstones that go with them
+   * @param tombstones that wait, besides those of the commits
    */
-  void announce(List<Commit> commits, List<Tombstone> tombstones) throws IOException {
+  void beginGroup(List<Commit> commits, List<Tombstone> tombstones) throws IOException {
     List<String> paths = new ArrayList<>();
     long bytes = 0;
     for (Commit commit : commits) {
@@ -135,56 +146,50 @@ final class OpenFile {
     }
   }
 
-  /** Whether so much of what was announced was taken back that filling it up would cost more than another file. */
+  /** Whether so much was taken back since the front that filling the group up would cost more than another file. */
   boolean isMuchTooShort(List<Entry> entries) {
     return writer.shortfall(entries.stream().map(Entry::path).toList()) > MAX_PADDING;
   }
 
-  /** Ends a group of which nothing is left, where one was announced. */
+  /** Ends a group of which nothing is left, if its front was written. */
   void endEmptyGroup() throws IOException {
     if (writer.hasAnnounced()) {
-      writer.endGroup(List.of(), context.clock().next());
+      writer.endGroup(List.of(), made.clock.next());
     }
   }
 
   /**
    * Appends a payload to the group that is being written.
    *
-   * @param withdrawn asked before each block: whether nobody wants it any more
-   * @throws WithdrawnException where that is so; what was written of it is garbage
+   * @param withdrawn whether the commit was withdrawn; asked before each block
+   * @throws WithdrawnException where it was; what was written of it is garbage
    */
   Entry append(Commit.Item item, BooleanSupplier withdrawn) throws IOException {
     CRC32C crc = new CRC32C();
     long length = item.payload().length();
     long offset = writer.payload(
         length, target -> item.payload().writeTo(new Stoppable(new CheckedOutputStream(target, crc), withdrawn)));
-    Entry moved = item.moved();
-    return new Entry(
-        Entry.PUT,
-        Entry.typeOf(item.path()),
-        moved == null ? 0 : moved.generation() + 1,
-        (int) crc.getValue(),
-        moved == null ? context.clock().next() : moved.stamp(),
-        moved == null ? context.writerId() : moved.writer(),
-        offset,
-        length,
-        0,
-        item.path());
+    int crc32c = (int) crc.getValue();
+    return item.copied() != null
+        ? item.copied().copiedEntry(crc32c, offset)
+        : new Entry(
+            Entry.PUT, Entry.typeOf(item.path()), 0, crc32c, made.clock.next(), made.writer.id(), offset, length, 0,
+            item.path());
   }
 
   /** Ends the group and makes it durable and visible (rule 1). */
   void commit(List<Entry> entries, boolean hsync) throws IOException {
-    long stamp = context.clock().next();
+    long stamp = made.clock.next();
     if (canFlush) {
       writer.endGroup(entries, stamp);
       flush(hsync);
-      if (idleMs(context) > context.options().closedAfterMs() / 2) {
-        // Others may have taken the file for closed, and unlinked it (rule 7).
-        throw new IOException("Writing and flushing a group took " + idleMs(context) + " ms");
+      if (idleMs() > made.rules.options().closedAfterMs() / 2) {
+        // Others may have counted the file as closed, and unlinked it (rule 7).
+        throw new IOException("Writing and flushing a group took " + idleMs() + " ms");
       }
     } else {
-      // However long this takes: nobody can take a file for closed that is not there yet, and whoever copies keeps his
-      // announcement up meanwhile (Intents).
+      // This may take any time: others cannot count a file as closed that is not there yet, and a relocation renews its
+      // marker meanwhile.
       writer.endGroupAndSeal(entries, stamp);
       buffered.flush();
       out.close();
@@ -192,13 +197,22 @@ final class OpenFile {
     }
     goodTrailer = writer.position() - Trailer.SIZE;
     sinceAppend = new Clocks.Stopwatch();
-    file.appended(writer.position(), stamp, context.refreshNumber());
-    if (!context.index().apply(file, entries)) {
+    file.appended(writer.position(), stamp, made.refreshNumber.getAsLong());
+    if (!made.index.apply(file, entries)) {
       throw new FileNotFoundException(path() + " was deleted while it was written");
     }
     if (finished) {
-      // Only now: a closed file without live segments would be cleaned.
+      // Only now, because a closed file without live segments would be unlinked.
       file.sealed();
+    }
+  }
+
+  /** A commit was withdrawn while its payload was being written. */
+  static final class WithdrawnException extends IOException {
+    private static final long serialVersionUID = 1L;
+
+    WithdrawnException() {
+      super("withdrawn");
     }
   }
 
@@ -225,7 +239,7 @@ final class OpenFile {
     if (hsync) {
       out.hsync();
       if (!nameIsKept) {
-        context.storage().keepNames();
+        made.storage.keepNames();
         nameIsKept = true;
       }
     } else {
@@ -234,25 +248,25 @@ final class OpenFile {
   }
 
   void seal() throws IOException {
-    long stamp = context.clock().next();
+    long stamp = made.clock.next();
     writer.seal(stamp);
     flush(true);
     out.close();
     finished = true;
-    file.appended(writer.position(), stamp, context.refreshNumber());
+    file.appended(writer.position(), stamp, made.refreshNumber.getAsLong());
     file.sealed();
   }
 
-  /** Leaves the file as it is; what of the last group has reached it is read back at the next refresh. */
-  void giveUp() {
+  /** Leaves the file unsealed. The next refresh reads back what of the last group has reached it. */
+  void leave() {
     try {
       out.close();
     } catch (IOException | RuntimeException | Error e) {
       // Hadoop's local file system reports a full disk as an Error, once more for what is still in its buffer.
-      LOG.warn("Could not close {}, which is given up", path(), e);
+      LOG.warn("Could not close {}, to which a write has failed", path(), e);
     }
-    context.storage().release(file.name());
-    // Only now: closing may make more of the last group visible.
-    file.givenUp(goodTrailer);
+    made.storage.release(file.name());
+    // Only now, because closing may make more of the last group visible.
+    file.left(goodTrailer);
   }
 }

@@ -5,14 +5,14 @@ import java.util.WeakHashMap;
 import org.apache.hadoop.fs.Path;
 
 /**
- * The state stores that are loaded in this process, as far as their file managers tell. Spark's RocksDB class has one from
- * its first load until it is closed, and closes it where it is not wrapped to write checksum files; so who is no longer
- * reachable counts as closed, too.
+ * The state stores that are loaded in this process, as their file managers show. Spark's RocksDB class has one from its
+ * first load until it is closed. It does not close one that is wrapped to write checksum files, so a manager that is no
+ * longer reachable counts as closed, too.
  */
 public final class OpenStores {
   private record Store(Path stateDirectory, String path) {}
 
-  /** By file manager; by identity, as they define no equality. */
+  /** By file manager. Managers define no equality, so this is by identity. */
   private static final Map<Object, Store> MANAGERS = new WeakHashMap<>();
 
   private OpenStores() {}
@@ -28,7 +28,7 @@ public final class OpenStores {
     }
   }
 
-  /** A file manager was closed. Where it was its store's last one, nothing is going to name what is staged for it. */
+  /** A file manager was closed. After a store's last one, no zip will name what is staged for the store. */
   public static void closed(Object manager) {
     Store store;
     synchronized (MANAGERS) {

@@ -11,7 +11,7 @@ import java.util.concurrent.FutureTask;
 final class Parallel {
   private Parallel() {}
 
-  /** Starts the tasks and returns; each result is in the future at the task's place. */
+  /** Starts the tasks and returns their futures in the same order. */
   static <T> List<FutureTask<T>> start(Executor threads, int width, List<Callable<T>> tasks) {
     List<FutureTask<T>> futures = tasks.stream().map(FutureTask::new).toList();
     Queue<FutureTask<T>> waiting = new ConcurrentLinkedQueue<>(futures);

@@ -7,7 +7,7 @@ import java.io.OutputStream;
 import java.nio.file.Files;
 import java.nio.file.Path;
 
-/** The bytes of one logical file, collected before a lane is taken. */
+/** The bytes of one logical file, collected before they are queued in a lane. */
 public interface Payload extends Closeable {
   /** In bytes. */
   long length();
@@ -18,7 +18,7 @@ public interface Payload extends Closeable {
   @Override
   void close();
 
-  /** A local file that belongs to the payload and is deleted with it. */
+  /** Makes a payload of a local file, which is deleted with it. */
   static Payload ofFile(Path file) throws IOException {
     long length = Files.size(file);
     return new Payload() {

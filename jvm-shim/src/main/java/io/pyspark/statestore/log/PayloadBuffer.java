@@ -9,8 +9,8 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * Collects what is written to one logical file, in memory while the shared bound allows, then in a local spill file.
- * One thread writes; {@link #close()} may come from another.
+ * Collects what is written to one logical file: in memory while the shared bound allows, then in a local spill file.
+ * One thread writes; another may call {@link #close()}.
  */
 final class PayloadBuffer extends OutputStream implements Payload {
   private static final int FIRST_CHUNK = 8 * 1024;
@@ -123,7 +123,7 @@ final class PayloadBuffer extends OutputStream implements Payload {
       try {
         spill.close();
       } catch (IOException e) {
-        // The file is thrown away, whatever is still in its buffer.
+        // The file is deleted, with whatever is still in the buffer.
       }
       LocalSpace.deleteQuietly(spillFile);
     }

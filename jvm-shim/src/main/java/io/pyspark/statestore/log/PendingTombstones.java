@@ -5,10 +5,10 @@ import java.util.IdentityHashMap;
 import java.util.List;
 import java.util.Map;
 
-/** Deletions that wait for a group to ride in, so that deleting costs no write of its own. */
+/** Tombstones that wait for a group to go with, so that a deletion costs no write of its own. */
 final class PendingTombstones {
   private List<Tombstone> waiting = new ArrayList<>();
-  /** What waits or is being written, by the order in which it came. */
+  /** Those that wait or are being written, with their place in the order in which they came. */
   private final Map<Tombstone, Long> notDurable = new IdentityHashMap<>();
 
   private long count;
@@ -30,32 +30,32 @@ final class PendingTombstones {
     return taken;
   }
 
-  /** What was taken is durable. */
+  /** Those that were taken are durable. */
   synchronized void written(List<Tombstone> taken) {
     taken.forEach(notDurable::remove);
   }
 
-  /** The group of what was taken has failed. */
+  /** The group of those that were taken has failed. */
   synchronized void giveBack(List<Tombstone> taken) {
     taken.forEach(this::add);
   }
 
-  /** How many there have been: what comes after this does not count for {@link #areDurable}. */
+  /** How many deletions there have been, for {@link #areDurable}. */
   synchronized long count() {
     return count;
   }
 
-  /** Whether the first {@code upTo} of all deletions are durable. */
+  /** Whether the first {@code upTo} deletions are durable. */
   synchronized boolean areDurable(long upTo) {
     return notDurable.values().stream().noneMatch(number -> number <= upTo);
   }
 
-  /** For how long nothing was deleted. */
+  /** How long ago the last deletion came. */
   long quietMs() {
     return (System.nanoTime() - newestNanos) / 1_000_000;
   }
 
-  /** Whether no group has come to take them for {@code ms}. */
+  /** Whether the oldest has waited for {@code ms}. */
   synchronized boolean haveWaited(long ms) {
     return !waiting.isEmpty() && (System.nanoTime() - oldestNanos) / 1_000_000 >= ms;
   }

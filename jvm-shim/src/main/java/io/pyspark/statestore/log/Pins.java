@@ -18,35 +18,36 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * What forks have left in this checkpoint: small files, each of which names a fork and the merged files that it reads.
- * Nobody unlinks these. A pin that is empty, since the fork is just being made, and one that cannot be understood, pin
- * every file (rule 8).
+ * The pins in this checkpoint: small files {@code *.fork}, each of which names a fork and the merged files that the
+ * fork reads. A merged file that a pin names is never unlinked. An empty pin, whose fork is being made, and a pin that
+ * cannot be understood pin every file (rule 8).
  *
- * <p>Whoever unlinks asks a listing that is younger than all that he has concluded from: a fork that it does not show
- * looks later, and finds dead what is dead.
+ * <p>Before files are unlinked, a listing that is younger than all that the unlinks rest on shows the pins. A fork
+ * whose pin it does not show looks later, and finds dead what is dead.
  */
 final class Pins {
   private static final Logger LOG = LoggerFactory.getLogger(Pins.class);
   private static final ObjectMapper JSON = new ObjectMapper();
-  /** Bytes; what is larger was not made by a fork. */
+  /** In bytes. A larger pin was not made by a fork. */
   private static final long LARGEST = 64 << 20;
 
-  private final LogContext context;
-  /** By name, when an empty one was first seen: it counts for {@code closedAfter}, as announcements do. */
+  private final Storage storage;
+  private final Rules rules;
+  /** By name, when an empty pin was first seen. It expires after {@code closedAfter}, as relocation markers do. */
   private final Map<String, Long> emptySinceMs = new ConcurrentHashMap<>();
 
   private final Map<String, Pin> read = new ConcurrentHashMap<>();
   private volatile List<FileStatus> listed = List.of();
   private volatile Held held = new Held(false, Set.of());
 
-  /** A pin's content; of one that is not understood, only which bytes these were. */
+  /** A pin's content; {@code files} is null for a pin that cannot be understood. */
   private record Pin(long length, long modified, String fork, boolean claims, Set<String> files) {}
 
   /**
    * What must not be unlinked.
    *
-   * @param all whether no file may be
-   * @param files names of those that may not
+   * @param all whether that is every file
+   * @param files names of the files, where it is not
    */
   record Held(boolean all, Set<String> files) {
     boolean holds(MergedFile file) {
@@ -54,17 +55,18 @@ final class Pins {
     }
   }
 
-  Pins(LogContext context) {
-    this.context = context;
+  Pins(Storage storage, Rules rules) {
+    this.storage = storage;
+    this.rules = rules;
   }
 
-  /** Takes note of a listing, and reads nothing. */
+  /** Takes note of a listing. Reads no pin. */
   void listed(List<FileStatus> pins) {
     Set<String> names = new HashSet<>();
     for (FileStatus pin : pins) {
       names.add(name(pin));
       if (pin.getLen() == 0) {
-        emptySinceMs.putIfAbsent(name(pin), context.now().monotonicMs());
+        emptySinceMs.putIfAbsent(name(pin), rules.now().monotonicMs());
       }
     }
     emptySinceMs.keySet().retainAll(names);
@@ -73,20 +75,20 @@ final class Pins {
     held = held(pins);
   }
 
-  /** Whether a file must not be unlinked, as far as is known: enough for those who only plan. */
+  /** Whether a file is pinned, as far as is known. That is enough for planning; see {@link #now} for unlinking. */
   boolean hold(MergedFile file) {
     return held.holds(file);
   }
 
-  /** Reads the pins that are known of; those that could not be understood are read again. */
+  /** Reads the pins of the newest listing, and again those that could not be understood. */
   void readAll() {
     listed.forEach(pin -> read(pin, true));
     held = held(listed);
   }
 
-  /** What is pinned by now, after a listing of its own: for those who are about to unlink. */
+  /** Lists the pins anew and says what they hold. Call it right before files are unlinked. */
   Held now() throws IOException {
-    List<FileStatus> pins = context.storage().list().pins();
+    List<FileStatus> pins = storage.list().pins();
     listed(pins);
     pins.forEach(pin -> read(pin, false));
     Held found = held(pins);
@@ -95,16 +97,16 @@ final class Pins {
   }
 
   /**
-   * Before anything is written: a fork may have taken over.
+   * Checks that this checkpoint may still be written to.
    *
-   * @throws StateStoreFilesException PSS_CLAIMED
+   * @throws StateStoreFilesException PSS_CLAIMED, where a fork has claimed it
    */
   void checkUnclaimed() throws StateStoreFilesException {
     for (FileStatus status : listed) {
       Pin pin = read(status, false);
       if (pin != null && pin.claims) {
         throw new StateStoreFilesException(
-            Id.PSS_CLAIMED, "The state of " + context.checkpoint() + " belongs to the fork " + pin.fork + " now, which"
+            Id.PSS_CLAIMED, "The state of " + storage.checkpoint() + " belongs to the fork " + pin.fork + " now, which"
                 + " was made with mode='claim': nothing more may be written here. Go on with the fork; or delete the"
                 + " fork and then " + status.getPath() + ".");
       }
@@ -112,12 +114,12 @@ final class Pins {
   }
 
   private Held held(List<FileStatus> pins) {
-    long now = context.now().monotonicMs();
+    long now = rules.now().monotonicMs();
     Set<String> files = new HashSet<>();
     for (FileStatus status : pins) {
       Pin pin = read.get(name(status));
       if (status.getLen() == 0) {
-        if (now - emptySinceMs.getOrDefault(name(status), now) < context.options().closedAfterMs()) {
+        if (!rules.isExpired(emptySinceMs.getOrDefault(name(status), now), now)) {
           return new Held(true, Set.of());
         }
       } else if (pin == null || !isOf(pin, status) || pin.files == null) {
@@ -129,7 +131,7 @@ final class Pins {
     return new Held(false, files);
   }
 
-  /** A pin's content, or null of an empty one. */
+  /** Reads a pin; returns null for an empty one. */
   private Pin read(FileStatus status, boolean again) {
     if (status.getLen() == 0) {
       return null;
@@ -142,8 +144,8 @@ final class Pins {
     try {
       pin = parse(status);
     } catch (IOException | RuntimeException e) {
-      LOG.warn("{} cannot be understood; no merged file of {} is unlinked meanwhile", status.getPath(),
-          context.checkpoint(), e);
+      LOG.warn("The pin {} cannot be understood; no merged file of {} is unlinked meanwhile", status.getPath(),
+          storage.checkpoint(), e);
       pin = new Pin(status.getLen(), status.getModificationTime(), "", false, null);
     }
     read.put(name(status), pin);
@@ -152,10 +154,10 @@ final class Pins {
 
   private Pin parse(FileStatus status) throws IOException {
     if (status.getLen() > LARGEST) {
-      throw new IOException("a fork's pin has not " + status.getLen() + " bytes");
+      throw new IOException("It has " + status.getLen() + " bytes; a pin has " + LARGEST + " at most");
     }
     byte[] bytes = new byte[(int) status.getLen()];
-    try (FSDataInputStream in = context.storage().open(name(status))) {
+    try (FSDataInputStream in = storage.open(name(status))) {
       in.readFully(0, bytes);
     }
     JsonNode said = JSON.readTree(bytes);
@@ -175,7 +177,7 @@ final class Pins {
     understood &= !said.has("crc32c")
         || said.get("crc32c").longValue() == Integer.toUnsignedLong(Checksum.crc32c(checked, 0, checked.length));
     if (!understood) {
-      throw new IOException("it has no fork, mode and files as a fork's pin has them, or another checksum");
+      throw new IOException("It lacks a fork, mode or files as a pin has them, or its checksum is wrong");
     }
     return new Pin(
         status.getLen(), status.getModificationTime(), said.path("fork").asText(), mode.equals("claim"), files);

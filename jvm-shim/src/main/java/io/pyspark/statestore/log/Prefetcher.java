@@ -1,8 +1,10 @@
 package io.pyspark.statestore.log;
 
+import io.pyspark.statestore.Options;
 import io.pyspark.statestore.format.Entry;
 import java.io.ByteArrayInputStream;
 import java.io.IOException;
+import java.io.InterruptedIOException;
 import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.HashMap;
@@ -15,16 +17,17 @@ import java.util.concurrent.Executor;
 import java.util.concurrent.Future;
 import java.util.concurrent.FutureTask;
 import java.util.concurrent.atomic.AtomicLong;
+import java.util.function.Supplier;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import java.util.zip.CRC32C;
 
 /**
- * Fetches what a load will read next: the SSTs that a snapshot's zip names, and the changelogs or deltas that follow
- * the one that was opened. Neighbours in a file are read in one range, several ranges at a time.
+ * Fetches what a load will read next: the SSTs that a snapshot's zip names, or the changelogs or deltas that follow the
+ * opened one. Neighbours in a file are read as one range, and several ranges at a time.
  */
 final class Prefetcher {
-  /** Gaps up to this are read and thrown away: cheaper than another request. */
+  /** Gaps of up to so many bytes are read and dropped, which is cheaper than another request. */
   private static final int MAX_GAP = 64 * 1024;
 
   private static final int MAX_RANGE = 8 << 20;
@@ -32,7 +35,8 @@ final class Prefetcher {
   private static final long STALE_NANOS = 30_000_000_000L;
   private static final Pattern VERSION = Pattern.compile("(\\d{1,18})((?:_[^./]*)?\\.(?:changelog|delta))");
 
-  private final LogContext context;
+  private final Index index;
+  private final Supplier<Options> options;
   private final FileHandles handles;
   private final SegmentReader reader;
   private final Executor threads;
@@ -43,14 +47,16 @@ final class Prefetcher {
 
   private record Range(MergedFile file, long start, long end, List<Segment> segments) {}
 
-  Prefetcher(LogContext context, FileHandles handles, SegmentReader reader, Executor threads) {
-    this.context = context;
+  Prefetcher(
+      Index index, Supplier<Options> options, FileHandles handles, SegmentReader reader, Executor threads) {
+    this.index = index;
+    this.options = options;
     this.handles = handles;
     this.reader = reader;
     this.threads = threads;
   }
 
-  /** The segment's bytes where they were fetched, checked; else null. */
+  /** Returns the segment's bytes, checked, where they were fetched; else null. */
   byte[] take(Segment segment) throws IOException {
     Fetch fetch = fetched.remove(segment);
     if (fetch == null) {
@@ -64,7 +70,7 @@ final class Prefetcher {
       return null;
     } catch (InterruptedException e) {
       Thread.currentThread().interrupt();
-      throw new java.io.InterruptedIOException("Interrupted while reading state/" + segment.path());
+      throw new InterruptedIOException("Interrupted while reading state/" + segment.path());
     }
     CRC32C crc = new CRC32C();
     crc.update(bytes, 0, bytes.length);
@@ -72,7 +78,7 @@ final class Prefetcher {
     return bytes;
   }
 
-  /** A file was opened: what it makes Spark read next is fetched. */
+  /** A file was opened. Fetches what Spark reads after it. */
   void opened(Segment segment, byte[] bytes) throws IOException {
     List<Segment> wanted = new ArrayList<>();
     if (segment.path().endsWith(".zip")) {
@@ -95,7 +101,7 @@ final class Prefetcher {
   private void following(Segment segment, List<Segment> wanted) {
     int slash = segment.path().lastIndexOf('/') + 1;
     Matcher name = VERSION.matcher(segment.path().substring(slash));
-    // With checkpoint ids in the names the next file's name cannot be told from this one's.
+    // With checkpoint ids in the names, this one's name does not tell the next one's.
     if (name.matches() && !name.group(2).startsWith("_")) {
       long version = Long.parseLong(name.group(1));
       for (int i = 1; i <= FILES_AHEAD; i++) {
@@ -109,7 +115,7 @@ final class Prefetcher {
   }
 
   private void addIfLive(String path, List<Segment> wanted) {
-    Segment segment = context.index().find(path);
+    Segment segment = index.find(path);
     if (segment != null) {
       wanted.add(segment);
     }
@@ -119,14 +125,14 @@ final class Prefetcher {
     List<Range> ranges = new ArrayList<>();
     for (Range range : ranges(wanted)) {
       long bytes = range.segments.stream().mapToLong(Segment::length).sum();
-      if (bytesHeld.addAndGet(bytes) > context.options().bufferMemory()) {
+      if (bytesHeld.addAndGet(bytes) > options.get().bufferMemory()) {
         bytesHeld.addAndGet(-bytes);
         break;
       }
       ranges.add(range);
     }
     List<Callable<byte[]>> reads = ranges.stream().<Callable<byte[]>>map(range -> () -> read(range)).toList();
-    List<FutureTask<byte[]>> started = Parallel.start(threads, context.options().readParallelism(), reads);
+    List<FutureTask<byte[]>> started = Parallel.start(threads, options.get().readParallelism(), reads);
     long now = System.nanoTime();
     for (int i = 0; i < ranges.size(); i++) {
       Range range = ranges.get(i);
@@ -168,7 +174,7 @@ final class Prefetcher {
     return ranges;
   }
 
-  /** Lets go of what nobody came for. */
+  /** Drops what was fetched and not asked for. */
   void dropStale() {
     long now = System.nanoTime();
     fetched.forEach((segment, fetch) -> {

@@ -1,10 +1,5 @@
 package io.pyspark.statestore.log;
 
-import io.pyspark.statestore.StateStoreFilesException;
-import io.pyspark.statestore.format.Entry;
-import io.pyspark.statestore.format.Group;
-import io.pyspark.statestore.format.MergedFileReader;
-import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.io.InterruptedIOException;
 import java.util.ArrayList;
@@ -20,92 +15,96 @@ import java.util.concurrent.Executor;
 import java.util.concurrent.FutureTask;
 import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.Consumer;
-import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.hadoop.fs.FileStatus;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
  * Brings the index up to date with the file system: lists the merged files once, reads the indexes of new ones and the
- * new tails of those that others append to, forgets those that are gone.
+ * new tails of those that other processes append to, and forgets those that are gone.
  *
- * <p>Questions that come while a refresh runs share the next one: an answer always rests on a refresh that began after
+ * <p>Questions that come while a refresh runs share the next one. So every answer rests on a refresh that began after
  * the question.
  */
 final class Refresher {
   private static final Logger LOG = LoggerFactory.getLogger(Refresher.class);
-  /** How many recent occasions are remembered, so that all tasks of one stage share one refresh. */
+  /** How many recent keys are remembered, so that all tasks of one stage share one refresh. */
   private static final int REMEMBERED = 256;
-  /** How often a refresh begins again because files went away under it. */
+  /** How often a refresh begins again because files disappeared during it. */
   private static final int ATTEMPTS = 10;
-  /** How often one file is opened to read what is new in it, and for how long. */
-  private static final int READS = 10;
-  private static final long READ_NANOS = 10_000_000_000L;
 
-  private final LogContext context;
-  private final Executor readers;
-  private final Consumer<MergedFile> onGone;
+  private final Storage storage;
+  private final Index index;
+  private final Rules rules;
+  private final LogMetrics metrics;
+  private final long writerId;
+  private final IndexReader reader;
+  private final RelocationMarkers markers;
+  private final Pins pins;
+  private final Executor threads;
+  private final Consumer<MergedFile> forget;
   private final ReentrantLock running = new ReentrantLock();
-  /** By occasion, the number of the refresh that serves it. */
-  private final Map<Object, Long> occasions = new LinkedHashMap<>() {
+  /** By key, the number of the refresh that serves it. */
+  private final Map<FreshnessKey, Long> servedBy = new LinkedHashMap<>() {
     private static final long serialVersionUID = 1L;
 
     @Override
-    protected boolean removeEldestEntry(Map.Entry<Object, Long> eldest) {
+    protected boolean removeEldestEntry(Map.Entry<FreshnessKey, Long> eldest) {
       return size() > REMEMBERED;
     }
   };
-  private final Intents intents;
-  private final Pins pins;
-  /** Index-only files that are damaged: they only save reads. */
+  /** Index-only files that are damaged. They only save reads, so the files that they repeat are read instead. */
   private final Set<String> unreadable = ConcurrentHashMap.newKeySet();
-  /** Number of the newest refresh that has begun, of any kind. */
+  /** Number of the newest refresh that has begun, complete or not. */
   private volatile long begun;
   private long succeeded;
   private volatile long succeededCompletely;
   private volatile long lastBeganNanos;
   private volatile long lastCompleteNanos = System.nanoTime();
-  private volatile boolean bornMerged;
-  private volatile long newestModification;
 
-  Refresher(LogContext context, Intents intents, Pins pins, Executor readers, Consumer<MergedFile> onGone) {
-    this.context = context;
-    this.intents = intents;
+  /**
+   * @param threads read the indexes
+   * @param forget removes a file that is gone from the index, and closes what is open of it
+   */
+  Refresher(
+      Storage storage,
+      Index index,
+      Rules rules,
+      LogMetrics metrics,
+      long writerId,
+      IndexReader reader,
+      RelocationMarkers markers,
+      Pins pins,
+      Executor threads,
+      Consumer<MergedFile> forget) {
+    this.storage = storage;
+    this.index = index;
+    this.rules = rules;
+    this.metrics = metrics;
+    this.writerId = writerId;
+    this.reader = reader;
+    this.markers = markers;
     this.pins = pins;
-    this.readers = readers;
-    this.onGone = onGone;
-  }
-
-  /** Whether a merged file says that this checkpoint never had plain state files. */
-  boolean bornMerged() {
-    return bornMerged;
-  }
-
-  /** Whether plain state files may exist in this checkpoint, beside the merged ones (rule 10). */
-  boolean mayHavePlainFiles() {
-    return !bornMerged;
-  }
-
-  void bornMerged(boolean value) {
-    bornMerged = value;
+    this.threads = threads;
+    this.forget = forget;
   }
 
   /**
-   * Makes sure that for each of these occasions one refresh began after the first call for it.
+   * Returns after one complete refresh for each of these keys that began after the first call with the key.
    *
-   * @param asked each equal for all questions that may share an answer
+   * @param keys equal for all questions that may share an answer
    */
-  void refreshFor(Object... asked) throws IOException {
+  void refreshFor(FreshnessKey... keys) throws IOException {
     long needed = 0;
-    synchronized (occasions) {
-      for (Object occasion : asked) {
-        needed = Math.max(needed, occasions.computeIfAbsent(occasion, o -> begun + 1));
+    synchronized (servedBy) {
+      for (FreshnessKey key : keys) {
+        needed = Math.max(needed, servedBy.computeIfAbsent(key, k -> begun + 1));
       }
     }
     refresh(true, needed);
   }
 
-  /** Looks at the listing where the view is older than {@code maxAgeMs}. */
+  /** Refreshes from a listing, if the newest refresh is older than {@code maxAgeMs}. */
   void refreshIfOlderThan(long maxAgeMs) throws IOException {
     if ((System.nanoTime() - lastBeganNanos) / 1_000_000 > maxAgeMs) {
       refreshListing();
@@ -119,10 +118,10 @@ final class Refresher {
 
   /**
    * Whether maintenance may read the tails of all files that others have open: on average one of them a second, so that
-   * a thousand executors do not keep a NameNode busy with looking at each other.
+   * a thousand executors do not overload a NameNode by watching each other.
    */
   boolean mayReadTails() {
-    long open = context.index().files().stream().filter(f -> f.writer() == MergedFile.Writer.OTHER).count();
+    long open = index.files().stream().filter(f -> f.writer() == MergedFile.Writer.OTHER).count();
     return System.nanoTime() - lastCompleteNanos >= open * 1_000_000_000L;
   }
 
@@ -137,8 +136,8 @@ final class Refresher {
   }
 
   /**
-   * Returns after a refresh that began after this call. It reads the indexes of files that are new in the listing or look
-   * different in it; what others have appended since to files that stay open may be missing, so it only deletes less.
+   * Returns after a refresh that began after this call and read only the files that are new or look different in the
+   * listing. It may miss what others have appended to open files, so cleaning that rests on it only deletes less.
    */
   void refreshListing() throws IOException {
     refresh(false, begun + 1);
@@ -163,7 +162,7 @@ final class Refresher {
         succeededCompletely = mine;
         lastCompleteNanos = lastBeganNanos;
       }
-      context.metrics().refreshed(complete, System.nanoTime() - lastBeganNanos);
+      metrics.refreshed(complete, System.nanoTime() - lastBeganNanos);
       return mine;
     } finally {
       running.unlock();
@@ -172,10 +171,10 @@ final class Refresher {
 
   private void run(long number, boolean complete) throws IOException {
     Set<String> gone = new HashSet<>();
-    for (int attempt = 1; !look(number, complete, gone); attempt++) {
+    for (int attempt = 1; !listAndRead(number, complete, gone); attempt++) {
       if (attempt == ATTEMPTS) {
-        throw new IOException("Merged files of " + context.checkpoint() + " went away while they were read, " + ATTEMPTS
-            + " times in a row; try again");
+        throw new IOException("Merged files of " + storage.checkpoint() + " disappeared while they were read, "
+            + ATTEMPTS + " times in a row; try again");
       }
     }
   }
@@ -183,227 +182,103 @@ final class Refresher {
   /**
    * Lists and reads.
    *
-   * @param gone names of files with live segments that earlier looks of this refresh have missed; added to
-   * @return false where a file that was listed was unlinked before it was read, or one that was known has gone and what
-   *     lived in it is nowhere: it has been written elsewhere before that, but perhaps to where this refresh has looked
-   *     already
+   * @param gone names of files with live segments that this refresh has found missing so far; added to
+   * @return false where the refresh has to begin again: a listed file was unlinked before it was read, or a known file
+   *     is gone and what lived in it is nowhere. It was written elsewhere before, but perhaps to a place that this
+   *     refresh had already read
    */
-  private boolean look(long number, boolean complete, Set<String> gone) throws IOException {
-    long beganMs = context.now().monotonicMs();
-    List<MergedFile> before = context.index().files().stream().filter(MergedFile::seen).toList();
-    Storage.Listing listing = context.storage().listAll();
+  private boolean listAndRead(long number, boolean complete, Set<String> gone) throws IOException {
+    long beganMs = rules.now().monotonicMs();
+    List<MergedFile> before = index.files().stream().filter(MergedFile::seen).toList();
+    Storage.Listing listing = storage.listAll();
+    long newestModification =
+        listing.files().stream().mapToLong(FileStatus::getModificationTime).max().orElse(0);
     Map<String, FileStatus> listed = new LinkedHashMap<>();
     listing.files().forEach(status -> listed.put(status.getPath().getName(), status));
-    newestModification =
-        listing.files().stream().mapToLong(FileStatus::getModificationTime).max().orElse(0);
-    readIndexOnly(listed, number);
+    readIndexOnly(listed, newestModification, number);
     List<Callable<Boolean>> reads = new ArrayList<>();
     listed.forEach((name, status) -> {
-      MergedFile known = context.index().file(name);
-      if (known == null ? !unreadable.contains(name) : mayHaveGrown(known, status, complete)) {
-        reads.add(() -> read(name, known, status, number));
+      MergedFile known = index.file(name);
+      if (known == null ? !unreadable.contains(name) : mustBeRead(known, status, newestModification, complete)) {
+        IndexReader.Listed file = new IndexReader.Listed(status, newestModification, number);
+        reads.add(() -> reader.read(file, known, Map.of()));
       }
     });
     if (!runAll(reads)) {
       return false;
     }
-    boolean looksAgain = false;
+    boolean beginsAgain = false;
     for (MergedFile file : before) {
-      // What lived in it lives in a tail that only a complete refresh reads.
-      if (!listed.containsKey(file.name()) && (complete || context.index().referenceCount(file) == 0)) {
+      // What lived in it may live in a tail that only a complete refresh reads.
+      if (!listed.containsKey(file.name()) && (complete || index.referenceCount(file) == 0)) {
         confirmGone(file);
-        List<Segment> lived = context.index().liveSegments(file);
-        context.index().remove(file);
-        onGone.accept(file);
-        looksAgain |= lived.stream().anyMatch(this::isLost) && gone.add(file.name());
+        List<Segment> lived = index.liveSegments(file);
+        forget.accept(file);
+        beginsAgain |= lived.stream().anyMatch(this::isLost) && gone.add(file.name());
       }
     }
-    if (looksAgain) {
+    if (beginsAgain) {
       return false;
     }
-    // Last: whose end is noticed here has made its copies durable before, in files that have been read above.
-    intents.listed(listing.intents(), number, complete, beganMs);
+    // Last: a relocation whose end shows here made its copies durable before, in files that were read above.
+    markers.listed(listing.markers(), number, complete, beganMs);
     pins.listed(listing.pins());
-    if (!(before.isEmpty() && gone.isEmpty()) && context.index().files().isEmpty()) {
-      // The checkpoint was deleted; who knows what is put in its place.
-      bornMerged = !context.storage().hasPlainState();
+    if (!(before.isEmpty() && gone.isEmpty()) && index.files().isEmpty()) {
+      // The checkpoint was deleted. Something else may be put in its place.
+      reader.bornMerged(!storage.hasPlainState());
     }
     return true;
   }
 
   /**
-   * Others hardly ever unlink what this process has written, or anything in which something lives as far as is known, so
-   * asking once more costs nothing; a listing that leaves files out would have their deletions forgotten (rule 8).
+   * Asks whether a file that is not listed exists, where others have no reason to unlink it: this process wrote it, or
+   * something lives in it as far as is known. That is rare, and a listing that leaves files out would have their
+   * deletions forgotten (rule 8).
    */
   private void confirmGone(MergedFile file) throws IOException {
-    boolean asks = file.writerId() == context.writerId() || context.index().referenceCount(file) > 0;
-    if (asks && context.storage().exists(file.name())) {
-      throw new IOException("The listing of " + context.storage().directory() + " leaves out " + file.name()
-          + ", which exists; nothing is concluded from it");
+    boolean asks = file.writerId() == writerId || index.referenceCount(file) > 0;
+    if (asks && storage.exists(file.name())) {
+      throw new IOException("The listing of " + storage.directory() + " leaves out " + file.name()
+          + ", which exists; the listing is not used");
     }
   }
 
-  /** Whether nothing in the view is what a segment was, or newer: it was deleted, or a copy of it has been missed. */
+  /** Whether the index has neither a gone segment's copy nor anything newer: it was deleted, or its copy was missed. */
   private boolean isLost(Segment gone) {
-    Segment found = context.index().find(gone.path());
+    Segment found = index.find(gone.path());
     return found == null || gone.beats(found);
   }
 
-  /** Files that repeat the indexes of others come first: what they cover need not be opened. */
-  private void readIndexOnly(Map<String, FileStatus> listed, long number) throws CutOffException {
+  /** Reads index-only files first, because the files that they repeat need not be opened then. */
+  private void readIndexOnly(Map<String, FileStatus> listed, long newestModification, long number)
+      throws IndexReader.CutOffException {
     for (Map.Entry<String, FileStatus> file : listed.entrySet()) {
       String name = file.getKey();
-      if (name.endsWith(Storage.INDEX_SUFFIX) && context.index().file(name) == null && !unreadable.contains(name)) {
+      if (name.endsWith(Storage.INDEX_SUFFIX) && index.file(name) == null && !unreadable.contains(name)) {
         try {
-          read(name, null, file.getValue(), number, listed);
-        } catch (CutOffException e) {
+          reader.read(new IndexReader.Listed(file.getValue(), newestModification, number), null, listed);
+        } catch (IndexReader.CutOffException e) {
           throw e;
         } catch (IOException e) {
           unreadable.add(name);
-          LOG.warn("{} of {} cannot be read; the files that it repeats are read instead", name, context.checkpoint(),
-              e);
+          LOG.warn("Could not read the index-only file {} of {}; reading the files that it repeats instead", name,
+              storage.checkpoint(), e);
         }
       }
     }
   }
 
-  private boolean mayHaveGrown(MergedFile file, FileStatus status, boolean complete) {
+  private boolean mustBeRead(MergedFile file, FileStatus status, long newestModification, boolean complete) {
     boolean looksDifferent = file.listed(status.getLen(), status.getModificationTime(), newestModification);
-    return switch (file.writer()) {
-      case THIS_PROCESS -> false;
-      case NOBODY -> !file.wholeIndexRead();
-      // The listed length of a file that is open on HDFS says nothing, so its end has to be looked at.
-      case OTHER -> looksDifferent
-          || complete && (isLocal(status) ? status.getLen() != file.size() : !context.isClosed(file))
-          || file.needsAnotherLook(context.now(), context.options().closedAfterMs());
-    };
-  }
-
-  private static boolean isLocal(FileStatus status) {
-    return "file".equals(status.getPath().toUri().getScheme());
-  }
-
-  private boolean read(String name, MergedFile known, FileStatus status, long number) throws IOException {
-    return read(name, known, status, number, Map.of());
-  }
-
-  /** Reads a file's index as far as it is not known; false where the file does not exist any more. */
-  private boolean read(
-      String name, MergedFile known, FileStatus status, long number, Map<String, FileStatus> mayBeCovered)
-      throws IOException {
-    long beganMs = context.now().monotonicMs();
-    try {
-      MergedFileReader.Parsed parsed = parse(name, known, status);
-      for (Group group : parsed.groups()) {
-        requireWhole(name, group, mayBeCovered);
-      }
-      MergedFile file = known;
-      if (file == null) {
-        file = context.index().addIfAbsent(new MergedFile(name, MergedFile.Writer.OTHER, context.now()));
-        if (file.writer() == MergedFile.Writer.THIS_PROCESS) {
-          return true;
-        }
-        file.listed(status.getLen(), status.getModificationTime(), newestModification);
-      }
-      long trailer = file.lastTrailer();
-      long lastStamp = parsed.header() == null ? 0 : parsed.header().createdMs() << 16;
-      for (Group group : parsed.groups()) {
-        apply(file, group, mayBeCovered, number);
-        context.clock().observe(group.trailer().groupStamp());
-        trailer = group.trailerOffset();
-        lastStamp = Math.max(lastStamp, group.trailer().groupStamp());
-      }
-      if (parsed.groups().isEmpty() && trailer > 0) {
-        lastStamp = Math.max(lastStamp, file.lastStamp());
-      }
-      file.accounted(parsed.accounted());
-      file.read(parsed.length(), trailer, parsed.isSealed() || file.writer() == MergedFile.Writer.NOBODY,
-          lastStamp, beganMs, context.now().monotonicMs(), number);
-      file.ignored(parsed.length() - parsed.validLength());
-      if (parsed.header() != null && HeaderMeta.saysBornMerged(parsed.header().metaJson())) {
-        bornMerged = true;
-      }
-      return true;
-    } catch (FileNotFoundException e) {
-      return false;
+    if ("file".equals(status.getPath().toUri().getScheme())) {
+      return rules.mustBeRead(file, looksDifferent || complete && status.getLen() != file.size(), false);
     }
-  }
-
-  /**
-   * Reads the groups that are not known. Where somebody has appended to the file since it was opened, a file system may
-   * refuse to read on in it (ABFS does, with "412 ConditionNotMet"), so it is opened anew.
-   */
-  private MergedFileReader.Parsed parse(String name, MergedFile known, FileStatus status) throws IOException {
-    boolean isClosed = known != null && context.isClosed(known);
-    long begin = System.nanoTime();
-    for (int attempt = 1; ; attempt++) {
-      FSDataInputStream in = context.storage().openUnclosed(name, isClosed, context.options().closedAfterMs());
-      try (in) {
-        return MergedFileReader.readSince(
-            Storage.ranges(context.storage().path(name).toString(), in, status.getLen()),
-            known == null ? 0 : known.lastTrailer());
-      } catch (FileNotFoundException | StateStoreFilesException e) {
-        throw e;
-      } catch (IOException e) {
-        boolean late = attempt == READS || System.nanoTime() - begin > READ_NANOS;
-        if (late || Thread.currentThread().isInterrupted()) {
-          throw e;
-        }
-      }
-    }
-  }
-
-  /** A file that was sealed was cut off since: nothing in it says so. */
-  private static final class CutOffException extends StateStoreFilesException {
-    private static final long serialVersionUID = 1L;
-
-    CutOffException(String message) {
-      super(Id.PSS_CORRUPT_INDEX, message);
-    }
-  }
-
-  /** Files that an index-only file speaks for, and that are not opened therefore, are as long as their segments need. */
-  private void requireWhole(String index, Group group, Map<String, FileStatus> mayBeCovered) throws CutOffException {
-    for (Entry entry : mayBeCovered.isEmpty() || !group.trailer().isIndexOnly() ? List.<Entry>of() : group.entries()) {
-      FileStatus covered = entry.fileRef() == 0 ? null : mayBeCovered.get(group.names().get(entry.fileRef() - 1));
-      if (entry.isPut() && covered != null && covered.getLen() < entry.offset() + entry.length()) {
-        throw new CutOffException(covered.getPath() + " is damaged at offset " + covered.getLen() + ": it was sealed, as "
-            + index + " says, and was cut off since. Restore the file from a copy; nothing was changed or deleted.");
-      }
-    }
-  }
-
-  private void apply(MergedFile file, Group group, Map<String, FileStatus> mayBeCovered, long number) {
-    if (group.trailer().isForeign()) {
-      file.references(group.names(), group.entries());
-    }
-    if (!group.trailer().isIndexOnly()) {
-      context.index().apply(file, group.entries());
-      return;
-    }
-    file.indexOnly(group.names());
-    Map<Integer, List<Entry>> byFile = new LinkedHashMap<>();
-    group.entries().forEach(e -> byFile.computeIfAbsent(e.fileRef(), r -> new ArrayList<>()).add(e));
-    for (int ref = 1; ref <= group.names().size(); ref++) {
-      String name = group.names().get(ref - 1);
-      FileStatus covered = mayBeCovered.get(name);
-      MergedFile owner = context.index().file(name);
-      boolean first = owner == null && covered != null;
-      if (first) {
-        owner = context.index().addIfAbsent(new MergedFile(name, MergedFile.Writer.OTHER, context.now()));
-      }
-      if (owner != null && owner.writer() != MergedFile.Writer.THIS_PROCESS) {
-        List<Entry> entries = byFile.getOrDefault(ref, List.of());
-        context.index().apply(owner, entries);
-        if (first) {
-          owner.readElsewhere(covered.getLen(), entries.stream().mapToLong(Entry::stamp).max().orElse(0), number);
-        }
-      }
-    }
+    // HDFS lists an open file with the length of its first flush, so only a read shows its end.
+    return rules.mustBeRead(file, looksDifferent, complete);
   }
 
   private boolean runAll(List<Callable<Boolean>> reads) throws IOException {
-    List<FutureTask<Boolean>> futures = Parallel.start(readers, context.options().readParallelism(), reads);
+    List<FutureTask<Boolean>> futures = Parallel.start(threads, rules.options().readParallelism(), reads);
     try {
       boolean allThere = true;
       for (FutureTask<Boolean> future : futures) {
@@ -414,7 +289,7 @@ final class Refresher {
       throw e.getCause() instanceof IOException io ? io : new IOException(e.getCause());
     } catch (InterruptedException e) {
       Thread.currentThread().interrupt();
-      throw new InterruptedIOException("Interrupted while reading the indexes of " + context.checkpoint());
+      throw new InterruptedIOException("Interrupted while reading the indexes of " + storage.checkpoint());
     } finally {
       futures.forEach(f -> f.cancel(false));
     }

@@ -4,38 +4,38 @@ import java.util.HashSet;
 import java.util.Set;
 
 /**
- * Who unlinks which file, so that a thousand executors do not all ask for the same: its writer, while that one seems to
- * be alive; else one of those who do, the same one in everybody's eyes. It only saves calls: two who both think that a
- * file is theirs do no harm, and one that nobody takes is anybody's after {@code closedAfter}.
+ * Says which process unlinks a file, so that a thousand executors do not all try: its writer, while that one seems to
+ * be alive, or else one of the living processes, the same one in all their views. This only saves calls. Two processes
+ * that both unlink a file do no harm, and a file that stays dead for {@code closedAfter} is anybody's.
  */
 final class Responsibility {
   private final long self;
   private final Set<Long> alive = new HashSet<>();
+  private final Rules rules;
   private final Clocks.Moment now;
-  private final long closedAfterMs;
 
-  /** As of now: alive is who has a file that he may still append to. */
-  Responsibility(LogContext context) {
-    this.self = context.writerId();
-    this.now = context.now();
-    this.closedAfterMs = context.options().closedAfterMs();
+  /** As of now: a process is alive if it has a file that it may still append to. */
+  Responsibility(Index index, Rules rules, long writerId) {
+    this.self = writerId;
+    this.rules = rules;
+    this.now = rules.now();
     alive.add(self);
-    for (MergedFile file : context.index().files()) {
-      if (file.writer() == MergedFile.Writer.OTHER && !file.isClosed(now, closedAfterMs)) {
+    for (MergedFile file : index.files()) {
+      if (file.writer() == MergedFile.Writer.OTHER && !rules.isClosed(file)) {
         alive.add(file.writerId());
       }
     }
   }
 
-  /** Whether this process is to unlink a file in which nothing has lived since {@code deadSinceMs}. */
+  /** Whether this process is to unlink a file in which nothing lives. */
   boolean isMine(MergedFile file) {
-    if (file.deadSinceMs() > 0 && now.monotonicMs() - file.deadSinceMs() >= closedAfterMs) {
+    if (file.deadSinceMs() > 0 && now.monotonicMs() - file.deadSinceMs() >= rules.options().closedAfterMs()) {
       return true;
     }
     return alive.contains(file.writerId()) ? file.writerId() == self : elected(file.name()) == self;
   }
 
-  /** The highest hash wins, so everybody elects the same, and one process's coming or going moves few files. */
+  /** Rendezvous hashing: all elect the writer with the highest hash, and its coming or going moves few files. */
   private long elected(String name) {
     long best = self;
     long highest = Long.MIN_VALUE;

@@ -4,12 +4,13 @@ import io.pyspark.statestore.format.Entry;
 import io.pyspark.statestore.format.IndexBlock;
 
 /**
- * Where the bytes of a logical file are.
+ * Says where the bytes of a logical file are.
  *
- * @param entry of the index
- * @param file that it counts for: the one that holds the bytes, or the reference file that says where they are
+ * @param file the file in which it counts: the one that holds the bytes, or a reference file that says where they are
  */
 public record Segment(Entry entry, MergedFile file) {
+  private static final int MAX_GENERATION = 0xffff;
+
   public String path() {
     return entry.path();
   }
@@ -23,17 +24,17 @@ public record Segment(Entry entry, MergedFile file) {
     return entry.length();
   }
 
-  /** Of its bytes, those that are in this checkpoint. */
+  /** How many of its bytes are in this checkpoint. */
   long ownLength() {
     return file.isReference() ? 0 : length();
   }
 
-  /** The bytes and its two index entries, in its group's block and in the sealed file's. */
+  /** The bytes, and its two index entries: in its group's block and in the sealed file's. */
   long lengthWithEntries() {
     return ownLength() + 2L * (IndexBlock.ENTRY_SIZE + 4 + entry.path().length());
   }
 
-  /** When it was written, in Unix milliseconds of the clock that stamped it. */
+  /** When it was written, in Unix milliseconds by the clock that stamped it. */
   public long writtenAtMs() {
     return HybridClock.millisOf(entry.stamp());
   }
@@ -42,7 +43,7 @@ public record Segment(Entry entry, MergedFile file) {
     return Entry.compareKeys(entry.stamp(), entry.writer(), stamp, writer);
   }
 
-  /** Rules 3 and 5: the newest key, of equal keys the highest generation; the name only makes the choice total. */
+  /** Rules 3 and 5: the newest key wins, of equal keys the highest generation. The name only makes the order total. */
   boolean beats(Segment other) {
     int byKey = compareKeyTo(other.entry.stamp(), other.entry.writer());
     if (byKey != 0) {
@@ -56,6 +57,23 @@ public record Segment(Entry entry, MergedFile file) {
     return file == other.file
         && entry.offset() == other.entry.offset()
         && compareKeyTo(other.entry.stamp(), other.entry.writer()) == 0;
+  }
+
+  /** Rule 5: whether a relocation may copy it. A generation has 16 bits, so it has to stay after so many copies. */
+  boolean mayBeCopied() {
+    return entry.generation() < MAX_GENERATION;
+  }
+
+  /**
+   * Rule 5: the entry of a copy, which keeps its key and raises its generation.
+   *
+   * @param crc32c of the bytes that were copied
+   * @param offset where the copy begins in its own file
+   */
+  Entry copiedEntry(int crc32c, long offset) {
+    return new Entry(
+        Entry.PUT, Entry.typeOf(path()), entry.generation() + 1, crc32c, entry.stamp(), entry.writer(), offset,
+        length(), 0, path());
   }
 
   @Override

@@ -6,7 +6,7 @@ import java.util.zip.CRC32C;
 import org.apache.hadoop.fs.FSInputStream;
 
 /**
- * A segment as a seekable stream. Small ones are read and checked when they are opened; of large ones a sequential
+ * A segment as a seekable stream. A small segment is read and checked when it is opened. Of a large one, a sequential
  * read is checked when it reaches the end.
  */
 final class SegmentInputStream extends FSInputStream {
@@ -21,7 +21,7 @@ final class SegmentInputStream extends FSInputStream {
   private byte[] ahead = new byte[0];
   private long aheadStart;
   private long position;
-  /** How far a sequential read from the start has come; -1 once something was skipped. */
+  /** How far a sequential read from the start has come; -1 after anything was skipped. */
   private long checkedTo;
 
   SegmentInputStream(SegmentReader reader, Segment segment) throws IOException {
@@ -30,7 +30,7 @@ final class SegmentInputStream extends FSInputStream {
     this.whole = segment.length() <= SegmentReader.WHOLE ? reader.read(segment) : null;
   }
 
-  /** A segment whose bytes were fetched before. */
+  /** Makes a stream of a segment whose bytes were fetched before. */
   SegmentInputStream(Segment segment, byte[] whole) {
     this.reader = null;
     this.segment = segment;

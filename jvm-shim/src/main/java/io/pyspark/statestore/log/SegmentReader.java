@@ -1,39 +1,45 @@
 package io.pyspark.statestore.log;
 
 import io.pyspark.statestore.Options;
+import io.pyspark.statestore.StateFileNotFoundException;
 import io.pyspark.statestore.StateStoreFilesException;
 import io.pyspark.statestore.StateStoreFilesException.Id;
 import java.io.EOFException;
 import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.io.OutputStream;
+import java.util.List;
 import java.util.function.Supplier;
+import java.util.stream.Collectors;
 import java.util.zip.CRC32C;
 
-/** Reads the bytes of segments and checks each that is read whole (rule 9). */
+/** Reads the bytes of segments, checks each that is read whole (rule 9), and says what is wrong where it cannot. */
 final class SegmentReader {
   private static final int CHUNK = 1 << 20;
-  /** Up to here a segment is read into memory at once, which also serves seeks. */
+  /** Segments of up to so many bytes are read into memory at once, which also serves seeks. */
   static final int WHOLE = 4 << 20;
 
-  /** Finds a segment again after a refresh, where its file has gone (rule 5). */
+  /** An error names at most so many torn files. */
+  private static final int NAMED = 5;
+
+  /** Refreshes and finds a segment again, because its file is gone (rule 5). */
   interface Finder {
-    Segment refreshAndFind(String path) throws IOException;
+    Segment findAfterRefresh(String path) throws IOException;
   }
 
-  private final String checkpoint;
+  private final Storage storage;
   private final FileHandles handles;
   private final Finder finder;
   private final Supplier<Options> options;
 
-  SegmentReader(String checkpoint, FileHandles handles, Finder finder, Supplier<Options> options) {
-    this.checkpoint = checkpoint;
+  SegmentReader(Storage storage, FileHandles handles, Finder finder, Supplier<Options> options) {
+    this.storage = storage;
     this.handles = handles;
     this.finder = finder;
     this.options = options;
   }
 
-  /** Reads a part of a segment, and tells of which place: it may have been relocated meanwhile. */
+  /** Reads a part of a segment; returns the segment at the place where it was read, as it may have been relocated. */
   Segment readAt(Segment segment, long position, byte[] buffer, int offset, int length) throws IOException {
     try {
       handles.readFully(segment.holder(), segment.entry().offset() + position, buffer, offset, length);
@@ -41,12 +47,12 @@ final class SegmentReader {
     } catch (EOFException e) {
       throw damaged(segment, "are not all there: the file was cut off", e);
     } catch (FileNotFoundException e) {
-      Segment moved = finder.refreshAndFind(segment.path());
+      Segment moved = finder.findAfterRefresh(segment.path());
       if (moved == null || moved.holder() == segment.holder()) {
         throw missing(segment, e);
       }
       if (moved.length() != segment.length() || moved.entry().crc32c() != segment.entry().crc32c()) {
-        // Not relocated but written anew: what was read of the old one does not fit.
+        // Not relocated but written anew, so what was read of the old one does not fit.
         throw missing(segment, e);
       }
       handles.readFully(moved.holder(), moved.entry().offset() + position, buffer, offset, length);
@@ -65,7 +71,7 @@ final class SegmentReader {
   }
 
   /**
-   * Copies a whole segment; what was written to {@code out} is good only if this returns.
+   * Copies a whole segment. What was written to {@code out} is good only if this returns.
    *
    * @return the checksum of what was copied
    */
@@ -90,31 +96,58 @@ final class SegmentReader {
     }
   }
 
-  /** For bytes that are about to be written again, under a checksum that would make them look right. */
+  /** Checks bytes that are about to be written again, under a new checksum that would make damage look right. */
   void checkAlways(Segment segment, int crc32c) throws StateStoreFilesException {
     if (crc32c != segment.entry().crc32c()) {
       throw damaged(segment, "have another checksum than was written", null);
     }
   }
 
+  /**
+   * The error for a logical file that none of the merged files has. Spark's own advice in that case is to clear the
+   * checkpoint, so this one says what to do instead.
+   */
+  StateFileNotFoundException notFound(String path, List<MergedFile> files) {
+    return new StateFileNotFoundException(storage.checkpoint() + "/state/" + path
+        + " does not exist, and none of the " + files.size() + " merged files in " + storage.directory() + " has it. "
+        + ignored(files) + "If the query needs it, a merged file was damaged, cut off or deleted: look with"
+        + " pyspark-statestore verify " + storage.checkpoint() + ", restore that file from a copy, and do not clear the"
+        + " checkpoint.");
+  }
+
+  private static String ignored(List<MergedFile> files) {
+    List<MergedFile> cut = files.stream().filter(file -> file.ignoredBytes() > 0).toList();
+    if (cut.isEmpty()) {
+      return "";
+    }
+    String named = cut.stream()
+        .limit(NAMED)
+        .map(file -> file.name() + " (" + file.ignoredBytes() + " bytes from offset "
+            + (file.size() - file.ignoredBytes()) + " on)")
+        .collect(Collectors.joining(", "));
+    return "Ignored as torn, because no whole group ends there: " + named
+        + (cut.size() > NAMED ? " and the ends of " + (cut.size() - NAMED) + " more" : "") + ". ";
+  }
+
   private StateStoreFilesException damaged(Segment segment, String how, EOFException cause) {
     return new StateStoreFilesException(
-        Id.PSS_CORRUPT_SEGMENT, "state/" + segment.path() + " of checkpoint " + checkpoint + " is damaged: its "
-            + segment.length() + " bytes in " + segment.holder().name() + " at offset " + segment.entry().offset() + " "
-            + how + ". Restore that file from a copy, or restart the query from an earlier batch whose state is whole.",
+        Id.PSS_CORRUPT_SEGMENT, "state/" + segment.path() + " of checkpoint " + storage.checkpoint() + " is damaged:"
+            + " its " + segment.length() + " bytes in " + segment.holder().name() + " at offset "
+            + segment.entry().offset() + " " + how + ". Restore that file from a copy, or restart the query from an"
+            + " earlier batch whose state is whole.",
         cause);
   }
 
   private StateStoreFilesException missing(Segment segment, FileNotFoundException cause) {
     if (segment.holder().isForeign()) {
       return new StateStoreFilesException(
-          Id.PSS_FOREIGN_FILE_MISSING, "state/" + segment.path() + " of the fork " + checkpoint + " is in "
-              + segment.holder().name() + " at offset " + segment.entry().offset() + ", a file of the checkpoint that it"
-              + " was forked from, and that file does not exist. Restore it from a copy, or make the fork anew;"
+          Id.PSS_FOREIGN_FILE_MISSING, "state/" + segment.path() + " of the fork " + storage.checkpoint() + " is in "
+              + segment.holder().name() + " at offset " + segment.entry().offset() + ", a file of the checkpoint that"
+              + " it was forked from, and that file does not exist. Restore it from a copy, or make the fork anew;"
               + " compact(localize=True) or mode='copy' makes a fork that needs no other checkpoint.", cause);
     }
     return new StateStoreFilesException(
-        Id.PSS_MISSING_SEGMENT, "state/" + segment.path() + " of checkpoint " + checkpoint + " should be in "
+        Id.PSS_MISSING_SEGMENT, "state/" + segment.path() + " of checkpoint " + storage.checkpoint() + " should be in "
             + segment.file().name() + " at offset " + segment.entry().offset()
             + ", but that file does not exist, and no other has it. Restore the file from a copy.", cause);
   }

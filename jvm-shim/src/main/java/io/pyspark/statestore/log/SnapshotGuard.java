@@ -14,29 +14,39 @@ import java.util.function.Predicate;
 
 /**
  * Refuses snapshots that come too late. Spark uploads them from maintenance threads, perhaps long after they were
- * taken; meanwhile another executor may have taken the partition over, and deleted files that the snapshot shares with
- * older ones. A zip that names a file which does not exist would be found only when it is needed (SPARK-55892).
+ * taken. Meanwhile another executor may have taken the partition over, and deleted files that the snapshot shares with
+ * older ones. A zip that names a missing file would be noticed only when it is needed (SPARK-55892).
  */
 final class SnapshotGuard {
-  /** A partition that this process has written to so lately is still its own. */
+  /** A partition that this process wrote to so recently is surely still its own. */
   private static final long SURELY_OWN_MS = 5_000;
-  /** How old the view may be in which a shared file lives. */
+  /** How old the view may be in which a shared file is looked up. */
   private static final long VIEW_NANOS = 1_000_000_000L;
-  /** Zips hold a manifest and a list of names; what is larger is none of Spark's. */
+  /** In bytes. Spark's zips hold a manifest and a list of names; a larger one is not Spark's. */
   private static final long MAX_ZIP = 32 << 20;
 
-  private final LogContext context;
+  private final Storage storage;
+  private final Index index;
+  private final Rules rules;
+  private final long writerId;
   private final Refresher refresher;
+  private final IndexReader reader;
   private final Predicate<String> isStaged;
   private volatile long refreshedNanos = System.nanoTime() - VIEW_NANOS;
 
-  SnapshotGuard(LogContext context, Refresher refresher, Predicate<String> isStaged) {
-    this.context = context;
+  SnapshotGuard(
+      Storage storage, Index index, Rules rules, long writerId, Refresher refresher, IndexReader reader,
+      Predicate<String> isStaged) {
+    this.storage = storage;
+    this.index = index;
+    this.rules = rules;
+    this.writerId = writerId;
     this.refresher = refresher;
+    this.reader = reader;
     this.isStaged = isStaged;
   }
 
-  /** The immutable files that a zip names; none of what cannot be read as a snapshot's, and is not for us to judge. */
+  /** The immutable files that a zip names; none where it cannot be read as a snapshot's, which Spark has to report. */
   static Set<String> filesNamed(String path, Payload zip) throws IOException {
     if (zip.length() > MAX_ZIP) {
       return Set.of();
@@ -50,13 +60,13 @@ final class SnapshotGuard {
    * Checks a zip that is about to be committed.
    *
    * @param named the files that it needs
-   * @param unwrittenMs for how long this process has written nothing else to the partition
-   * @throws StateStoreFilesException PSS_STALE_SNAPSHOT; nothing is visible of the snapshot, then
+   * @param unwrittenMs how long this process has written nothing else to the partition
+   * @throws StateStoreFilesException PSS_STALE_SNAPSHOT; nothing of the snapshot is visible then
    */
   void check(String path, Set<String> named, long unwrittenMs) throws IOException {
-    if (MaintenanceThreads.isCurrent()) {
-      // What it shares with older snapshots another process may have deleted, and an old view does not know it.
-      long surelyOwnMs = Math.min(SURELY_OWN_MS, context.options().idleSealMs() / 2);
+    if (MergedLog.isMaintenanceThread()) {
+      // Another process may have deleted what it shares with older snapshots, and an old view does not show that.
+      long surelyOwnMs = Math.min(SURELY_OWN_MS, rules.options().idleSealMs() / 2);
       if (unwrittenMs > surelyOwnMs && !named.stream().allMatch(isStaged)) {
         refreshIfOld();
       }
@@ -76,11 +86,11 @@ final class SnapshotGuard {
   }
 
   /**
-   * Those that are no plain files either, which a converted checkpoint's older SSTs are. Mostly one call finds them all; a
-   * listing that comes in pages may leave one out, so what it does not show is asked for.
+   * Those that are no plain files either, as the older SSTs of a converted checkpoint are. Mostly one listing finds
+   * them all. A listing in pages may leave one out, so each that it does not show is asked for.
    */
   private List<String> notPlain(List<String> paths) throws IOException {
-    if (paths.isEmpty() || !refresher.mayHavePlainFiles()) {
+    if (paths.isEmpty() || reader.bornMerged()) {
       return paths;
     }
     Map<String, Set<String>> found = new HashMap<>();
@@ -89,16 +99,16 @@ final class SnapshotGuard {
       int slash = path.lastIndexOf('/');
       String directory = path.substring(0, slash);
       if (!found.containsKey(directory)) {
-        found.put(directory, context.storage().plainFiles(directory));
+        found.put(directory, storage.plainFiles(directory));
       }
-      if (!found.get(directory).contains(path.substring(slash + 1)) && !context.storage().existsPlain(path)) {
+      if (!found.get(directory).contains(path.substring(slash + 1)) && !storage.existsPlain(path)) {
         missing.add(path);
       }
     }
     return missing;
   }
 
-  /** The snapshots of many partitions that are uploaded at about the same time share a refresh. */
+  /** Refreshes, unless an upload did a moment ago: those of many partitions that come together share a refresh. */
   private void refreshIfOld() throws IOException {
     long now = System.nanoTime();
     if (now - refreshedNanos >= VIEW_NANOS) {
@@ -108,13 +118,13 @@ final class SnapshotGuard {
   }
 
   private List<String> missing(Set<String> named) {
-    return named.stream().filter(p -> context.index().find(p) == null && !isStaged.test(p)).toList();
+    return named.stream().filter(p -> index.find(p) == null && !isStaged.test(p)).toList();
   }
 
   private String newerOfAnother(String path) {
     long version = SnapshotZip.version(path);
-    for (Segment other : context.index().list(SnapshotZip.store(path))) {
-      if (SnapshotZip.version(other.path()) > version && other.entry().writer() != context.writerId()) {
+    for (Segment other : index.list(SnapshotZip.store(path))) {
+      if (SnapshotZip.version(other.path()) > version && other.entry().writer() != writerId) {
         return other.path();
       }
     }
@@ -123,8 +133,8 @@ final class SnapshotGuard {
 
   private StateStoreFilesException stale(String path, String why) {
     return new StateStoreFilesException(
-        Id.PSS_STALE_SNAPSHOT, "The snapshot state/" + path + " of checkpoint " + context.checkpoint()
-            + " comes too late and was not written: " + why + ". Nothing is lost: the version can be restored from an older"
-            + " snapshot and changelogs, and Spark writes another snapshot later.");
+        Id.PSS_STALE_SNAPSHOT, "The snapshot state/" + path + " of checkpoint " + storage.checkpoint()
+            + " comes too late and was not written: " + why + ". Nothing is lost: the version can be restored from an"
+            + " older snapshot and changelogs, and Spark writes another snapshot later.");
   }
 }

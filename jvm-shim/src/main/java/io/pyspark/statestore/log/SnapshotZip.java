@@ -12,13 +12,13 @@ import java.util.zip.ZipEntry;
 import java.util.zip.ZipException;
 import java.util.zip.ZipInputStream;
 
-/** What the zip of a RocksDB snapshot says; Spark's {@code RocksDBCheckpointMetadata} is a JSON file in it. */
+/** Reads the zip of a RocksDB snapshot, in which Spark's {@code RocksDBCheckpointMetadata} is a JSON file. */
 final class SnapshotZip {
   private static final Pattern FILE_NAME = Pattern.compile("\"dfs(?:Sst|Log)FileName\"\\s*:\\s*\"([^\"/]+)\"");
-  /** Bytes of the metadata that are unpacked; of each file there are about 200. A zip may say that there are more. */
+  /** Bytes of metadata that are unpacked at most. Each file takes about 200; a forged zip may claim any number. */
   private static final int MAX_METADATA = 16 << 20;
 
-  /** Bytes before the metadata that are unpacked: RocksDB's manifest and options. */
+  /** Bytes before the metadata that are unpacked at most: RocksDB's manifest and options. */
   private static final long MAX_UNPACKED = 256L << 20;
 
   private static final byte[] NOTHING = {};
@@ -28,11 +28,10 @@ final class SnapshotZip {
   private SnapshotZip() {}
 
   /**
-   * The immutable files that a snapshot needs, by their paths.
+   * Returns the paths of the immutable files that a snapshot needs. What is no zip, or unpacks to more than any real
+   * one, names nothing: Spark reads it itself and says what is wrong.
    *
    * @param path of the zip
-   * @param bytes of it; what is no zip, or unpacks to more than any, names nothing, since Spark reads it itself and says
-   *     what is wrong
    */
   static List<String> filesNamed(String path, InputStream bytes) throws IOException {
     byte[] metadata = metadata(bytes);
@@ -45,7 +44,7 @@ final class SnapshotZip {
     return paths;
   }
 
-  /** The metadata in a zip; nothing where there is none, or more than is unpacked. */
+  /** Returns the metadata in a zip; no bytes where there is none, or too much. */
   private static byte[] metadata(InputStream bytes) throws IOException {
     try (ZipInputStream in = new ZipInputStream(bytes)) {
       long left = MAX_UNPACKED;
@@ -54,24 +53,24 @@ final class SnapshotZip {
           byte[] found = in.readNBytes(MAX_METADATA + 1);
           return found.length > MAX_METADATA ? NOTHING : found;
         }
-        // To go on to the next entry is to unpack this one.
+        // Going on to the next entry means unpacking this one.
         left -= in.skip(left + 1);
         if (left < 0) {
           return NOTHING;
         }
       }
     } catch (ZipException | EOFException | IllegalArgumentException e) {
-      return NOTHING; // the last one says that a name is not UTF-8
+      return NOTHING; // the last of these means that a name is not UTF-8
     }
     return NOTHING;
   }
 
-  /** The directory of the store that a zip belongs to. */
+  /** Returns the directory of the store that a zip belongs to. */
   static String store(String path) {
     return path.substring(0, Math.max(0, path.lastIndexOf('/')));
   }
 
-  /** The version that a zip is the snapshot of, or -1 where its name is another one. */
+  /** Returns the version of which a zip is the snapshot, or -1 where its name says none. */
   static long version(String path) {
     Matcher name = VERSION.matcher(path.substring(path.lastIndexOf('/') + 1));
     return name.matches() ? Long.parseLong(name.group(1)) : -1;

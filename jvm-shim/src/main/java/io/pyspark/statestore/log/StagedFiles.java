@@ -11,20 +11,20 @@ import java.util.stream.Collectors;
 /**
  * SSTs and archived logs of RocksDB snapshots whose {@code .zip} is not written yet, by store.
  *
- * <p>Spark uploads them first and the zip that names them last. Nobody may see them before it, so they wait here and go
- * with the zip in one group. Where the zip fails they stay: Spark 4.3 takes a snapshot's upload as done once it has
- * ended, however it ended ({@code RocksDBFileMapping.snapshotsPendingUpload}), so a later zip may name them, as long as the
- * store is loaded.
+ * <p>Spark uploads them first, and the zip that names them last. They must not be visible before the zip, so they wait
+ * here and go with it in one group, as its companions. If the zip fails they stay: Spark 4.3 counts a snapshot's upload
+ * as done once it has ended, however it ended ({@code RocksDBFileMapping.snapshotsPendingUpload}), so a later zip may
+ * name them as long as the store is loaded.
  *
- * <p>They take local disk, being links to files that RocksDB may have deleted since. So a snapshot that comes to its zip
- * takes away what an earlier one has named and it does not: that is gone from the store, and no later one names it.
+ * <p>They take local disk, because they link to files that RocksDB may have deleted since. So each zip removes what
+ * earlier zips have named and it does not: that is gone from the store, and no later zip names it.
  */
 final class StagedFiles {
   private final Map<String, List<Staged>> byStore = new HashMap<>();
 
   private static final long NOT_NAMED = -1;
 
-  /** @param namedBy the newest version whose zip has named it */
+  /** @param namedBy the newest version whose zip has named it, or {@code NOT_NAMED} */
   private record Staged(Commit.Item item, long sinceNanos, long namedBy) {
     Staged named(long version) {
       return new Staged(item, sinceNanos, Math.max(namedBy, version));
@@ -42,7 +42,7 @@ final class StagedFiles {
     }
   }
 
-  /** The store directory that a snapshot's file belongs to, or null where {@code path} is no such file. */
+  /** Returns the store's directory for a file that has to be staged, or null for any other path. */
   static String storeOf(String path) {
     int slash = path.lastIndexOf('/');
     String parent = slash < 0 ? "" : path.substring(0, slash);
@@ -59,14 +59,14 @@ final class StagedFiles {
     all.add(new Staged(item, System.nanoTime(), NOT_NAMED));
   }
 
-  /** A zip has come: what it names waits for it, and what only earlier ones have named is gone from its store. */
+  /** A zip has come. Drops what only earlier zips have named, because it is gone from the store. */
   synchronized void named(String store, long version, Set<String> names) {
     List<Staged> all = byStore.getOrDefault(store, new ArrayList<>());
     all.replaceAll(staged -> names.contains(staged.path()) ? staged.named(version) : staged);
     all.removeIf(staged -> staged.closeIf(staged.namedBy() != NOT_NAMED && staged.namedBy() < version));
   }
 
-  /** Takes what a zip needs of what is staged for its store; the rest may belong to an upload that is under way. */
+  /** Takes a zip's companions. What else is staged for its store may belong to an upload that is under way. */
   synchronized List<Commit.Item> take(String store, Predicate<String> needed) {
     List<Commit.Item> taken = new ArrayList<>();
     byStore.getOrDefault(store, new ArrayList<>()).removeIf(staged -> {
@@ -79,7 +79,7 @@ final class StagedFiles {
     return taken;
   }
 
-  /** Gives back what a failed group of a version's zip had taken. */
+  /** Puts the companions of a version's zip back, because its group failed. */
   synchronized void giveBack(String store, long version, List<Commit.Item> items) {
     items.forEach(item -> add(store, item));
     Set<String> paths = items.stream().map(Commit.Item::path).collect(Collectors.toSet());
@@ -98,7 +98,7 @@ final class StagedFiles {
             .orElse(null);
   }
 
-  /** Drops a staged file that Spark deletes before its zip came. */
+  /** Drops a staged file, which Spark deletes before its zip has come. */
   synchronized void drop(String path) {
     List<Staged> all = byStore.get(storeOf(path));
     if (all != null) {
@@ -106,7 +106,9 @@ final class StagedFiles {
     }
   }
 
-  /** Drops what is staged for a store that was closed: when it is loaded again, Spark uploads anew under other names. */
+  /**
+   * Drops what is staged for a store that was closed. Once it is loaded again, Spark uploads anew under other names.
+   */
   synchronized void dropStore(String store) {
     List<Staged> all = byStore.remove(store);
     if (all != null) {
@@ -115,14 +117,14 @@ final class StagedFiles {
   }
 
   /**
-   * Drops what has waited for {@code 2 × afterMs} in stores that are not loaded: nothing will name it any more, and a zip
-   * that does would be refused.
+   * Drops what has waited for {@code 2 × afterMs} in stores that are not loaded. No zip will name it any more, and one
+   * that did would be refused.
    */
   synchronized void dropUnclaimed(long afterMs, Predicate<String> isLoaded) {
     long now = System.nanoTime();
     Predicate<Staged> isOld = staged -> (now - staged.sinceNanos()) / 1_000_000 >= 2 * afterMs;
     byStore.entrySet().removeIf(store -> {
-      // Whether a store is loaded is asked last: it means a look at all stores, and this comes ten times a second.
+      // Asked last, because it goes through all stores, and this is called ten times a second.
       if (store.getValue().stream().anyMatch(isOld) && !isLoaded.test(store.getKey())) {
         store.getValue().removeIf(staged -> staged.closeIf(isOld.test(staged)));
       }

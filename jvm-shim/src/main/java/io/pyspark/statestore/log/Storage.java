@@ -23,21 +23,23 @@ import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.fs.RawLocalFileSystem;
 
 /**
- * The directory of merged files, and all that is asked of the file system for them. Hadoop's local file system reports
- * some failures as an {@link FSError}; here they are exceptions like all others.
+ * The directory of merged files, and all calls to its file system. Hadoop's local file system reports some failures as
+ * an {@link FSError}, an Error; here they become exceptions like all others.
  */
 final class Storage {
   static final String DIRECTORY = "_merged";
-  private static final String SUFFIX = ".merged";
-  /** Of files that repeat the indexes of others: known from their names, so that they can be read before these. */
+  static final String SUFFIX = ".merged";
+  /** Ends the names of index-only files, so that they can be read before the files that they repeat. */
   static final String INDEX_SUFFIX = ".index.merged";
 
-  static final String INTENT_SUFFIX = ".relocating";
+  static final String RELOCATING_SUFFIX = ".relocating";
   private static final String PIN_SUFFIX = ".fork";
-  /** Names that every file system lists at once: HDFS and S3 a thousand, a local disk as many as are in 32 KiB. */
+  /** Every file system lists so many names at once: HDFS and S3 a thousand, a local disk as many as fit in 32 KiB. */
   private static final int PAGE = 400;
 
-  /** Of files that say that the state is being written back as plain files, or was (docs/migrate.md). */
+  /**
+   * End the names of files which say that the state is being, or was, written back as plain files (docs/migrate.md).
+   */
   private static final Set<String> EXPORT_SUFFIXES = Set.of(".exporting", ".exported", ".dropping");
 
   private final FileSystem fs;
@@ -45,13 +47,12 @@ final class Storage {
   private final Path directory;
 
   /**
-   * Storage of one checkpoint.
+   * Makes the storage of one checkpoint.
    *
-   * @param fs its file system
-   * @param stateDirectory {@code <checkpoint>/state}
+   * @param stateDirectory {@code <checkpoint>/state} on {@code fs}
    */
   Storage(FileSystem fs, Path stateDirectory) {
-    // The raw one: a checksummed local file system would put a .crc beside every merged file, and cannot flush.
+    // The checksummed local file system would put a .crc beside every merged file, and cannot flush.
     this.fs = fs instanceof LocalFileSystem local ? local.getRawFileSystem() : fs;
     this.stateDirectory = stateDirectory;
     this.directory = new Path(stateDirectory, DIRECTORY);
@@ -65,7 +66,12 @@ final class Storage {
     return stateDirectory;
   }
 
-  /** Names of the plain files in a directory of a store; none where it does not exist. */
+  /** The checkpoint's location, for messages. */
+  String checkpoint() {
+    return stateDirectory.getParent().toString();
+  }
+
+  /** Returns the names of the plain files in a store's directory; none where it does not exist. */
   Set<String> plainFiles(String relative) throws IOException {
     Set<String> names = new HashSet<>();
     for (FileStatus status : listOrNone(new Path(stateDirectory, relative))) {
@@ -79,7 +85,7 @@ final class Storage {
     return fs.exists(new Path(stateDirectory, relative));
   }
 
-  /** Where a merged file is: in the directory, or, of another checkpoint, at its path in the same file system. */
+  /** Returns where a merged file is: in the directory, or, for another checkpoint's file, at its path. */
   Path path(String name) {
     return name.startsWith("/")
         ? new Path(directory.toUri().getScheme(), directory.toUri().getAuthority(), name)
@@ -90,7 +96,7 @@ final class Storage {
     return fs.create(path(name), false);
   }
 
-  /** Returns when it is on the disk which files there are; elsewhere than on a local disk a file's name is kept with it. */
+  /** Waits until the names of new files are on a local disk. Other file systems keep a file's name with the file. */
   void keepNames() throws IOException {
     if (fs instanceof RawLocalFileSystem local) {
       try (FileChannel names = FileChannel.open(local.pathToFile(directory).toPath(), StandardOpenOption.READ)) {
@@ -99,7 +105,7 @@ final class Storage {
     }
   }
 
-  /** Whether what was written can be made durable before the file is closed. */
+  /** Whether a file system can make durable what was written before the file is closed. */
   static boolean canFlush(FSDataOutputStream out) {
     return out.hasCapability("hflush");
   }
@@ -108,29 +114,30 @@ final class Storage {
    * What is in the directory.
    *
    * @param files the merged files
-   * @param intents announcements of relocations that are under way: by name, when each was made or renewed
-   * @param pins what forks have left
+   * @param markers the relocation markers: by name, when each was made or renewed
+   * @param pins of forks
    */
-  record Listing(List<FileStatus> files, Map<String, Long> intents, List<FileStatus> pins) {
+  record Listing(List<FileStatus> files, Map<String, Long> markers, List<FileStatus> pins) {
     int size() {
-      return files.size() + intents.size() + pins.size();
+      return files.size() + markers.size() + pins.size();
     }
 
-    /** With what an earlier listing has shown: files and announcements that may have gone since count as there. */
+    /** Adds what an earlier listing has shown. Files and markers that have gone since count as there. */
     private Listing after(Listing earlier) {
       Map<String, FileStatus> all = new LinkedHashMap<>();
       earlier.files.forEach(status -> all.put(status.getPath().getName(), status));
       files.forEach(status -> all.put(status.getPath().getName(), status));
-      Map<String, Long> announced = new HashMap<>(earlier.intents);
-      announced.putAll(intents);
-      return new Listing(List.copyOf(all.values()), announced, pins);
+      Map<String, Long> allMarkers = new HashMap<>(earlier.markers);
+      allMarkers.putAll(markers);
+      return new Listing(List.copyOf(all.values()), allMarkers, pins);
     }
   }
 
   /**
-   * What is in the directory, where that is to be complete. A file system lists a large directory page by page. What is
-   * copied to a new file on a page that has been read, and unlinked on one that is still to come, is on neither. In two
-   * listings, one after the other, it would have to be moved so twice (docs/guarantees.md).
+   * Lists the directory so that the result is complete. A file system lists a large directory page by page. What is
+   * copied to a new file on a page that was read already, and unlinked from a page that is still to come, is on
+   * neither. To be missing from two listings, one after the other, it would have to be moved like this
+   * twice (docs/guarantees.md).
    */
   Listing listAll() throws IOException {
     Listing first = list();
@@ -138,10 +145,10 @@ final class Storage {
   }
 
   /**
-   * What is in the directory; nothing where nothing was ever merged here.
+   * Lists the directory once. The result is empty where the directory does not exist.
    *
-   * @throws StateStoreFilesException where stock Spark may have gone on after an export: what is in the merged files
-   *     would win over newer plain ones
+   * @throws StateStoreFilesException PSS_EXPORTED, where stock Spark may have gone on after an export: what is in the
+   *     merged files would win over newer plain ones
    */
   Listing list() throws IOException {
     Listing listing = new Listing(new ArrayList<>(), new HashMap<>(), new ArrayList<>());
@@ -150,8 +157,8 @@ final class Storage {
         String name = status.getPath().getName();
         if (status.isFile() && name.endsWith(SUFFIX)) {
           listing.files.add(status);
-        } else if (status.isFile() && name.endsWith(INTENT_SUFFIX)) {
-          listing.intents.put(name, status.getModificationTime());
+        } else if (status.isFile() && name.endsWith(RELOCATING_SUFFIX)) {
+          listing.markers.put(name, status.getModificationTime());
         } else if (status.isFile() && EXPORT_SUFFIXES.stream().anyMatch(name::endsWith)) {
           throw new StateStoreFilesException(
               StateStoreFilesException.Id.PSS_EXPORTED,
@@ -172,8 +179,8 @@ final class Storage {
   }
 
   /**
-   * Whether stock Spark has committed state here. Each of its batches writes files for every partition, so looking at
-   * partition 0 of each operator is enough; what a batch left that never ended is not needed by anybody.
+   * Whether stock Spark has committed state here. Each of its batches writes files for every partition, so it is enough
+   * to look at partition 0 of each operator. What a batch left that never ended is not needed.
    */
   boolean hasPlainState() throws IOException {
     for (FileStatus operator : listOrNone(stateDirectory)) {
@@ -211,22 +218,22 @@ final class Storage {
     return fs.open(path(name));
   }
 
-  /** Opens a merged file that its writer may not have closed, dead or alive. */
+  /** Opens a merged file that its writer, dead or alive, may not have closed. */
   FSDataInputStream openUnclosed(String name, boolean isClosed, long closedAfterMs) throws IOException {
     return Leases.open(fs, path(name), isClosed, closedAfterMs);
   }
 
-  /** Sees to it that a file is closed whose stream may not have closed it. */
+  /** Has a file closed whose stream may have failed to close it. */
   void release(String name) {
     Leases.release(fs, path(name));
   }
 
-  /** Makes an empty file. */
+  /** Makes a new empty file. */
   void createEmpty(String name) throws IOException {
     createEmpty(name, false);
   }
 
-  /** Makes an empty file anew, so that it is modified now. */
+  /** Makes an empty file anew, so that its modification time is now. */
   void renew(String name) throws IOException {
     createEmpty(name, true);
   }
@@ -239,7 +246,7 @@ final class Storage {
     }
   }
 
-  /** Deletes a file; one that is gone already is no failure. */
+  /** Deletes a file. It is no failure if the file is gone already. */
   void delete(String name) throws IOException {
     try {
       if (!fs.delete(path(name), false) && fs.exists(path(name))) {
@@ -254,7 +261,7 @@ final class Storage {
     return fs.exists(path(name));
   }
 
-  /** How far a stream reaches that has just been opened; asked for in steps, since each answer is an int. */
+  /** Returns how far a newly opened stream reaches. It asks in steps, because each answer is an int. */
   private static long visibleLength(FSDataInputStream in) throws IOException {
     long end = 0;
     int more = in.available();
@@ -266,9 +273,9 @@ final class Storage {
     return end + more;
   }
 
-  /** An open merged file as a source of ranges; {@code statusLength} may be short of what has been flushed. */
+  /** Makes an open merged file a source of ranges; {@code statusLength} may be less than what was flushed. */
   static RangeSource ranges(String name, FSDataInputStream in, long statusLength) throws IOException {
-    // HDFS lists an open file with the length of its first flush; a stream opened after a flush sees all of it.
+    // HDFS lists an open file with the length of its first flush. A stream that is opened after a flush sees all of it.
     long visible = Math.max(statusLength, visibleLength(in));
     return new RangeSource() {
       @Override

@@ -4,12 +4,12 @@ import io.pyspark.statestore.format.Entry;
 import io.pyspark.statestore.format.IndexBlock;
 
 /**
- * The deletion of what was seen of a path (rule 4): kills its entries up to and including this key.
+ * The deletion of what was seen of a path: kills the path's entries up to and including this key, nothing newer (rule
+ * 4).
  *
- * @param path relative to {@code state/}
  * @param stamp of the newest entry that it kills
  * @param writer of that entry
- * @param generation how often it has been carried over (rule 6)
+ * @param generation how often it was carried over (rule 6)
  */
 record Tombstone(String path, long stamp, long writer, int generation) {
   static Tombstone of(Segment seen) {
@@ -24,27 +24,29 @@ record Tombstone(String path, long stamp, long writer, int generation) {
     return Entry.tombstone(path, generation, stamp, writer);
   }
 
-  /** The copy that outlives the file that this one is in. */
+  /** The copy that is written before the file that holds this one is unlinked. */
   Tombstone carriedOver() {
     return new Tombstone(path, stamp, writer, Math.min(generation + 1, 0xffff));
   }
 
-  /** What its index entries take, in its group's block and in the sealed file's. */
+  /** Bytes of its two index entries: in its group's block and in the sealed file's. */
   long bytes() {
     return 2L * (IndexBlock.ENTRY_SIZE + 4 + path.length());
   }
 
+  /** Rule 4. */
   boolean kills(Segment segment) {
     return segment.compareKeyTo(stamp, writer) <= 0;
   }
 
+  /** Whether it kills all that another tombstone of the path kills. */
   boolean covers(Tombstone other) {
     return Entry.compareKeys(stamp, writer, other.stamp, other.writer) >= 0;
   }
 
   /**
-   * The total order of a path's tombstones: key, generation, name of the file. A file may go only because of a greater
-   * copy elsewhere, so two processes never each rely on the copy that the other one unlinks.
+   * The total order of a path's tombstones: key, generation, name of the file. A file's tombstone is left out only
+   * because of a greater copy elsewhere, so two processes never each rely on the copy that the other one unlinks.
    */
   static int compareCopies(Tombstone a, MergedFile inA, Tombstone b, MergedFile inB) {
     int byKey = Entry.compareKeys(a.stamp, a.writer, b.stamp, b.writer);

@@ -8,7 +8,7 @@ import java.util.Set;
 import java.util.function.Predicate;
 
 /**
- * Which files may be unlinked now, and what has to be written again first (rule 6).
+ * Rule 6: which files may be unlinked now, and which of their tombstones have to be written again first.
  *
  * @param steps in the order in which to take them
  */
@@ -17,24 +17,24 @@ record UnlinkPlan(List<Step> steps) {
    * One file to unlink.
    *
    * @param file in which nothing lives
-   * @param carryOver tombstones of it that must be durable elsewhere before
+   * @param carryOver its tombstones that must be durable elsewhere before, with their generation raised
    */
   record Step(MergedFile file, List<Tombstone> carryOver) {}
 
-  /** So many files that hold little but needed tombstones are joined; fewer would be written again round after round. */
+  /** So many files that hold little but needed tombstones are joined; fewer would be written again pass after pass. */
   private static final int WORTH_JOINING = 4;
-  /** Nobody waits for tombstones that take less than such a part of a file. */
+  /** A file never stays for the sake of tombstones that take less than this part of it. */
   private static final long CHEAP = 16;
 
   /**
-   * Plans one round.
+   * Plans one pass.
    *
-   * @param index what is known
-   * @param mayGo whether a file without live segments is closed, read whole and this process's to unlink
-   * @param patient whether a file may stay a little longer, where its tombstones will probably not be needed soon
+   * @param wanted whether this process wants to unlink a file, among those that may go by rule 6
+   * @param patient whether a file may stay a little longer because its tombstones will probably be unneeded soon
    * @param atMost files to unlink
    */
-  static UnlinkPlan of(Index index, Predicate<MergedFile> mayGo, Predicate<MergedFile> patient, int atMost) {
+  static UnlinkPlan of(
+      Index index, Rules rules, Predicate<MergedFile> wanted, Predicate<MergedFile> patient, int atMost) {
     List<Step> steps = new ArrayList<>();
     List<Step> mostlyNeeded = new ArrayList<>();
     Set<MergedFile> going = new HashSet<>();
@@ -45,14 +45,14 @@ record UnlinkPlan(List<Step> steps) {
       if (steps.size() >= atMost) {
         break;
       }
-      if (!mayGo.test(file)) {
+      if (!mayGo(file, index, rules) || !wanted.test(file)) {
         continue;
       }
       Index.TombstoneUse use = index.useOfTombstones(file);
       List<Tombstone> carryOver = new ArrayList<>(use.holding());
       carryOver.addAll(use.idle());
       long cost = carryOver.stream().mapToLong(Tombstone::bytes).sum();
-      // What the tombstones hold down goes in this very round, so the next one will need fewer of them, or none.
+      // What the tombstones hold down goes in this very pass, so the next one will need fewer of them, or none.
       if (cost * CHEAP > file.size() && going.containsAll(use.victims()) && patient.test(file)) {
         continue;
       }
@@ -68,5 +68,16 @@ record UnlinkPlan(List<Step> steps) {
       steps.addAll(mostlyNeeded);
     }
     return new UnlinkPlan(steps);
+  }
+
+  /**
+   * Whether a file without live segments may go: it is closed, its whole index was read, no bytes of it may be a
+   * damaged group (rule 8), and it repeats no file that still exists.
+   */
+  private static boolean mayGo(MergedFile file, Index index, Rules rules) {
+    return rules.isClosed(file)
+        && file.wholeIndexRead()
+        && file.isAccounted()
+        && file.covered().stream().noneMatch(name -> index.file(name) != null);
   }
 }

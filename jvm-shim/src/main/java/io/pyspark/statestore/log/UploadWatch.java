@@ -4,32 +4,33 @@ import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 
 /**
- * Follows the uploads that one thread makes, and says when nobody wants them any more. They end then with an {@link
- * ObsoleteUploadException}: while they are collected, where whoever collects asks, and while they are written to a merged
- * file, at the next block. Nothing of them becomes visible. What is being flushed already is too late to stop.
+ * Watches the uploads of one thread, and says when they are obsolete. An obsolete upload ends with an {@link
+ * ObsoleteUploadException}, either while its bytes are collected, if {@link #check} is called there, or at the next
+ * block that is written to a merged file. Nothing of it becomes visible. An upload that is being flushed cannot be
+ * stopped.
  */
 public interface UploadWatch {
   /** The thread begins to write a logical file, relative to {@code state/}. */
   void began(String path);
 
   /**
-   * Why nobody wants it any more, as far as is known; null as long as somebody does. Asked often, and by threads that hold
-   * locks of a lane, so it waits for nobody.
+   * Says why the upload is obsolete, as far as is known; null where it is not. Called often, and by threads that hold a
+   * lane's lock, so it must not wait.
    */
   String whyObsolete();
 
-  /** Asks whoever knows, which may mean to wait for Spark's locks; so it is called without locks of ours. */
+  /** Asks Spark, which may mean waiting for Spark's locks, so it is called without locks of this package. */
   void ask();
 
-  /** The same, by who collects the upload and calls this all the time. */
+  /** Asks if the last time is a while ago. The thread that collects the upload calls this at every step. */
   void askNowAndThen();
 
-  /** The watch of what the current thread uploads; null for none. */
+  /** Returns the watch of what the current thread uploads; null where there is none. */
   static UploadWatch current() {
     return Watched.CURRENT.get();
   }
 
-  /** Does something in the current thread, with its uploads watched. */
+  /** Runs something in the current thread, with its uploads watched. */
   static void during(UploadWatch watch, Runnable work) {
     UploadWatch outer = Watched.CURRENT.get();
     Watched.CURRENT.set(watch);
@@ -42,7 +43,7 @@ public interface UploadWatch {
     }
   }
 
-  /** Ends what the current thread, which holds no lock of ours, collects for an upload that is obsolete. */
+  /** Ends an obsolete upload that the current thread collects. The thread must hold no lock of this package. */
   static void check(UploadWatch watch) {
     if (watch == null) {
       return;
@@ -59,9 +60,18 @@ public interface UploadWatch {
     return !Watched.ACTIVE.isEmpty();
   }
 
-  /** Has all watches ask: on behalf of lanes, which must not. */
+  /** Has all watches ask Spark, which lanes themselves must not. */
   static void askAll() {
     Watched.ACTIVE.forEach(UploadWatch::ask);
+  }
+
+  /** Ends an upload that is not needed any more. That is no error, so it has no stack trace. */
+  final class ObsoleteUploadException extends RuntimeException {
+    private static final long serialVersionUID = 1L;
+
+    ObsoleteUploadException(String why) {
+      super("The upload was cancelled: " + why + ". Nothing of it is visible, and nothing is lost", null, false, false);
+    }
   }
 
   /** Holds the watches. */

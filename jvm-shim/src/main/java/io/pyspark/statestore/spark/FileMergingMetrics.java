@@ -16,11 +16,11 @@ import java.util.Map;
 import java.util.concurrent.TimeUnit;
 
 /**
- * What the logs of this process do and hold, as Dropwizard metrics. Names are those of Flink's file merging where Flink
- * has the same.
+ * Shows what the logs of this process do and hold, as Dropwizard metrics. The names are Flink's where Flink's file
+ * merging has the same metric.
  *
  * <p>Counters, histogram and timers begin with the application. Gauges add up the checkpoints that the application
- * works on here: those whose view has been refreshed or written to since it began, and lately.
+ * works on in this process: those that it has refreshed or written to since it began, and lately.
  */
 final class FileMergingMetrics implements LogMetrics.Listener {
   private static final String PREFIX = "fileMerging.";
@@ -83,7 +83,9 @@ final class FileMergingMetrics implements LogMetrics.Listener {
     return sum;
   }
 
-  /** A log stays open when its query ends or moves away; from then on nobody keeps its view up to date. */
+  /**
+   * Whether a log's view is up to date. A log stays open when its query ends or moves away, and is not refreshed then.
+   */
   private boolean isInUse(MergedLog log) {
     long lastUsedNanos = log.metrics().lastUsedNanos();
     long idleMs = TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - lastUsedNanos);

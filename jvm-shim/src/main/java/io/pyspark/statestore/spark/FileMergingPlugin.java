@@ -10,12 +10,12 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * For {@code spark.plugins}: shows {@link FileMergingMetrics} in the metrics system of the driver and of each executor.
- * Spark ends a process whose plugin fails, so nothing that goes wrong here leaves this class.
+ * The plugin for {@code spark.plugins}: shows {@link FileMergingMetrics} in the metrics system of the driver and of
+ * each executor. Spark ends a process whose plugin fails, so no exception leaves this class.
  */
 public final class FileMergingPlugin implements SparkPlugin {
   private static final Logger LOG = LoggerFactory.getLogger(FileMergingPlugin.class);
-  /** What Spark calls the driver's process. */
+  /** Spark's id for the driver's process. */
   private static final String DRIVER = "driver";
 
   @Override
@@ -30,7 +30,7 @@ public final class FileMergingPlugin implements SparkPlugin {
 
   private static FileMergingMetrics start(PluginContext context, boolean isExecutor) {
     try {
-      // In local[n] both components are in one process, which needs its metrics once.
+      // In local[n] both components run in one process, which needs its metrics once.
       boolean isShown = isExecutor && DRIVER.equals(context.executorID());
       return isShown ? null : FileMergingMetrics.start(context.metricRegistry());
     } catch (RuntimeException | LinkageError e) {

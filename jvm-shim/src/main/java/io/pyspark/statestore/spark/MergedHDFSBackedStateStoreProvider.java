@@ -34,18 +34,18 @@ import scala.Option;
 import scala.collection.immutable.Map;
 
 /**
- * The provider door for the heap store: stock Spark with a merged file manager, and with maps of which a new version
- * costs what changes in it. The store keeps its plain location, because Spark's coordinator knows it by that.
+ * The provider door for the heap store: stock Spark with the merged file manager, and with maps in which a new version
+ * costs only what changes in it. The store keeps its plain location, by which Spark's coordinator knows it.
  */
 public class MergedHDFSBackedStateStoreProvider extends HDFSBackedStateStoreProvider {
   private static final Logger LOG = LoggerFactory.getLogger(MergedHDFSBackedStateStoreProvider.class);
   private static final AtomicBoolean WARNED = new AtomicBoolean();
 
-  /** Null where Spark's own maps are used. */
+  /** The store's schema; null where Spark's own maps are used. */
   private RowSchema schema;
   private StateStoreConf storeConf;
   private StateStoreProviderId providerId;
-  /** Of the snapshot that maintenance is writing; null for none. */
+  /** Watches the snapshot that maintenance is writing; null where it writes none. */
   private volatile SnapshotWatch snapshot;
 
   @Override
@@ -91,14 +91,14 @@ public class MergedHDFSBackedStateStoreProvider extends HDFSBackedStateStoreProv
         HDFSBackedStateStoreProvider.class, HDFSBackedStateStoreMap.class, HeapStateStoreMap.class);
     if (missing != null && WARNED.compareAndSet(false, true)) {
       LOG.warn(
-          "This Spark's heap store cannot be given copy-on-write maps, and copies its whole state for each batch, as"
-              + " ever. What was looked for in vain: {}. Results and files are the same",
+          "Copy-on-write maps do not fit into this Spark's heap store, which copies its whole state for each batch"
+              + " instead. Missing in Spark: {}. Results and files are the same",
           missing);
     }
     return missing == null;
   }
 
-  /** Spark makes all its maps here; the method is private in the source, and public in the bytecode. */
+  /** Makes every map of the store. Spark's method is private in the source and public in the bytecode. */
   @Override
   public HDFSBackedStateStoreMap
       org$apache$spark$sql$execution$streaming$state$HDFSBackedStateStoreProvider$$createHDFSBackedStateStoreMap() {
@@ -111,7 +111,7 @@ public class MergedHDFSBackedStateStoreProvider extends HDFSBackedStateStoreProv
     return new HeapStateStoreMap(schema, verifier);
   }
 
-  /** What versions share counts once. */
+  /** Adds the memory that all versions take together; what they share counts once. */
   @Override
   @SuppressWarnings("unchecked")
   public Map<String, Object> getMetricsForProvider() {
@@ -125,7 +125,7 @@ public class MergedHDFSBackedStateStoreProvider extends HDFSBackedStateStoreProv
     return metrics.updated("memoryUsedBytes", HeapStateStoreMap.estimatedSize(versions));
   }
 
-  /** Called by Spark's maintenance threads; ends early where the snapshot becomes obsolete. */
+  /** Writes a snapshot in one of Spark's maintenance threads, and ends early if it becomes obsolete. */
   @Override
   public void doSnapshotMaintenance() {
     if (schema == null) {

@@ -18,10 +18,10 @@ import org.apache.spark.sql.types.StructType;
 import scala.Option;
 
 /**
- * The provider door for RocksDB: stock Spark over a merged file system.
+ * The provider door for RocksDB: stock Spark over the merged file system.
  *
- * <p>RocksDB copies SSTs through a Hadoop file system, so its root gets the merged scheme. The change feed makes a file
- * manager for the store's plain location, so the configuration merges plain paths, too.
+ * <p>RocksDB copies SSTs through a Hadoop file system, so its root directory gets the merged scheme. Spark's change
+ * feed makes a file manager for the store's plain location, so the configuration merges plain paths, too.
  */
 public class MergedRocksDBStateStoreProvider extends RocksDBStateStoreProvider {
   @Override

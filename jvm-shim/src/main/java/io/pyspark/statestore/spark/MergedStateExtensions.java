@@ -4,7 +4,7 @@ import org.apache.spark.sql.SparkSessionExtensions;
 import scala.runtime.AbstractFunction1;
 import scala.runtime.BoxedUnit;
 
-/** For {@code spark.sql.extensions}: see {@link TransformWithStateGuard}. */
+/** The class for {@code spark.sql.extensions}: adds the check rule of {@link TransformWithStateGuard}. */
 public final class MergedStateExtensions extends AbstractFunction1<SparkSessionExtensions, BoxedUnit> {
   @Override
   public BoxedUnit apply(SparkSessionExtensions extensions) {

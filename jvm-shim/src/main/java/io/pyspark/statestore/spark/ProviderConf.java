@@ -7,15 +7,15 @@ import java.io.IOException;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.spark.sql.internal.SQLConf;
 
-/** The Hadoop configuration in which Spark's stock stores use the merged file manager. */
+/** Makes the Hadoop configuration in which Spark's stock stores use the merged file manager. */
 final class ProviderConf {
   private ProviderConf() {}
 
   /**
-   * A copy of {@code conf} with the merged manager, for a store that keeps its plain location.
+   * Copies {@code conf} and sets the merged file manager, for a store that keeps its plain location.
    *
-   * @throws IllegalArgumentException for options that cannot be: at once, since Spark keeps a provider whose file manager
-   *     fails later, and fails again whenever it closes it
+   * @throws IllegalArgumentException for invalid options. It comes at once, because Spark keeps a provider whose file
+   *     manager fails later, and fails again whenever it closes that provider
    */
   static Configuration mergingPlainPaths(Configuration conf) {
     try {

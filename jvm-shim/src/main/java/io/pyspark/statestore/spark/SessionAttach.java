@@ -12,7 +12,7 @@ import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.classic.SparkSession;
 import scala.collection.immutable.Seq;
 
-/** The part of {@code pyspark_statestore.attach} that has to run in the driver's JVM. */
+/** Runs the part of {@code pyspark_statestore.attach} that needs the driver's JVM. */
 public final class SessionAttach {
   private SessionAttach() {}
 
@@ -24,7 +24,7 @@ public final class SessionAttach {
   public static String attach(SparkSession session) throws IOException {
     Configuration conf = session.sessionState().newHadoopConf();
     ShimInfo.checkCompatible(Options.from(conf), session.version());
-    // Hadoop looks the class up on a class loader that does not know the jar; what it has cached it does not look up.
+    // Hadoop looks the class up with a class loader that does not know the jar, so an instance is put into its cache.
     Schemes.mergedFileSystem(new Path("merged+file:///"), conf);
     Seq<Rule<LogicalPlan>> rules = session.experimental().extraOptimizations();
     if (rules.forall(r -> !(r instanceof TransformWithStateGuard.Optimization))) {

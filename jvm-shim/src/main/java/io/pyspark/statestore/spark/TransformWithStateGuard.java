@@ -9,8 +9,8 @@ import scala.runtime.AbstractFunction1;
 import scala.runtime.BoxedUnit;
 
 /**
- * Where Spark would refuse transformWithState, because it compares the provider's class name, this refuses first, in
- * words that name the way out.
+ * Refuses transformWithState behind the provider door, with a message that names the way out. Spark would refuse it
+ * itself, because it compares the provider's class name, and would not say what to do.
  */
 final class TransformWithStateGuard {
   private static final String PROVIDER_KEY = "spark.sql.streaming.stateStore.providerClass";
@@ -23,8 +23,9 @@ final class TransformWithStateGuard {
       if (provider.startsWith(TransformWithStateGuard.class.getPackageName() + ".")) {
         String message = "Spark 4.3 runs transformWithState only with a state store provider whose class is named"
             + " RocksDBStateStoreProvider, and " + PROVIDER_KEY + " is " + provider + ". Use the path door:"
-            + " configure(builder, mode=\"path\") and checkpointLocation = merged_path(\"<a location that is not used yet>\").";
-        // Of all exceptions, PySpark shows this one's message without a JVM stack trace.
+            + " configure(builder, mode=\"path\") and checkpointLocation = merged_path(\"<a location that is not used"
+            + " yet>\").";
+        // PySpark shows the message of this class of exceptions without a JVM stack trace.
         throw new IllegalArgumentException(
             new StateStoreFilesException(Id.PSS_NEEDS_PATH_DOOR, message).getMessage());
       }
@@ -41,7 +42,7 @@ final class TransformWithStateGuard {
     });
   }
 
-  /** For a session that is being built: refuses when the DataFrame is made. */
+  /** Refuses when the DataFrame is made, in a session that is built with the extension. */
   static final class CheckRule extends AbstractFunction1<LogicalPlan, BoxedUnit> {
     private final SparkSession session;
 
@@ -56,7 +57,7 @@ final class TransformWithStateGuard {
     }
   }
 
-  /** For a session that runs already, which takes no more check rules: refuses when the query starts. */
+  /** Refuses when the query starts, in a session that was running already and takes no more check rules. */
   static final class Optimization extends Rule<LogicalPlan> {
     private final SparkSession session;
 

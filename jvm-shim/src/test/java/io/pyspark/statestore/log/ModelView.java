@@ -3,50 +3,46 @@ package io.pyspark.statestore.log;
 import io.pyspark.statestore.Options;
 import io.pyspark.statestore.StateStoreFilesException;
 import io.pyspark.statestore.format.Entry;
-import java.lang.reflect.Proxy;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.Set;
 import java.util.stream.Collectors;
 import org.apache.hadoop.conf.Configuration;
 
 /**
- * One simulated process's index for {@code tests/model}: the decisions are those of {@link Index}, {@link MergedFile},
- * {@link UnlinkPlan} and {@link Intents}; the disk and the steps in between are the model's.
+ * One simulated process's index for {@code tests/model}. {@link Rules}, {@link Index}, {@link UnlinkPlan}, {@link
+ * RelocationMarkers} and {@link HybridClock} decide, as in production. The disk and the steps in between are the
+ * model's.
  *
- * <p>Entries cross as text, a line each: kind, generation, crc32c, stamp, writer, offset, path.
+ * <p>Entries cross as text, one line each: kind, generation, crc32c, stamp, writer, offset, path.
  */
 public final class ModelView {
-  /** Bytes of a group: so many that tombstones are never most of a file, and carrying them over is always worth it. */
+  /** Bytes of a group. There are so many that tombstones are never most of a file, and always worth carrying over. */
   private static final long GROUP = 1 << 20;
 
   private final Index index = new Index();
   private final HybridClock clock = new HybridClock(() -> this.wall);
-  private final Options options;
-  private final Intents intents;
+  private final Rules rules;
+  private final RelocationMarkers markers;
   private final Map<String, List<Tombstone>> planned = new HashMap<>();
   private long wall;
   private long now;
   private long refresh;
+  private long listedMs;
 
-  /** A view of nothing. */
+  /** Makes a view of an empty directory. */
   public ModelView(long idleSealMs, long closedAfterMs) throws StateStoreFilesException {
     Configuration conf = new Configuration(false);
     conf.set(Options.PREFIX + "idleSeal", idleSealMs + "ms");
     conf.set(Options.PREFIX + "closedAfter", closedAfterMs + "ms");
-    options = Options.from(conf);
-    intents = new Intents((LogContext) Proxy.newProxyInstance(
-        getClass().getClassLoader(), new Class<?>[] {LogContext.class}, (proxy, method, arguments) ->
-            switch (method.getName()) {
-              case "options" -> options;
-              case "now" -> moment();
-              default -> throw new UnsupportedOperationException(method.getName());
-            }), Runnable::run);
+    Options options = Options.from(conf);
+    rules = new Rules(() -> options, this::moment);
+    // Only what needs no storage: the model makes and deletes the markers.
+    markers = new RelocationMarkers(null, rules, null, null, Runnable::run);
   }
 
-  /** What the clock of this process shows, and the time that passes for all. */
+  /** Sets this process's wall clock, and the time that passes for all processes. */
   public void time(long wallMs, long nowMs) {
     wall = wallMs;
     now = nowMs;
@@ -70,8 +66,8 @@ public final class ModelView {
     index.file(name).sealed();
   }
 
-  public void givenUp(String name) {
-    index.file(name).givenUp(0);
+  public void left(String name) {
+    index.file(name).left(0);
   }
 
   public void listed(String name) {
@@ -82,13 +78,15 @@ public final class ModelView {
    * The file has been read to its end.
    *
    * @param stamp of the newest group that was not known, or -1
+   * @param repeats names of the files that an index-only file covers
    */
-  public void read(String name, String entries, long stamp, boolean isSealed, boolean indexOnly) {
+  public void read(
+      String name, String entries, long stamp, boolean isSealed, boolean indexOnly, String repeats) {
     MergedFile file = index.addIfAbsent(new MergedFile(name, MergedFile.Writer.OTHER, moment()));
     index.apply(file, parse(entries));
     clock.observe(stamp);
     if (indexOnly) {
-      file.indexOnly(Set.of());
+      file.indexOnly(repeats.lines().toList());
     }
     boolean isNobodys = isSealed || file.writer() == MergedFile.Writer.NOBODY;
     long size = file.size() + (stamp >= 0 ? GROUP : 0);
@@ -109,57 +107,62 @@ public final class ModelView {
 
   public boolean needsRead(String name) {
     MergedFile file = index.file(name);
-    return file == null || switch (file.writer()) {
-      case THIS_PROCESS -> false;
-      case OTHER -> true;
-      case NOBODY -> !file.wholeIndexRead();
-    };
+    return file == null || rules.mustBeRead(file, false, true);
   }
 
-  /** Deletes what is seen of a path, as {@link MergedLog#delete} does: the key, or nothing. */
+  /** Deletes what is seen of a path; returns its key, or nothing. */
   public String delete(String path) {
-    Segment seen = index.find(path);
-    if (seen == null) {
-      return "";
-    }
-    index.applyUnwritten(Tombstone.of(seen));
-    return seen.entry().stamp() + " " + seen.entry().writer();
+    Tombstone tombstone = index.delete(path);
+    return tombstone == null ? "" : tombstone.stamp() + " " + tombstone.writer();
   }
 
-  /** The file's name and the entry, or nothing. */
+  /** Returns the file's name and the entry, or nothing. */
   public String find(String path) {
     Segment found = index.find(path);
     return found == null ? "" : found.file().name() + "\n" + format(found.entry());
   }
 
-  /** The live segments of a file. */
+  /** Returns the live segments of a file. */
   public String live(String name) {
     MergedFile file = index.file(name);
     return file == null ? "" : index.liveSegments(file).stream()
         .map(s -> format(s.entry())).collect(Collectors.joining("\n"));
   }
 
+  /** Returns what a relocation of a file's live segments writes, with the offsets that they have now. */
+  public String copies(String name) {
+    MergedFile file = index.file(name);
+    return file == null ? "" : index.liveSegments(file).stream()
+        .filter(Segment::mayBeCopied)
+        .map(s -> format(s.copiedEntry(s.entry().crc32c(), s.entry().offset()))).collect(Collectors.joining("\n"));
+  }
+
   /** A refresh lists. */
   public void beginRefresh() {
     refresh++;
+    listedMs = now;
   }
 
-  /** A refresh has ended, which showed these announcements; see {@code Cleaner.clean}. */
+  /** Returns the relocation markers that cleaning deletes. */
+  public String expired() {
+    return String.join("\n", markers.expired());
+  }
+
+  /** A refresh has ended, whose listing showed these markers; see {@code Cleaner.clean}. */
   public void refreshed(String names, boolean complete) {
-    Map<String, Long> announcements =
-        names.lines().filter(n -> !n.isEmpty()).collect(Collectors.toMap(name -> name, name -> 0L));
-    intents.listed(announcements, refresh, complete, now);
+    Map<String, Long> listed =
+        names.lines().filter(n -> !n.isEmpty()).collect(Collectors.toMap(n -> n, name -> 0L));
+    markers.listed(listed, refresh, complete, listedMs);
     if (complete) {
-      index.proveTombstones(refresh, this::isClosed, intents::noneSince);
+      index.proveTombstones(refresh, rules::isClosed, markers::noneSince);
     }
   }
 
-  /** The files that may go. All of them are this process's to unlink: who does it must not matter for safety. */
+  /** Returns the files that may go. This process wants them all: which process unlinks must not matter for safety. */
   public String plan() {
     planned.clear();
     List<String> names = new ArrayList<>();
-    UnlinkPlan plan = UnlinkPlan.of(
-        index, f -> isClosed(f) && f.wholeIndexRead() && !f.isIndexOnly(), f -> false, Integer.MAX_VALUE);
+    UnlinkPlan plan = UnlinkPlan.of(index, rules, f -> true, f -> false, Integer.MAX_VALUE);
     for (UnlinkPlan.Step step : plan.steps()) {
       names.add(step.file().name());
       planned.put(step.file().name(), step.carryOver());
@@ -167,17 +170,13 @@ public final class ModelView {
     return String.join("\n", names);
   }
 
-  /** What has to be written again before a planned file goes. */
+  /** Returns what has to be written again before a planned file goes. */
   public String carry(String name) {
     return planned.get(name).stream().map(t -> format(t.toEntry())).collect(Collectors.joining("\n"));
   }
 
   private Clocks.Moment moment() {
     return new Clocks.Moment(now, now);
-  }
-
-  private boolean isClosed(MergedFile file) {
-    return file.isClosed(moment(), options.closedAfterMs());
   }
 
   private static List<Entry> parse(String entries) {

@@ -11,7 +11,7 @@ import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
 
-/** A log of its own in a process that cannot start another thread. */
+/** A log in a process that cannot start another thread. */
 public final class ThreadlessLog {
   private final MergedLog log;
 
@@ -22,8 +22,7 @@ public final class ThreadlessLog {
           throw new OutOfMemoryError("unable to create native thread");
         });
     java.nio.file.Path local = Files.createTempDirectory("threadless");
-    log = new MergedLog(
-        state.getParent().toString(), fs, state, Options.from(conf), Map::of, () -> local, () -> 1, threads);
+    log = new MergedLog(fs, state, Options.from(conf), Map::of, () -> local, () -> 1, threads);
   }
 
   /** Commits a logical file. */
@@ -33,7 +32,7 @@ public final class ThreadlessLog {
     }
   }
 
-  /** How many commits wait for a lane. */
+  /** Returns how many commits wait for a lane. */
   public int waiting() throws ReflectiveOperationException {
     var lanes = MergedLog.class.getDeclaredField("lanes");
     lanes.setAccessible(true);

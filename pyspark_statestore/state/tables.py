@@ -1,8 +1,8 @@
-"""The questions about what a store holds, and their tables."""
+"""The tables about a store's contents: the keys and values of a version, and the changes between two versions."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -13,10 +13,12 @@ import pyarrow.compute as pc
 from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.inspect import Inspection
 from pyspark_statestore.log.scan import retry_if_gone
+from pyspark_statestore.log.state_files import STATE
 from pyspark_statestore.state.contents import Contents
-from pyspark_statestore.state.decoding import Column, Decoder
-from pyspark_statestore.state.reading import Part, Selection, StateReader
+from pyspark_statestore.state.decoding import DecodedColumn, Decoder
+from pyspark_statestore.state.reader import PartitionContents, StateReader, StateSelection
 from pyspark_statestore.state.rows import MalformedRowError
+from pyspark_statestore.state.schemas import unreadable
 from pyspark_statestore.storage import Directory
 
 ADDED, CHANGED, REMOVED = "added", "changed", "removed"
@@ -25,34 +27,57 @@ _NOTHING = Contents({}, b"", True)
 
 
 def read_state(
-    directory: Directory, inspection: Inspection, wanted: Selection, version: int | None, key: Any = None
+    directory: Directory, inspection: Inspection, wanted: StateSelection, version: int | None, key: Any = None
 ) -> pa.Table:
     """See :meth:`pyspark_statestore.Checkpoint.state`."""
     _check_version("version", version)
 
-    def look() -> pa.Table:
+    def read() -> pa.Table:
         reader = StateReader(directory, inspection, wanted)
         at = reader.version(version)
-        return _table(reader.decoder(at), reader.parts(at), at)
+        return _table(reader.decoder(at), reader.partitions(at), at)
 
-    found = retry_if_gone(directory, look)
-    return found if key is None else where_key(found, key)
+    return _read(read, directory, wanted, key)
 
 
 def read_changes(
-    directory: Directory, inspection: Inspection, wanted: Selection, before: int, after: int | None, key: Any = None
+    directory: Directory,
+    inspection: Inspection,
+    wanted: StateSelection,
+    before: int,
+    after: int | None,
+    key: Any = None,
 ) -> pa.Table:
     """See :meth:`pyspark_statestore.Checkpoint.state_changes`."""
     _check_version("from_version", before)
     _check_version("to_version", after)
 
-    def look() -> pa.Table:
+    def read() -> pa.Table:
         reader = StateReader(directory, inspection, wanted)
         at = reader.version(after)
-        return _changes(reader.decoder(at), reader.parts(before), reader.parts(at), (before, at))
+        return _changes(reader.decoder(at), reader.partitions(before), reader.partitions(at), (before, at))
 
-    found = retry_if_gone(directory, look)
-    return found if key is None else where_key(found, key)
+    return _read(read, directory, wanted, key)
+
+
+def where_key(table: pa.Table, key: Any) -> pa.Table:
+    """Keeps the rows of one key.
+
+    Args:
+        table: A table with a column ``key``.
+        key: Values by field, for all fields or some of them, and for structs likewise; or just the value, where the key
+            has one field. Text is converted to the field's type, such as a timestamp.
+
+    Raises:
+        StateStoreFilesError: PSS_INVALID_OPTION where there is no such field, or a value is not of its type.
+    """
+    column = table.column("key")
+    if not isinstance(key, Mapping):
+        names = [field.name for field in column.type] if pa.types.is_struct(column.type) else []
+        if len(names) != 1:
+            raise _not_allowed(key, f"values by field, such as {{{_example(column.type)}}}")
+        key = {names[0]: key}
+    return table.filter(_matches(column.combine_chunks(), key, key))
 
 
 def _check_version(name: str, version: object) -> None:
@@ -61,26 +86,31 @@ def _check_version(name: str, version: object) -> None:
         raise StateStoreFilesError("PSS_INVALID_OPTION", parameters)
 
 
-def _table(decoder: Decoder, parts: Sequence[Part], version: int) -> pa.Table:
-    contents = parts[0].contents if parts else _NOTHING
-    keys = list(chain.from_iterable(part.contents.pairs for part in parts))
-    values = list(chain.from_iterable(part.contents.pairs.values() for part in parts))
+def _read(read: Callable[[], pa.Table], directory: Directory, wanted: StateSelection, key: Any) -> pa.Table:
+    try:
+        found = retry_if_gone(directory, read)
+    except MalformedRowError as error:
+        raise unreadable(directory, f"{STATE}/{wanted.operator_id}", error) from error
+    return found if key is None else where_key(found, key)
+
+
+def _table(decoder: Decoder, partitions: Sequence[PartitionContents], version: int) -> pa.Table:
+    contents = partitions[0].contents if partitions else _NOTHING
+    keys = list(chain.from_iterable(each.contents.pairs for each in partitions))
+    values = list(chain.from_iterable(each.contents.pairs.values() for each in partitions))
     partition: np.ndarray = np.repeat(
-        np.array([part.partition_id for part in parts], "i4"), [len(part.contents.pairs) for part in parts]
+        np.array([each.partition_id for each in partitions], "i4"), [len(each.contents.pairs) for each in partitions]
     )
     key_column = decoder.keys("key", keys, contents)
-    try:
-        each, count = decoder.split(values)
-    except MalformedRowError as error:
-        raise _malformed(error) from error
+    values, count = decoder.split(values)
     if decoder.family.has_many:
         rows: np.ndarray = np.repeat(np.arange(len(keys)), count)
-        key_column = Column(key_column.field, key_column.values.take(pa.array(rows)))
+        key_column = DecodedColumn(key_column.field, key_column.values.take(pa.array(rows)))
         partition = partition[rows]
-    value_column = decoder.values("value", each, contents)
+    value_column = decoder.values("value", values, contents)
     return _with_metadata(
         [
-            Column(pa.field("partition_id", pa.int32()), pa.chunked_array([pa.array(partition, pa.int32())])),
+            DecodedColumn(pa.field("partition_id", pa.int32()), pa.chunked_array([pa.array(partition, pa.int32())])),
             key_column,
             value_column,
         ],
@@ -88,10 +118,12 @@ def _table(decoder: Decoder, parts: Sequence[Part], version: int) -> pa.Table:
     )
 
 
-def _changes(decoder: Decoder, before: Sequence[Part], after: Sequence[Part], versions: tuple[int, int]) -> pa.Table:
+def _changes(
+    decoder: Decoder, before: Sequence[PartitionContents], after: Sequence[PartitionContents], versions: tuple[int, int]
+) -> pa.Table:
     contents = (*after, *before)[0].contents if before or after else _NOTHING
-    old = {part.partition_id: part.contents.pairs for part in before}
-    new = {part.partition_id: part.contents.pairs for part in after}
+    old = {each.partition_id: each.contents.pairs for each in before}
+    new = {each.partition_id: each.contents.pairs for each in after}
     rows: list[tuple[int, str, bytes, bytes | None, bytes | None]] = []
     for partition in sorted({*old, *new}):
         was, now = old.get(partition, {}), new.get(partition, {})
@@ -102,8 +134,8 @@ def _changes(decoder: Decoder, before: Sequence[Part], after: Sequence[Part], ve
         rows.extend((partition, REMOVED, key, value, None) for key, value in was.items() if key not in now)
     rows.sort(key=lambda row: (row[0], row[2]))
     columns = [
-        Column(pa.field("partition_id", pa.int32()), _chunked([row[0] for row in rows], pa.int32())),
-        Column(pa.field("change", pa.string()), _chunked([row[1] for row in rows], pa.string())),
+        DecodedColumn(pa.field("partition_id", pa.int32()), _chunked([row[0] for row in rows], pa.int32())),
+        DecodedColumn(pa.field("change", pa.string()), _chunked([row[1] for row in rows], pa.string())),
         decoder.keys("key", [row[2] for row in rows], contents),
         _optional(decoder, "value_before", [row[3] for row in rows], contents),
         _optional(decoder, "value_after", [row[4] for row in rows], contents),
@@ -111,13 +143,10 @@ def _changes(decoder: Decoder, before: Sequence[Part], after: Sequence[Part], ve
     return _with_metadata(columns, {"from_version": str(versions[0]), "to_version": str(versions[1])})
 
 
-def _optional(decoder: Decoder, name: str, values: Sequence[bytes | None], contents: Contents) -> Column:
-    """Values, some of which are not there; a list of them where keys have several."""
+def _optional(decoder: Decoder, name: str, values: Sequence[bytes | None], contents: Contents) -> DecodedColumn:
+    """Decodes values of which some are missing. Where keys have several values, each row has a list of them."""
     there = [value for value in values if value is not None]
-    try:
-        each, count = decoder.split(there)
-    except MalformedRowError as error:
-        raise _malformed(error) from error
+    each, count = decoder.split(there)
     column = decoder.values(name, each, contents)
     field, found = column.field, column.values.combine_chunks()
     if decoder.family.has_many:
@@ -126,44 +155,17 @@ def _optional(decoder: Decoder, name: str, values: Sequence[bytes | None], conte
         field = pa.field(name, found.type, metadata=field.metadata)
     is_there = np.array([value is not None for value in values], bool)
     places = pa.array(np.cumsum(is_there) - 1, mask=~is_there)
-    return Column(field, pa.chunked_array([found.take(places)], found.type))
+    return DecodedColumn(field, pa.chunked_array([found.take(places)], found.type))
 
 
 def _chunked(values: Sequence[object], type_: pa.DataType) -> pa.ChunkedArray:
     return pa.chunked_array([pa.array(values, type_)], type_)
 
 
-def _with_metadata(columns: Sequence[Column], metadata: dict[str, str]) -> pa.Table:
+def _with_metadata(columns: Sequence[DecodedColumn], metadata: dict[str, str]) -> pa.Table:
     named = {f"pyspark_statestore.{name}": value for name, value in metadata.items()}
     schema = pa.schema([column.field for column in columns], metadata=named)
     return pa.table([column.values for column in columns], schema=schema)
-
-
-def _malformed(error: MalformedRowError) -> StateStoreFilesError:
-    return StateStoreFilesError("PSS_UNREADABLE_STATE", {"path": "A value of the store", "reason": error})
-
-
-# Rows of some keys: what people know of a key, as Python or JSON has it, against the columns of a table.
-
-
-def where_key(table: pa.Table, key: Any) -> pa.Table:
-    """Keeps the rows whose key is this one.
-
-    Args:
-        table: With a column ``key``.
-        key: Values by field, of all fields or some, in structs likewise; or a value, where the key has one field. Text
-            stands for whatever Arrow reads it as, such as a timestamp.
-
-    Raises:
-        StateStoreFilesError: PSS_INVALID_OPTION where a field is not there, or a value is not of its type.
-    """
-    column = table.column("key")
-    if not isinstance(key, Mapping):
-        names = [field.name for field in column.type] if pa.types.is_struct(column.type) else []
-        if len(names) != 1:
-            raise _not_allowed(key, f"values by field, such as {{{_example(column.type)}}}")
-        key = {names[0]: key}
-    return table.filter(_matches(column.combine_chunks(), key, key))
 
 
 def _matches(column: pa.Array, wanted: Any, whole: Any) -> pa.Array:
@@ -195,7 +197,7 @@ def _scalar(value: Any, type_: pa.DataType) -> pa.Scalar:
 
 
 def _time(text: str, type_: pa.DataType) -> pa.Scalar:
-    """A time without a zone is one in UTC."""
+    """Reads a time, which is in UTC if it has no zone."""
     import datetime
 
     at = datetime.datetime.fromisoformat(text.replace("Z", "+00:00"))

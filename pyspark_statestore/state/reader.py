@@ -1,4 +1,4 @@
-"""Finds what is asked for: an operator's store, its schema, the version and the attempts at it that count."""
+"""Finds the state that is asked for: the store, its schema, the version, and the attempt that was committed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pyspark_statestore.log.state_files import DEFAULT_STORE, StateFiles, StoreF
 from pyspark_statestore.log.versions import NOTHING, Restores
 from pyspark_statestore.state.contents import Contents, ContentsReader, Encoding
 from pyspark_statestore.state.decoding import Decoder
-from pyspark_statestore.state.schema_files import (
+from pyspark_statestore.state.schemas import (
     Family,
     StoreSchema,
     read_store_schema,
@@ -24,16 +24,20 @@ from pyspark_statestore.state.schema_files import (
 from pyspark_statestore.storage import Directory
 
 _INTERNAL = "$"
-"""Spark's own column families begin with it: counters, times to live, timers."""
+"""The names of Spark's own column families begin with it: counters, times to live, timers."""
+
+_STORE = "spark.sql.streaming.stateStore."
+_DELIMITERS = {"1": b",", "2": b""}
+"""The delimiter by ``rocksdb.mergeOperatorVersion``. A log that is older than the setting means 1."""
 
 
 @dataclass(frozen=True)
-class Part:
-    """A version of one partition's store.
+class PartitionContents:
+    """The bytes of a version in one state partition.
 
     Attributes:
         partition_id: The state partition.
-        contents: Its bytes.
+        contents: The version's bytes.
     """
 
     partition_id: int
@@ -41,8 +45,8 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Selection:
-    """Which state is wanted.
+class StateSelection:
+    """The state that is asked for.
 
     Attributes:
         operator_id: The stateful operator.
@@ -58,19 +62,19 @@ class Selection:
 
 
 class StateReader:
-    """One look at a checkpoint, for questions about one store.
+    """Reads one store of a checkpoint, as it was when the reader was made.
 
     Args:
-        directory: Of the checkpoint.
-        inspection: Of it.
-        wanted: Which state.
+        directory: The checkpoint's directory.
+        inspection: The checkpoint's tables.
+        wanted: The state that is asked for.
 
     Raises:
-        FileNotFoundError: Something was moved or deleted meanwhile: look again.
+        FileNotFoundError: A file was moved or deleted meanwhile: make a new reader.
         StateStoreFilesError: There is no such state (PSS_NO_SUCH_STATE), or it cannot be read or understood.
     """
 
-    def __init__(self, directory: Directory, inspection: Inspection, wanted: Selection) -> None:
+    def __init__(self, directory: Directory, inspection: Inspection, wanted: StateSelection) -> None:
         self._directory = directory
         self._wanted = wanted
         scan = inspection.scan(headers=True)
@@ -88,7 +92,7 @@ class StateReader:
             raise self._no_such(what, [f"partition {each}" for each in partitions])
 
     def version(self, asked: int | None) -> int:
-        """The version that was asked for, or that the last committed batch left, or else the newest restorable one."""
+        """Returns the version asked for. None means the last committed batch's, or else the newest restorable one."""
         if asked is not None:
             return asked
         newest = newest_version(self._directory)
@@ -97,14 +101,14 @@ class StateReader:
         return max(self._restorable(), default=0)
 
     def decoder(self, version: int) -> Decoder:
-        """Decodes what the store has."""
+        """Returns what decodes the store's keys and values."""
         return Decoder(self.family, encoding(self._directory, version))
 
-    def parts(self, version: int) -> list[Part]:
-        """Reads a version of every partition that is wanted; version 0 is the empty state.
+    def partitions(self, version: int) -> list[PartitionContents]:
+        """Reads a version of every wanted partition; version 0 is the empty state.
 
         Raises:
-            FileNotFoundError: Something was moved or deleted meanwhile: look again.
+            FileNotFoundError: A file was moved or deleted meanwhile: make a new reader.
             StateStoreFilesError: PSS_VERSION_NOT_RESTORABLE, PSS_CORRUPT_SEGMENT, PSS_UNREADABLE_STATE or
                 PSS_MISSING_DEPENDENCY.
         """
@@ -115,21 +119,21 @@ class StateReader:
         reader = ContentsReader(self._directory, self._restores, encoding(self._directory, version))
         known = self._restores.stores.known
         return [
-            Part(known[store][1], reader.read(row, self.family_name))
+            PartitionContents(known[store][1], reader.read(row, self.family_name))
             for store, row in zip(self._stores, rows, strict=True)
         ]
 
     def _row(self, store: int, version: int, ids: Collection[str] | None) -> int:
-        """The attempt at a version that counts."""
+        """Finds the attempt at a version that was committed."""
         versions = self._restores.versions
         rows = np.flatnonzero((versions.store == store) & (versions.version == version))
         if not len(rows):
-            raise self._not_restorable(store, version, "none of its files is there")
+            raise self._not_restorable(store, version, "none of its files exists")
         attempts = {int(row): str(versions.id[int(row)].as_py()) for row in rows}
         if ids is not None and any(attempts.values()):
             attempts = {row: each for row, each in attempts.items() if each in ids}
             if not attempts:
-                raise self._not_restorable(store, version, "the attempt that was committed is not there")
+                raise self._not_restorable(store, version, "the files of the committed attempt do not exist")
         restorable = [row for row in attempts if self._restores.base[row] != NOTHING]
         if not restorable:
             raise self._not_restorable(store, version, "files that it needs are missing or damaged")
@@ -139,7 +143,7 @@ class StateReader:
         return restorable[0]
 
     def _restorable(self) -> set[int]:
-        """Versions that can be restored in every partition that is wanted."""
+        """Returns the versions that can be restored in every wanted partition."""
         restores = self._restores
         found = [
             set(restores.versions.version[(restores.versions.store == store) & (restores.base != NOTHING)].tolist())
@@ -170,7 +174,7 @@ class StateReader:
         schema = read_store_schema(self._directory, wanted.operator_id, name)
         names = store_names(self._directory, wanted.operator_id) if schema is None else []
         if schema is None and variable is None:
-            # A join of state format 3 has in one store, as column families, what were four stores before.
+            # In state format 3, a join has one store with four column families, which were four stores before.
             whole = read_store_schema(self._directory, wanted.operator_id, DEFAULT_STORE)
             families = sorted(whole.families) if whole is not None and whole.is_virtual else []
             names += families
@@ -201,32 +205,17 @@ class StateReader:
         )
 
 
-def _ranges(numbers: list[int]) -> str:
-    """Such as "3 to 7, 9"."""
-    found: list[list[int]] = []
-    for number in numbers:
-        if found and number == found[-1][1] + 1:
-            found[-1][1] = number
-        else:
-            found.append([number, number])
-    return ", ".join(str(first) if first == last else f"{first} to {last}" for first, last in found)
-
-
-# What a query's own logs say of its state: the newest version, which attempt at it counts, how stores write.
-
-_STORE = "spark.sql.streaming.stateStore."
-_DELIMITERS = {"1": b",", "2": b""}
-"""Of ``rocksdb.mergeOperatorVersion``; logs that are older than the setting stand for 1."""
-
-
 def newest_version(directory: Directory) -> int | None:
-    """The version that the last committed batch left; None where no batch was committed."""
+    """Returns the version that the last committed batch left, or None where no batch was committed."""
     batches = entries(directory, COMMITS)
     return max(batches) + 1 if batches else None
 
 
 def checkpoint_ids(directory: Directory, operator_id: int, version: int) -> frozenset[str] | None:
-    """With checkpoint format 2, ids of the attempts at a version that were committed; None where that is not known."""
+    """Returns the ids of the committed attempts at a version, or None where the commit log has none.
+
+    Only checkpoint format 2 writes them.
+    """
     found = _json(directory, COMMITS, version - 1)
     ids = (found or {}).get("stateUniqueIds")
     if not isinstance(ids, Mapping) or str(operator_id) not in ids:
@@ -238,7 +227,7 @@ def checkpoint_ids(directory: Directory, operator_id: int, version: int) -> froz
 
 
 def encoding(directory: Directory, version: int) -> Encoding:
-    """How the query's stores write."""
+    """Returns how the query's stores write, as its offset log says."""
     batches = entries(directory, OFFSETS)
     if not batches:
         return Encoding()
@@ -258,3 +247,14 @@ def _json(directory: Directory, log: str, batch: int) -> Mapping[str, Any] | Non
         return None if info is None else content_of(directory.read(f"{log}/{batch}", info.size))
     except ValueError:
         return None
+
+
+def _ranges(numbers: list[int]) -> str:
+    """Returns numbers as text, such as "3 to 7, 9"."""
+    found: list[list[int]] = []
+    for number in numbers:
+        if found and number == found[-1][1] + 1:
+            found[-1][1] = number
+        else:
+            found.append([number, number])
+    return ", ".join(str(first) if first == last else f"{first} to {last}" for first, last in found)

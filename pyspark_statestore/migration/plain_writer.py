@@ -1,4 +1,9 @@
-"""Pieces of an export: each writes some files of one merged file, or copies some, and reads them back."""
+"""The writing of plain files in an export: segments become files of their own, and each is read back.
+
+The work is cut into tasks of a few files, which run in threads here or in Spark tasks. Each file appears whole or not
+at all, is checked against its segment's checksum before it appears and read back afterwards; a file that reads back
+wrong is deleted. So a crash leaves right files only, and the next export finds and keeps them.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +22,7 @@ from pyspark_statestore.log.on_spark import run_on_spark
 from pyspark_statestore.log.payload import Part, checksum_of, parts_of
 from pyspark_statestore.log.scan import ATTEMPTS, ForeignFileGoneError, Scan, always_gone, naming_foreign
 from pyspark_statestore.log.state_files import STATE
-from pyspark_statestore.migration.live_segments import LiveSegments
+from pyspark_statestore.migration.checks import LiveSegments
 from pyspark_statestore.storage.changes import delete, publish
 from pyspark_statestore.storage.directory import Directory, FileInfo, in_parallel, in_parts, requests
 
@@ -28,19 +33,16 @@ if TYPE_CHECKING:
 
 OnProgress = Callable[[int], object]
 
-_PART = 64 << 20
-_FILES = 200
-"""Of a piece of work at most, so that many small files are spread."""
+_TASK_BYTES = 64 << 20
+"""Bytes that one task copies at most, unless it is a single file."""
+
+_TASK_FILES = 200
+"""Files that one task writes at most, so that many small files are spread."""
 
 
 @dataclass(frozen=True)
-class SegmentPiece:
-    """Segments of one merged file.
-
-    Attributes:
-        part: Where they are.
-        paths: Below ``state/``, in the same order.
-    """
+class SegmentTask:
+    """Writes segments of one merged file; ``paths`` are theirs below ``state/``, in the order of ``part``."""
 
     part: Part = field(repr=False)
     paths: tuple[str, ...] = field(repr=False)
@@ -52,12 +54,8 @@ class SegmentPiece:
 
 
 @dataclass(frozen=True)
-class CopyPiece:
-    """Files that are copied as they are.
-
-    Attributes:
-        files: By their paths in the checkpoint.
-    """
+class CopyTask:
+    """Copies files as they are, to the same paths in the checkpoint."""
 
     files: tuple[FileInfo, ...] = field(repr=False)
 
@@ -67,64 +65,54 @@ class CopyPiece:
         return sum(info.size for info in self.files)
 
 
-Piece = SegmentPiece | CopyPiece
+ExportTask = SegmentTask | CopyTask
 
 
-def segment_pieces(found: Scan, live: LiveSegments, rows: np.ndarray) -> list[Piece]:
-    """Divides segments into pieces of work.
-
-    Args:
-        found: The merged files.
-        live: What lives in them.
-        rows: Of these, which are to be written.
-    """
+def segment_tasks(found: Scan, live: LiveSegments, rows: np.ndarray) -> list[ExportTask]:
+    """Divides the segments in some rows of ``live`` into tasks."""
     paths = {int(live.row[at]): live.path[at] for at in rows.tolist()}
-    pieces: list[Piece] = []
+    tasks: list[ExportTask] = []
     for part in parts_of(found.entries, live.row[rows], found.sizes):
-        for few in np.split(np.arange(len(part.row)), range(_FILES, len(part.row), _FILES)):
+        for few in np.split(np.arange(len(part.row)), range(_TASK_FILES, len(part.row), _TASK_FILES)):
             columns = (part.row[few], part.offset[few], part.length[few], part.crc32c[few])
             chosen = Part(part.path, part.size, *columns)
-            pieces.append(SegmentPiece(chosen, tuple(paths[row] for row in chosen.row.tolist())))
-    return pieces
+            tasks.append(SegmentTask(chosen, tuple(paths[row] for row in chosen.row.tolist())))
+    return tasks
 
 
-def copy_pieces(files: Sequence[FileInfo]) -> list[Piece]:
-    """Divides files that are to be copied into pieces of work."""
-    pieces: list[Piece] = []
+def copy_tasks(files: Sequence[FileInfo]) -> list[ExportTask]:
+    """Divides files that are to be copied into tasks."""
+    tasks: list[ExportTask] = []
     few: list[FileInfo] = []
     size = 0
     for info in files:
-        if few and (len(few) == _FILES or size + info.size > _PART):
-            pieces.append(CopyPiece(tuple(few)))
+        if few and (len(few) == _TASK_FILES or size + info.size > _TASK_BYTES):
+            tasks.append(CopyTask(tuple(few)))
             few, size = [], 0
         few.append(info)
         size += info.size
-    return [*pieces, CopyPiece(tuple(few))] if few else pieces
+    return [*tasks, CopyTask(tuple(few))] if few else tasks
 
 
-def carry_out(source: Directory, target: Directory, piece: Piece, on_progress: OnProgress = lambda size: None) -> bool:
-    """Writes the files of a piece, each whole or not at all, and reads each back.
-
-    Args:
-        source: The checkpoint that is exported.
-        target: The one that is written to; may be the same.
-        piece: What is to be done.
-        on_progress: How many bytes were written, again and again.
+def run_task(
+    source: Directory, target: Directory, task: ExportTask, on_progress: OnProgress = lambda size: None
+) -> bool:
+    """Writes the files of a task; ``on_progress`` receives the number of bytes written, again and again.
 
     Returns:
-        Whether it was done; otherwise a file of the source is gone, and it has to be looked at again.
+        Whether it was done; otherwise a file of the source is gone, and the source has to be scanned again.
 
     Raises:
-        StateStoreFilesError: PSS_CORRUPT_SEGMENT, PSS_FOREIGN_FILE_MISSING, PSS_WRITE_FAILED, or something cannot be
-            read or written.
+        StateStoreFilesError: PSS_CORRUPT_SEGMENT, PSS_FOREIGN_FILE_MISSING, PSS_WRITE_FAILED, or a file cannot be read
+            or written.
     """
     try:
-        if isinstance(piece, CopyPiece):
-            for info in piece.files:
+        if isinstance(task, CopyTask):
+            for info in task.files:
                 _copy(source, target, info)
                 on_progress(info.size)
         else:
-            _write_segments(source, target, piece, on_progress)
+            _write_segments(source, target, task, on_progress)
     except ForeignFileGoneError as error:
         raise error.as_error(source) from error
     except FileNotFoundError:
@@ -132,23 +120,23 @@ def carry_out(source: Directory, target: Directory, piece: Piece, on_progress: O
     return True
 
 
-def _write_segments(source: Directory, target: Directory, piece: SegmentPiece, on_progress: OnProgress) -> None:
-    part = piece.part
-    with naming_foreign(part.path, lambda: piece.paths[0]), source.open(part.path, part.size) as file:
+def _write_segments(source: Directory, target: Directory, task: SegmentTask, on_progress: OnProgress) -> None:
+    part = task.part
+    with naming_foreign(part.path, lambda: task.paths[0]), source.open(part.path, part.size) as file:
         for first, end in pairwise(requests(part.offset, part.length)):
             start = int(part.offset[first])
             if end - first == 1:
-                _write(source, target, piece, first, in_parts(file, start, int(part.length[first])))
+                _write(source, target, task, first, in_parts(file, start, int(part.length[first])))
             else:
                 data = file.read_at(start, int((part.offset + part.length)[first:end].max()) - start)
                 for at in range(first, end):
                     begin = int(part.offset[at]) - start
-                    _write(source, target, piece, at, iter([data[begin : begin + int(part.length[at])]]))
+                    _write(source, target, task, at, iter([data[begin : begin + int(part.length[at])]]))
             on_progress(int(part.length[first:end].sum()))
 
 
-def _write(source: Directory, target: Directory, piece: SegmentPiece, at: int, data: Iterator[bytes]) -> None:
-    part, path = piece.part, piece.paths[at]
+def _write(source: Directory, target: Directory, task: SegmentTask, at: int, data: Iterator[bytes]) -> None:
+    part, path = task.part, task.paths[at]
     expected, length = int(part.crc32c[at]), int(part.length[at])
 
     def check(found: int, size: int) -> None:
@@ -158,7 +146,7 @@ def _write(source: Directory, target: Directory, piece: SegmentPiece, at: int, d
                 "file": source.location.display(part.path),
                 "length": length,
                 "offset": int(part.offset[at]),
-                "reason": "the checksum differs; nothing was exported of it",
+                "reason": "their checksum does not match; the file was not exported",
             }
             raise StateStoreFilesError("PSS_CORRUPT_SEGMENT", parameters)
 
@@ -169,7 +157,7 @@ def _copy(source: Directory, target: Directory, info: FileInfo) -> None:
     def check(found: int, size: int) -> None:
         if size != info.size:
             where = source.location.display(info.name)
-            reason = f"it has {size} bytes, and {info.size} when it was listed"
+            reason = f"it has {size} bytes, but had {info.size} when it was listed"
             raise StateStoreFilesError("PSS_READ_FAILED", {"action": "read", "path": where, "reason": reason})
 
     with source.open(info.name, info.size) as file:
@@ -186,28 +174,25 @@ def _write_and_read_back(
             checksum = crc32c(chunk, checksum)
             size += len(chunk)
         check(checksum, size)
-    reason = "what is read back are other bytes than were written"
+    reason = "the bytes that are read back are not those that were written"
     try:
         with target.open(relative, size) as file:
             is_right = checksum_of(file, 0, size) == checksum
-    except StateStoreFilesError as error:  # not told as a failure to read, which says that nothing was changed
+    except StateStoreFilesError as error:  # not raised as a failure to read, which says that nothing was changed
         is_right, reason = False, f"it cannot be read back ({error.getMessageParameters().get('reason', error)})"
     if not is_right:
-        delete(target, relative)  # or a later run would take it for somebody else's
+        delete(target, relative)  # a later export would refuse to replace it
         raise StateStoreFilesError("PSS_WRITE_FAILED", {"path": target.location.display(relative), "reason": reason})
 
 
-# Carries out the pieces of an export, here or as a Spark job, and knows what is done.
-
-
-class Writing:
-    """One export at work.
+class PlainWriter:
+    """Runs the tasks of one export, and remembers which segments are there as plain files.
 
     Args:
-        source: The checkpoint.
-        target: Where the plain files are written.
-        spark: Writes in Spark tasks instead of in threads.
-        callback: OnProgress how many bytes there are to write, and of those that were.
+        source: The checkpoint that is exported.
+        target: The directory that is written to; may be the same.
+        spark: The session whose tasks write; threads of this process do if not given.
+        callback: Receives the number of bytes to write, and then of those that were written.
     """
 
     def __init__(
@@ -221,53 +206,47 @@ class Writing:
         self._done: dict[str, tuple[int, int]] = {}
 
     def note(self, live: LiveSegments, rows: np.ndarray) -> None:
-        """Remembers that these segments are there as plain files, with the right bytes."""
+        """Remembers that the segments in these rows are there as plain files, with the right bytes."""
         for at in rows.tolist():
             self._done[live.path[at]] = (int(live.stamp[at]), int(live.writer[at]))
 
     def missing(self, live: LiveSegments) -> np.ndarray:
-        """Which segments are not, as far as is known."""
+        """Rows of the segments that are not known to be there as plain files."""
         keys = zip(live.path, live.stamp.tolist(), live.writer.tolist(), strict=True)
         rows = [at for at, (path, stamp, writer) in enumerate(keys) if self._done.get(path) != (stamp, writer)]
         found: np.ndarray = np.array(rows, "i8")
         return found
 
     def attempts(self) -> Iterator[int]:
-        """Numbers of the looks that are taken until nothing is missing.
+        """Numbers the attempts until nothing is missing.
 
         Raises:
-            StateStoreFilesError: PSS_READ_FAILED where that does not end.
+            StateStoreFilesError: PSS_READ_FAILED after the last attempt.
         """
         yield from range(ATTEMPTS)
         raise always_gone(self._source)
 
-    def run(self, pieces: Sequence[Piece], live: LiveSegments | None = None, rows: np.ndarray | None = None) -> bool:
-        """Carries out pieces; remembers the segments where no file was gone.
-
-        Args:
-            pieces: What is to be done.
-            live: The segments that they write.
-            rows: Of these.
-
-        Returns:
-            Whether no file was gone.
+    def run(
+        self, tasks: Sequence[ExportTask], live: LiveSegments | None = None, rows: np.ndarray | None = None
+    ) -> bool:
+        """Runs tasks, and returns whether no file of the source was gone; then the rows of ``live`` are written.
 
         Raises:
-            StateStoreFilesError: The first that a piece has failed with.
+            StateStoreFilesError: The first error of a task.
         """
         if self._callback is not None:
-            self._callback.set_size(sum(piece.total for piece in pieces))
+            self._callback.set_size(sum(task.total for task in tasks))
         if self._spark is None:
-            done = in_parallel(partial(carry_out, self._source, self._target, on_progress=self._tell), pieces)
+            done = in_parallel(partial(run_task, self._source, self._target, on_progress=self._report), tasks)
         else:
-            done = run_on_spark(self._spark, partial(carry_out, self._source, self._target), pieces)
-            for piece in pieces:
-                self._tell(piece.total)
+            done = run_on_spark(self._spark, partial(run_task, self._source, self._target), tasks)
+            for task in tasks:
+                self._report(task.total)
         if live is not None and rows is not None and all(done):
             self.note(live, rows)
         return all(done)
 
-    def _tell(self, written: int) -> None:
+    def _report(self, written: int) -> None:
         if self._callback is not None:
             with self._lock:
                 self._callback.relative_update(written)

@@ -1,0 +1,43 @@
+package io.pyspark.statestore.log;
+
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+
+/** The partitions that this process has written to lately, and so probably will write to again. */
+final class ServedPartitions {
+  private final Map<String, Long> lastWrittenMs = new ConcurrentHashMap<>();
+
+  /** {@code <operator>/<partition>} of a path. */
+  static String partition(String path) {
+    int end = path.indexOf('/', path.indexOf('/') + 1);
+    return end < 0 ? path : path.substring(0, end);
+  }
+
+  void written(String path) {
+    lastWrittenMs.put(partition(path), Clocks.monotonicMs());
+  }
+
+  /** How long this process has not written to a path's partition; the largest long where it never has. */
+  long unwrittenMs(String path) {
+    Long lastMs = lastWrittenMs.get(partition(path));
+    return lastMs == null ? Long.MAX_VALUE : Clocks.monotonicMs() - lastMs;
+  }
+
+  /** How many partitions were written to within the last {@code ms}. */
+  long writtenWithin(long ms) {
+    long nowMs = Clocks.monotonicMs();
+    return lastWrittenMs.values().stream().filter(lastMs -> nowMs - lastMs < ms).count();
+  }
+
+  /** How long this process has written to no partition at all; {@code atMost} where it has forgotten them all. */
+  long idleMs(long atMost) {
+    long nowMs = Clocks.monotonicMs();
+    return lastWrittenMs.values().stream().mapToLong(lastMs -> nowMs - lastMs).min().orElse(atMost);
+  }
+
+  /** Forgets partitions that were not written to for {@code ms}. */
+  void forgetOlderThan(long ms) {
+    long nowMs = Clocks.monotonicMs();
+    lastWrittenMs.values().removeIf(lastMs -> nowMs - lastMs >= ms);
+  }
+}

@@ -1,0 +1,30 @@
+package io.pyspark.statestore.log;
+
+import java.util.function.BooleanSupplier;
+
+/** Lets a test say when cleaning passes come in this process. */
+public final class Cleaning {
+  private Cleaning() {}
+
+  /** From now on only {@link MergedLog#clean} makes a pass. */
+  public static void byHand() {
+    Cleaner.Pace.current = new ByHand();
+  }
+
+  /** From now on passes come by themselves, as in production. */
+  public static void byItself() {
+    Cleaner.Pace.current = new Cleaner.Pace();
+  }
+
+  private static final class ByHand extends Cleaner.Pace {
+    @Override
+    boolean isDue(long sinceLastMs, long intervalMs, BooleanSupplier isPressing) {
+      return false;
+    }
+
+    @Override
+    boolean holdsDeletionsBack(boolean passIsNear) {
+      return false;
+    }
+  }
+}

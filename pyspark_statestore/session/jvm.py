@@ -1,0 +1,210 @@
+"""Spark as this process meets it: whether a session runs, which settings hold already, which jar the JVM has loaded."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shlex
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pyspark_statestore._version import __version__
+from pyspark_statestore.errors import StateStoreFilesError
+
+JAR_STEM = "pyspark-statestore-shim-"
+_DIRECTORY = Path(__file__).parent.parent / "jars"
+_REINSTALL = "In a checkout run `make jar` (or `python jvm-shim/build.py`), otherwise reinstall the package"
+
+
+def is_connect(spark: Any) -> bool:
+    """Whether this is the session of a Spark Connect client, whose driver is elsewhere."""
+    return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
+def is_running(spark: Any) -> bool:
+    """Whether this is a classic session that has not been stopped."""
+    context = getattr(getattr(spark, "_sc", None), "_jsc", None)
+    try:
+        return context is not None and not context.sc().isStopped()
+    except Exception:  # py4j's, where the JVM is gone
+        return False
+
+
+def check_running(spark: Any, *, why_not_connect: str, action: str) -> None:
+    """Refuses a session that is not classic, or that does not run.
+
+    Args:
+        spark: The session.
+        why_not_connect: Why a Spark Connect session will not do; the message has it after a comma.
+        action: What the caller can do instead.
+
+    Raises:
+        StateStoreFilesError: PSS_SPARK_NOT_RUNNING.
+    """
+    if is_connect(spark):
+        reason = f"This is a Spark Connect session, {why_not_connect}"
+    elif not is_running(spark):
+        reason = "The session is stopped"
+    else:
+        return
+    raise StateStoreFilesError("PSS_SPARK_NOT_RUNNING", {"reason": reason, "action": action})
+
+
+def inherited_settings() -> dict[str, str]:
+    """Returns the settings that a session gets from elsewhere than its builder, as far as this process can tell."""
+    conf = running_jvm_conf()
+    if conf is not None:
+        return conf
+    return {**_defaults_file(), **submit_arguments()}
+
+
+def running_jvm_conf() -> dict[str, str] | None:
+    """Returns the settings of the JVM that this process talks to, or None before there is one."""
+    if running_jvm() is None:
+        return None
+    from pyspark import SparkConf
+
+    return dict(SparkConf().getAll())
+
+
+def running_jvm() -> Any:
+    """Returns py4j's view of the JVM that this process talks to, or None before there is one."""
+    from pyspark import SparkContext
+
+    if SparkContext._gateway is None and "PYSPARK_GATEWAY_PORT" in os.environ:
+        SparkContext._ensure_initialized()  # spark-submit has started the JVM, so this only connects to it
+    return SparkContext._jvm if SparkContext._gateway is not None else None
+
+
+def submit_arguments(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Returns the settings in PYSPARK_SUBMIT_ARGS, which win over a builder's when the JVM starts."""
+    words = shlex.split(environ.get("PYSPARK_SUBMIT_ARGS", ""))
+    settings: dict[str, str] = {}
+    options: dict[str, str] = {}
+    for word, value in zip(words, [*words[1:], ""], strict=False):
+        name, _, joined = word.partition("=")
+        if word in ("--conf", "-c") and "=" in value:
+            key, _, setting = value.partition("=")
+            settings[key] = setting
+        elif name == "--jars":
+            options["spark.jars"] = joined or value
+    return {**settings, **options}  # spark-submit, too, prefers the option
+
+
+def _defaults_file() -> dict[str, str]:
+    directory = os.environ.get("SPARK_CONF_DIR")
+    if not directory:
+        home = os.environ.get("SPARK_HOME")
+        if not home:
+            spec = importlib.util.find_spec("pyspark")
+            home = os.path.dirname(spec.origin) if spec and spec.origin else "."
+        directory = os.path.join(home, "conf")
+    try:
+        text = (Path(directory) / "spark-defaults.conf").read_text(encoding="utf-8")
+    except OSError:
+        return {}
+    settings = {}
+    for line in text.splitlines():
+        # A Java properties file; that much of its syntax is in use.
+        found = re.match(r"\s*([^\s=:#!][^\s=:]*)\s*[=:\s]\s*(.*?)\s*$", line)
+        if found:
+            settings[found[1]] = found[2]
+    return settings
+
+
+# Where the JVM shim's jar is, and whether it is the one that belongs to this package.
+
+
+def jar_path() -> str:
+    """Returns the path of the jar that Spark needs, for ``spark-submit --jars`` and the like.
+
+    Raises:
+        StateStoreFilesError: The jar was not built (PSS_JAR_MISSING), or is not of this package's version
+            (PSS_VERSION_MISMATCH).
+    """
+    return str(checked_jar(_DIRECTORY, __version__))
+
+
+def checked_jar(directory: Path, version: str) -> Path:
+    """Finds the jar of a version in a directory, and makes sure that its manifest names the same version."""
+    jar = directory / f"{JAR_STEM}{version}.jar"
+    if not jar.is_file():
+        others = sorted(other.name for other in directory.glob(f"{JAR_STEM}*.jar"))
+        if others:
+            found = jar_version_in_name(others[-1]) or "?"
+            raise version_mismatch(f"the jar {directory / others[-1]}", found, python_version=version)
+        raise jar_missing(f"{jar} does not exist")
+    try:
+        with zipfile.ZipFile(jar) as archive:
+            manifest = archive.read("META-INF/MANIFEST.MF").decode()
+    except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
+        raise jar_missing(f"{jar} cannot be read: {error}") from error
+    values = dict(line.split(": ", 1) for line in manifest.splitlines() if ": " in line)
+    found = values.get("Implementation-Version", "without a version")
+    if found != version:
+        raise version_mismatch(f"the jar {jar}", found, python_version=version)
+    return jar
+
+
+def jar_version_in_name(path: str) -> str | None:
+    """Returns the version in the name of the shim's jar, or None for the path of any other file."""
+    name = path.rstrip("/").rsplit("/", 1)[-1]
+    if not name.startswith(JAR_STEM) or not name.endswith(".jar"):
+        return None
+    return name.removeprefix(JAR_STEM).removesuffix(".jar")
+
+
+def jar_missing(reason: str, action: str = _REINSTALL) -> StateStoreFilesError:
+    """Returns PSS_JAR_MISSING."""
+    return StateStoreFilesError("PSS_JAR_MISSING", {"reason": reason, "action": action})
+
+
+def version_mismatch(
+    what: str, jvm_version: str, action: str = _REINSTALL, python_version: str = __version__
+) -> StateStoreFilesError:
+    """Returns PSS_VERSION_MISMATCH."""
+    parameters = {"python_version": python_version, "what": what, "jvm_version": jvm_version, "action": action}
+    return StateStoreFilesError("PSS_VERSION_MISMATCH", parameters)
+
+
+def loaded_version(jvm: Any, class_loader: Any) -> str | None:
+    """Returns the version of the shim that a class loader of the JVM finds, or None."""
+    from py4j.protocol import Py4JJavaError
+
+    try:
+        info = class_loader.loadClass("io.pyspark.statestore.ShimInfo")
+    except Py4JJavaError:
+        return None
+    return str(call_static(jvm, info, "version"))
+
+
+def call_static(jvm: Any, java_class: Any, method: str, *arguments: tuple[str, Any]) -> Any:
+    """Calls a static method of a class that py4j's own lookup does not find, because another class loader has it.
+
+    Args:
+        jvm: py4j's view of the JVM.
+        java_class: The ``java.lang.Class``.
+        method: The method's name.
+        *arguments: For each argument, the class name of the parameter and the value.
+    """
+    from pyspark import SparkContext
+
+    gateway = SparkContext._gateway
+    assert gateway is not None
+    types = gateway.new_array(jvm.java.lang.Class, len(arguments))
+    values = gateway.new_array(jvm.java.lang.Object, len(arguments))
+    for index, (name, value) in enumerate(arguments):
+        types[index] = java_class.getClassLoader().loadClass(name)
+        values[index] = value
+    return java_class.getMethod(method, types).invoke(None, values)
+
+
+def check_same_version(jvm_version: str) -> None:
+    """Refuses a jar in the JVM that has another version than this package."""
+    if jvm_version != __version__:
+        raise version_mismatch(
+            "the jar that the JVM has loaded", jvm_version, "Give Spark the jar that jar_path() names"
+        )

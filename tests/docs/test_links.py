@@ -1,0 +1,66 @@
+"""Every link in the documentation leads somewhere, and ARCHITECTURE.md names only what exists."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+
+PAGES = sorted(
+    [
+        *ROOT.glob("*.md"),
+        *(ROOT / "docs").rglob("*.md"),
+        ROOT / "examples" / "README.md",
+        ROOT / "benchmarks" / "README.md",
+    ]
+)
+JAVA = ROOT / "jvm-shim" / "src" / "main" / "java" / "io" / "pyspark" / "statestore"
+PYTHON = ROOT / "pyspark_statestore"
+SPARKS = {"StateStoreProvider"}
+CODE = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", CODE.sub("", page.read_text(encoding="utf-8")), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links(page: Path) -> None:
+    broken = []
+    for link in re.findall(r"\]\(([^)\s]+)\)", CODE.sub("", page.read_text(encoding="utf-8"))):
+        if link.startswith(("http://", "https://")):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            broken.append(link)
+
+    assert not broken
+
+
+def test_what_the_architecture_names_exists() -> None:
+    text = CODE.sub("", (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8"))
+    java = "\n".join(file.read_text(encoding="utf-8") for file in JAVA.rglob("*.java"))
+    python = "\n".join(
+        file.read_text(encoding="utf-8") for file in [*PYTHON.rglob("*.py"), *(ROOT / "datasource").rglob("*.py")]
+    )
+    unknown = []
+    for name in set(re.findall(r"`([\w./]+)`", text)) - SPARKS:
+        if "/" in name:
+            path, _, member = name.partition(".")
+            found = any(
+                base.joinpath(path).exists() or base.joinpath(path + end).exists()
+                for base, end in ((JAVA, ".java"), (PYTHON, ".py"), (ROOT, ".py"))
+            )
+            member = "" if member in ("py", "java") else member
+        else:
+            found, member = True, name.rpartition(".")[2]
+        if not found or (member and not re.search(rf"\b{member}\b", java + python)):
+            unknown.append(name)
+
+    assert not sorted(unknown)
