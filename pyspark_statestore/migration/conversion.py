@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from pyspark_statestore.errors import StateStoreFilesError
+from pyspark_statestore.errors import StateStoreFilesError, not_allowed
 from pyspark_statestore.log.merged_log import MergedLog
 from pyspark_statestore.log.payload import check_run, segment_runs
 from pyspark_statestore.log.scan import (
@@ -114,7 +114,7 @@ def convert(
 
 def _check_word(key: str, value: object, allowed: Sequence[str]) -> None:
     if value not in allowed:
-        raise StateStoreFilesError("PSS_INVALID_OPTION", {"key": key, "value": value, "allowed": " or ".join(allowed)})
+        raise not_allowed(key, value, " or ".join(allowed))
 
 
 def _undoing_repartition(directory: Directory, changes: OffsetChanges, found: Scan) -> OffsetChanges:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark_statestore.errors import StateStoreFilesError
+from pyspark_statestore.errors import StateStoreFilesError, not_allowed
 from pyspark_statestore.paths import MERGED_PREFIX
 
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(/.*)", re.DOTALL)
@@ -178,4 +178,4 @@ def _bad_path(path: object, reason: str) -> StateStoreFilesError:
 def _bad_options(value: object, allowed: str) -> StateStoreFilesError:
     # Options may hold secrets: of a mapping only the keys are shown.
     shown = sorted(map(str, value)) if isinstance(value, (Mapping, list)) else type(value).__name__
-    return StateStoreFilesError("PSS_INVALID_OPTION", {"key": "storage_options", "value": shown, "allowed": allowed})
+    return not_allowed("storage_options", shown, allowed)
