@@ -1,4 +1,4 @@
-"""How many files a process opens that looks at a checkpoint for the first time, in Python and in the JVM."""
+"""Counts the files that a process opens when it reads a checkpoint for the first time, in Python and in the JVM."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TABLES = ("summary", "segments")
 
 
 def python_opens(checkpoint: Path) -> dict[str, int]:
-    """Merged files that are opened for the first look, by table."""
+    """Returns how many merged files the first read of each table opens."""
     found = {}
     for table in TABLES:
         with counted() as calls:
@@ -29,10 +29,10 @@ def python_opens(checkpoint: Path) -> dict[str, int]:
 
 
 def jvm_opens(checkpoint: Path) -> int:
-    """Merged files that an executor's log opens for the first question about a file of the state.
+    """Returns how many merged files an executor opens when it asks for a file of the state for the first time.
 
     Args:
-        checkpoint: On the local disk.
+        checkpoint: The checkpoint's local directory.
     """
     jars = Path(pyspark.__file__).parent / "jars"
     port, token, process = launch_gateway(

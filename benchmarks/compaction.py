@@ -44,13 +44,13 @@ PEAKS = (*STATES.values(), "one segment in a file", "many segments in a file", "
 
 @dataclass(frozen=True)
 class Shape:
-    """How much is compacted.
+    """The size of what is compacted.
 
     Attributes:
-        live_mb: Live bytes of the state of SSTs; of that of changelogs a quarter.
-        file_mb: Of the one large file.
-        group_files: How many files of one group.
-        cold_files: How many files a first look is counted with.
+        live_mb: The live MB of the state of SSTs. That of changelogs has a quarter.
+        file_mb: The size of the one large file in MB.
+        group_files: The number of files with one group each.
+        cold_files: The number of files for the count of a first read.
         repeat: How often each copy is measured.
     """
 
@@ -68,8 +68,8 @@ class Work:
     """A directory for checkpoints, each of which is compacted more than once.
 
     Args:
-        directory: Where they are.
-        cold: Whether nothing of them is to be in the operating system's cache when it is read.
+        directory: The directory.
+        cold: Whether the operating system's cache must hold nothing of a checkpoint when it is read.
     """
 
     def __init__(self, directory: Path, cold: bool) -> None:
@@ -94,7 +94,7 @@ class Work:
             shutil.rmtree(self._runs)
 
     def copy(self, source: Path) -> float:
-        """Seconds that ``cp`` takes for a directory."""
+        """Copies a directory with ``cp`` and returns the seconds that it takes."""
         self._prepare(source)
         begin = time.perf_counter()
         subprocess.run(["cp", "-r", str(source), str(self._runs)], check=True)
@@ -103,7 +103,7 @@ class Work:
         return seconds
 
     def _prepare(self, source: Path) -> None:
-        """What was written before is on the disk, and what is read is in the cache, or not."""
+        """Writes all dirty pages to the disk, and brings what is read into the cache or out of it."""
         os.sync()
         for file in source.rglob("*"):
             if file.is_file() and self._cold:
@@ -116,7 +116,7 @@ class Work:
 
 
 def throughput(work: Work, shape: Shape) -> dict[str, Any]:
-    """Compaction and copies in turn, of both states."""
+    """Measures compaction and copies in turn, of both states."""
     states = {
         "large": HalfDead(shape.live_mb * MB, 4 * MB, TARGET_FILE_SIZE, is_sst=True),
         "small": HalfDead(shape.live_mb * MB // 4, 2048, TARGET_FILE_SIZE, is_sst=False),
@@ -139,7 +139,7 @@ def throughput(work: Work, shape: Shape) -> dict[str, Any]:
 
 
 def write_plain(directory: Path, size: int) -> None:
-    """So many bytes in files as large as those that compaction writes."""
+    """Writes so many bytes in files as large as those that compaction writes."""
     directory.mkdir()
     data = os.urandom(MB)
     for number, start in enumerate(range(0, size, TARGET_FILE_SIZE)):
@@ -149,7 +149,7 @@ def write_plain(directory: Path, size: int) -> None:
 
 
 def memory(work: Work, shape: Shape) -> dict[str, Any]:
-    """Compaction of one large file, of which a quarter is dead."""
+    """Measures the compaction of one large file, of which a quarter is dead."""
     size = shape.file_mb * MB
     found = {}
     for name, segment in {"one_segment": size // 4 * 3, "many_segments": 64 << 10}.items():
@@ -162,7 +162,7 @@ def memory(work: Work, shape: Shape) -> dict[str, Any]:
 
 
 def group_files(work: Work, shape: Shape) -> dict[str, Any]:
-    """Compaction of many files of one group, timed and counted."""
+    """Measures the compaction of many files with one group each: time and calls."""
     checkpoint = work.made("groups", lambda path: write_group_files(path, shape.group_files, 8, 5000))
     found = {how: work.compact(checkpoint, how) for how in ("timed", "counted")}
     shutil.rmtree(checkpoint)
@@ -170,7 +170,7 @@ def group_files(work: Work, shape: Shape) -> dict[str, Any]:
 
 
 def cold_start(work: Work, shape: Shape) -> dict[str, Any]:
-    """Files that a first look opens, before and after the index is consolidated."""
+    """Counts the files that a first read opens, before and after the index is consolidated."""
     checkpoint = work.made("cold", lambda path: write_group_files(path, shape.cold_files, 200, 100))
     found: dict[str, Any] = {"files": shape.cold_files}
     found["before"] = {**python_opens(checkpoint), "jvm": jvm_opens(checkpoint)}
@@ -184,7 +184,7 @@ def cold_start(work: Work, shape: Shape) -> dict[str, Any]:
 
 
 def figures_of(raw: dict[str, Any]) -> list[Figure]:
-    """From the raw numbers to figures; of several runs the median."""
+    """Turns raw numbers into figures, with medians over runs."""
     found = []
     for name, what in STATES.items():
         state = raw["throughput"][name]
@@ -206,7 +206,7 @@ def figures_of(raw: dict[str, Any]) -> list[Figure]:
 
 
 def group_figures(raw: dict[str, Any], files: int) -> list[Figure]:
-    """Of the checkpoint that an object store is left with."""
+    """Returns the figures of a checkpoint with many small files, as on an object store."""
     summary, calls = raw["timed"]["summary"], raw["counted"]["calls"]
     most = math.ceil(summary["file_size_in_bytes"] / TARGET_FILE_SIZE)
     rows = [
@@ -221,10 +221,10 @@ def group_figures(raw: dict[str, Any], files: int) -> list[Figure]:
 
 
 def cold_figures(raw: dict[str, Any]) -> list[Figure]:
-    """Of a first look."""
+    """Returns the figures of a first read."""
     rows = []
     for who, what in LOOKS.items():
-        rows.append(Figure(f"first look of {what} at {raw['files']} files: files opened", raw["before"][who]))
+        rows.append(Figure(f"first read of {what} at {raw['files']} files: files opened", raw["before"][who]))
         rows.append(Figure("  after consolidate_index()", raw["after"][who], "", 1))
     return rows
 
@@ -247,7 +247,7 @@ def draw(figures: list[Figure], target: Path) -> None:
     draw_bars(axes[0], "MB/s", "MB of live bytes a second", list(zip(names, speeds, strict=True)))
     peaks = [figure for figure in figures if figure.name.strip().startswith("peak")]
     draw_bars(axes[1], "MB", "MB at the peak", list(zip(PEAKS, peaks, strict=True)))
-    opens = [figure for figure in figures if figure.name.startswith(("first look", "  after"))]
+    opens = [figure for figure in figures if figure.name.startswith(("first read", "  after"))]
     names = [f"{who}, {when}" for who in LOOKS.values() for when in ("before", "consolidated")]
     draw_bars(axes[2], "", "files opened", list(zip(names, opens, strict=True)))
     picture.savefig(target, dpi=110)

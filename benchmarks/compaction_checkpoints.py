@@ -1,4 +1,4 @@
-"""The checkpoints that `compaction.py` works on, made by the package's own writer."""
+"""The checkpoints that `compaction.py` compacts, written by the package's own writer."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class HalfDead:
     """Merged files of which every second version was deleted.
 
     Attributes:
-        live_bytes: Of all files together.
-        segment_bytes: Of each segment.
-        file_bytes: Of a merged file, about.
+        live_bytes: The live bytes in all files.
+        segment_bytes: The length of each segment.
+        file_bytes: The approximate size of a merged file.
         is_sst: Whether the segments are SSTs, or else changelogs.
     """
 
@@ -56,13 +56,13 @@ class HalfDead:
 
 
 def write_one_file(checkpoint: Path, size: int, segment_bytes: int, live: float = 0.75) -> None:
-    """Writes one large merged file with segments of one size, and one with tombstones for those that are too many.
+    """Writes one large merged file with segments of one size, and one with tombstones for those that must not live.
 
     Args:
         checkpoint: The directory.
-        size: Of the file, about.
-        segment_bytes: Of each segment; what is dead is one segment where this is more than is to live.
-        live: The part of the file that lives.
+        size: The approximate size of the file.
+        segment_bytes: The length of each segment. If it is more than what may live, only one segment is dead.
+        live: The share of the file that lives.
     """
     if segment_bytes > size // 2:
         lengths = [segment_bytes, size - segment_bytes]
@@ -154,7 +154,7 @@ def _write_tombstones(
 
 
 def hard_links(checkpoint: Path, target: Path) -> None:
-    """A checkpoint with the same files, which may be unlinked there."""
+    """Makes a checkpoint of hard links to the same files, so that they may be unlinked there."""
     for file in checkpoint.rglob("*"):
         copy = target / file.relative_to(checkpoint)
         if file.is_dir():

@@ -20,7 +20,7 @@ from pyspark_statestore.checkpoint import Checkpoint
 def peak_mb() -> float:
     """The most memory that this process has had, in MB.
 
-    Linux lets ``ru_maxrss`` begin with what the process that started this one had, so its own mark is read where it is.
+    On Linux, ``ru_maxrss`` begins with the value of the parent process, so the process's own mark is read there.
     """
     status = Path("/proc/self/status")
     if status.exists() and (found := re.search(r"VmHWM:\s+(\d+) kB", status.read_text())):
@@ -30,10 +30,10 @@ def peak_mb() -> float:
 
 
 def compact(checkpoint: str, max_space_amplification: float) -> dict[str, Any]:
-    """Compacts; what is imported before does not count.
+    """Compacts, and measures that without the imports before it.
 
     Returns:
-        seconds, before_mb and peak_mb of memory, and the counts that the compaction tells.
+        seconds, before_mb and peak_mb of memory, and the counts of the compaction.
     """
     import pyarrow.compute
 
@@ -51,7 +51,7 @@ def compact(checkpoint: str, max_space_amplification: float) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Answers on stdout."""
+    """Writes the answer to stdout."""
     how, checkpoint, amplification = sys.argv[1:]
     if how == "timed":
         answer = compact(checkpoint, float(amplification))

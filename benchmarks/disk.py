@@ -1,4 +1,4 @@
-"""What a checkpoint holds on the disk: files, bytes, and how many of them are alive."""
+"""Counts the files and bytes of a checkpoint on the disk, and how many of them are live."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def usage(checkpoint: Path) -> dict[str, int]:
     """Counts the files of a checkpoint.
 
     Args:
-        checkpoint: Its local directory.
+        checkpoint: The checkpoint's local directory.
 
     Returns:
         Files and bytes under `state/` without Spark's own metadata, directories under `state/`, files of all else.
@@ -43,12 +43,12 @@ def usage(checkpoint: Path) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class Space:
-    """Physical against live bytes of merged files.
+    """The physical and the live bytes of merged files.
 
     Attributes:
         physical_bytes: All bytes under `state/_merged`, open files included.
         live_bytes: Bytes of the segments that some path still refers to.
-        segments: How many these are.
+        segments: The number of these segments.
     """
 
     physical_bytes: int
@@ -57,20 +57,20 @@ class Space:
 
     @property
     def amplification(self) -> float | None:
-        """Physical bytes for each live byte; None when nothing lives."""
+        """Physical bytes per live byte; None where nothing lives."""
         return self.physical_bytes / self.live_bytes if self.live_bytes else None
 
 
 def merged_space(checkpoint: Path) -> Space:
     """Reads the index of every merged file and lets the newest write of each path win.
 
-    It resolves the entries by itself, without the package's own index, so that a mistake there cannot hide here.
+    It resolves the entries itself, without the package's own index, so that a mistake there cannot hide here.
 
     Args:
-        checkpoint: Its local directory.
+        checkpoint: The checkpoint's local directory.
 
     Returns:
-        Its space.
+        The checkpoint's space.
     """
     from pyspark_statestore.format import BytesSource, Kind, read_merged_file
 

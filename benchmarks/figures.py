@@ -1,4 +1,4 @@
-"""From raw numbers to figures: what the table, the picture and the README say is computed here and nowhere else."""
+"""Turns raw numbers into the figures of the table, the picture and the README. Only this module computes them."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ STATE_CATEGORIES = ("state", "merged")
 
 @dataclass(frozen=True)
 class SideFigures:
-    """What one side cost.
+    """The costs of one side.
 
     Attributes:
         created: Files created under `state/` in the whole run, temporary ones included, Spark's metadata not.
         calls_per_batch: Metadata calls for state in a steady batch, by kind: medians over the second half of batches.
-        calls_total: All kinds together: the median of the sums.
-        calls_mean: The mean of the sums, which maintenance is part of even if it runs in few batches.
-        calls_maintenance: What maintenance threads did of this mean.
+        calls_total: Metadata calls of all kinds: the median of the sums.
+        calls_mean: The mean of the sums, which includes maintenance even if it runs in few batches.
+        calls_maintenance: The share of maintenance threads in this mean.
         flushes: hflush and hsync calls in a steady batch, median.
         files_left: Files under `state/` after the last batch.
-        bytes_left: Their bytes.
+        bytes_left: The bytes of these files.
         batch_seconds: Time of a steady batch, median.
         state_metadata_calls: Calls in the whole run for `_metadata` and `_stateSchema`, which are Spark's own.
         after_stop: Metadata calls for state when the query was stopped.
@@ -51,7 +51,7 @@ def side_figures(side: dict[str, Any]) -> SideFigures:
     """Computes the figures of one side.
 
     Args:
-        side: Its part of a scenario's raw numbers.
+        side: The side's part of a scenario's raw numbers.
 
     Returns:
         The figures.
@@ -80,11 +80,11 @@ def side_figures(side: dict[str, Any]) -> SideFigures:
 
 @dataclass(frozen=True)
 class Figures:
-    """What a scenario showed.
+    """The figures of a scenario.
 
     Attributes:
         scenario: What was run.
-        sides: By name, "stock" and "merged", or one of them.
+        sides: The figures of "stock" and "merged", or of one of them, by these names.
         amplification: Physical bytes of merged files for each live byte; None where it was not measured.
         memory: Peak resident bytes of a JVM that ran one side only; empty without `--memory`.
     """

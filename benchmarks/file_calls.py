@@ -1,4 +1,4 @@
-"""What the package asks of a local disk, counted where fsspec hands it over."""
+"""Counts the calls of the package to a local disk, where fsspec passes them on."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from typing import Any
 
 @dataclass
 class FileCalls:
-    """Calls, by file or directory.
+    """The number of calls, by file or directory.
 
     Attributes:
-        opens: Of files to read.
-        reads: How often something was read of a file.
-        bytes_read: Of each.
-        creates: Of files to write.
-        deletes: Of files.
-        listings: Of directories.
+        opens: Opens for reading.
+        reads: Reads.
+        bytes_read: The bytes that were read.
+        creates: Opens for writing.
+        deletes: Deletions.
+        listings: Listings of a directory.
     """
 
     opens: Counter[str] = field(default_factory=Counter)
@@ -30,13 +30,13 @@ class FileCalls:
     listings: Counter[str] = field(default_factory=Counter)
 
     def totals(self) -> dict[str, int]:
-        """All together, by kind."""
+        """Returns the sums by kind of call."""
         return {name: counter.total() for name, counter in vars(self).items()}
 
 
 @contextmanager
 def counted() -> Iterator[FileCalls]:
-    """Counts what is asked of ``file:`` in the block, by checkpoints that are made in it."""
+    """Counts the calls to ``file:`` in the block, by checkpoints that are made in it."""
     from fsspec.implementations.local import LocalFileSystem
     from fsspec.registry import get_filesystem_class, register_implementation
 

@@ -62,7 +62,7 @@ class CallCounters:
         self._java = getattr(spark._jvm, f"{PACKAGE}.CountingFileSystem")
 
     def register(self, label: str, path: str) -> None:
-        """Counts what happens below a path under a label of its own.
+        """Counts the calls below a path under a label of its own.
 
         Args:
             label: The label.
@@ -74,13 +74,13 @@ class CallCounters:
         """Delays every metadata call.
 
         Args:
-            milliseconds: How long each waits.
+            milliseconds: How long each call waits.
             category: Only calls of this category, or "*".
         """
         self._java.setDelayMillis(category, milliseconds)
 
     def snapshot(self, label: str) -> dict[str, Counts]:
-        """All counts of a label since the start.
+        """Returns all counts of a label since the start.
 
         Args:
             label: The registered label.
@@ -93,7 +93,7 @@ class CallCounters:
 
 
 def minus(after: dict[str, Counts], before: dict[str, Counts]) -> dict[str, Counts]:
-    """What was counted between two snapshots; zeroes are left out."""
+    """Returns the counts between two snapshots, without zeroes."""
     out: dict[str, Counts] = {}
     for thread, categories in after.items():
         for category, operations in categories.items():
@@ -105,7 +105,7 @@ def minus(after: dict[str, Counts], before: dict[str, Counts]) -> dict[str, Coun
 
 
 def calls(counts: dict[str, Counts], categories: tuple[str, ...], threads: tuple[str, ...] = ()) -> dict[str, int]:
-    """Operations and their counts, summed over categories and threads.
+    """Returns the counts of operations, summed over categories and threads.
 
     Args:
         counts: A snapshot or a difference of two.

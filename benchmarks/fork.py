@@ -40,7 +40,7 @@ _HOLE = bytes(MB)
 
 
 class _Holes:
-    """A file in which zeros are left out."""
+    """A file that leaves holes for zeros."""
 
     def __init__(self, file: Any) -> None:
         self._file = file
@@ -56,8 +56,8 @@ def write_checkpoint(checkpoint: Path, size: int) -> None:
     """Writes the checkpoint.
 
     Args:
-        checkpoint: The directory.
-        size: Of all segments together, in bytes, rounded up to 1 MiB in each merged file.
+        checkpoint: The checkpoint's directory.
+        size: The bytes of all segments, rounded up to 1 MiB in each merged file.
     """
     (checkpoint / "state" / "_merged").mkdir(parents=True)
     for folder in ("offsets", "commits"):
@@ -101,7 +101,7 @@ def fork(checkpoint: str, target: str) -> dict[str, Any]:
     """Forks a checkpoint, with the file system's calls counted.
 
     Returns:
-        seconds, calls by kind, and the figures of what was made.
+        seconds, calls by kind, and the figures of the fork.
     """
     import pyspark_statestore.forks.fork  # noqa: F401
 
@@ -116,7 +116,7 @@ def fork(checkpoint: str, target: str) -> dict[str, Any]:
 
 
 def figures_of(raw: dict[str, Any]) -> list[Figure]:
-    """From the raw numbers to figures; of several runs the median time."""
+    """Turns raw numbers into figures, with the median time over runs."""
     small, large = raw["small"][0], raw["large"][0]
     found = []
     for name, runs in (("small", raw["small"]), ("large", raw["large"])):

@@ -4,8 +4,8 @@ python benchmarks/hdfs.py                                # aggregation, 50 parti
 python benchmarks/hdfs.py --workload stream_join --door path
 python benchmarks/hdfs.py --master 'local-cluster[2,1,1024]'
 
-Requests are counted in the NameNode's process, where they arrive, each by its kind and the path that it names: so it is
-known which are for state and which for Spark's own logs. The sum is compared with the NameNode's own metrics.
+Requests are counted in the NameNode's process, by their kind and the path that they name. The path tells requests for
+state from those for Spark's own logs. The sum is compared with the NameNode's own metrics.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ SPARKS_OWN_BELOW_STATE = {"_metadata", "_stateSchema"}
 
 
 def category(path: str, side: str) -> str | None:
-    """What of a side's checkpoint a path belongs to.
+    """Returns the part of a side's checkpoint that a path is in.
 
     Args:
-        path: As the NameNode was asked for it.
-        side: Its name, and that of the directory which its checkpoint is in.
+        path: The path in the request to the NameNode.
+        side: The side's name, which is also the name of its checkpoint's directory.
 
     Returns:
         "merged" (below `state/_merged`), "state" (of state stores), "state_meta" (Spark's own, below `state/`), "logs"
@@ -56,7 +56,7 @@ def category(path: str, side: str) -> str | None:
 
 
 class NameNodeCounters(CallCounters):
-    """What `Side` needs of counters, answered by the NameNode.
+    """The counters that `Side` needs, read from the NameNode.
 
     Args:
         hdfs: The HDFS.
@@ -66,10 +66,10 @@ class NameNodeCounters(CallCounters):
         self._hdfs = hdfs
 
     def register(self, label: str, path: str) -> None:
-        """Not needed: paths say whose they are."""
+        """Does nothing: the paths tell the sides apart."""
 
     def snapshot(self, label: str) -> dict[str, Counts]:
-        """All counts of a side since the start, by category and kind of request."""
+        """Returns all counts of a side since the start, by category and kind of request."""
         counts: Counts = {}
         for call, count in self._hdfs.calls().items():
             if found := category(call.path, label):
@@ -95,10 +95,10 @@ def run(scenario: Scenario, master: str, conf: dict[str, str], hdfs: LocalHdfs, 
 
     Args:
         scenario: What to run.
-        master: Where.
+        master: Spark's master.
         conf: More Spark settings.
-        hdfs: Where the checkpoints are.
-        work: An empty directory for all else.
+        hdfs: The HDFS for the checkpoints.
+        work: An empty directory for everything else.
 
     Returns:
         All raw numbers.
@@ -153,10 +153,10 @@ def run(scenario: Scenario, master: str, conf: dict[str, str], hdfs: LocalHdfs, 
 
 
 class _Asked:
-    """What the NameNode was asked, by the part of the run: `start`, the number of each batch, `stop`.
+    """The requests to the NameNode, by the part of the run: `start`, the number of each batch, `stop`.
 
-    Requests that name no path are taken for those of the side whose turn it is, for the other one waits for input;
-    except the renewal of leases, every 30 s for all files that a process has open: only merged state keeps files open.
+    Requests that name no path count for the side whose turn it is, since the other one waits for input. The exception
+    is the renewal of leases every 30 s for all files that a process has open: only merged state keeps files open.
     """
 
     def __init__(self, hdfs: LocalHdfs) -> None:

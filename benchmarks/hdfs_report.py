@@ -14,7 +14,7 @@ from benchmarks.report import COLOURS, KIND_COLOURS
 from benchmarks.scenario import SIDES, Scenario
 
 FOR_STATE = ("state", "merged", "leases")
-# "client": what a client of HDFS asks once when it is made, and Spark makes one for each state store.
+# "client": what a new client of HDFS asks once. Spark makes one for each state store.
 SPARKS_OWN = ("logs", "state_meta", "client")
 
 
@@ -23,7 +23,7 @@ def _first_mkdirs(request: dict[str, Any]) -> bool:
 
 
 def by_kind(result: dict[str, Any], side: str, categories: tuple[str, ...]) -> Counter[str]:
-    """Requests of a side by kind, the first batch's mkdirs left out where they are for state."""
+    """Returns the requests of a side by kind, without the first batch's mkdirs for state."""
     kinds: Counter[str] = Counter()
     for request in result["requests"]:
         left_out = categories == FOR_STATE and _first_mkdirs(request)
@@ -33,7 +33,7 @@ def by_kind(result: dict[str, Any], side: str, categories: tuple[str, ...]) -> C
 
 
 def first_mkdirs(result: dict[str, Any], side: str) -> int:
-    """How many mkdirs the first batch did for state."""
+    """Returns the number of mkdirs for state in the first batch."""
     return sum(
         request["count"]
         for request in result["requests"]
@@ -42,18 +42,18 @@ def first_mkdirs(result: dict[str, Any], side: str) -> int:
 
 
 def per_partition_and_batch(result: dict[str, Any], side: str) -> float:
-    """The figure: requests for state, without the first batch's mkdirs, by partitions and batches."""
+    """Returns the requests for state per partition and batch, without the first batch's mkdirs."""
     scenario = Scenario.from_json(result["scenario"])
     return sum(by_kind(result, side, FOR_STATE).values()) / (scenario.partitions * scenario.batches)
 
 
 def title(result: dict[str, Any]) -> str:
-    """What was run."""
+    """Returns what was run, in words."""
     return f"{Scenario.from_json(result['scenario']).title().replace(', counting', '')}, {result['master']}"
 
 
 def print_tables(result: dict[str, Any]) -> None:
-    """Prints requests by kind, and one by one what remains of merged state's."""
+    """Prints requests by kind, and each remaining request of merged state."""
     console = Console(width=max(110, Console().width))
     table = Table(title=f"requests to the NameNode: {title(result)}", title_justify="left", title_style="bold")
     columns = [(side, categories) for categories in (FOR_STATE, SPARKS_OWN) for side in SIDES]

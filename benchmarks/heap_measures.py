@@ -21,8 +21,8 @@ class Side:
     """A way to hold state on the heap.
 
     Attributes:
-        name: In tables.
-        provider: Its class.
+        name: The name in tables.
+        provider: The class of its state store provider.
         options: Settings of Hadoop.
     """
 
@@ -43,8 +43,8 @@ def start_jvm(memory: str, temporary: Path) -> Any:
     """Starts the one JVM of this process, with the shim and the test shim on its class path.
 
     Args:
-        memory: Its heap, as in ``4g``.
-        temporary: For its temporary files.
+        memory: The size of its heap, such as ``4g``.
+        temporary: The directory for its temporary files.
 
     Returns:
         py4j's view of it.
@@ -69,7 +69,7 @@ def start_jvm(memory: str, temporary: Path) -> Any:
 
 @contextmanager
 def opened(jvm: Any, side: Side, folder: Path, in_memory: int, *, prefix: bool = False) -> Iterator[Any]:
-    """A store of one side, empty; closed and forgotten in the end."""
+    """Yields an empty store of one side, and closes it at the end."""
     from pyspark import SparkContext
 
     settings, hadoop = jvm.java.util.HashMap(), jvm.java.util.HashMap()

@@ -48,11 +48,11 @@ class Line:
 
     Attributes:
         name: What was measured.
-        keys: In the store.
-        stock: Of stock Spark.
-        shared: Of maps that share their rows.
-        copies: Of merged files with Spark's own maps; None where not measured.
-        most: The target for ``shared / stock``; None where there is none.
+        keys: The number of keys in the store.
+        stock: The value of stock Spark.
+        shared: The value of maps that share their rows.
+        copies: The value of merged files with Spark's own maps; None where it was not measured.
+        most: The highest allowed ``shared / stock``; None where there is no target.
     """
 
     name: str
@@ -76,7 +76,7 @@ class Line:
 
 
 def lines_of(raw: dict[str, Any]) -> list[Line]:
-    """From the raw numbers to what the table says; of several batches the median."""
+    """Turns raw numbers into the lines of the table, with medians over batches."""
     found = []
     main = raw["main"]
     for keys, sides in raw["batches"].items():
@@ -101,7 +101,7 @@ def lines_of(raw: dict[str, Any]) -> list[Line]:
 
 
 def flatness(lines: list[Line]) -> float:
-    """The longest time to obtain stores over the shortest, over all sizes."""
+    """Returns the longest time to obtain stores divided by the shortest, over all sizes."""
     times = [line.shared for line in lines if line.name == LABELS["obtain"]]
     return max(times) / min(times)
 

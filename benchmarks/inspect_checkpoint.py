@@ -1,4 +1,4 @@
-"""The checkpoints that `inspect.py` asks about, made by the package's own writer."""
+"""The checkpoints that `inspect_tables.py` reads, written by the package's own writer."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _META: dict[str, str | bool] = {"app_id": "app-1", "query_run_id": "run-1", "shi
 
 @dataclass(frozen=True)
 class Shape:
-    """How much is in a checkpoint.
+    """The size of a checkpoint.
 
     Attributes:
-        segments: In all files together.
-        files: Merged files.
+        segments: The number of segments in all files.
+        files: The number of merged files.
         partitions: State partitions, each with as many changelogs.
-        segment_bytes: Of each.
-        deleted: Every how many-th segment is deleted by a tombstone in a later file.
+        segment_bytes: The length of each segment.
+        deleted: Every n-th segment is deleted by a tombstone in a later file, where this is n.
     """
 
     segments: int
@@ -35,8 +35,8 @@ def write_checkpoint(directory: Path, shape: Shape) -> None:
     """Writes sealed merged files with changelogs of all partitions, version by version.
 
     Args:
-        directory: The checkpoint.
-        shape: What is in it.
+        directory: The checkpoint's directory.
+        shape: How much to write.
     """
     merged = directory / "state" / "_merged"
     merged.mkdir(parents=True)

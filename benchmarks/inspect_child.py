@@ -17,7 +17,7 @@ BY_PARTITION = ("operator_id", "partition_id")
 
 
 def ask(table: str, checkpoint: str) -> dict[str, Any]:
-    """Asks for a table; what is imported before does not count.
+    """Reads a table, and measures that without the imports before it.
 
     Returns:
         seconds, rows, and for segments ``grouped_seconds``: the same with a count by partition.
@@ -64,7 +64,7 @@ def ask_spark(checkpoint: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Answers on stdout."""
+    """Writes the answer to stdout."""
     question, checkpoint = sys.argv[1:]
     answer = ask_spark(checkpoint) if question == "spark" else ask(question, checkpoint)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # KiB on Linux, bytes on macOS

@@ -1,4 +1,4 @@
-"""What a summary asks of a file system: opens and bytes on a disk, requests on a server that speaks S3."""
+"""Counts the calls of a summary: opens and bytes on a disk, requests on a server that speaks S3."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BUCKET = "checkpoints"
 
 
 def cold_summary(checkpoint: Path) -> dict[str, Any]:
-    """Counts what a first ``summary()`` opens and reads.
+    """Counts the opens and bytes of a first ``summary()``.
 
     Returns:
         files, opens (the most of one file), bytes (the most of one file), listings.
@@ -28,7 +28,7 @@ def cold_summary(checkpoint: Path) -> dict[str, Any]:
 
 
 def s3_summary(checkpoint: Path) -> dict[str, Any]:
-    """Counts what a first ``summary()`` asks of moto's S3 server.
+    """Counts the requests of a first ``summary()`` to moto's S3 server.
 
     Returns:
         files, listings, gets (the most of one file), others (such as HEAD); or ``missing``: why not.

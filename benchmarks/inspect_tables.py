@@ -1,4 +1,4 @@
-"""What does it cost to look into a large checkpoint? Time and memory of each table, and what it asks of a file system.
+"""What does it cost to inspect a large checkpoint? Time, memory and file-system calls of each table.
 
 python benchmarks/inspect_tables.py                      # 1,000,000 segments in 200 merged files
 python benchmarks/inspect_tables.py --quick              # 50,000 in 20
@@ -37,7 +37,7 @@ MOST_OF_PYTHON = 2.0
 
 
 def figures_of(raw: dict[str, Any]) -> list[Figure]:
-    """From the raw numbers to figures; of several runs the median."""
+    """Turns raw numbers into figures, with medians over runs."""
     found = []
     for table in TABLES:
         runs = raw["tables"][table]
@@ -61,12 +61,12 @@ def figures_of(raw: dict[str, Any]) -> list[Figure]:
 def spark_figures(runs: dict[str, list[dict[str, Any]]] | None, grouped: float) -> list[Figure]:
     """What the same costs in Spark.
 
-    A fresh session loads classes, generates code and starts Python workers, whatever it is asked: its start-up is what
-    the same question about a small checkpoint takes from nothing, and what the large one takes longer is the answer's.
+    A fresh session loads classes, generates code and starts Python workers, whatever the question. The time for a small
+    checkpoint in a fresh session is therefore its start-up; what a large one takes longer is the time of the answer.
 
     Args:
-        runs: Of the small and of the large checkpoint, each in a process of its own; None if left out.
-        grouped: Seconds that the answer takes in Python.
+        runs: The runs on the small and on the large checkpoint, each in a process of its own; None if left out.
+        grouped: The seconds that the answer takes in Python.
     """
     missing = "left out" if runs is None else runs["large"][0].get("missing", "")
     names = ("the same in Spark, beyond its start-up", "  start-up", "  asked again in a session that runs")

@@ -52,7 +52,7 @@ def live_and_die(scenario: Scenario, work: Path, files: list[Path]) -> dict[str,
 
     Args:
         scenario: What to run.
-        work: Where everything is, and stays.
+        work: The directory of everything that is written. It stays.
         files: The batches before the end.
 
     Returns:
@@ -77,9 +77,9 @@ def come_back(scenario: Scenario, work: Path, side: str, file: Path) -> dict[str
 
     Args:
         scenario: What is run.
-        work: Where everything is.
-        side: Which.
-        file: What its first batch reads.
+        work: The directory of everything that was written.
+        side: The side to start.
+        file: The input of its first batch.
 
     Returns:
         What was measured.

@@ -1,7 +1,7 @@
 """One life of the query of `restart.py`, in a process of its own.
 
-Usage: `python -m benchmarks.restart_process IN.json OUT.json`. The order says which scenario, in which directory, and
-whether this is the life that ends with SIGKILL (`files`: the batches before it) or the one that comes after.
+Usage: `python -m benchmarks.restart_process IN.json OUT.json`. IN.json says which scenario, in which directory, and
+whether this is the life that ends with SIGKILL (`files`: the batches before it) or the one after it.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from benchmarks.sides import BenchmarkError, Side, environment, merged_settings,
 
 
 def live_and_die(scenario: Scenario, work: Path, files: list[str], answer: Path) -> None:
-    """Runs both sides' batches, in turn, says so, and waits to be killed.
+    """Runs both sides' batches in turn, writes that they are done, and waits to be killed.
 
     Args:
         scenario: What to run.
-        work: Where everything is, and stays.
+        work: The directory of everything that is written. It stays.
         files: The input of the batches.
         answer: Where to write the ids of this process and its JVM, when all batches are done.
     """
@@ -51,7 +51,7 @@ def come_back(scenario: Scenario, work: Path) -> dict[str, Any]:
 
     Args:
         scenario: What to run; its only side is the one to start.
-        work: Where everything is.
+        work: The directory of everything that was written.
 
     Returns:
         seconds from the start of the query to the end of its first batch, its counts, output and durations.

@@ -1,7 +1,7 @@
 """Runs one scenario in this process, both sides batch by batch in turn.
 
 Usage: `python -m benchmarks.run_scenario IN.json OUT.json`.
-`small_files.py` starts it once for each scenario, because a JVM that has run one is not a fair place for the next.
+`small_files.py` starts it once for each scenario: a JVM that has run one would be warm for the next.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def run(scenario: Scenario, work: Path) -> dict[str, Any]:
             side.start(merged)
         counters.delay(scenario.delay_ms)
         for number, file in enumerate(files):
-            # Whoever comes first reads its input from a cold cache: take turns.
+            # The first side reads its input from a cold cache, so the sides take turns.
             for side in sides if number % 2 == 0 else reversed(sides):
                 _progress(side.name, side.run_batch(file), len(files))
         counters.delay(0)
@@ -84,7 +84,7 @@ def _space(sides: list[Side]) -> dict[str, Any]:
 
 
 def _verify(scenario: Scenario, sides: dict[str, Any]) -> None:
-    """The two sides gave out the same rows in every batch, have the same state, and not nothing of either."""
+    """Checks that both sides wrote the same rows in every batch and have the same state, and that neither is empty."""
     for name, side in sides.items():
         if not sum(batch["output"][0] for batch in side["batches"]):
             raise BenchmarkError(f"{name} gave out no rows at all: the workload is too small to prove anything")

@@ -19,18 +19,18 @@ class Shape:
     """A query on a cluster.
 
     Attributes:
-        partitions: State stores of all operators together.
-        executors: That serve them, each as many as the others.
-        batch_seconds: From one batch to the next.
+        partitions: The number of state stores of all operators.
+        executors: The number of executors, each with as many stores as the others.
+        batch_seconds: The time from one batch to the next.
         maintenance_seconds: spark.sql.streaming.stateStore.maintenanceInterval.
-        commit_bytes: What a store writes in a batch.
-        deltas_per_snapshot: Batches from one snapshot of a store to the next.
-        ssts_per_snapshot: New RocksDB files in a snapshot.
-        ssts_per_load: RocksDB files that a snapshot names.
-        changelogs_per_load: Changelogs after the snapshot that a restart finds.
-        retained: Whether old versions are deleted at all in the time looked at.
-        loading_executors: Executors to which partitions move in a batch.
-        moved_partitions: How many partitions these are.
+        commit_bytes: The bytes that a store writes in a batch.
+        deltas_per_snapshot: The batches from one snapshot of a store to the next.
+        ssts_per_snapshot: The new RocksDB files in a snapshot.
+        ssts_per_load: The RocksDB files that a snapshot names.
+        changelogs_per_load: The changelogs after the snapshot that a restart finds.
+        retained: Whether Spark deletes old versions at all in the modelled time.
+        loading_executors: The executors to which partitions move in a batch.
+        moved_partitions: The number of these partitions.
     """
 
     partitions: int = 200
@@ -47,16 +47,16 @@ class Shape:
     moved_partitions: float = 0.0
 
     def scaled(self, partitions: int, executors: int) -> Shape:
-        """The same query with more or fewer partitions and executors."""
+        """Returns the same query with more or fewer partitions and executors."""
         return dataclasses.replace(self, partitions=partitions, executors=min(executors, partitions))
 
 
 @dataclass(frozen=True)
 class StockCosts:
-    """What Spark's own file manager and RocksDB file manager ask for; measured with the counting file system.
+    """The calls of Spark's own file manager and RocksDB file manager, measured with the counting file system.
 
     Attributes:
-        snapshot_status: getFileStatus calls of a snapshot, with the deletion of old ones after it.
+        snapshot_status: getFileStatus calls of a snapshot and of the deletion of old ones after it.
         snapshot_lists: listStatus calls of the deletion of old versions, which follows a snapshot.
         load_status: getFileStatus calls of a load.
         load_lists: listStatus calls of a load.
@@ -72,22 +72,22 @@ class StockCosts:
 
 @dataclass(frozen=True)
 class MergedCosts:
-    """What merged state asks for.
+    """The calls of merged state.
 
     Attributes:
         open_files: Lanes that an executor has open: commits, snapshots.
         max_file_bytes: `maxFileSize`.
         small_file_bytes: A lane seals no smaller file (`MergedLog.SMALL_FILE`).
-        live_share: Of live bytes, as large a file may become: a quarter of `maxSpaceAmplification` - 1.
-        idle_seal_seconds: `idleSeal`: a lane that got nothing for so long seals its file.
+        live_share: The highest size of a file as a share of live bytes: a quarter of `maxSpaceAmplification` - 1.
+        idle_seal_seconds: `idleSeal`: a lane without a commit for so long seals its file.
         cleaner_seconds: A process cleans at most this often (`Cleaner.MAX_INTERVAL_MS`).
-        tails_per_second: Foreign open files that maintenance reads (`Refresher.mayReadTails`).
+        tails_per_second: The open files of others that maintenance reads (`Refresher.mayReadTails`).
         relocated: Bytes that are moved for each byte that Spark writes.
-        round_calls: Announcement of a relocation: create, complete, delete, list.
+        round_calls: The calls for a relocation marker: create, complete, delete, list.
         lists_per_load: Listings of `_merged/` until the first stage of a process has loaded.
-        driver_calls: Listings of `state/` and looks at it, once for a start of the query.
-        index_opens: Opens for a sealed file's index; an unsealed one is looked at again with each listing.
-        relist_opens: Opens for a foreign file's index in all: when it is new, and when it was sealed.
+        driver_calls: The calls that list `state/` and ask for its status, once for each start of the query.
+        index_opens: Opens for the index of a sealed file. An unsealed one is read again with each listing.
+        relist_opens: All opens for the index of another process's file: when it is new, and when it was sealed.
     """
 
     open_files: int = 2
@@ -127,11 +127,11 @@ def stock_restart(shape: Shape, costs: StockCosts = StockCosts()) -> float:
 
 @dataclass(frozen=True)
 class Calls:
-    """Calls by what they are for, an attribute each."""
+    """Calls by their purpose, each an attribute."""
 
     @property
     def total(self) -> float:
-        """All of them."""
+        """The sum of all calls."""
         return float(sum(dataclasses.asdict(self).values()))
 
 
@@ -140,12 +140,12 @@ class MergedBatch(Calls):
     """Calls of merged state in a steady batch, by what they are for.
 
     Attributes:
-        rotation: Ending files and beginning others, with the deletion of the old.
-        listing: Maintenance's listings of `_merged/`.
+        rotation: The calls that end files, begin others, and delete old ones.
+        listing: The listings of `_merged/` by maintenance.
         new_indexes: Opens for the indexes of other executors' new files.
         tails: Opens for what other executors have appended.
-        relocation: Announcing and ending relocations.
-        moves: What executors read that take over partitions.
+        relocation: The calls for relocation markers.
+        moves: The reads of executors that take over partitions.
     """
 
     rotation: float
@@ -222,7 +222,7 @@ def merged_restart(shape: Shape, costs: MergedCosts = MergedCosts(), index_only:
 
     Args:
         shape: The query and its cluster.
-        costs: See there.
+        costs: The costs of merged state.
         index_only: Whether all files are sealed, after a clean stop, and one index-only file speaks for them. After a
             kill the files that were open are in no index-only file and have to be read one by one.
 
@@ -232,7 +232,7 @@ def merged_restart(shape: Shape, costs: MergedCosts = MergedCosts(), index_only:
     files = files_with_live_segments(shape, costs)
     unsealed = shape.executors * costs.open_files
     indexes = 1.0 if index_only else (files - unsealed) * costs.index_opens + unsealed * costs.lists_per_load
-    # An executor's partitions lie where their last owners wrote; nobody says that it gets the same ones again.
+    # An executor's partitions lie where their last owners wrote, and it need not get the same ones again.
     own = min(files, math.ceil(shape.partitions / shape.executors) * costs.open_files)
     return Restart(
         lists=shape.executors * costs.lists_per_load + costs.driver_calls,

@@ -34,10 +34,10 @@ class ProcessCounters(CallCounters):
         spark.udf.registerJavaFunction("process_counts", FUNCTION, "string")
 
     def register(self, label: str, path: str) -> None:
-        """Does nothing: executors would not know of it, so only one side may run."""
+        """Does nothing: executors would not know the labels, so only one side may run."""
 
     def snapshot(self, label: str) -> dict[str, Counts]:
-        """All counts of all processes since their starts."""
+        """Returns the counts of all processes since their starts."""
         processes: dict[int, dict[str, Counts]] = {}
         end = time.monotonic() + PATIENCE_SECONDS
         while True:
@@ -64,7 +64,7 @@ class ProcessCounters(CallCounters):
 
 
 def main() -> int:
-    """Runs the batches of the order; a first life waits to be killed after them."""
+    """Runs the batches that IN.json asks for. A first life then waits to be killed."""
     order, answer = json.loads(Path(sys.argv[1]).read_text()), Path(sys.argv[2])
     scenario = Scenario.from_json(order["scenario"])
     (name,) = scenario.sides

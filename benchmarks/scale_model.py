@@ -43,7 +43,7 @@ CHECK_MAINTENANCE_SECONDS = 2.0
 
 
 def sizes() -> Iterator[tuple[int, int]]:
-    """Partitions and executors, as far as each executor has a partition."""
+    """Yields partitions and executors where each executor has a partition."""
     for partitions in PARTITIONS:
         for executors in EXECUTORS:
             if executors <= partitions:
@@ -51,11 +51,11 @@ def sizes() -> Iterator[tuple[int, int]]:
 
 
 def modelled(shape: Shape, costs: MergedCosts) -> dict[str, float]:
-    """All figures of one size.
+    """Returns all figures of one size.
 
     Args:
         shape: The query and its cluster.
-        costs: Of merged state.
+        costs: The costs of merged state.
 
     Returns:
         Calls by name.
@@ -160,7 +160,7 @@ def measured(partitions: int, executors: int, side: str) -> dict[str, Any]:
 
     Args:
         partitions: Shuffle partitions.
-        executors: Of a local cluster; 0 runs all in the driver.
+        executors: The executors of a local cluster; 0 runs everything in the driver.
         side: "stock" or "merged".
 
     Returns:

@@ -1,4 +1,4 @@
-"""What one run of the benchmark is: a workload, a door, a store, and how much of it."""
+"""``Scenario``: what one run of a benchmark does, and the presets."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Scenario:
     """One run: both sides, interleaved, in one JVM (or one side alone).
 
     Attributes:
-        workload: One of WORKLOADS.
+        workload: The query, one of WORKLOADS.
         door: How merged state is reached, "provider" or "path". Stock Spark is the same either way.
         store: "rocksdb" or "heap".
         partitions: Shuffle partitions, that is, state stores for each stateful operator (a join has four).
@@ -25,15 +25,15 @@ class Scenario:
         delay_ms: Sleep in every metadata call of the file system, as a stand-in for its latency.
         filesystem: "counting" (a disk with hflush) or "objectstore" (visible at close, rename copies).
         rows_per_batch: Rows of an input file.
-        keys: Keys are drawn uniformly from this many.
-        sides: Which sides to run.
+        keys: How many keys there are. They are drawn uniformly.
+        sides: The sides to run.
         changelog: RocksDB changelog checkpointing.
         checkpoint_version: spark.sql.streaming.stateStore.checkpointFormatVersion; 2 adds a `.crc` file to each file.
         retain: spark.sql.streaming.minBatchesToRetain.
         maintenance_interval: spark.sql.streaming.stateStore.maintenanceInterval, of both sides.
         chmod_fork: Whether setPermission starts a chmod process, as `file:` does without Hadoop's native library.
         options: Options of merged state, as for `configure`.
-        seed: Of the input data.
+        seed: The seed of the input data.
         trace_space: Whether to read the merged files' indexes after every batch, for their space amplification.
     """
 
@@ -70,18 +70,18 @@ class Scenario:
         return f"{self.workload} ({self.store}{log}, {self.door} door), {size}{where}{delay}"
 
     def to_json(self) -> dict[str, Any]:
-        """The scenario as plain JSON values."""
+        """Returns the scenario as plain JSON values."""
         return dataclasses.asdict(self)
 
     @staticmethod
     def from_json(values: dict[str, Any]) -> Scenario:
-        """The scenario that `to_json` wrote."""
+        """Returns the scenario that `to_json` wrote."""
         return Scenario(**{**values, "sides": tuple(values["sides"])})
 
 
-# What a preset sets, unless the command line says otherwise. Lists are run one after the other.
+# What each preset sets unless the command line does. The values of a tuple run one after the other.
 PRESETS: dict[str, dict[str, Any]] = {
-    # As Spark is when nobody has set anything: no changelogs, maintenance once a minute, chmod as on `file:`.
+    # Spark's defaults: no changelogs, maintenance once a minute, chmod as on `file:`.
     "issue": {
         "workload": ("aggregation",),
         "partitions": (200,),
@@ -90,7 +90,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "changelog": False,
         "chmod_fork": True,
     },
-    # What a batch takes, near and far: Spark's defaults again.
+    # The time of a batch with a near and a far file system, also with Spark's defaults.
     "time": {"partitions": (50,), "batches": 20, "delay_ms": (0, 5, 20), "changelog": False, "chmod_fork": True},
     "steady": {"workload": ("aggregation", "stream_join"), "partitions": (10, 50, 200), "batches": 12},
     "amplification": {
@@ -99,7 +99,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "batches": 100,
         "rows_per_batch": 20_000,
         "keys": 500_000,
-        # So that old versions die at all, several times: Spark would keep 100 batches and look once in 60 s.
+        # So that old versions die several times. By default, Spark keeps 100 batches and looks once in 60 s.
         "retain": 2,
         "maintenance_interval": "5s",
     },

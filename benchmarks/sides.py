@@ -51,11 +51,11 @@ def start_session(
     """Starts the one Spark session that both sides live in.
 
     Args:
-        scenario: What is to be run.
+        scenario: What will run.
         work: A directory for Spark's local files.
         merged: What `merged_settings` returned, or nothing for stock Spark alone.
-        master: Where it runs.
-        more: Settings beside those that the scenario asks for.
+        master: Spark's master.
+        more: Settings in addition to the scenario's.
 
     Returns:
         The session.
@@ -101,9 +101,9 @@ class Side:
 
     Attributes:
         name: "stock" or "merged".
-        session: Its child session.
-        scenario: What is run.
-        root: The local directory of everything that it writes.
+        session: The side's child session.
+        scenario: What runs.
+        root: The local directory of everything that the side writes.
         counters: The JVM's counters.
         batches: What was measured, one entry for each batch.
     """
@@ -200,7 +200,7 @@ class Side:
         return record
 
     def progress(self) -> dict[str, Any]:
-        """What the query says of its last batch that had input."""
+        """The query's progress in its last batch with input."""
         assert self._query is not None
         found: dict[str, Any] = [each for each in self._query.recentProgress if each["numInputRows"]][-1]
         return found
@@ -227,7 +227,7 @@ def jvm_memory(spark: SparkSession) -> dict[str, int]:
 
 
 def environment(spark: SparkSession) -> dict[str, Any]:
-    """What the numbers depend on, for the JSON."""
+    """Returns what the numbers depend on, for the JSON file."""
     jvm: Any = spark._jvm
     commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, cwd=Path(__file__).parent)
     return {

@@ -30,7 +30,7 @@ SEVERAL = ("workload", "door", "store", "partitions", "delay_ms")
 
 
 def scenarios(values: dict[str, Any]) -> list[Scenario]:
-    """All combinations of what was asked for, without those that Spark refuses.
+    """Returns all combinations of the options, without those that Spark refuses.
 
     Args:
         values: Field of Scenario -> value; those in SEVERAL are sequences.
@@ -56,10 +56,10 @@ def run_in_child(scenario: Scenario) -> dict[str, Any]:
         scenario: What to run.
 
     Returns:
-        Its raw numbers.
+        The scenario's raw numbers.
 
     Raises:
-        click.ClickException: If it failed; what went wrong is on stderr by then.
+        click.ClickException: The child failed. Its error is on stderr.
     """
     with tempfile.TemporaryDirectory() as directory:
         order, answer = Path(directory) / "in.json", Path(directory) / "out.json"
@@ -87,7 +87,7 @@ def run_all(planned: list[Scenario], memory: bool) -> list[dict[str, Any]]:
         memory: Whether to run each side alone as well, for the peak memory of its JVM.
 
     Returns:
-        Their raw numbers.
+        The scenarios' raw numbers.
     """
     results = []
     for number, scenario in enumerate(planned, 1):

@@ -1,7 +1,7 @@
-"""How full merged files are of what is still needed, after every batch, from the files themselves.
+"""Measures after every batch how much of the merged files is still needed, from the files themselves.
 
-Like `disk.merged_space` it resolves the entries by itself, without the package's own index, so that a mistake there
-cannot hide here. Unlike that one it remembers what it has read: after a batch only new groups are.
+Like `disk.merged_space`, it resolves the entries itself, without the package's own index, so that a mistake there
+cannot hide here. Unlike that one, it remembers what it has read: after a batch it reads only new groups.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ATTEMPTS = 20
 
 @dataclass
 class _File:
-    """What is known of one merged file."""
+    """What was read of one merged file."""
 
     size: int = 0
     last_trailer: int = 0
@@ -31,7 +31,7 @@ class SpaceReader:
     """Follows the merged files of one checkpoint.
 
     Attributes:
-        directory: Its local `state/_merged`.
+        directory: The local `state/_merged`.
         written_bytes: Payload that Spark has written so far, as far as it was seen.
         relocated_bytes: Payload that was copied from one merged file to another, as far as it was seen.
     """
@@ -42,7 +42,7 @@ class SpaceReader:
     _files: dict[str, _File] = field(default_factory=dict)
 
     def measure(self) -> dict[str, Any]:
-        """What is there now.
+        """Returns the state of the files now.
 
         Returns:
             files, physical_bytes, live_bytes, amplification (None where nothing lives), written_bytes and
@@ -104,7 +104,7 @@ class SpaceReader:
 
 
 def _new_entries(path: Path, after: int) -> tuple[list[Entry], int]:
-    """The entries of a file's groups behind a trailer, and where its last trailer is."""
+    """Returns the entries of a file's groups after a trailer, and where its last trailer is."""
     with path.open("rb") as source:
         end = source.seek(0, 2)
         offset, last, found = end - TRAILER_SIZE, 0, []

@@ -34,17 +34,17 @@ MOST_RELOCATED = 0.5
 
 @dataclass(frozen=True)
 class Steadiness:
-    """What a run showed, after its warm-up.
+    """The figures of a run after its warm-up.
 
     Attributes:
-        files: By side, the median number of files under `state/`, of the first and the last quarter.
-        megabytes: Likewise.
-        mean: Space amplification on average.
-        worst: At its highest.
-        last: After the last batch.
-        relocated: Bytes that were moved for each byte that Spark wrote.
-        calls: By side, metadata calls for state for each partition and batch.
-        batch_seconds: By side, the median.
+        files: The median number of files under `state/` in the first and in the last quarter, by side.
+        megabytes: The median size of these files, likewise.
+        mean: The mean space amplification.
+        worst: The highest space amplification.
+        last: The space amplification after the last batch.
+        relocated: The bytes that were moved for each byte that Spark wrote.
+        calls: The metadata calls for state per partition and batch, by side.
+        batch_seconds: The median time of a batch, by side.
     """
 
     files: dict[str, tuple[float, float]]
@@ -61,7 +61,7 @@ def steadiness(result: dict[str, Any], warm_up: int) -> Steadiness:
     """Computes the figures of one run.
 
     Args:
-        result: Its raw numbers.
+        result: The run's raw numbers.
         warm_up: Batches that do not count.
 
     Returns:
@@ -99,11 +99,11 @@ def steadiness(result: dict[str, Any], warm_up: int) -> Steadiness:
 
 
 def print_table(scenario: Scenario, found: Steadiness, warm_up: int) -> None:
-    """Prints what a run showed.
+    """Prints the figures of a run.
 
     Args:
         scenario: What was run.
-        found: Its figures.
+        found: The run's figures.
         warm_up: Batches that did not count.
     """
     table = Table(title=f"{scenario.title()}, after {warm_up} for warm-up", title_justify="left", title_style="bold")
@@ -139,7 +139,7 @@ def draw(results: list[dict[str, Any]], warm_up: int, target: Path) -> None:
     """Draws files, bytes and space amplification over time, a row for each run.
 
     Args:
-        results: Their raw numbers.
+        results: The runs' raw numbers.
         warm_up: Batches that do not count.
         target: The PNG file.
     """
@@ -183,7 +183,7 @@ def draw(results: list[dict[str, Any]], warm_up: int, target: Path) -> None:
 
 
 def planned(batches: int, partitions: int, rows: int, options: dict[str, str], quick: bool) -> list[Scenario]:
-    """The runs: churn with and without changelogs, and the 500,000 keys of the first benchmark."""
+    """Returns the runs: churn with and without changelogs, and the 500,000 keys of the first benchmark."""
     churn = Scenario(
         workload="windowed_aggregation",
         partitions=partitions,

@@ -23,8 +23,8 @@ class Figure:
 
     Attributes:
         name: What was measured.
-        value: None where it could not be.
-        unit: Of the value.
+        value: The value; None where it could not be measured.
+        unit: The unit of the value.
         most: The target, where less is better; None where there is none.
         note: Why there is no value.
         least: The target, where more is better; None where there is none.
@@ -49,7 +49,7 @@ class Figure:
 
     @property
     def target(self) -> str:
-        """As people write it; empty where there is none."""
+        """The target in words; empty where there is none."""
         bounds = [
             f"{sign} {bound:,.6g}" for sign, bound in (("<=", self.most), (">=", self.least)) if bound is not None
         ]
@@ -64,11 +64,11 @@ def child(module: str, *arguments: str) -> dict[str, Any]:
     """Runs a module of the benchmarks in a process of its own, and returns the JSON of the last line that it prints.
 
     Args:
-        module: Without the package.
-        *arguments: Of the process.
+        module: The module's name within the package.
+        *arguments: The arguments of the process.
 
     Raises:
-        click.ClickException: It fails; it has said why.
+        click.ClickException: It fails. It has printed why.
     """
     command = [sys.executable, "-W", "ignore::FutureWarning", "-m", f"benchmarks.{module}", *arguments]
     done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
@@ -100,10 +100,10 @@ def draw_bars(axis: Any, unit: str, what: str, figures: list[tuple[str, Figure]]
     """Draws bars, and a red line at each target.
 
     Args:
-        axis: Of matplotlib.
-        unit: What is shown has this unit.
+        axis: The matplotlib axes.
+        unit: The unit of the figures to draw.
         what: The numbers are, for the axis.
-        figures: By what the picture calls them.
+        figures: The figures by their labels.
     """
     for name, figure in figures:
         if figure.unit != unit or figure.value is None:
@@ -126,12 +126,12 @@ def publish(
     """Writes raw numbers with their figures and a picture, and prints the figures.
 
     Args:
-        name: Of the files.
-        title: Of the table.
-        raw: What was measured.
-        figures: What it comes to.
-        draw: Draws the picture, given its path.
-        out: Directory to write to.
+        name: The stem of the files' names.
+        title: The title of the table.
+        raw: The raw numbers.
+        figures: The figures made of them.
+        draw: Draws the picture to a path.
+        out: The directory to write to.
     """
     out.mkdir(parents=True, exist_ok=True)
     raw["figures"] = [figure.to_json() for figure in figures]

@@ -19,7 +19,7 @@ SCHEMA = "key long, side int, ts timestamp, amount long"
 START = datetime(2013, 1, 1, tzinfo=UTC)
 BATCH_SECONDS = 60
 
-# Where the `statestore` reader finds all of a workload's state: its options for each of the parts.
+# The options with which the `statestore` reader reads each part of a workload's state.
 STATE_PARTS: dict[str, list[dict[str, str]]] = {
     "aggregation": [{}],
     "windowed_aggregation": [{}],
@@ -35,8 +35,8 @@ def write_input(scenario: Scenario, directory: Path) -> list[Path]:
     """Writes one Parquet file for each batch.
 
     Args:
-        scenario: How many, how large, which seed.
-        directory: Where to.
+        scenario: The number and size of the files, and the seed.
+        directory: Where to write them.
 
     Returns:
         The files in their order.
@@ -63,12 +63,12 @@ def write_input(scenario: Scenario, directory: Path) -> list[Path]:
 
 
 def streaming_result(spark: SparkSession, workload: str, input_directory: Path) -> DataFrame:
-    """The query's result as a streaming DataFrame.
+    """Returns the query's result as a streaming DataFrame.
 
     Args:
         spark: The side's session.
-        workload: Its name.
-        input_directory: Where its files appear.
+        workload: The query's name.
+        input_directory: Where its input files appear.
 
     Returns:
         A streaming DataFrame.
@@ -85,13 +85,13 @@ def _aggregation(events: DataFrame) -> DataFrame:
 
 
 def _windowed_aggregation(events: DataFrame) -> DataFrame:
-    # Rows come and go: after the windows of the watermark's ten minutes and their own five, the state stays as large.
+    # Rows come and go: after the watermark's ten minutes and the windows' five, the state does not grow any more.
     windows = events.withWatermark("ts", "10 minutes").groupBy(sf.window("ts", "5 minutes"), "key")
     return windows.agg(sf.count("*").alias("events"), sf.sum("amount").alias("amount"))
 
 
 def _dedup(events: DataFrame) -> DataFrame:
-    # Which one of two equal keys comes first in a batch is not defined, so only the key is given out.
+    # It is not defined which of two equal keys comes first in a batch, so only the key is written.
     return events.withWatermark("ts", "5 minutes").dropDuplicatesWithinWatermark(["key"]).select("key")
 
 
@@ -159,18 +159,18 @@ BUILDERS = {
 
 
 def fingerprint(columns: list[str]) -> list[Any]:
-    """Aggregates that tell two sets of rows apart, whatever their order: how many, and the sum of their hashes."""
+    """Returns aggregates that tell two sets of rows apart in any order: the count, and the sum of their hashes."""
     hashes = sf.xxhash64(*[sf.col(f"`{column}`") for column in columns]).cast("decimal(20,0)")
     return [sf.count("*").alias("rows"), sf.sum(hashes).cast("string").alias("hash")]
 
 
 def state_fingerprint(spark: SparkSession, workload: str, checkpoint: str) -> list[list[Any]]:
-    """What the `statestore` reader finds in a checkpoint, as counts and hashes.
+    """Returns what the `statestore` reader finds in a checkpoint, as counts and hashes.
 
     Args:
         spark: The side's session, which knows how to read its checkpoint.
-        workload: Its name.
-        checkpoint: Its location.
+        workload: The query's name.
+        checkpoint: The checkpoint's location.
 
     Returns:
         For each part of the state: number of rows, hash.

@@ -26,9 +26,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 RELEASE = 17
 
-# Turned off: what is wrong with Spark's jars and not with the shim, that is annotations whose classes are not there
-# (classfile) and manifests that name jars which pyspark does not ship (path); and what does not matter here, annotation
-# processing, which is off, and serial, since no class of the shim is ever serialized.
+# Four warnings are off. Spark's jars cause two: annotations whose classes are missing (classfile), and manifests that
+# name jars which pyspark does not ship (path). Two do not matter: annotation processing is off (processing), and no
+# class of the shim is ever serialized (serial).
 LINT = "-Xlint:all,-classfile,-path,-processing,-serial"
 
 NO_JDK = f"""\
@@ -44,7 +44,7 @@ A JDK that is elsewhere is found through JAVA_HOME. A JRE is not enough: it has 
 
 
 class BuildError(Exception):
-    """Something that the person who builds can put right; the message says how."""
+    """An error that whoever builds can fix; the message says how."""
 
 
 def find_javac(release: int = RELEASE) -> Path:
@@ -116,9 +116,9 @@ def build_jar(source: Path, jar: Path, *, version: str, stamp: Path, class_path:
     Args:
         source: A directory such as jvm-shim/src/main.
         jar: The jar to write. It is replaced in one step, so a reader never sees half of it.
-        version: Goes into the manifest as Implementation-Version.
-        stamp: A file that remembers what the jar was built from.
-        class_path: What to compile against, besides pyspark's jars.
+        version: The manifest's Implementation-Version.
+        stamp: The file that notes what the jar was built from.
+        class_path: The jars to compile against, besides pyspark's.
 
     Returns:
         Whether anything had to be built.
@@ -162,7 +162,7 @@ def _sha256(path: Path) -> str:
 
 
 def _compile(javac: Path, sources: Sequence[Path], classes: Path, class_path: Sequence[Path]) -> None:
-    # An argument file, since command lines are bounded. javac wants backslashes doubled inside the quotes.
+    # The arguments go to a file, since a command line may be too short. javac wants backslashes doubled in quotes.
     arguments = [
         *("--release", str(RELEASE), "-encoding", "UTF-8", "-g", "-proc:none", LINT, "-Werror"),
         *("-d", str(classes), "-cp", os.pathsep.join(map(str, class_path))),
@@ -197,9 +197,7 @@ def _pack(jar: Path, version: str, roots: Sequence[Path]) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; prints the path of each jar and returns the exit status."""
     parser = argparse.ArgumentParser(description="Builds the JVM shim of pyspark-statestore.")
-    parser.add_argument(
-        "--tests", action="store_true", help="also build the file systems that tests and benchmarks use"
-    )
+    parser.add_argument("--tests", action="store_true", help="also build the jar that tests and benchmarks use")
     parser.add_argument("--check", action="store_true", help="only check that a JDK is there")
     parser.add_argument("--source", type=Path, default=ROOT / "jvm-shim" / "src", help="holds main/ and test/")
     parser.add_argument("--jars", type=Path, default=ROOT / "pyspark_statestore" / "jars", help="where the jar goes")

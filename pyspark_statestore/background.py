@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark_statestore.checkpoint import Checkpoint
 from pyspark_statestore.conf import OPTIONS
-from pyspark_statestore.errors import StateStoreFilesError
+from pyspark_statestore.errors import StateStoreFilesError, not_allowed
 from pyspark_statestore.maintenance.maintenance import Maintenance
 from pyspark_statestore.session.jvm import check_running, is_running
 
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
 
-_log = logging.getLogger(__name__)
+# docs/keep-it-small.md names the logger: it stays what it was when this module was elsewhere.
+_log = logging.getLogger("pyspark_statestore.maintenance.background")
 
 KEPT_RUNS = 100
 """How many reports are kept."""
@@ -86,14 +87,14 @@ def maintain(
         ...     query.awaitTermination()
     """
     if not isinstance(interval, datetime.timedelta) or interval <= datetime.timedelta(0):
-        raise _invalid("interval", interval, "a datetime.timedelta of more than 0")
+        raise not_allowed("interval", interval, "a datetime.timedelta of more than 0")
     asked = {"compact": compact, "consolidate_index": consolidate_index, "remove_orphan_files": remove_orphan_files}
     verbs = {verb: _arguments(verb, options) for verb, options in asked.items() if options is not False}
     check_running(
         spark,
         why_not_connect="which knows neither the checkpoints of its queries nor a scheduler pool",
-        action="Call maintain() in the driver of a classic session, or Checkpoint(path).maintenance, whose methods "
-        "take a Spark Connect session, as often as you like",
+        action="Call maintain() in the driver of a classic session. With Spark Connect, call the methods of "
+        "Checkpoint(path).maintenance from time to time",
     )
     maintenance = BackgroundMaintenance(
         ActiveQueries(
@@ -357,7 +358,7 @@ def _arguments(verb: str, options: Options) -> Mapping[str, Any]:
     """Checks the arguments of a verb now: later, mistakes would show in the log only."""
     given = {} if options is True else options
     if not isinstance(given, Mapping):
-        raise _invalid(verb, options, "True, False, or arguments by name")
+        raise not_allowed(verb, options, "True, False, or arguments by name")
     parameters = inspect.signature(getattr(Maintenance, verb)).parameters
     known = [name for name in parameters if name not in ("self", "spark", "callback")]
     for name in given:
@@ -366,17 +367,13 @@ def _arguments(verb: str, options: Options) -> Mapping[str, Any]:
             raise StateStoreFilesError("PSS_UNKNOWN_OPTION", {"key": name, "hint": hint})
     if verb == "remove_orphan_files" and given.get("dry_run") is not False:
         allowed = "False, or arguments that include 'dry_run': False, since nobody would see what a dry run finds"
-        raise _invalid(verb, options, allowed)
+        raise not_allowed(verb, options, allowed)
     return dict(given)
 
 
 def _closed_after(spark: SparkSession) -> datetime.timedelta:
     option = OPTIONS["closedAfter"]
     return datetime.timedelta(milliseconds=int(option.parse(spark.conf.get(option.key, option.default))))
-
-
-def _invalid(key: str, value: object, allowed: str) -> StateStoreFilesError:
-    return StateStoreFilesError("PSS_INVALID_OPTION", {"key": key, "value": value, "allowed": allowed})
 
 
 def has_own_properties() -> bool:

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from pyspark_statestore.conf import CLOSED_AFTER
-from pyspark_statestore.errors import StateStoreFilesError
+from pyspark_statestore.errors import StateStoreFilesError, not_allowed
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -57,8 +57,7 @@ class Checkpoint:
 
         if not isinstance(closed_after, datetime.timedelta) or closed_after < datetime.timedelta(0):
             allowed = "a datetime.timedelta of 0 or more"
-            parameters = {"key": "closed_after", "value": closed_after, "allowed": allowed}
-            raise StateStoreFilesError("PSS_INVALID_OPTION", parameters)
+            raise not_allowed("closed_after", closed_after, allowed)
         self._location: Location = Location.of(path, storage_options)
         self._storage_options = storage_options
         self._closed_after = closed_after
@@ -103,7 +102,7 @@ class Checkpoint:
     def is_merged(self) -> bool:
         """Whether the checkpoint has its state in merged files. After an export in place it has not.
 
-        One listing tells.
+        It takes one listing.
 
         Raises:
             StateStoreFilesError: The checkpoint cannot be listed.
@@ -263,11 +262,13 @@ class Checkpoint:
             door: The door for the merged query, ``provider`` or ``path``. For the path door, a checkpoint of stock
                 Spark needs no conversion; one of the provider door, or after an export, does.
             dry_run: Only report what would change.
-            force: Allow it where the query seems to be running, or merged files seem to be older than plain ones.
+            force: Allow it where the query seems to be running, or merged files seem to be older than plain ones. After
+                an export in place, what the export's marker says holds even so.
 
         Raises:
             StateStoreFilesError: PSS_QUERY_RUNNING, PSS_NOT_EXPORTED, PSS_STALE_MERGED, PSS_NEEDS_PATH_DOOR,
-                PSS_UNKNOWN_PROVIDER, PSS_UNFINISHED_REPARTITION, or the checkpoint cannot be read or written.
+                PSS_UNKNOWN_PROVIDER, PSS_UNFINISHED_REPARTITION, PSS_UNREADABLE_STATE, PSS_NOT_A_CHECKPOINT,
+                PSS_INVALID_OPTION, or the checkpoint cannot be read or written.
         """
         from pyspark_statestore.migration.conversion import convert
 

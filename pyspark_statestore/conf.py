@@ -13,7 +13,7 @@ from datetime import timedelta
 from types import MappingProxyType
 from typing import NoReturn
 
-from pyspark_statestore.errors import StateStoreFilesError
+from pyspark_statestore.errors import StateStoreFilesError, not_allowed
 
 PREFIX = "spark.sql.streaming.stateStore.fileMerging."
 
@@ -118,8 +118,7 @@ class Option:
 
     def refuse(self, value: object, allowed: str | None = None) -> NoReturn:
         """Raises PSS_INVALID_OPTION for this option."""
-        parameters = {"key": self.key, "value": value, "allowed": allowed or self.allowed}
-        raise StateStoreFilesError("PSS_INVALID_OPTION", parameters)
+        raise not_allowed(self.key, value, allowed or self.allowed)
 
     def _text(self, value: object) -> str:
         if isinstance(value, bool):
@@ -302,7 +301,7 @@ def _unknown(name: str, known: Mapping[str, Option]) -> StateStoreFilesError:
 
     public = [candidate for candidate, option in known.items() if not option.internal]
     close = difflib.get_close_matches(name, public, n=1)
-    hint = f"Did you mean {close[0]}?" if close else f"There are: {', '.join(public)}."
+    hint = f"Did you mean {close[0]}?" if close else f"The options are: {', '.join(public)}."
     return StateStoreFilesError("PSS_UNKNOWN_OPTION", {"key": name, "hint": hint})
 
 

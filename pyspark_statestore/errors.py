@@ -33,7 +33,7 @@ ERROR_CLASSES: Mapping[str, str] = MappingProxyType(
         "PSS_FOREIGN_FILE_MISSING": (
             "The fork {fork} reads {path} from {file}, a file of the checkpoint that it was forked from, and that "
             "file does not exist. Restore the file from a copy, or make the fork again. A fork that is made with "
-            "mode='copy', or was compacted with localize=True, needs no other checkpoint."
+            "mode='copy', and one after compact(localize=True), need no other checkpoint."
         ),
         "PSS_CLAIMED": (
             "The fork {fork}, made with mode='claim', owns the state of {path}: nothing more may be written here. Go "
@@ -200,6 +200,11 @@ class StateStoreFilesError(Exception):
     def __reduce__(self) -> tuple[type[StateStoreFilesError], tuple[str, dict[str, str]]]:
         # Python workers send errors to the driver with pickle.
         return type(self), (self._error_class, self._message_parameters)
+
+
+def not_allowed(key: str, value: object, allowed: str) -> StateStoreFilesError:
+    """Returns PSS_INVALID_OPTION for an option or argument, with the allowed values in words."""
+    return StateStoreFilesError("PSS_INVALID_OPTION", {"key": key, "value": value, "allowed": allowed})
 
 
 class _Lenient(dict[str, str]):

@@ -1,4 +1,8 @@
-"""JSON that somebody else may have written."""
+"""Reads JSON and zips that somebody else may have written: with bounds, which no honest file reaches.
+
+Nothing is read that is longer, deeper or larger than its bound, so what is in a checkpoint cannot use up the memory of
+the process that looks at it.
+"""
 
 from __future__ import annotations
 
@@ -11,27 +15,27 @@ from contextlib import contextmanager
 from typing import Any, NoReturn
 
 LONGEST = 64 << 20
-"""Bytes of a text; a pin of a million names, or a snapshot's metadata of as many files, takes about as many."""
+"""Bytes of a text at most: about as many as a pin of a million names, or a snapshot's metadata with as many files."""
 
 DEEPEST = 100
-"""Objects and arrays in each other. Spark's schemas are the deepest that there are."""
+"""How deep objects and arrays may be nested. Spark's schemas are the deepest that there are."""
 
 LARGEST = (1 << 63) - 1
-"""Java's numbers end here, and Arrow's."""
+"""The largest whole number of Java and of Arrow."""
 
-# A string that does not end matches, too: otherwise each quote in it would be tried anew.
+# A string without an end matches, too: otherwise every quote in it would be tried again.
 _STRUCTURE = re.compile(r'"(?:[^"\\]|\\.)*+"?|[\[{]|[\]}]', re.DOTALL)
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def parse_json(text: bytes | str) -> Any:
-    """Parses a text.
+    """Parses JSON.
 
     Args:
-        text: UTF-8, or decoded.
+        text: The text, as UTF-8 or decoded.
 
     Raises:
-        ValueError: It is no JSON, or longer, deeper or with larger numbers than anything that is written here.
+        ValueError: It is no JSON, or it is longer, deeper or has larger numbers than Spark and this package write.
     """
     if len(text) > LONGEST:
         raise ValueError(f"it has {len(text)} bytes of JSON, and at most {LONGEST} are read")
@@ -44,10 +48,10 @@ def parse_json(text: bytes | str) -> Any:
 
 
 def parse_object(text: bytes | str) -> dict[str, Any]:
-    """Parses a text that has to be an object.
+    """Parses a JSON object.
 
     Raises:
-        ValueError: As :func:`parse_json`, or it is something else.
+        ValueError: As :func:`parse_json`, or it is no object.
     """
     found = parse_json(text)
     if not isinstance(found, dict):
@@ -56,14 +60,14 @@ def parse_object(text: bytes | str) -> dict[str, Any]:
 
 
 def objects(value: object, what: str) -> list[dict[str, Any]]:
-    """The objects of an array; none where there is no array.
+    """Returns the objects of an array; none where the value is None.
 
     Args:
-        value: As it was parsed; None where it was not there.
-        what: For the message.
+        value: The parsed value; None where there was none.
+        what: The name of the value, for the message.
 
     Raises:
-        ValueError: It is something else.
+        ValueError: The value is no array of objects.
     """
     found = [] if value is None else value
     if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
@@ -72,15 +76,15 @@ def objects(value: object, what: str) -> list[dict[str, Any]]:
 
 
 def whole_number(value: object, what: str, most: int = LARGEST) -> int:
-    """A number from 0 on.
+    """Returns a whole number from 0 on.
 
     Args:
-        value: As it was parsed.
-        what: For the message.
-        most: The largest that is allowed.
+        value: The parsed value.
+        what: The name of the value, for the message.
+        most: The largest allowed number.
 
     Raises:
-        ValueError: It is none, or larger.
+        ValueError: The value is no such number.
     """
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
         raise ValueError(f"{what} is no whole number from 0 to {most}")
@@ -111,22 +115,22 @@ def _finite(text: str) -> float:
     return number
 
 
-# Zips that somebody else may have made: not more is unpacked than is said beforehand.
+# Zips.
 
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-"""What Java writes, and this package. Of others not even a piece can be unpacked in bounded memory."""
+"""The methods that Java and this package write. Others cannot be unpacked in bounded memory, not even in part."""
 
 
 @contextmanager
 def opened_zip(data: bytes, most: int) -> Iterator[zipfile.ZipFile]:
-    """Opens a zip, and makes sure of its bounds.
+    """Opens a zip and checks its bounds.
 
     Args:
         data: The whole zip.
-        most: Bytes that all that is in it may have together.
+        most: Bytes that everything in it may have together.
 
     Raises:
-        ValueError: It is no zip, or one that is too large, or, from within the block, it is damaged.
+        ValueError: It is no zip, it is too large, or something that the block reads is damaged.
     """
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
@@ -142,7 +146,7 @@ def _check(archive: zipfile.ZipFile, most: int) -> None:
     infos = archive.infolist()
     if not all(info.compress_type in _METHODS for info in infos):
         raise ValueError("something in the zip is compressed in a way that Java does not write")
-    # zipfile stops unpacking where the size that is said here is reached.
+    # zipfile stops unpacking a file where the size that is said here is reached.
     size = sum(info.file_size for info in infos)
     if size > most:
         raise ValueError(f"the zip unpacks to {size} bytes, and at most {most} are unpacked")

@@ -12,7 +12,7 @@ from typing import Any
 
 from pyspark_statestore.checkpoint import Checkpoint
 from pyspark_statestore.conf import OPTIONS, Option
-from pyspark_statestore.errors import StateStoreFilesError
+from pyspark_statestore.errors import StateStoreFilesError, not_allowed
 
 TABLES = ("files", "segments", "versions", "summary")
 NARROWED = ("segments", "versions")
@@ -73,13 +73,13 @@ class ReadOptions:
                 raise StateStoreFilesError("PSS_UNKNOWN_OPTION", {"key": key, "hint": hint})
         table = given.get("table", TABLES[0]).strip().lower()
         if table not in TABLES:
-            raise _refused("table", given["table"], ", ".join(TABLES))
+            raise not_allowed("table", given["table"], ", ".join(TABLES))
         narrowed: dict[str, Any] = {}
         for name, argument in _NARROWING.items():
             if name not in given:
                 continue
             if table not in NARROWED:
-                raise _refused(name, given[name], f"only with table {' or '.join(NARROWED)}; this is {table}")
+                raise not_allowed(name, given[name], f"only with table {' or '.join(NARROWED)}; this is {table}")
             narrowed[argument] = given[name] if name == "storeName" else _integer(name, given[name])
         limit, closed = given.get("maxSegmentsPerTrigger"), OPTIONS["closedAfter"]
         return cls(
@@ -114,15 +114,17 @@ def _of_a_catalog(properties: Mapping[str, str]) -> Mapping[str, str]:
     ours = {key: key.lower() for key in properties}
     for key, lower in ours.items():
         if lower != "table" and (lower in _BY_LOWER_CASE or lower.startswith(_STORAGE)):
-            allowed = "in CREATE TABLE only table is, since Spark forgets the rest: ask FROM it WITH (path = '...')"
-            raise _refused(key, properties[key], allowed)
+            allowed = (
+                "in CREATE TABLE only table, since Spark forgets other options: SELECT ... FROM it WITH (path = '...')"
+            )
+            raise not_allowed(key, properties[key], allowed)
     return {key: properties[key] for key, lower in ours.items() if lower == "table"}
 
 
 def _integer(name: str, text: str, lowest: int = 0) -> int:
     number = int(text) if re.fullmatch(r"\s*\d{1,10}\s*", text, re.ASCII) else -1
     if not lowest <= number <= _LARGEST_INT:
-        raise _refused(name, text, f"a whole number from {lowest} to {_LARGEST_INT}")
+        raise not_allowed(name, text, f"a whole number from {lowest} to {_LARGEST_INT}")
     return number
 
 
@@ -133,7 +135,7 @@ def _duration(name: str, text: str, minimum: str = "", maximum: str = "") -> dat
         assert isinstance(milliseconds, int)
         return datetime.timedelta(milliseconds=milliseconds)
     except (StateStoreFilesError, OverflowError):
-        raise _refused(name, text, option.allowed) from None
+        raise not_allowed(name, text, option.allowed) from None
 
 
 def _storage_value(text: str) -> Any:
@@ -146,7 +148,3 @@ def _storage_value(text: str) -> Any:
         except ValueError:
             return text
     return text
-
-
-def _refused(name: str, value: str, allowed: str) -> StateStoreFilesError:
-    return StateStoreFilesError("PSS_INVALID_OPTION", {"key": name, "value": value, "allowed": allowed})

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, DataSourceWriter
 
 from pyspark_checkpoint_files.options import STREAMED, TABLES, ReadOptions
-from pyspark_statestore.errors import StateStoreFilesError
+from pyspark_statestore.errors import not_allowed
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -63,14 +63,13 @@ class DefaultSource(DataSource):
         table = self._parsed.table
         if overwrite:
             allowed = "INTO or append: the files whose rows you insert are rewritten, all others stay"
-            raise StateStoreFilesError("PSS_INVALID_OPTION", {"key": "mode", "value": "overwrite", "allowed": allowed})
+            raise not_allowed("mode", "overwrite", allowed)
         if table != TABLES[0]:
-            allowed = f"rows are inserted into the table {TABLES[0]}"
-            raise StateStoreFilesError("PSS_INVALID_OPTION", {"key": "table", "value": table, "allowed": allowed})
+            allowed = f"INSERT works with the table {TABLES[0]} only"
+            raise not_allowed("table", table, allowed)
         if PATH not in schema.names:
-            allowed = f"rows of the table {TABLES[0]}, of which {PATH} counts"
-            parameters = {"key": "schema", "value": ", ".join(schema.names), "allowed": allowed}
-            raise StateStoreFilesError("PSS_INVALID_OPTION", parameters)
+            allowed = f"rows of the table {TABLES[0]} with the column {PATH}"
+            raise not_allowed("schema", ", ".join(schema.names), allowed)
         return CompactionWriter(self._parsed)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
@@ -83,9 +82,8 @@ class DefaultSource(DataSource):
 
         options = self._options_for(schema)
         if options.table != STREAMED:
-            allowed = f"a stream is one of segments: option('table', '{STREAMED}')"
-            parameters = {"key": "table", "value": options.table, "allowed": allowed}
-            raise StateStoreFilesError("PSS_INVALID_OPTION", parameters)
+            allowed = f"only the table segments can be streamed: option('table', '{STREAMED}')"
+            raise not_allowed("table", options.table, allowed)
         return SegmentStreamReader(options)
 
     def _options_for(self, schema: StructType) -> ReadOptions:
@@ -97,6 +95,5 @@ class DefaultSource(DataSource):
             return replace(self._parsed, table=found[0])
         if found != [self._parsed.table]:
             allowed = f"no schema at all, or that of the table {self._parsed.table}: {self.schema()}"
-            parameters = {"key": "schema", "value": ", ".join(schema.names), "allowed": allowed}
-            raise StateStoreFilesError("PSS_INVALID_OPTION", parameters)
+            raise not_allowed("schema", ", ".join(schema.names), allowed)
         return self._parsed

@@ -9,6 +9,13 @@ import click
 
 from pyspark_statestore import __version__
 from pyspark_statestore.cli.commands import INTERRUPTED, Group, forget_stdout
+from pyspark_statestore.cli.fork_and_migrate import (
+    convert_command,
+    drop_merged_command,
+    export_command,
+    fork_command,
+    release_command,
+)
 from pyspark_statestore.cli.inspect import (
     files_command,
     plot_command,
@@ -17,13 +24,6 @@ from pyspark_statestore.cli.inspect import (
     summary_command,
     top_command,
     versions_command,
-)
-from pyspark_statestore.cli.lifecycle import (
-    convert_command,
-    drop_merged_command,
-    export_command,
-    fork_command,
-    release_command,
 )
 from pyspark_statestore.cli.maintain import (
     compact_command,

@@ -122,7 +122,10 @@ def state_command(checkpoint: Checkpoint, keys: tuple[Any, ...], output: Output,
 @options.rows
 @options.output
 def diff_command(checkpoint: Checkpoint, keys: tuple[Any, ...], output: Output, rows: RowChoice, **which: Any) -> None:
-    """Show which keys were added, changed or removed between two versions of a state store."""
+    """Show the changes between two versions of a state store.
+
+    These are the keys that were added, changed or removed, with their values before and after.
+    """
     from pyspark_statestore.rendering import counted
 
     found = checkpoint.state_changes(**which, key=one_key(keys))

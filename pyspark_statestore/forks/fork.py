@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from pyspark_statestore.errors import StateStoreFilesError
+from pyspark_statestore.errors import StateStoreFilesError, not_allowed
 from pyspark_statestore.forks.needed import (
     Holders,
     Needed,
@@ -274,10 +274,10 @@ class _Forking:
 def _check_arguments(mode: str, version: int | None) -> None:
     if mode not in MODES:
         allowed = ", ".join(MODES)
-        raise StateStoreFilesError("PSS_INVALID_OPTION", {"key": "mode", "value": mode, "allowed": allowed})
+        raise not_allowed("mode", mode, allowed)
     if version is not None and (not isinstance(version, int) or isinstance(version, bool) or version < 1):
         allowed = "a whole number of at least 1"
-        raise StateStoreFilesError("PSS_INVALID_OPTION", {"key": "version", "value": version, "allowed": allowed})
+        raise not_allowed("version", version, allowed)
 
 
 def _check_target(source: Location, fork: Directory, *, needs_same_file_system: bool) -> None:

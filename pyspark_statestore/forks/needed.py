@@ -18,7 +18,7 @@ from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.format import foreign_path
 from pyspark_statestore.log import Entries
 from pyspark_statestore.log.merged_log import TARGET_FILE_SIZE, LogSnapshot, MergedLog
-from pyspark_statestore.log.payload import paths_of, read_segments, same_facts
+from pyspark_statestore.log.payload import paths_of, read_segments, same_entries
 from pyspark_statestore.log.restorability import Batches, Store, expected_stores
 from pyspark_statestore.log.state_files import PLAIN, STATE, StateFiles
 from pyspark_statestore.log.versions import versions_table
@@ -150,7 +150,7 @@ def write_references(
     target: MergedLog, snapshot: LogSnapshot, rows: np.ndarray, holders: Holders, highest_stamp: int
 ) -> str:
     """Writes the fork's reference file, and returns its name; keys and generations stay as they are in the source."""
-    records = same_facts(snapshot.scan.entries, rows, snapshot.scan.entries.offset[rows])
+    records = same_entries(snapshot.scan.entries, rows, snapshot.scan.entries.offset[rows])
     records["file_ref"] = holders.numbers
     with target.new_file(snapshot) as (name, out):
         out.add_columns(records, paths_of(snapshot.scan.entries, rows))
@@ -187,7 +187,7 @@ def copy_segments(
                     "reason": "the copies do not have the length of the segments",
                 }
                 raise StateStoreFilesError("PSS_WRITE_FAILED", parameters)
-            out.add_columns(same_facts(entries, part, offsets), paths_of(entries, part))
+            out.add_columns(same_entries(entries, part, offsets), paths_of(entries, part))
             out.seal(group_stamp=highest_stamp)
         yield name, out.position
 

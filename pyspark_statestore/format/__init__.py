@@ -1,6 +1,7 @@
 """The merged file format, version 1: an append-only file of groups, each with its own index.
 
-This package needs neither Spark nor fsspec: files are anything with ``size`` and ``read_at``, or ``write``.
+The package needs neither Spark nor fsspec: a file is anything with ``size`` and ``read_at``, or with ``write``.
+docs/format.md describes the format, and tests/vectors/ hold both this package and the Java shim to it.
 """
 
 from pyspark_statestore.format.layout import (

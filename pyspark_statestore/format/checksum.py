@@ -1,4 +1,4 @@
-"""The format's one checksum."""
+"""CRC-32C, the checksum of everything in the format; also that of many segments together, without their bytes."""
 
 from __future__ import annotations
 
@@ -8,29 +8,26 @@ from typing import Any
 import google_crc32c
 import numpy as np
 
+_WORD = np.uint32
+
 
 def crc32c(data: bytes, before: int = 0) -> int:
     """Returns the CRC-32C (Castagnoli) of some bytes.
 
     Args:
         data: The bytes.
-        before: Of what comes before them.
+        before: The checksum of the bytes before them.
     """
     return int(google_crc32c.extend(before, data))
-
-
-# The checksum of many segments together, told from the checksums of each.
-
-_WORD = np.uint32
 
 
 def joined_crc32c(crc: np.ndarray[Any, Any], length: np.ndarray[Any, Any], first: np.ndarray[Any, Any]) -> Any:
     """Returns the CRC-32C of each run of segments that follow each other.
 
     Args:
-        crc: Of each segment.
-        length: Of each, in bytes.
-        first: The number of the segment that each run begins with, ascending, the first of them 0.
+        crc: The checksum of each segment.
+        length: The length of each in bytes.
+        first: The number of the segment with which each run begins, in ascending order; the first of them is 0.
     """
     if not len(crc):
         return np.empty(0, _WORD)
@@ -57,7 +54,7 @@ def _moved_on(crc: np.ndarray[Any, Any], digit: np.ndarray[Any, Any], tables: np
 
 @lru_cache(maxsize=8)
 def _tables(place: int) -> np.ndarray[Any, Any]:
-    """What each byte of a checksum becomes, for each digit at a place of a number in base 256: 1 MiB."""
+    """What each byte of a checksum becomes, for each digit at one place of a number in base 256: 1 MiB."""
     step = _power(place)
     matrices: np.ndarray[Any, Any] = (1 << np.arange(32, dtype=_WORD))[None, :]
     while len(matrices) < 256:
@@ -73,7 +70,7 @@ def _tables(place: int) -> np.ndarray[Any, Any]:
 
 @lru_cache(maxsize=8)
 def _power(place: int) -> np.ndarray[Any, Any]:
-    """Moves a checksum on by 256 ** place zero bytes: what becomes of each of its bits."""
+    """What each bit of a checksum becomes after 256 ** place more zero bytes."""
     if place == 0:
         # Adding a zero byte is an affine map; the part of it that depends on the checksum is linear.
         ends_with = [crc32c(b"\0", 1 << bit) ^ crc32c(b"\0", 0) for bit in range(32)]

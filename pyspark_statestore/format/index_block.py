@@ -1,4 +1,8 @@
-"""An index block, mapped: its entries, paths and file names stay in the bytes that were read."""
+"""Index blocks: maps one that was read, and makes new ones.
+
+A block that was read is not parsed entry by entry: its entries, paths and file names stay in the bytes that were read,
+as NumPy and Arrow arrays. Nothing in it is trusted before it was checked.
+"""
 
 from __future__ import annotations
 
@@ -30,17 +34,18 @@ if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
 
-
 _FIELDS = ("kind", "type", "generation", "crc32c", "stamp", "writer", "offset", "length", "file_ref", "zero")
+
 _TYPES = ("<u1", "<u1", "<u2", "<u4", "<u8", "<u8", "<u8", "<u8", "<u4", "<u4")
+
 ENTRY_TYPE = list(zip(_FIELDS, _TYPES, strict=True))
-"""What NumPy calls an entry's fixed-width fields."""
+"""The NumPy type of an entry's fixed-width fields."""
 
 _KNOWN_TYPES = frozenset(SegmentType)
 
 
 class MalformedIndexError(ValueError):
-    """An index block says something impossible; whoever knows the file adds its name and the offset."""
+    """An index block says something impossible; the caller, which knows the file, adds its name and the offset."""
 
 
 @dataclass(frozen=True)
@@ -50,8 +55,8 @@ class IndexBlock:
     Attributes:
         records: A NumPy record array with the entries' fixed-width fields.
         paths: An Arrow string array of their logical paths.
-        names: Of other merged files, which the entries of an index-only or of a reference file refer to.
-        foreign: Whether the names are paths of files of other checkpoints, as a reference file has them.
+        names: Names of other merged files to which the entries of an index-only or a reference file refer.
+        foreign: Whether the names are paths of files of other checkpoints, as in a reference file.
     """
 
     records: np.ndarray[Any, Any] = field(repr=False)
@@ -67,7 +72,7 @@ class IndexBlock:
 
     @property
     def ends_by_file(self) -> list[int]:
-        """Of each name, how long that file is at least: where the last segment ends that the entries have in it."""
+        """The least length of each named file: where the last of the segments ends that the entries have in it."""
         import numpy as np
 
         ends: np.ndarray[Any, Any] = np.zeros(len(self.names) + 1, "u8")
@@ -80,11 +85,11 @@ class IndexBlock:
         """Maps a block whose checksum has been verified, trusting nothing in it.
 
         Args:
-            encoded: The block.
-            trailer: Of its group, already known to be plausible at its place.
+            encoded: The block's bytes.
+            trailer: Its group's trailer, which is known to be plausible at its place.
 
         Raises:
-            MalformedIndexError: That says what is impossible in it.
+            MalformedIndexError: The block says something impossible.
         """
         import numpy as np
         import pyarrow.compute as pc
@@ -155,60 +160,6 @@ class IndexBlock:
         return pa.table({**columns, "path": self.paths})
 
 
-def _are_names(strings: pa.StringArray) -> Any:
-    import pyarrow.compute as pc
-
-    return pc.match_substring_regex(strings, MERGED_NAME_PATTERN)
-
-
-def _are_foreign(strings: pa.StringArray) -> Any:
-    import pyarrow.compute as pc
-
-    is_path = pc.and_not(
-        pc.match_substring_regex(strings, FOREIGN_PATTERN), pc.match_substring_regex(strings, NOT_NORMALISED_PATTERN)
-    )
-    return pc.and_not(is_path, _are_too_long(strings))
-
-
-def _are_too_long(strings: pa.StringArray) -> Any:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    # Bytes of UTF-8 are more than what is counted, so there are few for Python to look at.
-    may_be = pc.greater(pc.binary_length(strings), MAX_PATH_LENGTH)
-    if not pc.any(may_be, min_count=0).as_py():
-        return may_be
-    return pa.array(
-        [each and not fits(text) for each, text in zip(may_be.to_pylist(), strings.to_pylist(), strict=True)]
-    )
-
-
-def _strings(encoded: bytes, start: int, end: int, count: int, what: str) -> pa.StringArray:
-    """Maps ``count`` strings: their offsets from ``start`` on, then a heap that has to end at ``end``."""
-    import numpy as np
-    import pyarrow as pa
-
-    heap = start + 4 * (count + 1)
-    if heap > end:
-        raise MalformedIndexError(f"its {what} is larger than the index block")
-    if end - heap > MAX_HEAP:
-        raise MalformedIndexError(f"its {what} is larger than any that this release writes")
-    offsets = np.frombuffer(encoded, dtype="<u4", count=count + 1, offset=start)
-    if offsets[0] != 0 or offsets[-1] != end - heap or bool((offsets[1:] < offsets[:-1]).any()):
-        raise MalformedIndexError(f"the offsets of its {what} are not in order")
-    # Arrow wants aligned offsets; the heap itself is used where it is.
-    buffers = [None, pa.py_buffer(offsets.tobytes()), pa.py_buffer(memoryview(encoded)[heap:end])]
-    array = pa.Array.from_buffers(pa.string(), count, buffers)
-    try:
-        array.validate(full=True)
-    except pa.ArrowInvalid as error:
-        raise MalformedIndexError(f"its {what} is not UTF-8") from error
-    return array
-
-
-# Makes index blocks, from entries one by one or from whole columns of them.
-
-
 class IndexEncoder:
     """Collects the entries of an index block in the form in which they are written."""
 
@@ -256,10 +207,10 @@ class IndexEncoder:
         """Makes the block.
 
         Args:
-            names: Of other merged files, in an index-only file.
+            names: Names of other merged files, for an index-only or a reference file.
 
         Returns:
-            The block, and where in it the name table begins; 0 without one.
+            The block, and where its name table begins; 0 without one.
         """
         block = b"".join([*self._entries, _offsets(b"".join(self._lengths)), *self._heap])
         if names is None:
@@ -278,8 +229,59 @@ class IndexEncoder:
         self.count += count
 
 
+def _are_names(strings: pa.StringArray) -> Any:
+    import pyarrow.compute as pc
+
+    return pc.match_substring_regex(strings, MERGED_NAME_PATTERN)
+
+
+def _are_foreign(strings: pa.StringArray) -> Any:
+    import pyarrow.compute as pc
+
+    is_path = pc.and_not(
+        pc.match_substring_regex(strings, FOREIGN_PATTERN), pc.match_substring_regex(strings, NOT_NORMALISED_PATTERN)
+    )
+    return pc.and_not(is_path, _are_too_long(strings))
+
+
+def _are_too_long(strings: pa.StringArray) -> Any:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    # UTF-8 has more bytes than what is counted, so Python has to look at few of them only.
+    may_be = pc.greater(pc.binary_length(strings), MAX_PATH_LENGTH)
+    if not pc.any(may_be, min_count=0).as_py():
+        return may_be
+    return pa.array(
+        [each and not fits(text) for each, text in zip(may_be.to_pylist(), strings.to_pylist(), strict=True)]
+    )
+
+
+def _strings(encoded: bytes, start: int, end: int, count: int, what: str) -> pa.StringArray:
+    """Maps ``count`` strings: their offsets from ``start`` on, then a heap that has to end at ``end``."""
+    import numpy as np
+    import pyarrow as pa
+
+    heap = start + 4 * (count + 1)
+    if heap > end:
+        raise MalformedIndexError(f"its {what} is larger than the index block")
+    if end - heap > MAX_HEAP:
+        raise MalformedIndexError(f"its {what} is larger than any that this release writes")
+    offsets = np.frombuffer(encoded, dtype="<u4", count=count + 1, offset=start)
+    if offsets[0] != 0 or offsets[-1] != end - heap or bool((offsets[1:] < offsets[:-1]).any()):
+        raise MalformedIndexError(f"the offsets of its {what} are not in order")
+    # Arrow wants aligned offsets; the heap itself is used where it is.
+    buffers = [None, pa.py_buffer(offsets.tobytes()), pa.py_buffer(memoryview(encoded)[heap:end])]
+    array = pa.Array.from_buffers(pa.string(), count, buffers)
+    try:
+        array.validate(full=True)
+    except pa.ArrowInvalid as error:
+        raise MalformedIndexError(f"its {what} is not UTF-8") from error
+    return array
+
+
 def _offsets(lengths: bytes) -> bytes:
-    """From the lengths of strings to where they begin, and where the last one ends."""
+    """Where strings of these lengths begin, and where the last one ends."""
     import numpy as np
 
     offsets: np.ndarray[Any, Any] = np.zeros(len(lengths) // U32.size + 1, "<u4")

@@ -1,4 +1,4 @@
-"""Where every byte of a merged file is: constants, fixed-width records, names. Little-endian throughout.
+"""Where every byte of a merged file is: constants, fixed-width records, names. All numbers are little-endian.
 
 ::
 
@@ -83,7 +83,7 @@ _NOT_NORMALISED = re.compile(NOT_NORMALISED_PATTERN)
 
 
 class Kind(enum.IntEnum):
-    """What an entry says of its path."""
+    """What an entry does to its path."""
 
     PUT = 1
     DELETE = 2
@@ -102,7 +102,7 @@ class SegmentType(enum.IntEnum):
 
     @classmethod
     def of(cls, path: str) -> SegmentType:
-        """Tells the type from a logical path."""
+        """Returns the type of the file at a logical path."""
         return _TYPE_BY_SUFFIX.get(path[path.rfind(".") + 1 :], cls.OTHER) if "." in path else cls.OTHER
 
 
@@ -119,20 +119,20 @@ _TYPE_BY_SUFFIX = {
 
 @dataclass(frozen=True)
 class Entry:
-    """One fact of an index block.
+    """One entry of an index block.
 
     Attributes:
         kind: PUT, or DELETE: what was known of the path was deleted.
         type: What the logical file is.
         generation: How often the segment was relocated; of equal keys the highest is read.
-        crc32c: Of the segment's bytes; 0 for a DELETE.
-        stamp: Hybrid logical clock of the write; for a DELETE, of the write that it kills.
-        writer: Id of the writing process; for a DELETE, of the one whose write it kills.
-        offset: Of the segment in its merged file.
-        length: Of the segment.
-        file_ref: 0 for the file that holds the entry, else 1-based into the name table of an index-only or of a
-            reference file.
-        path: Of the logical file, relative to ``<checkpoint>/state/``.
+        crc32c: The checksum of the segment's bytes; 0 for a DELETE.
+        stamp: The hybrid logical clock of the write; for a DELETE, that of the write that it kills.
+        writer: The id of the writing process; for a DELETE, that of the process whose write it kills.
+        offset: Where the segment begins in its merged file.
+        length: Bytes of the segment.
+        file_ref: 0 where the segment is in the file that holds the entry; otherwise a number, from 1 on, in the name
+            table of an index-only or a reference file.
+        path: The path of the logical file, relative to ``<checkpoint>/state/``.
     """
 
     kind: Kind
@@ -148,11 +148,11 @@ class Entry:
 
     @property
     def key(self) -> tuple[int, int]:
-        """What decides between two writes of a path: the highest (stamp, writer) wins."""
+        """The (stamp, writer) that decides between two writes of a path: the highest wins."""
         return self.stamp, self.writer
 
     def pack(self) -> bytes:
-        """Returns the entry's 48 bytes; the path goes to the path heap."""
+        """Returns the entry's 48 bytes; its path goes to the path heap."""
         return ENTRY.pack(
             self.kind,
             self.type,
@@ -217,11 +217,11 @@ class Trailer:
 
     @classmethod
     def unpack(cls, data: bytes, file_offset: int) -> Trailer | None:
-        """Reads a trailer and refuses what cannot be one at its place.
+        """Reads a trailer, and refuses bytes that cannot be one at their place.
 
         Args:
             data: 64 bytes.
-            file_offset: Where they start in the file.
+            file_offset: Where they begin in the file.
 
         Returns:
             The trailer, or None where there is no whole and plausible one.
@@ -268,21 +268,21 @@ def unpack_front(data: bytes, group_offset: int) -> int | None:
 
 
 def index_min_length(count: int) -> int:
-    """What the index block of this many entries takes at least; keeps a hostile count from allocating anything."""
+    """Returns the least bytes of an index block with so many entries: a hostile count allocates nothing."""
     return ENTRY.size * count + 4 * (count + 1)
 
 
 SMALLEST_GROUP = FRONT_SIZE + index_min_length(0) + TRAILER_SIZE
-"""Bytes of a group with a front and no entry."""
+"""Bytes of a group with a front and without entries."""
 
 
 def is_valid_path(path: str) -> bool:
-    """Tells whether a logical path is relative, below ``state/`` and without a way out of it."""
+    """Tells whether a logical path is relative, below ``state/``, and does not lead out of it."""
     return fits(path) and _is_safe(path) and path.split("/", 1)[0] != "_merged"
 
 
 def fits(path: str) -> bool:
-    """Whether a path is short enough; Java counts those characters twice that need two units in UTF-16."""
+    """Tells whether a path is short enough, as Java counts: in units of UTF-16."""
     return 2 * len(path) <= MAX_PATH_LENGTH or len(path) + sum(each > "\uffff" for each in path) <= MAX_PATH_LENGTH
 
 
@@ -294,10 +294,10 @@ def file_name(created_ms: int, writer: int, number: int, *, index_only: bool = F
     """Returns the name of a merged file.
 
     Args:
-        created_ms: When it was begun, in Unix milliseconds.
-        writer: Id of the process that writes it.
+        created_ms: When the file was begun, in Unix milliseconds.
+        writer: The id of the process that writes it.
         number: Counts the files of that process.
-        index_only: Whether the file repeats the indexes of others; readers look at these first.
+        index_only: Whether the file repeats the indexes of others; readers read these first.
     """
     return f"{created_ms:013d}-{writer:016x}-{number}{'.index' if index_only else ''}.merged"
 
@@ -311,14 +311,15 @@ def parse_file_name(name: str) -> tuple[int, int, int] | None:
 
 
 def foreign_path(checkpoint: str, name: str) -> str:
-    """Returns how a reference file names a merged file of another checkpoint.
+    """Returns the path by which a reference file names a merged file of another checkpoint.
 
     Args:
-        checkpoint: Its path in its file system, absolute: for HDFS without ``hdfs://host``, for S3 ``/`` and the key.
-        name: Of the merged file.
+        checkpoint: The other checkpoint's absolute path in its file system: for HDFS without ``hdfs://host``, for S3
+            ``/`` and the key.
+        name: The merged file's name.
 
     Raises:
-        StateStoreFilesError: PSS_BAD_PATH, where that is no path which a reference file may hold.
+        StateStoreFilesError: PSS_BAD_PATH where a reference file must not hold that path.
     """
     path = f"{checkpoint.rstrip('/')}{MERGED_DIRECTORY}{name}"
     if not is_foreign_path(path):
@@ -328,11 +329,11 @@ def foreign_path(checkpoint: str, name: str) -> str:
 
 
 def is_foreign_path(path: str) -> bool:
-    """Tells whether a path may be in a reference file: absolute, normalised, of a merged file with segments."""
+    """Tells whether a reference file may hold a path: absolute, normalised, of a merged file with segments."""
     return fits(path) and bool(_FOREIGN.fullmatch(path)) and not _NOT_NORMALISED.search(path)
 
 
 def split_foreign_path(path: str) -> tuple[str, str]:
-    """Takes a path that :func:`is_foreign_path` apart, into that of the checkpoint and the merged file's name."""
+    """Splits a path for which :func:`is_foreign_path` is true into the checkpoint's path and the merged file's name."""
     checkpoint, _, name = path.rpartition(MERGED_DIRECTORY)
     return checkpoint or "/", name

@@ -1,12 +1,12 @@
 """Reads merged files: the group that ends the file, then back along ``previous``.
 
-Where no group ends the file, a killed writer left the beginning of one, or the file is damaged. Fronts tell which: each
-announces where its group ends, so what is shorter than announced was torn, and what is as long is damaged. A file that
-is *whole* got its name when it was sealed: without the seal at its end it is damaged. Of files without fronts, which
-release 0.1 wrote, only a damaged trailer at the very end tells; see :attr:`MergedFile.accounted`.
+Where no group ends the file, either a killed writer left the beginning of one, or the file is damaged. Fronts tell
+which: each announces where its group ends, so a group that is shorter than announced was torn, and one that is as long
+is damaged. A file that is *whole* got its name when it was sealed: without the seal at its end it is damaged. In files
+without fronts, which release 0.1 wrote, only a damaged trailer at the very end tells; see :attr:`MergedFile.accounted`.
 
-A merged file is input. Nothing is allocated from a length in it before that length is known to fit, and whatever an
-index says that cannot be is an error, not a guess.
+A merged file is input. Nothing is allocated from a length in it before that length is known to fit, and an index that
+says something impossible is an error, not a guess.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ from pyspark_statestore.format.layout import (
 )
 
 TAIL_LENGTH = 64 * 1024
-"""One read of this size at the end serves most files."""
+"""Bytes of the read at the end, which is enough for most files."""
 
 _HEAD_LENGTH = 4096
 _FRONT_KNOWN = 16
-"""Of a front's bytes so many are the same in every group that begins at an offset."""
+"""So many bytes of a front are the same for every group that begins at the same offset."""
 
 _META_TYPES: Mapping[str, type] = {
     **dict.fromkeys(("app_id", "executor_id", "query_run_id", "shim"), str),
@@ -54,7 +54,7 @@ _META_TYPES: Mapping[str, type] = {
 
 
 class RangeSource(Protocol):
-    """A file to read ranges of."""
+    """A file of which ranges are read."""
 
     @property
     def size(self) -> int:
@@ -72,11 +72,11 @@ class BytesSource:
 
     @property
     def size(self) -> int:
-        """Its length."""
+        """The size in bytes."""
         return len(self.data)
 
     def read_at(self, offset: int, length: int) -> bytes:
-        """Returns a slice."""
+        """Returns a range of the file."""
         return self.data[offset : offset + length]
 
 
@@ -85,10 +85,10 @@ class Header:
     """The start of a merged file.
 
     Attributes:
-        writer: Id of the process that wrote the file.
-        created_ms: When it was begun, in Unix milliseconds.
-        meta: What else it says of its origin; keys that this release does not know are kept.
-        length: In bytes.
+        writer: The id of the process that wrote the file.
+        created_ms: When the file was begun, in Unix milliseconds.
+        meta: What else the header says; keys that this release does not know are kept.
+        length: The header's length in bytes.
     """
 
     writer: int
@@ -126,12 +126,12 @@ class MergedFile:
     """The index of a merged file.
 
     Attributes:
-        name: As given by the caller, for messages.
-        header: None where the writer died before its first flush; there are no groups then.
-        groups: Oldest first. Where a group's index is cumulative, the groups before it are not read.
-        size: Bytes in the file.
+        name: The name that the caller gave, for messages.
+        header: The header; None where the writer died before its first flush, and there are no groups.
+        groups: The groups, oldest first. Where a group's index is cumulative, the groups before it are not read.
+        size: The size in bytes.
         accounted: Whether it is known what all of its bytes are: groups, or the beginning of one that a killed writer
-            left. Where not, they may be a group that was damaged, and nobody may delete the file (rule 8).
+            left. If not, some may be a group that was damaged, and nobody may delete the file (rule 8).
     """
 
     name: str
@@ -147,7 +147,7 @@ class MergedFile:
 
     @property
     def has_own_name(self) -> bool:
-        """Whether its name says who began it, and when, as its header does: nobody has renamed or copied it."""
+        """Whether its name gives the same writer and time as its header: nobody has renamed or copied it."""
         named = parse_file_name(self.name)
         return (
             named is not None and self.header is not None and named[:2] == (self.header.created_ms, self.header.writer)
@@ -155,12 +155,12 @@ class MergedFile:
 
     @property
     def foreign(self) -> tuple[str, ...]:
-        """Of a reference file, the paths of the files that hold its entries' segments; else empty."""
+        """In a reference file, the paths of the files that hold its entries' segments; empty in others."""
         return self.groups[-1].index.names if self.groups and self.groups[-1].index.foreign else ()
 
     @property
     def valid_length(self) -> int:
-        """Where the last whole group ends; bytes after it are a torn tail and do not exist."""
+        """Where the last whole group ends. The bytes after it are a torn tail, which readers leave out."""
         return self.groups[-1].end if self.groups else 0
 
     def __len__(self) -> int:
@@ -184,10 +184,10 @@ def read_merged_file(source: RangeSource, name: str = "<memory>") -> MergedFile:
 
     Args:
         source: The file.
-        name: What messages call it.
+        name: What messages call the file.
 
     Returns:
-        Its header and groups; a torn tail is left out.
+        The file's header and groups; a torn tail is left out.
 
     Raises:
         StateStoreFilesError: PSS_CORRUPT_FILE or PSS_CORRUPT_INDEX where the file is damaged or says the impossible,
@@ -197,15 +197,15 @@ def read_merged_file(source: RangeSource, name: str = "<memory>") -> MergedFile:
 
 
 def read_groups(source: RangeSource, name: str = "<memory>") -> tuple[Header | None, Iterator[Group]]:
-    """Reads a merged file group by group, for people who look into it.
+    """Reads a merged file group by group, to show it to people.
 
     Args:
         source: The file, which has to stay open until the groups were read.
-        name: What messages call it.
+        name: What messages call the file.
 
     Returns:
-        Its header, None where there is none; and its groups, the newest first, also those before a cumulative one.
-        Where the last group is damaged, those before it come first, then the error.
+        The header, None where there is none; and the groups, the newest first, also those before a cumulative one.
+        Where the last group is damaged, the groups before it come first, and then the error.
 
     Raises:
         StateStoreFilesError: As :func:`read_merged_file`; the groups raise it when the damage is reached.
@@ -342,10 +342,10 @@ class _Reader:
         yield from found
 
     def _group_at_end(self, header: Header) -> Group | None:
-        """The group that ends the file, which nearly every file has.
+        """The group that ends the file: nearly every file has one.
 
-        A killed writer leaves the first part of a group, and its trailer is the last part. So where what looks like a
-        trailer ends the file, all of the group was there once.
+        A killed writer leaves the first part of a group, and the trailer is its last part. So where something like a
+        trailer ends the file, the whole group was there once.
         """
         at = self._size - TRAILER_SIZE
         if at < header.length:
@@ -375,7 +375,7 @@ class _Reader:
             at, previous, sealed = end, group.trailer_offset, group.trailer.sealed
 
     def _announced_end(self, at: int) -> int | None:
-        """Where the group ends that begins there; None where its writer was killed before that."""
+        """Where the group that begins there ends; None where its writer was killed before its end."""
         front = self._range(at, min(FRONT_SIZE, self._size - at), ahead=True)
         if not any(front) and self._zeros_from(at):
             self._accounted = False  # a machine may have died before they reached its disk, or they were overwritten
@@ -389,14 +389,14 @@ class _Reader:
             raise self._damaged("PSS_CORRUPT_INDEX", at, "the front of a group is damaged")
         if at + length <= self._size:
             return at + length
-        # Something was cut out of it: its trailer, which its writer writes last, is there.
+        # The trailer, which is written last, is there. So something was cut out of the group.
         end = self._size - TRAILER_SIZE
         if end >= at + FRONT_SIZE and _was_trailer(self._range(end, TRAILER_SIZE)):
             raise self._damaged("PSS_CORRUPT_INDEX", at, f"{at + length - self._size} bytes of a group are missing")
         return None
 
     def _announced_group(self, at: int, end: int, previous: int) -> Group | None:
-        """A group that is there from its front to its trailer; None where all of its end was never written."""
+        """A group that is as long as announced; None where only zeros are where its trailer should be."""
         data = self._range(end - TRAILER_SIZE, TRAILER_SIZE, ahead=True)
         trailer = Trailer.unpack(data, end - TRAILER_SIZE)
         if trailer is None or trailer.index_offset < at + FRONT_SIZE or trailer.previous != previous:
@@ -407,7 +407,7 @@ class _Reader:
         return self._checked_group(end - TRAILER_SIZE, trailer)
 
     def _zeros_from(self, at: int) -> bool:
-        """Whether there are bytes from there on, and all are zeros."""
+        """Whether there are bytes from there on, and all of them are zeros."""
         starts = range(at, self._size, TAIL_LENGTH)
         return at < self._size and not any(
             any(self._range(start, min(TAIL_LENGTH, self._size - start))) for start in starts
@@ -462,9 +462,9 @@ class _Reader:
         """Returns a range that is known to lie in the file, from the window where that holds it.
 
         Args:
-            offset: Of the range.
-            length: Of the range.
-            ahead: Whether what follows it will be wanted next, and not what is before it.
+            offset: Where the range begins.
+            length: Its bytes.
+            ahead: Whether the bytes after it are read next, and not those before it.
         """
         if offset < self._window_start or offset + length > self._window_start + len(self._window):
             end = offset + length

@@ -1,4 +1,7 @@
-"""Writes merged files; :mod:`pyspark_statestore.format.layout` says where the bytes go."""
+"""Writes merged files; :mod:`pyspark_statestore.format.layout` says where every byte is.
+
+A group does not exist before its trailer is written, and the trailer is written last. So a writer may die at any byte.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,7 @@ if TYPE_CHECKING:
 
 
 class Sink(Protocol):
-    """What a merged file is written to: any binary file that is opened for writing."""
+    """What a merged file is written to: any binary file that is open for writing."""
 
     def write(self, data: bytes, /) -> object:
         """Takes all of the bytes."""
@@ -49,16 +52,16 @@ class Sink(Protocol):
 class MergedFileWriter:
     """Appends groups to one merged file. The header is written at once, each group in one write.
 
-    What is given to :meth:`append` is written at once, too: nobody sees it before its group ends. A file whose groups
-    have fronts cannot take it, since a front says how long its group is.
-    Flushing and closing are the caller's: only it knows when a group has to be durable.
+    :meth:`append` writes at once, too; nobody sees these bytes before their group ends. Files whose groups have fronts
+    do not allow it, since a front says how long its group is.
+    The caller flushes and closes: only it knows when a group has to be durable.
 
     Args:
-        out: Where the bytes go.
-        writer: Id of this process, a random number of 63 bits.
+        out: Takes the bytes.
+        writer: The id of this process, a random number of 63 bits.
         created_ms: When the file was begun, in Unix milliseconds.
         meta: What else the header says, as JSON: ``app_id``, ``executor_id``, ``query_run_id``, ``shim``, ``plain``;
-            ``fronts`` where groups are to begin with a front, ``whole`` where nobody sees the file before it is sealed.
+            ``fronts`` if groups begin with a front, ``whole`` if nobody sees the file before it is sealed.
 
     Example:
         >>> out = io.BytesIO()
@@ -93,11 +96,11 @@ class MergedFileWriter:
         """Adds a segment to the group that is being collected.
 
         Args:
-            path: Of the logical file, relative to ``state/``.
+            path: The path of the logical file, relative to ``state/``.
             data: Its bytes.
-            stamp: Hybrid logical clock of the write.
-            writer: Who wrote it; this writer, unless the segment is relocated.
-            generation: How often it was relocated.
+            stamp: The hybrid logical clock of the write.
+            writer: The id of the process that wrote it; this writer's, unless the segment is relocated.
+            generation: How often the segment was relocated.
 
         Returns:
             The entry that the index will hold.
@@ -124,9 +127,9 @@ class MergedFileWriter:
         """Adds a tombstone, which kills the entries of a path up to and including a key.
 
         Args:
-            path: Of the logical file.
-            stamp: Of the entry that is deleted.
-            writer: Of the entry that is deleted.
+            path: The path of the logical file.
+            stamp: The stamp of the entry that is deleted.
+            writer: The writer of the entry that is deleted.
             generation: How often the tombstone was carried over.
         """
         key = (_unsigned(stamp), _unsigned(writer))
@@ -135,10 +138,10 @@ class MergedFileWriter:
         return entry
 
     def append(self, data: bytes) -> None:
-        """Writes bytes of segments that :meth:`add_columns` tells of, before the group ends.
+        """Writes bytes of segments whose entries come with :meth:`add_columns`, before the group ends.
 
         Args:
-            data: Of one segment, of a part of one, or of many.
+            data: The bytes of one segment, of a part of one, or of many.
         """
         if self._fronts:
             raise ValueError("a group with a front cannot be written little by little")
@@ -152,8 +155,8 @@ class MergedFileWriter:
         """Adds entries to the group that is being collected, many at once.
 
         Args:
-            records: As :attr:`IndexBlock.records` of a valid file; PUTs are of segments that are in this file.
-            paths: Of the logical files, as :attr:`IndexBlock.paths` of a valid file.
+            records: As :attr:`IndexBlock.records` of a valid file; the segments of PUTs are in this file.
+            paths: The paths of the logical files, as :attr:`IndexBlock.paths` of a valid file.
         """
         if self._sealed:
             raise ValueError("the file is sealed")
@@ -165,13 +168,13 @@ class MergedFileWriter:
         """Writes the collected segments, their index block and the trailer.
 
         Args:
-            group_stamp: The highest stamp that the writer has seen; that of the entries if not given.
+            group_stamp: The highest stamp that the writer has seen; the highest of the entries if not given.
         """
         self._written.extend(self._pending)
         self._write_group(self._pending, None, 0, group_stamp)
 
     def seal(self, *, group_stamp: int | None = None) -> None:
-        """Ends the file: what is still collected, and an index of all that was ever written to it."""
+        """Ends the file: writes what is still collected, and an index of everything in the file."""
         self._written.extend(self._pending)
         self._write_group(self._written, None, FLAG_SEALED | FLAG_CUMULATIVE, group_stamp)
 
@@ -179,7 +182,7 @@ class MergedFileWriter:
         """Ends a file that only repeats the entries of other, sealed files.
 
         Args:
-            files: The entries of each of them, by its name.
+            files: The entries of each of these files, by its name.
             group_stamp: As in :meth:`end_group`.
         """
         if self._pending:
@@ -190,10 +193,10 @@ class MergedFileWriter:
         self.seal_index_of(list(files), group_stamp=group_stamp)
 
     def seal_index_of(self, names: Sequence[str], *, group_stamp: int | None = None) -> None:
-        """Ends a file that only repeats the entries of other, sealed files, which :meth:`add_columns` was given.
+        """Ends a file that only repeats the entries of other, sealed files; the entries come with :meth:`add_columns`.
 
         Args:
-            names: Of these files; the entries' ``file_ref`` says which, from 1 on.
+            names: The names of these files; the entries' ``file_ref`` says which, from 1 on.
             group_stamp: As in :meth:`end_group`.
         """
         if self._written:
@@ -206,7 +209,7 @@ class MergedFileWriter:
         self._write_group(self._pending, names, FLAG_SEALED | FLAG_CUMULATIVE | FLAG_INDEX_ONLY, group_stamp)
 
     def seal_references(self, files: Mapping[str, Iterable[Entry]], *, group_stamp: int | None = None) -> None:
-        """Ends a reference file: its entries are facts of this checkpoint, their segments are in files of others.
+        """Ends a reference file: its entries belong to this checkpoint, their segments are in files of other ones.
 
         Args:
             files: The entries by the path of the file that holds them, as
@@ -219,10 +222,10 @@ class MergedFileWriter:
         self.seal_references_to(list(files), group_stamp=group_stamp)
 
     def seal_references_to(self, paths: Sequence[str], *, group_stamp: int | None = None) -> None:
-        """Ends a reference file whose entries :meth:`add_columns` was given, which may have been in other files.
+        """Ends a reference file; the entries come with :meth:`add_columns`, and may be from several files.
 
         Args:
-            paths: Of the files that hold the segments; the entries' ``file_ref`` says which, from 1 on.
+            paths: The paths of the files that hold the segments; the entries' ``file_ref`` says which, from 1 on.
             group_stamp: As in :meth:`end_group`.
         """
         if self._written or self._payload or self._previous:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from pyspark_statestore.errors import StateStoreFilesError
+from pyspark_statestore.errors import not_allowed
 from pyspark_statestore.inspect.tables import Segments, files_table, summary_table
 from pyspark_statestore.log.columns import TABLES
 from pyspark_statestore.log.scan import Scan, retry_if_gone, scan
@@ -212,4 +212,4 @@ def _check_names(names: Iterable[str]) -> None:
     for name in names:
         if name not in TABLES:
             allowed = ", ".join(TABLES)
-            raise StateStoreFilesError("PSS_INVALID_OPTION", {"key": "table", "value": name, "allowed": allowed})
+            raise not_allowed("table", name, allowed)

@@ -1,7 +1,8 @@
 """What the entries of many merged files say together: what lives, what is dead, what may go.
 
-The index is a union of facts that may be read in any order, so everything here works on whole columns at once and
-keeps no state but :class:`TombstoneWatch`. Needs neither Spark nor fsspec.
+An index is a set of entries that may be read in any order, so resolving them works on whole columns at once, and the
+rules are functions without state, except for :class:`TombstoneWatch`. What this module exports needs neither Spark nor
+fsspec; the modules around it list, read and write files.
 """
 
 from pyspark_statestore.log.entries import Entries

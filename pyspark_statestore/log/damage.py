@@ -1,4 +1,4 @@
-"""What verification says of a checkpoint, one finding at a time."""
+"""The kinds of damage that a verification finds, and one finding."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ CORRUPT_FILE = "corrupt_file"
 UNSUPPORTED_VERSION = "unsupported_version"
 """A merged file of another format version."""
 UNREADABLE_FILE = "unreadable_file"
-"""The file system did not give a file out."""
+"""The file system cannot read a merged file."""
 TRUNCATED_FILE = "truncated_file"
 """A merged file ends too early, and something that is needed is missing."""
 MISSING_FILE = "missing_file"
 """A merged file is gone that held something that is needed."""
 DUPLICATED_FILE = "duplicated_file"
-"""A merged file is there a second time, under a name that its writer did not give it."""
+"""A copy of a merged file lies beside it, under a name that its writer did not give it."""
 MISNAMED_FILE = "misnamed_file"
 """A merged file has another name than its writer gave it."""
 INDEX_MISMATCH = "index_mismatch"
-"""An index-only file does not say all that the file says that it speaks for."""
+"""An index-only file does not say all that is in a file that it speaks for."""
 MISSING_SEGMENT = "missing_segment"
 """A snapshot that is needed names a file that is not there, or that has another size."""
 UNRESTORABLE_VERSION = "unrestorable_version"
 """A version that has to be restorable is not."""
 REFERENCE_COUNT = "reference_count"
-"""The live segments of a file, counted a second time in another way, are others."""
+"""Two ways of counting the live segments of a file give different numbers: a mistake of this package."""
 TORN_TAIL = "torn_tail"
-"""Bytes behind the last whole group, which nobody reads: what a killed writer left, as far as can be told."""
+"""Bytes behind the last whole group, which nobody reads: a killed writer has left them, as far as can be told."""
 
-LOSES_FACTS = frozenset({CORRUPT_INDEX, CORRUPT_FILE, UNSUPPORTED_VERSION, UNREADABLE_FILE, TRUNCATED_FILE})
-"""After these it is not known what else a merged file says."""
+LOSES_ENTRIES = frozenset({CORRUPT_INDEX, CORRUPT_FILE, UNSUPPORTED_VERSION, UNREADABLE_FILE, TRUNCATED_FILE})
+"""With one of these it is not known what else is in a merged file."""
 
 
 @dataclass(frozen=True)
@@ -44,13 +44,13 @@ class Damage:
     """One thing that is not as it should be.
 
     Attributes:
-        kind: What it is, a stable text: one of the constants of this module.
-        path: URL of the file, or of the place where a missing one should be.
-        reason: For people.
-        offset: In that file, where it is known.
-        logical_path: Of the state file that it is about, relative to ``state/``.
-        is_repairable: Whether it can be mended without losing anything.
-        repaired: Whether it was.
+        kind: What is wrong, a stable text: one of the constants of this module.
+        path: The URL of the file, or of the place where a missing one should be.
+        reason: What is wrong, for people.
+        offset: Where in that file, if it is known.
+        logical_path: The path of the state file that it is about, relative to ``state/``.
+        is_repairable: Whether it can be repaired without losing anything.
+        repaired: Whether it was repaired.
     """
 
     kind: str
@@ -63,7 +63,7 @@ class Damage:
 
     @property
     def name(self) -> str:
-        """Of the file."""
+        """The name of the file."""
         return self.path.rpartition("/")[2]
 
     def __str__(self) -> str:

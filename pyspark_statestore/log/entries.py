@@ -13,42 +13,42 @@ import pyarrow as pa
 from pyspark_statestore.format import Entry, Kind, MergedFile
 
 CLOCK_BITS = 16
-"""A stamp is Unix milliseconds, shifted left by so much, and a counter below."""
-
-
-def time_of(stamp: int) -> datetime.datetime:
-    """When a write was, by its writer's clock."""
-    return datetime.datetime.fromtimestamp((stamp >> CLOCK_BITS) / 1000, datetime.UTC)
-
+"""A stamp is Unix milliseconds, shifted left by so many bits, plus a counter."""
 
 Column: TypeAlias = Any
 """A one-dimensional NumPy array."""
 
 _COLUMNS = ("kind", "type", "generation", "crc32c", "stamp", "writer", "offset", "length")
+
 _TYPES = ("u1", "u1", "i4", "u4", "i8", "i8", "i8", "i8")
+
+
+def time_of(stamp: int) -> datetime.datetime:
+    """The time of a write by its writer's clock."""
+    return datetime.datetime.fromtimestamp((stamp >> CLOCK_BITS) / 1000, datetime.UTC)
 
 
 @dataclass(frozen=True)
 class Entries:
-    """Facts of many merged files, a row for each.
+    """Entries of many merged files, a row for each.
 
     Attributes:
         files: Names of all files, those without entries included, in ascending order: a file's number orders as its
             name does.
         file: Number of the file that a row is about.
         kind: PUT or DELETE, as :class:`~pyspark_statestore.format.Kind` numbers them.
-        type: Of the logical file.
-        generation: How often the fact was copied.
-        crc32c: Of the segment.
+        type: What the logical file is: see :class:`~pyspark_statestore.format.SegmentType`.
+        generation: How often the entry was copied.
+        crc32c: The checksum of the segment's bytes.
         stamp: With ``writer`` the key of the write; for a DELETE, of the newest write that it kills.
         writer: See ``stamp``.
-        offset: Of the segment in its file.
-        length: Of the segment.
-        path: Of the logical file, a chunked Arrow string array.
-        origin: 0 where the segment is in ``file`` itself; else it is in another checkpoint, in the file of this number
-            (from 1 on) in ``foreign``, and ``file`` is the reference file, which it counts for.
+        offset: Where the segment begins in its file.
+        length: Bytes of the segment.
+        path: The path of the logical file, as a chunked Arrow string array.
+        origin: 0 where the segment is in ``file`` itself. Otherwise it is in another checkpoint, in the file with this
+            number (from 1 on) in ``foreign``, and ``file`` is the reference file, which it counts for.
         foreign: Paths of other checkpoints' files, as reference files name them, in ascending order.
-        distinct: Whether no row can be there twice; what is read of a file and of an index-only file may repeat it.
+        distinct: Whether no row can be there twice; an index-only file may repeat what was read in the file itself.
     """
 
     files: tuple[str, ...]
@@ -75,7 +75,7 @@ class Entries:
         speak for it.
 
         Args:
-            files: By name; all that exist.
+            files: All files that exist, by name.
         """
         names = tuple(sorted(files))
         number = {name: i for i, name in enumerate(names)}
@@ -148,7 +148,7 @@ class Entries:
 
     @classmethod
     def concat(cls, parts: Sequence[Entries]) -> Entries:
-        """Puts the facts of several readings together; files may be in more than one."""
+        """Puts several lots of entries together; files may be in more than one."""
         names = tuple(sorted({name for part in parts for name in part.files}))
         number = {name: i for i, name in enumerate(names)}
         file = [np.array([number[n] for n in part.files] or [0], "i4")[part.file] for part in parts]
@@ -175,7 +175,7 @@ class Entries:
         return self.kind == Kind.PUT
 
     def take(self, rows: Column) -> Entries:
-        """Some of the rows, of all files."""
+        """Returns some of the rows; the names of all files stay."""
         columns = {name: getattr(self, name)[rows] for name in _COLUMNS}
         path = self.path.take(pa.array(rows, pa.int64()))
         return Entries(
@@ -189,7 +189,7 @@ class Entries:
         )
 
     def to_arrow(self) -> pa.Table:
-        """Returns a table with a column for what each row says, ``file`` as a dictionary of names."""
+        """Returns a table with these columns; ``file`` is a dictionary of names."""
         file = pa.DictionaryArray.from_arrays(pa.array(self.file), pa.array(self.files, pa.string()))
         columns = {name: pa.array(getattr(self, name)) for name in _COLUMNS}
         return pa.table({"file": file, **columns, "path": self.path})

@@ -1,4 +1,11 @@
-"""Where maintenance works, who it is there, and how it looks at what is there."""
+"""One process's work on the merged files of one checkpoint: snapshots, new files, and the clocks behind both.
+
+A snapshot is safe to act on because it is complete: the index of each file was read from the file itself, after a
+listing, and one unreadable file ends it (rule 8). Maintenance adds no entries of its own: copies keep their keys, and
+tombstones name what they kill. So no clock has to be right for what is read (rule 3). Where time decides whether a
+file is closed or a marker has expired, two clocks have to agree, this process's and the file system's, and the one
+that says less counts (docs/guarantees.md, "What if a clock is wrong, or steps?").
+"""
 
 from __future__ import annotations
 
@@ -27,10 +34,11 @@ from pyspark_statestore.storage.changes import delete, is_temporary, publish, wr
 from pyspark_statestore.storage.directory import FileInfo
 
 TARGET_FILE_SIZE = 128 << 20
+"""Bytes of the files that maintenance writes, unless it is told otherwise."""
 
 
 ABANDONED_AFTER = datetime.timedelta(days=1)
-"""As the shim's: a file is sealed an hour after it was begun at the latest, so its process is gone long since."""
+"""How old an unsealed file has to be to count as closed; as in the shim. Its process seals it after an hour at most."""
 
 
 def _now() -> datetime.datetime:
@@ -43,13 +51,13 @@ def _stamp(file: MergedFile) -> int:
 
 @dataclass(frozen=True)
 class LogSnapshot:
-    """One complete look.
+    """What was in the merged files at one moment, and what the rules need to know of them.
 
     Attributes:
         scan: The indexes of all merged files, each read from the file itself.
-        states: What the rules of :mod:`pyspark_statestore.log.rules` need to know of each file.
-        expired: Announcements of relocations that nobody waits for any more, pins of forks that were never made, and
-            files that their writers have not come to name.
+        states: What :mod:`pyspark_statestore.log.rules` needs to know of each file, by name.
+        expired: Names of relocation markers that nobody waits for any more, of empty pins whose forks were never made,
+            and of temporary files that their writers left.
     """
 
     scan: Scan
@@ -58,17 +66,17 @@ class LogSnapshot:
 
     @property
     def relocation_markers(self) -> frozenset[str]:
-        """Announcements of relocations whose copies may still turn up."""
+        """The relocation markers that count: copies of their relocations may still turn up."""
         return self.scan.relocation_markers - self.expired
 
     @property
     def closed_tombstones(self) -> dict[str, int]:
-        """How many tombstones each file has that gets no more of them."""
+        """The number of tombstones in each closed file, by name."""
         return closed_tombstones(self.scan.resolution, self.states)
 
     @property
     def highest_stamp(self) -> int:
-        """That any file knows of; what is written from now on says so, too (rule 3)."""
+        """The highest stamp in any file; files that are written from now on repeat it (rule 3)."""
         return max((state.stamp for state in self.states.values()), default=0)
 
     @property
@@ -82,12 +90,13 @@ class MergedLog:
     """One process's work on one checkpoint.
 
     Attributes:
-        directory: Of the checkpoint.
-        closed_after: As the query's ``closedAfter``: relocations stop after half of it.
-        abandoned_after: How much older than everything else an unsealed file has to be to count as closed.
-        clock: What time it is, in UTC.
-        dry_run: Whether nothing may be written, not even to ask the file system what time it is.
-        writer: Id of this process's work here.
+        directory: The checkpoint's directory.
+        closed_after: The query's ``closedAfter``. Relocations begin no copy after half of it.
+        abandoned_after: How old an unsealed file has to be, by its stamps and by its modification time, to count as
+            closed.
+        clock: Returns the time in UTC.
+        dry_run: Whether nothing may be written, not even to ask the file system for the time.
+        writer: The id under which this process writes here, a random number of 63 bits.
     """
 
     directory: Directory
@@ -102,22 +111,22 @@ class MergedLog:
     _numbers: Iterator[int] = field(default_factory=lambda: count(1), repr=False)
 
     def __reduce__(self) -> tuple[type[MergedLog], tuple[object, ...]]:
-        # What travels to a task is another one's work there: no two write under the same id.
+        # A copy that travels to a task gets an id of its own there: no two processes write under the same id.
         return type(self), (self.directory, self.closed_after, self.abandoned_after, self.clock, self.dry_run)
 
     @property
     def now_ms(self) -> int:
-        """What time it is by this process's clock, in Unix milliseconds."""
+        """The time by this process's clock, in Unix milliseconds."""
         return int(self.clock().timestamp() * 1000)
 
     def snapshot(self, callback: Callback | None = None) -> LogSnapshot:
-        """Lists the merged files and reads all of their indexes; of sealed ones only those that are new to it.
+        """Lists the merged files and reads all of their indexes; sealed files only when it sees them first.
 
         Args:
-            callback: Told how many files there are, and of each that was read.
+            callback: Gets the number of files, and one more for each file that was read.
 
         Raises:
-            StateStoreFilesError: One cannot be read, so that nothing may be deleted (rule 8); or there is no checkpoint
+            StateStoreFilesError: A file cannot be read, so that nothing may be deleted (rule 8); there is no checkpoint
                 (PSS_NOT_A_CHECKPOINT); or its state is being exported, or was (PSS_EXPORTED).
         """
         found = retry_if_gone(self.directory, lambda: scan(self.directory, known=self._known, callback=callback))
@@ -128,10 +137,10 @@ class MergedLog:
         return self.snapshot_of(found)
 
     def snapshot_of(self, found: Scan) -> LogSnapshot:
-        """Says of each file what the rules need to know.
+        """Adds what the rules need to know of each file.
 
         Args:
-            found: What was read; of a look that may change something, all files.
+            found: What was read. Where something is changed on the strength of it, every file has to be in it.
         """
         begun = {name for name, info in found.others.items() if is_pin(name) and not info.size}
         waiting = found.relocation_markers | begun | {name for name in found.others if is_temporary(name)}
@@ -140,11 +149,11 @@ class MergedLog:
         return LogSnapshot(found, states, frozenset(name for name in waiting if self._is_expired(found, name, newest)))
 
     def _newest(self, found: Scan, waiting: Collection[str]) -> datetime.datetime | None:
-        """A time that has been by the file system's clock: of the last change, or a later one where that tells more."""
+        """A time that the file system's clock has shown: that of the last change, or a later one where it matters."""
         modified = [info.modified for info in (*found.infos.values(), *found.others.values()) if info.modified]
         newest = max(modified + ([self._time_there] if self._time_there else []), default=None)
         now = self.clock()
-        # Where nobody has written for long, the last change says nothing of how long.
+        # Where nobody has written for long, the last change does not say for how long: the file system is asked.
         if any(
             self._is_closed(found, name, now) and not self._is_closed(found, name, newest) for name in found.files
         ) or any(self._is_expired(found, name, now) and not self._is_expired(found, name, newest) for name in waiting):
@@ -170,31 +179,31 @@ class MergedLog:
         return is_closed(sealed=file.sealed, unchanged=[by_stamp, by_change], closed_after=patience)
 
     def _is_expired(self, found: Scan, name: str, newest: datetime.datetime | None) -> bool:
-        """Whether nobody has made or renewed it for so long, by both clocks: a step of one alone gives nothing up."""
-        # As of the listing: what it stands for may have appeared since, and is not in what was read.
+        """Whether a marker, a pin or a temporary file is old enough by both clocks: one of them may have stepped."""
+        # The age at the time of the listing: what has come since is not in what was read.
         listed = self.clock() - (_now() - found.at)
-        # A copy may take long to be written; nobody waits for it, so there is no hurry.
+        # A temporary file may take long to be written. Nobody waits for it, so there is no hurry.
         patience = max(self.closed_after, self.abandoned_after) if is_temporary(name) else self.closed_after
         return newest is not None and is_expired(Clocks(listed, newest).ages(found.others[name].modified), patience)
 
     def account_for(self, names: Iterable[str]) -> None:
-        """Says that what no group accounts for in these files is needed by nobody: a verification has shown it."""
+        """Notes that nobody needs the bytes in these files that no group accounts for, as a verification has shown."""
         self._accounted_for.update(names)
 
     def next_name(self, suffix: str = ".merged") -> str:
-        """A name that no other file has.
+        """Returns a name that no other file has.
 
         Args:
-            suffix: ``.merged``, ``.index.merged`` or ``.relocating``.
+            suffix: The name's ending: ``.merged``, ``.index.merged``, ``.relocating``, ``.fork`` or ``.origin``.
         """
         created_ms = self.now_ms
         return file_name(created_ms, self.writer, next(self._numbers)).removesuffix(".merged") + suffix
 
     def too_slow(self, what: str) -> StateStoreFilesError:
-        """The error of who was not done before others stop waiting for it.
+        """Makes the error that this process was not done before others stop waiting for it.
 
         Args:
-            what: It did.
+            what: What it did, as the beginning of a sentence.
         """
         reason = f"{what} takes longer than half of closedAfter ({self.closed_after}); raise it, for the query too"
         where = self.directory.location.display(MERGED)
@@ -202,14 +211,14 @@ class MergedLog:
 
     @contextmanager
     def new_file(self, snapshot: LogSnapshot, suffix: str = ".merged") -> Iterator[tuple[str, MergedFileWriter]]:
-        """Begins a merged file, which has to be sealed in the block. When the block ends, it is there and durable.
+        """Begins a merged file, which has to be sealed in the block. After the block the file is there and durable.
 
         Args:
-            snapshot: Of the checkpoint, by which the file says whether there may be plain files.
+            snapshot: The checkpoint; the file's header repeats whether it may have plain files.
             suffix: As for :meth:`next_name`.
 
         Yields:
-            Its name and its writer.
+            The file's name and its writer.
 
         Raises:
             StateStoreFilesError: PSS_NO_PERMISSION or PSS_WRITE_FAILED.
@@ -222,41 +231,41 @@ class MergedLog:
             yield name, MergedFileWriter(out, writer=self.writer, created_ms=created_ms, meta=meta)
 
 
-# How old files are, and how long things take, by two clocks.
+# Clocks: how old files are, and how long things take.
 
 
 @dataclass(frozen=True)
 class Clocks:
-    """What time it is.
+    """The time by two clocks.
 
     Attributes:
-        here: By this process's clock.
-        there: By the file system's, as far as that is known: it may be later.
+        here: The time by this process's clock.
+        there: A time that the file system's clock has shown, where it is known; it may be later there.
     """
 
     here: datetime.datetime
     there: datetime.datetime | None = None
 
     def age(self, modified: datetime.datetime | None) -> datetime.timedelta:
-        """How old a file is at least; nothing where its file system does not say when it was modified."""
+        """How old a file is at least: by the clock that says less. Zero where its modification time is not known."""
         return min(self.ages(modified))
 
     def ages(self, modified: datetime.datetime | None) -> list[datetime.timedelta]:
-        """How old a file is by each clock; nothing where its file system does not say when it was modified."""
+        """How old a file is by each clock; zero where its modification time is not known."""
         if modified is None:
             return [datetime.timedelta(0)]
         return [now - modified for now in (self.here, self.there) if now is not None]
 
 
 class Stopwatch:
-    """How long something has taken at most.
+    """Measures how long something has taken at most.
 
-    A clock that does not jump may stand still while the machine sleeps, and a wall clock may be put forward: by the one
-    that says more, things only end early.
+    A clock that does not jump may stand still while the machine sleeps, and a wall clock may be put forward. By the
+    clock that says more, things only end early.
 
     Args:
-        clock: Seconds that do not jump.
-        wall: What time it is.
+        clock: Returns seconds of a clock that does not jump.
+        wall: Returns the time.
     """
 
     def __init__(self, clock: Callable[[], float], wall: Callable[[], datetime.datetime]) -> None:
@@ -265,14 +274,14 @@ class Stopwatch:
 
     @property
     def seconds(self) -> float:
-        """Until now."""
+        """Seconds since it was made."""
         return max(self._clock() - self._begun, (self._wall() - self._begun_at).total_seconds())
 
 
 def ask_file_system(log: MergedLog) -> Clocks:
-    """Makes an empty file below ``state/``, sees which time it has got, and deletes it.
+    """Asks the file system for the time: makes an empty file below ``state/``, lists it, and deletes it.
 
-    It is named as Spark names its temporary files, so that one that stays is nobody's, and goes as theirs do.
+    The file is named as Spark names its temporary files. One that stays goes with theirs.
 
     Raises:
         StateStoreFilesError: The file system fails.
@@ -286,10 +295,10 @@ def ask_file_system(log: MergedLog) -> Clocks:
     return Clocks(log.clock(), modified[0] if modified else None)
 
 
-# Whether a query seems to be running, from what it leaves in its checkpoint.
+# Whether a query seems to be running, by what is new in its checkpoint.
 
 _SEALED_AFTER = datetime.timedelta(hours=1)
-"""No merged file stays open for longer."""
+"""The shim seals a merged file after so long at most."""
 
 
 def require_stopped(
@@ -303,12 +312,12 @@ def require_stopped(
     """Refuses to go on where anything in the checkpoint is so new that a query may have written it just now.
 
     Args:
-        log: Of the checkpoint.
-        snapshot: Of its merged files.
-        plain: Its other state files.
-        now: What time it is.
-        action: What needs a query that is stopped, for the message.
-        ours: Files of the query's logs, such as ``offsets/7``, that this package wrote last.
+        log: This process's work on the checkpoint.
+        snapshot: The checkpoint's merged files.
+        plain: The checkpoint's other state files.
+        now: The time.
+        action: What needs a stopped query, for the message.
+        ours: Files of the query's logs that this package wrote last, such as ``offsets/7``.
 
     Raises:
         StateStoreFilesError: PSS_QUERY_RUNNING, or the checkpoint cannot be read.

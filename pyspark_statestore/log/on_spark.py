@@ -1,4 +1,4 @@
-"""Runs independent pieces of work as one Spark job, on a classic session or through Spark Connect."""
+"""Runs independent pieces of work as one Spark job, on a classic session or over Spark Connect."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ def run_on_spark(spark: SparkSession, action: Callable[[Work], Result], work: Se
 
     Args:
         spark: The session.
-        action: Does one piece; a function of a module, or a partial of one.
-        work: The pieces; as the results, whatever can be pickled.
+        action: Does one piece of work: a function of a module, or a partial of one.
+        work: The pieces. They and the results have to be picklable.
 
     Returns:
         The results, in the order of the work.
 
     Raises:
-        StateStoreFilesError: The first that a task has failed with.
-        Exception: What else Spark says of a job that failed.
+        StateStoreFilesError: The first error that a task failed with.
+        Exception: Whatever else Spark raises for a job that failed.
     """
     if not work:
         return []
@@ -61,9 +61,10 @@ def run_on_spark(spark: SparkSession, action: Callable[[Work], Result], work: Se
 
 @contextmanager
 def _active(spark: SparkSession) -> Iterator[None]:
-    """Around what makes a plan with Python functions in it: PySpark asks for the active session of the thread then.
+    """Makes the session the active one of this thread while a plan with Python functions is made.
 
-    A thread of one's own has none, and PySpark would *start* one, even where the application has just been stopped.
+    PySpark asks for the thread's active session then. A new thread has none, and PySpark would *start* one, even where
+    the application has just been stopped.
     """
     if is_connect(spark):
         yield
@@ -85,7 +86,7 @@ def _active(spark: SparkSession) -> Iterator[None]:
 
 
 def _outcome(action: Callable[[Work], Result], piece: Work) -> bytes:
-    # An error of ours is an answer: Spark would try again what fails alike, and wrap its message into a stack trace.
+    # An error of this package is a result: Spark would try again in vain, and wrap the message into a stack trace.
     try:
         return pickle.dumps(action(piece))
     except StateStoreFilesError as error:

@@ -1,7 +1,12 @@
-"""Pins: what a fork leaves in its source, so that nobody there unlinks the files that it reads.
+"""Pins: the small files that a fork leaves in its source, so that nobody there unlinks the files that it reads.
 
-A pin is a small file in the source's ``state/_merged/`` that names the fork and the files. One that is empty is just
-being made, and pins every file; so does one that cannot be understood (rule 8). docs/format.md has the details.
+A pin lies in the source's ``state/_merged/``, with the ending ``.fork``, and names the fork and the files. An empty pin
+belongs to a fork that is just being made, and pins every file. So does a pin that cannot be understood (rule 8).
+
+Why a cleaner that lists the pins last is safe: a fork makes its empty pin before it looks at the source, and replaces
+it by the one that names files before it deletes it. If no pin keeps a file in a listing that begins after the cleaner's
+snapshot, a later fork looks later than that, and sees that nothing in the file lives. docs/format.md says what is in a
+pin.
 """
 
 from __future__ import annotations
@@ -26,7 +31,10 @@ PIN_SUFFIX = ".fork"
 NO_CLAIM, CLAIM = "no_claim", "claim"
 
 _MODES = (NO_CLAIM, CLAIM)
+
 _NAME = re.compile(r"[0-9]{13}-[0-9a-f]{16}-[0-9]{1,10}" + re.escape(PIN_SUFFIX))
+
+ORIGIN_SUFFIX = ".origin"
 
 
 @dataclass(frozen=True)
@@ -34,12 +42,12 @@ class Pin:
     """What a pin says.
 
     Attributes:
-        name: Of the pin's file.
-        fork: Path of the fork's checkpoint in its file system; empty where the pin does not say.
+        name: The name of the pin's file.
+        fork: The path of the fork's checkpoint in its file system; empty where the pin does not say.
         mode: ``no_claim`` or ``claim``.
         files: Names of the merged files that are pinned; None for all of them.
-        created_ms: When it was made, in Unix milliseconds.
-        damage: Why it cannot be understood; empty where it can, or where it is only just being made.
+        created_ms: When the pin was made, in Unix milliseconds.
+        damage: Why the pin cannot be understood; empty where it can, or where the pin is empty.
     """
 
     name: str
@@ -51,11 +59,11 @@ class Pin:
 
     @property
     def is_begun(self) -> bool:
-        """Whether it is empty: a fork is being made."""
+        """Whether the pin is empty: a fork is being made."""
         return not self.fork and not self.damage
 
     def encode(self) -> bytes:
-        """What is in the file."""
+        """Returns the bytes of the pin's file."""
         if self.files is None:
             return b""
         found = {"fork": self.fork, "mode": self.mode, "files": sorted(self.files), "created_ms": self.created_ms}
@@ -64,7 +72,7 @@ class Pin:
 
     @classmethod
     def decode(cls, name: str, data: bytes) -> Pin:
-        """Understands a pin, or says why not."""
+        """Reads a pin's bytes; what cannot be understood is a pin with :attr:`damage`."""
         if not data:
             return cls(name)
         try:
@@ -85,13 +93,8 @@ class Pin:
         return cls(name, fork, mode, frozenset(files), created_ms)
 
 
-def _checksum(fork: str, mode: str, files: Sequence[str]) -> int:
-    """Of all that a pin says of what has to stay; one of release 0.1 has none."""
-    return crc32c("\n".join([fork, mode, *files]).encode("utf-8", "surrogatepass"))
-
-
 def is_pin(name: str) -> bool:
-    """Whether a file beside the merged ones is a pin."""
+    """Whether a file with this name is a pin."""
     return _NAME.fullmatch(name) is not None
 
 
@@ -120,7 +123,7 @@ def pins_among(directory: Directory, others: Mapping[str, FileInfo]) -> tuple[Pi
     """Reads the pins of a listing.
 
     Args:
-        directory: Of the source.
+        directory: The source's directory.
         others: What lies beside its merged files, by name.
 
     Raises:
@@ -132,7 +135,7 @@ def pins_among(directory: Directory, others: Mapping[str, FileInfo]) -> tuple[Pi
 
 
 def read_pins(directory: Directory) -> tuple[Pin, ...]:
-    """Lists the pins of a checkpoint and reads them; they are those of a moment after the call began.
+    """Lists and reads the pins of a checkpoint as they are at a moment after the call began.
 
     Raises:
         StateStoreFilesError: They cannot be listed or read.
@@ -148,18 +151,17 @@ def read_pins(directory: Directory) -> tuple[Pin, ...]:
 def unpinned(
     directory: Directory, names: Iterable[str], expired: Collection[str] = ()
 ) -> tuple[set[str], dict[str, str]]:
-    """Which files may be unlinked, as far as forks are concerned; to be asked after the look that all else rests on.
+    """Lists the pins and tells which files they do not keep: rule 6, see :func:`~pyspark_statestore.log.pinned`.
 
-    A fork makes an empty pin before it looks. So if its pin is not in a listing that begins now, it looks later than
-    now, and sees that these files are dead.
+    To be called after the snapshot on which the unlinking rests.
 
     Args:
-        directory: Of the checkpoint.
-        names: Of merged files in which nothing lives.
-        expired: Names of pins that stand for nothing any more: their forks were never made.
+        directory: The checkpoint's directory.
+        names: Merged files in which nothing lives.
+        expired: Names of empty pins that stand for nothing any more: their forks were never made.
 
     Returns:
-        Those that no pin keeps, and why each of the others has to stay.
+        The files that no pin keeps, and why each of the others has to stay.
 
     Raises:
         StateStoreFilesError: The pins cannot be listed or read.
@@ -176,8 +178,8 @@ def check_unclaimed(directory: Directory, others: Mapping[str, FileInfo] | None 
     """Refuses to write to a checkpoint whose files belong to a fork.
 
     Args:
-        directory: Of the checkpoint.
-        others: What lies beside its merged files, by name; None to list them.
+        directory: The checkpoint's directory.
+        others: What lies beside its merged files, by name; None to list it.
 
     Raises:
         StateStoreFilesError: PSS_CLAIMED, or the pins cannot be listed or read.
@@ -189,11 +191,11 @@ def check_unclaimed(directory: Directory, others: Mapping[str, FileInfo] | None 
 
 
 def claimed(directory: Directory, pin: Pin) -> StateStoreFilesError:
-    """The error that a checkpoint belongs to a fork.
+    """Makes the error that a checkpoint's files belong to a fork.
 
     Args:
-        directory: Of the checkpoint.
-        pin: Of the fork.
+        directory: The checkpoint's directory.
+        pin: The fork's pin there.
     """
     parameters = {"path": directory.location.url, "fork": directory.location.display(pin.fork)}
     parameters["pin"] = directory.location.display(f"{MERGED}/{pin.name}")
@@ -201,13 +203,90 @@ def claimed(directory: Directory, pin: Pin) -> StateStoreFilesError:
 
 
 def pins_of(pins: Collection[Pin], fork: str) -> list[Pin]:
-    """The pins of one fork.
+    """Returns the pins of one fork.
 
     Args:
-        pins: Of its source.
-        fork: Its path in the file system.
+        pins: All pins in its source.
+        fork: The path of the fork's checkpoint in the file system.
     """
     return [pin for pin in pins if pin.fork == fork]
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a fork came from.
+
+    Attributes:
+        source: The path of the checkpoint that was forked, in its file system.
+        url: The same as people wrote it.
+        version: The version of the state that the fork began with.
+        mode: ``no_claim``, ``claim`` or ``copy``.
+        created_ms: When the fork was made, in Unix milliseconds.
+    """
+
+    source: str
+    url: str
+    version: int
+    mode: str
+    created_ms: int
+
+
+def write_origin(directory: Directory, name: str, origin: Origin) -> None:
+    """Writes the file that says where a fork came from.
+
+    Raises:
+        StateStoreFilesError: PSS_NO_PERMISSION or PSS_WRITE_FAILED.
+    """
+    write(directory, f"{MERGED}/{name}", json.dumps(asdict(origin), ensure_ascii=False).encode())
+
+
+def read_origin(directory: Directory, scan: Scan) -> Origin | None:
+    """Reads where a fork came from; None where the checkpoint is no fork, or the file is not understood.
+
+    Raises:
+        FileNotFoundError: The file is gone.
+        StateStoreFilesError: It cannot be read.
+    """
+    for name, info in scan.others.items():
+        if name.endswith(ORIGIN_SUFFIX) and parse_file_name(name.removesuffix(ORIGIN_SUFFIX) + ".merged"):
+            try:
+                found = parse_object(directory.read(f"{MERGED}/{name}", info.size))
+                source, url, mode = (str(found[key]) for key in ("source", "url", "mode"))
+                version, created_ms = (whole_number(found[key], key) for key in ("version", "created_ms"))
+                return Origin(source, url, version, mode, created_ms)
+            except (ValueError, KeyError):
+                return None
+    return None
+
+
+@dataclass(frozen=True)
+class ForkInfo:
+    """Which checkpoint a checkpoint is a fork of, and how many forks it has.
+
+    Attributes:
+        forked_from: The URL of the checkpoint that was forked; None where this one is no fork.
+        fork_count: The number of forks that have pinned files here.
+    """
+
+    forked_from: str | None
+    fork_count: int
+
+    @classmethod
+    def of(cls, directory: Directory, scan: Scan) -> ForkInfo:
+        """Reads the origin and the pins that a scan has listed.
+
+        Raises:
+            FileNotFoundError: One was deleted meanwhile: scan again.
+            StateStoreFilesError: One cannot be read.
+        """
+        origin = read_origin(directory, scan)
+        forks = {pin.fork for pin in pins_among(directory, scan.others) if pin.fork}
+        return cls(None if origin is None else origin.url, len(forks))
+
+
+def _checksum(fork: str, mode: str, files: Sequence[str]) -> int:
+    """The checksum of what a pin says has to stay; pins of release 0.1 have none."""
+    return crc32c("\n".join([fork, mode, *files]).encode("utf-8", "surrogatepass"))
 
 
 def _read(directory: Directory, info: FileInfo) -> Pin:
@@ -224,83 +303,3 @@ def _reason(pin: Pin) -> str:
     if pin.damage:
         return f"the pin {pin.name} cannot be understood: {pin.damage}"
     return f"the fork {pin.fork} needs it"
-
-
-# Where a fork came from: a small file beside its merged ones, also when it needs nothing of the source any more.
-
-ORIGIN_SUFFIX = ".origin"
-
-
-@dataclass(frozen=True)
-class Origin:
-    """What a fork says of itself.
-
-    Attributes:
-        source: Path of the checkpoint that was forked, in its file system.
-        url: The same as people wrote it.
-        version: Of the state that the fork began with.
-        mode: ``no_claim``, ``claim`` or ``copy``.
-        created_ms: When it was made, in Unix milliseconds.
-    """
-
-    source: str
-    url: str
-    version: int
-    mode: str
-    created_ms: int
-
-
-def write_origin(directory: Directory, name: str, origin: Origin) -> None:
-    """Writes it down.
-
-    Raises:
-        StateStoreFilesError: PSS_NO_PERMISSION or PSS_WRITE_FAILED.
-    """
-    write(directory, f"{MERGED}/{name}", json.dumps(asdict(origin), ensure_ascii=False).encode())
-
-
-def read_origin(directory: Directory, scan: Scan) -> Origin | None:
-    """Reads it; None where the checkpoint is no fork, or what it says is not understood.
-
-    Raises:
-        FileNotFoundError: It is gone.
-        StateStoreFilesError: It cannot be read.
-    """
-    for name, info in scan.others.items():
-        if name.endswith(ORIGIN_SUFFIX) and parse_file_name(name.removesuffix(ORIGIN_SUFFIX) + ".merged"):
-            try:
-                found = parse_object(directory.read(f"{MERGED}/{name}", info.size))
-                source, url, mode = (str(found[key]) for key in ("source", "url", "mode"))
-                version, created_ms = (whole_number(found[key], key) for key in ("version", "created_ms"))
-                return Origin(source, url, version, mode, created_ms)
-            except (ValueError, KeyError):
-                return None
-    return None
-
-
-# What a checkpoint has to do with others: which one it is a fork of, and which are forks of it.
-
-
-@dataclass(frozen=True)
-class ForkInfo:
-    """The answer.
-
-    Attributes:
-        forked_from: URL of the checkpoint that it was made of; None where it is no fork.
-        fork_count: Forks that have files here pinned.
-    """
-
-    forked_from: str | None
-    fork_count: int
-
-    @classmethod
-    def of(cls, directory: Directory, scan: Scan) -> ForkInfo:
-        """Reads what lies beside the merged files; nothing where nothing does.
-
-        Raises:
-            FileNotFoundError: Something was deleted meanwhile: look again.
-            StateStoreFilesError: It cannot be read.
-        """
-        origin = read_origin(directory, scan)
-        forks = {pin.fork for pin in pins_among(directory, scan.others) if pin.fork}
-        return cls(None if origin is None else origin.url, len(forks))

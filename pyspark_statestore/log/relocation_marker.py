@@ -1,4 +1,11 @@
-"""Relocations are announced before anybody looks at what lives: docs/guarantees.md, "When may a tombstone go?"."""
+"""Relocation markers: empty files that announce a relocation before it looks at what lives.
+
+Without a marker a copy could bring back what was deleted: a relocation reads a segment, another process deletes it,
+unlinks the original and forgets the tombstone, and then the copy appears. With a marker it cannot. Others keep their
+tombstones while a marker counts; a relocation makes its marker first, copies only what lives in a snapshot that began
+later, makes the copies durable, and deletes the marker last (docs/guarantees.md, "When may a tombstone go?"). A marker
+counts for ``closedAfter`` since it was made or renewed; a relocation stops in time by itself.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +25,11 @@ _log = logging.getLogger(__name__)
 
 
 class RelocationMarker:
-    """A relocation that is under way.
+    """The marker of a relocation that is under way.
 
     Args:
-        log: Of the checkpoint.
-        clock: Seconds that do not jump.
+        log: This process's work on the checkpoint.
+        clock: Returns seconds of a clock that does not jump.
     """
 
     def __init__(self, log: MergedLog, clock: Callable[[], float] = time.monotonic) -> None:
@@ -38,10 +45,10 @@ class RelocationMarker:
 
     @contextmanager
     def copying(self) -> Iterator[None]:
-        """Around everything that writes copies, until they are durable.
+        """Wraps everything that writes copies, until they are durable.
 
         Raises:
-            StateStoreFilesError: They became visible when nobody may have waited for them any more.
+            StateStoreFilesError: The copies became visible when others may have stopped waiting for them.
         """
         self._in_doubt = True
         yield
@@ -51,17 +58,17 @@ class RelocationMarker:
 
     @property
     def in_doubt(self) -> bool:
-        """Whether a write failed, so that its copies may or may not turn up."""
+        """Whether a write failed, so that its copies may still turn up."""
         return self._in_doubt
 
     @property
     def path(self) -> str:
-        """Of the file that announces it."""
+        """The marker's path in the checkpoint."""
         return f"{MERGED}/{self.name}"
 
     @contextmanager
     def renewed(self) -> Iterator[None]:
-        """Keeps it up in the block, however long the file system takes to make a copy visible."""
+        """Renews the marker in the block, however long the file system takes to make a copy visible."""
         ended = threading.Event()
         # A daemon: it never keeps a process from ending.
         renewing = threading.Thread(target=self._renew_until, args=(ended,), name="pyspark-statestore-marker")
@@ -71,10 +78,10 @@ class RelocationMarker:
             yield
         finally:
             ended.set()
-            renewing.join()  # it would come back after it was deleted
+            renewing.join()  # or it could make the marker again after it was deleted
 
     def _renew_until(self, ended: threading.Event) -> None:
-        # One that others may have given up already would promise what it cannot keep.
+        # A marker that others may have given up already must not be renewed: they rely on it no more.
         while not ended.wait(self._log.closed_after.total_seconds() / 4) and self._is_heeded():
             now = self._now()
             try:
@@ -85,7 +92,7 @@ class RelocationMarker:
                 self._since_renewed = now if self._is_heeded() else self._since_renewed
 
     def _is_heeded(self) -> bool:
-        """Whether others wait for its copies: for ``closedAfter``; a part is left for clocks that differ."""
+        """Whether others surely still wait for the copies."""
         return is_heeded(self._since_renewed.seconds, self._log.closed_after.total_seconds())
 
     def _now(self) -> Stopwatch:
@@ -94,17 +101,17 @@ class RelocationMarker:
 
 @contextmanager
 def holding_marker(log: MergedLog, clock: Callable[[], float] = time.monotonic) -> Iterator[RelocationMarker]:
-    """Announces a relocation; what lives has to be looked up in the block.
+    """Announces a relocation. The snapshot to copy from has to be taken in the block.
 
-    The marker is taken back at the end, unless copies may still turn up: then it stays, as a dead process's does,
-    and whoever cleans removes it after ``closedAfter``.
+    The marker is deleted at the end, unless copies may still turn up: then it stays, as the marker of a dead process
+    does, and the next cleaning removes it after ``closedAfter``.
 
     Args:
-        log: Of the checkpoint.
-        clock: Seconds that do not jump.
+        log: This process's work on the checkpoint.
+        clock: Returns seconds of a clock that does not jump.
 
     Raises:
-        StateStoreFilesError: It cannot be written or taken back.
+        StateStoreFilesError: The marker cannot be written or deleted.
     """
     marker = RelocationMarker(log, clock)
     write(log.directory, marker.path, b"")

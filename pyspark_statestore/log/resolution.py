@@ -25,7 +25,7 @@ class Status(enum.IntEnum):
     DELETED = 3
     """A tombstone kills it."""
     REPEATED = 4
-    """The very same fact is in another row."""
+    """The very same entry is in another row."""
 
 
 @dataclass(frozen=True)
@@ -35,9 +35,9 @@ class FileTotals:
     segment_count: Column
     live_segment_count: Column
     live_bytes: Column
-    """Of segments in the file itself."""
+    """Bytes of live segments in the file itself."""
     foreign_live_bytes: Column
-    """Of segments that a reference file counts, in files of other checkpoints."""
+    """Bytes of the live segments that a reference file counts, in files of other checkpoints."""
     tombstone_count: Column
 
 
@@ -46,12 +46,12 @@ class Resolution:
     """What the entries say together.
 
     Attributes:
-        entries: That were resolved.
-        status: Of each, a :class:`Status`.
-        greatest: The tombstones that decide: of each path the one with the highest (key, generation, file name). All
-            others are covered by it.
-        held: Those of the greatest tombstones that kill an entry in another file than their own.
-        totals: Per file.
+        entries: The entries that were resolved.
+        status: A :class:`Status` for each entry.
+        greatest: Marks the tombstones that decide: for each path the one with the highest (key, generation, file
+            name). It covers all others.
+        held: Marks those of the greatest tombstones that kill an entry in another file than their own.
+        totals: Counts per file.
     """
 
     entries: Entries = field(repr=False)
@@ -62,16 +62,16 @@ class Resolution:
 
     @property
     def live(self) -> Column:
-        """Which entries are what is read of their paths."""
+        """Marks the entries that are read of their paths."""
         return self.status == Status.LIVE
 
     @property
     def live_bytes(self) -> int:
-        """Of all files of this checkpoint."""
+        """Bytes of all live segments in this checkpoint's own files."""
         return int(self.totals.live_bytes.sum())
 
     def space_amplification(self, sizes: Mapping[str, int]) -> Column:
-        """Physical bytes by live bytes, per file; NaN where nothing lives.
+        """Returns physical bytes divided by live bytes, per file; NaN where nothing lives.
 
         Args:
             sizes: Bytes of each file, by name.
@@ -88,13 +88,13 @@ class Resolution:
 def resolve(entries: Entries, *, deletions: Entries | None = None) -> Resolution:
     """Finds what lives.
 
-    Of a path, the PUT with the highest (stamp, writer) is read (rule 3), of equal keys the one with the highest
-    generation, then the highest file name (rule 5), unless a DELETE has an equal or a higher key (rule 4). The order
-    of the rows, and how they were grouped, makes no difference.
+    The PUT of a path with the highest (stamp, writer) is read (rule 3); of equal keys the one with the highest
+    generation, then with the highest file name (rule 5); unless a DELETE has an equal or a higher key (rule 4). Neither
+    the order of the rows nor their grouping makes a difference.
 
     Args:
-        entries: Of all files that exist.
-        deletions: What the caller knows to be deleted, though no file may say so (any more).
+        entries: The entries of all files that exist.
+        deletions: Deletions that the caller knows of, though no file may say so (any more).
     """
     known = len(entries)
     code, paths = _codes(entries, deletions)
@@ -127,7 +127,7 @@ def resolve(entries: Entries, *, deletions: Entries | None = None) -> Resolution
 
 
 def _codes(entries: Entries, deletions: Entries | None) -> tuple[Column, int]:
-    """A number for each path; those of the deletions come last."""
+    """A number for the path of each row; the rows of the deletions come last. And how many paths there are."""
     chunks = entries.path.chunks + (deletions.path.chunks if deletions is not None else [])
     encoded = pa.chunked_array(chunks, pa.string()).dictionary_encode()
     if not encoded.num_chunks:
@@ -139,7 +139,7 @@ def _codes(entries: Entries, deletions: Entries | None) -> tuple[Column, int]:
 
 
 def _repeated(entries: Entries, code: Column) -> Column:
-    """Marks what an earlier row says already: the same fact about the same place."""
+    """Marks what an earlier row says already: the same entry about the same place."""
     repeated: Column = np.zeros(len(entries), bool)
     if entries.distinct or not len(entries):
         return repeated
@@ -160,7 +160,7 @@ def _repeated(entries: Entries, code: Column) -> Column:
 
 
 def _highest(rows: Column, code: Column, paths: int, by: tuple[Column, ...]) -> Column:
-    """Of each path, the rows that are highest in the first column; of these, in the second; and so on."""
+    """For each path the rows that are highest in the first column; of these, those in the second; and so on."""
     for column in by:
         if not len(rows):
             break
@@ -187,7 +187,7 @@ def _deleted_up_to(entries: Entries, deletions: Entries | None, code: Column, pa
 
 
 def _kills_elsewhere(entries: Entries, code: Column, paths: int, tombstones: Column, puts: Column) -> Column:
-    """Which of the deciding tombstones, one for each path, kill an entry in another file."""
+    """Marks those of the deciding tombstones, one for each path, that kill an entry in another file."""
     at: Column = np.full(paths, -1, "i8")
     at[code[tombstones]] = np.arange(len(tombstones))
     by = at[code[puts]]

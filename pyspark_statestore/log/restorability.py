@@ -1,4 +1,9 @@
-"""Whether every version can be restored that has to be, and what is missing where one cannot."""
+"""Whether every version can be restored that has to be, and what is missing where one cannot.
+
+Spark's own logs tell which versions these are: those after each batch that is in the log of commits. The log is read
+before the files are listed and again after them, and only batches in both count, since Spark may commit and purge
+meanwhile. The first entries of a log that was purged are left out: Spark cleans state before it purges them.
+"""
 
 from __future__ import annotations
 
@@ -24,33 +29,19 @@ from pyspark_statestore.storage.directory import Directory, in_parallel
 _Key = tuple[int, str]
 """Version and checkpoint id."""
 
+_LATE = 3
+"""Entries that Spark may not have purged yet, though it has deleted the state of their batches."""
 
-@dataclass
-class _Known:
-    """What is there of one store.
+_PARTITIONS = 1 << 20
+"""Partitions that all stores of an operator may have together; metadata that says more is not believed."""
 
-    Attributes:
-        restorable: Whether each version is.
-        snapshots: Versions with a snapshot.
-        changes: Versions with a changelog or delta.
-    """
-
-    restorable: dict[_Key, bool] = field(default_factory=dict)
-    snapshots: set[_Key] = field(default_factory=set)
-    changes: set[_Key] = field(default_factory=set)
-
-    @cached_property
-    def oldest(self) -> int:
-        return min((version for version, _ in self.restorable), default=0)
-
-    @cached_property
-    def restorable_versions(self) -> frozenset[int]:
-        return frozenset(version for (version, _), is_restorable in self.restorable.items() if is_restorable)
+Store = tuple[int, int, str]
+"""Operator, partition, name."""
 
 
 @dataclass(frozen=True)
 class Restorability:
-    """The answer.
+    """Whether all is there that has to be.
 
     Attributes:
         versions_count: How many versions there are.
@@ -62,12 +53,12 @@ class Restorability:
 
 
 def check_versions(directory: Directory, files: StateFiles, batches: Batches) -> Restorability:
-    """Looks at every version that :mod:`pyspark_statestore.log.restorability` says is needed.
+    """Checks every version that has to be restorable: see :meth:`Batches.needed`.
 
     Args:
-        directory: Of the checkpoint.
-        files: Of the state, without those that are known to be corrupt.
-        batches: As they were before the files were listed.
+        directory: The checkpoint's directory.
+        files: The files of the state, without those that are known to be corrupt.
+        batches: The log of commits as it was before the files were listed.
 
     Raises:
         FileNotFoundError: A file is gone.
@@ -93,6 +84,138 @@ def check_versions(directory: Directory, files: StateFiles, batches: Batches) ->
     return Restorability(len(table), tuple(missing))
 
 
+@dataclass(frozen=True)
+class Batches:
+    """What the log of commits says.
+
+    Attributes:
+        committed: The committed batches, in ascending order.
+        ids: With checkpoint format 2, the ids of each batch: by operator, for each partition, those of its stores.
+    """
+
+    committed: tuple[int, ...] = ()
+    ids: dict[int, dict[int, list[list[str]]]] = field(default_factory=dict)
+
+    @property
+    def last(self) -> int:
+        """The last committed batch, or -1."""
+        return self.committed[-1] if self.committed else -1
+
+    def needed(self, later: Sequence[int]) -> list[int]:
+        """Returns the batches to which Spark would still allow to go back.
+
+        Args:
+            later: The committed batches after everything else was read.
+        """
+        if not later:
+            return []
+        first = min(later)
+        begin = first if first == 0 else first + _LATE
+        return [b for b in self.committed if b in later and (b >= begin or b == max(later))]
+
+
+def committed(directory: Directory) -> list[int]:
+    """Lists the committed batches, in ascending order."""
+    return list(entries(directory, COMMITS))
+
+
+def read_batches(directory: Directory, *, with_ids: bool) -> Batches:
+    """Reads the log of commits.
+
+    Args:
+        directory: The checkpoint's directory.
+        with_ids: Whether the entries may name checkpoint ids. If not, they need not be opened.
+
+    Raises:
+        StateStoreFilesError: It cannot be read.
+    """
+    infos = entries(directory, COMMITS)
+    found = tuple(infos)
+    if not with_ids:
+        return Batches(found)
+
+    def read(batch: int) -> dict[int, list[list[str]]]:
+        try:
+            return ids_of(directory.read(f"{COMMITS}/{batch}", infos[batch].size))
+        except FileNotFoundError:  # purged meanwhile
+            return {}
+
+    return Batches(found, dict(zip(found, in_parallel(read, found), strict=True)))
+
+
+def stores_of_operator(directory: Directory, operator: int) -> list[Store] | None:
+    """Returns the stores that an operator has by its own metadata; None where there is none that is understood.
+
+    Raises:
+        StateStoreFilesError: The metadata cannot be read.
+    """
+    try:
+        metadata = operator_metadata(directory, operator)
+        if metadata is None:
+            return None
+        found = objects(content_of(metadata[1])["stateStoreInfo"], "stateStoreInfo")
+        partitions = [whole_number(store["numPartitions"], "numPartitions", _PARTITIONS) for store in found]
+        if sum(partitions) > _PARTITIONS:
+            return None
+        names = [str(store.get("storeName") or DEFAULT_STORE) for store in found]
+        return [
+            (operator, partition, name)
+            for name, count in zip(names, partitions, strict=True)
+            for partition in range(count)
+        ]
+    except (ValueError, KeyError, FileNotFoundError):
+        return None
+
+
+def expected_stores(directory: Directory, known: Collection[Store]) -> list[Store]:
+    """Returns all stores of the query, also one that has lost all of its files.
+
+    Args:
+        directory: The checkpoint's directory.
+        known: Stores that have files.
+
+    Raises:
+        StateStoreFilesError: The metadata of operators cannot be read.
+    """
+    found: set[Store] = set()
+    for operator in {*operators(directory), *(store[0] for store in known)}:
+        of_metadata = stores_of_operator(directory, operator)
+        found |= set(of_metadata or (store for store in known if store[0] == operator))
+    return sorted(found)
+
+
+def ids_of(data: bytes) -> dict[int, list[list[str]]]:
+    """Returns the checkpoint ids in an entry of the log of commits: by operator and partition, those of its stores."""
+    try:
+        found = content_of(data).get("stateUniqueIds") or {}
+        return {int(operator): _ids_of_stores(partitions) for operator, partitions in found.items()}
+    except (ValueError, AttributeError):
+        return {}
+
+
+@dataclass
+class _Known:
+    """What is there of one store.
+
+    Attributes:
+        restorable: Whether each version can be restored.
+        snapshots: Versions with a snapshot.
+        changes: Versions with a changelog or delta.
+    """
+
+    restorable: dict[_Key, bool] = field(default_factory=dict)
+    snapshots: set[_Key] = field(default_factory=set)
+    changes: set[_Key] = field(default_factory=set)
+
+    @cached_property
+    def oldest(self) -> int:
+        return min((version for version, _ in self.restorable), default=0)
+
+    @cached_property
+    def restorable_versions(self) -> frozenset[int]:
+        return frozenset(version for (version, _), is_restorable in self.restorable.items() if is_restorable)
+
+
 def _known(table: pa.Table) -> dict[Store, _Known]:
     known: dict[Store, _Known] = defaultdict(_Known)
     names = ("operator_id", "partition_id", "store_name", "version", "state_store_checkpoint_id")
@@ -110,21 +233,21 @@ def _known(table: pa.Table) -> dict[Store, _Known]:
 
 
 def _lost(store: Store, version: int, there: _Known, batches: Batches) -> list[_Key]:
-    """The version, if it cannot be restored; with checkpoint ids, the one that was committed."""
+    """The version, if it cannot be restored; with checkpoint ids, the attempts that were committed."""
     operator, partition, _ = store
     by_partition = batches.ids.get(version - 1, {}).get(operator, [])
     named = by_partition[partition] if partition < len(by_partition) else []
     ids = [each for each in named if (version, each) in there.restorable]
     if named and ids:
         return [(version, each) for each in ids if not there.restorable[version, each]]
-    # Which of the ids is that of this store is not said; so all of them are looked for in it.
+    # The log does not say which of the ids belongs to this store, so all of them are looked for in it.
     if named or version not in there.restorable_versions:
         return [(version, "")]
     return []
 
 
 def _unrestorable(directory: Directory, store: Store, first: _Key, count: int, there: _Known, last: int) -> Damage:
-    """Names what the oldest of the lost versions lacks."""
+    """The finding for a store: what the oldest of its lost versions lacks."""
     version, checkpoint_id = first
     at = version
     if not checkpoint_id:
@@ -149,7 +272,7 @@ def _unrestorable(directory: Directory, store: Store, first: _Key, count: int, t
 def _snapshots(
     directory: Directory, files: StateFiles, batches: Batches, oldest: dict[Store, int], missing: list[Damage]
 ) -> list[Damage]:
-    """Adds what snapshots name that is not there; it explains why versions cannot be restored."""
+    """Adds the files that snapshots name and that are not there: they explain why versions cannot be restored."""
     stores = files.stores()
     rows = np.flatnonzero((stores.store >= 0) & np.array(pc.ends_with(stores.name, ".zip"), bool))
     if not len(rows):
@@ -206,127 +329,6 @@ def _version_of(path: str) -> str:
 
 def _folder(path: str) -> str:
     return path.rpartition("/")[0]
-
-
-# Which versions of the state have to be restorable, as far as Spark's own logs tell.
-
-_LATE = 3
-"""Entries that Spark may not have purged yet though the state is cleaned up to there."""
-
-_PARTITIONS = 1 << 20
-"""Of all stores of an operator at most; metadata that says more is none."""
-
-Store = tuple[int, int, str]
-"""Operator, partition, name."""
-
-
-@dataclass(frozen=True)
-class Batches:
-    """What the log of commits says.
-
-    Attributes:
-        committed: Batches, in ascending order.
-        ids: With checkpoint format 2, of each batch: by operator, of each partition, the ids of its stores.
-    """
-
-    committed: tuple[int, ...] = ()
-    ids: dict[int, dict[int, list[list[str]]]] = field(default_factory=dict)
-
-    @property
-    def last(self) -> int:
-        """The last committed batch, or -1."""
-        return self.committed[-1] if self.committed else -1
-
-    def needed(self, later: Sequence[int]) -> list[int]:
-        """Those that Spark would still allow to go back to.
-
-        Args:
-            later: What is committed when all else has been read.
-        """
-        if not later:
-            return []
-        first = min(later)
-        begin = first if first == 0 else first + _LATE
-        return [b for b in self.committed if b in later and (b >= begin or b == max(later))]
-
-
-def committed(directory: Directory) -> list[int]:
-    """Batches that have an entry, in ascending order."""
-    return list(entries(directory, COMMITS))
-
-
-def read_batches(directory: Directory, *, with_ids: bool) -> Batches:
-    """Reads the log of commits.
-
-    Args:
-        directory: Of the checkpoint.
-        with_ids: Whether the entries may name checkpoint ids; else they need not be opened.
-
-    Raises:
-        StateStoreFilesError: It cannot be read.
-    """
-    infos = entries(directory, COMMITS)
-    found = tuple(infos)
-    if not with_ids:
-        return Batches(found)
-
-    def read(batch: int) -> dict[int, list[list[str]]]:
-        try:
-            return ids_of(directory.read(f"{COMMITS}/{batch}", infos[batch].size))
-        except FileNotFoundError:  # purged meanwhile
-            return {}
-
-    return Batches(found, dict(zip(found, in_parallel(read, found), strict=True)))
-
-
-def stores_of_operator(directory: Directory, operator: int) -> list[Store] | None:
-    """The stores that an operator has by its own metadata; None where there is none that can be read.
-
-    Raises:
-        StateStoreFilesError: It cannot be read.
-    """
-    try:
-        metadata = operator_metadata(directory, operator)
-        if metadata is None:
-            return None
-        found = objects(content_of(metadata[1])["stateStoreInfo"], "stateStoreInfo")
-        partitions = [whole_number(store["numPartitions"], "numPartitions", _PARTITIONS) for store in found]
-        if sum(partitions) > _PARTITIONS:
-            return None
-        names = [str(store.get("storeName") or DEFAULT_STORE) for store in found]
-        return [
-            (operator, partition, name)
-            for name, count in zip(names, partitions, strict=True)
-            for partition in range(count)
-        ]
-    except (ValueError, KeyError, FileNotFoundError):
-        return None
-
-
-def expected_stores(directory: Directory, known: Collection[Store]) -> list[Store]:
-    """All stores of the query: one may be missing altogether.
-
-    Args:
-        directory: Of the checkpoint.
-        known: Stores that files are there of.
-
-    Raises:
-        StateStoreFilesError: The metadata of operators cannot be read.
-    """
-    found: set[Store] = set()
-    for operator in {*operators(directory), *(store[0] for store in known)}:
-        of_metadata = stores_of_operator(directory, operator)
-        found |= set(of_metadata or (store for store in known if store[0] == operator))
-    return sorted(found)
-
-
-def ids_of(data: bytes) -> dict[int, list[list[str]]]:
-    """With checkpoint format 2, what an entry of the log of commits names: by operator, of each partition, its ids."""
-    try:
-        found = content_of(data).get("stateUniqueIds") or {}
-        return {int(operator): _ids_of_stores(partitions) for operator, partitions in found.items()}
-    except (ValueError, AttributeError):
-        return {}
 
 
 def _ids_of_stores(partitions: object) -> list[list[str]]:

@@ -1,4 +1,11 @@
-"""One look at the merged files of a checkpoint that others write and unlink at the same time."""
+"""Lists the merged files of a checkpoint and reads their indexes once, while others write and unlink files.
+
+A scan is safe beside them because it never mixes two moments in a way that loses something. What is moved is durable
+in its new file before its old one is unlinked. So a listed file that is gone when it is opened means that the scan
+begins again (:func:`retry_if_gone`), and a large directory is listed twice (docs/guarantees.md, "What if a listing is
+no snapshot?"). An unreadable file ends the scan: nobody concludes anything from the rest (rule 8), unless errors are
+collected to tell people about them.
+"""
 
 from __future__ import annotations
 
@@ -24,36 +31,36 @@ MERGED = "state/_merged"
 """Where merged files are, in a checkpoint."""
 
 ATTEMPTS = 10
-"""How often a scan begins again because a file that was listed is gone; as executors do."""
+"""How often a scan begins again because a listed file is gone; executors do it as often."""
 
 INDEX_SUFFIX = ".index.merged"
 
 RELOCATING_SUFFIX = ".relocating"
-"""Empty files of this ending announce relocations: docs/guarantees.md."""
+"""The ending of relocation markers, which are empty files: docs/guarantees.md."""
 
 _PAGE = 400
-"""Names that every file system lists at once: HDFS and S3 a thousand, a local disk as many as are in 32 KiB."""
+"""So many names every file system lists at once: HDFS and S3 a thousand, a local disk as many as are in 32 KiB."""
 
 EXPORTING_SUFFIX, EXPORTED_SUFFIX, DROPPING_SUFFIX = ".exporting", ".exported", ".dropping"
-"""Files of these endings say that the state is being, or was, written back as plain files: docs/migrate.md."""
+"""Files with these endings say that the state is being written back as plain files, or was: docs/migrate.md."""
 
 _OF_A_CHECKPOINT = {"state", "offsets", "commits", "metadata", "sources"}
-"""What Spark makes in a checkpoint's directory; any of it will do."""
+"""What Spark makes in a checkpoint's directory; one of them is enough."""
 
 
 @dataclass(frozen=True)
 class Scan:
     """What was in the merged files.
 
-    It is what a reader of that moment would see: whatever was moved or unlinked meanwhile makes it begin again, and
-    facts that were added meanwhile may be in it or not.
+    It is what a reader of that moment would see. Entries that were added meanwhile may be in it or not.
 
     Attributes:
-        infos: Of all merged files, by name, as listed.
-        files: Their indexes, by name; empty ones of files that an index-only file speaks for.
+        infos: What the listing says of each merged file, by name.
+        files: The indexes of the files, by name; an empty one for a file that an index-only file speaks for.
         at: When the files were listed, in UTC.
-        others: Of everything else in the directory, by name: announcements of relocations, what does not belong there.
-        errors: Why other files could not be read, by name, where errors were collected; they are not in ``files``.
+        others: What the listing says of everything else in the directory, by name: relocation markers, pins, files
+            that do not belong there.
+        errors: Why files could not be read, by name, where errors were collected; these are not in ``files``.
     """
 
     infos: Mapping[str, FileInfo]
@@ -65,7 +72,7 @@ class Scan:
 
     @cached_property
     def entries(self) -> Entries:
-        """All facts."""
+        """The entries of all files."""
         files = {
             name: replace(file, groups=()) if name in self._left_out else file for name, file in self.files.items()
         }
@@ -73,34 +80,34 @@ class Scan:
 
     @cached_property
     def resolution(self) -> Resolution:
-        """What the facts say together."""
+        """What the entries say together."""
         return resolve(self.entries)
 
     @property
     def covered(self) -> frozenset[str]:
-        """Files that were not opened, because an index-only file speaks for them."""
+        """The files that were not opened because an index-only file speaks for them."""
         return frozenset(name for name in self._left_out if not name.endswith(INDEX_SUFFIX))
 
     @property
     def relocation_markers(self) -> frozenset[str]:
-        """Announcements of relocations."""
+        """The names of relocation markers."""
         return frozenset(name for name in self.others if name.endswith(RELOCATING_SUFFIX))
 
     @property
     def exports(self) -> list[str]:
-        """Files that say that the state is being written back as plain files, or was."""
+        """The names of the files that say that the state is being written back as plain files, or was."""
         suffixes = (EXPORTING_SUFFIX, EXPORTED_SUFFIX, DROPPING_SUFFIX)
         return [name for name in self.others if name.endswith(suffixes)]
 
     @property
     def may_have_plain(self) -> bool:
-        """Whether there may be state files that are not merged: the checkpoint was not begun with merging."""
+        """Whether there may be plain state files: no header says that the checkpoint began with merging."""
         headers = (file.header for file in self.files.values())
         return not any(header is not None and header.meta.get("plain") is False for header in headers)
 
     @property
     def is_in_doubt(self) -> bool:
-        """Whether a file has bytes that no readable group accounts for: it may have been one that refers elsewhere."""
+        """Whether a file has bytes that no readable group accounts for: they may refer to another checkpoint."""
         return any(not file.accounted or (file.header is None and file.size) for file in self._read_files)
 
     @property
@@ -109,22 +116,22 @@ class Scan:
 
     @property
     def sizes(self) -> dict[str, int]:
-        """Bytes of each file."""
+        """The size of each file in bytes, by name."""
         return {name: file.size for name, file in self.files.items()}
 
     def is_closed(self, name: str, closed_after: datetime.timedelta) -> bool:
-        """Tells whether nobody appends to a file any more, as far as one look at the file system's clock tells."""
+        """Rule 7 by one clock: tells whether a file is sealed, or had not changed for so long when it was listed."""
         modified = self.infos[name].modified
         unchanged = None if modified is None else self.at - modified
         return is_closed(sealed=self.files[name].sealed, unchanged=[unchanged], closed_after=closed_after)
 
 
 class ForeignFileGoneError(FileNotFoundError):
-    """A file of another checkpoint, which a fork refers to, does not exist.
+    """A file of another checkpoint, to which a fork refers, does not exist.
 
     Args:
-        path: Of the file, in its file system.
-        logical_path: What of the state is in it.
+        path: The file's path in its file system.
+        logical_path: A logical file that has its bytes there.
     """
 
     def __init__(self, path: str, logical_path: str) -> None:
@@ -133,10 +140,10 @@ class ForeignFileGoneError(FileNotFoundError):
         self.logical_path = logical_path
 
     def as_error(self, directory: Directory) -> StateStoreFilesError:
-        """As people are told.
+        """Returns the error for people, PSS_FOREIGN_FILE_MISSING.
 
         Args:
-            directory: Of the fork.
+            directory: The fork's directory.
         """
         parameters = {"path": self.logical_path, "fork": directory.location.url}
         parameters["file"] = directory.location.display(self.path)
@@ -145,11 +152,11 @@ class ForeignFileGoneError(FileNotFoundError):
 
 @contextmanager
 def naming_foreign(path: str, logical_path: Callable[[], str]) -> Iterator[None]:
-    """Around reading segments: tells a foreign file that is gone from one of the checkpoint's own.
+    """Wraps the reading of a file: turns "gone" into :class:`ForeignFileGoneError` for another checkpoint's file.
 
     Args:
-        path: Of the file; see :func:`holder`.
-        logical_path: Tells what is read from it.
+        path: The file's path, as :func:`holder` returns it.
+        logical_path: Tells what is read from the file.
     """
     try:
         yield
@@ -160,31 +167,31 @@ def naming_foreign(path: str, logical_path: Callable[[], str]) -> Iterator[None]
 
 
 def holder(entries: Entries, file: int, origin: int) -> str:
-    """The path of what holds a segment's bytes, as :class:`~pyspark_statestore.storage.Directory` takes it.
+    """Returns the path of the file that holds a segment's bytes, for :class:`~pyspark_statestore.storage.Directory`.
 
     Args:
-        entries: Of all files.
-        file: Number of the file that a row is about.
-        origin: Of the row.
+        entries: The entries of all files.
+        file: What :attr:`Entries.file` says in the segment's row.
+        origin: What :attr:`Entries.origin` says there.
     """
     return entries.foreign[origin - 1] if origin else f"{MERGED}/{entries.files[file]}"
 
 
-def retry_if_gone(directory: Directory, look: Callable[[], Result]) -> Result:
-    """Looks, and begins again as often as a file that was listed is gone when it is opened.
+def retry_if_gone(directory: Directory, read: Callable[[], Result]) -> Result:
+    """Lists and reads, and begins again where a listed file is gone when it is opened.
 
     Args:
-        directory: Of the checkpoint.
-        look: Lists and reads.
+        directory: The checkpoint's directory.
+        read: Lists and reads.
 
     Raises:
-        StateStoreFilesError: PSS_READ_FAILED where that does not end; PSS_FOREIGN_FILE_MISSING where a look that began
-            after a file of another checkpoint was found to be gone still refers to it.
+        StateStoreFilesError: PSS_READ_FAILED after :data:`ATTEMPTS` times; PSS_FOREIGN_FILE_MISSING where a file of
+            another checkpoint is gone, and the checkpoint still refers to it when it is read again.
     """
     gone = ""
     for _ in range(ATTEMPTS):
         try:
-            return look()
+            return read()
         except ForeignFileGoneError as error:
             if error.path == gone:
                 raise error.as_error(directory) from error
@@ -195,10 +202,10 @@ def retry_if_gone(directory: Directory, look: Callable[[], Result]) -> Result:
 
 
 def always_gone(directory: Directory, which: str = "listed") -> StateStoreFilesError:
-    """The error that :data:`ATTEMPTS` of looking have all met files that were gone.
+    """Makes the error that files were gone each of :data:`ATTEMPTS` times.
 
     Args:
-        directory: Of the checkpoint.
+        directory: The checkpoint's directory.
         which: What had been done to these files, or was to be.
     """
     where = directory.location.display(MERGED)
@@ -207,17 +214,17 @@ def always_gone(directory: Directory, which: str = "listed") -> StateStoreFilesE
 
 
 def merged_files(directory: Directory, *, retired: bool = False) -> tuple[dict[str, FileInfo], dict[str, FileInfo]]:
-    """Lists merged files, and what else is in their directory; by name, in the order of their names.
+    """Lists the merged files, and what else is in their directory; both by name, in the order of the names.
 
     Args:
-        directory: Of the checkpoint.
-        retired: Whether merged files count though their state was exported.
+        directory: The checkpoint's directory.
+        retired: Whether merged files count even if their state was exported.
 
     Raises:
         StateStoreFilesError: They cannot be listed.
     """
     found = _list_all(directory)
-    listed = sorted(found.values(), key=lambda info: info.name)  # their facts are in order then
+    listed = sorted(found.values(), key=lambda info: info.name)  # their entries are in order then
     infos = {info.name: info for info in listed if parse_file_name(info.name)}
     others = {info.name: info for info in listed if info.name not in infos}
     if not retired and any(is_retirement(name) for name in others):
@@ -225,23 +232,8 @@ def merged_files(directory: Directory, *, retired: bool = False) -> tuple[dict[s
     return infos, others
 
 
-def _list_all(directory: Directory) -> dict[str, FileInfo]:
-    """Lists once, and a large directory twice.
-
-    That is listed page by page. What is copied to a new file on a page that has been read, and unlinked on one that is
-    still to come, is on neither. In two listings, one after the other, it would have to be moved so twice. Files and
-    announcements that have gone between them count as there: whoever opens one finds that out, and looks again.
-    """
-    first = {info.name: info for info in directory.files(MERGED)}
-    if len(first) < _PAGE:
-        return first
-    second = {info.name: info for info in directory.files(MERGED)}
-    gone = {name for name in first if parse_file_name(name) or name.endswith(RELOCATING_SUFFIX)}.difference(second)
-    return second | {name: first[name] for name in gone}
-
-
 def is_retirement(name: str) -> bool:
-    """Whether a file of this name says that the merged ones do not count any more."""
+    """Whether a file with this name says that the merged files do not count any more."""
     return name.endswith((EXPORTED_SUFFIX, DROPPING_SUFFIX))
 
 
@@ -258,17 +250,17 @@ def scan(
     """Reads the index of every merged file, several at a time.
 
     Args:
-        directory: Of the checkpoint.
-        known: Files as an earlier scan has read them. Of these, sealed ones that are still listed are not read again:
-            they never change.
-        headers: Whether the files' own headers and trailers are wanted. Where not, files that an index-only file speaks
-            for are not opened.
-        retired: Whether merged files are wanted though their state was exported: others read the plain files then.
+        directory: The checkpoint's directory.
+        headers: Whether the files' own headers and trailers are wanted. If not, the files that an index-only file
+            speaks for are not opened.
+        retired: Whether merged files are wanted even if their state was exported, and plain files count instead.
+        known: The files as an earlier scan has read them. A sealed one that is still listed is not read again: it
+            never changes.
         collect_errors: Whether a file that cannot be read goes to :attr:`Scan.errors` instead of ending the scan. Each
             file is read as it is then: no other one makes up for a damaged index-only file, and nobody compares what
             an index-only file says with the files that it repeats.
         required: Whether the directory has to be a checkpoint's. A fork that is looked for may be gone.
-        callback: Told how many files there are, and of each that was read.
+        callback: Gets the number of files, and one more for each file that was read.
 
     Raises:
         FileNotFoundError: One was moved or deleted meanwhile: see :func:`retry_if_gone`.
@@ -303,7 +295,7 @@ def scan(
     indexes = [name for name in infos if name.endswith(INDEX_SUFFIX)]
     if callback is not None:
         callback.set_size(len(infos))
-        callback.absolute_update(0)  # a look may begin again
+        callback.absolute_update(0)  # a scan may begin again
     files = read_all(indexes)
     covered: frozenset[str] = frozenset() if headers else _covered(files.values(), infos)
     if callback is not None and covered:
@@ -312,13 +304,15 @@ def scan(
     files.update({name: MergedFile(name, None, (), infos[name].size) for name in covered})
     if not collect_errors:
         _check_covered(directory, files, indexes, covered)
-    # What is read of a file itself need not be heard again from an index-only file.
+    # An index-only file need not repeat what was read in the files themselves.
     left_out = covered if covered else frozenset(indexes)
     return Scan(infos, files, at, beside, dict(sorted(errors.items())), left_out)
 
 
 def check_checkpoint(directory: Directory) -> None:
-    """A checkpoint without merged files is one, too; anything else is a mistake that no empty answer may hide.
+    """Refuses a directory that is no checkpoint's: an empty answer would hide a wrong path.
+
+    A checkpoint without merged files is one, too.
 
     Raises:
         StateStoreFilesError: PSS_NOT_A_CHECKPOINT.
@@ -344,6 +338,30 @@ def read_file(directory: Directory, info: FileInfo) -> MergedFile:
     return replace(found, name=info.name)
 
 
+def has_own_entries(directory: Directory, info: FileInfo) -> bool:
+    """Whether a file that is named like an index-only one has entries of its own, and can be read."""
+    try:
+        return any(not group.trailer.index_only for group in read_file(directory, info).groups)
+    except StateStoreFilesError:
+        return False
+
+
+def _list_all(directory: Directory) -> dict[str, FileInfo]:
+    """Lists once, and a large directory twice.
+
+    A large directory is listed page by page. A segment may be copied to a new file on a page that was read already,
+    and its old file unlinked before its page comes: then neither file is listed. In two listings, one after the other,
+    that would have to happen twice to the same segment. A file or a relocation marker that has gone between the
+    listings counts as there: whoever opens it finds that out, and begins again.
+    """
+    first = {info.name: info for info in directory.files(MERGED)}
+    if len(first) < _PAGE:
+        return first
+    second = {info.name: info for info in directory.files(MERGED)}
+    gone = {name for name in first if parse_file_name(name) or name.endswith(RELOCATING_SUFFIX)}.difference(second)
+    return second | {name: first[name] for name in gone}
+
+
 def _read_checked(directory: Directory, info: FileInfo) -> MergedFile:
     file = read_file(directory, info)
     _check_kind(directory, file)
@@ -351,38 +369,30 @@ def _read_checked(directory: Directory, info: FileInfo) -> MergedFile:
 
 
 def _read_or_do_without(directory: Directory, info: FileInfo) -> MergedFile:
-    """An index-only file that is damaged says nothing: what it repeats is read of the files themselves."""
+    """A damaged index-only file says nothing: what it repeats is read in the files themselves."""
     nothing = MergedFile(info.name, None, (), info.size)
     try:
         file = _read_checked(directory, info)
     except StateStoreFilesError as error:
         damaged = error.getErrorClass() in ("PSS_CORRUPT_INDEX", "PSS_CORRUPT_FILE")
-        if info.name.endswith(INDEX_SUFFIX) and damaged and not has_facts(directory, info):
+        if info.name.endswith(INDEX_SUFFIX) and damaged and not has_own_entries(directory, info):
             return nothing
         raise
     return nothing if info.name.endswith(INDEX_SUFFIX) and not file.sealed else file
 
 
 def _check_kind(directory: Directory, file: MergedFile) -> None:
-    """Index-only files are known from their names; one that has another's name has changed places with it.
+    """Refuses a file whose name says that it is index-only and whose trailers do not, or the other way round.
 
     Raises:
         StateStoreFilesError: PSS_CORRUPT_FILE.
     """
     for group in file.groups:
         if group.trailer.index_only is not file.name.endswith(INDEX_SUFFIX):
-            what = "repeats other files" if group.trailer.index_only else "holds facts of its own"
+            what = "repeats other files" if group.trailer.index_only else "holds entries of its own"
             reason = f"it {what}, and its name says otherwise: somebody has renamed it"
             where = {"file": directory.location.display(f"{MERGED}/{file.name}"), "offset": 0}
             raise StateStoreFilesError("PSS_CORRUPT_FILE", {**where, "reason": reason})
-
-
-def has_facts(directory: Directory, info: FileInfo) -> bool:
-    """Whether a file can be read that is named like an index-only one and is none."""
-    try:
-        return any(not group.trailer.index_only for group in read_file(directory, info).groups)
-    except StateStoreFilesError:
-        return False
 
 
 def _read_index(directory: Directory, relative: str, size: int, *, grown: bool = False) -> MergedFile:
@@ -393,10 +403,12 @@ def _read_index(directory: Directory, relative: str, size: int, *, grown: bool =
 def _check_covered(
     directory: Directory, files: Mapping[str, MergedFile], indexes: Collection[str], unopened: Collection[str]
 ) -> None:
-    """Files that an index-only file speaks for were sealed, and are as long as their segments need.
+    """Refuses a file that an index-only file speaks for, and that was cut off since.
+
+    Such a file was sealed, and is as long as its segments need. Cut off, it looks like one that a killed writer left.
 
     Raises:
-        StateStoreFilesError: PSS_CORRUPT_INDEX. A killed writer may leave what such a file looks like that was cut off.
+        StateStoreFilesError: PSS_CORRUPT_INDEX.
     """
     for index in indexes:
         for group in files[index].groups:
@@ -410,6 +422,6 @@ def _check_covered(
 
 
 def _covered(indexes: Collection[MergedFile], infos: Mapping[str, FileInfo]) -> frozenset[str]:
-    """Files that exist and that an index-only file speaks for, the whole of them: only closed ones are taken in."""
+    """The files that exist and that an index-only file speaks for. They are sealed, so it says all that is in them."""
     named = {name for file in indexes for group in file.groups for name in group.index.names}
     return frozenset(name for name in named if name in infos and not name.endswith(INDEX_SUFFIX))

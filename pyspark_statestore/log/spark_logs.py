@@ -1,4 +1,4 @@
-"""What Spark's own logs of a query and of its operators hold: a file for each batch, in it a version and then JSON."""
+"""Spark's own logs of a query and of its operators: a file for each batch, with a version and then JSON in it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pyspark_statestore.parsing import parse_object
 from pyspark_statestore.storage.directory import Directory, FileInfo
 
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,17}")
-"""As Java's long and as Spark writes it: a name such as 007 would be looked for under another one."""
+"""A batch's number as Spark writes it, within Java's long. Spark never looks for a name such as 007."""
 
 _OPERATOR = re.compile(r"0|[1-9][0-9]{0,8}")
 
@@ -18,11 +18,11 @@ COMMITS, OFFSETS = "commits", "offsets"
 
 
 def entries(directory: Directory, log: str) -> dict[int, FileInfo]:
-    """The files of a log, by batch, in ascending order.
+    """Lists the files of a log, by batch, in ascending order.
 
     Args:
-        directory: Of the checkpoint.
-        log: Such as ``commits``, relative to it.
+        directory: The checkpoint's directory.
+        log: The log's path in it, such as ``commits``.
 
     Raises:
         StateStoreFilesError: It cannot be listed.
@@ -32,16 +32,16 @@ def entries(directory: Directory, log: str) -> dict[int, FileInfo]:
 
 
 def content_of(data: bytes) -> dict[str, Any]:
-    """What a file of a log says after its first line, which is the log's version.
+    """Reads the JSON object in a log's file, after the first line, which is the log's version.
 
     Raises:
-        ValueError: That is no JSON object.
+        ValueError: There is no JSON object.
     """
     return parse_object(data.decode("utf-8").partition("\n")[2].partition("\n")[0])
 
 
 def operators(directory: Directory) -> list[int]:
-    """Ids of the stateful operators that have state.
+    """Lists the ids of the stateful operators that have state.
 
     Raises:
         StateStoreFilesError: They cannot be listed.
@@ -50,7 +50,7 @@ def operators(directory: Directory) -> list[int]:
 
 
 def operator_metadata(directory: Directory, operator_id: int) -> tuple[str, bytes] | None:
-    """Where a stateful operator's newest metadata is, in the checkpoint, and its bytes; None where there is none.
+    """Reads a stateful operator's newest metadata: its path in the checkpoint, and its bytes; None without metadata.
 
     Raises:
         FileNotFoundError: It is gone.

@@ -1,4 +1,8 @@
-"""The logical files that make up the state: live segments, and plain files beside them (rule 10)."""
+"""The logical files that make up the state: live segments, and plain files beside them (rule 10).
+
+A checkpoint that stock Spark began has plain files. Where a merged file and a plain file have the same path, the merged
+one counts, as for executors. What the names of state files say (store, version, checkpoint id) is read here, too.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +18,32 @@ import pyarrow.compute as pc
 
 from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.format import foreign_path, split_foreign_path
-from pyspark_statestore.format.checksum import crc32c
 from pyspark_statestore.log import Entries
-from pyspark_statestore.log.scan import MERGED, Scan, naming_foreign
+from pyspark_statestore.log.payload import SegmentRun, read_run
+from pyspark_statestore.log.scan import MERGED, Scan
 from pyspark_statestore.sparkfiles import is_whole_stream
 from pyspark_statestore.storage.directory import LARGEST_WHOLE, Directory, FileInfo, in_parallel
 
 IMMUTABLE = re.compile(r".+/(SSTs/[^/.][^/]*\.sst|logs/[^/.][^/]*\.log)")
+
+STATE = "state"
+"""The state's directory in a checkpoint."""
+
+MERGED_NAME = MERGED.rpartition("/")[2]
+
+Result = TypeVar("Result")
+
+_PLAIN_PARTS = 32
+"""Plain files are read one by one, by so many threads' worth of work at most."""
+
+PLAIN = -1
+"""Stands for a merged file's number where a state file is plain."""
+
+DEFAULT_STORE = "default"
+
+_STORE = re.compile(r"([0-9]{1,9})/([0-9]{1,9})(?:/(?!(?:SSTs|logs)$|_)([^/]+?))?(?:/(?:SSTs|logs))?")
+
+_NAME = r"^(?P<version>[0-9]{1,18})(?:_(?P<id>[^./]+))?\.(?P<extension>(?:zip|changelog|delta|snapshot)(?:\.crc)?)$"
 
 
 @dataclass(frozen=True)
@@ -35,7 +58,7 @@ class StoreFilter:
         return (self.operator_id, self.partition_id, self.store_name) != (None, None, None)
 
     def wants(self, store: tuple[int, int, str]) -> bool:
-        """Whether a store, as (operator id, partition id, store name), is wanted."""
+        """Whether a store, given as (operator id, partition id, store name), is wanted."""
         asked = (self.operator_id, self.partition_id, self.store_name)
         return all(want is None or want == have for want, have in zip(asked, store, strict=True))
 
@@ -51,20 +74,6 @@ class StoreFilter:
 EVERYTHING = StoreFilter()
 
 
-STATE = "state"
-"""Where state is, in a checkpoint."""
-
-MERGED_NAME = MERGED.rpartition("/")[2]
-
-Result = TypeVar("Result")
-
-_PLAIN_PARTS = 32
-"""Plain files are read one by one, in so many parts at the same time at most."""
-
-PLAIN = -1
-"""Stands for a merged file's number where the file lies by itself."""
-
-
 @dataclass(frozen=True)
 class StateFiles:
     """A row for each logical file.
@@ -73,9 +82,9 @@ class StateFiles:
         path: Relative to ``state/``.
         length: In bytes.
         merged: Number of the merged file in ``names``, or :data:`PLAIN`.
-        offset: In the merged file.
-        crc32c: Of the bytes of a segment; 0 for a plain file.
-        names: Of all merged files.
+        offset: Where the segment begins in the merged file.
+        crc32c: The checksum of a segment's bytes; 0 for a plain file.
+        names: Names of all merged files.
         origin: 0, or the number (from 1 on) in ``foreign`` of the other checkpoint's file that has a segment's bytes.
         foreign: Paths of files of other checkpoints.
     """
@@ -91,11 +100,11 @@ class StateFiles:
 
     @classmethod
     def of(cls, scan: Scan, plain: Iterable[FileInfo]) -> StateFiles:
-        """Puts what lives in merged files and what lies beside them together.
+        """Puts what lives in merged files and the plain files beside them together.
 
         Args:
-            scan: Of the merged files.
-            plain: See :func:`plain_files`.
+            scan: A scan of the merged files.
+            plain: The plain files: see :func:`plain_files`.
         """
         entries = scan.entries
         rows = cls.entry_rows(scan)
@@ -122,17 +131,17 @@ class StateFiles:
         return bool(pc.any(pc.match_substring_regex(self.path, r"/\d+_[^/]*$"), min_count=0).as_py())
 
     def is_merged(self, rows: np.ndarray) -> np.ndarray:
-        """Which of these rows are segments."""
+        """Marks those of these rows that are segments."""
         is_merged: np.ndarray = self.merged[rows] != PLAIN
         return is_merged
 
     @staticmethod
     def entry_rows(scan: Scan) -> np.ndarray:
-        """Of each segment, in the order of the rows, the row of its entry; segments come before plain files."""
+        """The row of each segment's entry, in the order of the rows here; segments come before plain files."""
         return np.flatnonzero(scan.resolution.live)
 
     def without(self, rows: np.ndarray) -> StateFiles:
-        """Returns all but these rows."""
+        """Returns all rows but these."""
         kept: np.ndarray = np.ones(len(self.length), bool)
         kept[rows] = False
         columns = (self.length[kept], self.merged[kept], self.offset[kept], self.crc32c[kept])
@@ -145,7 +154,7 @@ class StateFiles:
         return self.foreign[self.origin[row] - 1] if self.origin[row] else f"{MERGED}/{self.names[self.merged[row]]}"
 
     def stores(self) -> Stores:
-        """Which store each file belongs to."""
+        """Tells which store each file belongs to."""
         return Stores.of(self.path)
 
     def read(
@@ -159,14 +168,15 @@ class StateFiles:
         """Reads files, many at a time; those of a merged file with as few requests as possible.
 
         Args:
-            directory: Of the checkpoint.
-            rows: Which.
-            parse: What to make of a file's bytes, which are not kept; None stands for others than were written.
-            at_most: Only so many bytes from the start of each; these are not checked.
-            most: Bytes of the longest one that is allowed: it may be longer than the memory, on a disk that has holes.
+            directory: The checkpoint's directory.
+            rows: The files' rows.
+            parse: Makes something of a file's bytes, which are not kept. It gets None where the bytes are not those
+                that were written.
+            at_most: Read only so many bytes from the start of each file; their checksums are not compared then.
+            most: Bytes that a file may have at most. A file may say that it is longer than the memory.
 
         Returns:
-            What was made of them, in the order of the rows.
+            What ``parse`` has returned, in the order of the rows.
 
         Raises:
             FileNotFoundError: A file is gone.
@@ -182,15 +192,16 @@ class StateFiles:
                     found[at] = parse(directory.read(path, int(lengths[at]), most))
                 return
             path = self.holder(int(rows[group[0]]))
-            ranges = list(zip(self.offset[rows[group]].tolist(), lengths[group].tolist(), strict=True))
-            size = max(offset + length for offset, length in ranges)
-            with naming_foreign(path, lambda: str(self.path[int(rows[group[0]])].as_py())):
-                for number, data in directory.read_ranges(path, size, ranges):
-                    at = int(group[number])
-                    is_whole = len(data) == lengths[at]
-                    if is_whole and at_most is None:
-                        is_whole = crc32c(data) == self.crc32c[rows[at]]
-                    found[at] = parse(data if is_whole else None)
+            group = group[np.lexsort((lengths[group], self.offset[rows[group]]))]
+            offset, crc = self.offset[rows[group]], self.crc32c[rows[group]] if at_most is None else None
+            run = SegmentRun(path, int((offset + lengths[group]).max()), group, offset, lengths[group], crc)
+            whole: list[bytes] = []
+            for chunk in read_run(directory, run, lambda: str(self.path[int(rows[group[0]])].as_py()), most):
+                for number, data in chunk.segments():
+                    whole.append(data)
+                    if chunk.is_end:
+                        found[int(group[number])] = parse(None if number in chunk.wrong else b"".join(whole))
+                        whole.clear()
 
         is_plain = self.merged[rows] == PLAIN
         place = self.merged[rows].astype("i8") * (len(self.foreign) + 1) + self.origin[rows]
@@ -205,11 +216,7 @@ class StateFiles:
             raise StateStoreFilesError("PSS_READ_FAILED", {"action": "read", "path": where, "reason": reason})
 
     def plain_are_whole(self, directory: Directory, rows: np.ndarray) -> np.ndarray:
-        """Tells of plain changelogs, deltas and snapshots whether they were cut off, as far as their ends tell.
-
-        Args:
-            directory: Of the checkpoint.
-            rows: Which.
+        """Marks those of these plain changelogs, deltas and snapshots that were not cut off, as far as their ends tell.
 
         Raises:
             FileNotFoundError: A file is gone.
@@ -227,24 +234,13 @@ class StateFiles:
         return whole
 
     def _paths(self, rows: np.ndarray, group: np.ndarray) -> Iterator[tuple[int, str]]:
-        """Positions in ``rows``, and these files' paths in the checkpoint."""
+        """Positions in ``rows``, and the paths of these files in the checkpoint."""
         paths = self.path.take(pa.array(rows[group])).to_pylist()
         return zip(group.tolist(), [f"{STATE}/{path}" for path in paths], strict=True)
 
 
-def _parts(positions: np.ndarray) -> list[np.ndarray]:
-    return [part for part in np.array_split(positions, _PLAIN_PARTS) if len(part)]
-
-
-def _by_value(place: np.ndarray) -> list[np.ndarray]:
-    """Positions by the file that holds them."""
-    order = np.argsort(place, kind="stable")
-    groups = np.split(order, np.flatnonzero(np.diff(place[order])) + 1)
-    return [group for group in groups if len(group) and place[group[0]] != PLAIN]
-
-
 def plain_files(directory: Directory, scan: Scan) -> list[FileInfo]:
-    """Lists the state files that are not in merged files; what Spark keeps beside them is left out.
+    """Lists the plain state files; what Spark keeps beside them, such as metadata, is left out.
 
     Where the merged files say that the checkpoint was begun with merging there are none, and nothing is listed.
     """
@@ -254,7 +250,7 @@ def plain_files(directory: Directory, scan: Scan) -> list[FileInfo]:
 
 
 def files_below_state(directory: Directory) -> dict[str, FileInfo]:
-    """All files below ``state/`` but the merged ones, by their paths from there.
+    """Lists all files below ``state/`` but those in the merged files' directory, by their paths from there.
 
     Raises:
         StateStoreFilesError: They cannot be listed.
@@ -264,20 +260,12 @@ def files_below_state(directory: Directory) -> dict[str, FileInfo]:
 
 
 def is_state_file(path: str) -> bool:
-    """Whether a path below ``state/`` is one that a state store has written, as ``StatePath`` of the shim decides."""
+    """Whether a state store has written the file at a path below ``state/``, as ``StatePath`` of the shim decides."""
     folder, _, name = path.rpartition("/")
     extension = name.removesuffix(".crc").rpartition(".")[2]
     if extension not in ("zip", "changelog", "delta", "snapshot", "sst", "log") or name.startswith("."):
         return False
     return parse_store(folder) is not None
-
-
-# What the names of Spark's state files say, for a whole column of them at once.
-
-DEFAULT_STORE = "default"
-
-_STORE = re.compile(r"([0-9]{1,9})/([0-9]{1,9})(?:/(?!(?:SSTs|logs)$|_)([^/]+?))?(?:/(?:SSTs|logs))?")
-_NAME = r"^(?P<version>[0-9]{1,18})(?:_(?P<id>[^./]+))?\.(?P<extension>(?:zip|changelog|delta|snapshot)(?:\.crc)?)$"
 
 
 @dataclass(frozen=True)
@@ -288,7 +276,7 @@ class Stores:
         known: (operator id, partition id, store name) of the stores that occur, in ascending order.
         store: Per path, a number into ``known``; -1 where the path is none of Spark's.
         path: The paths.
-        name: Of each, what is after its last slash.
+        name: What is after the last slash of each.
     """
 
     known: tuple[tuple[int, int, str], ...]
@@ -313,17 +301,17 @@ class Stores:
         return self.columns_of(self.store[rows])
 
     def columns_of(self, store: np.ndarray) -> tuple[pa.Array, pa.Array, pa.Array]:
-        """The same of stores, given as numbers into ``known``."""
+        """operator_id, partition_id and store_name of stores that are given as numbers into ``known``."""
         indices = pa.array(store, pa.int32(), mask=store < 0)
         types: Sequence[pa.DataType] = (pa.int32(), pa.int32(), pa.string())
         return tuple(pa.array([s[i] for s in self.known], types[i]).take(indices) for i in range(3))
 
     def versions(self, rows: np.ndarray) -> tuple[pa.Array, pa.Array]:
-        """Version and checkpoint id in the names of some rows; null where there is none."""
+        """The version and the checkpoint id in the names of some rows; null where there is none."""
         return self.version_files(rows)[:2]
 
     def version_files(self, rows: np.ndarray) -> tuple[pa.Array, pa.Array, pa.Array]:
-        """Version, checkpoint id and extension in the names of some rows, such as "zip" or "zip.crc"; null likewise."""
+        """Version, checkpoint id and extension ("zip", "zip.crc") in the names of some rows; null likewise."""
         # Versions are few beside the files of all partitions, and a regular expression for each file would take long.
         names = self.name.take(pa.array(rows)).dictionary_encode()
         parts = pc.extract_regex(names.dictionary, _NAME)
@@ -340,9 +328,53 @@ def parse_store(folder: str) -> tuple[int, int, str] | None:
 
 
 def store_folder(store: tuple[int, int, str]) -> str:
-    """The directory of a store below ``state/``."""
+    """Returns the directory of a store below ``state/``."""
     operator, partition, name = store
     return f"{operator}/{partition}" if name == DEFAULT_STORE else f"{operator}/{partition}/{name}"
+
+
+def live_foreign(scan: Scan) -> dict[str, frozenset[str]]:
+    """The files of other checkpoints that a checkpoint still reads, as :func:`by_checkpoint` returns them."""
+    return foreign_of(scan.entries, scan.resolution.live)
+
+
+def foreign_of(entries: Entries, rows: np.ndarray) -> dict[str, frozenset[str]]:
+    """The files of other checkpoints that some rows, or those of a mask, are in: see :func:`by_checkpoint`."""
+    numbers = np.unique(entries.origin[rows])
+    return by_checkpoint(entries.foreign[number - 1] for number in numbers.tolist() if number)
+
+
+def missing_foreign(directory: Directory, entries: Entries) -> frozenset[str]:
+    """Paths of the foreign files that do not exist, by one listing for each other checkpoint.
+
+    Raises:
+        StateStoreFilesError: One cannot be listed.
+    """
+    missing: set[str] = set()
+    for checkpoint, names in by_checkpoint(entries.foreign).items():
+        there = directory.beside(checkpoint).names(MERGED)
+        missing.update(foreign_path(checkpoint, name) for name in names.difference(there))
+    return frozenset(missing)
+
+
+def by_checkpoint(paths: Iterable[str]) -> dict[str, frozenset[str]]:
+    """Names of merged files by the path of the checkpoint that they are in."""
+    found: defaultdict[str, set[str]] = defaultdict(set)
+    for path in paths:
+        checkpoint, name = split_foreign_path(path)
+        found[checkpoint].add(name)
+    return {checkpoint: frozenset(names) for checkpoint, names in found.items()}
+
+
+def _parts(positions: np.ndarray) -> list[np.ndarray]:
+    return [part for part in np.array_split(positions, _PLAIN_PARTS) if len(part)]
+
+
+def _by_value(place: np.ndarray) -> list[np.ndarray]:
+    """Positions by the file that holds them."""
+    order = np.argsort(place, kind="stable")
+    groups = np.split(order, np.flatnonzero(np.diff(place[order])) + 1)
+    return [group for group in groups if len(group) and place[group[0]] != PLAIN]
 
 
 def _split(paths: pa.StringArray) -> tuple[pa.StringArray, pa.StringArray]:
@@ -369,39 +401,3 @@ def _substrings(text: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> pa.St
     kept = text[np.repeat(np.arange(len(lengths)) % 2 == 1, lengths)]
     offsets = np.concatenate([[0], np.cumsum(ends - starts)]).astype("i4")
     return pa.StringArray.from_buffers(len(starts), pa.py_buffer(offsets), pa.py_buffer(kept))
-
-
-# The files of other checkpoints that a fork refers to.
-
-
-def live_foreign(scan: Scan) -> dict[str, frozenset[str]]:
-    """What a checkpoint still reads elsewhere, as :func:`by_checkpoint` has it."""
-    return foreign_of(scan.entries, scan.resolution.live)
-
-
-def foreign_of(entries: Entries, rows: np.ndarray) -> dict[str, frozenset[str]]:
-    """What some rows, or those of a mask, are read of elsewhere, as :func:`by_checkpoint` has it."""
-    numbers = np.unique(entries.origin[rows])
-    return by_checkpoint(entries.foreign[number - 1] for number in numbers.tolist() if number)
-
-
-def missing_foreign(directory: Directory, entries: Entries) -> frozenset[str]:
-    """Paths of the files that are referred to and do not exist; one listing for each other checkpoint.
-
-    Raises:
-        StateStoreFilesError: One cannot be listed.
-    """
-    missing: set[str] = set()
-    for checkpoint, names in by_checkpoint(entries.foreign).items():
-        there = directory.beside(checkpoint).names(MERGED)
-        missing.update(foreign_path(checkpoint, name) for name in names.difference(there))
-    return frozenset(missing)
-
-
-def by_checkpoint(paths: Iterable[str]) -> dict[str, frozenset[str]]:
-    """Names of merged files, by the path of the checkpoint that they are in."""
-    found: defaultdict[str, set[str]] = defaultdict(set)
-    for path in paths:
-        checkpoint, name = split_foreign_path(path)
-        found[checkpoint].add(name)
-    return {checkpoint: frozenset(names) for checkpoint, names in found.items()}

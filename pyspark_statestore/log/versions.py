@@ -1,4 +1,4 @@
-"""The table ``versions``: which versions of which store a query could go on from."""
+"""Which versions of which store a query could go on from, and what each is restored from: the table ``versions``."""
 
 from __future__ import annotations
 
@@ -15,11 +15,26 @@ from pyspark_statestore.sparkfiles import files_named, lineage_of
 from pyspark_statestore.storage.directory import Directory
 
 _SNAPSHOTS = ("zip", "snapshot")
+
 _CHANGES = ("changelog", "delta")
 
 MAX_REPAIR = 500
-"""Changelogs that Spark replays at most where it has to go around a broken snapshot; its default of
+"""Changelogs that Spark replays at most where it goes around a broken snapshot: the default of
 ``spark.sql.streaming.stateStore.autoSnapshotRepair.maxChangeFileReplay``."""
+
+EMPTY = -2
+"""Stands for the empty state, which is what version 1 follows."""
+
+NOTHING = -1
+"""Stands for what is not there."""
+
+_LINEAGE_BYTES = 64 * 1024
+
+_MANY = 2
+"""Versions that one changelog has to answer for, so that it pays to read only one at a time."""
+
+_Key = tuple[int, int, str]
+"""Store, version, checkpoint id."""
 
 
 @dataclass(frozen=True)
@@ -27,11 +42,11 @@ class Versions:
     """A row for each version (and checkpoint id) of each store, in ascending order.
 
     Attributes:
-        store: A number into the stores that are known.
+        store: The number of the store in :attr:`Stores.known`.
         version: The version.
         id: Its checkpoint id, or "".
-        snapshot: Row of the snapshot in the state's files, or -1.
-        changes: Row of the changelog or delta, or -1.
+        snapshot: The snapshot's row in the state's files, or -1.
+        changes: The row of the changelog or delta there, or -1.
     """
 
     store: np.ndarray
@@ -49,14 +64,14 @@ class Restores:
     """How each version is restored.
 
     Attributes:
-        files: Of the state.
-        stores: That they belong to.
-        versions: Of the stores that are wanted.
+        files: The files of the state.
+        stores: The stores that they belong to.
+        versions: The versions of the stores that are wanted.
         ancestry: What each version follows.
-        base: Of each version, the version of the snapshot that a restore begins with: 0 is the empty state; -1 where
-            there is no way.
-        replay_count: Changelogs that are replayed after it.
-        size: Bytes that are read.
+        base: The version of the snapshot with which the restore of each version begins: 0 is the empty state; -1 where
+            a version cannot be restored.
+        replay_count: Changelogs that are replayed after that snapshot.
+        size: Bytes that a restore reads.
     """
 
     files: StateFiles = field(repr=False)
@@ -69,7 +84,7 @@ class Restores:
 
     @classmethod
     def of(cls, files: StateFiles, directory: Directory, wanted: StoreFilter = EVERYTHING) -> Restores:
-        """Looks at snapshots and changelogs. Reads every RocksDB snapshot's zip, which is small.
+        """Finds out how each version is restored. Reads the zip of every RocksDB snapshot, which is small.
 
         A restore begins with the newest snapshot that is whole, at this version or before, and replays the changelogs
         after it; version 0 is the empty state. With Spark's checkpoint format 2 it follows only the attempts that a
@@ -78,8 +93,8 @@ class Restores:
         known.
 
         Args:
-            files: Of the state.
-            directory: Of the checkpoint, to read snapshots and changelogs from.
+            files: The files of the state.
+            directory: The checkpoint's directory, to read snapshots and changelogs from.
             wanted: Stores whose versions are wanted.
 
         Raises:
@@ -95,13 +110,14 @@ class Restores:
         return cls(files, stores, versions, ancestry, base, replayed, size)
 
     def steps(self, row: int) -> tuple[int | None, list[int]]:
-        """What a restorable version is made of.
+        """Returns what a restorable version is made of.
 
         Args:
-            row: Of the version.
+            row: The version's row.
 
         Returns:
-            Row of the snapshot in the files, None for the empty state; rows of the changelogs after it, oldest first.
+            The row of the snapshot in the files, None for the empty state; and the rows of the changelogs after it,
+            oldest first.
         """
         changes: list[int] = []
         while row != EMPTY and self.versions.version[row] != self.base[row]:
@@ -114,8 +130,8 @@ def versions_table(files: StateFiles, directory: Directory, wanted: StoreFilter 
     """Makes the table, ordered by store and version.
 
     Args:
-        files: Of the state.
-        directory: Of the checkpoint, to read snapshots and changelogs from.
+        files: The files of the state.
+        directory: The checkpoint's directory, to read snapshots and changelogs from.
         wanted: Stores whose versions are wanted.
 
     Raises:
@@ -142,8 +158,55 @@ def versions_table(files: StateFiles, directory: Directory, wanted: StoreFilter 
     return table_of("versions", columns)
 
 
+@dataclass(frozen=True)
+class Ancestry:
+    """What each version follows.
+
+    Attributes:
+        parent: The row of the version that its changelog is applied to, or :data:`EMPTY`, or :data:`NOTHING`.
+        begins: Whether the lineage in a later changelog begins at it, as it does at a snapshot.
+    """
+
+    parent: np.ndarray
+    begins: np.ndarray
+
+
+def ancestry_of(
+    files: StateFiles,
+    directory: Directory,
+    store: np.ndarray,
+    version: np.ndarray,
+    checkpoint_id: pa.Array,
+    changes: np.ndarray,
+) -> Ancestry:
+    """Finds the ancestry of versions; with Spark's checkpoint format 2 from their changelogs.
+
+    Args:
+        files: The files of the state.
+        directory: The checkpoint's directory, to read changelogs from.
+        store: The number of each version's store; stores, versions and ids are in ascending order.
+        version: The version.
+        checkpoint_id: Its id, "" with format 1.
+        changes: The row of its changelog in the files, or -1.
+    """
+    parent: np.ndarray = np.full(len(version), NOTHING, "i8")
+    begins: np.ndarray = np.zeros(len(version), bool)
+    has_id = np.array(pc.not_equal(checkpoint_id, ""), bool)
+    bare = np.flatnonzero(~has_id)
+    is_next = (np.diff(store[bare]) == 0) & (np.diff(version[bare]) == 1)
+    parent[bare[1:][is_next]] = bare[:-1][is_next]
+    parent[version == 1] = EMPTY
+    rows = np.flatnonzero(has_id)
+    if len(rows):
+        keys = zip(
+            store[rows].tolist(), version[rows].tolist(), checkpoint_id.take(pa.array(rows)).to_pylist(), strict=True
+        )
+        _follow_all(files, directory, changes, dict(zip(keys, rows.tolist(), strict=True)), Ancestry(parent, begins))
+    return Ancestry(parent, begins)
+
+
 def _versions(files: StateFiles, stores: Stores, wanted: StoreFilter) -> Versions:
-    """Groups the files by what they are of."""
+    """Groups the files by store, version and id."""
     rows = np.flatnonzero((stores.store >= 0) & wanted.rows(stores))
     version, checkpoint_id, extension = stores.version_files(rows)
     kind = extension.dictionary_encode()
@@ -170,7 +233,7 @@ def _versions(files: StateFiles, stores: Stores, wanted: StoreFilter) -> Version
 
 
 def _whole_snapshots(files: StateFiles, directory: Directory, stores: Stores, versions: Versions) -> np.ndarray:
-    """Bytes of each version's snapshot with all that it names; -1 where there is none, or something is missing."""
+    """Bytes of each version's snapshot and of the files that it names; -1 where there is none, or one is missing."""
     has = np.flatnonzero(versions.snapshot >= 0)
     names = stores.name.take(pa.array(versions.snapshot[has]))
     is_zip = np.array(pc.ends_with(names, ".zip"), bool)
@@ -207,7 +270,7 @@ def _restores(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Base snapshot's version, number of changelogs after it, bytes to read; a base of -1 where there is no way."""
     count = len(versions)
-    # The last row stands for what is not there, the one before it for the empty state.
+    # Two more rows: the last one stands for what is not there, the one before it for the empty state.
     empty, nothing = count, count + 1
     neither: np.ndarray = np.zeros(2, bool)
     version: np.ndarray = np.append(versions.version, [1, 0])
@@ -242,15 +305,16 @@ def _restores(
 def _along(
     link: np.ndarray, before: np.ndarray, *columns: tuple[Callable[..., np.ndarray], np.ndarray]
 ) -> tuple[np.ndarray, list[np.ndarray]]:
-    """Follows chains of rows, all at once: each step goes twice as far as the one before.
+    """Follows the chains of all rows at once: each step goes twice as far as the one before.
 
     Args:
         link: Whether a row's chain goes on.
-        before: The row that it goes on with; no chain comes back to where it was.
-        columns: How values are put together, and those of the rows.
+        before: The next row of the chain; no chain comes back to where it was.
+        columns: Pairs of a function that puts two values together, and the rows' values.
 
     Returns:
-        Where each row's chain ends; and what the values of its rows are together, that of its end left out.
+        The row where each row's chain ends; and for each of the columns the values along the chain put together,
+        without that of its end.
     """
     to: np.ndarray = np.where(link, before, np.arange(len(link)))
     found = [np.where(link, values, np.zeros((), values.dtype)) for _, values in columns]
@@ -260,69 +324,6 @@ def _along(
     return to, found
 
 
-# Which version each version's changelog is applied to.
-
-EMPTY = -2
-"""Stands for the empty state, which is what version 1 follows."""
-NOTHING = -1
-"""Stands for what is not there."""
-
-_LINEAGE_BYTES = 64 * 1024
-
-_MANY = 2
-"""Versions that a changelog answers for, so that it pays to read one alone."""
-
-_Key = tuple[int, int, str]
-"""Store, version, checkpoint id."""
-
-
-@dataclass(frozen=True)
-class Ancestry:
-    """What each version follows.
-
-    Attributes:
-        parent: Row of the version that its changelog is applied to, or :data:`EMPTY`, or :data:`NOTHING`.
-        begins: Whether what a later changelog names begins at it, as it does at a snapshot.
-    """
-
-    parent: np.ndarray
-    begins: np.ndarray
-
-
-def ancestry_of(
-    files: StateFiles,
-    directory: Directory,
-    store: np.ndarray,
-    version: np.ndarray,
-    checkpoint_id: pa.Array,
-    changes: np.ndarray,
-) -> Ancestry:
-    """Finds the ancestry of versions; with Spark's checkpoint format 2 from their changelogs.
-
-    Args:
-        files: Of the state.
-        directory: Of the checkpoint, to read changelogs from.
-        store: Of each version, a number; stores, versions and ids are in ascending order.
-        version: Its number.
-        checkpoint_id: Its id, "" with format 1.
-        changes: Row of its changelog in the files, or -1.
-    """
-    parent: np.ndarray = np.full(len(version), NOTHING, "i8")
-    begins: np.ndarray = np.zeros(len(version), bool)
-    has_id = np.array(pc.not_equal(checkpoint_id, ""), bool)
-    bare = np.flatnonzero(~has_id)
-    is_next = (np.diff(store[bare]) == 0) & (np.diff(version[bare]) == 1)
-    parent[bare[1:][is_next]] = bare[:-1][is_next]
-    parent[version == 1] = EMPTY
-    rows = np.flatnonzero(has_id)
-    if len(rows):
-        keys = zip(
-            store[rows].tolist(), version[rows].tolist(), checkpoint_id.take(pa.array(rows)).to_pylist(), strict=True
-        )
-        _follow_all(files, directory, changes, dict(zip(keys, rows.tolist(), strict=True)), Ancestry(parent, begins))
-    return Ancestry(parent, begins)
-
-
 def _follow_all(
     files: StateFiles, directory: Directory, changes: np.ndarray, row_of: Mapping[_Key, int], ancestry: Ancestry
 ) -> None:
@@ -330,7 +331,7 @@ def _follow_all(
     for key, row in row_of.items():
         if changes[row] >= 0 and ancestry.parent[row] == NOTHING:
             unknown.setdefault(key[0], []).append(key)
-    # A changelog names all attempts since the last snapshot, so the newest of a store answers for many before it. Where
+    # A changelog names all attempts since the last snapshot, so a store's newest one answers for many before it. Where
     # it does not, more and more of them are read at once.
     times = 1
     while unknown:
@@ -345,7 +346,7 @@ def _follow_all(
 
 
 def _drop_answered(keys: list[_Key], row_of: Mapping[_Key, int], ancestry: Ancestry) -> int:
-    """Takes the newest keys away of which is known what they follow; tells how many."""
+    """Drops the newest keys that have a known parent, and returns how many."""
     before = len(keys)
     while keys and ancestry.parent[row_of[keys[-1]]] != NOTHING:
         keys.pop()
@@ -353,7 +354,7 @@ def _drop_answered(keys: list[_Key], row_of: Mapping[_Key, int], ancestry: Ances
 
 
 def _follow(key: _Key, lineage: Mapping[int, str], row_of: Mapping[_Key, int], ancestry: Ancestry) -> None:
-    """Notes whom a version, and those that it names, follow."""
+    """Notes the parent of a version, and of those that its lineage names."""
     store, newest, _ = key
     child: int | None = row_of[key]
     for version in range(newest - 1, 0, -1):

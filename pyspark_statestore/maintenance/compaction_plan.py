@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from pyspark_statestore.errors import StateStoreFilesError
+from pyspark_statestore.errors import StateStoreFilesError, not_allowed
 from pyspark_statestore.format.layout import TRAILER_SIZE, U32
 from pyspark_statestore.inspect import files_table
 from pyspark_statestore.log.merged_log import TARGET_FILE_SIZE, LogSnapshot, MergedLog
@@ -64,7 +64,7 @@ class CompactionOptions:
 
 def _check_number(key: str, value: object, allowed: str) -> None:
     if isinstance(value, bool) or not isinstance(value, (int, float, np.number)) or not value >= 1:
-        raise StateStoreFilesError("PSS_INVALID_OPTION", {"key": key, "value": value, "allowed": allowed})
+        raise not_allowed(key, value, allowed)
 
 
 @dataclass(frozen=True)
@@ -211,4 +211,4 @@ def files_where(
 
 
 def _refused(where: object, allowed: str) -> StateStoreFilesError:
-    return StateStoreFilesError("PSS_INVALID_OPTION", {"key": "where", "value": where, "allowed": allowed})
+    return not_allowed("where", where, allowed)

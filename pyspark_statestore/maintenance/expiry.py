@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyspark_statestore.errors import StateStoreFilesError
+from pyspark_statestore.errors import not_allowed
 from pyspark_statestore.format import Kind
 from pyspark_statestore.format.index_block import ENTRY_TYPE
 from pyspark_statestore.log.merged_log import Clocks, LogSnapshot, MergedLog, ask_file_system, require_stopped
@@ -65,8 +65,7 @@ class Expiry:
 def expire(log: MergedLog, retain_last: int, *, dry_run: bool = True, force: bool = False) -> Expiry:
     """Implements :meth:`pyspark_statestore.maintenance.maintenance.Maintenance.expire`."""
     if not isinstance(retain_last, int) or isinstance(retain_last, bool) or retain_last < 1:
-        parameters = {"key": "retain_last", "value": retain_last, "allowed": "a whole number of batches, at least 1"}
-        raise StateStoreFilesError("PSS_INVALID_OPTION", parameters)
+        raise not_allowed("retain_last", retain_last, "a whole number of batches, at least 1")
     if not force:
         state = _StateDirectory.read(log)
         require_stopped(log, state.snapshot, state.plain.values(), Clocks(log.clock()), "Expiring versions")

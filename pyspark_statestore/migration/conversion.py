@@ -20,9 +20,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from pyspark_statestore.errors import StateStoreFilesError
+from pyspark_statestore.errors import StateStoreFilesError, not_allowed
 from pyspark_statestore.log.merged_log import MergedLog
-from pyspark_statestore.log.payload import check_part, parts_of
+from pyspark_statestore.log.payload import check_run, segment_runs
 from pyspark_statestore.log.scan import (
     EXPORTED_SUFFIX,
     EXPORTING_SUFFIX,
@@ -114,7 +114,7 @@ def convert(
 
 def _check_word(key: str, value: object, allowed: Sequence[str]) -> None:
     if value not in allowed:
-        raise StateStoreFilesError("PSS_INVALID_OPTION", {"key": key, "value": value, "allowed": " or ".join(allowed)})
+        raise not_allowed(key, value, " or ".join(allowed))
 
 
 def _undoing_repartition(directory: Directory, changes: OffsetChanges, found: Scan) -> OffsetChanges:
@@ -202,18 +202,12 @@ class _GoingBack:
 
 def _check_segments(directory: Directory, found: Scan, live: LiveSegments, rows: np.ndarray) -> None:
     """Refuses to remove plain copies of segments that cannot be read or are corrupt."""
-    parts = parts_of(found.entries, live.row[rows], found.sizes)
-    for part, checked in zip(parts, in_parallel(lambda part: check_part(directory, part), parts), strict=True):
+    entries = found.entries
+    runs = segment_runs(entries, live.row[rows], found.sizes)
+    for run, checked in zip(runs, in_parallel(lambda run: check_run(directory, run), runs), strict=True):
         if checked.error is not None:
             raise checked.error
-        bad = (*checked.bad, *checked.unread)
-        if bad:
-            entries = found.entries
-            parameters = {
-                "path": entries.path[bad[0]].as_py(),
-                "file": directory.location.display(part.path),
-                "length": int(entries.length[bad[0]]),
-                "offset": int(entries.offset[bad[0]]),
-                "reason": "their checksum does not match, though the plain file's does; nothing was changed",
-            }
-            raise StateStoreFilesError("PSS_CORRUPT_SEGMENT", parameters)
+        for row in (*checked.bad, *checked.unread):
+            reason = "their checksum does not match, though the plain file's does; nothing was changed"
+            number = int(np.flatnonzero(run.row == row)[0])
+            raise run.corrupt(directory, number, entries.path[row].as_py(), reason)

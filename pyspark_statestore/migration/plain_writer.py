@@ -11,7 +11,6 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,12 +18,12 @@ import numpy as np
 from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.format.checksum import crc32c
 from pyspark_statestore.log.on_spark import run_on_spark
-from pyspark_statestore.log.payload import Part, checksum_of, parts_of
-from pyspark_statestore.log.scan import ATTEMPTS, ForeignFileGoneError, Scan, always_gone, naming_foreign
+from pyspark_statestore.log.payload import Chunk, SegmentRun, checksum_of, read_run, segment_runs
+from pyspark_statestore.log.scan import ATTEMPTS, ForeignFileGoneError, Scan, always_gone
 from pyspark_statestore.log.state_files import STATE
 from pyspark_statestore.migration.checks import LiveSegments
 from pyspark_statestore.storage.changes import delete, publish
-from pyspark_statestore.storage.directory import Directory, FileInfo, in_parallel, in_parts, requests
+from pyspark_statestore.storage.directory import Directory, FileInfo, OpenFile, in_parallel, in_parts
 
 if TYPE_CHECKING:
     from fsspec.callbacks import Callback
@@ -42,15 +41,15 @@ _TASK_FILES = 200
 
 @dataclass(frozen=True)
 class SegmentTask:
-    """Writes segments of one merged file; ``paths`` are theirs below ``state/``, in the order of ``part``."""
+    """Writes segments of one merged file; ``paths`` are theirs below ``state/``, in the order of ``run``."""
 
-    part: Part = field(repr=False)
+    run: SegmentRun = field(repr=False)
     paths: tuple[str, ...] = field(repr=False)
 
     @property
     def total(self) -> int:
         """Bytes that are written."""
-        return self.part.total
+        return self.run.total
 
 
 @dataclass(frozen=True)
@@ -72,10 +71,9 @@ def segment_tasks(found: Scan, live: LiveSegments, rows: np.ndarray) -> list[Exp
     """Divides the segments in some rows of ``live`` into tasks."""
     paths = {int(live.row[at]): live.path[at] for at in rows.tolist()}
     tasks: list[ExportTask] = []
-    for part in parts_of(found.entries, live.row[rows], found.sizes):
-        for few in np.split(np.arange(len(part.row)), range(_TASK_FILES, len(part.row), _TASK_FILES)):
-            columns = (part.row[few], part.offset[few], part.length[few], part.crc32c[few])
-            chosen = Part(part.path, part.size, *columns)
+    for run in segment_runs(found.entries, live.row[rows], found.sizes):
+        for few in np.split(np.arange(len(run.row)), range(_TASK_FILES, len(run.row), _TASK_FILES)):
+            chosen = run.take(few)
             tasks.append(SegmentTask(chosen, tuple(paths[row] for row in chosen.row.tolist())))
     return tasks
 
@@ -121,59 +119,55 @@ def run_task(
 
 
 def _write_segments(source: Directory, target: Directory, task: SegmentTask, on_progress: OnProgress) -> None:
-    part = task.part
-    with naming_foreign(part.path, lambda: task.paths[0]), source.open(part.path, part.size) as file:
-        for first, end in pairwise(requests(part.offset, part.length)):
-            start = int(part.offset[first])
-            if end - first == 1:
-                _write(source, target, task, first, in_parts(file, start, int(part.length[first])))
-            else:
-                data = file.read_at(start, int((part.offset + part.length)[first:end].max()) - start)
-                for at in range(first, end):
-                    begin = int(part.offset[at]) - start
-                    _write(source, target, task, at, iter([data[begin : begin + int(part.length[at])]]))
-            on_progress(int(part.length[first:end].sum()))
+    chunks = read_run(source, task.run, lambda: task.paths[0])
+    for chunk in chunks:
+        if chunk.is_end:
+            for number, data in chunk.segments():
+                _check(source, task, chunk)
+                _write_and_read_back(target, f"{STATE}/{task.paths[number]}", iter([data]))
+        else:
+            path = f"{STATE}/{task.paths[chunk.first]}"
+            _write_and_read_back(target, path, _long(source, task, chunk, chunks))
+        on_progress(int(chunk.length.sum()))
 
 
-def _write(source: Directory, target: Directory, task: SegmentTask, at: int, data: Iterator[bytes]) -> None:
-    part, path = task.part, task.paths[at]
-    expected, length = int(part.crc32c[at]), int(part.length[at])
+def _long(source: Directory, task: SegmentTask, chunk: Chunk, rest: Iterator[Chunk]) -> Iterator[bytes]:
+    """The parts of a segment; one that is not whole ends with an error, and its file is not published."""
+    while not chunk.is_end:
+        yield chunk.data
+        chunk = next(rest)
+    _check(source, task, chunk)
+    yield chunk.data
 
-    def check(found: int, size: int) -> None:
-        if (found, size) != (expected, length):
-            parameters = {
-                "path": path,
-                "file": source.location.display(part.path),
-                "length": length,
-                "offset": int(part.offset[at]),
-                "reason": "their checksum does not match; the file was not exported",
-            }
-            raise StateStoreFilesError("PSS_CORRUPT_SEGMENT", parameters)
 
-    _write_and_read_back(target, f"{STATE}/{path}", data, check)
+def _check(source: Directory, task: SegmentTask, chunk: Chunk) -> None:
+    for number, reason in chunk.wrong.items():
+        raise task.run.corrupt(source, number, task.paths[number], f"{reason}; the file was not exported")
 
 
 def _copy(source: Directory, target: Directory, info: FileInfo) -> None:
-    def check(found: int, size: int) -> None:
-        if size != info.size:
-            where = source.location.display(info.name)
-            reason = f"it has {size} bytes, but had {info.size} when it was listed"
-            raise StateStoreFilesError("PSS_READ_FAILED", {"action": "read", "path": where, "reason": reason})
-
     with source.open(info.name, info.size) as file:
-        _write_and_read_back(target, info.name, in_parts(file, 0, info.size), check)
+        _write_and_read_back(target, info.name, _whole(source, info, file))
 
 
-def _write_and_read_back(
-    target: Directory, relative: str, data: Iterator[bytes], check: Callable[[int, int], None]
-) -> None:
+def _whole(source: Directory, info: FileInfo, file: OpenFile) -> Iterator[bytes]:
+    size = 0
+    for data in in_parts(file, 0, info.size):
+        size += len(data)
+        yield data
+    if size != info.size:
+        where = source.location.display(info.name)
+        reason = f"it has {size} bytes, but had {info.size} when it was listed"
+        raise StateStoreFilesError("PSS_READ_FAILED", {"action": "read", "path": where, "reason": reason})
+
+
+def _write_and_read_back(target: Directory, relative: str, data: Iterator[bytes]) -> None:
     checksum = size = 0
     with publish(target, relative) as out:
         for chunk in data:
             out.write(chunk)
             checksum = crc32c(chunk, checksum)
             size += len(chunk)
-        check(checksum, size)
     reason = "the bytes that are read back are not those that were written"
     try:
         with target.open(relative, size) as file:

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pyspark_statestore.errors import StateStoreFilesError
+from pyspark_statestore.errors import StateStoreFilesError, not_allowed
 
 if TYPE_CHECKING:
     from fsspec.callbacks import Callback
@@ -29,7 +29,7 @@ def checked_path(path: str | os.PathLike[str]) -> Path:
     checked = Path(path)
     if checked.suffix.lower() not in SUFFIXES:
         allowed = f"a file that ends in {' or '.join(SUFFIXES)}"
-        raise StateStoreFilesError("PSS_INVALID_OPTION", {"key": "out", "value": str(path), "allowed": allowed})
+        raise not_allowed("out", str(path), allowed)
     return checked
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pyspark_statestore._version import __version__
 from pyspark_statestore.conf import OPTIONS, check_settings, settings_of
-from pyspark_statestore.errors import StateStoreFilesError
+from pyspark_statestore.errors import StateStoreFilesError, not_allowed
 from pyspark_statestore.paths import MERGED_PREFIX, SCHEMES
 
 SUPPORTED_SPARK = "4.3"
@@ -90,7 +90,7 @@ def check_spark_version(found: str) -> None:
 def _check_word(key: str, value: str, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
         words = " or ".join(map(repr, allowed))
-        raise StateStoreFilesError("PSS_INVALID_OPTION", {"key": key, "value": value, "allowed": words})
+        raise not_allowed(key, value, words)
 
 
 def _check_provider(existing: Mapping[str, str], store: str) -> None:

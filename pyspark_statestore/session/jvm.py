@@ -94,30 +94,6 @@ def submit_arguments(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     return {**settings, **options}  # spark-submit, too, prefers the option
 
 
-def _defaults_file() -> dict[str, str]:
-    directory = os.environ.get("SPARK_CONF_DIR")
-    if not directory:
-        home = os.environ.get("SPARK_HOME")
-        if not home:
-            spec = importlib.util.find_spec("pyspark")
-            home = os.path.dirname(spec.origin) if spec and spec.origin else "."
-        directory = os.path.join(home, "conf")
-    try:
-        text = (Path(directory) / "spark-defaults.conf").read_text(encoding="utf-8")
-    except OSError:
-        return {}
-    settings = {}
-    for line in text.splitlines():
-        # A Java properties file; that much of its syntax is in use.
-        found = re.match(r"\s*([^\s=:#!][^\s=:]*)\s*[=:\s]\s*(.*?)\s*$", line)
-        if found:
-            settings[found[1]] = found[2]
-    return settings
-
-
-# Where the JVM shim's jar is, and whether it is the one that belongs to this package.
-
-
 def jar_path() -> str:
     """Returns the path of the jar that Spark needs, for ``spark-submit --jars`` and the like.
 
@@ -208,3 +184,24 @@ def check_same_version(jvm_version: str) -> None:
         raise version_mismatch(
             "the jar that the JVM has loaded", jvm_version, "Give Spark the jar that jar_path() names"
         )
+
+
+def _defaults_file() -> dict[str, str]:
+    directory = os.environ.get("SPARK_CONF_DIR")
+    if not directory:
+        home = os.environ.get("SPARK_HOME")
+        if not home:
+            spec = importlib.util.find_spec("pyspark")
+            home = os.path.dirname(spec.origin) if spec and spec.origin else "."
+        directory = os.path.join(home, "conf")
+    try:
+        text = (Path(directory) / "spark-defaults.conf").read_text(encoding="utf-8")
+    except OSError:
+        return {}
+    settings = {}
+    for line in text.splitlines():
+        # A Java properties file, of which only this syntax is common.
+        found = re.match(r"\s*([^\s=:#!][^\s=:]*)\s*[=:\s]\s*(.*?)\s*$", line)
+        if found:
+            settings[found[1]] = found[2]
+    return settings

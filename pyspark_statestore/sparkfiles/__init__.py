@@ -1,4 +1,4 @@
-"""What is in the files that Spark's state stores write, as far as restoring a version depends on it."""
+"""Reads the files that Spark's state stores write, as far as restoring a version needs it."""
 
 from pyspark_statestore.sparkfiles.compression import is_whole_stream
 from pyspark_statestore.sparkfiles.records import files_named, lineage_of

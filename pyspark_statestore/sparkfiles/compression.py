@@ -1,4 +1,8 @@
-"""Spark's compressed streams, recognised by how they begin (``org.apache.spark.io.CompressionCodec``)."""
+"""Reads Spark's compressed streams, which are recognised by how they begin (``org.apache.spark.io.CompressionCodec``).
+
+A stream is input: a block that says that it unpacks to more than its codec can pack is refused before there is memory
+for it.
+"""
 
 from __future__ import annotations
 
@@ -16,24 +20,24 @@ _SNAPPY_HEADER = 16
 """Magic, version, compatible version."""
 
 _DAMAGES = (OSError, IndexError, ValueError, OverflowError, MemoryError)
-"""What damage leads to; Arrow's exceptions are among them."""
+"""The exceptions that damaged bytes lead to; Arrow's are subclasses of them."""
 
 LARGEST = (1 << 31) - 1
-"""Bytes that a whole stream may unpack to."""
+"""Bytes that a whole stream may unpack to at most."""
 
 _WINDOW = 4 << 20
-"""Bytes that are read, or unpacked, at once where nothing of them is kept."""
+"""Bytes that are read or unpacked at once where none of them is kept."""
 
 
 @dataclass(frozen=True)
 class _Block:
-    """A part of a stream, which says itself how long it is.
+    """A part of a stream, which says how long it is.
 
     Attributes:
-        begin: Of the packed bytes.
-        end: Of these.
-        size: Bytes that it unpacks to.
-        stored: Whether it is not packed at all.
+        begin: Where the packed bytes begin.
+        end: Where they end.
+        size: Bytes that they unpack to.
+        stored: Whether they are not packed at all.
     """
 
     begin: int
@@ -46,11 +50,11 @@ def decompressed_start(data: bytes, length: int) -> bytes:
     """Decompresses the start of a stream.
 
     Args:
-        data: Of it, as much as there is.
+        data: The stream, or its start.
         length: How many decompressed bytes are wanted; more may be returned.
 
     Returns:
-        Fewer bytes where the stream ends or is cut off; none where the codec is not known.
+        The bytes: fewer where the stream ends or is cut off, none where the codec is not known.
     """
     try:
         pieces, got = [], 0
@@ -83,10 +87,10 @@ def decompressed(data: bytes) -> bytes:
 
 
 def unpacked_size(data: bytes) -> int:
-    """How long a stream is when it is unpacked, as its blocks say, so that nothing has to be kept to know it.
+    """Returns how many bytes a stream unpacks to, as its blocks say, without keeping any of them.
 
     Returns:
-        The size; where that is more than :data:`LARGEST`, some number that is more, too.
+        The size; where it is more than :data:`LARGEST`, some number above that.
 
     Raises:
         ValueError: A block says the impossible.
@@ -166,8 +170,8 @@ class _Sequence:
     """A file that is read from its start to its end, a window at a time.
 
     Args:
-        read_at: Reads (offset, length) of it.
-        size: In bytes.
+        read_at: Returns a range, given its offset and its length.
+        size: The size in bytes.
     """
 
     def __init__(self, read_at: Callable[[int, int], bytes], size: int) -> None:
@@ -180,16 +184,16 @@ class _Sequence:
     closed = False
 
     def close(self) -> None:
-        """Arrow closes what it reads."""
+        """Does nothing; Arrow closes what it reads."""
 
     def read(self, length: int) -> bytes:
-        """As of any Python file."""
+        """Reads on, as any Python file does."""
         data = self._read_at(self._at, min(length, self.size - self._at))
         self._at += len(data)
         return data
 
     def part(self, offset: int, length: int) -> bytes:
-        """A few bytes behind those that were asked for before."""
+        """Returns a few bytes; each call asks for bytes behind those of the call before."""
         if offset + length > self._start + len(self._window):
             self._window, self._start = self._read_at(offset, min(_WINDOW, self.size - offset)), offset
         return self._window[offset - self._start : offset - self._start + length]
@@ -210,7 +214,7 @@ def _zstd_is_whole(file: _Sequence) -> bool:
 
 
 def _zstd_sizes(source: object) -> Iterator[int]:
-    """How long the pieces are; none is kept."""
+    """The lengths of the unpacked pieces; none is kept."""
     import pyarrow as pa
 
     with pa.CompressedInputStream(source, "zstd") as stream:
@@ -277,7 +281,7 @@ def _lzf_blocks(data: bytes) -> Iterator[_Block]:
 
 
 def _checked(block: _Block, most: int, times: int) -> _Block:
-    """Refuses a size before there is memory for it: what no codec packs so tightly, or in one block."""
+    """Refuses a size before there is memory for it: no codec packs so tightly, or so much in one block."""
     if block.size > min(most, times * (block.end - block.begin) + 64):
         raise ValueError(f"a block of {block.end - block.begin} bytes says that it unpacks to {block.size}")
     return block

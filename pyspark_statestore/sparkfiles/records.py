@@ -1,9 +1,9 @@
-"""Which keys a changelog, a delta or a heap snapshot changes, in order.
+"""Reads what changelogs, deltas and snapshots say: which keys they change, in order, and which files they need.
 
 RocksDB's changelog version 1, deltas and snapshots of the heap store: a key's length (-1 at the end), the key, the
-value's length (-1 for a deletion), the value. Version 2: a byte that says what happens, then length and bytes of what
-it takes. Versions 3 and 4 are 1 and 2 with a lineage before them. Lengths are big-endian and have four bytes; all is
-compressed.
+value's length (-1 for a deletion), the value. Version 2: a byte that says what happens, then the lengths and bytes of
+the key and the value. Versions 3 and 4 are 1 and 2 with a lineage before them. Lengths are big-endian and have four
+bytes; all is compressed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pyspark_statestore.sparkfiles.compression import decompressed, decompressed
 
 
 class Change(enum.IntEnum):
-    """What a record does; the numbers are Spark's."""
+    """What a record does, with Spark's numbers."""
 
     END = 0x00
     PUT = 0x01
@@ -30,14 +30,14 @@ class Change(enum.IntEnum):
 
 
 Record = tuple[Change, bytes, bytes]
-"""What happens, to which key, and the value (of a range: its end); b"" where there is none."""
+"""The change, the key, and the value (of a range: its end); b"" where there is no value."""
 
 
 def records_of_changelog(data: bytes) -> Iterator[Record]:
-    """Yields what a RocksDB changelog does.
+    """Yields the records of a RocksDB changelog.
 
     Raises:
-        ValueError: It was cut off, is damaged, or of a version that is not known.
+        ValueError: It was cut off, is damaged, or has an unknown version.
     """
     plain = decompressed(data)
     version, rest = java_utf(plain)
@@ -54,7 +54,7 @@ def records_of_changelog(data: bytes) -> Iterator[Record]:
 
 
 def records_of_pairs(data: bytes) -> Iterator[Record]:
-    """Yields what a delta or a snapshot of the heap store does.
+    """Yields the records of a delta or a snapshot of the heap store.
 
     Raises:
         ValueError: It was cut off or is damaged.
@@ -112,21 +112,21 @@ def _bytes(data: bytes, at: int, length: int) -> bytes:
     return data[at : at + length]
 
 
-# The start of a RocksDB changelog: with checkpoint format 2, which versions it follows.
+# Lineages: with checkpoint format 2, the start of a RocksDB changelog says which versions it follows.
 
 _ENOUGH = 64 * 1024
-"""A lineage is at most as long as there are batches between two snapshots, about 70 bytes each."""
+"""Bytes of a lineage at most: it has about 70 for each batch between two snapshots."""
 
 
 def lineage_of(data: bytes) -> dict[int, str] | None:
-    """Tells which attempts at earlier versions a changelog builds on.
+    """Returns the attempts at earlier versions that a changelog builds on.
 
     Args:
         data: The file, or its start.
 
     Returns:
-        Checkpoint id by version, from the last snapshot on; empty where the changelog has no lineage; None where it
-        cannot be read (an unknown compression codec, or damage).
+        The checkpoint ids by version, from the last snapshot on; empty where the changelog has no lineage; None where
+        it cannot be read (an unknown compression codec, or damage).
     """
     start = decompressed_start(data, _ENOUGH)
     version, rest = java_utf(start)
@@ -143,7 +143,7 @@ def lineage_of(data: bytes) -> dict[int, str] | None:
 
 
 def java_utf(data: bytes) -> tuple[str | None, bytes]:
-    """Java's ``writeUTF``: two bytes of length, big-endian; what Spark writes there is ASCII."""
+    """Reads a text of Java's ``writeUTF``, two big-endian bytes of length and then ASCII; and what follows it."""
     if len(data) < 2:
         return None, b""
     end = 2 + int.from_bytes(data[:2], "big")
@@ -152,32 +152,32 @@ def java_utf(data: bytes) -> tuple[str | None, bytes]:
     return data[2:end].decode("utf-8", "replace"), data[end:]
 
 
-# The zip of a RocksDB snapshot: which immutable files it needs, and what else is in it.
+# Snapshots: the zip of a RocksDB snapshot names the immutable files that it needs.
 
 _METADATA = "metadata"
 
 _LARGEST = 256 << 20
-"""Bytes of all that is in a zip: metadata, and RocksDB's own, the largest of which is the manifest."""
+"""Bytes of everything in a zip at most: metadata and RocksDB's own files, of which the manifest is the largest."""
 
 _COLUMN_FAMILIES = (1 << 15) - 1
-"""Ids are Java's short."""
+"""The highest id: a short in Java."""
 
 _FILE_NAME = re.compile(r"[^/\x00]{1,255}")
 
 _LOCAL_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,200}")
-"""RocksDB's names; a path that leaves the directory is none."""
+"""Names that RocksDB gives to files; no path leads out of the directory."""
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What a zip says.
+    """A snapshot's zip.
 
     Attributes:
-        sizes: Bytes of the files that it needs, by path relative to the store's directory, such as
+        sizes: Bytes of the files that the snapshot needs, by path relative to the store's directory, such as
             ``SSTs/000008-<uuid>.sst``.
-        local_names: What RocksDB calls these, by the same paths.
-        column_families: Ids of the virtual column families, by name; none where the store has none.
-        files: What is in the zip for RocksDB, by name.
+        local_names: RocksDB's names of these files, by the same paths.
+        column_families: The ids of the virtual column families, by name; empty where the store has none.
+        files: RocksDB's own files in the zip, by name.
     """
 
     sizes: Mapping[str, int]
@@ -187,13 +187,13 @@ class Snapshot:
 
 
 def files_named(data: bytes) -> dict[str, int] | None:
-    """Tells what a snapshot needs besides itself.
+    """Returns the files that a snapshot needs besides its zip.
 
     Args:
         data: The whole zip.
 
     Returns:
-        Sizes in bytes by path relative to the store's directory; None where the bytes are no zip of a snapshot.
+        Their sizes in bytes, by path relative to the store's directory; None where the bytes are no snapshot's zip.
     """
     try:
         with opened_zip(data, _LARGEST) as archive:
@@ -203,13 +203,13 @@ def files_named(data: bytes) -> dict[str, int] | None:
 
 
 def read_snapshot(data: bytes) -> Snapshot:
-    """Takes a snapshot's zip apart.
+    """Reads a snapshot's zip.
 
     Args:
         data: The whole zip.
 
     Raises:
-        ValueError: The bytes are no zip of a snapshot, or of one that is too large to be one.
+        ValueError: The bytes are no snapshot's zip, or something in it is too large.
     """
     try:
         with opened_zip(data, _LARGEST) as archive:
@@ -242,7 +242,7 @@ def _families(mapping: object) -> dict[str, int]:
 
 
 def _named(metadata: Mapping[str, Any]) -> list[tuple[str, str, int]]:
-    """Path, local name and size of each file that a snapshot needs."""
+    """The path, the local name and the size of each file that a snapshot needs."""
     found = []
     for key, folder, name in (("sstFiles", "SSTs", "dfsSstFileName"), ("logFiles", "logs", "dfsLogFileName")):
         for file in objects(metadata.get(key), key):

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pyspark_statestore.errors import StateStoreFilesError
+from pyspark_statestore.errors import StateStoreFilesError, not_allowed
 from pyspark_statestore.inspect import Inspection
 from pyspark_statestore.log.spark_logs import COMMITS, OFFSETS, content_of, entries, operators
 from pyspark_statestore.log.state_files import DEFAULT_STORE, StateFiles, StoreFilter, plain_files
@@ -191,8 +191,7 @@ class StateReader:
             if len(names) == 1:
                 return schema.families[names[0]]
             allowed = "one of " + ", ".join(sorted(schema.families))
-            parameters = {"key": "state_variable", "value": None, "allowed": allowed}
-            raise StateStoreFilesError("PSS_INVALID_OPTION", parameters)
+            raise not_allowed("state_variable", None, allowed)
         if variable not in schema.families:
             what = f"state variable {variable!r} in operator {self._wanted.operator_id}"
             raise self._no_such(what, sorted(schema.families))

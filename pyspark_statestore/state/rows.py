@@ -174,7 +174,7 @@ class UnsafeRows:
         offsets, keys = self._elements(type_.children[0], at + 8, middle, cells.valid)
         others, values = self._elements(type_.children[1], middle, end, cells.valid)
         if not np.array_equal(offsets, others):
-            raise MalformedRowError("a map has as many keys as values")
+            raise MalformedRowError("a map does not have as many keys as values")
         pairs = _array(_pair_type(type_.arrow), None, [], [keys, values])
         return _array(type_.arrow, cells.valid, [offsets], [pairs])
 
@@ -208,7 +208,7 @@ class UnsafeRows:
     def _bytes(self, at: np.ndarray, size: np.ndarray, valid: np.ndarray) -> pa.Array:
         offsets = np.concatenate([[0], np.cumsum(size)])
         if offsets[-1] >= 1 << 31:
-            raise MalformedRowError("more bytes than a column of Arrow holds")
+            raise MalformedRowError("there are more bytes than a column of Arrow holds")
         if offsets[-1] > _LONG * len(at):
             view = self._data.data
             parts = (view[begin : begin + length] for begin, length in zip(at.tolist(), size.tolist(), strict=True))
@@ -228,7 +228,7 @@ class UnsafeRows:
     def _check(self, at: np.ndarray, size: np.ndarray, end: np.ndarray, valid: np.ndarray) -> None:
         fits = (at >= 0) & (size >= 0) & (at + size <= end) & (end <= self._length)
         if not fits[valid].all():
-            raise MalformedRowError("a row is shorter than its schema needs, or points behind its end")
+            raise MalformedRowError("a row is shorter than its schema needs, or points beyond its end")
 
     def _check_sizes(self, fits: np.ndarray, valid: np.ndarray, what: str) -> None:
         if not fits[valid].all():

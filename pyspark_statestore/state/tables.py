@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyspark_statestore.errors import StateStoreFilesError
+from pyspark_statestore.errors import not_allowed
 from pyspark_statestore.inspect import Inspection
 from pyspark_statestore.log.scan import retry_if_gone
 from pyspark_statestore.log.state_files import STATE
@@ -75,15 +75,14 @@ def where_key(table: pa.Table, key: Any) -> pa.Table:
     if not isinstance(key, Mapping):
         names = [field.name for field in column.type] if pa.types.is_struct(column.type) else []
         if len(names) != 1:
-            raise _not_allowed(key, f"values by field, such as {{{_example(column.type)}}}")
+            raise not_allowed("key", key, f"values by field, such as {{{_example(column.type)}}}")
         key = {names[0]: key}
     return table.filter(_matches(column.combine_chunks(), key, key))
 
 
 def _check_version(name: str, version: object) -> None:
     if version is not None and (not isinstance(version, int) or isinstance(version, bool) or version < 0):
-        parameters = {"key": name, "value": version, "allowed": "a whole number, 0 (the empty state) or more"}
-        raise StateStoreFilesError("PSS_INVALID_OPTION", parameters)
+        raise not_allowed(name, version, "a whole number, 0 (the empty state) or more")
 
 
 def _read(read: Callable[[], pa.Table], directory: Directory, wanted: StateSelection, key: Any) -> pa.Table:
@@ -171,12 +170,12 @@ def _with_metadata(columns: Sequence[DecodedColumn], metadata: dict[str, str]) -
 def _matches(column: pa.Array, wanted: Any, whole: Any) -> pa.Array:
     if isinstance(wanted, Mapping):
         if not pa.types.is_struct(column.type):
-            raise _not_allowed(whole, f"a value of type {column.type}, where values by field were given")
+            raise not_allowed("key", whole, f"a value of type {column.type}, where values by field were given")
         known = [field.name for field in column.type]
         found = pc.is_valid(column)
         for name, value in wanted.items():
             if name not in known:
-                raise _not_allowed(whole, f"a field of {', '.join(known)}")
+                raise not_allowed("key", whole, f"a field of {', '.join(known)}")
             found = pc.and_(found, _matches(pc.struct_field(column, [name]), value, whole))
         return found
     if wanted is None:
@@ -185,7 +184,7 @@ def _matches(column: pa.Array, wanted: Any, whole: Any) -> pa.Array:
         scalar = _scalar(wanted, column.type)
         return pc.fill_null(pc.equal(column, scalar), False)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        raise _not_allowed(whole, f"what can be compared with {column.type} ({error})") from error
+        raise not_allowed("key", whole, f"what can be compared with {column.type} ({error})") from error
 
 
 def _scalar(value: Any, type_: pa.DataType) -> pa.Scalar:
@@ -207,7 +206,3 @@ def _time(text: str, type_: pa.DataType) -> pa.Scalar:
 def _example(type_: pa.DataType) -> str:
     names = [field.name for field in type_] if pa.types.is_struct(type_) else []
     return ", ".join(f'"{name}": ...' for name in names)
-
-
-def _not_allowed(key: Any, allowed: str) -> StateStoreFilesError:
-    return StateStoreFilesError("PSS_INVALID_OPTION", {"key": "key", "value": key, "allowed": allowed})

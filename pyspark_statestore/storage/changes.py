@@ -1,4 +1,10 @@
-"""Writing and deleting below one checkpoint."""
+"""Writes and deletes below one checkpoint.
+
+What is published appears whole or not at all, whoever dies meanwhile: it is written under a temporary name, made
+durable, and renamed; on an object store a file appears when it is closed. On a local disk, or one that is mounted like
+one, the file and the names that lead to it are on the disk (``fsync``) before anything is deleted on the strength of
+it. A symbolic link cannot lead a write or a deletion out of the checkpoint.
+"""
 
 from __future__ import annotations
 
@@ -11,17 +17,22 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from pyspark_statestore.storage import changes
 from pyspark_statestore.storage.directory import Directory, errors_of, require_inside
+
+_TEMPORARY = re.compile(r"\..+\.[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(\.TID\d+)?\.tmp")
+"""Names from ``CheckpointFileManager.generateTempPath``, in the target's directory, for all managers that rename."""
+
+_NOT_FOR_DIRECTORIES = {errno.EINVAL, errno.ENOTSUP, errno.EBADF}
+"""Errors of mounted file systems, such as those over object stores, that keep directories without being asked."""
 
 
 @contextmanager
 def create(directory: Directory, relative: str) -> Iterator[Any]:
-    """Creates a file; it is durable when the block ends. What fails leaves no file, or one that was cut off.
+    """Creates a file, which is durable when the block ends. A failure leaves no file, or one that was cut off.
 
     Args:
-        directory: Of the checkpoint.
-        relative: Path in it; its parents are made.
+        directory: The checkpoint's directory.
+        relative: The file's path in it; missing directories are made.
 
     Yields:
         A binary file to write to.
@@ -46,7 +57,7 @@ def create(directory: Directory, relative: str) -> Iterator[Any]:
         with _errors("write", directory, relative):
             file.close()
             if directory.is_local:
-                changes.keep(path)
+                keep(path)
     except BaseException:
         with suppress(Exception):
             fs.rm_file(path)
@@ -79,12 +90,12 @@ def delete(directory: Directory, relative: str) -> bool:
     """Deletes a file.
 
     Returns:
-        Whether it was there; where a file system does not tell, it was.
+        Whether the file was there; True where a file system does not tell.
 
     Raises:
         StateStoreFilesError: PSS_NO_PERMISSION, PSS_WRITE_FAILED or PSS_BAD_PATH.
     """
-    # A link itself may be deleted, but not what is in a directory that it stands for.
+    # A link itself may be deleted, but nothing in a directory to which it leads.
     require_inside(directory, relative.rpartition("/")[0])
     try:
         with _errors("delete", directory, relative):
@@ -94,62 +105,21 @@ def delete(directory: Directory, relative: str) -> bool:
     return True
 
 
-def _make_directory(directory: Directory, path: str) -> None:
-    changed = list(changes.above(path)) if directory.is_local else []
-    directory.location.fs.makedirs(path, exist_ok=True)
-    for parent in changed:
-        changes.keep_names(parent)
-
-
-class _Sink:
-    """The errors of a file system while it is written to are told apart from those of whoever writes."""
-
-    def __init__(self, file: Any, directory: Directory, relative: str) -> None:
-        self._file = file
-        self._directory = directory
-        self._relative = relative
-
-    def write(self, data: bytes, /) -> None:
-        with _errors("write", self._directory, self._relative):
-            self._file.write(data)
-
-
-def _discard(file: Any) -> None:
-    """Object stores keep what was sent so far when a file is closed, unless they are told not to."""
-    with suppress(Exception):
-        getattr(file, "discard", file.close)()
-    with suppress(Exception):
-        # fsspec's buffered files would send the rest when they are collected.
-        file.closed = True
-    with suppress(Exception):
-        file.close()
-
-
-def _errors(action: str, directory: Directory, relative: str) -> AbstractContextManager[None]:
-    return errors_of(action, directory.location.display(relative), "PSS_WRITE_FAILED")
-
-
-# Files that are there as a whole or not at all, whoever dies while they are written.
-
-_TEMPORARY = re.compile(r"\..+\.[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(\.TID\d+)?\.tmp")
-"""``CheckpointFileManager.generateTempPath``, for all managers that rename. The parent directory is the target's."""
-
-
 def is_temporary(name: str) -> bool:
-    """Whether a file of this name is one that gets another when it is whole: Spark's, or of :func:`publish`."""
+    """Whether a file with this name gets its own name when it is whole: one of Spark's, or of :func:`publish`."""
     return _TEMPORARY.fullmatch(name) is not None
 
 
 @contextmanager
 def publish(directory: Directory, relative: str, *, is_new: bool = False) -> Iterator[Any]:
-    """Writes a file that appears under its name when the block ends, durably; what was there before is replaced.
+    """Writes a file that appears under its name when the block ends, durably; a file that was there is replaced.
 
-    Where renaming does not replace, as on HDFS, there is no file at all for a moment.
+    Where renaming does not replace, as on HDFS, there is no file with that name for a moment.
 
     Args:
-        directory: Of the checkpoint.
-        relative: Path in it.
-        is_new: Whether no file ever had that name, so that nothing has to be taken away.
+        directory: The checkpoint's directory.
+        relative: The file's path in it.
+        is_new: Whether no file ever had that name, so that nothing has to be deleted before.
 
     Yields:
         A binary file to write to.
@@ -165,7 +135,7 @@ def publish(directory: Directory, relative: str, *, is_new: bool = False) -> Ite
             yield out
         return
     folder, slash, name = relative.rpartition("/")
-    # As Spark names its own: what a crash leaves is found by who removes orphans.
+    # Named as Spark names its own: the removal of orphans finds what a crash leaves.
     temporary = f"{folder}{slash}.{name}.{uuid.uuid4()}.tmp"
     with create(directory, temporary) as out:
         yield out
@@ -180,9 +150,9 @@ def overwrite(directory: Directory, relative: str, data: bytes) -> None:
     On HDFS there may be a moment in which it is empty or cut off.
 
     Args:
-        directory: Of the checkpoint.
-        relative: Path in it.
-        data: All that is to be in it.
+        directory: The checkpoint's directory.
+        relative: The file's path in it.
+        data: The new contents.
 
     Raises:
         StateStoreFilesError: PSS_NO_PERMISSION or PSS_WRITE_FAILED.
@@ -192,13 +162,13 @@ def overwrite(directory: Directory, relative: str, data: bytes) -> None:
             out.write(data)
         return
     fs, path = directory.location.fs, directory.location.below(relative)
-    # Not create(): that takes away what it could not finish.
+    # Not create(), which deletes what it could not finish.
     with errors_of("write", directory.location.display(relative), "PSS_WRITE_FAILED"), fs.open(path, "wb") as file:
         file.write(data)
 
 
 def forget_checksum(directory: Directory, relative: str) -> None:
-    """Deletes the checksum file that Hadoop keeps beside a file on a local disk: the next bytes will be others.
+    """Deletes the checksum file that Hadoop keeps beside a file on a local disk: the file is about to change.
 
     Raises:
         StateStoreFilesError: PSS_NO_PERMISSION or PSS_WRITE_FAILED.
@@ -208,9 +178,75 @@ def forget_checksum(directory: Directory, relative: str) -> None:
 
 
 def hadoop_checksum_of(path: str) -> str:
-    """The checksum file that Hadoop keeps beside a file on a local disk."""
+    """Returns the path of the checksum file that Hadoop keeps beside a file on a local disk."""
     folder, slash, name = path.rpartition("/")
     return f"{folder}{slash}.{name}.crc"
+
+
+def keep(path: str) -> None:
+    """Returns when a closed file and its name are on the disk.
+
+    Raises:
+        OSError: The disk does not confirm it.
+    """
+    _sync(path)
+    keep_names(os.path.dirname(path))
+
+
+def keep_names(directory: str) -> None:
+    """Returns when the names of the files in a directory are on the disk.
+
+    Raises:
+        OSError: The disk does not confirm it.
+    """
+    try:
+        _sync(directory)
+    except OSError as error:
+        if error.errno not in _NOT_FOR_DIRECTORIES:
+            raise
+
+
+def above(directory: str) -> Iterator[str]:
+    """Yields the directories that get a new name when this one and its missing parents are made."""
+    path = Path(directory)
+    while not path.exists() and path != path.parent:
+        path = path.parent
+        yield str(path)
+
+
+def _make_directory(directory: Directory, path: str) -> None:
+    changed = list(above(path)) if directory.is_local else []
+    directory.location.fs.makedirs(path, exist_ok=True)
+    for parent in changed:
+        keep_names(parent)
+
+
+class _Sink:
+    """Turns the errors of a file system that is written to into this package's, and leaves the writer's own alone."""
+
+    def __init__(self, file: Any, directory: Directory, relative: str) -> None:
+        self._file = file
+        self._directory = directory
+        self._relative = relative
+
+    def write(self, data: bytes, /) -> None:
+        with _errors("write", self._directory, self._relative):
+            self._file.write(data)
+
+
+def _discard(file: Any) -> None:
+    """Gives a file up: closed, an object store would keep what was sent so far."""
+    with suppress(Exception):
+        getattr(file, "discard", file.close)()
+    with suppress(Exception):
+        # fsspec's buffered files would send the rest when they are garbage-collected.
+        file.closed = True
+    with suppress(Exception):
+        file.close()
+
+
+def _errors(action: str, directory: Directory, relative: str) -> AbstractContextManager[None]:
+    return errors_of(action, directory.location.display(relative), "PSS_WRITE_FAILED")
 
 
 def _rename(directory: Directory, source: str, target: str) -> None:
@@ -221,53 +257,10 @@ def _rename(directory: Directory, source: str, target: str) -> None:
                 raise IsADirectoryError("there is a directory of this name")  # moving would put the file into it
             location.fs.mv(location.below(source), location.below(target))
             if directory.is_local:
-                changes.keep_names(location.below(target).rpartition("/")[0])
+                keep_names(location.below(target).rpartition("/")[0])
     except Exception:
         delete(directory, source)
         raise
-
-
-# What makes a local disk, or one that is mounted like one, keep what was written when the power fails.
-
-_NOT_FOR_DIRECTORIES = {errno.EINVAL, errno.ENOTSUP, errno.EBADF}
-"""Some file systems that are mounted, such as those over object stores, keep directories by themselves."""
-
-
-def keep(path: str) -> None:
-    """Returns when a file and its name are on the disk.
-
-    Args:
-        path: Of a file that was closed.
-
-    Raises:
-        OSError: It cannot be said that they are.
-    """
-    _sync(path)
-    keep_names(os.path.dirname(path))
-
-
-def keep_names(directory: str) -> None:
-    """Returns when it is on the disk which files a directory has.
-
-    Args:
-        directory: Its path.
-
-    Raises:
-        OSError: It cannot be said that it is.
-    """
-    try:
-        _sync(directory)
-    except OSError as error:
-        if error.errno not in _NOT_FOR_DIRECTORIES:
-            raise
-
-
-def above(directory: str) -> Iterator[str]:
-    """The directories that will get a new name in them when this one and its missing parents are made."""
-    path = Path(directory)
-    while not path.exists() and path != path.parent:
-        path = path.parent
-        yield str(path)
 
 
 def _sync(path: str) -> None:

@@ -1,4 +1,9 @@
-"""Listing and reading below one checkpoint."""
+"""Lists and reads below one checkpoint, on any file system of fsspec's.
+
+A request reads 8 MiB at most, several files are read at the same time, and every failure is an error of this package
+that names the path. Only a file that is gone stays ``FileNotFoundError``: beside a running query that is normal, and
+whoever reads lists again.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +13,6 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -18,15 +22,22 @@ from pyspark_statestore.storage.growing import SeekableFile, WebHdfsFile
 from pyspark_statestore.storage.location import Location
 
 READ_PARALLELISM = 8
-"""Files that are read at the same time; as ``readParallelism`` of the executors."""
+"""Files that are read at the same time; the same as ``readParallelism`` of the executors."""
 
 _HDFS = ("hdfs", "webhdfs")
 
 LARGEST_WHOLE = 256 << 20
-"""Bytes of a file that is read whole: logs, metadata, schemas. A file may say that it is larger than the memory."""
+"""Bytes that a file may have at most to be read whole, such as a log, metadata or a schema."""
 
 Item = TypeVar("Item")
+
 Result = TypeVar("Result")
+
+GAP = 64 * 1024
+"""Bytes between two ranges up to which they are read together."""
+
+MAX_READ = 8 << 20
+"""Bytes that a request reads at most."""
 
 
 @dataclass(frozen=True)
@@ -34,9 +45,9 @@ class FileInfo:
     """What a listing says of a file.
 
     Attributes:
-        name: Relative to the directory that was listed.
-        size: In bytes.
-        modified: In UTC; None where the file system does not say.
+        name: The path from the directory that was listed.
+        size: The size in bytes.
+        modified: The modification time in UTC; None where the file system does not say.
     """
 
     name: str
@@ -49,17 +60,17 @@ class OpenFile(Protocol):
 
     @property
     def size(self) -> int:
-        """As listed."""
+        """The size in bytes, as listed."""
 
     def read_at(self, offset: int, length: int) -> bytes:
-        """Returns this range; less where the file ends."""
+        """Returns a range of the file; fewer bytes where the file ends."""
 
 
 class Directory:
     """A checkpoint's directory.
 
     Args:
-        location: Of the checkpoint.
+        location: Where the checkpoint is.
     """
 
     def __init__(self, location: Location) -> None:
@@ -67,23 +78,23 @@ class Directory:
         self._fs = location.fs
 
     def beside(self, absolute: str) -> Directory:
-        """Another checkpoint's directory in the same file system or bucket, by its path from the root."""
+        """Returns another checkpoint's directory in the same file system or bucket, given its path from the root."""
         return Directory(self.location.beside(absolute))
 
     def names(self, relative: str = "") -> list[str]:
-        """What is in a directory, files and directories; nothing where it does not exist."""
+        """Lists the names of files and directories in a directory; none where it does not exist."""
         return [_name(info) for info in self._ls(relative)]
 
     def files(self, relative: str) -> list[FileInfo]:
-        """The files right in a directory; none where it does not exist."""
+        """Lists the files directly in a directory; none where it does not exist."""
         return [_file_info(_name(info), info) for info in self._ls(relative) if _is_file(info)]
 
     def find(self, relative: str, leave_out: Collection[str] = ()) -> list[FileInfo]:
-        """The files below a directory, however deep, by their paths from there; none where it does not exist.
+        """Lists the files at any depth below a directory, by their paths from there; none where it does not exist.
 
         Args:
-            relative: The directory.
-            leave_out: Directories right in it that need not be looked into.
+            relative: The directory's path in the checkpoint.
+            leave_out: Names of directories directly in it that need not be listed.
         """
         if _is_flat(self._fs):
             return self._find_flat(relative)
@@ -104,30 +115,30 @@ class Directory:
 
     @property
     def is_local(self) -> bool:
-        """Whether it is on a local disk, where Hadoop keeps a checksum file beside each file."""
+        """Whether the checkpoint is on a local disk, where Hadoop keeps a checksum file beside each file."""
         return _protocol(self._fs) in ("file", "local")
 
     @property
     def is_flat(self) -> bool:
-        """Whether it is on an object store, where a file appears once it is whole."""
+        """Whether the checkpoint is on an object store, where a file appears once it is whole."""
         return _is_flat(self._fs)
 
     @property
     def lists_old_lengths(self) -> bool:
-        """Whether a file that is being written is longer than listings say: HDFS shows what its first flush brought."""
+        """Whether an open file may be longer than listings say: HDFS lists the length after its first flush."""
         return _protocol(self._fs) in _HDFS
 
     @contextmanager
     def open(self, relative: str, size: int, *, grown: bool = False) -> Iterator[OpenFile]:
-        """Opens a file once for reading ranges of it.
+        """Opens a file to read ranges of it.
 
         Args:
-            relative: Path in the checkpoint.
-            size: As listed; it is not asked for again.
-            grown: Whether to find out how far it reaches by now, where listings do not say.
+            relative: The file's path in the checkpoint.
+            size: Its size as listed, which is not asked for again.
+            grown: Whether to find out how long the file is by now, where listings do not say.
 
         Raises:
-            FileNotFoundError: It is gone.
+            FileNotFoundError: The file is gone.
             StateStoreFilesError: PSS_NO_PERMISSION or PSS_READ_FAILED.
         """
         path, display = self.location.below(relative), self.location.display(relative)
@@ -151,37 +162,21 @@ class Directory:
                 size = reader.length_now(size) if grown and self.lists_old_lengths else size
             yield _Open(reader.read, size, display)
         finally:
-            # What was read was read.
+            # A failure to close changes nothing about what was read.
             with suppress(Exception):
                 file.close()
 
-    def read_ranges(self, relative: str, size: int, ranges: Sequence[tuple[int, int]]) -> Iterator[tuple[int, bytes]]:
-        """Reads many (offset, length) of a file; neighbours share a request.
-
-        Yields:
-            The number of a range and its bytes, fewer where the file ends; in the order of their offsets.
-        """
-        order = sorted(range(len(ranges)), key=lambda i: ranges[i])
-        offset, length = np.array([ranges[i] for i in order], "i8").reshape(-1, 2).T
-        with self.open(relative, size) as file:
-            for first, end in pairwise(requests(offset, length)):
-                start = int(offset[first])
-                data = file.read_at(start, int((offset + length)[first:end].max()) - start)
-                for at in range(first, end):
-                    begin = int(offset[at]) - start
-                    yield order[at], data[begin : begin + int(length[at])]
-
     def read(self, relative: str, size: int, most: int = LARGEST_WHOLE) -> bytes:
-        """Returns so many bytes from the start of a file; fewer where it ends.
+        """Reads bytes from the start of a file; fewer where it ends.
 
         Args:
-            relative: Path in the checkpoint.
-            size: How many; in most cases, as long as the file was listed.
-            most: How many are allowed.
+            relative: The file's path in the checkpoint.
+            size: How many bytes; usually the listed size of the file.
+            most: How many are allowed. A file may say that it is larger than the memory.
 
         Raises:
-            FileNotFoundError: It is gone.
-            StateStoreFilesError: PSS_NO_PERMISSION, or PSS_READ_FAILED, also where that is too many.
+            FileNotFoundError: The file is gone.
+            StateStoreFilesError: PSS_NO_PERMISSION, or PSS_READ_FAILED, also where ``size`` is more than ``most``.
         """
         if size > most:
             reason = f"it has {size} bytes, and of such a file at most {most} are read at once"
@@ -191,7 +186,7 @@ class Directory:
             return file.read_at(0, size)
 
     def _find_flat(self, relative: str) -> list[FileInfo]:
-        """One listing of a whole prefix, where directories are only a way of speaking."""
+        """One listing of a whole prefix: an object store has no directories."""
         top = self.location.below(relative)
         with self._errors("list", relative):
             self._fs.invalidate_cache()
@@ -220,7 +215,7 @@ class Directory:
 def in_parallel(
     action: Callable[[Item], Result], items: Sequence[Item], threads: int = READ_PARALLELISM
 ) -> list[Result]:
-    """Does the same with many items at once; the results in their order, or the first error."""
+    """Calls a function for each item, in several threads; returns the results in order, or raises the first error."""
     if len(items) < 2:
         return [action(item) for item in items]
     with ThreadPoolExecutor(min(threads, len(items)), thread_name_prefix="pyspark-statestore") as pool:
@@ -231,8 +226,95 @@ def in_parallel(
             raise
 
 
+class Readable(Protocol):
+    """A file of which ranges are read."""
+
+    def read_at(self, offset: int, length: int, /) -> bytes:
+        """Reads a range; fewer bytes where the file ends."""
+        ...
+
+
+def in_parts(file: Readable, offset: int, length: int) -> Iterator[bytes]:
+    """Reads a range that may be too large for the memory.
+
+    Yields:
+        The bytes in parts of :data:`MAX_READ`; fewer than the range has where the file ends before it does.
+    """
+    for start in range(offset, offset + length, MAX_READ):
+        wanted = min(MAX_READ, offset + length - start)
+        data = file.read_at(start, wanted)
+        yield data
+        if len(data) < wanted:
+            return
+
+
+def requests(offset: np.ndarray, length: np.ndarray, most: int = MAX_READ) -> list[int]:
+    """Puts ranges that are near each other into one request.
+
+    Args:
+        offset: Where each range begins, in ascending order.
+        length: Bytes of each range.
+        most: Bytes that a request has at most, unless a single range is longer.
+
+    Returns:
+        The number of the range with which each request begins; and the number of ranges as the last one.
+    """
+    end = np.maximum.accumulate(offset + length)
+    far: np.ndarray = np.append(True, offset[1:] - end[:-1] > GAP)
+    begins = [0]
+    at = 0
+    breaks: np.ndarray = np.append(np.flatnonzero(far), len(offset))
+    while at < len(offset):
+        # As far as neighbours go, and not further than one request may.
+        near = int(breaks[np.searchsorted(breaks, at, "right")])
+        fits = at + int(np.searchsorted(end[at:near], int(offset[at]) + most, "right"))
+        at = max(at + 1, min(near, fits))
+        begins.append(at)
+    return begins
+
+
+@contextmanager
+def errors_of(action: str, path: str, error_class: str = "PSS_READ_FAILED") -> Iterator[None]:
+    """Turns what a file system raises into this package's errors; a file that is gone stays FileNotFoundError.
+
+    Args:
+        action: What is done, as a verb.
+        path: The path to which it is done.
+        error_class: The id of the error, where a missing permission is not the reason.
+    """
+    try:
+        yield
+    except (StateStoreFilesError, FileNotFoundError):
+        raise
+    except PermissionError as error:
+        parameters = {"action": action, "path": path, "user": f"this process's user ({error})"}
+        raise StateStoreFilesError("PSS_NO_PERMISSION", parameters) from error
+    except Exception as error:  # file systems raise their libraries' own, such as botocore's NoCredentialsError
+        parameters = {"action": action, "path": path, "reason": f"{type(error).__name__}: {error}"}
+        raise StateStoreFilesError(error_class, parameters) from error
+
+
+def require_inside(directory: Directory, relative: str) -> None:
+    """Refuses a path that a symbolic link leads out of the checkpoint; the checkpoint itself may be below a link.
+
+    Args:
+        directory: The checkpoint's directory. Only local disks have such links.
+        relative: The path in it.
+
+    Raises:
+        StateStoreFilesError: PSS_BAD_PATH.
+    """
+    if not directory.is_local or relative.startswith("/"):
+        return
+    root = os.path.realpath(directory.location.path)
+    real = os.path.realpath(directory.location.below(relative))
+    if os.path.commonpath([root, real]) != root:
+        reason = f"a symbolic link in the checkpoint leads out of it, to {real}; replace the link by what it stands for"
+        raise StateStoreFilesError("PSS_BAD_PATH", {"path": directory.location.display(relative), "reason": reason})
+
+
 def _is_flat(fs: Any) -> bool:
-    """Whether it is an object store, where each range is one request and opening would ask for the size first."""
+    """Whether it is an object store, where each range is a request, and opening a file would ask for its size first."""
     return bool(getattr(fs, "async_impl", False))
 
 
@@ -241,7 +323,7 @@ def _protocol(fs: Any) -> str:
 
 
 def _open_options(fs: Any) -> dict[str, Any]:
-    """WebHDFS reads 5 MB ahead unless it is told otherwise."""
+    """WebHDFS of fsspec reads 5 MB ahead by default."""
     return {"block_size": 1} if _protocol(fs) == "webhdfs" else {}
 
 
@@ -250,8 +332,8 @@ class _Open:
 
     Args:
         read: Returns a range, given its offset and its length.
-        size: As listed, or as was found out.
-        display: What messages call it.
+        size: The size in bytes, as listed or as found out.
+        display: What messages call the file.
     """
 
     def __init__(self, read: Callable[[int, int], bytes], size: int, display: str) -> None:
@@ -271,7 +353,7 @@ def _name(info: dict[str, Any]) -> str:
 
 
 def _is_file(info: dict[str, Any]) -> bool:
-    """Whether it is a file; one whose name is no text is nobody's here, and could not be shown."""
+    """Whether it is a file. One whose name is no Unicode text is not this package's, and could not be shown."""
     return info["type"] == "file" and _is_text(str(info["name"]))
 
 
@@ -288,7 +370,7 @@ def _file_info(name: str, info: dict[str, Any]) -> FileInfo:
 
 
 def _modified(info: dict[str, Any]) -> datetime.datetime | None:
-    """Every fsspec file system calls it something else."""
+    """The modification time, which every fsspec file system calls something else."""
     for key in ("mtime", "LastModified", "last_modified", "modificationTime", "updated", "created"):
         value = info.get(key)
         if isinstance(value, datetime.datetime):
@@ -301,105 +383,3 @@ def _modified(info: dict[str, Any]) -> datetime.datetime | None:
             with suppress(ValueError, OverflowError, OSError):  # a disk may have times that no calendar has
                 return datetime.datetime.fromtimestamp(seconds, datetime.UTC)
     return None
-
-
-# Which ranges of a file are read with one request.
-
-GAP = 64 * 1024
-"""Ranges that are nearer to each other are read together."""
-
-MAX_READ = 8 << 20
-"""Bytes of a request at most, unless a single range is longer."""
-
-
-class Readable(Protocol):
-    """A file that ranges are read of."""
-
-    def read_at(self, offset: int, length: int, /) -> bytes:
-        """Reads bytes; fewer where the file ends before."""
-        ...
-
-
-def in_parts(file: Readable, offset: int, length: int) -> Iterator[bytes]:
-    """Reads a range that may be too large for the memory.
-
-    Yields:
-        Bytes, of :data:`MAX_READ` at most; fewer than the range has where the file ends before it.
-    """
-    for start in range(offset, offset + length, MAX_READ):
-        wanted = min(MAX_READ, offset + length - start)
-        data = file.read_at(start, wanted)
-        yield data
-        if len(data) < wanted:
-            return
-
-
-def requests(offset: np.ndarray, length: np.ndarray, most: int = MAX_READ) -> list[int]:
-    """Puts neighbours together.
-
-    Args:
-        offset: Of each range, ascending.
-        length: Of each.
-        most: Bytes of a request.
-
-    Returns:
-        The number of the range that each request begins with; and how many ranges there are.
-    """
-    end = np.maximum.accumulate(offset + length)
-    far: np.ndarray = np.append(True, offset[1:] - end[:-1] > GAP)
-    begins = [0]
-    at = 0
-    breaks: np.ndarray = np.append(np.flatnonzero(far), len(offset))
-    while at < len(offset):
-        # As far as neighbours go, and not further than one request may.
-        near = int(breaks[np.searchsorted(breaks, at, "right")])
-        fits = at + int(np.searchsorted(end[at:near], int(offset[at]) + most, "right"))
-        at = max(at + 1, min(near, fits))
-        begins.append(at)
-    return begins
-
-
-# What a failure of a file system is called.
-
-
-@contextmanager
-def errors_of(action: str, path: str, error_class: str = "PSS_READ_FAILED") -> Iterator[None]:
-    """Turns what a file system raises into this package's errors; a file that is gone stays FileNotFoundError.
-
-    Args:
-        action: What is done.
-        path: To what.
-        error_class: What it is called where permission is not the reason.
-    """
-    try:
-        yield
-    except (StateStoreFilesError, FileNotFoundError):
-        raise
-    except PermissionError as error:
-        parameters = {"action": action, "path": path, "user": f"this process's user ({error})"}
-        raise StateStoreFilesError("PSS_NO_PERMISSION", parameters) from error
-    except Exception as error:  # file systems raise their libraries' own, such as botocore's NoCredentialsError
-        parameters = {"action": action, "path": path, "reason": f"{type(error).__name__}: {error}"}
-        raise StateStoreFilesError(error_class, parameters) from error
-
-
-# What is written for a checkpoint stays in it, also where somebody has put symbolic links into it.
-
-
-def require_inside(directory: Directory, relative: str) -> None:
-    """Refuses a path that a symbolic link in the checkpoint leads out of it; the checkpoint itself may be below one.
-
-    Args:
-        directory: Of the checkpoint. Only local disks have such links.
-        relative: Path in it.
-
-    Raises:
-        StateStoreFilesError: PSS_BAD_PATH.
-    """
-    if not directory.is_local or relative.startswith("/"):
-        return
-    root = os.path.realpath(directory.location.path)
-    real = os.path.realpath(directory.location.below(relative))
-    if os.path.commonpath([root, real]) != root:
-        reason = f"a symbolic link in the checkpoint leads out of it, to {real}; replace the link by what it stands for"
-        raise StateStoreFilesError("PSS_BAD_PATH", {"path": directory.location.display(relative), "reason": reason})

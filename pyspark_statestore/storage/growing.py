@@ -1,7 +1,7 @@
-"""Files that are longer than listings say: HDFS shows the length that a file had when its first flush was over.
+"""Reads files that are longer than listings say: HDFS lists the length that a file had after its first flush.
 
-The NameNode only learns of more when a block is full or the file is closed; who opens the file sees what was flushed
-(HDFS-5042; docs/how-it-works.md).
+The NameNode learns of more bytes only when a block is full or the file is closed. A reader that opens the file sees
+what was flushed (HDFS-5042; docs/how-it-works.md).
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ _LENGTH = re.compile(r"&length=\d+|(?<=\?)length=\d+&")
 
 
 class SeekableFile:
-    """Reads a file at any place; those of libhdfs reach as far as was flushed when they were opened.
+    """Reads any range of a file; a file of libhdfs reaches as far as was flushed when it was opened.
 
     Args:
-        file: That is open.
+        file: The open file.
     """
 
     def __init__(self, file: Any) -> None:
@@ -28,15 +28,15 @@ class SeekableFile:
         self._read_at: Callable[[int, int], bytes] | None = getattr(getattr(file, "stream", None), "read_at", None)
 
     def read(self, offset: int, length: int) -> bytes:
-        """Returns a range, less where the file ends."""
+        """Returns a range; fewer bytes where the file ends."""
         self._file.seek(offset)
         return bytes(self._file.read(length))
 
     def length_now(self, listed: int) -> int:
-        """How many bytes can be read by now.
+        """Returns how many bytes can be read by now.
 
         Args:
-            listed: As many they are at least.
+            listed: The listed size; the file has at least as many.
         """
         low, high = self._bounds(listed) if self._read_at else (listed, sys.maxsize)
         while low < high and (data := self.read(low, min(_STEP, high - low))):
@@ -44,7 +44,7 @@ class SeekableFile:
         return low
 
     def _bounds(self, low: int) -> tuple[int, int]:
-        """Two places near each other with the end between them, found with single bytes."""
+        """Two offsets near each other with the end between them, found by reading single bytes."""
         step = _STEP
         while self._has(low + step):
             low += step
@@ -56,7 +56,7 @@ class SeekableFile:
         return low, high
 
     def _has(self, offset: int) -> bool:
-        """Whether there is a byte. libhdfs refuses to seek to where there is none, but not to read there."""
+        """Whether the file has a byte there. libhdfs refuses to seek behind the end, but not to read there."""
         assert self._read_at is not None
         return bool(self._read_at(1, offset))
 
@@ -64,10 +64,10 @@ class SeekableFile:
 class WebHdfsFile:
     """Reads a file through WebHDFS, whose NameNode refuses ranges that begin where it thinks that the file ends.
 
-    So it is asked for what it knows of. The DataNode that it names for that sees what was flushed.
+    So it is asked for a range that it knows of. The DataNode that it names for that sees what was flushed.
 
     Args:
-        file: fsspec's, that is open.
+        file: The open file of fsspec's.
     """
 
     def __init__(self, file: Any) -> None:
@@ -77,7 +77,7 @@ class WebHdfsFile:
         self._fs = file.fs
 
     def read(self, offset: int, length: int) -> bytes:
-        """Returns a range, less where the file ends."""
+        """Returns a range; fewer bytes where the file ends."""
         url = self._data_node() if offset > self._known else None
         if url is None:
             begin = min(offset, self._known)
@@ -86,10 +86,10 @@ class WebHdfsFile:
             return bytes(_checked(answer).content)
 
     def length_now(self, listed: int) -> int:
-        """How many bytes can be read by now.
+        """Returns how many bytes can be read by now.
 
         Args:
-            listed: As many they are at least.
+            listed: The listed size; the file has at least as many.
         """
         if url := self._data_node():
             with self._fs.session.get(_with_range(url, self._known), stream=True) as answer:
@@ -102,14 +102,14 @@ class WebHdfsFile:
         return at
 
     def _data_node(self) -> str | None:
-        """Where a range can be read that may be anywhere; None for a gateway, which answers itself."""
+        """The URL at a DataNode where any range can be read; None behind a gateway, which answers itself."""
         answer = self._fs._call("OPEN", path=self._file.path, offset=self._known, length=1, redirect=False)
         location = answer.headers.get("Location", "")
         return str(self._fs._apply_proxy(location)) if _OFFSET.search(location) else None
 
 
 def _with_range(url: str, offset: int, length: int | None = None) -> str:
-    """The same request for another range; without a length for all that follows."""
+    """The same request for another range; without a length, for all that follows."""
     wanted = f"offset={offset}" if length is None else f"offset={offset}&length={length}"
     return _OFFSET.sub(wanted, _LENGTH.sub("", url))
 

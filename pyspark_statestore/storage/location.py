@@ -1,4 +1,4 @@
-"""From the paths that people have, which are Hadoop's, to fsspec's file systems."""
+"""Where a checkpoint is: turns the paths that people have, which are Hadoop's, into fsspec's file systems."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark_statestore.errors import StateStoreFilesError
+from pyspark_statestore.errors import StateStoreFilesError, not_allowed
 from pyspark_statestore.paths import MERGED_PREFIX
 
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(/.*)", re.DOTALL)
@@ -16,7 +16,7 @@ _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(/.*)", re.DOTALL)
 _MERGED = re.compile(re.escape(MERGED_PREFIX) + r"(?=([A-Za-z][A-Za-z0-9+.-]*:)?/)", re.IGNORECASE)
 
 _PROTOCOLS: Mapping[str, str] = {"s3a": "s3", "s3n": "s3", "wasb": "abfs", "wasbs": "abfs", "swebhdfs": "webhdfs"}
-"""What Hadoop calls a file system, and fsspec otherwise."""
+"""Hadoop's names of file systems for which fsspec has other names."""
 
 _INSTALL: Mapping[str, str] = {
     "s3": 'pip install "pyspark-statestore[s3]"',
@@ -37,9 +37,9 @@ class Location:
     """Where a checkpoint is.
 
     Attributes:
-        url: As people write it, without ``merged+``.
+        url: The URL as people write it, without ``merged+``.
         fs: The fsspec file system.
-        path: Of the checkpoint in it, without a slash at its end.
+        path: The checkpoint's path in it, without a slash at its end.
     """
 
     url: str
@@ -81,10 +81,11 @@ class Location:
         return cls(url, fs, str(inside).rstrip("/"))
 
     def below(self, relative: str) -> str:
-        """The path of something in the checkpoint, as its file system wants it.
+        """Returns the path of something in the checkpoint, as its file system takes it.
 
         Args:
-            relative: To the checkpoint; one that begins with a slash is of something else in its file system or bucket.
+            relative: The path in the checkpoint. One that begins with a slash is a path from the root of the file
+                system or bucket.
         """
         return self._bucket + relative if relative.startswith("/") else f"{self.path}/{relative}"
 
@@ -103,15 +104,15 @@ class Location:
         return self.path if self.path.startswith("/") else "/" + self.path.partition("/")[2]
 
     def beside(self, absolute: str) -> Location:
-        """Another directory in the same file system or bucket.
+        """Returns another directory in the same file system or bucket.
 
         Args:
-            absolute: Its path, as :attr:`absolute` of it says.
+            absolute: Its path from the root, as :attr:`absolute`.
         """
         return Location(self._start + absolute, self.fs, (self._bucket + absolute).rstrip("/"))
 
     def shares_file_system(self, other: Location) -> bool:
-        """Whether a path from the root means the same in both: their schemes, and their hosts or buckets, are alike."""
+        """Whether a path from the root means the same in both: they have the same scheme, and host or bucket."""
         return self._root == other._root
 
     @property
@@ -120,7 +121,7 @@ class Location:
         return _PROTOCOLS.get(scheme, scheme), rest.partition("/")[0]
 
     def display(self, relative: str = "") -> str:
-        """The same as people write it."""
+        """Returns the URL of something in the checkpoint, for messages."""
         if relative.startswith("/"):
             return self._start + relative
         return f"{self.url}/{relative}" if relative else self.url
@@ -155,7 +156,7 @@ def _options(given: object) -> dict[str, Any]:
 
 
 def _unusable(url: str, protocol: str, error: Exception) -> StateStoreFilesError:
-    """A file system that cannot be made: its package is missing, nobody knows its name, or it refuses."""
+    """The error for a file system that cannot be used: its package is missing, its name is unknown, or it refuses."""
     import fsspec
 
     is_known = protocol in fsspec.available_protocols()
@@ -177,4 +178,4 @@ def _bad_path(path: object, reason: str) -> StateStoreFilesError:
 def _bad_options(value: object, allowed: str) -> StateStoreFilesError:
     # Options may hold secrets: of a mapping only the keys are shown.
     shown = sorted(map(str, value)) if isinstance(value, (Mapping, list)) else type(value).__name__
-    return StateStoreFilesError("PSS_INVALID_OPTION", {"key": "storage_options", "value": shown, "allowed": allowed})
+    return not_allowed("storage_options", shown, allowed)

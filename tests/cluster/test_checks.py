@@ -79,9 +79,9 @@ def test_relocations_without_end_and_old_versions_are_left_over(app: Application
     app.fed = 20
     paths = [f"0/1/{version}.changelog" for version in range(10, 21)] + ["0/1/9.zip", "0/1/13.zip"]
     _write(app, 1, puts={path: 10 + number for number, path in enumerate(paths)})
-    intent = app.state / "_merged" / "1700000000000-0000000000000005-9.relocating"
-    intent.touch()
+    marker = app.state / "_merged" / "1700000000000-0000000000000005-9.relocating"
+    marker.touch()
 
     found = leftovers(app, Graveyard(app.state))
 
-    assert sorted(found) == ["0/1/10.changelog", "0/1/11.changelog", "0/1/12.changelog", "0/1/9.zip", intent.name]
+    assert sorted(found) == ["0/1/10.changelog", "0/1/11.changelog", "0/1/12.changelog", "0/1/9.zip", marker.name]

@@ -135,7 +135,7 @@ def test_a_file_of_the_source_that_is_gone(source: Path, tmp_path: Path) -> None
     lost = merged_paths(source)[1]
     lost.unlink()
 
-    words = (str(fork), str(lost), "0/0/2.zip", "compact(localize=True)")
+    words = (str(fork), str(lost), "0/0/2.zip", "localize=True")
     with refused("PSS_FOREIGN_FILE_MISSING", *words):
         Checkpoint(fork).inspect.versions()
     with refused("PSS_FOREIGN_FILE_MISSING", str(lost)):

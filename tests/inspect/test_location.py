@@ -1,7 +1,6 @@
 """Whatever people write for a checkpoint leads to it, or to an error that says what to write."""
 
 import datetime
-import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -167,15 +166,6 @@ def test_closed_after_that_is_no_time(tmp_path: Path, closed_after: Any) -> None
 def test_what_is_no_query(query: Any) -> None:
     with refused("PSS_UNKNOWN_LOCATION", "checkpointLocation"):
         Checkpoint.of(query)
-
-
-def test_ranges_come_in_the_order_of_their_offsets_and_share_reads(tmp_path: Path) -> None:
-    data = os.urandom(1 << 20)
-    (tmp_path / "file").write_bytes(data)
-    directory = Directory(Location.of(tmp_path))
-    ranges = [(500_000, 10), (0, 3), (0, 3), (2, 5), ((1 << 20) - 4, 100), (700_000, 0)]
-    found = dict(directory.read_ranges("file", 1 << 20, ranges))
-    assert [found[i] for i in range(6)] == [data[offset : offset + length] for offset, length in ranges]
 
 
 def test_listing_goes_down_and_leaves_out(tmp_path: Path) -> None:

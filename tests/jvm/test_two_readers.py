@@ -492,7 +492,7 @@ OF_MERGED_FILES = [
 
 @pytest.mark.parametrize("path", LOGICAL_PATHS, ids=lambda path: ascii(path)[:30])
 def test_both_judge_a_path_alike(jvm: Any, java_reads: Read, path: str) -> None:
-    said = jvm.io.pyspark.statestore.format.PathRules.isValid(path)
+    said = jvm.io.pyspark.statestore.format.PathRules.isValidPath(path)
 
     assert is_valid_path(path) is said
     data = forged(path=path.encode())
@@ -502,7 +502,7 @@ def test_both_judge_a_path_alike(jvm: Any, java_reads: Read, path: str) -> None:
 @pytest.mark.parametrize("checkpoint", OF_MERGED_FILES, ids=lambda path: ascii(path)[:30])
 def test_both_judge_the_path_of_another_checkpoint_alike(jvm: Any, java_reads: Read, checkpoint: str) -> None:
     path = f"{checkpoint}/state/_merged/{NAME.decode()}"
-    said = jvm.io.pyspark.statestore.format.PathRules.isForeign(path)
+    said = jvm.io.pyspark.statestore.format.PathRules.isForeignPath(path)
 
     assert is_foreign_path(path) is said
     data = reference(path.encode())

@@ -73,3 +73,19 @@ def test_stamps_that_are_young_keep_a_file_open(killed: Path) -> None:
     age(merged_paths(killed)[-1], days=2)
     view = MergedLog(Directory(Location.of(killed)), CLOSED_AFTER).snapshot()
     assert [state.closed for state in view.states.values()] == [True, True, False]
+
+
+def test_rule_8_bytes_that_no_group_accounts_for_keep_a_file(killed: Path) -> None:
+    torn = merged_paths(killed)[0]
+    with torn.open("ab") as file:
+        file.write(bytes(100))
+    age(torn, days=2)
+
+    done = Checkpoint(killed).maintenance.compact()
+
+    # What lived in it was copied. It stays all the same: the bytes may be a group that was damaged.
+    assert done.rewritten_files_count == 2
+    assert torn in merged_paths(killed)
+    assert [damage.name for damage in Checkpoint(killed).maintenance.verify().notes] == [torn.name]
+    Checkpoint(killed).maintenance.verify(repair=True)
+    assert torn not in merged_paths(killed)

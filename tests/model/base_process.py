@@ -40,7 +40,7 @@ class _Flight:
 @dataclass
 class _Refresh:
     listing: dict[str, File]
-    intents: frozenset[str]
+    markers: frozenset[str]
     to_read: list[str]
     known: set[str]
     floor: dict[str, Key]
@@ -224,13 +224,13 @@ class BaseProcess:
         self.view.begin_refresh(world.now)
         listing = dict(world.files)
         self.list_pins()
-        intents = frozenset(self.view.counting(world.intents, world.now))
+        markers = frozenset(self.view.counting(world.markers, world.now))
         to_read = [name for name in listing if self.view.needs_read(name)]
         # Index-only files first: what they cover need not be opened.
         to_read.sort(key=lambda name: (listing[name].index_only, name), reverse=True)
         to_read.sort(key=lambda name: not listing[name].index_only)
         self.refreshing = _Refresh(
-            listing, intents, to_read, self.view.names(), world.truth.highest(), world.begin_window(), then
+            listing, markers, to_read, self.view.names(), world.truth.highest(), world.begin_window(), then
         )
         self._say("lists")
 
@@ -278,7 +278,7 @@ class BaseProcess:
             self._gone(name)
         self._floor = refresh.floor
         self._ready = True
-        self.view.refreshed(refresh.intents, complete=True, now=self.world.now)
+        self.view.refreshed(refresh.markers, complete=True, now=self.world.now)
         self._say("has refreshed")
         self._check_view(refresh)
         refresh.then()
@@ -319,7 +319,7 @@ class BaseProcess:
         world = self.world
         self.view.begin_refresh(world.now)
         self.list_pins()
-        intents = self.view.counting(world.intents, world.now)
+        markers = self.view.counting(world.markers, world.now)
         for name in self.view.names() - set(world.files):
             # What lived in it lives in a tail that is not read now.
             if not self.view.relocatable(name):
@@ -327,7 +327,7 @@ class BaseProcess:
         for name in world.files:
             self.view.listed(name, world.now)
         self._say("lists only")
-        self.view.refreshed(intents, complete=False, now=self.world.now)
+        self.view.refreshed(markers, complete=False, now=self.world.now)
 
     def list_pins(self) -> Callable[[str], bool]:
         """Sees the pins that are there now; says which files they keep."""

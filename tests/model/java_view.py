@@ -89,9 +89,9 @@ class JavaView:
     def expired(self, markers: Collection[str], now: int) -> list[str]:
         return list(self._java.expired().split())
 
-    def refreshed(self, intents: Collection[str], *, complete: bool, now: int) -> None:
+    def refreshed(self, markers: Collection[str], *, complete: bool, now: int) -> None:
         self._java.time(now, now)
-        self._java.refreshed("\n".join(intents), complete)
+        self._java.refreshed("\n".join(markers), complete)
 
     def plan(self, now: int) -> list[str]:
         self._java.time(now, now)

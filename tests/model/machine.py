@@ -217,7 +217,7 @@ class Machine(RuleBasedStateMachine):
             self.world.check()
         left = set(self.world.files) - self.world.needed()
         assert len(left) <= 1, f"{sorted(left)} should have gone\n" + self.world.story()
-        assert not self.world.intents, "the intents of the dead should have gone\n" + self.world.story()
+        assert not self.world.markers, "the markers of the dead should have gone\n" + self.world.story()
 
     def processes_are_sound(self) -> bool:
         """Whether the run has ended without an error, so that what is left can be judged."""

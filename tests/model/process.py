@@ -16,7 +16,7 @@ __all__ = ["Flush", "Process"]
 
 @dataclass
 class _Relocation:
-    intent: str
+    marker: str
     created: int
     copies: list[Entry] | None = None
 
@@ -42,11 +42,11 @@ class Process(BaseProcess):
 
     def begin_relocation(self, number: int, *, at_once: bool) -> None:
         """Says what it is about to do, then looks what lives."""
-        intent = f"{self._new_name()}.relocating"
-        if self.rules.has_intents:
-            self.world.intents[intent] = self.world.now
-        self.relocation = _Relocation(intent, self.world.now)
-        self._say(f"begins to relocate: {intent}")
+        marker = f"{self._new_name()}.relocating"
+        if self.rules.has_relocation_markers:
+            self.world.markers[marker] = self.world.now
+        self.relocation = _Relocation(marker, self.world.now)
+        self._say(f"begins to relocate: {marker}")
         relocation = self.relocation
 
         def choose() -> None:
@@ -83,7 +83,7 @@ class Process(BaseProcess):
     def end_relocation(self) -> None:
         """The copies are durable, or there are none."""
         assert self.relocation is not None
-        self.world.intents.pop(self.relocation.intent, None)
+        self.world.markers.pop(self.relocation.marker, None)
         self._say("ends its relocation")
         self.relocation = None
 
@@ -96,9 +96,9 @@ class Process(BaseProcess):
         def choose() -> None:
             now = self.world.now
             files = self.view.plan(now)
-            for intent in self.view.expired(sorted(self.world.intents), now):
-                if self.world.intents.pop(intent, None) is not None:
-                    self._say(f"removes {intent}")
+            for marker in self.view.expired(sorted(self.world.markers), now):
+                if self.world.markers.pop(marker, None) is not None:
+                    self._say(f"removes {marker}")
             if self.rules.deletes_are_durable_first and not self._all_durable(flush):
                 return
             self.cleaning = _Cleaning(files, list(files))

@@ -23,8 +23,8 @@ class Rules:
     leaves_idle_files: bool = True  # 7: a writer does not append to a file that others may count as closed
     late_flushes_fail: bool = True  # 7
     closed_is_confirmed: bool = True  # 7: by a read at the end of the time
-    has_intents: bool = True  # relocation says beforehand what it is about to do
-    late_relocations_are_thrown_away: bool = True  # an intent counts for a time only
+    has_relocation_markers: bool = True  # relocation says beforehand what it is about to do
+    late_relocations_are_thrown_away: bool = True  # a marker counts for a time only
     total_order: bool = True  # of copies: two cleaners never rely on each other's
     drops_after_complete_refresh: bool = True  # a tombstone is dropped where all is seen, not after a mere listing
     knows_before_it_watches: bool = True  # a tombstone that is first read in a refresh may be younger than its listing

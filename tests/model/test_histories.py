@@ -267,7 +267,7 @@ def _copies_in_hand(play: Play) -> tuple[Process, Process]:
     return c, d
 
 
-def has_intents(play: Play) -> None:
+def has_relocation_markers(play: Play) -> None:
     """Nothing says that C holds a copy."""
     c, d = _copies_in_hand(play)
     play.clean(d)
@@ -285,7 +285,7 @@ def late_relocations_are_thrown_away(play: Play) -> None:
 
 
 def drops_after_complete_refresh(play: Play) -> None:
-    """The intent that D saw is gone, and so is its chance to see the copy: it only lists."""
+    """The marker that D saw is gone, and so is its chance to see the copy: it only lists."""
     c, d = _copies_in_hand(play)
     d.refresh()
     play.write_copies(c)
@@ -294,7 +294,7 @@ def drops_after_complete_refresh(play: Play) -> None:
 
 
 def knows_before_it_watches(play: Play) -> None:
-    """E's listing is older than C's intent, what E reads of B's file is younger."""
+    """E's listing is older than C's marker, what E reads of B's file is younger."""
     a, b, c = play.start(), play.start(), play.start()
     d, e, f = play.start(), play.start(), play.start()
     play.write(b, TWO)
@@ -380,7 +380,7 @@ HISTORIES: dict[str, Callable[[Play], None]] = {
         leaves_idle_files,
         late_flushes_fail,
         closed_is_confirmed,
-        has_intents,
+        has_relocation_markers,
         late_relocations_are_thrown_away,
         drops_after_complete_refresh,
         knows_before_it_watches,

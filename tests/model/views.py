@@ -98,8 +98,8 @@ class View(Protocol):
     def expired(self, markers: Collection[str], now: int) -> list[str]:
         """The relocation markers that cleaning deletes, because they are expired."""
 
-    def refreshed(self, intents: Collection[str], *, complete: bool, now: int) -> None:
-        """A refresh has ended; the intents that count in its listing."""
+    def refreshed(self, markers: Collection[str], *, complete: bool, now: int) -> None:
+        """A refresh has ended; the markers that count in its listing."""
 
     def plan(self, now: int) -> list[str]:
         """The files that may go, right after a refresh."""
@@ -241,22 +241,18 @@ class PythonView:
         return is_expired([now - self._markers_seen.get(marker, now)], CLOSED)
 
     def begin_refresh(self, now: int) -> None:
-        resolution = self._resolution()
-        self._watch.begin(closed_tombstones(resolution, dict.fromkeys(resolution.entries.files, FileState(True))))
+        self._watch.begin(closed_tombstones(self._resolution(), self._states(now)))
 
-    def refreshed(self, intents: Collection[str], *, complete: bool, now: int) -> None:
+    def refreshed(self, markers: Collection[str], *, complete: bool, now: int) -> None:
         self._droppable = frozenset()
         if complete:
-            self._droppable = self._watch.refreshed(self._resolution(), intents)
+            self._droppable = self._watch.refreshed(self._resolution(), markers)
         elif isinstance(self._watch, _LiteralWatch):
-            self._droppable = self._watch.listed(intents)
+            self._droppable = self._watch.listed(markers)
 
     def plan(self, now: int) -> list[str]:
         resolution = self._resolution()
-        states = {name: self._state(known, now) for name, known in self._files.items()}
-        if not self._rules.highest_stamp_stays:
-            states["~"] = FileState(False, stamp=1 << 62)
-        plan = plan_unlinks(resolution, states, self._droppable)
+        plan = plan_unlinks(resolution, self._states(now), self._droppable)
         self._carried = {u.name: [copied(self._row(int(i)).entry) for i in u.carry] for u in plan.unlink}
         if not self._rules.total_order:
             self._carried = {n: [t for t in c if not self._repeated(t, n)] for n, c in self._carried.items()}
@@ -264,6 +260,12 @@ class PythonView:
 
     def carry(self, name: str) -> list[Entry]:
         return self._carried[name]
+
+    def _states(self, now: int) -> dict[str, FileState]:
+        states = {name: self._state(known, now) for name, known in self._files.items()}
+        if not self._rules.highest_stamp_stays:
+            states["~"] = FileState(False, stamp=1 << 62)
+        return states
 
     def _state(self, known: _Known, now: int) -> FileState:
         until = known.read_at if self._rules.closed_is_confirmed else now
@@ -301,26 +303,26 @@ class PythonView:
 class _HastyWatch(TombstoneWatch):
     """Believes that a tombstone which it has just read was there when the listing was made."""
 
-    def refreshed(self, resolution: Resolution, intents: Collection[str]) -> frozenset[str]:
+    def refreshed(self, resolution: Resolution, markers: Collection[str]) -> frozenset[str]:
         counts = resolution.totals.tombstone_count
         self._known = {name: int(count) for name, count in zip(resolution.entries.files, counts, strict=True)}
-        return super().refreshed(resolution, intents)
+        return super().refreshed(resolution, markers)
 
 
 class _LiteralWatch(TombstoneWatch):
-    """Decides after a listing: no intent that is still there was there at the last refresh without victims."""
+    """Decides after a listing: no marker that is still there was there at the last refresh without victims."""
 
     def __init__(self) -> None:
         super().__init__()
         self._free: dict[str, frozenset[str]] = {}
 
-    def refreshed(self, resolution: Resolution, intents: Collection[str]) -> frozenset[str]:
+    def refreshed(self, resolution: Resolution, markers: Collection[str]) -> frozenset[str]:
         super().refreshed(resolution, ())
-        self._free = {name: frozenset(intents) for name in self._waiting_for}
-        return self.listed(intents)
+        self._free = {name: frozenset(markers) for name in self._waiting_for}
+        return self.listed(markers)
 
-    def listed(self, intents: Collection[str]) -> frozenset[str]:
-        return frozenset(name for name, there in self._free.items() if not there & frozenset(intents))
+    def listed(self, markers: Collection[str]) -> frozenset[str]:
+        return frozenset(name for name, there in self._free.items() if not there & frozenset(markers))
 
 
 def _watch(rules: Rules) -> TombstoneWatch:

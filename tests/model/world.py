@@ -118,7 +118,7 @@ class World:
         self.paths = paths
         self.now = 1_000_000
         self.files: dict[str, File] = {}
-        self.intents: dict[str, int] = {}
+        self.markers: dict[str, int] = {}
         """When each was created."""
         self.pins: dict[str, Pin] = {}
         self.forked: dict[str, list[tuple[str, Entry]]] = {}
@@ -211,4 +211,4 @@ class World:
             f"  {name}{' sealed' if file.sealed else ''}: {'; '.join(map(str, file.groups))}"
             for name, file in self.files.items()
         ]
-        return "\n".join([*self.history, "files:", *files, f"intents: {sorted(self.intents)}", f"pins: {self.pins}"])
+        return "\n".join([*self.history, "files:", *files, f"markers: {sorted(self.markers)}", f"pins: {self.pins}"])

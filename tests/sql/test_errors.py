@@ -119,7 +119,7 @@ def test_a_stream_of_another_table_is_refused(spark: SparkSession, tmp_path: Pat
     stream = spark.readStream.format("checkpoint_files").load(str(tmp_path / "it"))
     writer = stream.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "out"))
 
-    with pytest.raises(PySparkException, match=r"(?s)PSS_INVALID_OPTION.*a stream is one of segments"):
+    with pytest.raises(PySparkException, match=r"(?s)PSS_INVALID_OPTION.*only the table segments can be streamed"):
         writer.trigger(availableNow=True).start().awaitTermination()
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyspark_statestore.state.keys import decode_keys, decode_rows
+from pyspark_statestore.state.decoding import decode_keys, decode_rows
 from pyspark_statestore.state.rows import MalformedRowError
 from pyspark_statestore.state.schemas import parse_schema
 

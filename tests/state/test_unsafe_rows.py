@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
 
-from pyspark_statestore.state.keys import decode_keys, decode_rows
+from pyspark_statestore.state.decoding import decode_keys, decode_rows
 from pyspark_statestore.state.schemas import parse_schema
 from tests.conftest import MakeSpark
 from tests.streaming.runs import session_conf

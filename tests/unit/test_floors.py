@@ -1,8 +1,9 @@
-"""The house: a room imports only from floors below its own; ARCHITECTURE.md says why each floor is where it is."""
+"""The house: rooms and Java packages import only from floors below; ARCHITECTURE.md says why each is where it is."""
 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -121,3 +122,36 @@ def test_an_import_that_runs_upwards_is_seen(line: str) -> None:
 def test_a_circle_is_seen() -> None:
     with pytest.raises(CycleError):
         TopologicalSorter({"a": {"b"}, "b": {"a"}}).prepare()
+
+
+JAVA = Path(__file__).parents[2] / "jvm-shim/src/main/java/io/pyspark/statestore"
+JAVA_FLOORS: tuple[frozenset[str], ...] = (
+    frozenset({""}),
+    frozenset({"format"}),
+    frozenset({"log"}),
+    frozenset({"fs", "heap"}),
+    frozenset({"spark"}),
+)
+"""Packages of the shim, from the ground up; the empty name is ``io.pyspark.statestore`` itself."""
+
+
+def java_package_of(path: Path) -> str:
+    return path.relative_to(JAVA).parent.as_posix().removeprefix(".")
+
+
+def test_every_java_package_is_on_one_floor() -> None:
+    found = {java_package_of(path) for path in JAVA.rglob("*.java")}
+    assert sorted(name for names in JAVA_FLOORS for name in names) == sorted(found)
+
+
+def test_no_java_import_runs_upwards() -> None:
+    floor_of = {name: number for number, names in enumerate(JAVA_FLOORS) for name in names}
+    upward = []
+    for path in sorted(JAVA.rglob("*.java")):
+        package = java_package_of(path)
+        # Named in the code with its package, too, as two classes of one name have to be.
+        named = re.findall(r"\bio\.pyspark\.statestore((?:\.[a-z]+)?)\.[A-Z]", path.read_text())
+        for other in {name.removeprefix(".") for name in named} - {package}:
+            if floor_of[other] >= floor_of[package]:
+                upward.append(f"{path.name} in {package or 'the root'} names {other}")
+    assert upward == []

@@ -1,5 +1,6 @@
 """The package's import is light, lazy and never fails."""
 
+import inspect
 import subprocess
 import sys
 
@@ -57,3 +58,17 @@ def test_every_public_name_is_there(name: str) -> None:
 def test_unknown_names_are_attribute_errors() -> None:
     with pytest.raises(AttributeError, match="no_such_name"):
         _ = pyspark_statestore.no_such_name
+
+
+@pytest.mark.parametrize(("name", "of_the_path"), [("fork", "src"), ("convert", "path"), ("export", "path")])
+def test_functions_of_a_path_take_what_the_methods_take(name: str, of_the_path: str) -> None:
+    method = inspect.signature(getattr(pyspark_statestore.Checkpoint, name)).parameters
+    function = dict(inspect.signature(getattr(pyspark_statestore, name)).parameters)
+    # The method's storage options are those of the destination.
+    expected = {{"storage_options": "dst_storage_options"}.get(each, each): it for each, it in method.items()}
+    expected.pop("self")
+
+    of_the_checkpoint = {each: function.pop(each) for each in (of_the_path, "storage_options", "closed_after")}
+    assert {each: it.default for each, it in function.items()} == {each: it.default for each, it in expected.items()}
+    opened = inspect.signature(pyspark_statestore.Checkpoint).parameters
+    assert [it.default for it in of_the_checkpoint.values()] == [it.default for it in opened.values()]

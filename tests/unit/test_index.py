@@ -34,6 +34,7 @@ from pyspark_statestore.log import (
     Resolution,
     Status,
     TombstoneWatch,
+    closed_tombstones,
     is_closed,
     is_expired,
     is_heeded,
@@ -334,7 +335,7 @@ DEAD: Files = {
 NEWEST = FileState(True, stamp=99)
 
 
-def test_rule_6_a_tombstone_is_carried_over_until_it_is_known_to_be_needless() -> None:
+def test_rule_6_a_tombstone_is_carried_over_until_it_is_known_to_be_unneeded() -> None:
     assert plan(DEAD, f2=NEWEST)[0] == {NAMES[1]: 1}
     assert plan(DEAD, frozenset([NAMES[1]]), f2=NEWEST)[0] == {NAMES[1]: 0}
 
@@ -345,6 +346,7 @@ def test_rule_6_a_tombstone_is_carried_over_until_it_is_known_to_be_needless() -
         (FileState(False), "appended"),
         (FileState(True, whole_index_read=False), "not been read"),
         (FileState(True, index_only=True), "speaks for"),
+        (FileState(True, accounted=False), "accounts for"),
         (FileState(True, stamp=100), "highest stamp"),
     ],
 )
@@ -366,15 +368,15 @@ def test_rule_6_of_two_copies_only_the_lesser_is_relied_on_by_nobody() -> None:
     assert plan(raised, f0=NEWEST)[0] == {NAMES[1]: 1, NAMES[2]: 0}
 
 
-def test_rule_6_a_tombstone_is_needless_after_a_refresh_without_victims_and_intents() -> None:
+def test_rule_6_a_tombstone_is_unneeded_after_a_refresh_without_victims_and_markers() -> None:
     held = resolve(Entries.of(DEAD))
     free = resolve(Entries.of({NAMES[1]: DEAD[NAMES[1]], NAMES[2]: DEAD[NAMES[2]]}))
     one = {NAMES[1]: 1}
     watch = TombstoneWatch()
 
-    def refreshed(known: dict[str, int], resolution: Resolution, *intents: str) -> bool:
+    def refreshed(known: dict[str, int], resolution: Resolution, *markers: str) -> bool:
         watch.begin(known)
-        return NAMES[1] in watch.refreshed(resolution, intents)
+        return NAMES[1] in watch.refreshed(resolution, markers)
 
     assert not refreshed({}, free)  # it may be younger than the listing
     assert refreshed(one, free)
@@ -385,6 +387,13 @@ def test_rule_6_a_tombstone_is_needless_after_a_refresh_without_victims_and_inte
     assert not refreshed(one, held, "d")
     assert not refreshed(one, free, "d")  # from the beginning
     assert refreshed(one, free)
+
+
+def test_rule_6_only_tombstones_in_closed_files_can_be_proven_unneeded() -> None:
+    states = {NAMES[0]: FileState(True), NAMES[1]: FileState(True), NAMES[2]: FileState(False)}
+    files = {**DEAD, NAMES[2]: [delete(PATHS[3], 9)]}
+
+    assert closed_tombstones(resolve(Entries.of(files)), states) == {NAMES[0]: 0, NAMES[1]: 1}
 
 
 def test_rule_5_live_segments_are_copied_up_to_the_last_generation() -> None:

@@ -1,1 +1,1 @@
-"""Checks everything in a checkpoint, and mends what can be mended: ``verify``."""
+"""Checks everything in a checkpoint, and repairs what can be repaired: ``verify``."""

@@ -39,7 +39,7 @@ def torn_tails(directory: Directory, found: Scan) -> list[Damage]:
 
 
 def url_of(directory: Directory, name: str) -> str:
-    """Of a merged file."""
+    """Returns the URL of a merged file."""
     return directory.location.display(f"{MERGED}/{name}")
 
 
@@ -54,7 +54,7 @@ def _of(error: StateStoreFilesError, directory: Directory, name: str) -> Damage:
 
 
 def _remains(directory: Directory, name: str, file: MergedFile) -> list[Damage]:
-    """What is behind the last whole group: what a kill left, as far as can be told."""
+    """The bytes behind the last whole group: what a killed writer left, as far as can be told."""
     begin = max(file.valid_length, 0 if file.header is None else file.header.length)
     if file.groups and file.size == begin:
         return []
@@ -65,7 +65,7 @@ def _remains(directory: Directory, name: str, file: MergedFile) -> list[Damage]:
 
 
 def _wrong_names(directory: Directory, scan: Scan) -> list[Damage]:
-    """Files that somebody has copied or renamed: a header says who has begun its file, and when."""
+    """Files that somebody has copied or renamed: the header says which writer began the file, and when."""
     by_header: dict[tuple[int, int], list[str]] = defaultdict(list)
     for name, file in sorted(scan.files.items()):
         if file.header is not None:
@@ -76,7 +76,7 @@ def _wrong_names(directory: Directory, scan: Scan) -> list[Damage]:
         for name in names:
             groups = _groups(scan.files[name])
             others = [other for other in names if other != name and groups and _groups(scan.files[other]) == groups]
-            # Of two whose names fit, the first number is the one that the writer has given.
+            # Where two names fit, the writer has given the one with the lower number.
             if others and (name not in fitting or any(other in fitting and other < name for other in others)):
                 original = next((other for other in others if other in fitting), min(others))
                 if name in fitting or original in fitting or name > original:
@@ -95,7 +95,7 @@ def _groups(file: MergedFile) -> tuple[tuple[int, int], ...]:
 
 
 def _mismatches(directory: Directory, scan: Scan) -> list[Damage]:
-    """Index-only files repeat closed files, which do not change: any difference is damage of one of the two."""
+    """Index-only files repeat sealed files, which do not change: any difference is damage in one of the two."""
     found: dict[str, Damage] = {}
     for index, file in scan.files.items():
         if not index.endswith(INDEX_SUFFIX):
@@ -105,19 +105,19 @@ def _mismatches(directory: Directory, scan: Scan) -> list[Damage]:
             for number, name in enumerate(group.index.names, start=1):
                 if name not in scan.files:
                     continue
-                said = _facts(records[records["file_ref"] == number])
-                own = _facts(*(own.index.records for own in scan.files[name].groups))
+                said = _entries(records[records["file_ref"] == number])
+                own = _entries(*(own.index.records for own in scan.files[name].groups))
                 missing = len(np.setdiff1d(said, own)) if len(own) else len(said)
                 if missing:
-                    reason = f"{index} knows {missing} facts of it that it does not say itself"
+                    reason = f"{index} has {missing} entries of it that it does not have itself"
                     path, offset = url_of(directory, name), scan.files[name].valid_length
                     found[name] = Damage(damage.TRUNCATED_FILE, path, reason, offset)
                 elif len(own) and len(np.setdiff1d(own, said)):
-                    reason = f"it does not say all that {name} says"
+                    reason = f"it does not have all entries of {name}"
                     found[index] = Damage(damage.INDEX_MISMATCH, url_of(directory, index), reason, is_repairable=True)
     return list(found.values())
 
 
-def _facts(*records: np.ndarray) -> np.ndarray:
+def _entries(*records: np.ndarray) -> np.ndarray:
     parts = [part[_FIELDS] for part in records]
     return np.concatenate(parts) if parts else np.empty(0, "i8")

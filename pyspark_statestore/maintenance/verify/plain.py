@@ -1,4 +1,4 @@
-"""Checks state files that are not merged, as far as what is in them and beside them tells."""
+"""Checks plain state files, as far as what is in them and beside them tells."""
 
 from __future__ import annotations
 
@@ -13,18 +13,28 @@ import numpy as np
 from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.log.payload import checksum_of
 from pyspark_statestore.log.state_files import PLAIN, STATE, StateFiles
-from pyspark_statestore.maintenance.verify import plain
 from pyspark_statestore.parsing import opened_zip, parse_object, whole_number
 from pyspark_statestore.sparkfiles import is_whole_stream
 from pyspark_statestore.storage.changes import hadoop_checksum_of
 from pyspark_statestore.storage.directory import Directory, OpenFile, in_parallel
 
 _STREAMS = (".changelog", ".delta", ".snapshot")
+
 _CHECKED = (".zip", *_STREAMS)
+
 _LARGE = 64 << 20
-"""A zip that is larger is not unpacked."""
+"""Bytes of the largest zip that is unpacked."""
+
 _UNPACKED = 1 << 30
-"""Bytes that a zip may unpack to."""
+"""Bytes that a zip may unpack to at most."""
+
+_HEADER = struct.Struct(">4sI")
+
+_MAGIC = b"crc\x00"
+
+_AT_ONCE = 4 << 20
+
+_MAX_PART = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -32,8 +42,8 @@ class PlainChecked:
     """What was found in plain files.
 
     Attributes:
-        reasons: By path, why a file is not whole.
-        gone: Paths of files that are not there any more.
+        reasons: Why files are not whole, by path.
+        gone: Paths of files that do not exist any more.
         read_bytes: How many bytes were read.
     """
 
@@ -45,17 +55,17 @@ class PlainChecked:
 def check_plain_files(
     directory: Directory, files: StateFiles, on_progress: Callable[[int], object] = lambda read: None
 ) -> PlainChecked:
-    """Reads snapshots, changelogs and deltas that are files of their own.
+    """Reads the plain snapshots, changelogs and deltas.
 
-    Spark writes a checksum beside a file if it was told to (``spark.sql.streaming.checkpoint.fileChecksum.enabled``);
-    on a local disk Hadoop writes one of its own beside each. A zip has checksums in it. Of what else is compressed the
-    end says whether it was cut off. An SST has to have the size that its snapshot names, which is looked at with the
+    Spark writes a checksum beside a file if it was told to (``spark.sql.streaming.checkpoint.fileChecksum.enabled``),
+    and Hadoop writes one of its own on a local disk. A zip has checksums in it. The end of any other compressed file
+    tells whether it was cut off. An SST has to have the size that its snapshot names: that is checked with the
     versions.
 
     Args:
-        directory: Of the checkpoint.
-        files: Of the state.
-        on_progress: How many bytes were read, again and again.
+        directory: The checkpoint's directory.
+        files: The files of the state.
+        on_progress: Called with the number of bytes that were read, again and again.
     """
     rows = np.flatnonzero(files.merged == PLAIN)
     paths = files.path.take(rows).to_pylist()
@@ -80,7 +90,7 @@ def check_plain_files(
 
 
 def _hadoop_checksums(directory: Directory, paths: Iterable[str]) -> dict[str, int]:
-    """Sizes of Hadoop's own checksum files, by the paths of the files that they are beside."""
+    """Sizes of Hadoop's own checksum files, by the paths of the files that they belong to."""
     if not directory.location.url.startswith("file:"):
         return {}
     by_name: dict[str, dict[str, str]] = defaultdict(dict)
@@ -103,7 +113,7 @@ def _reason(
     with directory.open(f"{STATE}/{path}", size) as file:
         if hidden_size is not None:
             checksums = directory.read(hadoop_checksum_of(f"{STATE}/{path}"), hidden_size)
-            if not plain.matches(file, size, checksums):
+            if not _matches_hadoop(file, size, checksums):
                 return "Hadoop's checksum file beside it says otherwise"
         if companion_size:
             expected = _expected(directory.read(f"{STATE}/{path}.crc", companion_size))
@@ -119,7 +129,7 @@ def _reason(
 
 
 def _expected(companion: bytes) -> tuple[int, int] | None:
-    """Size and crc32c of a file, as Spark's ChecksumCheckpointFileManager notes them; None if it is something else."""
+    """Size and crc32c of a file as Spark's ChecksumCheckpointFileManager notes them; None if these are other bytes."""
     try:
         found = parse_object(companion)
         if found["algorithm"] != "CRC32C":
@@ -142,21 +152,10 @@ def _zip_reason(file: OpenFile, size: int) -> str | None:
     return None if damaged is None else f"{damaged} in it is damaged"
 
 
-# The checksum files that Hadoop keeps beside every file that it writes on a local disk.
+def _matches_hadoop(file: OpenFile, size: int, checksums: bytes) -> bool:
+    """Whether a file, which is read little by little, has the bytes that Hadoop's checksum file was written for.
 
-_HEADER = struct.Struct(">4sI")
-_MAGIC = b"crc\x00"
-_AT_ONCE = 4 << 20
-_MAX_PART = 1 << 20
-
-
-def matches(file: OpenFile, size: int, checksums: bytes) -> bool:
-    """Whether a file has the bytes that its checksum file was written for.
-
-    Args:
-        file: Of any size; it is read little by little.
-        size: Of it, in bytes.
-        checksums: The checksum file. One that is none says nothing, and counts as matching.
+    Something else than a checksum file counts as matching.
     """
     if len(checksums) < _HEADER.size:
         return True

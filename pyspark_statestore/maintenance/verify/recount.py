@@ -1,4 +1,4 @@
-"""Which segments live, found a second time: path by path, in plain Python, after the text of the rules 3 to 5.
+"""Finds a second time which segments live: path by path, in plain Python, by the text of the rules 3 to 5.
 
 Shares no code with :mod:`pyspark_statestore.log`, so that a mistake there is not made here again.
 """
@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from pyspark_statestore.format import MergedFile
 
 _AT_ONCE = 50_000
-"""Entries that are Python's at the same time."""
+"""Entries that are Python objects at the same time."""
 
 _PUT = 1
 
@@ -29,11 +29,11 @@ _Entry = tuple[str, str, int, int, int, int, int, int]
 
 @dataclass
 class Count:
-    """Of one file.
+    """What lives in one file.
 
     Attributes:
-        live_segments: How many segments in it live.
-        live_bytes: How many bytes these have in it; those of a reference file are elsewhere.
+        live_segments: The number of live segments.
+        live_bytes: The bytes that they have in the file; those of a reference file are elsewhere.
     """
 
     live_segments: int = 0
@@ -44,7 +44,7 @@ def recount(files: Mapping[str, MergedFile]) -> dict[str, Count]:
     """Counts what lives in each file.
 
     Args:
-        files: By name, with their own indexes; without index-only files, which only repeat.
+        files: The files by name, with their own indexes; without index-only files, which only repeat others.
     """
     counts = {name: Count() for name in files}
     for _, same in groupby(_by_path(files), key=itemgetter(0)):
@@ -57,7 +57,7 @@ def recount(files: Mapping[str, MergedFile]) -> dict[str, Count]:
 
 
 def _living(same: Iterable[_Entry]) -> tuple[str, int] | None:
-    """The file and the length of the one segment of a path that lives, if any does."""
+    """The file and the length of a path's live segment; None where none lives."""
     puts = []
     killed = (-1, -1)
     for _, name, kind, generation, stamp, writer, offset, length in same:
@@ -72,7 +72,7 @@ def _living(same: Iterable[_Entry]) -> tuple[str, int] | None:
 
 
 def _by_path(files: Mapping[str, MergedFile]) -> Iterator[_Entry]:
-    """All entries, those of a path one after the other, and few of them in memory as Python's objects."""
+    """All entries, those of a path one after the other; few of them are Python objects at the same time."""
     names = list(files)
     blocks = [(number, group.index) for number, name in enumerate(names) for group in files[name].groups]
     if not blocks:

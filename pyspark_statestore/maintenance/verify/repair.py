@@ -1,11 +1,12 @@
-"""Mends what can be mended without losing anything; all else stays exactly as it is.
+"""Repairs what can be repaired without losing anything, and leaves everything else exactly as it is.
 
-* An index-only file that is damaged is deleted: it only repeats what others say.
-* A live segment whose bytes are damaged is written again where another, intact copy of the same write exists: in a
-  merged file that was not unlinked yet, or in a plain file.
-* What lives in a file with a torn tail, or in the copy of a file, is relocated; the file goes as every dead file does.
+* A damaged index-only file is deleted. That is safe because it only repeats what other files say.
+* A live segment with damaged bytes is written again from an intact copy of the same write: in a merged file that was
+  not unlinked yet, or in a plain file. That is safe because it is a relocation: the copy keeps the key.
+* What lives in a file with a torn tail, or in the copy of a file, is relocated. The file is unlinked as every dead file
+  is, by rule 6.
 
-Where a file cannot be read, or lacks its end, it is not known what lives: only the first of these is done (rule 8).
+Where a file cannot be read, or lacks its end, nobody knows what lives: only index-only files are deleted then (rule 8).
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_statestore.log import damage, relocatable
-from pyspark_statestore.log.damage import LOSES_FACTS, Damage
+from pyspark_statestore.log.damage import LOSES_ENTRIES, Damage
 from pyspark_statestore.log.merged_log import LogSnapshot, MergedLog
-from pyspark_statestore.log.payload import check_part, checksum_of, copied, parts_of, read_segments
+from pyspark_statestore.log.payload import check_run, checksum_of, copied, read_segments, segment_runs
 from pyspark_statestore.log.pins import check_unclaimed, unpinned
 from pyspark_statestore.log.relocation_marker import holding_marker
-from pyspark_statestore.log.scan import INDEX_SUFFIX, MERGED, has_facts, merged_files, retry_if_gone, scan
+from pyspark_statestore.log.scan import INDEX_SUFFIX, MERGED, has_own_entries, merged_files, retry_if_gone, scan
 from pyspark_statestore.log.state_files import STATE
 from pyspark_statestore.maintenance.cleaning import clean
 from pyspark_statestore.maintenance.relocation import Movable, relocate
@@ -32,7 +33,7 @@ from pyspark_statestore.maintenance.verify.indexes import file_damages
 from pyspark_statestore.storage.changes import delete
 from pyspark_statestore.storage.directory import in_parts
 
-_NEEDLESS_INDEX = frozenset(
+_UNNEEDED_INDEX = frozenset(
     {
         damage.CORRUPT_INDEX,
         damage.CORRUPT_FILE,
@@ -48,19 +49,19 @@ _PIECE = 128 << 20
 Found = list[Damage]
 
 
-def mend(
+def repair_damages(
     log: MergedLog, damages: Sequence[Damage], notes: Sequence[Damage], *, dry_run: bool
 ) -> tuple[tuple[Damage, ...], tuple[Damage, ...]]:
-    """Mends what can be.
+    """Repairs what can be repaired.
 
     Args:
-        log: Of the checkpoint.
-        damages: What was found.
-        notes: What else was; torn tails are among them.
+        log: This process's work on the checkpoint.
+        damages: The damages that were found.
+        notes: What else was found; torn tails are among it.
         dry_run: Whether nothing is to be changed.
 
     Returns:
-        The same, each with what can be or was done about it.
+        The same, each with whether it can be repaired, and whether it was.
 
     Raises:
         StateStoreFilesError: A file cannot be written or deleted. Nothing that is needed is gone then.
@@ -68,15 +69,15 @@ def mend(
     if not dry_run:
         check_unclaimed(log.directory)
     found = _without_indexes(log, [*damages, *notes], dry_run)
-    if all(_is_index(each) for each in found if each.kind in LOSES_FACTS):
+    if all(_is_index(each) for each in found if each.kind in LOSES_ENTRIES):
         snapshot = _snapshot(log)
         if snapshot is not None:
             found = _replaced(log, _written_again(log, snapshot, found, dry_run), dry_run)
-    mended, notes = found[: len(damages)], found[len(damages) :]
-    if mended and all(each.repaired for each in mended):
+    damages_now, notes = found[: len(damages)], found[len(damages) :]
+    if damages_now and all(each.repaired for each in damages_now):
         # What could not be restored because of them can be now.
         notes = [each for each in notes if each.kind == damage.TORN_TAIL]
-    return tuple(mended), tuple(notes)
+    return tuple(damages_now), tuple(notes)
 
 
 def _is_index(found: Damage) -> bool:
@@ -84,10 +85,10 @@ def _is_index(found: Damage) -> bool:
 
 
 def _snapshot(log: MergedLog) -> LogSnapshot | None:
-    """A snapshot, if all files that have entries of their own can be read."""
+    """A snapshot, if every file that has entries of its own can be read."""
     found = retry_if_gone(log.directory, lambda: scan(log.directory, collect_errors=True))
     damages = file_damages(log.directory, found)
-    if all(_is_index(each) for each in damages if each.kind in LOSES_FACTS):
+    if all(_is_index(each) for each in damages if each.kind in LOSES_ENTRIES):
         return log.snapshot_of(found)
     return None
 
@@ -95,18 +96,18 @@ def _snapshot(log: MergedLog) -> LogSnapshot | None:
 def _without_indexes(log: MergedLog, found: Found, dry_run: bool) -> Found:
     infos = merged_files(log.directory)[0] if any(_is_index(each) for each in found) else {}
 
-    def mended(each: Damage) -> Damage:
-        if each.kind not in _NEEDLESS_INDEX or not _is_index(each):
+    def with_outcome(each: Damage) -> Damage:
+        if each.kind not in _UNNEEDED_INDEX or not _is_index(each):
             return each
         if not unpinned(log.directory, [each.name])[0]:
             return each
-        if each.name in infos and has_facts(log.directory, infos[each.name]):
+        if each.name in infos and has_own_entries(log.directory, infos[each.name]):
             return each
         if not dry_run:
             delete(log.directory, f"{MERGED}/{each.name}")
         return replace(each, is_repairable=True, repaired=not dry_run)
 
-    return [mended(each) for each in found]
+    return [with_outcome(each) for each in found]
 
 
 @dataclass(frozen=True)
@@ -114,9 +115,9 @@ class _Good:
     """An intact copy of a damaged segment.
 
     Attributes:
-        row: Of the damaged one.
-        other: Row of the intact one, or None.
-        plain: Path in the checkpoint of the plain file that it is, or "".
+        row: The row of the damaged segment.
+        other: The row of the intact segment, or None.
+        plain: The path in the checkpoint of the intact plain file, or "".
     """
 
     row: int
@@ -134,16 +135,16 @@ def _written_again(log: MergedLog, snapshot: LogSnapshot, found: Found, dry_run:
     else:
         repairable = written = _write_again(log, corrupt)
 
-    def mended(each: Damage) -> Damage:
+    def with_outcome(each: Damage) -> Damage:
         if each.kind != damage.CORRUPT_SEGMENT or each.logical_path not in repairable:
             return each
         return replace(each, is_repairable=True, repaired=each.logical_path in written)
 
-    return [mended(each) for each in found]
+    return [with_outcome(each) for each in found]
 
 
 def _intact_copies(log: MergedLog, snapshot: LogSnapshot, corrupt: Iterable[Damage]) -> dict[str, _Good]:
-    """Of each damaged segment, by logical path, what can be written in its place."""
+    """What can be written in the place of damaged segments, by logical path."""
     entries = snapshot.scan.entries
     movable = set(relocatable(snapshot.scan.resolution, snapshot.states).tolist())
     wanted = {each.logical_path: each for each in corrupt}
@@ -165,21 +166,21 @@ def _intact_copies(log: MergedLog, snapshot: LogSnapshot, corrupt: Iterable[Dama
 
 
 def _other(log: MergedLog, snapshot: LogSnapshot, row: int, same: Iterable[int]) -> _Good | None:
-    """A copy of the same write in a merged file, which is there until that file is unlinked."""
+    """An intact copy of the same write in another merged file, which has it until it is unlinked."""
     entries = snapshot.scan.entries
     fields = (entries.stamp, entries.writer, entries.length, entries.crc32c)
     for other in same:
         if other == row or any(column[other] != column[row] for column in fields):
             continue
-        [part] = parts_of(entries, np.array([other]), snapshot.scan.sizes)
-        checked = check_part(log.directory, part)
+        [run] = segment_runs(entries, np.array([other]), snapshot.scan.sizes)
+        checked = check_run(log.directory, run)
         if not checked.bad and not checked.unread:
             return _Good(row, other)
     return None
 
 
 def _plain(log: MergedLog, snapshot: LogSnapshot, row: int, path: str) -> _Good | None:
-    """A plain file with these very bytes."""
+    """A plain file that has these bytes."""
     entries = snapshot.scan.entries
     folder, _, name = f"{STATE}/{path}".rpartition("/")
     size = int(entries.length[row])
@@ -195,7 +196,7 @@ def _plain(log: MergedLog, snapshot: LogSnapshot, row: int, path: str) -> _Good 
 
 
 def _write_again(log: MergedLog, corrupt: Iterable[Damage]) -> set[str]:
-    """Copies what is intact as a relocation does; paths that were written."""
+    """Writes the intact copies as a relocation does; returns the paths that were written."""
     with holding_marker(log) as marker:
         snapshot = log.snapshot()
         copies = _intact_copies(log, snapshot, corrupt)
@@ -227,7 +228,7 @@ def _bytes_of(log: MergedLog, snapshot: LogSnapshot, good: _Good) -> Iterator[by
 
 
 def _replaced(log: MergedLog, found: Found, dry_run: bool) -> Found:
-    """Relocates what lives in copies and in torn files, and unlinks them."""
+    """Relocates what lives in copied and in torn files, and unlinks these files."""
     kinds = (damage.DUPLICATED_FILE, damage.TORN_TAIL)
     names = {each.name for each in found if each.kind in kinds and not _is_index(each)}
     if not names:
@@ -241,14 +242,14 @@ def _replaced(log: MergedLog, found: Found, dry_run: bool) -> Found:
     if able and not dry_run:
         movable = Movable(snapshot)
         if all(each.kind in kinds or each.is_repairable for each in found):
-            # Everything that has to be there is, without the bytes that no group accounts for.
+            # Everything that has to be there is there without the bytes that no group accounts for.
             log.account_for(able)
         relocate(log, [(piece,) for name in sorted(able) for piece, _ in movable.ranges(name, _PIECE)])
         gone = set(clean(log, snapshot.closed_tombstones, only=able).files)
 
-    def mended(each: Damage) -> Damage:
+    def with_outcome(each: Damage) -> Damage:
         if each.kind not in kinds or _is_index(each):
             return each
         return replace(each, is_repairable=each.name in able, repaired=each.name in gone)
 
-    return [mended(each) for each in found]
+    return [with_outcome(each) for each in found]

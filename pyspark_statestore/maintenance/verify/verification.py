@@ -1,4 +1,8 @@
-"""Reads all that is alive and says what is wrong with it, beside a query that goes on writing."""
+"""Reads everything that lives and says what is wrong with it, beside a query that goes on writing.
+
+Two passes in a row have to find the same before it counts as damage: what one pass sees may be work that is under way.
+Verification changes nothing, unless it is told to repair.
+"""
 
 from __future__ import annotations
 
@@ -13,22 +17,24 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_statestore.log import damage
-from pyspark_statestore.log.damage import LOSES_FACTS, Damage
+from pyspark_statestore.log.damage import LOSES_ENTRIES, Damage
 from pyspark_statestore.log.merged_log import MergedLog
 from pyspark_statestore.log.on_spark import run_on_spark
-from pyspark_statestore.log.payload import Checked, check_part, parts_of
+from pyspark_statestore.log.payload import Checked, check_run, segment_runs
 from pyspark_statestore.log.restorability import Batches, Restorability, check_versions, read_batches
 from pyspark_statestore.log.scan import ATTEMPTS, INDEX_SUFFIX, Scan, always_gone, retry_if_gone, scan
 from pyspark_statestore.log.state_files import STATE, StateFiles, missing_foreign, plain_files
 from pyspark_statestore.maintenance.verify.indexes import file_damages, torn_tails, url_of
 from pyspark_statestore.maintenance.verify.plain import check_plain_files
 from pyspark_statestore.maintenance.verify.recount import recount
-from pyspark_statestore.maintenance.verify.repair import mend
+from pyspark_statestore.maintenance.verify.repair import repair_damages
 from pyspark_statestore.storage.directory import Directory, in_parallel
 
 if TYPE_CHECKING:
     from fsspec.callbacks import Callback
     from pyspark.sql import SparkSession
+
+_CORRUPT = frozenset({damage.CORRUPT_SEGMENT, damage.CORRUPT_PLAIN_FILE})
 
 
 @dataclass(frozen=True)
@@ -39,10 +45,10 @@ class Verification:
         damages: What is not as it should be, repaired or not.
         notes: What is normal and may be worth knowing: what killed writers left, and versions that cannot be restored
             because of one of the damages.
-        read_bytes_count: Of live segments and of plain files.
-        files_count: Merged files.
-        segments_count: Live segments that were read.
-        versions_count: Versions of stores that were looked at, restorable or not.
+        read_bytes_count: The bytes that were read, of live segments and of plain files.
+        files_count: The number of merged files.
+        segments_count: The number of live segments that were read.
+        versions_count: The number of versions of all stores, restorable or not.
         dry_run: Whether a repair was only planned.
     """
 
@@ -61,7 +67,7 @@ class Verification:
 
     @property
     def repaired_count(self) -> int:
-        """How many damages and torn tails were mended."""
+        """How many damages and torn tails were repaired."""
         return sum(each.repaired for each in (*self.damages, *self.notes))
 
     def to_arrow(self) -> pa.Table:
@@ -93,69 +99,34 @@ def verify(
     spark: SparkSession | None = None,
     callback: Callback | None = None,
 ) -> Verification:
-    """Looks for damage, and looks again before it says so.
+    """Looks for damage, and looks again before it counts.
 
-    A query may go on writing, and maintenance may go on moving and unlinking files. What seems to be damage is
-    therefore looked at once more, from the beginning; only what two looks in a row have found is said.
+    A query may go on writing, and maintenance may go on moving and unlinking files. So what seems to be damage is
+    looked for once more, from the beginning; only what two passes in a row have found is returned.
 
     Args:
-        log: Of the checkpoint.
-        repair: Mend what can be mended without losing anything.
-        dry_run: Only say what would be mended.
-        spark: Reads in Spark tasks instead of in this process.
-        callback: Told how many bytes there are to read, and of those that were.
+        log: This process's work on the checkpoint.
+        repair: Repair what can be repaired without losing anything.
+        dry_run: Only say what would be repaired.
+        spark: Read in tasks of this session instead of in this process.
+        callback: Gets the number of bytes to read, and then how many were read.
 
     Raises:
         StateStoreFilesError: The checkpoint cannot be read at all; or it cannot be written, and was to be repaired.
     """
     found = _verified(log, spark, callback)
     if found.damages or found.notes:
-        damages, notes = mend(log, found.damages, found.notes, dry_run=dry_run or not repair)
+        damages, notes = repair_damages(log, found.damages, found.notes, dry_run=dry_run or not repair)
         found = replace(found, damages=damages, notes=notes)
     return replace(found, dry_run=repair and dry_run)
 
 
-def _verified(log: MergedLog, spark: SparkSession | None, callback: Callback | None) -> Verification:
-    first = now = run_pass(log, None, (), spark, callback)
-    read_bytes = now.read_bytes
-    confirmed: list[Damage] = []
-    for _ in range(ATTEMPTS):
-        # Of what has just been read nothing is in doubt but what seemed to be wrong.
-        if len(confirmed) == len(now.damages) and now.suspects <= {each.logical_path for each in confirmed}:
-            break
-        before = {_identity(each) for each in now.damages}
-        now = run_pass(log, now.suspects, now.damages, spark)
-        read_bytes += now.read_bytes
-        confirmed = [each for each in now.damages if _identity(each) in before]
-    else:
-        if now.unread:
-            raise always_gone(log.directory)
-    damages, notes = _once(confirmed, now.notes)
-    return Verification(tuple(damages), tuple(notes), read_bytes, now.files, first.segments, now.versions)
-
-
-def _identity(found: Damage) -> tuple[object, ...]:
-    return found.kind, found.path, found.offset, found.logical_path
-
-
-def _once(confirmed: list[Damage], notes: list[Damage]) -> tuple[list[Damage], list[Damage]]:
-    """Each once; notes of what is damage already are left out."""
-    damages = list({_identity(each): each for each in confirmed}.values())
-    known = {_identity(each) for each in damages}
-    return damages, [each for key, each in {_identity(each): each for each in notes}.items() if key not in known]
-
-
-# One look at everything that is alive in a checkpoint, and what seems to be wrong with it.
-
-_CORRUPT = frozenset({damage.CORRUPT_SEGMENT, damage.CORRUPT_PLAIN_FILE})
-
-
 @dataclass
 class VerificationPass:
-    """What one look has found.
+    """What one pass has found.
 
     Attributes:
-        damages: Which may be somebody's work that is under way.
+        damages: What seems to be wrong; it may be work that is under way.
         notes: What is normal.
         suspects: Logical paths that have to be read again.
         unread: Those of them whose files were gone.
@@ -185,18 +156,18 @@ def run_pass(
     """Reads indexes and versions, and the bytes of everything or of the suspects.
 
     Args:
-        log: Of the checkpoint.
-        suspects: Logical paths whose bytes are wanted; all if None.
-        known: Damages that an earlier look has found: what is corrupt restores nothing.
-        spark: Reads bytes in Spark tasks.
-        callback: Told how many bytes there are to read, and of those that were.
+        log: This process's work on the checkpoint.
+        suspects: The logical paths whose bytes are read; all if None.
+        known: What an earlier pass has found: corrupt files restore nothing.
+        spark: Read bytes in tasks of this session.
+        callback: Gets the number of bytes to read, and then how many were read.
 
     Raises:
         StateStoreFilesError: The checkpoint cannot be read at all.
     """
     directory = log.directory
     corrupt = {each.logical_path for each in known if each.logical_path and each.kind in _CORRUPT}
-    # Before the bytes, which take long: files that versions are made of are gone by then.
+    # The versions before the bytes: these take long, and files that versions are made of would be gone after them.
     found, files, versions = retry_if_gone(directory, lambda: _indexes_and_versions(directory, corrupt))
     torn = torn_tails(directory, found)
     now = VerificationPass(file_damages(directory, found), versions=versions.versions_count, files=len(found.infos))
@@ -210,8 +181,38 @@ def run_pass(
     return now
 
 
+def _verified(log: MergedLog, spark: SparkSession | None, callback: Callback | None) -> Verification:
+    first = now = run_pass(log, None, (), spark, callback)
+    read_bytes = now.read_bytes
+    confirmed: list[Damage] = []
+    for _ in range(ATTEMPTS):
+        # Only what seemed to be wrong is in doubt.
+        if len(confirmed) == len(now.damages) and now.suspects <= {each.logical_path for each in confirmed}:
+            break
+        before = {_identity(each) for each in now.damages}
+        now = run_pass(log, now.suspects, now.damages, spark)
+        read_bytes += now.read_bytes
+        confirmed = [each for each in now.damages if _identity(each) in before]
+    else:
+        if now.unread:
+            raise always_gone(log.directory)
+    damages, notes = _once(confirmed, now.notes)
+    return Verification(tuple(damages), tuple(notes), read_bytes, now.files, first.segments, now.versions)
+
+
+def _identity(found: Damage) -> tuple[object, ...]:
+    return found.kind, found.path, found.offset, found.logical_path
+
+
+def _once(confirmed: list[Damage], notes: list[Damage]) -> tuple[list[Damage], list[Damage]]:
+    """Each finding once; a note of what is a damage, too, is left out."""
+    damages = list({_identity(each): each for each in confirmed}.values())
+    known = {_identity(each) for each in damages}
+    return damages, [each for key, each in {_identity(each): each for each in notes}.items() if key not in known]
+
+
 def _indexes_and_versions(directory: Directory, corrupt: set[str]) -> tuple[Scan, StateFiles, Restorability]:
-    # First of all: what is committed later need not be in the files that are listed now.
+    # The log of commits first: a batch that is committed later need not be in the files that are listed now.
     batches = read_batches(directory, with_ids=False)
     found = scan(directory, collect_errors=True)
     files = StateFiles.of(found, plain_files(directory, found))
@@ -222,7 +223,7 @@ def _indexes_and_versions(directory: Directory, corrupt: set[str]) -> tuple[Scan
 
 
 def _without_missing(directory: Directory, found: Scan, files: StateFiles) -> StateFiles:
-    """What is in files of other checkpoints that do not exist restores nothing."""
+    """Leaves out what is in missing files of other checkpoints: it restores nothing."""
     if not found.entries.foreign:
         return files
     missing = missing_foreign(directory, found.entries)
@@ -242,27 +243,27 @@ def _check_segments(
     rows = np.flatnonzero(found.resolution.live)
     if suspects is not None:
         rows = rows[_among(entries.path.take(pa.array(rows)), suspects)]
-    parts = parts_of(entries, rows, found.sizes)
+    runs = segment_runs(entries, rows, found.sizes)
     checked: list[Checked]
     if spark is None:
-        checked = in_parallel(partial(check_part, directory, on_progress=on_progress), parts)
+        checked = in_parallel(partial(check_run, directory, on_progress=on_progress), runs)
     else:
-        checked = run_on_spark(spark, partial(check_part, directory), parts)
-        for part in parts:
-            on_progress(part.total)
+        checked = run_on_spark(spark, partial(check_run, directory), runs)
+        for run in runs:
+            on_progress(run.total)
     now.segments += len(rows)
-    for part, each in zip(parts, checked, strict=True):
+    for run, each in zip(runs, checked, strict=True):
         now.read_bytes += each.read_bytes
-        url = directory.location.display(part.path)
+        url = directory.location.display(run.path)
         for row in each.bad:
             path, offset, length = entries.path[row].as_py(), int(entries.offset[row]), int(entries.length[row])
-            beyond = offset + length > part.size
-            reason = f"the file has only {part.size} bytes" if beyond else f"the checksum of {length} bytes differs"
+            beyond = offset + length > run.size
+            reason = f"the file has only {run.size} bytes" if beyond else f"the checksum of {length} bytes differs"
             now.damages.append(Damage(damage.CORRUPT_SEGMENT, url, reason, offset, path))
             now.suspects.add(path)
         unread = entries.path.take(pa.array(each.unread, pa.int64())).to_pylist()
         now.suspects.update(unread)
-        if each.gone and part.is_foreign:
+        if each.gone and run.is_foreign:
             reason = f"it does not exist, and this fork needs it for {len(unread)} of its segments"
             now.damages.append(Damage(damage.MISSING_FILE, url, reason))
         elif each.gone:
@@ -292,7 +293,7 @@ def _check_plain(
 
 
 def _recounted(directory: Directory, found: Scan) -> list[Damage]:
-    """Counts what lives in another way; a difference would be a mistake of this package."""
+    """Counts what lives in another way; a difference is a mistake of this package."""
     own = {name: file for name, file in found.files.items() if not name.endswith(INDEX_SUFFIX)}
     totals = found.resolution.totals
     damages = []
@@ -310,10 +311,10 @@ def _recounted(directory: Directory, found: Scan) -> list[Damage]:
 def _explain(
     versions: Restorability, found: Scan, torn: Iterable[Damage], directory: Directory, now: VerificationPass
 ) -> None:
-    """What cannot be restored is damage of its own only where nothing else explains it."""
+    """A version that cannot be restored is a damage of its own only where no other one explains it."""
     if not versions.missing:
         return
-    if any(each.kind in LOSES_FACTS and not each.name.endswith(INDEX_SUFFIX) for each in now.damages):
+    if any(each.kind in LOSES_ENTRIES and not each.name.endswith(INDEX_SUFFIX) for each in now.damages):
         now.notes += versions.missing
         return
     if any(each.kind == damage.MISSING_FILE for each in now.damages):
@@ -332,12 +333,12 @@ def _explain(
 
 
 def _store(found: Damage) -> str:
-    """The directory of the store that it is about."""
+    """The directory of the store that a finding is about."""
     return (found.logical_path or "").rpartition("/")[0].removesuffix("/SSTs").removesuffix("/logs")
 
 
 def _gone(found: Scan, directory: Directory, missing: Iterable[Damage]) -> list[Damage]:
-    """Merged files that are gone and that, as an index-only file says, held what is missing."""
+    """Merged files that are gone, and that held what is missing, as an index-only file says."""
     stems = {(each.logical_path or "").rpartition(".")[0] for each in missing}
     damages: dict[str, Damage] = {}
     for name, file in found.files.items():
@@ -362,7 +363,7 @@ def _without(files: StateFiles, paths: set[str]) -> StateFiles:
 
 
 class _Progress:
-    """Several threads tell one callback."""
+    """Lets several threads call one callback."""
 
     def __init__(self, callback: Callback | None, total: int) -> None:
         self._callback = callback

@@ -113,7 +113,7 @@ public record IndexBlock(List<Entry> entries, List<String> names) {
 
   private static void checkNames(List<String> names, boolean foreign) throws MalformedIndexException {
     for (String name : names) {
-      if (foreign ? !PathRules.isForeign(name) : !PathRules.isMergedFile(name)) {
+      if (foreign ? !PathRules.isForeignPath(name) : !PathRules.isMergedFileName(name)) {
         throw new MalformedIndexException(
             "its name table holds '" + name + "', which is no " + (foreign ? "path" : "name") + " of a merged file");
       }
@@ -130,7 +130,7 @@ public record IndexBlock(List<Entry> entries, List<String> names) {
     long offset = in.getLong();
     long length = in.getLong();
     int fileRef = in.getInt();
-    if (!PathRules.isValid(path)) {
+    if (!PathRules.isValidPath(path)) {
       throw new MalformedIndexException("the logical path '" + path + "' is not a relative path below state/");
     }
     if (kind != Entry.PUT && kind != Entry.DELETE) {

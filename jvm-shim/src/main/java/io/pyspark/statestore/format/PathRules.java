@@ -14,20 +14,20 @@ public final class PathRules {
   private PathRules() {}
 
   /** Whether {@code name} is that of a merged file with segments. */
-  static boolean isMergedFile(String name) {
+  static boolean isMergedFileName(String name) {
     return MERGED_FILE.matcher(name).matches();
   }
 
   /** Whether {@code path} is that of a merged file with segments: absolute, normalised, in {@code state/_merged/}. */
-  public static boolean isForeign(String path) {
+  public static boolean isForeignPath(String path) {
     int name = path.lastIndexOf('/') + 1;
     return path.startsWith("/") && path.length() <= MAX_LENGTH && isSafe(path.substring(1))
         && path.substring(0, name).endsWith(MERGED_DIRECTORY)
-        && isMergedFile(path.substring(name));
+        && isMergedFileName(path.substring(name));
   }
 
   /** Whether {@code path} is a logical path: relative, of plain names only, and not in {@code _merged}. */
-  public static boolean isValid(String path) {
+  public static boolean isValidPath(String path) {
     return isSafe(path) && !path.equals("_merged") && !path.startsWith("_merged/");
   }
 

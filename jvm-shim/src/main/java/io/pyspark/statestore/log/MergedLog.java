@@ -114,7 +114,7 @@ public final class MergedLog {
     refresher = new Refresher(
         storage, index, rules, metrics, writer.id(), indexReader, markers, pins, threads, this::forget);
     snapshotGuard = new SnapshotGuard(
-        storage, index, rules, writer.id(), refresher, indexReader, path -> staged.find(path) != null);
+        storage, index, rules, writer.id(), refresher, this::bornMerged, path -> staged.find(path) != null);
     garbage = new Garbage(index, rules, pins::hold, this::serves);
     Relocator relocator = new Relocator(
         garbage, refresher, markers, metrics, reader, this::newBuffer, this::writeRelocated);
@@ -270,7 +270,7 @@ public final class MergedLog {
   }
 
   private void checkPath(String path) throws StateStoreFilesException {
-    if (!PathRules.isValid(path)) {
+    if (!PathRules.isValidPath(path)) {
       throw new StateStoreFilesException(
           Id.PSS_BAD_PATH, "'" + path + "' is no path below state/ of checkpoint " + checkpoint() + ".");
     }

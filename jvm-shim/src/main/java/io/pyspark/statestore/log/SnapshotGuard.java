@@ -10,6 +10,7 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.function.BooleanSupplier;
 import java.util.function.Predicate;
 
 /**
@@ -30,19 +31,28 @@ final class SnapshotGuard {
   private final Rules rules;
   private final long writerId;
   private final Refresher refresher;
-  private final IndexReader reader;
+  private final BooleanSupplier bornMerged;
   private final Predicate<String> isStaged;
   private volatile long refreshedNanos = System.nanoTime() - VIEW_NANOS;
 
+  /**
+   * @param bornMerged whether the checkpoint was begun with merging, so that no plain state file can exist in it
+   * @param isStaged whether a file waits for a zip in this process
+   */
   SnapshotGuard(
-      Storage storage, Index index, Rules rules, long writerId, Refresher refresher, IndexReader reader,
+      Storage storage,
+      Index index,
+      Rules rules,
+      long writerId,
+      Refresher refresher,
+      BooleanSupplier bornMerged,
       Predicate<String> isStaged) {
     this.storage = storage;
     this.index = index;
     this.rules = rules;
     this.writerId = writerId;
     this.refresher = refresher;
-    this.reader = reader;
+    this.bornMerged = bornMerged;
     this.isStaged = isStaged;
   }
 
@@ -90,7 +100,7 @@ final class SnapshotGuard {
    * them all. A listing in pages may leave one out, so each that it does not show is asked for.
    */
   private List<String> notPlain(List<String> paths) throws IOException {
-    if (paths.isEmpty() || reader.bornMerged()) {
+    if (paths.isEmpty() || bornMerged.getAsBoolean()) {
       return paths;
     }
     Map<String, Set<String>> found = new HashMap<>();

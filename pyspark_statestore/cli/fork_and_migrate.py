@@ -1,4 +1,4 @@
-"""The commands that give a checkpoint another life: fork, release, convert, export, drop-merged."""
+"""The commands that fork a checkpoint or migrate it: fork, release, convert, export, drop-merged."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def release_command(checkpoint: Checkpoint, output: Output, dry_run: bool, fork:
 @_force
 @options.output
 def convert_command(checkpoint: Checkpoint, output: Output, dry_run: bool, to: str, door: str, force: bool) -> None:
-    """Let a stopped query go on with merged state, or with stock Spark.
+    """Switch a stopped query to merged state, or back.
 
     This rewrites the class that keeps the state in the checkpoint's offset log, and keeps a copy of what it replaces.
     After an export in place, --to merged goes back to the merged files, unless stock Spark has gone on since. An
