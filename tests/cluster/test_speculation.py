@@ -27,13 +27,14 @@ from tests.cluster.stores import STORE, open_store
 from tests.cluster.sums import OPTIONS, RETAINED, Hold, Sums, await_gone, held_key, settings
 from tests.cluster.two_hosts import HOSTS, is_alive, require_hosts, two_hosts
 from tests.jvm.harness import TESTING, Checkpoint, until
+from tests.sampling import sampled
 
 pytestmark = pytest.mark.spark
 
 VERSIONS = 10
 
 
-@pytest.mark.parametrize("changelog", [True, False], ids=["changelog", "snapshots"])
+@pytest.mark.parametrize("changelog", sampled([True, False], 1), ids=["changelog", "snapshots"])
 def test_two_attempts_that_commit_the_same_version(
     main_jar: Path, test_jar: Path, checkpoint_dir: Path, changelog: bool
 ) -> None:

@@ -49,7 +49,7 @@ def assert_state_is_merged(settings, example):
     assert [file for file in plain if PLAIN_STATE & set(Path(file.name.removesuffix(".crc")).suffixes)] == []
 
 
-@pytest.mark.sweep(3)
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("example", [windowed_delays, first_sightings, flights_with_weather], ids=lambda e: e.NAME)
 def test_equal_to_batch(make_spark, settings, example) -> None:
     outcome = run_example(make_spark, settings, example)

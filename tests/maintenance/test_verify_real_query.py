@@ -19,6 +19,7 @@ from tests.conftest import ROOT, MakeSpark
 from tests.inspect.faults import state_files
 from tests.jvm.harness import until
 from tests.maintenance.builders import entry_of, flip, make, verify
+from tests.sampling import sampled
 
 CONF = {
     "spark.ui.enabled": "false",
@@ -83,7 +84,7 @@ def verify_until(checkpoint: Path, computed: list[int], batches: int) -> int:
     return looks
 
 
-@pytest.mark.parametrize("store_and_format", ["rocksdb-2", "heap-1"])
+@pytest.mark.parametrize("store_and_format", sampled(["rocksdb-2", "heap-1"], 1))
 def test_query_is_killed_and_goes_on(main_jar: Path, tmp_path: Path, store_and_format: str) -> None:
     store, _, version = store_and_format.partition("-")
     conf = {**CONF, "spark.sql.streaming.stateStore.checkpointFormatVersion": version}

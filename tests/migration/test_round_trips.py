@@ -21,6 +21,7 @@ from pyspark_statestore.session.doors import MERGED_PROVIDERS
 from tests.conftest import _BASE_SETTINGS, ROOT, MakeSpark
 from tests.inspect.builders import refused
 from tests.migration.builders import NOW
+from tests.sampling import sampled
 from tests.streaming.runs import Run, Setting, merged_files, plain_state_files, segments
 from tests.streaming.workloads import write_batches
 
@@ -132,7 +133,7 @@ def test_spark_does_not_begin_anew_where_an_export_is_not_finished(session: Spar
     assert [file.name for file in run.checkpoint.iterdir()] == ["metadata"]
 
 
-@pytest.mark.parametrize("setting", [Setting("provider", "rocksdb"), Setting("path", "heap")], ids=str)
+@pytest.mark.parametrize("setting", sampled([Setting("provider", "rocksdb"), Setting("path", "heap")], 1), ids=str)
 def test_back_and_forth_and_never_with_old_state(session: SparkSession, tmp_path: Path, setting: Setting) -> None:
     """What stock Spark has written since the export is never hidden by what was merged before."""
     stock = replace(setting, door="stock")

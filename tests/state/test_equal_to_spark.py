@@ -76,6 +76,7 @@ def runs(make_spark: MakeSpark, tmp_path_factory: pytest.TempPathFactory) -> dic
     return Runs()
 
 
+@pytest.mark.sweep(8)
 @pytest.mark.parametrize(("name", "setting"), CASES)
 def test_each_store_of_each_operator(runs: dict[tuple[str, str], Run], name: str, setting: Setting) -> None:
     run = runs[name, str(setting)]

@@ -57,9 +57,7 @@ def retire(run: Run, until: Callable[[int], bool]) -> int:
     return batch
 
 
-@pytest.mark.parametrize(
-    ("setting", "workload"), sampled(CASES, 3, kind=lambda case: (case[0].store, case[0].changelog)), ids=str
-)
+@pytest.mark.parametrize(("setting", "workload"), sampled(CASES, 2, kind=lambda case: case[0].store), ids=str)
 def test_from_stock(make_spark: MakeSpark, tmp_path: Path, setting: Setting, workload: str) -> None:
     spark = make_spark(CONF, mode="path", store=setting.store)
     restart_maintenance(spark)

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import MakeSpark
+from tests.sampling import sampled
 from tests.streaming.runs import (
     STATE_STORE,
     Run,
@@ -27,7 +28,15 @@ Pairs = dict[str, list[Run]]
 NAMES = ("aggregation", "outer_join", "transform_with_state")
 
 
-@pytest.fixture(scope="module", params=DOORS_AND_STORES, ids="-".join)
+def has_all_operators(door_and_store: tuple[str, str]) -> bool:
+    """Whether transformWithState runs there, too."""
+    return door_and_store == ("path", "rocksdb")
+
+
+SAMPLE = [pytest.param(case.values, marks=case.marks) for case in sampled(DOORS_AND_STORES, 2, kind=has_all_operators)]
+
+
+@pytest.fixture(scope="module", params=SAMPLE, ids="-".join)
 def pairs(request: pytest.FixtureRequest, make_spark: MakeSpark, tmp_path_factory: pytest.TempPathFactory) -> Pairs:
     """By workload, a run on stock and one on merged state; both in one session, over the same input."""
     door, store = request.param
