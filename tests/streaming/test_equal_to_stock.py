@@ -70,7 +70,7 @@ def stock_runs(make_spark: MakeSpark, tmp_path_factory: pytest.TempPathFactory) 
     return found
 
 
-SAMPLE = sampled(SETTINGS, 3, kind=lambda s: s.door if s.store == "rocksdb" else s.store)
+SAMPLE = sampled(SETTINGS, 4, kind=lambda s: (s.store, s.changelog))
 
 
 @pytest.fixture(scope="module", params=SAMPLE, ids=str)
