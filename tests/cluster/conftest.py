@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import py4j.java_gateway
+import py4j.protocol
 import pytest
 
 if TYPE_CHECKING:
@@ -34,3 +36,12 @@ def graveyard(all_deleted: Graveyard) -> Iterator[Graveyard]:
     """The same, watched while a test runs."""
     with all_deleted.watched():
         yield all_deleted
+
+
+@pytest.fixture(autouse=True)
+def _exceptions_of_other_jvms(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PySpark converts exceptions of every gateway with the JVM of its session, which has other objects by their ids.
+
+    It does so from the first session of a process on, which another test may have made.
+    """
+    monkeypatch.setattr(py4j.java_gateway, "get_return_value", py4j.protocol.get_return_value)
