@@ -333,8 +333,8 @@ class _Pins:
             created_ms = self.log.now_ms
             pin = Pin(name, self.fork, modes.get(checkpoint, NO_CLAIM), names, created_ms)
             write_pin(self._at(checkpoint), pin)
-        elapsed = 0.0 if self._started is None else self.clock() - self._started
-        if self._started is not None and not is_timely(elapsed, self.log.closed_after.total_seconds()):
+        closed_after = self.log.closed_after.total_seconds()
+        if self._started is not None and not is_timely(self.clock() - self._started, closed_after):
             # Others stop heeding an empty pin after closedAfter.
             raise self.log.too_slow("reading the checkpoint that is forked")
 

@@ -311,13 +311,12 @@ class TombstoneWatch:
         entries = resolution.entries
         tombstones = resolution.totals.tombstone_count
         held = np.bincount(entries.file[resolution.held], minlength=len(entries.files)) > 0
+        markers = frozenset(relocation_markers)
         waiting: dict[str, frozenset[str]] = {}
         for number in np.flatnonzero(tombstones):
             name, count = entries.files[number], int(tombstones[number])
             # One that was unknown before the listing may be younger than a marker which the listing does not show.
             if not held[number] and self._known.get(name) == count:
-                waiting[name] = self._waiting_for.get(name, frozenset(relocation_markers)) & frozenset(
-                    relocation_markers
-                )
+                waiting[name] = self._waiting_for.get(name, markers) & markers
         self._waiting_for = waiting
         return frozenset(name for name, missing in waiting.items() if not missing)
