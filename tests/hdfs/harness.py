@@ -144,7 +144,7 @@ class Shell:
 
     def __init__(self, place: Place, jars: Sequence[Path], options: Mapping[str, str]) -> None:
         spark = Path(pyspark.__file__).parent / "jars" / "*"
-        command = ["java", "-XX:-UsePerfData", "-Xmx256m"]
+        command = ["java", "-XX:-UsePerfData", "-Xmx256m", "-Xmn64m"]
         command += ["-cp", os.pathsep.join(map(str, [spark, *jars])), f"{TESTING}.StateFileShell"]
         command += [place.location("state", merged=True)]
         command += [f"{key}={value}" for key, value in place.settings(options).items()]

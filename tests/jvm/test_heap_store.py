@@ -328,7 +328,7 @@ def test_out_of_memory(jvm: Any, main_jar: Path, test_jar: Path, tmp_path: Path)
     packages = ("java.nio", "sun.nio.ch", "java.lang", "java.util")
     opens = [f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in packages]
     java = f"{jvm.java.lang.System.getProperty('java.home')}/bin/java"
-    command = [java, "-Xmx96m", "-XX:+UseSerialGC", *opens, "-cp", os.pathsep.join(jars)]
+    command = [java, "-Xmx96m", "-Xmn32m", "-XX:+UseSerialGC", *opens, "-cp", os.pathsep.join(jars)]
     command += ["io.pyspark.statestore.heap.SmallHeap", str(tmp_path), STOCK, OURS]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr[-5000:]
