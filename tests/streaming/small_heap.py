@@ -46,6 +46,7 @@ def main() -> None:
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.memory", HEAP)
+        .config("spark.driver.extraJavaOptions", "-Xmn48m")
         .config("spark.testing.reservedMemory", "0")
         # By default the process ends with the task, before it could say which error it was.
         .config("spark.executor.killOnFatalError.depth", "0")
