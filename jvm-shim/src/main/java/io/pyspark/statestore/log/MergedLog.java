@@ -413,6 +413,11 @@ public final class MergedLog {
     source.refreshFromFiles(path);
   }
 
+  /** Refreshes completely now. */
+  public void refresh() throws IOException {
+    source.refreshFromFiles("");
+  }
+
   /**
    * Begins a run of the query, unless it has begun: between two runs a checkpoint may be deleted or put back from a
    * copy.

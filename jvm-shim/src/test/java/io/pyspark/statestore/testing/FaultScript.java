@@ -207,7 +207,7 @@ public final class FaultScript {
             case "read" -> results.put("value", read(path));
             case "list" -> results.put("value", names(path));
             case "clean" -> results.put("value", log().clean());
-            case "refresh" -> log().refresh("");
+            case "refresh" -> log().refresh();
             case "seal" -> log().seal();
             case "heal" -> results.put("value", true);
             default -> throw new IllegalArgumentException("no such step: " + step);
