@@ -127,7 +127,11 @@ final class Cleaner {
     if (isDue() && running.tryLock()) {
       try {
         if (isDue()) {
-          clean(refresher.mayReadTails(), mayMove());
+          if (intervalForAllMs != NOT_KNOWN) {
+            cleanForAll(mayMove());
+          } else {
+            clean(refresher.mayReadTails(), mayMove());
+          }
         }
       } finally {
         lastRunNanos = System.nanoTime();
@@ -203,6 +207,11 @@ final class Cleaner {
   int run() {
     running.lock();
     try {
+      if (intervalForAllMs != NOT_KNOWN) {
+        long before = metrics.count(LogMetrics.Count.UNLINKED_FILES);
+        cleanForAll(true);
+        return (int) (metrics.count(LogMetrics.Count.UNLINKED_FILES) - before);
+      }
       return clean(true, true);
     } finally {
       lastRunNanos = System.nanoTime();
@@ -238,29 +247,67 @@ final class Cleaner {
     return gone;
   }
 
+  /**
+   * A pass of the only process that cleans, with one listing. What it plans and writes before that listing it unlinks
+   * after it: the listing shows the pins, and a fork whose pin it does not show looks later than the plan.
+   */
+  private void cleanForAll(boolean mayMove) {
+    MaintenanceReport report = new MaintenanceReport(storage.checkpoint(), index, metrics);
+    try {
+      List<UnlinkPlan.Step> planned = planned();
+      long refresh = refresher.refresh();
+      markers.deleteExpired();
+      pins.readAll();
+      for (UnlinkPlan.Step step : planned) {
+        MergedFile file = step.file();
+        if (index.file(file.name()) == file && index.referenceCount(file) == 0 && !pins.hold(file)) {
+          unlink(file);
+        }
+      }
+      index.proveTombstones(refresh, rules::isClosed, markers::noneSince);
+      if (mayMove && rules.options().compactionEnabled()) {
+        relocator.run(garbage::plan);
+      }
+    } catch (IOException | RuntimeException e) {
+      // Rule 8: when in doubt, delete nothing.
+      LOG.warn("The cleaning pass over {} stopped; the next one tries again", storage.checkpoint(), e);
+      report.stopped();
+    }
+    report.end();
+  }
+
   private int unlinkDead() throws IOException {
+    List<UnlinkPlan.Step> planned = planned();
+    if (planned.isEmpty()) {
+      return 0;
+    }
+    // Last: a fork whose pin this does not show looks later than all that was concluded and written above.
+    Pins.Held pinned = pins.now();
+    return (int) planned.stream().filter(step -> !pinned.holds(step.file()) && unlink(step.file())).count();
+  }
+
+  /** What may be unlinked once the pins are known: all that is needed of it is durable elsewhere. */
+  private List<UnlinkPlan.Step> planned() throws IOException {
     Clocks.Moment now = rules.now();
     long deletions = tombstones.count();
     index.files().forEach(f -> f.dead(index.referenceCount(f) == 0, now));
     UnlinkPlan plan = plan(now);
     if (plan.steps().isEmpty()) {
-      return 0;
+      return List.of();
     }
     // A file that is dead only by deletions which no other process can read would come back if this process died now.
     if (!tombstones.areDurable(deletions)) {
       writer.write(List.of());
     }
     if (!tombstones.areDurable(deletions)) {
-      return 0;
+      return List.of();
     }
     List<Tombstone> needed = plan.steps().stream().flatMap(step -> step.carryOver().stream()).toList();
     if (!needed.isEmpty()) {
       writer.write(needed);
       metrics.carriedOver(needed.size());
     }
-    // Last: a fork whose pin this does not show looks later than all that was concluded and written above.
-    Pins.Held pinned = pins.now();
-    return (int) plan.steps().stream().filter(step -> !pinned.holds(step.file()) && unlink(step.file())).count();
+    return plan.steps();
   }
 
   private UnlinkPlan plan(Clocks.Moment now) {

@@ -39,9 +39,8 @@ final class FilesSource implements IndexSource {
 
   @Override
   public void refresh(String path) throws IOException {
-    if (!everybodyReports) {
-      refresher.refresh();
-    }
+    // Asked for rarely, where somebody else may have taken over what this process thinks its own.
+    refresher.refresh();
   }
 
   @Override

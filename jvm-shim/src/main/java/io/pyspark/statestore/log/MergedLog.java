@@ -83,6 +83,7 @@ public final class MergedLog {
   /** Answers executors; null where this process does not. */
   private volatile IndexService serves;
   private final AtomicBoolean moving = new AtomicBoolean();
+  private volatile long usedMs = Clocks.monotonicMs();
   private volatile long lastMovedNanos = System.nanoTime();
   /** The newest run that has begun. */
   private volatile FreshnessKey.QueryRun run;
@@ -500,6 +501,11 @@ public final class MergedLog {
 
   // ---- the index service
 
+  /** The index service that this log is behind; null where it is behind none. */
+  IndexService service() {
+    return serves;
+  }
+
   /** As {@link #serve}, where the queries' tasks run in this process. */
   public void serveQueries() {
     serve();
@@ -528,7 +534,7 @@ public final class MergedLog {
   void tick() {
     handles.closeIdle();
     prefetcher.dropStale();
-    long keepMs = 2 * options.closedAfterMs() + KEEP_CLEANING_MS;
+    long keepMs = keepMs();
     served.forgetOlderThan(keepMs);
     staged.dropUnclaimed(options.closedAfterMs(), store -> OpenStores.isOpen(storage.stateDirectory(), store));
     if (tombstones.haveWaited(options.idleSealMs())) {
@@ -553,6 +559,28 @@ public final class MergedLog {
 
   private boolean isLoaded(String partition) {
     return OpenStores.isAnyOpen(storage.stateDirectory(), partition) || serves(partition + "/");
+  }
+
+  /** Somebody asks for this log. */
+  void used() {
+    usedMs = Clocks.monotonicMs();
+  }
+
+  /** Whether nobody has used this log for long, and nothing waits in it. */
+  boolean isForgettable() {
+    long keepMs = keepMs();
+    IndexService answers = serves;
+    return Clocks.monotonicMs() - usedMs >= keepMs
+        && served.idleMs(keepMs) >= keepMs
+        && (answers == null || answers.idleMs() >= keepMs)
+        && tombstones.isEmpty()
+        && lanes.all().stream().noneMatch(Lane::isOpen)
+        && !OpenStores.isAnyOpen(storage.stateDirectory());
+  }
+
+  /** A log that nobody uses goes on cleaning for so long. Others' files count as closed by then. */
+  private long keepMs() {
+    return 2 * options.closedAfterMs() + KEEP_CLEANING_MS;
   }
 
   /** Seals all open files: a process that stops cleanly leaves nothing open (rule 7). */

@@ -28,6 +28,8 @@ final class ServiceSource implements IndexSource, Reporter {
   /** The age of a view that maintenance may work with. */
   private static final long MAINTENANCE_VIEW_NANOS = 10_000_000_000L;
 
+  private static final long FORGET_NANOS = 5_000_000_000L;
+
   private final IndexTransport transport;
   private final String checkpoint;
   private final long epoch;
@@ -54,6 +56,7 @@ final class ServiceSource implements IndexSource, Reporter {
   /** Number of the newest question that was sent. */
   private volatile long begun;
   private volatile long lastBeganNanos = System.nanoTime();
+  private volatile long lastForgotNanos = System.nanoTime();
   private volatile long liveBytes;
   private long goneUpTo;
 
@@ -275,6 +278,11 @@ final class ServiceSource implements IndexSource, Reporter {
    * @param keepMs how long a partition is kept after it was last asked for
    */
   void forgetUnserved(Predicate<String> isServed, long keepMs) {
+    long now = System.nanoTime();
+    if (now - lastForgotNanos < FORGET_NANOS) {
+      return;
+    }
+    lastForgotNanos = now;
     partitions.forEach((name, known) -> {
       if (!isServed.test(name) && asking.tryLock()) {
         try {
