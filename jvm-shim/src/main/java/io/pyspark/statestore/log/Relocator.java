@@ -20,7 +20,8 @@ final class Relocator {
   private static final long CHUNK = 4 << 20;
 
   private final Garbage garbage;
-  private final Sight sight;
+  private final IndexSource source;
+  private final Storage storage;
   private final RelocationMarkers markers;
   private final LogMetrics metrics;
   private final SegmentReader reader;
@@ -37,25 +38,18 @@ final class Relocator {
     void write(List<Commit.Item> items) throws IOException;
   }
 
-  /** Sees what lives after a marker was made (rule 5). */
-  interface Sight {
-    /** Makes the index as new as this call. */
-    void look() throws IOException;
-
-    /** Whether a file still exists, where {@link #look} has not asked the file system. */
-    boolean exists(MergedFile file) throws IOException;
-  }
-
   Relocator(
       Garbage garbage,
-      Sight sight,
+      IndexSource source,
+      Storage storage,
       RelocationMarkers markers,
       LogMetrics metrics,
       SegmentReader reader,
       Buffers buffers,
       Writer writer) {
     this.garbage = garbage;
-    this.sight = sight;
+    this.source = source;
+    this.storage = storage;
     this.markers = markers;
     this.metrics = metrics;
     this.reader = reader;
@@ -76,14 +70,15 @@ final class Relocator {
     RelocationMarkers.Marker marker = markers.make();
     try {
       // Only what is found to live after the marker was made may be copied (rule 5).
-      sight.look();
-      return moveOut(plan.get(), marker);
+      boolean allExist = source.refreshForRelocation();
+      return moveOut(plan.get(), marker, allExist);
     } finally {
       marker.end();
     }
   }
 
-  private boolean moveOut(Garbage.Plan plan, RelocationMarkers.Marker marker) throws IOException {
+  private boolean moveOut(Garbage.Plan plan, RelocationMarkers.Marker marker, boolean allExist)
+      throws IOException {
     double excess = plan.excess();
     long budget = plan.budget();
     boolean moved = false;
@@ -91,7 +86,7 @@ final class Relocator {
       if (excess <= 0 || candidate.bytes() > budget || !marker.isTimely()) {
         break;
       }
-      if (sight.exists(candidate.file()) && relocate(candidate, marker)) {
+      if ((allExist || storage.exists(candidate.file().name())) && relocate(candidate, marker)) {
         moved = true;
         budget -= candidate.bytes();
         excess -= candidate.gain();

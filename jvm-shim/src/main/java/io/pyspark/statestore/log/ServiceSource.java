@@ -132,9 +132,15 @@ final class ServiceSource implements IndexSource, Reporter {
     return expect(ServiceMessages.Opened.class, answer, stateDirectory);
   }
 
-  /** The epoch of the service's view that this source takes its facts from. */
-  long epoch() {
-    return epoch;
+  /** The checkpoint's state directory, for messages. */
+  String checkpoint() {
+    return checkpoint;
+  }
+
+  @Override
+  public boolean beginRun(IndexTransport way, FreshnessKey.QueryRun run) throws IOException {
+    ServiceMessages.Opened opened = way == null ? null : open(way, checkpoint, run.id());
+    return opened != null && opened.epoch() == epoch;
   }
 
   // ---- learning
@@ -174,14 +180,15 @@ final class ServiceSource implements IndexSource, Reporter {
     }
   }
 
-  /** Makes what is known of all partitions that this process serves as new as this call. */
-  void refreshAll() throws IOException {
+  @Override
+  public boolean refreshForRelocation() throws IOException {
     asking.lock();
     try {
       question(partitions.keySet(), false);
     } finally {
       asking.unlock();
     }
+    return false;
   }
 
   private void ask(String path, long needed, boolean filesFirst) throws IOException {
@@ -237,7 +244,7 @@ final class ServiceSource implements IndexSource, Reporter {
         known.readIn = number;
       }
     }
-    metrics.refreshed(false, System.nanoTime() - lastBeganNanos);
+    metrics.asked();
   }
 
   private void apply(ServiceMessages.Facts facts) {
