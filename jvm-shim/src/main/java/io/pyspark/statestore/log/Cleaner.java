@@ -60,9 +60,11 @@ final class Cleaner {
   private final Pins pins;
   private final Garbage garbage;
   private final Relocator relocator;
+  private final Consolidation consolidation;
   private final DurableTombstones writer;
   private final Consumer<MergedFile> forget;
   private final ReentrantLock running = new ReentrantLock();
+  private volatile boolean consolidates;
   private volatile long pressingIntervalMs = PRESSING_INTERVAL_MS;
   private volatile long unpromisingGarbage = NOT_KNOWN;
   private volatile long lastRunNanos = System.nanoTime() - 2 * MAX_INTERVAL_MS * 1_000_000;
@@ -80,6 +82,7 @@ final class Cleaner {
       Pins pins,
       Garbage garbage,
       Relocator relocator,
+      Consolidation consolidation,
       DurableTombstones writer,
       Consumer<MergedFile> forget) {
     this.storage = storage;
@@ -93,6 +96,7 @@ final class Cleaner {
     this.pins = pins;
     this.garbage = garbage;
     this.relocator = relocator;
+    this.consolidation = consolidation;
     this.writer = writer;
     this.forget = forget;
   }
@@ -100,6 +104,16 @@ final class Cleaner {
   /** Writes these tombstones and all that wait, and returns when they are durable. */
   interface DurableTombstones {
     void write(List<Tombstone> tombstones) throws IOException;
+  }
+
+  /** From now on passes write index-only files, or no longer: for a process that cleans for all others. */
+  void consolidates(boolean does) {
+    consolidates = does;
+  }
+
+  /** From now on passes join small files where there are too many, or no longer. */
+  void joinsSmallFiles(boolean does) {
+    garbage.joins(does);
   }
 
   // ---- when
@@ -172,8 +186,9 @@ final class Cleaner {
   }
 
   private boolean promisesMuch() {
-    return garbage.isSome()
-        && (!plan(rules.now()).steps().isEmpty() || rules.options().compactionEnabled() && garbage.callsForMoving());
+    boolean compacts = rules.options().compactionEnabled();
+    return garbage.isSome() && (!plan(rules.now()).steps().isEmpty() || compacts && garbage.callsForMoving())
+        || compacts && garbage.callsForJoining();
   }
 
   // ---- what
@@ -206,6 +221,9 @@ final class Cleaner {
         effective = true;
         gone += unlinkDead();
       }
+      if (consolidates) {
+        gone += unlinkUnpinned(consolidation.run());
+      }
     } catch (IOException | RuntimeException e) {
       // Rule 8: when in doubt, delete nothing.
       LOG.warn("The cleaning pass over {} stopped; the next maintenance tries again", storage.checkpoint(), e);
@@ -237,9 +255,17 @@ final class Cleaner {
       writer.write(needed);
       metrics.carriedOver(needed.size());
     }
+    return unlinkUnpinned(plan.steps().stream().map(UnlinkPlan.Step::file).toList());
+  }
+
+  /** Unlinks files, once all that shows that nobody needs them is durable. */
+  private int unlinkUnpinned(List<MergedFile> unneeded) throws IOException {
+    if (unneeded.isEmpty()) {
+      return 0;
+    }
     // Last: a fork whose pin this does not show looks later than all that was concluded and written above.
     Pins.Held pinned = pins.now();
-    return (int) plan.steps().stream().filter(step -> !pinned.holds(step.file()) && unlink(step.file())).count();
+    return (int) unneeded.stream().filter(file -> !pinned.holds(file) && unlink(file)).count();
   }
 
   private UnlinkPlan plan(Clocks.Moment now) {

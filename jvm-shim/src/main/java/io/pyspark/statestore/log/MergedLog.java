@@ -120,7 +120,7 @@ public final class MergedLog {
         garbage, refresher, markers, metrics, reader, this::newBuffer, this::writeRelocated);
     cleaner = new Cleaner(
         storage, index, rules, metrics, writer.id(), tombstones, refresher, markers, pins, garbage, relocator,
-        this::writeTombstones, this::forget);
+        new Consolidation(files, pins), this::writeTombstones, this::forget);
     if (keys.length == 0) {
       refresher.refresh();
     } else {
@@ -371,6 +371,10 @@ public final class MergedLog {
   public int clean() {
     lanes.all().forEach(Lane::sealIfDue);
     return cleaner.run();
+  }
+
+  Cleaner cleaner() {
+    return cleaner;
   }
 
   /** Does what has to happen while nobody commits. The process's housekeeper calls it every 100 ms. */
