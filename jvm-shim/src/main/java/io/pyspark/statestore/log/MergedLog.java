@@ -156,7 +156,7 @@ public final class MergedLog {
         garbage, source, storage, markers, metrics, reader, this::newBuffer, this::writeRelocated);
     cleaner = new Cleaner(
         storage, index, rules, metrics, writer.id(), tombstones, refresher, markers, pins, garbage, relocator,
-        this::writeTombstones, this::forget);
+        new Consolidation(made, pins), this::writeTombstones, this::forget);
     relocations = this.service == null
         ? null
         : new ServedRelocations(
@@ -471,6 +471,8 @@ public final class MergedLog {
     if (serves == null) {
       serves = new IndexService(index, rules, clock, refresher, garbage, indexReader, pins);
       cleaner.cleansForAll(process.maintenanceMs());
+      cleaner.consolidates(true);
+      cleaner.joinsSmallFiles(true);
       files.everybodyReports();
     }
     return serves;
@@ -480,6 +482,10 @@ public final class MergedLog {
   public int clean() {
     lanes.all().forEach(Lane::sealIfDue);
     return cleaner.run();
+  }
+
+  Cleaner cleaner() {
+    return cleaner;
   }
 
   /** Does what has to happen while nobody commits. The process's housekeeper calls it every 100 ms. */

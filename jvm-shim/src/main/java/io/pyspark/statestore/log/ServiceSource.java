@@ -328,7 +328,7 @@ final class ServiceSource implements IndexSource, Reporter {
   @Override
   public void left(MergedFile file) {
     try {
-      ask(new ServiceMessages.Left(epoch, writerId, file.name()));
+      ask(new ServiceMessages.Left(epoch, writerId, file.name(), clock.newest()));
     } catch (IOException e) {
       // The service reads the file's end by itself once the file counts as closed, or this process as lost.
     }
