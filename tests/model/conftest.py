@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, Phase, settings
 
 _COMMON: dict[str, Any] = {
     "database": None,
+    "deadline": None,  # other tests share the cores
     "print_blob": False,
     "stateful_step_count": 50,
     "suppress_health_check": list(HealthCheck),
