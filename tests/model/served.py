@@ -117,7 +117,8 @@ class Served(BaseProcess):
             self.report_fails()
             return
         for partition, (before, after) in answer.revisions.items():
-            if self._revisions.get(partition) == before:
+            known = self._revisions.get(partition)
+            if known == before or (known is not None and not self.rules.revisions_before_are_compared):
                 self._revisions[partition] = after
         flight, self.reporting, self._reported = self._reported, None, None
         self._copies_may_be_found(flight)

@@ -14,6 +14,7 @@ class ServedRules(Rules):
     reports_before_acknowledging: bool = True
     failed_reports_end_the_file: bool = True  # else the process goes on appending to it
     asks_at_every_load: bool = True  # else only for a partition that it does not serve yet
+    revisions_before_are_compared: bool = True  # else a report's answer makes its sender think that it knows all
     stamps_are_observed: bool = True  # by either side of a message
     epochs_are_checked: bool = True
     gone_files_are_removed: bool = True  # by those who are served, too

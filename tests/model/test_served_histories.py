@@ -213,6 +213,16 @@ def asks_at_every_load(play: Play) -> None:
     play.load(a, ONE)
 
 
+def revisions_before_are_compared(play: Play) -> None:
+    """A, whose clock is behind, is late: B has written since A loaded."""
+    a, b = play.served(SLOW), play.served()
+    play.load(a, ONE)
+    play.write(b, ONE)
+    a.begin_put([ONE])
+    a.end_append(Flush.OK)
+    play.load(a, ONE)
+
+
 def stamps_are_observed(play: Play) -> None:
     """B's clock is ahead of A's."""
     a, b = play.served(SLOW), play.served(FAST)
@@ -433,6 +443,7 @@ HISTORIES: dict[str, Callable[[Play], None]] = {
         reports_before_acknowledging,
         failed_reports_end_the_file,
         asks_at_every_load,
+        revisions_before_are_compared,
         stamps_are_observed,
         epochs_are_checked,
         gone_files_are_removed,
