@@ -231,6 +231,12 @@ _DECLARED = (
         "Whether the versions of a heap store share the rows that did not change, instead of being copies.",
     ),
     Option(
+        "indexService.enabled",
+        "true",
+        "boolean",
+        "Whether executors ask the driver what others have written, instead of reading each other's files.",
+    ),
+    Option(
         "fileManagerClass",
         "",
         "string",

@@ -49,6 +49,11 @@ ERROR_CLASSES: Mapping[str, str] = MappingProxyType(
             "be restored without them. Make the fork independent with compact(localize=True) there. If nobody needs "
             "the fork, release it with force=True."
         ),
+        "PSS_INDEX_SERVICE_FAILED": (
+            "The index service in the driver did not answer for {path}: {reason}. Nothing was acknowledged; Spark tries "
+            "the task again. If this goes on, see what the driver's log says, or restart the query with "
+            "spark.sql.streaming.stateStore.fileMerging.indexService.enabled=false."
+        ),
         "PSS_STALE_SNAPSHOT": (
             "The snapshot {path} came too late and was not written: {reason}. Nothing is lost: older snapshots and "
             "changelogs restore the version."

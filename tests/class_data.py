@@ -23,10 +23,11 @@ import pyspark
 ROOT = Path(__file__).resolve().parents[1]
 ARCHIVES = ROOT / "build" / "class-data"
 TEST_JAR = ROOT / "build" / "pyspark-statestore-test-shim.jar"
-OPTIONS = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC -Xmn200m"
+OPTIONS = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC -Xmn200m -Xlog:gc+ergo=off"
 """Each test has plans and generated classes of its own: compiling them well costs a quarter more than it brings. The
 code cache that goes with C1 alone (48 MiB) is too small: code is dropped and compiled again all the time, which costs
-12 % of a test's CPU. Little lives for long, so a larger young generation saves another 5 %."""
+12 % of a test's CPU. Little lives for long, so a larger young generation saves another 5 %. A JVM
+whose whole heap is smaller, such as Spark's launcher, would say so on its standard output."""
 
 VARIABLE = "JDK_JAVA_OPTIONS"
 """Every ``java`` takes options from there, Spark's executors and those of examples included."""

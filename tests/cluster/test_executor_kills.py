@@ -52,7 +52,7 @@ def app(jars: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> It
         yield made
 
 
-@pytest.mark.parametrize("point", sampled([*POINTS], 7, kind=lambda point: POINTS[point][0].partition(".")[2]))
+@pytest.mark.parametrize("point", sampled([*POINTS], 5, kind=lambda point: POINTS[point][0].partition(".")[0]))
 def test_an_executor_dies(app: Application, graveyard: Graveyard, point: str) -> None:
     where, fraction, after = POINTS[point]
     order = app.order(where, fraction=fraction, after=after)

@@ -24,10 +24,10 @@ pytestmark = [pytest.mark.slow, pytest.mark.spark]
 MINUTES = float(os.environ.get("SOAK_MINUTES", "0"))
 SEED = int(os.environ.get("SOAK_SEED", str(random.SystemRandom().randrange(1 << 32))))
 
-KILLS = 5 if MINUTES else 2
+KILLS = 5 if MINUTES else 1
 """Of executors, in a round."""
 
-COMPACTIONS = 8 if MINUTES else 2
+COMPACTIONS = 8 if MINUTES else 1
 """That moved something, in a round; half as many end in the middle."""
 
 CLOSED_AFTER = 10.0

@@ -14,7 +14,7 @@ from tests.jvm.harness import TESTING, until
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-BATCHES = 12
+BATCHES = 8
 
 
 def test_partitions_that_move_with_every_batch(

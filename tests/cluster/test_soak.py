@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.spark]
 MINUTES = float(os.environ.get("SOAK_MINUTES", "0"))
 SEED = int(os.environ.get("SOAK_SEED", str(random.SystemRandom().randrange(1 << 32))))
 
-KILLS = 10 if MINUTES else 3
+KILLS = 10 if MINUTES else 2
 """Of a round; the first of its driver."""
 
 ROUNDS = 3 if MINUTES else 1

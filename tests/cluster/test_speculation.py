@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +29,7 @@ from tests.cluster.stores import STORE, open_store
 from tests.cluster.sums import OPTIONS, RETAINED, Hold, Sums, await_gone, held_key, settings
 from tests.cluster.two_hosts import HOSTS, is_alive, require_hosts, two_hosts
 from tests.jvm.harness import TESTING, Checkpoint, until
-from tests.sampling import sampled
+from tests.sampling import sample, sampled
 
 pytestmark = pytest.mark.spark
 
@@ -195,22 +197,25 @@ class Attempts:
         return old
 
 
-def speculate(attempts: Attempts) -> None:
+RACES = [
+    *(("copy", place) for place in ("flushed", "flush", "rows")),
+    *(("slow", place) for place in ("flushed", "flush", "rows")),
+    *(("both", place) for place in ("flush", "rows", "rows")),
+]
+"""Who commits, and where both attempts of a task have come to: before the commit, in the middle of it, or to where it
+is durable. The other one is killed. Of both at once it is Spark's to kill the one that comes second."""
+
+
+def speculate(attempts: Attempts, races: list[tuple[str, str]]) -> None:
     """Batches in which two attempts of a task come to commit, one way after another."""
     attempts.plain()
-    # The copy commits, the slow one is killed: before its commit; in the middle of it; when it is durable.
-    for place in (attempts.rows, attempts.flush, attempts.flushed):
-        with attempts.batch(place()) as (_, copy):
-            copy.release()
-    # Both at once, and it is Spark's to kill the one that comes second.
-    for place in (attempts.rows, attempts.rows, attempts.flush):
-        with attempts.batch(place()) as both:
-            for hold in both:
-                hold.release()
-    # The slow one commits, and the copy is killed.
-    for place in (attempts.rows, attempts.flush, attempts.flushed):
-        with attempts.batch(place()) as (slow, _):
-            slow.release()
+    places = {"rows": attempts.rows, "flush": attempts.flush, "flushed": attempts.flushed}
+    for winner, place in races:
+        with attempts.batch(places[place]()) as (slow, copy):
+            if winner != "copy":
+                slow.release()
+            if winner != "slow":
+                copy.release()
     # The copy commits, and the slow one cannot be killed: it commits the same version in the next but one batch,
     # and the second time when the version has long been deleted.
     for later in (1, 2 * RETAINED):
@@ -265,6 +270,7 @@ class Ended:
 
 
 @pytest.mark.slow
+@pytest.mark.sweep
 def test_tasks_with_speculative_copies(
     make_spark: Callable[..., Any], main_jar: Path, test_jar: Path, tmp_path: Path
 ) -> None:
@@ -294,7 +300,8 @@ def test_tasks_with_speculative_copies(
             sums = Sums(spark, tmp_path, scheme="filegate", hold=holds)
             sums.feed([])
             attempts = Attempts(sums, sums.start(available_now=False))
-            speculate(attempts)
+            races = sample(RACES, 5, kind=itemgetter(0))
+            speculate(attempts, races)
             sums.assert_right(attempts.batches)
             await_gone(sums, attempts.running, attempts.batches)
             attempts.batches = max(sums.given) + 1
@@ -319,8 +326,9 @@ def test_tasks_with_speculative_copies(
         f"killed, {len(attempts.both)} versions of a partition written twice"
     )
     assert all({first.host, copy.host} == set(HOSTS) for first, copy in raced)
-    # Of each kind at least as many as were stopped for it.
-    assert sum(copy.succeeded and not first.succeeded for first, copy in raced) >= 6
-    assert sum(first.succeeded and not copy.succeeded for first, copy in raced) >= 3
-    assert len(attempts.both) >= 3
+    # Of each kind at least as many as were stopped for it; three that cannot be killed are in each run.
+    winners, places = (Counter(column) for column in zip(*races, strict=True))
+    assert sum(copy.succeeded and not first.succeeded for first, copy in raced) >= winners["copy"] + 3
+    assert sum(first.succeeded and not copy.succeeded for first, copy in raced) >= winners["slow"]
+    assert len(attempts.both) >= places["flushed"] + 1
     until(lambda: not any(map(is_alive, attempts.processes)), "the end of the executors", 60)

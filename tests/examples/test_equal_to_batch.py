@@ -8,8 +8,8 @@ from examples import first_sightings, flights_with_weather, follow_aircraft, har
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-DAYS = 12
-FILES_PER_TRIGGER = 3
+DAYS = 6
+FILES_PER_TRIGGER = 2
 PLAIN_STATE = {".delta", ".changelog", ".zip", ".sst", ".snapshot"}
 
 
@@ -60,7 +60,7 @@ def test_equal_to_batch(make_spark, settings, example) -> None:
 def test_transform_with_state_is_equal_to_batch(make_spark, work_dir) -> None:
     """Through the path door and with RocksDB, because Spark admits transformWithState with no provider but its own."""
     pytest.importorskip("google.protobuf", reason="pyspark's transformWithStateInPandas needs protobuf")
-    settings = harness.Settings(door="path", days=12, work_dir=work_dir, files_per_trigger=3)
+    settings = harness.Settings(door="path", days=DAYS, work_dir=work_dir, files_per_trigger=FILES_PER_TRIGGER)
     outcome = run_example(make_spark, settings, follow_aircraft)
     assert_equal_to_batch(outcome)
     assert_state_is_merged(settings, follow_aircraft)

@@ -14,7 +14,7 @@ from tests.conftest import ROOT
 @pytest.mark.spark
 @pytest.mark.slow
 def test_the_trial_ends_as_the_query_does(main_jar, tmp_path) -> None:
-    options = ["--days", "12", "--partitions", "2", "--work-dir", str(tmp_path)]
+    options = ["--days", "8", "--partitions", "2", "--work-dir", str(tmp_path)]
     command = [sys.executable, "-m", "examples.fork_for_a_trial", *options]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=500, check=False)
 

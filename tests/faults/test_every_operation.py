@@ -125,6 +125,7 @@ def test_deletes_that_fail_are_counted(jvm: Any, tmp_path: Path, kind: str) -> N
     assert [run["metrics"]["failedDeletes"] for run in runs] == [1] * (len(runs) - 1) + [0]
 
 
+@pytest.mark.sweep(18)
 @pytest.mark.parametrize("interrupts", [False, True], ids=["released", "killed"])
 @pytest.mark.parametrize("scheme", ["faulty", "faultystore"])
 @pytest.mark.parametrize("operation", OPERATIONS)

@@ -23,6 +23,7 @@ from pyspark_statestore.background import NOT_MERGED, BackgroundMaintenance, Mai
 from pyspark_statestore.log.on_spark import run_on_spark
 from tests.conftest import ROOT, MakeSpark
 from tests.inspect.builders import refused
+from tests.sampling import sampled
 from tests.streaming.runs import Run, Setting, merged_files
 from tests.streaming.workloads import write_batch
 
@@ -323,7 +324,8 @@ import datetime, queue, sys
 from pyspark.sql import SparkSession
 from pyspark_statestore import configure, maintain
 
-spark = configure(SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")).getOrCreate()
+builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+spark = configure(builder.config("spark.sql.shuffle.partitions", "2")).getOrCreate()
 spark.sparkContext.setLogLevel("OFF")
 rate = spark.readStream.format("rate").load().groupBy("value").count().writeStream.format("noop")
 query = rate.outputMode("update").option("checkpointLocation", sys.argv[1]).start()
@@ -338,7 +340,7 @@ print("maintained")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("pinned", ["true", "false"])
+@pytest.mark.parametrize("pinned", sampled(["true", "false"], 1))
 def test_it_does_not_keep_a_process_from_ending(main_jar: Path, tmp_path: Path, pinned: str) -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYSPARK_PIN_THREAD": pinned}
     command = [sys.executable, "-c", _PROCESS, str(tmp_path / "q")]

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.sampling import sampled
+
 ROOT = Path(__file__).resolve().parents[2]
 
 SCRIPT = """
@@ -72,7 +74,7 @@ print(json.dumps(result))
 
 @pytest.mark.slow
 @pytest.mark.spark
-@pytest.mark.parametrize("mode", ["provider", "path"])
+@pytest.mark.parametrize("mode", sampled(["path", "provider"], 1))
 def test_a_session_without_the_jar_goes_on_with_merged_state(mode: str, main_jar: Path, tmp_path: Path) -> None:
     environment = {key: value for key, value in os.environ.items() if key != "PYSPARK_SUBMIT_ARGS"}
     environment |= {"PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_DIRS": str(tmp_path)}

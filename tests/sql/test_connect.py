@@ -22,7 +22,8 @@ from pyspark_statestore import Checkpoint, StateStoreFilesError, maintain
 path, followed = sys.argv[1:]
 spark = (
     SparkSession.builder.remote("local[2]")
-    .config("spark.ui.enabled", "false").config("spark.sql.session.timeZone", "UTC").getOrCreate()
+    .config("spark.ui.enabled", "false").config("spark.sql.session.timeZone", "UTC")
+    .config("spark.sql.shuffle.partitions", "2").getOrCreate()
 )
 assert "connect" in type(spark).__module__
 found = {"files": spark.read.format("checkpoint_files").load(path).count()}

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame
 
 from pyspark_statestore import Checkpoint
 from tests.conftest import MakeSpark
+from tests.sampling import sampled
 from tests.state.both import read_by_spark, read_here, renamed, rows_of
 from tests.streaming.runs import PROVIDER, STATE_STORE, STOCK_CLASSES, Run, Setting, restart_maintenance
 from tests.streaming.workloads import BATCHES, WORKLOADS, Workload, write_batches
@@ -122,7 +123,7 @@ def test_lists_and_times_to_live(make_run: MakeRun, setting: Setting, conf: Mapp
         assert after[: len(before)] == before
 
 
-@pytest.mark.parametrize("store", ["rocksdb", "heap"])
+@pytest.mark.parametrize("store", sampled(["rocksdb", "heap"], 1))
 def test_row_checksums(make_run: MakeRun, store: str) -> None:
     run = make_run("aggregation", Setting("stock", store), CHECKSUMS)
     for version in (None, 3):

@@ -7,10 +7,12 @@ import json
 import os
 import subprocess
 import sys
+from operator import itemgetter
 from pathlib import Path
 
 import pytest
 
+from tests.sampling import sampled
 from tests.streaming.runs import merged_files, plain_state_files
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -20,7 +22,16 @@ ROOT = SCRIPT.parents[2]
 CLUSTER = "local-cluster[2,1,1024]"
 
 
-@pytest.mark.parametrize(("how", "modes"), [("attach", ["path"]), ("configure", ["provider", "path"])])
+CASES = [
+    ("attach", ["path"]),
+    ("configure", ["provider"]),
+    ("configure", ["path"]),
+    ("configure", ["provider", "path"]),
+]
+"""The last one has both in one process, one after the other."""
+
+
+@pytest.mark.parametrize(("how", "modes"), sampled(CASES, 2, kind=itemgetter(0)))
 def test_fresh_session(main_jar: Path, tmp_path: Path, how: str, modes: list[str]) -> None:
     environment = {key: value for key, value in os.environ.items() if key != "PYSPARK_SUBMIT_ARGS"}
     environment |= {"PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_DIRS": str(tmp_path)}

@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame
 
 from pyspark_statestore import attach
 from tests.conftest import MakeSpark
+from tests.sampling import sampled
 from tests.streaming.runs import Run, Setting, assert_state_is_merged, restart_maintenance
 from tests.streaming.workloads import BATCHES, WORKLOADS, Workload, write_batches
 
@@ -95,7 +96,10 @@ def expiring() -> Iterator[None]:
 
 @pytest.mark.parametrize(
     "setting",
-    [Setting("path", "rocksdb", 1, changelog=False), Setting("path", "rocksdb", 2, changelog=True, checksums=True)],
+    sampled(
+        [Setting("path", "rocksdb", 1, changelog=False), Setting("path", "rocksdb", 2, changelog=True, checksums=True)],
+        1,
+    ),
     ids=str,
 )
 def test_time_to_live_and_processing_time_timers(make_spark: MakeSpark, tmp_path: Path, setting: Setting) -> None:

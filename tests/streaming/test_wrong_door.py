@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from pyspark_statestore import Checkpoint
 from tests.conftest import MakeSpark
 from tests.migration.builders import NOW
+from tests.sampling import sampled
 from tests.streaming.runs import PROVIDER, Run, Setting, assert_state_is_merged, merged_files, plain_state_files
 from tests.streaming.test_metrics import log_lines
 from tests.streaming.workloads import WORKLOADS, Workload, write_batches
@@ -20,7 +21,7 @@ pytestmark = pytest.mark.spark
 
 DOOR_CHECK = "io.pyspark.statestore.fs.DoorCheck"
 ONLY_DATA = {"spark.sql.streaming.noDataMicroBatches.enabled": "false"}
-STORES = ("rocksdb", pytest.param("heap", marks=pytest.mark.slow))
+STORES = ("rocksdb", "heap")
 FIRST, SECOND, THIRD = (range(n, n + 1) for n in range(3))
 
 
@@ -57,7 +58,7 @@ def stateless() -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("store", STORES)
+@pytest.mark.parametrize("store", sampled(STORES, 1))
 def test_a_query_that_stays_stock_is_told_the_two_ways_in(make_spark: MakeSpark, tmp_path: Path, store: str) -> None:
     spark = make_spark(mode="provider", store=store)
     stock = go_on(Run(spark, "aggregation", Setting("stock", store), tmp_path), FIRST)
@@ -92,7 +93,8 @@ def test_queries_that_are_merged_or_have_no_state_or_are_meant_to_be_stock_are_t
     assert lines() == []
 
 
-@pytest.mark.parametrize("mode", [pytest.param("provider", marks=pytest.mark.slow), "path"])
+@pytest.mark.sweep(2)
+@pytest.mark.parametrize("mode", ["provider", "path"])
 @pytest.mark.parametrize("store", STORES)
 def test_a_path_door_checkpoint_is_refused_by_its_plain_location(
     make_spark: MakeSpark, tmp_path: Path, store: str, mode: str
@@ -127,7 +129,7 @@ def test_after_an_export_the_plain_location_is_right(make_spark: MakeSpark, tmp_
     assert plain_state_files(run.checkpoint)
 
 
-@pytest.mark.parametrize("store", STORES)
+@pytest.mark.parametrize("store", sampled(STORES[::-1], 1))
 def test_a_merged_path_is_served_in_a_provider_session(make_spark: MakeSpark, tmp_path: Path, store: str) -> None:
     begun = go_on(
         Run(make_spark(mode="path", store=store), "aggregation", Setting("path", store), tmp_path / "query"), FIRST
@@ -145,7 +147,7 @@ def test_a_merged_path_is_served_in_a_provider_session(make_spark: MakeSpark, tm
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("store", ["rocksdb", "heap"])
+@pytest.mark.parametrize("store", sampled(STORES, 1))
 def test_a_query_may_begin_on_a_merged_path_of_a_provider_session(
     make_spark: MakeSpark, tmp_path: Path, store: str
 ) -> None:
@@ -163,7 +165,7 @@ def test_a_query_may_begin_on_a_merged_path_of_a_provider_session(
     assert rows == rows_of_stock(spark, begun, tmp_path / "stock")
 
 
-@pytest.mark.parametrize("store", STORES)
+@pytest.mark.parametrize("store", sampled(STORES[::-1], 1))
 def test_offline_repartitioning_of_the_provider_door_is_refused_before_anything_is_written(
     make_spark: MakeSpark, tmp_path: Path, store: str
 ) -> None:

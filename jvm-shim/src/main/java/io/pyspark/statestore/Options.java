@@ -25,6 +25,7 @@ import org.apache.hadoop.conf.Configuration;
  * @param readParallelism the most ranges that are read at the same time
  * @param verifyChecksums whether segments are checked against their crc32c (rule 9)
  * @param heapCopyOnWrite whether versions of a heap store share what did not change between them
+ * @param indexService whether executors learn from the driver what others have written, and not from the files
  * @param fileManagerClass the manager of files that are not state; empty for Spark's own choice
  * @param shimVersion the version that the Python package expects; empty skips the check
  */
@@ -41,6 +42,7 @@ public record Options(
     int readParallelism,
     boolean verifyChecksums,
     boolean heapCopyOnWrite,
+    boolean indexService,
     String fileManagerClass,
     String shimVersion) {
   public static final String PREFIX = "spark.sql.streaming.stateStore.fileMerging.";
@@ -60,6 +62,7 @@ public record Options(
     DEFAULTS.put("readParallelism", "8");
     DEFAULTS.put("verifyChecksums", "true");
     DEFAULTS.put("heap.copyOnWrite", "true");
+    DEFAULTS.put("indexService.enabled", "true");
     DEFAULTS.put("fileManagerClass", "");
     DEFAULTS.put("shimVersion", "");
   }
@@ -114,6 +117,7 @@ public record Options(
           (int) number("readParallelism", 1, 256, "a whole number from 1 to 256"),
           bool("verifyChecksums"),
           bool("heap.copyOnWrite"),
+          bool("indexService.enabled"),
           text("fileManagerClass"),
           text("shimVersion"));
       if (options.closedAfterMs < 5 * options.idleSealMs) {

@@ -23,6 +23,7 @@ public class StateStoreFilesException extends IOException implements LoadFailure
     PSS_NOT_A_CHECKPOINT,
     PSS_FILE_NOT_CLOSED,
     PSS_WRITE_FAILED,
+    PSS_INDEX_SERVICE_FAILED,
     PSS_STALE_SNAPSHOT,
     PSS_VERSION_MISMATCH,
     PSS_UNSUPPORTED_SPARK,
@@ -46,6 +47,13 @@ public class StateStoreFilesException extends IOException implements LoadFailure
   public StateStoreFilesException(Id id, String message, Throwable cause) {
     super("[" + id + "] " + message, cause);
     this.id = id;
+  }
+
+  /** As the other constructors, with a message that begins with the id already. */
+  public static StateStoreFilesException of(Id id, String messageWithId) {
+    String prefix = "[" + id + "] ";
+    return new StateStoreFilesException(
+        id, messageWithId.startsWith(prefix) ? messageWithId.substring(prefix.length()) : messageWithId);
   }
 
   /** The stable id, which is also the first word of the message. */

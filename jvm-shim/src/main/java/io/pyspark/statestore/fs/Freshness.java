@@ -14,6 +14,9 @@ import org.apache.spark.TaskContext;
  * with an older index, which only makes them delete less. Every other question gets a refresh of its own.
  */
 final class Freshness {
+  /** The local property that Spark sets for the jobs of a streaming query, {@code StreamExecution.QUERY_ID_KEY}. */
+  private static final String QUERY_ID = "sql.streaming.queryId";
+
   private Freshness() {}
 
   /** The key of the current thread's task; null outside of a task. */
@@ -23,23 +26,24 @@ final class Freshness {
     return task == null || env == null
         ? null
         : new FreshnessKey.StageAttempt(
-            env.conf().get("spark.app.id", ""), task.stageId(), task.stageAttemptNumber());
+            env.conf().get("spark.app.id", ""), task.stageId(), task.stageAttemptNumber(),
+            task.getLocalProperty(QUERY_ID) != null);
   }
 
   /**
-   * Makes the index of {@code log} as new as the current thread needs it.
+   * Makes what {@code log} knows of a path as new as the current thread needs it.
    *
    * @param fallback the key to use outside of a task, in a thread that works for one; null for none
    */
-  static void ensure(MergedLog log, FreshnessKey fallback) throws IOException {
+  static void ensure(MergedLog log, String path, FreshnessKey fallback) throws IOException {
     FreshnessKey own = key();
     FreshnessKey key = own == null ? fallback : own;
     if (MergedLog.isMaintenanceThread()) {
       log.maintain();
     } else if (key != null) {
-      log.refreshFor(key);
+      log.refreshFor(path, key);
     } else {
-      log.refresh();
+      log.refresh(path);
     }
   }
 }

@@ -31,7 +31,6 @@ public final class MergedCheckpointFileManager implements CheckpointFileManager 
 
   /** Null where nothing is merged. */
   private final Options options;
-  private final String queryRunId;
   private final boolean mergedNames;
   /** Manages what is not state, under real names. */
   private final CheckpointFileManager plain;
@@ -47,13 +46,13 @@ public final class MergedCheckpointFileManager implements CheckpointFileManager 
     this.mergedNames = Schemes.isMerged(path);
     boolean merges = mergedNames || conf.getBoolean(MERGE_PLAIN_PATHS, false);
     this.options = merges ? MergedFileSystem.checkedOptions(conf) : null;
-    this.queryRunId = conf.get(MergedFileSystem.RUN_ID, "");
     Path real = Schemes.toReal(path);
     Path qualified = merges && !mergedNames ? real.getFileSystem(conf).makeQualified(real) : path;
     this.fs = merges ? Schemes.mergedFileSystem(Schemes.toMerged(qualified), conf) : null;
     this.location = path;
     this.conf = conf;
     this.plain = CheckpointFileManager.create(real, withoutThis(conf, conf.get(Options.PREFIX + "fileManagerClass", "")));
+    IndexEndpoint.managerMade(real.getFileSystem(conf).makeQualified(real), conf);
     StatePath store = statePath(path);
     if (store != null) {
       OpenStores.opened(this, store.stateDirectory(), store.relative());
@@ -105,7 +104,7 @@ public final class MergedCheckpointFileManager implements CheckpointFileManager 
   }
 
   private StateView view(StatePath state) throws IOException {
-    return fs.view(state, options, queryRunId, mergedNames);
+    return fs.view(state, options, conf, mergedNames);
   }
 
   @Override

@@ -3,6 +3,7 @@ package io.pyspark.statestore.fs;
 import io.pyspark.statestore.Options;
 import io.pyspark.statestore.ShimInfo;
 import io.pyspark.statestore.log.FreshnessKey;
+import io.pyspark.statestore.log.IndexTransport;
 import io.pyspark.statestore.log.MergedLog;
 import io.pyspark.statestore.log.MergedLogs;
 import java.io.FileNotFoundException;
@@ -87,35 +88,32 @@ public final class MergedFileSystem extends FileSystem {
     MergedLog open = MergedLogs.open(state.stateDirectory());
     return open != null
         ? new StateView(open, real, state, Schemes::toMerged)
-        : view(state, checkedOptions(getConf()), getConf().get(RUN_ID, ""), true);
+        : view(state, checkedOptions(getConf()), getConf(), true);
   }
 
   /**
    * The view of a state path, whose log works with {@code options} from now on.
    *
+   * @param conf of the query that asks
    * @param mergedNames whether what it lists has names of this file system rather than real ones
    */
-  StateView view(StatePath state, Options options, String queryRunId, boolean mergedNames) throws IOException {
-    MergedLog log = log(state.stateDirectory(), options, queryRunId);
-    return new StateView(log, real, state, mergedNames ? Schemes::toMerged : path -> path);
-  }
-
-  private MergedLog log(Path stateDirectory, Options options, String queryRunId) throws IOException {
-    // Each run refreshes once, whatever it asks: between runs a checkpoint may be deleted or put back from a copy.
-    FreshnessKey run = queryRunId.isEmpty() ? null : new FreshnessKey.QueryRun(queryRunId);
-    FreshnessKey[] keys = Stream.of(run, Freshness.key()).filter(Objects::nonNull).toArray(FreshnessKey[]::new);
+  StateView view(StatePath state, Options options, Configuration conf, boolean mergedNames) throws IOException {
+    String queryRunId = conf.get(RUN_ID, "");
+    IndexTransport service = IndexEndpoint.transport(conf, options);
+    FreshnessKey key = Freshness.key();
     MergedLog log = MergedLogs.of(
         real,
-        stateDirectory,
+        state.stateDirectory(),
         options,
-        () -> ProcessIdentity.headerFields(queryRunId),
-        ProcessIdentity::localDirectory,
-        ProcessIdentity::taskSlots,
-        keys);
-    if (run != null) {
-      log.refreshFor(run);
+        ProcessIdentity.facts(queryRunId, conf),
+        service,
+        queryRunId,
+        state.relative(),
+        Stream.of(key).filter(Objects::nonNull).toArray(FreshnessKey[]::new));
+    if (!queryRunId.isEmpty() && service == null && IndexEndpoint.isForQueries(options)) {
+      log.serveQueries();
     }
-    return log;
+    return new StateView(log, real, state, mergedNames ? Schemes::toMerged : path -> path);
   }
 
   /** Reads the options, and refuses to work with another Spark or another Python package than this jar's. */

@@ -1,6 +1,7 @@
 package io.pyspark.statestore.fs;
 
 import io.pyspark.statestore.ShimInfo;
+import io.pyspark.statestore.log.MergedLog;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.nio.file.Files;
@@ -9,7 +10,10 @@ import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.spark.SparkConf;
 import org.apache.spark.SparkEnv;
+import org.apache.spark.network.util.JavaUtils;
 import org.apache.spark.util.Utils;
 
 /** What Spark says of this process: its ids, its number of task slots, and where it may put local files. */
@@ -18,6 +22,14 @@ final class ProcessIdentity {
   private static final Pattern LOCAL = Pattern.compile("local(?:\\[([0-9*]+)(?:,.*)?\\])?");
 
   private ProcessIdentity() {}
+
+  /** This process, for the log of a checkpoint. */
+  static MergedLog.ProcessFacts facts(String queryRunId, Configuration conf) {
+    String interval = conf.get("spark.sql.streaming.stateStore.maintenanceInterval", "60s");
+    return new MergedLog.ProcessFacts(
+        () -> headerFields(queryRunId), ProcessIdentity::localDirectory, ProcessIdentity::taskSlots,
+        JavaUtils.timeStringAsMs(interval));
+  }
 
   /** The fields of a merged file's header that describe its writer. */
   static Map<String, String> headerFields(String queryRunId) {
@@ -28,6 +40,11 @@ final class ProcessIdentity {
     fields.put("query_run_id", queryRunId);
     fields.put("shim", ShimInfo.version());
     return fields;
+  }
+
+  /** Whether tasks run in the driver's process. */
+  static boolean isLocal(SparkConf conf) {
+    return LOCAL.matcher(conf.get("spark.master", "")).matches();
   }
 
   /** The most tasks that run at the same time in this process. */

@@ -60,7 +60,7 @@ final class StateView {
 
   /** As {@link #ensureFresh()}; a thread outside of a task uses {@code fallback}, where it is not null. */
   void ensureFresh(FreshnessKey fallback) throws IOException {
-    Freshness.ensure(log, fallback);
+    Freshness.ensure(log, relative, fallback);
   }
 
   // ---- files

@@ -31,6 +31,9 @@ final class Cleaner {
   /** A pass unlinks at most so many files: a backlog of days must not keep a maintenance thread for minutes. */
   private static final int MAX_UNLINKS = 256;
 
+  /** A pass is due so often by itself, where this process cleans for all others. */
+  private volatile long intervalForAllMs = NOT_KNOWN;
+
   private static final long NOT_KNOWN = Long.MIN_VALUE;
 
   /** Says when passes come by themselves. */
@@ -104,6 +107,21 @@ final class Cleaner {
 
   // ---- when
 
+  /**
+   * This process is the only one that cleans, so it makes its passes by itself, whoever writes.
+   *
+   * @param intervalMs between two passes, each of which lists the directory
+   */
+  void cleansForAll(long intervalMs) {
+    intervalForAllMs = intervalMs;
+  }
+
+  /** Whether a pass of the only process that cleans is due. */
+  boolean isDueForAll() {
+    return intervalForAllMs != NOT_KNOWN && Pace.current.isDue(sinceLastRunMs(), intervalForAllMs, () -> false)
+        && hasMoreToDo();
+  }
+
   /** Makes a pass, if the last one is long enough ago and none is running. */
   void runIfDue() {
     if (isDue() && running.tryLock()) {
@@ -119,6 +137,9 @@ final class Cleaner {
   }
 
   private boolean isDue() {
+    if (intervalForAllMs != NOT_KNOWN) {
+      return isDueForAll();
+    }
     return Pace.current.isDue(
         sinceLastRunMs(), Math.min(MAX_INTERVAL_MS, rules.options().idleSealMs()), this::isPressing);
   }
@@ -129,7 +150,7 @@ final class Cleaner {
 
   /** Whether there is too much garbage, and this process can probably reclaim some of it now. */
   boolean isPressing() {
-    if (sinceLastRunMs() < pressingIntervalMs || !mayMove()) {
+    if (intervalForAllMs != NOT_KNOWN || sinceLastRunMs() < pressingIntervalMs || !mayMove()) {
       return false;
     }
     long bytes = garbage.bytes();
@@ -202,7 +223,7 @@ final class Cleaner {
       markers.deleteExpired();
       pins.readAll();
       gone = unlinkDead();
-      if (mayMove && rules.options().compactionEnabled() && relocator.run()) {
+      if (mayMove && rules.options().compactionEnabled() && relocator.run(garbage::plan)) {
         effective = true;
         gone += unlinkDead();
       }
@@ -247,7 +268,7 @@ final class Cleaner {
     return UnlinkPlan.of(
         index,
         rules,
-        f -> !pins.hold(f) && responsibility.isMine(f),
+        f -> !pins.hold(f) && (intervalForAllMs != NOT_KNOWN || responsibility.isMine(f)),
         f -> now.monotonicMs() - f.deadSinceMs() < rules.options().idleSealMs(),
         MAX_UNLINKS);
   }

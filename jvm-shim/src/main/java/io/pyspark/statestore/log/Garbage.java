@@ -68,22 +68,60 @@ final class Garbage {
 
   /** Whether it is time to move live segments, and this process may move some. */
   boolean callsForMoving() {
-    if (excess() <= 0) {
-      return false;
+    return plan().callsForMoving();
+  }
+
+  /**
+   * What a process may move now.
+   *
+   * @param excess bytes of garbage above those at which moving stops
+   * @param budget bytes that may be moved
+   * @param candidates the files that are worth moving out of, cheapest first
+   */
+  record Plan(double excess, long budget, List<Candidate> candidates) {
+    boolean callsForMoving() {
+      return excess > 0 && !candidates.isEmpty() && candidates.get(0).bytes() <= budget;
     }
-    List<Candidate> found = candidates();
-    return !found.isEmpty() && found.get(0).bytes() <= budget();
+  }
+
+  /** Plans by what this process knows of the whole checkpoint. */
+  Plan plan() {
+    double excess = excess();
+    return new Plan(excess, budget(isUrgent()), excess > 0 ? candidates(serves) : List.of());
+  }
+
+  /** What the index service tells a process that serves some partitions. */
+  ServiceMessages.Moves moves(Predicate<String> servedByAsker) {
+    double excess = excess();
+    List<ServiceMessages.Move> files = new ArrayList<>();
+    for (Candidate candidate : excess > 0 ? candidates(servedByAsker) : List.<Candidate>of()) {
+      files.add(new ServiceMessages.Move(candidate.file().name(), candidate.file().size(), candidate.liveBytes()));
+    }
+    return new ServiceMessages.Moves(excess, isUrgent(), files);
+  }
+
+  /** Plans by what the index service has told, for a process that knows its own partitions only. */
+  Plan plan(ServiceMessages.Moves told) {
+    List<Candidate> candidates = new ArrayList<>();
+    for (ServiceMessages.Move move : told.files()) {
+      MergedFile file = index.file(move.file());
+      List<Segment> own = file == null ? List.of() : own(index.liveSegments(file), serves);
+      if (!own.isEmpty()) {
+        candidates.add(new Candidate(file, own, move.size(), bytes(own), move.liveBytes()));
+      }
+    }
+    return new Plan(told.excess(), budget(told.urgent()), candidates);
   }
 
   /** Bytes above those at which moving stops; 0 where it is not worth beginning. */
-  double excess() {
+  private double excess() {
     return isMuch() ? bytes() - STOP * allowed() : 0;
   }
 
   /** Bytes that may be moved now. */
-  long budget() {
+  private long budget(boolean urgent) {
     long most = rules.options().maxFileSize();
-    return isUrgent() ? most : Math.min(most, credit.get());
+    return urgent ? most : Math.min(most, credit.get());
   }
 
   /** This process has committed so many bytes. */
@@ -114,30 +152,31 @@ final class Garbage {
    * A file that is mostly garbage.
    *
    * @param segments its live ones that this process may move
-   * @param bytes of these, with what their index entries take
+   * @param size of the whole file
+   * @param bytes of these segments, with what their index entries take
    * @param liveBytes of all live segments in the file, likewise
    */
-  record Candidate(MergedFile file, List<Segment> segments, long bytes, long liveBytes) {
+  record Candidate(MergedFile file, List<Segment> segments, long size, long bytes, long liveBytes) {
     /** Bytes that are reclaimed by moving these, where the owners of the others move theirs. */
     double gain() {
-      return (double) (file.size() - liveBytes) * bytes / Math.max(1, liveBytes);
+      return (double) (size - liveBytes) * bytes / Math.max(1, liveBytes);
     }
 
     /** Copied bytes per reclaimed byte. */
     double cost() {
-      return (double) liveBytes / Math.max(1, file.size() - liveBytes);
+      return (double) liveBytes / Math.max(1, size - liveBytes);
     }
   }
 
   /** The files that are worth moving out of, cheapest first. */
-  List<Candidate> candidates() {
+  private List<Candidate> candidates(Predicate<String> servedBy) {
     double maxCost = isUrgent() ? MAX_URGENT_COST : MAX_COST;
     List<Candidate> found = new ArrayList<>();
     for (MergedFile file : index.files()) {
       if (rules.isClosed(file) && file.wholeIndexRead() && !file.isIndexOnly() && canBeReclaimed(file)) {
         List<Segment> live = index.liveSegments(file);
-        List<Segment> own = live.stream().filter(s -> serves.test(s.path()) && s.mayBeCopied()).toList();
-        Candidate candidate = new Candidate(file, own, bytes(own), bytes(live));
+        List<Segment> own = own(live, servedBy);
+        Candidate candidate = new Candidate(file, own, file.size(), bytes(own), bytes(live));
         if (!own.isEmpty() && candidate.cost() < maxCost) {
           found.add(candidate);
         }
@@ -145,6 +184,10 @@ final class Garbage {
     }
     found.sort(Comparator.comparingDouble(Candidate::cost));
     return found;
+  }
+
+  private static List<Segment> own(List<Segment> live, Predicate<String> servedBy) {
+    return live.stream().filter(s -> servedBy.test(s.path()) && s.mayBeCopied()).toList();
   }
 
   private static long bytes(List<Segment> segments) {

@@ -30,6 +30,11 @@ public final class HybridClock {
     highest.accumulateAndGet(stamp, Math::max);
   }
 
+  /** The highest stamp that was given or seen. */
+  long newest() {
+    return highest.get();
+  }
+
   /** The wall time in a stamp, in Unix milliseconds. */
   public static long millisOf(long stamp) {
     return stamp >>> LOGICAL_BITS;

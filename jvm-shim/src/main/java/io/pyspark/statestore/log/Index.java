@@ -26,6 +26,7 @@ public final class Index {
   private final NavigableMap<String, Directory> directories = new TreeMap<>();
   private int liveCount;
   private long liveBytes;
+  private long additions;
 
   /**
    * Counts over a checkpoint.
@@ -54,6 +55,8 @@ public final class Index {
   private static final class Directory {
     private final Map<String, PathState> paths = new HashMap<>();
     private int liveCount;
+    /** Number of the newest addition. */
+    private long revision;
   }
 
   /** All that is known of one path. */
@@ -101,6 +104,7 @@ public final class Index {
       } else {
         Tombstone tombstone = Tombstone.of(entry);
         if (file.tombstones.add(tombstone)) {
+          directory(entry.path()).revision = ++additions;
           state(entry.path())
               .tombstones
               .merge(file, tombstone, (a, b) -> Tombstone.compareCopies(a, file, b, file) >= 0 ? a : b);
@@ -136,6 +140,7 @@ public final class Index {
     }
     state.segments.add(segment);
     segment.file().segments.add(segment);
+    directory(segment.path()).revision = ++additions;
     chooseLive(segment.path(), state);
   }
 
@@ -175,9 +180,12 @@ public final class Index {
     }
   }
 
+  private Directory directory(String path) {
+    return directories.computeIfAbsent(parent(path), d -> new Directory());
+  }
+
   private PathState state(String path) {
-    return directories
-        .computeIfAbsent(parent(path), d -> new Directory())
+    return directory(path)
         .paths
         .computeIfAbsent(name(path), n -> new PathState());
   }
@@ -387,6 +395,76 @@ public final class Index {
   /** The number of a file's live segments. */
   public synchronized int referenceCount(MergedFile file) {
     return file.liveCount;
+  }
+
+  // ---- partitions
+
+  /**
+   * Adds the entries of a group as {@link #apply} does.
+   *
+   * @param revisions gets each partition of the group with its revisions before and after, between which nothing else
+   *     was added
+   */
+  synchronized void applyReport(
+      MergedFile file, Collection<Entry> entries, Map<String, ServiceMessages.Span> revisions) {
+    Set<String> touched = new HashSet<>();
+    entries.forEach(entry -> touched.add(ServedPartitions.partition(entry.path())));
+    Map<String, Long> before = new HashMap<>();
+    touched.forEach(partition -> before.put(partition, revision(partition)));
+    apply(file, entries);
+    touched.forEach(partition ->
+        revisions.put(partition, new ServiceMessages.Span(before.get(partition), revision(partition))));
+  }
+
+  /** Grows whenever an entry of a partition is added that was not known; 0 where nothing is known of it. */
+  synchronized long revision(String partition) {
+    return partitionOf(partition).values().stream().mapToLong(d -> d.revision).max().orElse(0);
+  }
+
+  /** All entries of a partition, by the file in which they count. */
+  synchronized Map<MergedFile, List<Entry>> entries(String partition) {
+    Map<MergedFile, List<Entry>> found = new LinkedHashMap<>();
+    for (Directory directory : partitionOf(partition).values()) {
+      for (PathState state : directory.paths.values()) {
+        state.segments.forEach(s -> found.computeIfAbsent(s.file(), f -> new ArrayList<>()).add(s.entry()));
+        state.tombstones.forEach(
+            (file, tombstone) -> found.computeIfAbsent(file, f -> new ArrayList<>()).add(tombstone.toEntry()));
+      }
+    }
+    return found;
+  }
+
+  /** Forgets what is known of a partition. */
+  synchronized void forgetPartition(String partition) {
+    Map<String, Directory> forgotten = new LinkedHashMap<>(partitionOf(partition));
+    for (Map.Entry<String, Directory> directory : forgotten.entrySet()) {
+      for (PathState state : directory.getValue().paths.values()) {
+        if (state.live != null) {
+          count(state.live.path(), state.live, -1);
+        }
+        state.segments.forEach(s -> s.file().segments.remove(s));
+      }
+      directories.remove(directory.getKey());
+    }
+    String below = partition + "/";
+    files.values().forEach(file -> file.tombstones.removeIf(t -> t.path().startsWith(below)));
+  }
+
+  /** The partitions of which anything is known. */
+  synchronized Set<String> partitions() {
+    Set<String> found = new HashSet<>();
+    directories.keySet().forEach(directory -> found.add(ServedPartitions.partition(directory)));
+    return found;
+  }
+
+  private NavigableMap<String, Directory> partitionOf(String partition) {
+    NavigableMap<String, Directory> found = new TreeMap<>();
+    Directory own = directories.get(partition);
+    if (own != null) {
+      found.put(partition, own);
+    }
+    found.putAll(below(partition));
+    return found;
   }
 
   private static String parent(String path) {

@@ -61,6 +61,8 @@ public final class MergedFile {
   private volatile boolean wholeIndexRead;
   private volatile boolean accounted = true;
   private volatile boolean seen;
+  /** Whether its writer says what it appends, so that nobody has to read the file's end. */
+  private volatile boolean reported;
   private volatile boolean indexOnly;
   private volatile Set<String> covered = Set.of();
   private volatile List<MergedFile> foreign;
@@ -137,6 +139,49 @@ public final class MergedFile {
     seen = true;
   }
 
+  /**
+   * Its writer, another process, has reported a group or that the file is sealed.
+   *
+   * @param refresh number of the newest refresh that has begun
+   */
+  synchronized void reported(
+      long newSize, long trailer, long stamp, boolean isSealed, Clocks.Moment now, long refresh) {
+    reported = true;
+    wholeIndexRead = true;
+    seen = true;
+    if (newSize > size) {
+      size = newSize;
+      lastTrailer = trailer;
+      lastStamp = Math.max(lastStamp, stamp);
+      changedAtMs = now.monotonicMs();
+      readAtMs = now.monotonicMs();
+      changedIn = refresh;
+    }
+    if (isSealed) {
+      writer = Writer.NOBODY;
+    }
+  }
+
+  /** Its writer is lost, or has left it. */
+  void isNotReported() {
+    reported = false;
+  }
+
+  boolean isReported() {
+    return reported;
+  }
+
+  /** The index service has told of it. */
+  void told(long newSize, boolean isSealed, Clocks.Moment now) {
+    if (writer == Writer.THIS_PROCESS) {
+      return;
+    }
+    size = Math.max(size, newSize);
+    if (isSealed) {
+      writer = Writer.NOBODY;
+    }
+  }
+
   /** Number of the newest refresh that had begun when the file last changed, as far as is known. */
   long changedIn() {
     return changedIn;
@@ -194,6 +239,22 @@ public final class MergedFile {
 
   boolean isReference() {
     return foreign != null;
+  }
+
+  /** As {@link #references(List, List)}, of files whose lengths are known. */
+  void references(List<ServiceMessages.ForeignFile> files) {
+    foreign = files.stream().map(file -> {
+      MergedFile known = new MergedFile(file.path(), Writer.NOBODY, NEVER);
+      known.size = file.size();
+      return known;
+    }).toList();
+  }
+
+  /** The files of other checkpoints that it refers to; none where it is no reference file. */
+  List<ServiceMessages.ForeignFile> foreignFiles() {
+    return foreign == null
+        ? List.of()
+        : foreign.stream().map(file -> new ServiceMessages.ForeignFile(file.name, file.size)).toList();
   }
 
   /** The file of another checkpoint that holds the bytes of a reference file's entry. Its name is its path. */

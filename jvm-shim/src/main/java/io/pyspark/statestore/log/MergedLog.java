@@ -14,6 +14,7 @@ import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutorService;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.function.IntSupplier;
 import java.util.function.Supplier;
 import org.apache.hadoop.fs.FSInputStream;
@@ -33,9 +34,6 @@ public final class MergedLog {
   private static final Logger LOG = LoggerFactory.getLogger(MergedLog.class);
   /** Names of Spark's threads that upload snapshots and delete old versions begin so. */
   private static final String MAINTENANCE_THREAD = "state-store-maintenance";
-  /** The age of a view that maintenance may work with. An old view only deletes less. */
-  private static final long MAINTENANCE_VIEW_MS = 10_000;
-
   /** A file may be as large as this share of the dead bytes that are allowed, because several are open at a time. */
   private static final double SHARE_OF_GARBAGE = 0.25;
   /** No file is sealed before it has so many bytes, however little lives: each costs some calls. */
@@ -44,11 +42,13 @@ public final class MergedLog {
   private static final long SMALL_FILE_BEFORE_DELETIONS = 8 << 20;
 
   private static final String ZIP = ".zip";
+  /** As for cleaning passes: what is moved while Spark deletes may be deleted a moment later. */
+  private static final long QUIET_MS = 100;
   /** A process without commits goes on cleaning for so long after others' files count as closed. */
   private static final long KEEP_CLEANING_MS = 300_000;
 
   private final Storage storage;
-  private final IntSupplier taskSlots;
+  private final ProcessFacts process;
   private final Index index = new Index();
   private final LogMetrics metrics = new LogMetrics();
   private final Clocks.Watch watch = new Clocks.Watch();
@@ -66,44 +66,81 @@ public final class MergedLog {
   private final Prefetcher prefetcher;
   private final Pins pins;
   private final IndexReader indexReader;
+  private final HybridClock clock;
   private final Refresher refresher;
+  /** Null where this log takes its facts from an index service. */
+  private final FilesSource files;
+  /** Null where this log works by itself, or is the one behind the service. */
+  private final ServiceSource service;
+  private final IndexSource source;
+  private final Relocator relocator;
   private final SnapshotGuard snapshotGuard;
   private final Garbage garbage;
   private final Cleaner cleaner;
   private final ExecutorService threads;
   private final Set<String> knownDirectories = ConcurrentHashMap.newKeySet();
   private volatile Options options;
+  /** Answers executors; null where this process does not. */
+  private volatile IndexService serves;
+  private final AtomicBoolean moving = new AtomicBoolean();
+  private volatile long lastMovedNanos = System.nanoTime();
+  /** The newest run that has begun. */
+  private volatile FreshnessKey.QueryRun run;
+
+  /**
+   * The process that a log works in.
+   *
+   * @param headerFields what the headers of new files say of it
+   * @param localDirectory makes a local directory for what does not fit into memory
+   * @param taskSlots how many tasks run at the same time
+   * @param maintenanceMs Spark's maintenance interval
+   */
+  public record ProcessFacts(
+      Supplier<Map<String, String>> headerFields,
+      Supplier<Path> localDirectory,
+      IntSupplier taskSlots,
+      long maintenanceMs) {}
 
   /**
    * Opens the log of a checkpoint and reads what is in it.
    *
    * @param stateDirectory {@code <checkpoint>/state} on {@code fs}
-   * @param processFields what the headers of new files say of this process
-   * @param localDirectory makes a local directory for what does not fit into memory
-   * @param taskSlots how many tasks run at the same time in this process
    * @param threads write and read
-   * @param keys of the question that opens the log, see {@link #refreshFor}; may be none
+   * @param service the way to the index service; null where the log works by itself
+   * @param queryRunId of the query that the question which opens the log comes from; may be empty
+   * @param path that the question is about
+   * @param keys of the question, see {@link #refreshFor}; may be none
    */
   MergedLog(
       FileSystem fs,
       org.apache.hadoop.fs.Path stateDirectory,
       Options options,
-      Supplier<Map<String, String>> processFields,
-      Supplier<Path> localDirectory,
-      IntSupplier taskSlots,
+      ProcessFacts process,
       ExecutorService threads,
+      IndexTransport service,
+      String queryRunId,
+      String path,
       FreshnessKey... keys)
       throws IOException {
     this.options = options;
-    this.taskSlots = taskSlots;
+    this.process = process;
     this.threads = threads;
     storage = new Storage(fs, stateDirectory);
-    localSpace = new LocalSpace(localDirectory);
-    HybridClock clock = new HybridClock(Clocks::wallMs);
-    writer = new WriterIdentity(processFields, this::bornMerged);
-    OpenFile.Factory files = new OpenFile.Factory(storage, index, rules, clock, writer, this::refreshNumber);
+    localSpace = new LocalSpace(process.localDirectory());
+    clock = new HybridClock(Clocks::wallMs);
+    writer = new WriterIdentity(process.headerFields(), this::bornMerged);
+    ServiceMessages.Opened opened =
+        service == null ? null : ServiceSource.open(service, stateDirectory.toString(), queryRunId);
+    this.service = opened == null
+        ? null
+        : new ServiceSource(
+            service, stateDirectory.toString(), opened, writer.id(), index, rules, clock, metrics, this::forget,
+            () -> MergedLogs.replace(this));
+    Reporter reporter = this.service == null ? Reporter.NONE : this.service;
+    OpenFile.Factory made =
+        new OpenFile.Factory(storage, index, rules, clock, writer, this::refreshNumber, reporter);
     lanes = new LanePool(
-        () -> new Lane(files, window, tombstones, metrics, this::holdsDeletionsBack, this::fileSize, threads),
+        () -> new Lane(made, window, tombstones, metrics, this::holdsDeletionsBack, this::fileSize, threads),
         () -> options().maxOpenFiles());
     handles = new FileHandles(storage, rules);
     reader = new SegmentReader(storage, handles, this::findAfterRefresh, this::options);
@@ -113,22 +150,57 @@ public final class MergedLog {
     indexReader = new IndexReader(storage, index, rules, clock);
     refresher = new Refresher(
         storage, index, rules, metrics, writer.id(), indexReader, markers, pins, threads, this::forget);
+    files = new FilesSource(refresher, index);
+    source = this.service == null ? files : this.service;
     snapshotGuard = new SnapshotGuard(
-        storage, index, rules, writer.id(), refresher, this::bornMerged, path -> staged.find(path) != null);
+        storage, index, rules, writer.id(), source, this::bornMerged, staged -> this.staged.find(staged) != null);
     garbage = new Garbage(index, rules, pins::hold, this::serves);
-    Relocator relocator = new Relocator(
-        garbage, refresher, markers, metrics, reader, this::newBuffer, this::writeRelocated);
+    relocator = new Relocator(
+        garbage, sight(), markers, metrics, reader, this::newBuffer, this::writeRelocated);
     cleaner = new Cleaner(
         storage, index, rules, metrics, writer.id(), tombstones, refresher, markers, pins, garbage, relocator,
         this::writeTombstones, this::forget);
-    if (keys.length == 0) {
+    run = queryRunId.isEmpty() ? null : new FreshnessKey.QueryRun(queryRunId);
+    if (this.service != null) {
+      indexReader.bornMerged(opened.bornMerged());
+      if (keys.length > 0) {
+        source.refreshFor(path, keys);
+      }
+      return;
+    }
+    List<FreshnessKey> served = new ArrayList<>(List.of(keys));
+    if (run != null) {
+      served.add(run);
+    }
+    if (served.isEmpty()) {
       refresher.refresh();
     } else {
-      refresher.refreshFor(keys);
+      refresher.refreshFor(served.toArray(FreshnessKey[]::new));
     }
     if (!bornMerged() && index.files().isEmpty()) {
       indexReader.bornMerged(!storage.hasPlainState());
     }
+  }
+
+  /** How relocations see what lives. */
+  private Relocator.Sight sight() {
+    return new Relocator.Sight() {
+      @Override
+      public void look() throws IOException {
+        if (service != null) {
+          service.refreshAll();
+        } else if (serves == null) {
+          refresher.refresh();
+        }
+      }
+
+      @Override
+      public boolean exists(MergedFile file) throws IOException {
+        // Others may have unlinked it and then dropped a tombstone of what it held, and an open handle still reads it.
+        // While it exists they have not, and they will see the marker before they do.
+        return service == null && serves == null || storage.exists(file.name());
+      }
+    };
   }
 
   // ---- writing
@@ -255,18 +327,18 @@ public final class MergedLog {
   }
 
   private int expectedPartitions() {
-    return (int) Math.min(taskSlots.getAsInt(), served.writtenWithin(options.idleSealMs()));
+    return (int) Math.min(process.taskSlots().getAsInt(), served.writtenWithin(options.idleSealMs()));
   }
 
   /** Bytes after which an open file is sealed. Small files soon hold nothing live, or little that has to be moved. */
   private long fileSize() {
-    double share = SHARE_OF_GARBAGE * (options.maxSpaceAmplification() - 1) * index.liveBytes();
+    double share = SHARE_OF_GARBAGE * (options.maxSpaceAmplification() - 1) * source.liveBytes();
     long least = tombstones.count() == 0 ? SMALL_FILE_BEFORE_DELETIONS : SMALL_FILE;
     return Math.min(options.maxFileSize(), Math.max(least, (long) share));
   }
 
   private boolean holdsDeletionsBack() {
-    return cleaner.holdsDeletionsBack();
+    return service == null && cleaner.holdsDeletionsBack();
   }
 
   private void checkPath(String path) throws StateStoreFilesException {
@@ -322,7 +394,7 @@ public final class MergedLog {
 
   /** Refreshes, then finds the live segment of a path: for one that should be there and is not. */
   public Segment findAfterRefresh(String path) throws IOException {
-    refresher.refresh();
+    source.refreshFromFiles(path);
     return index.find(path);
   }
 
@@ -331,14 +403,49 @@ public final class MergedLog {
     return reader.notFound(path, index.files());
   }
 
-  /** Makes the view at least as new as the first call with this freshness key. */
-  public void refreshFor(FreshnessKey key) throws IOException {
-    refresher.refreshFor(key);
+  /** Makes what is known of a path at least as new as the first call with this freshness key. */
+  public void refreshFor(String path, FreshnessKey key) throws IOException {
+    source.refreshFor(path, key);
+  }
+
+  /** Makes what is known of a path as new as this call. */
+  public void refresh(String path) throws IOException {
+    source.refreshFromFiles(path);
   }
 
   /** Refreshes completely now. */
   public void refresh() throws IOException {
-    refresher.refresh();
+    source.refreshFromFiles("");
+  }
+
+  /**
+   * Begins a run of the query, unless it has begun: between two runs a checkpoint may be deleted or put back from a
+   * copy.
+   *
+   * @param service the way to the index service; null where there is none
+   * @return false where this log cannot serve the run, and has to be opened anew
+   */
+  boolean beginRun(IndexTransport transport, FreshnessKey.QueryRun run) throws IOException {
+    if (run.equals(this.run)) {
+      return true;
+    }
+    if (transport == null) {
+      if (service != null) {
+        return false;
+      }
+      refresher.refreshFor(run);
+    } else {
+      ServiceMessages.Opened opened =
+          ServiceSource.open(transport, storage.stateDirectory().toString(), run.id());
+      if (opened == null ? service != null : service == null || service.epoch() != opened.epoch()) {
+        return false;
+      }
+      if (opened == null) {
+        refresher.refreshFor(run);
+      }
+    }
+    this.run = run;
+    return true;
   }
 
   private long refreshNumber() {
@@ -363,8 +470,52 @@ public final class MergedLog {
   /** Does what is due in one of Spark's maintenance threads: cleans, and makes the view new enough for maintenance. */
   public void maintain() throws IOException {
     lanes.all().forEach(Lane::sealIfDue);
-    cleaner.runIfDue();
-    refresher.refreshIfOlderThan(MAINTENANCE_VIEW_MS);
+    if (service == null) {
+      cleaner.runIfDue();
+    }
+    source.refreshForMaintenance();
+  }
+
+  /** Moves out of files what the index service says. */
+  private void moveIfDue() {
+    long sinceMs = (System.nanoTime() - lastMovedNanos) / 1_000_000;
+    if (sinceMs < process.maintenanceMs() || tombstones.quietMs() < QUIET_MS || !moving.compareAndSet(false, true)) {
+      return;
+    }
+    threads.execute(() -> {
+      try {
+        List<String> partitions = served.writtenSince(options.closedAfterMs());
+        if (!partitions.isEmpty() && options.compactionEnabled()) {
+          ServiceMessages.Moves moves = service.moves(partitions);
+          relocator.run(() -> garbage.plan(moves));
+        }
+      } catch (IOException | RuntimeException e) {
+        LOG.warn("Moving live segments of {} stopped; trying again", checkpoint(), e);
+      } finally {
+        lastMovedNanos = System.nanoTime();
+        moving.set(false);
+      }
+    });
+  }
+
+  // ---- the index service
+
+  /** As {@link #serve}, where the queries' tasks run in this process. */
+  public void serveQueries() {
+    serve();
+  }
+
+  /**
+   * Makes this log the one behind the index service of its checkpoint, in the driver's process: from now on executors
+   * report to it, and only it cleans.
+   */
+  synchronized IndexService serve() {
+    if (serves == null) {
+      serves = new IndexService(index, rules, clock, refresher, garbage, indexReader, pins);
+      cleaner.cleansForAll(process.maintenanceMs());
+      files.everybodyReports();
+    }
+    return serves;
   }
 
   /** Cleans now; returns how many files it has unlinked. */
@@ -388,10 +539,20 @@ public final class MergedLog {
     // In a query without input it asks for nothing. What has died goes all the same, until the files of processes that
     // died meanwhile count as closed, too.
     long idleMs = served.idleMs(keepMs);
+    if (service != null) {
+      service.forgetUnserved(this::isLoaded, options.closedAfterMs());
+      moveIfDue();
+      return;
+    }
     boolean idle = idleMs >= options.idleSealMs() && idleMs < keepMs && cleaner.hasMoreToDo();
-    if (idle || cleaner.isPressing()) {
+    boolean inUse = serves != null && (idleMs < keepMs || serves.idleMs() < keepMs) && cleaner.isDueForAll();
+    if (serves == null ? idle || cleaner.isPressing() : inUse) {
       threads.execute(cleaner::runIfDue);
     }
+  }
+
+  private boolean isLoaded(String partition) {
+    return OpenStores.isAnyOpen(storage.stateDirectory(), partition) || serves(partition + "/");
   }
 
   /** Seals all open files: a process that stops cleanly leaves nothing open (rule 7). */
@@ -405,6 +566,10 @@ public final class MergedLog {
 
   /** Stops writing: the checkpoint was deleted. */
   void abandon() {
+    IndexService ended = serves;
+    if (ended != null) {
+      ended.close();
+    }
     lanes.all().forEach(Lane::abandon);
     handles.closeAll();
     staged.closeAll();
@@ -412,6 +577,11 @@ public final class MergedLog {
 
   /** Forgets a merged file that is gone. A lane that has it open notices by itself, in its own time. */
   private void forget(MergedFile file) {
+    IndexService known = serves;
+    if (known != null) {
+      // Before its entries go: a report of it that comes now must not bring them back.
+      known.gone(file.name());
+    }
     index.remove(file);
     handles.close(file.name());
     knownDirectories.clear();

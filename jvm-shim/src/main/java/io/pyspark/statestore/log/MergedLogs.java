@@ -1,9 +1,9 @@
 package io.pyspark.statestore.log;
 
 import io.pyspark.statestore.Options;
+import io.pyspark.statestore.StateStoreFilesException;
 import java.io.IOException;
 import java.io.InterruptedIOException;
-import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
@@ -19,9 +19,7 @@ import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.ThreadFactory;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
-import java.util.function.IntSupplier;
 import java.util.function.Predicate;
-import java.util.function.Supplier;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.util.ShutdownHookManager;
 import org.slf4j.Logger;
@@ -57,29 +55,91 @@ public final class MergedLogs {
    *
    * @param stateDirectory qualified {@code <checkpoint>/state} on {@code fs}
    * @param options of the log from now on
-   * @param processFields what the headers of new files say of this process
-   * @param localDirectory makes a local directory for spilled payload
-   * @param taskSlots how many tasks run at the same time in this process
+   * @param process that the log works in
+   * @param service the way to the index service; null where this process works by itself, or is the service's
+   * @param queryRunId of the query that asks; may be empty
+   * @param path that is asked about
    * @param keys of the question that is asked; if it opens the log, the first refresh serves them
    */
   public static MergedLog of(
       FileSystem fs,
       org.apache.hadoop.fs.Path stateDirectory,
       Options options,
-      Supplier<Map<String, String>> processFields,
-      Supplier<Path> localDirectory,
-      IntSupplier taskSlots,
+      MergedLog.ProcessFacts process,
+      IndexTransport service,
+      String queryRunId,
+      String path,
       FreshnessKey... keys)
       throws IOException {
     String key = stateDirectory.toString();
     Callable<MergedLog> open = () -> new MergedLog(
-        fs, stateDirectory, options, processFields, localDirectory, taskSlots, THREADS, keys);
-    MergedLog log = LOGS.get(key);
-    while (log == null) {
-      log = openOnce(key, new FutureTask<>(open));
+        fs, stateDirectory, options, process, THREADS, service, queryRunId, path, keys);
+    while (true) {
+      MergedLog log = LOGS.get(key);
+      while (log == null) {
+        log = openOnce(key, new FutureTask<>(open));
+      }
+      log.options(options);
+      if (queryRunId.isEmpty() || log.beginRun(service, new FreshnessKey.QueryRun(queryRunId))) {
+        return log;
+      }
+      replace(log);
     }
-    log.options(options);
-    return log;
+  }
+
+  /** Forgets a log that cannot go on, so that it is opened anew. What it has open it leaves. */
+  static void replace(MergedLog log) {
+    boolean forgotten;
+    synchronized (LOGS) {
+      forgotten = LOGS.values().remove(log);
+    }
+    if (forgotten) {
+      LOG.info("The log of {} is opened anew", log.checkpoint());
+      THREADS.execute(log::abandon);
+    }
+  }
+
+  /** Answers a question that an executor has sent; for {@link ServiceMessages.Open}, see {@link #open}. */
+  public interface Opener {
+    /** Returns the log of a checkpoint in this process, refreshed for a run of its query. */
+    MergedLog open(String stateDirectory, String queryRunId) throws IOException;
+  }
+
+  /**
+   * Answers a question of an executor.
+   *
+   * @param sender the connection over which it came
+   */
+  public static byte[] answer(byte[] question, Object sender, Opener opener) {
+    ServiceMessages.Answer answer;
+    try {
+      ServiceMessages.Question asked = ServiceMessages.question(question);
+      answer = asked instanceof ServiceMessages.Open open
+          ? opener.open(open.stateDirectory(), open.queryRunId()).serve().opened()
+          : IndexService.answer(asked, sender);
+    } catch (StateStoreFilesException e) {
+      answer = new ServiceMessages.Refused(false, e.id(), e.getMessage());
+    } catch (IOException | RuntimeException e) {
+      LOG.warn("The index service could not answer", e);
+      answer = new ServiceMessages.Refused(false, null, String.valueOf(e));
+    }
+    return ServiceMessages.encode(answer);
+  }
+
+  /** Whether a question may take as long as the file system does. */
+  public static boolean mayReadFiles(byte[] question) {
+    try {
+      ServiceMessages.Question asked = ServiceMessages.question(question);
+      return asked instanceof ServiceMessages.Open
+          || asked instanceof ServiceMessages.AskFacts facts && facts.filesFirst();
+    } catch (IOException e) {
+      return false;
+    }
+  }
+
+  /** A connection over which executors asked is lost. */
+  public static void lost(Object sender) {
+    IndexService.lost(sender);
   }
 
   /** Opens a log, or waits for another thread that does; returns null where the caller has to try again. */

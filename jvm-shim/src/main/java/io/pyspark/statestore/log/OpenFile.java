@@ -52,9 +52,11 @@ final class OpenFile {
    * Makes this process's files of one checkpoint.
    *
    * @param refreshNumber number of the newest refresh that has begun
+   * @param reporter hears of each group before its commits are acknowledged
    */
   record Factory(
-      Storage storage, Index index, Rules rules, HybridClock clock, WriterIdentity writer, LongSupplier refreshNumber) {
+      Storage storage, Index index, Rules rules, HybridClock clock, WriterIdentity writer, LongSupplier refreshNumber,
+      Reporter reporter) {
     OpenFile create() throws IOException {
       long now = Clocks.wallMs();
       String name = writer.nextFileName(now, Storage.SUFFIX);
@@ -205,6 +207,9 @@ final class OpenFile {
       // Only now, because a closed file without live segments would be unlinked.
       file.sealed();
     }
+    // Last: once others know the file, they may unlink it. A report that fails is like a flush that fails: nobody can
+    // say whether the group counts.
+    made.reporter.report(file, goodTrailer, stamp, finished, entries);
   }
 
   /** A commit was withdrawn while its payload was being written. */
@@ -255,6 +260,11 @@ final class OpenFile {
     finished = true;
     file.appended(writer.position(), stamp, made.refreshNumber.getAsLong());
     file.sealed();
+    try {
+      made.reporter.report(file, goodTrailer, stamp, true, List.of());
+    } catch (IOException e) {
+      LOG.debug("{} is sealed, which the index service does not know; it counts as closed after closedAfter", path(), e);
+    }
   }
 
   /** Leaves the file unsealed. The next refresh reads back what of the last group has reached it. */
@@ -268,5 +278,6 @@ final class OpenFile {
     made.storage.release(file.name());
     // Only now, because closing may make more of the last group visible.
     file.left(goodTrailer);
+    made.reporter.left(file);
   }
 }

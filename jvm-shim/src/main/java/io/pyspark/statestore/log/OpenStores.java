@@ -43,6 +43,14 @@ public final class OpenStores {
     }
   }
 
+  /** Whether a store of a partition is loaded. */
+  static boolean isAnyOpen(Path stateDirectory, String partition) {
+    synchronized (MANAGERS) {
+      return MANAGERS.values().stream().anyMatch(store -> store.stateDirectory.equals(stateDirectory)
+          && ServedPartitions.partition(store.path).equals(partition));
+    }
+  }
+
   static boolean isOpen(Path stateDirectory, String store) {
     synchronized (MANAGERS) {
       return MANAGERS.containsValue(new Store(stateDirectory, store));

@@ -57,6 +57,9 @@ final class Refresher {
   private final Set<String> unreadable = ConcurrentHashMap.newKeySet();
   /** Number of the newest refresh that has begun, complete or not. */
   private volatile long begun;
+  /** Whether a refresh is under way that has found a file gone in which something lived, and may look again. */
+  private volatile boolean unsettled;
+  private volatile long timesUnsettled;
   private long succeeded;
   private volatile long succeededCompletely;
   private volatile long lastBeganNanos;
@@ -116,6 +119,19 @@ final class Refresher {
     return begun;
   }
 
+  /** How often the index has begun to lack, for a moment, what lives. {@link #settle} waits until it does not. */
+  long timesUnsettled() {
+    return timesUnsettled;
+  }
+
+  /** Waits for a refresh that has found a file gone in which something lived, and may look again. */
+  void settle() {
+    if (unsettled) {
+      running.lock();
+      running.unlock();
+    }
+  }
+
   /**
    * Whether maintenance may read the tails of all files that others have open: on average one of them a second, so that
    * a thousand executors do not overload a NameNode by watching each other.
@@ -156,7 +172,11 @@ final class Refresher {
       long mine = begun + 1;
       begun = mine;
       lastBeganNanos = System.nanoTime();
-      run(mine, complete);
+      try {
+        run(mine, complete);
+      } finally {
+        unsettled = false;
+      }
       succeeded = mine;
       if (complete) {
         succeededCompletely = mine;
@@ -199,7 +219,11 @@ final class Refresher {
     List<Callable<Boolean>> reads = new ArrayList<>();
     listed.forEach((name, status) -> {
       MergedFile known = index.file(name);
-      if (known == null ? !unreadable.contains(name) : mustBeRead(known, status, newestModification, complete)) {
+      // What was lost may be in a group whose report is under way.
+      boolean asReported = gone.isEmpty();
+      if (known == null
+          ? !unreadable.contains(name)
+          : mustBeRead(known, status, newestModification, complete, asReported)) {
         IndexReader.Listed file = new IndexReader.Listed(status, newestModification, number);
         reads.add(() -> reader.read(file, known, Map.of()));
       }
@@ -213,6 +237,10 @@ final class Refresher {
       if (!listed.containsKey(file.name()) && (complete || index.referenceCount(file) == 0)) {
         confirmGone(file);
         List<Segment> lived = index.liveSegments(file);
+        if (!lived.isEmpty()) {
+          timesUnsettled++;
+          unsettled = true;
+        }
         forget.accept(file);
         beginsAgain |= lived.stream().anyMatch(this::isLost) && gone.add(file.name());
       }
@@ -268,8 +296,16 @@ final class Refresher {
     }
   }
 
-  private boolean mustBeRead(MergedFile file, FileStatus status, long newestModification, boolean complete) {
-    boolean looksDifferent = file.listed(status.getLen(), status.getModificationTime(), newestModification);
+  /** @param asReported whether what writers report is taken for all that they have written */
+  private boolean mustBeRead(
+      MergedFile file, FileStatus status, long newestModification, boolean complete, boolean asReported) {
+    boolean changed = file.listed(status.getLen(), status.getModificationTime(), newestModification);
+    // What its writer has reported need not be read. What is longer was not reported, or not yet.
+    boolean isReported = asReported && file.isReported();
+    boolean looksDifferent = changed && !(isReported && status.getLen() <= file.size());
+    if (isReported) {
+      return rules.mustBeRead(file, looksDifferent, false);
+    }
     if ("file".equals(status.getPath().toUri().getScheme())) {
       return rules.mustBeRead(file, looksDifferent || complete && status.getLen() != file.size(), false);
     }

@@ -4,6 +4,7 @@ import io.pyspark.statestore.StateStoreFilesException;
 import java.io.IOException;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.function.Supplier;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -19,7 +20,7 @@ final class Relocator {
   private static final long CHUNK = 4 << 20;
 
   private final Garbage garbage;
-  private final Refresher refresher;
+  private final Sight sight;
   private final RelocationMarkers markers;
   private final LogMetrics metrics;
   private final SegmentReader reader;
@@ -36,16 +37,25 @@ final class Relocator {
     void write(List<Commit.Item> items) throws IOException;
   }
 
+  /** Sees what lives after a marker was made (rule 5). */
+  interface Sight {
+    /** Makes the index as new as this call. */
+    void look() throws IOException;
+
+    /** Whether a file still exists, where {@link #look} has not asked the file system. */
+    boolean exists(MergedFile file) throws IOException;
+  }
+
   Relocator(
       Garbage garbage,
-      Refresher refresher,
+      Sight sight,
       RelocationMarkers markers,
       LogMetrics metrics,
       SegmentReader reader,
       Buffers buffers,
       Writer writer) {
     this.garbage = garbage;
-    this.refresher = refresher;
+    this.sight = sight;
     this.markers = markers;
     this.metrics = metrics;
     this.reader = reader;
@@ -56,31 +66,32 @@ final class Relocator {
   /**
    * Makes one pass, which copies at most a {@code maxFileSize}.
    *
+   * @param plan says what to move, by what the index knows at the moment
    * @return whether anything was moved
    */
-  boolean run() throws IOException {
-    if (!garbage.callsForMoving()) {
+  boolean run(Supplier<Garbage.Plan> plan) throws IOException {
+    if (!plan.get().callsForMoving()) {
       return false;
     }
     RelocationMarkers.Marker marker = markers.make();
     try {
       // Only what is found to live after the marker was made may be copied (rule 5).
-      refresher.refresh();
-      return moveOut(marker);
+      sight.look();
+      return moveOut(plan.get(), marker);
     } finally {
       marker.end();
     }
   }
 
-  private boolean moveOut(RelocationMarkers.Marker marker) throws IOException {
-    double excess = garbage.excess();
-    long budget = garbage.budget();
+  private boolean moveOut(Garbage.Plan plan, RelocationMarkers.Marker marker) throws IOException {
+    double excess = plan.excess();
+    long budget = plan.budget();
     boolean moved = false;
-    for (Garbage.Candidate candidate : garbage.candidates()) {
+    for (Garbage.Candidate candidate : plan.candidates()) {
       if (excess <= 0 || candidate.bytes() > budget || !marker.isTimely()) {
         break;
       }
-      if (relocate(candidate, marker)) {
+      if (sight.exists(candidate.file()) && relocate(candidate, marker)) {
         moved = true;
         budget -= candidate.bytes();
         excess -= candidate.gain();
@@ -117,7 +128,7 @@ final class Relocator {
       metrics.relocated(candidate.segments().size(), candidate.bytes());
       garbage.moved(candidate.bytes());
       LOG.debug("Moved {} live segments ({} bytes) out of {} ({} bytes)", candidate.segments().size(),
-          candidate.bytes(), candidate.file(), candidate.file().size());
+          candidate.bytes(), candidate.file(), candidate.size());
       return true;
     } finally {
       chunk.forEach(i -> i.payload().close());

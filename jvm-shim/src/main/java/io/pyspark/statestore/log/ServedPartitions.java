@@ -1,5 +1,6 @@
 package io.pyspark.statestore.log;
 
+import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 
@@ -27,6 +28,16 @@ final class ServedPartitions {
   long writtenWithin(long ms) {
     long nowMs = Clocks.monotonicMs();
     return lastWrittenMs.values().stream().filter(lastMs -> nowMs - lastMs < ms).count();
+  }
+
+  /** The partitions that were written to within the last {@code ms}. */
+  List<String> writtenSince(long ms) {
+    long nowMs = Clocks.monotonicMs();
+    return lastWrittenMs.entrySet().stream()
+        .filter(partition -> nowMs - partition.getValue() < ms)
+        .map(Map.Entry::getKey)
+        .sorted()
+        .toList();
   }
 
   /** How long this process has written to no partition at all; {@code atMost} where it has forgotten them all. */

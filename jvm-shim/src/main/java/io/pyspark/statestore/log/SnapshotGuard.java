@@ -30,7 +30,7 @@ final class SnapshotGuard {
   private final Index index;
   private final Rules rules;
   private final long writerId;
-  private final Refresher refresher;
+  private final IndexSource source;
   private final BooleanSupplier bornMerged;
   private final Predicate<String> isStaged;
   private volatile long refreshedNanos = System.nanoTime() - VIEW_NANOS;
@@ -44,14 +44,14 @@ final class SnapshotGuard {
       Index index,
       Rules rules,
       long writerId,
-      Refresher refresher,
+      IndexSource source,
       BooleanSupplier bornMerged,
       Predicate<String> isStaged) {
     this.storage = storage;
     this.index = index;
     this.rules = rules;
     this.writerId = writerId;
-    this.refresher = refresher;
+    this.source = source;
     this.bornMerged = bornMerged;
     this.isStaged = isStaged;
   }
@@ -78,7 +78,7 @@ final class SnapshotGuard {
       // Another process may have deleted what it shares with older snapshots, and an old view does not show that.
       long surelyOwnMs = Math.min(SURELY_OWN_MS, rules.options().idleSealMs() / 2);
       if (unwrittenMs > surelyOwnMs && !named.stream().allMatch(isStaged)) {
-        refreshIfOld();
+        refreshIfOld(path);
       }
       String newer = newerOfAnother(path);
       if (newer != null) {
@@ -88,7 +88,7 @@ final class SnapshotGuard {
     if (notPlain(missing(named)).isEmpty()) {
       return;
     }
-    refresher.refresh();
+    source.refreshFromFiles(path);
     List<String> missing = notPlain(missing(named));
     if (!missing.isEmpty()) {
       throw stale(path, "it needs state/" + missing.get(0) + ", which was deleted since the snapshot was taken");
@@ -119,10 +119,10 @@ final class SnapshotGuard {
   }
 
   /** Refreshes, unless an upload did a moment ago: those of many partitions that come together share a refresh. */
-  private void refreshIfOld() throws IOException {
+  private void refreshIfOld(String path) throws IOException {
     long now = System.nanoTime();
     if (now - refreshedNanos >= VIEW_NANOS) {
-      refresher.refresh();
+      source.refresh(path);
       refreshedNanos = now;
     }
   }

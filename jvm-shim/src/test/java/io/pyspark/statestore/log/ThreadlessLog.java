@@ -22,7 +22,9 @@ public final class ThreadlessLog {
           throw new OutOfMemoryError("unable to create native thread");
         });
     java.nio.file.Path local = Files.createTempDirectory("threadless");
-    log = new MergedLog(fs, state, Options.from(conf), Map::of, () -> local, () -> 1, threads);
+    log = new MergedLog(
+        fs, state, Options.from(conf), new MergedLog.ProcessFacts(Map::of, () -> local, () -> 1, 60_000), threads, null,
+        "", "");
   }
 
   /** Commits a logical file. */

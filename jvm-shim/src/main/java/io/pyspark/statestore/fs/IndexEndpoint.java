@@ -1,0 +1,199 @@
+package io.pyspark.statestore.fs;
+
+import io.pyspark.statestore.Options;
+import io.pyspark.statestore.log.IndexTransport;
+import io.pyspark.statestore.log.MergedLog;
+import io.pyspark.statestore.log.MergedLogs;
+import java.io.IOException;
+import java.io.InterruptedIOException;
+import java.util.LinkedHashMap;
+import java.util.Map;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.ThreadFactory;
+import java.util.concurrent.atomic.AtomicInteger;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.Path;
+import org.apache.spark.SparkContext;
+import org.apache.spark.SparkEnv;
+import org.apache.spark.rpc.RpcAddress;
+import org.apache.spark.rpc.RpcCallContext;
+import org.apache.spark.rpc.RpcEndpoint;
+import org.apache.spark.rpc.RpcEndpointRef;
+import org.apache.spark.rpc.RpcEnv;
+import org.apache.spark.util.RpcUtils;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+import scala.PartialFunction;
+import scala.reflect.ClassTag;
+import scala.runtime.AbstractPartialFunction;
+import scala.runtime.BoxedUnit;
+
+/**
+ * The index service as an endpoint of Spark's RPC: in the driver, as Spark's own {@code StateStoreCoordinator} is.
+ *
+ * <p>The driver decides who uses it. It makes the endpoint with a query's first file manager, and says so in the Hadoop
+ * configuration that Spark broadcasts with every stage. An executor never decides by itself that there is no service: it
+ * would then write what others do not hear of. In {@code local[n]} nobody asks: tasks use the driver's log itself.
+ *
+ * <p>Messages are arrays of bytes, because the class loader of Spark's RPC does not know added jars.
+ */
+public final class IndexEndpoint implements RpcEndpoint {
+  private static final Logger LOG = LoggerFactory.getLogger(IndexEndpoint.class);
+  private static final String NAME = "pyspark-statestore-index";
+  /** The key under which executors find the endpoint's name. */
+  private static final String KEY = "io.pyspark.statestore.indexService";
+  private static final String DRIVER = "driver";
+
+  /** Answers what is in memory. Spark's own threads have more to do than to wait for it. */
+  private static final ExecutorService QUICK = Executors.newFixedThreadPool(4, daemons("merged-index-service"));
+  /** Answers what may take as long as a file system does. */
+  private static final ExecutorService SLOW = Executors.newFixedThreadPool(16, daemons("merged-index-service-files"));
+
+  private static final int REMEMBERED = 1000;
+  /** By checkpoint, the configuration of its query. */
+  private static final Map<Path, Configuration> CONFIGURATIONS = new LinkedHashMap<>(16, 0.75f, true) {
+    private static final long serialVersionUID = 1L;
+
+    @Override
+    protected boolean removeEldestEntry(Map.Entry<Path, Configuration> eldest) {
+      return size() > REMEMBERED;
+    }
+  };
+
+  private static RpcEnv served;
+  private static volatile Way way;
+
+  private final RpcEnv rpcEnv;
+
+  /** An executor's way to the driver. */
+  private record Way(RpcEnv rpcEnv, RpcEndpointRef driver) {}
+
+  private IndexEndpoint(RpcEnv rpcEnv) {
+    this.rpcEnv = rpcEnv;
+  }
+
+  // ---- the driver
+
+  /**
+   * A query's file manager was made: the driver is ready to answer its executors from now on.
+   *
+   * @param location real path of the checkpoint, or of a log in it
+   */
+  static void managerMade(Path location, Configuration conf) {
+    SparkEnv env = SparkEnv.get();
+    if (!isDriver(env)) {
+      return;
+    }
+    synchronized (CONFIGURATIONS) {
+      CONFIGURATIONS.put(location, conf);
+      if (location.getParent() != null) {
+        CONFIGURATIONS.putIfAbsent(location.getParent(), conf);
+      }
+      if (env.rpcEnv() == served || ProcessIdentity.isLocal(env.conf())) {
+        return;
+      }
+      try {
+        env.rpcEnv().setupEndpoint(NAME, new IndexEndpoint(env.rpcEnv()));
+        SparkContext.getOrCreate().hadoopConfiguration().set(KEY, NAME);
+        served = env.rpcEnv();
+        LOG.info("The index service of merged state is ready");
+      } catch (RuntimeException | LinkageError e) {
+        served = env.rpcEnv();
+        LOG.warn("There is no index service in this driver; executors read each other's merged files instead", e);
+      }
+    }
+  }
+
+  private static boolean isDriver(SparkEnv env) {
+    return env != null && DRIVER.equals(env.executorId());
+  }
+
+  /** Whether all tasks of this application's queries run in this process, so that their log is behind the service. */
+  static boolean isForQueries(Options options) {
+    SparkEnv env = SparkEnv.get();
+    return options.indexService() && isDriver(env) && ProcessIdentity.isLocal(env.conf());
+  }
+
+  /** The log of a checkpoint in the driver, refreshed for a run of its query. */
+  private static MergedLog open(String stateDirectory, String queryRunId) throws IOException {
+    Path state = new Path(stateDirectory);
+    Configuration conf;
+    synchronized (CONFIGURATIONS) {
+      conf = CONFIGURATIONS.get(state.getParent());
+    }
+    if (conf == null) {
+      conf = SparkContext.getOrCreate().hadoopConfiguration();
+    }
+    MergedFileSystem fs = Schemes.mergedFileSystem(Schemes.toMerged(state), conf);
+    return MergedLogs.of(
+        fs.real(), state, Options.from(conf), ProcessIdentity.facts(queryRunId, conf), null, queryRunId, "");
+  }
+
+  @Override
+  public RpcEnv rpcEnv() {
+    return rpcEnv;
+  }
+
+  @Override
+  public PartialFunction<Object, BoxedUnit> receiveAndReply(RpcCallContext context) {
+    return new AbstractPartialFunction<>() {
+      @Override
+      public boolean isDefinedAt(Object message) {
+        return message instanceof byte[];
+      }
+
+      @Override
+      public BoxedUnit apply(Object message) {
+        byte[] question = (byte[]) message;
+        ExecutorService threads = MergedLogs.mayReadFiles(question) ? SLOW : QUICK;
+        threads.execute(
+            () -> context.reply(MergedLogs.answer(question, context.senderAddress(), IndexEndpoint::open)));
+        return BoxedUnit.UNIT;
+      }
+    };
+  }
+
+  @Override
+  public void onDisconnected(RpcAddress address) {
+    QUICK.execute(() -> MergedLogs.lost(address));
+  }
+
+  // ---- executors
+
+  /** The way from an executor to the service; null where it works by itself, or is the driver. */
+  static IndexTransport transport(Configuration conf, Options options) {
+    SparkEnv env = SparkEnv.get();
+    String name = conf.get(KEY, "");
+    return name.isEmpty() || env == null || isDriver(env) || !options.indexService()
+        ? null
+        : question -> ask(env, name, question);
+  }
+
+  private static byte[] ask(SparkEnv env, String name, byte[] question) throws IOException {
+    try {
+      Way known = way;
+      if (known == null || known.rpcEnv != env.rpcEnv()) {
+        known = new Way(env.rpcEnv(), RpcUtils.makeDriverRef(name, env.conf(), env.rpcEnv()));
+        way = known;
+      }
+      return known.driver.askSync(question, ClassTag.apply(byte[].class));
+    } catch (Exception e) {
+      // Scala declares no exceptions.
+      if (e instanceof InterruptedException || Thread.currentThread().isInterrupted()) {
+        Thread.currentThread().interrupt();
+        throw (IOException) new InterruptedIOException("Interrupted while the index service was asked").initCause(e);
+      }
+      throw new IOException(e.getMessage(), e);
+    }
+  }
+
+  private static ThreadFactory daemons(String name) {
+    AtomicInteger count = new AtomicInteger();
+    return task -> {
+      Thread thread = new Thread(task, name + "-" + count.incrementAndGet());
+      thread.setDaemon(true);
+      return thread;
+    };
+  }
+}

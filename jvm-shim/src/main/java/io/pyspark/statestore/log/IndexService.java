@@ -1,0 +1,210 @@
+package io.pyspark.statestore.log;
+
+import io.pyspark.statestore.format.Entry;
+import java.io.IOException;
+import java.security.SecureRandom;
+import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.Deque;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
+
+/**
+ * Answers executors what lives where in one checkpoint, from the full log of the driver's process.
+ *
+ * <p>Executors report each group before they acknowledge it. So the index of this log has every commit that Spark counts
+ * on, and nobody else has to read what others write. Truth stays in the files: the log reads them when a run of the
+ * query begins, and cleaning goes on reading the files of those who do not report.
+ *
+ * <p>The log of this process is the only one that cleans.
+ */
+final class IndexService {
+  private static final Map<Long, IndexService> BY_EPOCH = new ConcurrentHashMap<>();
+  private static final SecureRandom RANDOM = new SecureRandom();
+
+  /** So many files that are gone are remembered at least, and each for {@link #GONE_NANOS}. */
+  private static final int GONE = 1_000;
+  /** Longer than any message is under way. A report of a file that is gone must not bring its entries back. */
+  private static final long GONE_NANOS = 3_600_000_000_000L;
+
+  private final long epoch = RANDOM.nextLong();
+  private final Index index;
+  private final Rules rules;
+  private final HybridClock clock;
+  private final Refresher refresher;
+  private final Garbage garbage;
+  private final IndexReader reader;
+  private final Pins pins;
+  private final Deque<Gone> gone = new ArrayDeque<>();
+  private final Set<String> goneNames = new HashSet<>();
+  private final Map<Object, Set<Long>> writersBySender = new HashMap<>();
+  private long goneCount;
+  private volatile long lastAskedNanos = System.nanoTime();
+
+  private record Gone(long number, String name, long sinceNanos) {}
+
+  IndexService(
+      Index index, Rules rules, HybridClock clock, Refresher refresher, Garbage garbage, IndexReader reader,
+      Pins pins) {
+    this.index = index;
+    this.rules = rules;
+    this.clock = clock;
+    this.refresher = refresher;
+    this.garbage = garbage;
+    this.reader = reader;
+    this.pins = pins;
+    BY_EPOCH.put(epoch, this);
+  }
+
+  /** Ends the service: its log was closed, or its checkpoint was deleted. Whoever asks has to open it anew. */
+  void close() {
+    BY_EPOCH.remove(epoch, this);
+  }
+
+  /** How long nobody has asked. */
+  long idleMs() {
+    return (System.nanoTime() - lastAskedNanos) / 1_000_000;
+  }
+
+  /** The answer to {@link ServiceMessages.Open}. */
+  synchronized ServiceMessages.Opened opened() {
+    lastAskedNanos = System.nanoTime();
+    return new ServiceMessages.Opened(epoch, reader.bornMerged(), clock.newest(), goneCount);
+  }
+
+  /**
+   * Answers a question about a checkpoint that is open.
+   *
+   * @param sender the connection over which it came
+   */
+  static ServiceMessages.Answer answer(ServiceMessages.Question question, Object sender) throws IOException {
+    if (question instanceof ServiceMessages.Report report) {
+      IndexService service = BY_EPOCH.get(report.epoch());
+      return service == null ? stale() : service.report(report, sender);
+    } else if (question instanceof ServiceMessages.AskFacts facts) {
+      IndexService service = BY_EPOCH.get(facts.epoch());
+      return service == null ? stale() : service.facts(facts);
+    } else if (question instanceof ServiceMessages.Left left) {
+      IndexService service = BY_EPOCH.get(left.epoch());
+      return service == null ? stale() : service.left(left);
+    } else if (question instanceof ServiceMessages.AskMoves moves) {
+      IndexService service = BY_EPOCH.get(moves.epoch());
+      return service == null ? stale() : service.moves(moves);
+    }
+    throw new IOException("not a question about an open checkpoint");
+  }
+
+  private static ServiceMessages.Refused stale() {
+    return new ServiceMessages.Refused(true, null, "the driver has closed its log of the checkpoint, or has opened it anew");
+  }
+
+  /** A connection is lost. What its writers append from now on is not reported. */
+  static void lost(Object sender) {
+    BY_EPOCH.values().forEach(service -> service.lostSender(sender));
+  }
+
+  private ServiceMessages.Answer report(ServiceMessages.Report report, Object sender) throws IOException {
+    lastAskedNanos = System.nanoTime();
+    pins.checkUnclaimed();
+    synchronized (this) {
+      if (goneNames.contains(report.file())) {
+        return new ServiceMessages.Refused(false, null, report.file() + " was unlinked before this report of it came");
+      }
+      writersBySender.computeIfAbsent(sender, s -> new HashSet<>()).add(report.writer());
+    }
+    clock.observe(report.stamp());
+    MergedFile file =
+        index.addIfAbsent(new MergedFile(report.file(), MergedFile.Writer.OTHER, rules.now()));
+    Map<String, ServiceMessages.Span> revisions = new LinkedHashMap<>();
+    file.reported(report.size(), report.trailer(), report.stamp(), report.sealed(), rules.now(), refresher.number());
+    index.applyReport(file, report.entries(), revisions);
+    return new ServiceMessages.Reported(revisions, clock.newest(), index.liveBytes());
+  }
+
+  private ServiceMessages.Answer left(ServiceMessages.Left left) {
+    MergedFile file = index.file(left.file());
+    if (file != null) {
+      file.isNotReported();
+    }
+    return new ServiceMessages.Reported(Map.of(), clock.newest(), index.liveBytes());
+  }
+
+  private void lostSender(Object sender) {
+    Set<Long> writers;
+    synchronized (this) {
+      writers = writersBySender.remove(sender);
+    }
+    if (writers != null) {
+      index.files().stream().filter(file -> writers.contains(file.writerId())).forEach(MergedFile::isNotReported);
+    }
+  }
+
+  private ServiceMessages.Answer facts(ServiceMessages.AskFacts question) throws IOException {
+    lastAskedNanos = System.nanoTime();
+    if (question.filesFirst()) {
+      refresher.refresh();
+    }
+    long goneNow;
+    List<String> names;
+    synchronized (this) {
+      // Before the entries are looked up: what is unlinked meanwhile is told with the next answer.
+      goneNow = goneCount;
+      long oldest = gone.isEmpty() ? goneCount : gone.peekFirst().number - 1;
+      if (question.goneSince() < oldest) {
+        return stale();
+      }
+      names = gone.stream().filter(g -> g.number > question.goneSince()).map(Gone::name).toList();
+    }
+    List<ServiceMessages.PartitionFacts> changed;
+    long unsettled;
+    do {
+      refresher.settle();
+      unsettled = refresher.timesUnsettled();
+      changed = changed(question);
+    } while (refresher.timesUnsettled() != unsettled);
+    return new ServiceMessages.Facts(clock.newest(), index.liveBytes(), goneNow, names, changed);
+  }
+
+  private List<ServiceMessages.PartitionFacts> changed(ServiceMessages.AskFacts question) {
+    List<ServiceMessages.PartitionFacts> changed = new ArrayList<>();
+    question.revisions().forEach((partition, known) -> {
+      ServiceMessages.PartitionFacts facts = partition(partition, known);
+      if (facts != null) {
+        changed.add(facts);
+      }
+    });
+    return changed;
+  }
+
+  private ServiceMessages.PartitionFacts partition(String partition, long known) {
+    // The revision first: entries that come in between are in the answer, and once more in the next.
+    long revision = index.revision(partition);
+    if (revision == known) {
+      return null;
+    }
+    List<ServiceMessages.FileFacts> files = new ArrayList<>();
+    index.entries(partition).forEach((file, entries) -> files.add(new ServiceMessages.FileFacts(
+        file.name(), file.size(), file.writer() == MergedFile.Writer.NOBODY, file.foreignFiles(), entries)));
+    return new ServiceMessages.PartitionFacts(partition, revision, files);
+  }
+
+  private ServiceMessages.Answer moves(ServiceMessages.AskMoves question) {
+    Set<String> partitions = Set.copyOf(question.partitions());
+    return garbage.moves(path -> partitions.contains(ServedPartitions.partition(path)));
+  }
+
+  /** A file is gone. Executors hear of it with their next answer. */
+  synchronized void gone(String name) {
+    long now = System.nanoTime();
+    gone.add(new Gone(++goneCount, name, now));
+    goneNames.add(name);
+    while (gone.size() > GONE && now - gone.peekFirst().sinceNanos > GONE_NANOS) {
+      goneNames.remove(gone.removeFirst().name);
+    }
+  }
+}

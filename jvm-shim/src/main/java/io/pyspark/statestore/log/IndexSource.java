@@ -1,0 +1,30 @@
+package io.pyspark.statestore.log;
+
+import java.io.IOException;
+
+/**
+ * Where a log learns what other processes have written: in the files ({@link FilesSource}), or from the index service
+ * in the driver ({@link ServiceSource}).
+ *
+ * <p>A path stands for its partition. A source may answer for more than that.
+ */
+interface IndexSource {
+  /**
+   * Makes what is known of a path as new as the first call with each of these keys for any path.
+   *
+   * @param keys equal for all questions that may share an answer
+   */
+  void refreshFor(String path, FreshnessKey... keys) throws IOException;
+
+  /** Makes what is known of a path as new as this call, as far as commits of the running query go. */
+  void refresh(String path) throws IOException;
+
+  /** As {@link #refresh}, and reads the files for it: whoever asks has found that one is missing. */
+  void refreshFromFiles(String path) throws IOException;
+
+  /** Makes all that is known new enough for maintenance, which may work with an older view: it only deletes less. */
+  void refreshForMaintenance() throws IOException;
+
+  /** Bytes of all live segments of the checkpoint. */
+  long liveBytes();
+}

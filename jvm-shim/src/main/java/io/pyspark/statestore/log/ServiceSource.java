@@ -1,0 +1,374 @@
+package io.pyspark.statestore.log;
+
+import io.pyspark.statestore.StateStoreFilesException;
+import io.pyspark.statestore.StateStoreFilesException.Id;
+import io.pyspark.statestore.format.Entry;
+import java.io.IOException;
+import java.util.ArrayList;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.locks.ReentrantLock;
+import java.util.function.Consumer;
+import java.util.function.Predicate;
+
+/**
+ * The index service as the source of the index, for an executor's log: it knows the facts of the partitions that the
+ * executor serves, and reads no index of any file. What this process makes durable it reports.
+ *
+ * <p>Facts are a set: entries are added, and go only with their file. So it does not matter in which order reports and
+ * answers arrive. Only that a file is gone must not be followed by an older answer that has the file still, so one
+ * question is under way at a time.
+ */
+final class ServiceSource implements IndexSource, Reporter {
+  /** How many recent keys are remembered, so that all tasks of one stage share one question. */
+  private static final int REMEMBERED = 256;
+  /** The age of a view that maintenance may work with. */
+  private static final long MAINTENANCE_VIEW_NANOS = 10_000_000_000L;
+
+  private final IndexTransport transport;
+  private final String checkpoint;
+  private final long epoch;
+  private final long writerId;
+  private final Index index;
+  private final Rules rules;
+  private final HybridClock clock;
+  private final LogMetrics metrics;
+  private final Consumer<MergedFile> forget;
+  private final Runnable onStale;
+  private final Map<String, Known> partitions = new ConcurrentHashMap<>();
+  /** Partitions that threads wait for. */
+  private final Set<String> wanted = ConcurrentHashMap.newKeySet();
+  private final ReentrantLock asking = new ReentrantLock();
+  /** By key, the number of the question that serves it. */
+  private final Map<FreshnessKey, Long> servedBy = new LinkedHashMap<>() {
+    private static final long serialVersionUID = 1L;
+
+    @Override
+    protected boolean removeEldestEntry(Map.Entry<FreshnessKey, Long> eldest) {
+      return size() > REMEMBERED;
+    }
+  };
+  /** Number of the newest question that was sent. */
+  private volatile long begun;
+  private volatile long lastBeganNanos = System.nanoTime();
+  private volatile long liveBytes;
+  private long goneUpTo;
+
+  /** What is known of one partition. */
+  private static final class Known {
+    /** The revision of which all entries are in the index; 0 before the first answer. */
+    private long revision;
+    /** Number of the newest question that was answered for it. */
+    private volatile long answeredIn;
+    /** As {@code answeredIn}, of those for which the service read the files first. */
+    private volatile long readIn;
+    private long usedNanos = System.nanoTime();
+    private boolean forgotten;
+
+    /** Notes that it is used now; returns false where it was forgotten. */
+    private synchronized boolean use() {
+      usedNanos = System.nanoTime();
+      return !forgotten;
+    }
+
+    /** Forgets it where it was not used for {@code ms}. */
+    private synchronized boolean forgetAfter(long ms) {
+      forgotten |= (System.nanoTime() - usedNanos) / 1_000_000 >= ms;
+      return forgotten;
+    }
+  }
+
+  /**
+   * @param opened what the service has answered first
+   * @param forget removes a file that is gone from the index, and closes what is open of it
+   * @param onStale called where the service does not know this log's epoch any more
+   */
+  ServiceSource(
+      IndexTransport transport,
+      String checkpoint,
+      ServiceMessages.Opened opened,
+      long writerId,
+      Index index,
+      Rules rules,
+      HybridClock clock,
+      LogMetrics metrics,
+      Consumer<MergedFile> forget,
+      Runnable onStale) {
+    this.transport = transport;
+    this.checkpoint = checkpoint;
+    this.epoch = opened.epoch();
+    this.writerId = writerId;
+    this.index = index;
+    this.rules = rules;
+    this.clock = clock;
+    this.metrics = metrics;
+    this.forget = forget;
+    this.onStale = onStale;
+    this.goneUpTo = opened.goneNow();
+    clock.observe(opened.stamp());
+  }
+
+  /**
+   * Asks for the service of a checkpoint.
+   *
+   * @return what it says, or null where the service does not serve the checkpoint
+   */
+  static ServiceMessages.Opened open(IndexTransport transport, String stateDirectory, String queryRunId)
+      throws IOException {
+    ServiceMessages.Open question = new ServiceMessages.Open(stateDirectory, queryRunId);
+    ServiceMessages.Answer answer = ask(transport, stateDirectory, question);
+    if (answer instanceof ServiceMessages.Refused refused) {
+      if (refused.isStale()) {
+        return null;
+      }
+      throw failed(stateDirectory, refused.reason(), null);
+    }
+    return expect(ServiceMessages.Opened.class, answer, stateDirectory);
+  }
+
+  /** The epoch of the service's view that this source takes its facts from. */
+  long epoch() {
+    return epoch;
+  }
+
+  // ---- learning
+
+  @Override
+  public void refreshFor(String path, FreshnessKey... keys) throws IOException {
+    long needed = 0;
+    boolean files = false;
+    synchronized (servedBy) {
+      for (FreshnessKey key : keys) {
+        needed = Math.max(needed, servedBy.computeIfAbsent(key, k -> begun + 1));
+        files |= !key.isOfQuery();
+      }
+    }
+    ask(path, needed, files);
+  }
+
+  @Override
+  public void refresh(String path) throws IOException {
+    ask(path, begun + 1, false);
+  }
+
+  @Override
+  public void refreshFromFiles(String path) throws IOException {
+    ask(path, begun + 1, true);
+  }
+
+  @Override
+  public void refreshForMaintenance() throws IOException {
+    if (System.nanoTime() - lastBeganNanos > MAINTENANCE_VIEW_NANOS) {
+      asking.lock();
+      try {
+        question(partitions.keySet(), false);
+      } finally {
+        asking.unlock();
+      }
+    }
+  }
+
+  /** Makes what is known of all partitions that this process serves as new as this call. */
+  void refreshAll() throws IOException {
+    asking.lock();
+    try {
+      question(partitions.keySet(), false);
+    } finally {
+      asking.unlock();
+    }
+  }
+
+  private void ask(String path, long needed, boolean filesFirst) throws IOException {
+    String partition = ServedPartitions.partition(path);
+    Known known = partitions.computeIfAbsent(partition, p -> new Known());
+    while (!known.use()) {
+      partitions.remove(partition, known);
+      known = partitions.computeIfAbsent(partition, p -> new Known());
+    }
+    if ((filesFirst ? known.readIn : known.answeredIn) >= needed) {
+      return;
+    }
+    wanted.add(partition);
+    asking.lock();
+    try {
+      if ((filesFirst ? known.readIn : known.answeredIn) >= needed) {
+        return;
+      }
+      // The first task of a stage asks for all partitions that this process has, and for those that tasks wait for.
+      List<String> due = new ArrayList<>();
+      partitions.forEach((name, other) -> {
+        if (other.answeredIn < needed || wanted.contains(name)) {
+          due.add(name);
+        }
+      });
+      question(due, filesFirst);
+    } finally {
+      asking.unlock();
+    }
+  }
+
+  /** Asks for partitions and takes in what is answered. The caller holds {@code asking}. */
+  private void question(Iterable<String> due, boolean filesFirst) throws IOException {
+    long number = begun + 1;
+    begun = number;
+    lastBeganNanos = System.nanoTime();
+    Map<String, Long> revisions = new LinkedHashMap<>();
+    for (String name : due) {
+      Known known = partitions.computeIfAbsent(name, p -> new Known());
+      synchronized (known) {
+        revisions.put(name, known.revision);
+      }
+      wanted.remove(name);
+    }
+    ServiceMessages.Facts facts = expect(
+        ServiceMessages.Facts.class,
+        ask(new ServiceMessages.AskFacts(epoch, writerId, goneUpTo, revisions, filesFirst)));
+    apply(facts);
+    for (String name : revisions.keySet()) {
+      Known known = partitions.computeIfAbsent(name, p -> new Known());
+      known.answeredIn = number;
+      if (filesFirst) {
+        known.readIn = number;
+      }
+    }
+    metrics.refreshed(false, System.nanoTime() - lastBeganNanos);
+  }
+
+  private void apply(ServiceMessages.Facts facts) {
+    clock.observe(facts.stamp());
+    liveBytes = facts.liveBytes();
+    for (ServiceMessages.PartitionFacts partition : facts.partitions()) {
+      for (ServiceMessages.FileFacts found : partition.files()) {
+        MergedFile file = index.addIfAbsent(new MergedFile(found.name(), MergedFile.Writer.OTHER, rules.now()));
+        file.told(found.size(), found.sealed(), rules.now());
+        if (!found.foreign().isEmpty()) {
+          file.references(found.foreign());
+        }
+        index.apply(file, found.entries());
+      }
+      Known known = partitions.computeIfAbsent(partition.partition(), p -> new Known());
+      synchronized (known) {
+        known.revision = partition.revision();
+      }
+    }
+    for (String name : facts.gone()) {
+      MergedFile file = index.file(name);
+      if (file != null) {
+        forget.accept(file);
+      }
+    }
+    goneUpTo = facts.goneNow();
+  }
+
+  @Override
+  public long liveBytes() {
+    return liveBytes;
+  }
+
+  /**
+   * Forgets the partitions that this process does not serve any more.
+   *
+   * @param isServed whether a partition's stores are loaded here, or were written to lately
+   * @param keepMs how long a partition is kept after it was last asked for
+   */
+  void forgetUnserved(Predicate<String> isServed, long keepMs) {
+    partitions.forEach((name, known) -> {
+      if (!isServed.test(name) && asking.tryLock()) {
+        try {
+          if (known.forgetAfter(keepMs)) {
+            partitions.remove(name, known);
+            index.forgetPartition(name);
+          }
+        } finally {
+          asking.unlock();
+        }
+      }
+    });
+  }
+
+  // ---- telling
+
+  @Override
+  public void report(MergedFile file, long trailer, long stamp, boolean sealed, List<Entry> entries)
+      throws IOException {
+    ServiceMessages.Reported answer = expect(
+        ServiceMessages.Reported.class,
+        ask(new ServiceMessages.Report(epoch, writerId, file.name(), file.size(), trailer, stamp, sealed, entries)));
+    clock.observe(answer.stamp());
+    liveBytes = answer.liveBytes();
+    answer.revisions().forEach((partition, span) -> {
+      Known known = partitions.computeIfAbsent(partition, p -> new Known());
+      synchronized (known) {
+        // What this process has is what the service had before, and what it has just reported.
+        if (known.revision == span.before()) {
+          known.revision = span.after();
+        }
+      }
+    });
+  }
+
+  @Override
+  public void left(MergedFile file) {
+    try {
+      ask(new ServiceMessages.Left(epoch, writerId, file.name()));
+    } catch (IOException e) {
+      // The service reads the file's end by itself once the file counts as closed, or this process as lost.
+    }
+  }
+
+  /** Asks out of which files to move live segments of the partitions that this process has written to. */
+  ServiceMessages.Moves moves(List<String> served) throws IOException {
+    return expect(
+        ServiceMessages.Moves.class, ask(new ServiceMessages.AskMoves(epoch, writerId, served)));
+  }
+
+  private ServiceMessages.Answer ask(ServiceMessages.Question question) throws IOException {
+    ServiceMessages.Answer answer = ask(transport, checkpoint, question);
+    if (answer instanceof ServiceMessages.Refused refused) {
+      if (refused.isStale()) {
+        onStale.run();
+      }
+      throw refused.id() == null
+          ? failed(checkpoint, refused.reason(), null)
+          : StateStoreFilesException.of(refused.id(), refused.reason());
+    }
+    return answer;
+  }
+
+  private static ServiceMessages.Answer ask(
+      IndexTransport transport, String checkpoint, ServiceMessages.Question question) throws IOException {
+    byte[] answer;
+    try {
+      answer = transport.ask(ServiceMessages.encode(question));
+    } catch (IOException e) {
+      if (Lane.saysInterrupted(e)) {
+        throw e;
+      }
+      throw failed(checkpoint, String.valueOf(e.getMessage()), e);
+    }
+    return ServiceMessages.answer(answer);
+  }
+
+  private <T extends ServiceMessages.Answer> T expect(Class<T> kind, ServiceMessages.Answer answer)
+      throws IOException {
+    return expect(kind, answer, checkpoint);
+  }
+
+  private static <T extends ServiceMessages.Answer> T expect(
+      Class<T> kind, ServiceMessages.Answer answer, String checkpoint) throws IOException {
+    if (!kind.isInstance(answer)) {
+      throw failed(checkpoint, "it answered another question", null);
+    }
+    return kind.cast(answer);
+  }
+
+  private static StateStoreFilesException failed(String checkpoint, String why, Throwable cause) {
+    return new StateStoreFilesException(
+        Id.PSS_INDEX_SERVICE_FAILED, "The index service in the driver did not answer for " + checkpoint + ": " + why
+            + ". Nothing was acknowledged; Spark tries the task again. If this goes on, see what the driver's log says,"
+            + " or restart the query with spark.sql.streaming.stateStore.fileMerging.indexService.enabled=false.", cause);
+  }
+}
