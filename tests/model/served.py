@@ -12,7 +12,7 @@ from tests.model.base_process import BaseProcess, Flight, Flush
 from tests.model.messages import Answer, Left, Looks, Message, Question, Report, Reported
 from tests.model.served_rules import ServedRules
 from tests.model.service import Service
-from tests.model.views import partition_of
+from tests.model.views import ServedView, partition_of
 from tests.model.world import CLOSED
 
 
@@ -41,6 +41,7 @@ class Served(BaseProcess):
     """
 
     rules: ServedRules
+    view: ServedView
 
     def __init__(self, service: Service, send: Callable[[Message], None], *arguments: Any) -> None:
         super().__init__(*arguments)

@@ -11,7 +11,7 @@ from tests.model.process import Flush, Process
 from tests.model.served import Served
 from tests.model.served_rules import ServedRules
 from tests.model.service import Service
-from tests.model.views import PythonView, View, partition_of
+from tests.model.views import PythonView, ServedView, partition_of
 from tests.model.world import CLOSED, IDLE, World
 
 FATE = st.sampled_from(["arrives"] * 8 + ["late", "late", "doubled", "lost", "answer lost"])
@@ -22,7 +22,7 @@ class ServedMachine(RuleBasedStateMachine):
 
     abides_by = ServedRules()
 
-    def make_view(self) -> View:
+    def make_view(self) -> ServedView:
         """The index of a new process."""
         return PythonView(self.abides_by)
 

@@ -9,7 +9,7 @@ from tests.model.base_process import Flight, Refresh
 from tests.model.messages import Answer, Left, Looks, Message, Question, Reply, Report, Reported
 from tests.model.process import Process
 from tests.model.served_rules import ServedRules
-from tests.model.views import partition_of
+from tests.model.views import ServedView, partition_of
 from tests.model.world import CLOSED
 
 
@@ -22,6 +22,7 @@ class Service(Process):
     """
 
     rules: ServedRules
+    view: ServedView
 
     def __init__(self, epoch: int, *arguments: Any) -> None:
         super().__init__(*arguments)

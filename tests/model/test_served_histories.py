@@ -17,7 +17,7 @@ from tests.model.rules import Rules
 from tests.model.served import Served
 from tests.model.served_rules import ServedRules
 from tests.model.service import Service
-from tests.model.views import PythonView, View, partition_of
+from tests.model.views import PythonView, ServedView, partition_of
 from tests.model.world import CLOSED, World
 
 ONE, TWO, THREE, OTHER = "0/0/1.changelog", "0/1/1.changelog", "0/2/1.changelog", "0/3/1.changelog"
@@ -33,7 +33,7 @@ class Play:
         waiting: Messages and answers that are under way.
     """
 
-    def __init__(self, rules: ServedRules, make_view: Callable[[Rules], View]) -> None:
+    def __init__(self, rules: ServedRules, make_view: Callable[[Rules], ServedView]) -> None:
         self.rules = rules
         self.world = World((ONE, TWO, THREE, OTHER))
         self.holds = False

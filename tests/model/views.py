@@ -107,7 +107,9 @@ class View(Protocol):
     def carry(self, name: str) -> list[Entry]:
         """What has to be written again before a planned file goes: its tombstones, with a generation more."""
 
-    # What only the index service and those whom it serves ask.
+
+class ServedView(View, Protocol):
+    """What an index service and those whom it serves ask besides."""
 
     def learn(self, name: str, entries: Sequence[Entry], now: int) -> None:
         """The service says what is in a file, some of which may be known."""
@@ -119,7 +121,7 @@ class View(Protocol):
         """All entries of a partition, by file."""
 
     def revision(self, partition: str) -> int:
-        """A number that is another one whenever an entry of the partition was added."""
+        """Another number whenever an entry of the partition was added."""
 
     def forget(self, partition: str) -> None:
         """Drops the entries of a partition."""
