@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.model.java_view import ServedJavaView
 from tests.model.messages import Answer, Message, Reply, Reported
 from tests.model.process import Flush, Process
 from tests.model.rules import Rules
@@ -464,6 +465,8 @@ HISTORIES: dict[str, Callable[[Play], None]] = {
 }
 # Either of two rules is enough here; the other one is off, too, where it has to go wrong.
 BESIDE = dict.fromkeys(("copies_are_reported", "failed_copies_keep_their_marker"), "ended_markers_are_settled")
+# Mutants of the Python index.
+IN_PYTHON = {"epochs_are_checked", "ends_are_read"}
 # What goes well without them; see the machine.
 HARMLESS = {"gone_files_are_refused"}
 
@@ -493,3 +496,16 @@ def test_it_goes_wrong_without_the_rule_in_python(rule: str) -> None:
 def test_either_rule_is_enough(rule: str) -> None:
     HISTORIES[rule](Play(ServedRules(**{rule: False}), PythonView))
     HISTORIES[rule](Play(ServedRules(**{BESIDE[rule]: False}), PythonView))
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("rule", HISTORIES)
+def test_it_goes_well_in_java(rule: str, jvm: Any) -> None:
+    HISTORIES[rule](Play(ServedRules(), lambda _: ServedJavaView(jvm)))
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("rule", sorted(set(HISTORIES) - IN_PYTHON))
+def test_it_goes_wrong_without_the_rule_in_java(rule: str, jvm: Any) -> None:
+    with pytest.raises(AssertionError, match=WRONG):
+        HISTORIES[rule](Play(without(rule), lambda _: ServedJavaView(jvm)))
