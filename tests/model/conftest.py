@@ -26,10 +26,11 @@ settings.register_profile(
 )
 
 
-def model_settings() -> settings:
-    """What the machines run with."""
+def model_settings(examples: int = 100) -> settings:
+    """What the machines run with; ``examples`` histories, or as many as a soak has."""
     name = os.environ.get("HYPOTHESIS_PROFILE", "model")
-    return settings.get_profile(name)
+    profile = settings.get_profile(name)
+    return settings(profile, max_examples=examples) if name == "model" else profile
 
 
 @pytest.fixture(scope="session")
