@@ -171,7 +171,8 @@ class ServedMachine(RuleBasedStateMachine):
         self.fate = asked
         process.ask_to_load({partition_of(path)})
         if looks_again and not process.asked and process.misses(path):
-            process.ask_to_load({partition_of(path)}, Looks.READS)
+            if self.abides_by.misses_are_asked_for:
+                process.ask_to_load({partition_of(path)}, Looks.READS)
             if not process.refused and not process.asked:
                 process.reads(path)
 

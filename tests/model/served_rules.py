@@ -19,6 +19,7 @@ class ServedRules(Rules):
     epochs_are_checked: bool = True
     gone_files_are_removed: bool = True  # by those who are served, too
     late_answers_are_dropped: bool = True  # else one is applied after a newer one
+    misses_are_asked_for: bool = True  # a reader that misses a file lets the service read all files, and reads again
     gone_files_are_refused: bool = True  # else a report brings a file back
     a_run_begins_with_a_look: bool = True
     strangers_are_read: bool = True  # else the tails of those who do not report are not

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.model.java_view import ServedJavaView
-from tests.model.messages import Answer, Message, Reply, Reported
+from tests.model.messages import Answer, Looks, Message, Reply, Reported
 from tests.model.process import Flush, Process
 from tests.model.rules import Rules
 from tests.model.served import Served
@@ -23,7 +23,7 @@ from tests.model.world import CLOSED, World
 
 ONE, TWO, THREE, OTHER = "0/0/1.changelog", "0/1/1.changelog", "0/2/1.changelog", "0/3/1.changelog"
 FAST, SLOW = 100_000, -100_000
-WRONG = r"came back|is lost|took .* over|is right"
+WRONG = r"came back|is lost|took .* over|is right|is led to"
 
 
 class Play:
@@ -271,6 +271,22 @@ def late_answers_are_dropped(play: Play) -> None:
     play.load(a, ONE)
 
 
+def misses_are_asked_for(play: Play) -> None:
+    """Maintenance from outside has moved what A wrote; the service has not looked since."""
+    a, outside = play.served(), play.stranger()
+    play.write(a, ONE, seals=True)
+    outside.begin_relocation(0, at_once=True)
+    outside.begin_copies()
+    outside.end_append(Flush.OK)
+    outside.end_relocation()
+    play.clean(outside)
+    play.load(a, ONE)
+    assert a.misses(ONE)
+    if play.rules.misses_are_asked_for:
+        a.ask_to_load({partition_of(ONE)}, Looks.READS)
+    a.reads(ONE)
+
+
 def a_run_begins_with_a_look(play: Play) -> None:
     """Between two runs in this application another one ran the query."""
     a, stranger = play.served(), play.stranger()
@@ -449,6 +465,7 @@ HISTORIES: dict[str, Callable[[Play], None]] = {
         epochs_are_checked,
         gone_files_are_removed,
         late_answers_are_dropped,
+        misses_are_asked_for,
         a_run_begins_with_a_look,
         strangers_are_read,
         ends_are_read,
