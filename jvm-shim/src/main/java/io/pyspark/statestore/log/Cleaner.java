@@ -239,7 +239,11 @@ final class Cleaner {
     }
     // Last: a fork whose pin this does not show looks later than all that was concluded and written above.
     Pins.Held pinned = pins.now();
-    return (int) plan.steps().stream().filter(step -> !pinned.holds(step.file()) && unlink(step.file())).count();
+    return (int) plan.steps().stream()
+        // Asked again: another thread may have found meanwhile that a copy elsewhere is gone.
+        .filter(step -> index.referenceCount(step.file()) == 0)
+        .filter(step -> !pinned.holds(step.file()) && unlink(step.file()))
+        .count();
   }
 
   private UnlinkPlan plan(Clocks.Moment now) {

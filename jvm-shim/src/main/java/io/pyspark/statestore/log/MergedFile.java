@@ -1,13 +1,8 @@
 package io.pyspark.statestore.log;
 
 import io.pyspark.statestore.format.Entry;
-import java.util.ArrayList;
 import java.util.Collection;
-import java.util.HashMap;
-import java.util.HashSet;
-import java.util.LinkedHashSet;
 import java.util.List;
-import java.util.Map;
 import java.util.Set;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
@@ -37,16 +32,23 @@ public final class MergedFile {
   private static final Pattern NAME = Pattern.compile("\\d+-([0-9a-f]{16})-");
 
   private final String name;
-  final List<Segment> segments = new ArrayList<>();
-  final Set<Tombstone> tombstones = new LinkedHashSet<>();
-  long liveBytes;
-  long liveBytesWithEntries;
-  int liveCount;
-  /** By tombstone, the number of the first complete refresh that found nothing for it to hold down. */
-  final Map<Tombstone, Long> idleSince = new HashMap<>(0);
+  /** The index that knows the file, or null. */
+  volatile Index index;
 
-  /** Its tombstones that are proven unneeded. */
-  final Set<Tombstone> unneeded = new HashSet<>(0);
+  /** What its entries there say instead of its name. */
+  int number;
+
+  final FileEntries segments = new FileEntries();
+  final FileEntries tombstones = new FileEntries();
+  int liveCount;
+  long liveBytesWithEntries;
+  int tombstoneCount;
+  /** How many of its tombstones are proven unneeded. */
+  int unneededCount;
+  /** What the index has counted of its bytes so far. */
+  long countedBytes;
+
+  long countedGarbage;
 
   private final long writerId;
   private volatile Writer writer;
@@ -98,6 +100,14 @@ public final class MergedFile {
     return size;
   }
 
+  private void size(long bytes) {
+    size = bytes;
+    Index knows = index;
+    if (knows != null) {
+      knows.recount(this);
+    }
+  }
+
   Writer writer() {
     return writer;
   }
@@ -131,7 +141,7 @@ public final class MergedFile {
    * @param refresh number of the newest refresh that has begun
    */
   void appended(long newSize, long stamp, long refresh) {
-    size = newSize;
+    size(newSize);
     lastStamp = stamp;
     changedIn = refresh;
     seen = true;
@@ -190,6 +200,7 @@ public final class MergedFile {
       file.size = Math.max(file.size, entry.offset() + entry.length());
     }
     foreign = files;
+    size(size);
   }
 
   boolean isReference() {
@@ -220,7 +231,7 @@ public final class MergedFile {
       changedAtMs = endedMs;
       changedIn = refresh;
     }
-    size = newSize;
+    size(newSize);
     lastTrailer = trailer;
     lastStamp = newestStamp;
     readAtMs = beganMs;
@@ -241,7 +252,7 @@ public final class MergedFile {
 
   /** An index-only file has repeated the whole index of this file, which is sealed. */
   void readElsewhere(long listedSize, long newestStamp, long refresh) {
-    size = listedSize;
+    size(listedSize);
     lastStamp = newestStamp;
     changedIn = refresh;
     wholeIndexRead = true;

@@ -115,7 +115,7 @@ public final class MergedLog {
         storage, index, rules, metrics, writer.id(), indexReader, markers, pins, threads, this::forget);
     snapshotGuard = new SnapshotGuard(
         storage, index, rules, writer.id(), refresher, this::bornMerged, path -> staged.find(path) != null);
-    garbage = new Garbage(index, rules, pins::hold, this::serves);
+    garbage = new Garbage(index, rules, pins, this::serves);
     Relocator relocator = new Relocator(
         garbage, refresher, markers, metrics, reader, this::newBuffer, this::writeRelocated);
     cleaner = new Cleaner(
