@@ -340,7 +340,7 @@ def test_a_table_that_grows_and_shrinks(jvm: Any) -> None:
 
     def counted() -> list[int]:
         files = said_by(java)["files"]
-        return [files[name][what] for name in sorted(files) for what in ("references",)]
+        return [files[name]["references"] for name in sorted(files)]
 
     assert counted() == [0, 1_000]
     assert len(said_by(java)["files"][new]["holding"]) == 2_000
@@ -352,3 +352,8 @@ def test_a_table_that_grows_and_shrinks(jvm: Any) -> None:
     java.remove(new)
     assert said_by(java)["partitions"] == {}
     assert said_by(java)["totals"] == [0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_threads_that_add_remove_and_walk(jvm: Any, seed: int) -> None:
+    assert list(jvm.io.pyspark.statestore.log.IndexView.race(seed * 100)) == []

@@ -69,11 +69,16 @@ final class Directories {
         || below(directory).values().stream().anyMatch(store -> store.liveCount > 0);
   }
 
+  /** Takes a directory's entries away: the directory is not known any more, or begins anew. */
+  void detach(StoreEntries store) {
+    stores.remove(store.directory(), store);
+  }
+
   /** Something was removed from a path. Forgets the directory and the partition of which nothing is left. */
   void removedFrom(StoreEntries store, String path) {
     String partition = ServedPartitions.partition(path);
     if (store.isEmpty()) {
-      stores.remove(store.directory(), store);
+      detach(store);
     } else if (!partition.equals(path)) {
       return;
     }

@@ -336,13 +336,15 @@ public final class Index {
 
   /**
    * Drops all that is known of a partition, also from the files' counts. From then on these do not say what lives in
-   * the files: whoever forgets anything must unlink nothing.
+   * the files: whoever forgets anything must unlink nothing. An entry that comes meanwhile stays.
    */
   void forgetPartition(String partition) {
     Set<MergedFile> held = new HashSet<>();
     for (StoreEntries store : directories.storesOf(partition)) {
       List<String> paths;
       synchronized (this) {
+        // What comes from now on is in another table, so this one is empty in the end.
+        directories.detach(store);
         paths = store.paths();
       }
       for (int from = 0; from < paths.size(); from += FileEntries.STEP) {
@@ -353,17 +355,23 @@ public final class Index {
         FileEntries.pause();
       }
     }
-    StoreEntries above;
-    synchronized (this) {
-      above = directories.of(partition);
-      if (above != null) {
-        forget(above, partition, held);
-      }
-    }
     for (MergedFile file : held) {
       synchronized (this) {
-        file.segments.retain((store, hash) -> store == above ? store.has(hash, file, true) : !store.isEmpty());
-        file.tombstones.retain((store, hash) -> store == above ? store.has(hash, file, false) : !store.isEmpty());
+        file.segments.retain((store, hash) -> !store.isEmpty());
+        file.tombstones.retain((store, hash) -> !store.isEmpty());
+      }
+    }
+    forgetIn(directories.of(partition), partition);
+  }
+
+  /** Forgets a path of a directory that is above the partitions. */
+  private synchronized void forgetIn(StoreEntries above, String path) {
+    if (above != null) {
+      Set<MergedFile> held = new HashSet<>();
+      forget(above, path, held);
+      for (MergedFile file : held) {
+        file.segments.retain((store, hash) -> store != above || store.has(hash, file, true));
+        file.tombstones.retain((store, hash) -> store != above || store.has(hash, file, false));
       }
     }
   }

@@ -7,6 +7,12 @@ import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Random;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.Function;
 import java.util.stream.Collectors;
 
@@ -99,6 +105,85 @@ public final class IndexView {
   /** The number of a partition. */
   public long revision(String partition) {
     return index.revision(partition);
+  }
+
+  /** Threads add, remove, forget and walk at the same time; returns what does not agree afterwards. */
+  public static List<String> race(long seed) throws InterruptedException, ExecutionException {
+    Index index = new Index();
+    AtomicInteger number = new AtomicInteger();
+    ExecutorService threads = Executors.newFixedThreadPool(4);
+    List<Future<?>> done = new ArrayList<>();
+    for (int thread = 0; thread < 4; thread++) {
+      Random random = new Random(seed + thread);
+      done.add(threads.submit(() -> {
+        for (int round = 0; round < 30; round++) {
+          someWork(index, random, number);
+        }
+      }));
+    }
+    threads.shutdown();
+    for (Future<?> each : done) {
+      each.get();
+    }
+    return contradictions(index);
+  }
+
+  private static void someWork(Index index, Random random, AtomicInteger number) {
+    List<MergedFile> files = index.files();
+    MergedFile file = files.isEmpty() ? null : files.get(random.nextInt(files.size()));
+    switch (file == null ? 0 : random.nextInt(8)) {
+      case 1 -> index.remove(file);
+      case 2 -> index.forgetPartition("0/" + random.nextInt(10));
+      case 3 -> index.proveTombstones(1 + random.nextInt(1_000), f -> true, refresh -> random.nextBoolean());
+      case 4 -> index.useOfTombstones(file);
+      case 5 -> index.liveSegments(file).forEach(segment -> index.delete(segment.path()));
+      default -> {
+        String name = "f" + number.incrementAndGet();
+        MergedFile made = new MergedFile(name, MergedFile.Writer.NOBODY, new Clocks.Moment(0, 0));
+        index.addIfAbsent(made);
+        List<Entry> entries = new ArrayList<>();
+        for (int i = 0; i < 2_000; i++) {
+          String path = "0/" + random.nextInt(10) + "/SSTs/" + random.nextInt(300) + ".sst";
+          long stamp = 1 + random.nextInt(20);
+          entries.add(random.nextInt(3) == 0
+              ? Entry.tombstone(path, 0, stamp, 1)
+              : new Entry(Entry.PUT, Entry.TYPE_SST, random.nextInt(3), 0, stamp, 1, i, 10, 0, path));
+        }
+        index.apply(made, entries);
+        made.read(1_000_000, 1, true, 1, 1, 1, 0);
+      }
+    }
+  }
+
+  private static List<String> contradictions(Index index) {
+    List<String> found = new ArrayList<>();
+    long live = 0;
+    long garbage = 0;
+    for (MergedFile file : index.files()) {
+      List<Segment> segments = index.liveSegments(file);
+      if (segments.size() != index.referenceCount(file)) {
+        found.add(file + " has " + segments.size() + " live segments and counts " + index.referenceCount(file));
+      }
+      if (segments.stream().distinct().count() != segments.size()) {
+        found.add(file + " has a live segment twice");
+      }
+      if (!segments.stream().allMatch(segment -> segment.equals(index.find(segment.path())))) {
+        found.add("something lives in " + file + " that does not live at its path");
+      }
+      live += segments.size();
+      garbage += file.size() - segments.stream().mapToLong(Segment::lengthWithEntries).sum();
+    }
+    List<Long> counted = List.of((long) index.totals().liveSegments(), index.totals().liveBytes(), index.garbage(),
+        (long) index.listRecursively("").size());
+    List<Long> expected = List.of(live, 10 * live, garbage, live);
+    if (!counted.equals(expected)) {
+      found.add("it counts " + counted + " and has " + expected);
+    }
+    index.files().forEach(index::remove);
+    if (!index.partitions().isEmpty() || !index.totals().equals(Totals.NOTHING)) {
+      found.add("without files it still has " + index.partitions() + " and " + index.totals());
+    }
+    return found;
   }
 
   private static Map<String, Object> by(String lines, Function<String, Object> said) {
