@@ -151,7 +151,7 @@ public final class MergedLog {
     source = this.service == null ? files : this.service;
     snapshotGuard = new SnapshotGuard(
         storage, index, rules, writer.id(), source, this::bornMerged, staged -> this.staged.find(staged) != null);
-    garbage = new Garbage(index, rules, pins::hold, this::serves);
+    garbage = new Garbage(index, rules, pins, this::serves);
     Relocator relocator = new Relocator(
         garbage, source, storage, markers, metrics, reader, this::newBuffer, this::writeRelocated);
     cleaner = new Cleaner(
