@@ -55,7 +55,7 @@ def test_a_log_that_is_used_stays(forgetful: Any, new_checkpoint: Callable[..., 
 
 
 def test_a_heap_stores_directory_is_made_without_its_log(new_checkpoint: Callable[..., Checkpoint]) -> None:
-    """Spark makes it while it holds the lock of all its stores; opening a log may take as long as a file system does."""
+    """Spark makes it while it holds the lock of all its stores, and opening a log may take long."""
     checkpoint = new_checkpoint()
     checkpoint.write("0/0/1.delta")
     checkpoint.forget()
