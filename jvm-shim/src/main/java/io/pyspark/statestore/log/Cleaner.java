@@ -278,7 +278,12 @@ final class Cleaner {
       if (consolidates) {
         planned.addAll(consolidation.unneeded());
       }
-      long refresh = refresher.refresh();
+      long complete = 0;
+      if (refresher.mayReadTails()) {
+        complete = refresher.refresh();
+      } else {
+        refresher.refreshListing();
+      }
       markers.deleteExpired();
       pins.readAll();
       for (MergedFile file : planned) {
@@ -286,8 +291,10 @@ final class Cleaner {
           unlink(file);
         }
       }
-      long settled = reportedSince();
-      index.proveTombstones(refresh, rules::isClosed, since -> since <= settled && markers.noneSince(since));
+      if (complete > 0) {
+        long settled = reportedSince();
+        index.proveTombstones(complete, rules::isClosed, since -> since <= settled && markers.noneSince(since));
+      }
       if (mayMove && rules.options().compactionEnabled()) {
         relocator.run(garbage::plan);
       }

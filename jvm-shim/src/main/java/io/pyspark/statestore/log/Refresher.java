@@ -133,11 +133,14 @@ final class Refresher {
   }
 
   /**
-   * Whether maintenance may read the tails of all files that others have open: on average one of them a second, so that
-   * a thousand executors do not overload a NameNode by watching each other.
+   * Whether maintenance may read the tails of all files that others have open and do not report on: on average one of
+   * them a second, so that a thousand executors do not overload a NameNode by watching each other, and a driver does not
+   * read all that a killed cluster has left in each of its passes.
    */
   boolean mayReadTails() {
-    long open = index.files().stream().filter(f -> f.writer() == MergedFile.Writer.OTHER).count();
+    long open = index.files().stream()
+        .filter(f -> f.writer() == MergedFile.Writer.OTHER && !f.isReported())
+        .count();
     return System.nanoTime() - lastCompleteNanos >= open * 1_000_000_000L;
   }
 
