@@ -1,0 +1,116 @@
+"""What executors ask of a file system with an index service and without one, counted call by call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.simulated_executors import Simulation
+
+pytestmark = pytest.mark.spark
+
+EXECUTORS, PARTITIONS = 50, 200
+LARGE = 20_000
+"""Bytes of a commit of which four fill a file."""
+
+
+@pytest.fixture
+def simulate(jvm: Any, tmp_path: Path) -> Iterator[Callable[..., Simulation]]:
+    """Makes simulations: ``simulate(executors, partitions, served=True)``."""
+    with ExitStack() as made:
+
+        def make(executors: int, partitions: int, *, served: bool, **more: Any) -> Simulation:
+            directory = tmp_path / f"{executors}-{partitions}-{served}"
+            return made.enter_context(Simulation(jvm, directory, executors, partitions, served, **more))
+
+        yield make
+
+
+def test_executors_ask_the_file_system_for_nothing_but_data(simulate: Callable[..., Simulation]) -> None:
+    query = simulate(EXECUTORS, PARTITIONS, served=True)
+    first = query.step("batch")
+    # The directory, and whether stock Spark has left anything.
+    assert (first.driver, first.executors, first.reading) == ({"listStatus": 2}, {}, {})
+    assert first.writing == {"create": EXECUTORS, "addBlock": EXECUTORS}
+
+    assert query.step("batch", "batch").total == 0
+
+    snapshots = query.step("maintain")
+    assert (snapshots.driver, snapshots.executors, snapshots.reading) == ({}, {}, {})
+    assert snapshots.writing == {"create": EXECUTORS, "addBlock": EXECUTORS}
+
+    query.java.move(PARTITIONS // 10)
+    moved = query.step("batch")
+    assert (moved.driver, moved.executors, moved.writing) == ({}, {}, {})
+    # The new owner of a partition reads its snapshot. Each file is opened once by each executor that reads in it.
+    assert moved.reading == {"open": PARTITIONS // 10}
+    assert query.step("batch").total == 0
+
+
+@pytest.mark.parametrize("executors", [10, EXECUTORS])
+def test_a_cold_start_reads_each_index_once_whatever_the_number_of_executors(
+    simulate: Callable[..., Simulation], executors: int
+) -> None:
+    query = simulate(executors, PARTITIONS, served=True, commit_bytes=200)
+    query.step("batch", "batch", "maintain", "batch")
+    files = query.files
+    assert files == 2 * executors
+
+    query.java.killAll()
+    cold = query.step("batch")
+
+    assert cold.driver == {"listStatus": 1, "open": files}
+    assert cold.executors == {}
+    # Each executor opens the two files that the one before it has left.
+    assert cold.reading == {"open": files}
+    assert sum(cold.driver.values()) + sum(cold.reading.values()) <= 2 * files + 20
+    assert query.step("batch").total == 0
+
+
+def test_a_lost_executor_costs_the_driver_its_files_ends(simulate: Callable[..., Simulation]) -> None:
+    query = simulate(EXECUTORS, PARTITIONS, served=True)
+    query.step("batch", "maintain")
+    query.java.killExecutor(3)
+
+    again = query.step("batch")
+    assert (again.driver, again.executors, again.reading) == ({}, {}, {"open": 1})
+    # A pass reads what the dead executor may have written and not reported.
+    assert query.step("clean").by("driver") == {"listStatus": 1, "open": 2}
+
+
+def test_the_driver_lists_once_in_a_maintenance_interval(simulate: Callable[..., Simulation]) -> None:
+    query = simulate(EXECUTORS, PARTITIONS, served=True, commit_bytes=LARGE)
+    query.step("batch")
+    idle = query.step("clean")
+    assert (idle.total, idle.driver) == (1, {"listStatus": 1})
+
+    query.step("batch", "maintain", "batch")
+    before = query.files
+    unlinked = query.step("clean")
+    gone = before - query.files
+    assert gone >= EXECUTORS
+    # Right before it unlinks, a pass looks for new pins of forks.
+    assert unlinked.driver == {"listStatus": 2, "delete": gone}
+    assert (unlinked.executors, unlinked.reading) == ({}, {})
+
+
+@pytest.mark.parametrize("executors", [3, 6])
+def test_without_a_service_calls_grow_with_the_square_of_the_executors(
+    simulate: Callable[..., Simulation], executors: int
+) -> None:
+    query = simulate(executors, 12, served=False)
+    query.step("batch")
+
+    steady = query.step("batch")
+    assert steady.executors == {"listStatus": executors, "open": executors * (executors - 1)}
+    assert (steady.driver, steady.writing, steady.reading) == ({}, {}, {})
+
+    query.java.killAll()
+    cold = query.step("batch")
+    # Files that executors of this life have made meanwhile are there, too.
+    made = executors * (executors - 1) // 2
+    assert cold.executors == {"listStatus": executors, "open": executors * executors + made}
