@@ -69,9 +69,10 @@ def main() -> int:
     scenario = Scenario.from_json(order["scenario"])
     (name,) = scenario.sides
     executors, work = order["executors"], Path(order["work"])
-    master = f"local-cluster[{executors},1,1024]" if executors else "local[2]"
+    megabytes = order["megabytes"]
+    master = f"local-cluster[{executors},1,{megabytes}]" if executors else "local[2]"
     merged = merged_settings(scenario) if name == "merged" else {}
-    more = {"spark.executor.memory": "700m"} if executors else {}
+    more = {"spark.executor.memory": f"{megabytes}m"} if executors else {}
     spark = start_session(scenario, work, merged, master, more)
     counters = ProcessCounters(spark, executors)
     side = Side(name, spark.newSession(), scenario, work / name, counters)

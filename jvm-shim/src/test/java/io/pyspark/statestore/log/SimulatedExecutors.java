@@ -143,18 +143,30 @@ public final class SimulatedExecutors implements AutoCloseable {
 
   // ---- what happens
 
-  /** Runs a batch: each executor loads its stores, reads those that it has not, and commits a changelog of each. */
+  /** Runs a batch as Spark does: each executor loads the stores that it has not loaded yet, and commits all. */
   public void batch() throws IOException {
+    batch(false);
+  }
+
+  /** Runs a batch in which every store asks for its files, as after a task that failed. */
+  public void batchThatLoads() throws IOException {
+    batch(true);
+  }
+
+  private void batch(boolean loadsAll) throws IOException {
     FreshnessKey key = new FreshnessKey.StageAttempt("life-" + life, stage++, 0, true);
     int next = version + 1;
     for (Store store : stores) {
       Executor executor = executors.get(store.executor);
-      MergedLog log = as(TASK, () -> executor.look(store.path("" + version), key));
-      check(store, log);
-      if (executor.loaded.add(store.partition)) {
-        as(READER, () -> read(store, log));
+      boolean isNew = executor.loaded.add(store.partition);
+      if (loadsAll || isNew) {
+        as(TASK, () -> executor.look(store.path("" + version), key));
+        check(store, executor.log);
       }
-      as(TASK, () -> write(log, store.changelog(next)));
+      if (isNew) {
+        as(READER, () -> read(store, executor.log));
+      }
+      as(TASK, () -> write(executor.log, store.changelog(next), bytes));
       store.changelogs.add(next);
     }
     version = next;
@@ -174,10 +186,6 @@ public final class SimulatedExecutors implements AutoCloseable {
       log.copy(log.find(path), OutputStream.nullOutputStream());
     }
     return null;
-  }
-
-  private Void write(MergedLog log, String path) throws IOException {
-    return write(log, path, bytes);
   }
 
   private static Void write(MergedLog log, String path, byte[] bytes) throws IOException {
@@ -279,15 +287,6 @@ public final class SimulatedExecutors implements AutoCloseable {
   /** Bytes of questions and answers, so far. */
   public long messageBytes() {
     return messageBytes;
-  }
-
-  /** Segments and bytes of heap are compared by these: what the driver's index has, and all executors' together. */
-  public long[] liveSegments() {
-    long held = executors.stream()
-        .filter(executor -> executor.log != null)
-        .mapToLong(executor -> executor.log.index().totals().liveSegments())
-        .sum();
-    return new long[] {driver == null ? 0 : driver.index().totals().liveSegments(), held};
   }
 
   /** Ends all processes as a kill does. */
