@@ -34,6 +34,10 @@ _ROOM = (1 << 31) - (64 << 20)
 """Bytes of entries and paths at most: Java reads an index block into one array. A file's name takes about 45 bytes."""
 
 
+_ORDER = ("generation", "writer", "stamp", "offset", "kind", "file_ref")
+"""The fields that put entries in order, the most important one last."""
+
+
 @dataclass(frozen=True)
 class Consolidation:
     """What a consolidation did, or would do.
@@ -171,11 +175,24 @@ def _write(log: MergedLog, found: Scan, sources: Sequence[_Source], covered: fro
     # Above every known stamp, so that it outranks the files that it replaces; raising the stamp does no harm.
     stamp = max(group.trailer.group_stamp for file in found.files.values() for group in file.groups) + 1
     with log.new_file(LogSnapshot(found, {}, frozenset()), INDEX_SUFFIX) as (name, out):
-        for source in sources:
-            numbers = source.file_numbers(number)
-            kept = numbers > 0
-            records = source.block.records[kept].copy()
-            records["file_ref"] = numbers[kept]
-            out.add_columns(records, source.block.paths.filter(pa.array(kept)))
+        out.add_columns(*_in_order(sources, number))
         out.seal_index_of(names, group_stamp=stamp)
     return name
+
+
+def _in_order(sources: Sequence[_Source], number: Mapping[str, int]) -> tuple[np.ndarray[Any, Any], pa.StringArray]:
+    """The entries of the numbered files, in the one order that both languages write them in, whatever they come from.
+
+    That is by file, kind and offset, and then by key and generation: a key belongs to one path.
+    """
+    all_records, all_paths = [], []
+    for source in sources:
+        numbers = source.file_numbers(number)
+        kept = numbers > 0
+        records = source.block.records[kept].copy()
+        records["file_ref"] = numbers[kept]
+        all_records.append(records)
+        all_paths.append(source.block.paths.filter(pa.array(kept)))
+    joined = np.concatenate(all_records)
+    order = np.lexsort([joined[field] for field in _ORDER])
+    return joined[order], pa.concat_arrays(all_paths).take(pa.array(order))

@@ -71,6 +71,7 @@ class Setting:
         door: ``provider`` or ``path``.
         store: ``rocksdb`` or ``heap``.
         changelog: Whether RocksDB writes changelogs and, in maintenance, snapshots, or a snapshot with each batch.
+        index_service: Whether executors ask the driver what others have written.
     """
 
     workload: str = "aggregation"
@@ -78,6 +79,7 @@ class Setting:
     door: str = "provider"
     store: str = "rocksdb"
     changelog: bool = True
+    index_service: bool = True
 
     def __str__(self) -> str:
         kind = self.store if self.store == "heap" else f"{self.store}-{'changelog' if self.changelog else 'snapshots'}"
@@ -190,7 +192,11 @@ class Application:
             "door": self.setting.door,
             "store": self.setting.store,
             "conf": conf,
-            "options": {**OPTIONS, **(options or {})},
+            "options": {
+                **OPTIONS,
+                "index_service_enabled": str(self.setting.index_service).lower(),
+                **(options or {}),
+            },
         }
         file = self.root / "spec.json"
         file.write_text(json.dumps(spec))
@@ -344,10 +350,19 @@ class Application:
 
     # ---- kills
 
-    def order(self, point: str, *, nth: int = 1, fraction: float = 0.0, victim: str = "self", after: str = "") -> Order:
+    def order(
+        self,
+        point: str,
+        *,
+        nth: int = 1,
+        fraction: float = 0.0,
+        victim: str = "self",
+        process: str = "",
+        after: str = "",
+    ) -> Order:
         """Orders a kill; see the Java class ``Killer`` for what the arguments mean."""
         order = Order(self.root / "orders" / f"{next(self._order):04}")
-        text = f"point={point}\nnth={nth}\nfraction={fraction}\nvictim={victim}\nafter={after}\n"
+        text = f"point={point}\nnth={nth}\nfraction={fraction}\nvictim={victim}\nprocess={process}\nafter={after}\n"
         hidden = order.file.with_suffix(".new")
         hidden.write_text(text)
         hidden.rename(order.file.with_suffix(".order"))

@@ -26,6 +26,10 @@ POINTS = {
     "while an executor flushes a commit": (CLUSTER, "driver", "flush.commit", PART, ""),
     "while an executor relocates": (CLUSTER, "driver", "flush.relocation", NOTHING, ""),
     "with its executors, while one flushes a snapshot": (CLUSTER, "all", "flush.snapshot", PART, ""),
+    "while it reads for its executors": (CLUSTER, "self", "open.merged", NOTHING, ""),
+    "before it unlinks for its executors": (CLUSTER, "self", "delete.merged", NOTHING, ""),
+    "after it has unlinked for its executors": (CLUSTER, "self", "delete.merged", ALL, ""),
+    "in the flush of tombstones for its executors": (CLUSTER, "self", "flush.tombstones", PART, ""),
 }
 
 
@@ -37,14 +41,16 @@ def app(jars: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> It
         yield made
 
 
-@pytest.mark.parametrize("point", sampled([*POINTS], 2, kind=lambda point: POINTS[point][0]))
+@pytest.mark.parametrize("point", sampled([*POINTS], 3, kind=lambda point: POINTS[point][:2]))
 def test_a_driver_dies(app: Application, graveyard: Graveyard, point: str) -> None:
     master, victim, where, fraction, after = POINTS[point]
     app.start(master)
     app.finish()
     check(app, graveyard)  # of the death before
 
-    app.feed_until_killed(app.order(where, fraction=fraction, after=after, victim=victim))
+    # An executor kills its driver, or the driver itself gets to where only it does something.
+    process = "driver" if victim == "self" else "executor"
+    app.feed_until_killed(app.order(where, fraction=fraction, after=after, victim=victim, process=process))
     app.await_death()
 
 

@@ -31,15 +31,19 @@ POINTS = {
     "after relocated segments are flushed": ("flush.relocation", ALL, ""),
     "before the end of a relocation": ("delete.relocating", NOTHING, "flush.relocation"),
     "after the end of a relocation": ("delete.relocating", ALL, "flush.relocation"),
+    "in a seal": ("flush.seal", PART, ""),
+    "before a merged file is there": ("create.merged", NOTHING, ""),
+    "with an empty merged file": ("create.merged", ALL, ""),
+}
+
+CLEANING = {
     "between relocation and unlink": ("delete.merged", NOTHING, "flush.relocation"),
     "after an unlink": ("delete.merged", ALL, ""),
     "in the flush of tombstones": ("flush.tombstones", PART, ""),
     "after the flush of tombstones": ("flush.tombstones", ALL, ""),
-    "in a seal": ("flush.seal", PART, ""),
-    "before a merged file is there": ("create.merged", NOTHING, ""),
-    "with an empty merged file": ("create.merged", ALL, ""),
     "while it reads what others wrote": ("open.merged", NOTHING, ""),
 }
+"""What executors do only where there is no index service."""
 
 
 @pytest.fixture(scope="module")
@@ -52,17 +56,39 @@ def app(jars: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> It
         yield made
 
 
+@pytest.fixture(scope="module")
+def app_without_service(jars: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Application]:
+    """As ``app``, and each executor reads and cleans by itself."""
+    with application(tmp_path_factory.mktemp("alone"), Setting(index_service=False), jars) as made:
+        made.feed(5)
+        made.start()
+        made.finish()
+        yield made
+
+
 @pytest.mark.parametrize("point", sampled([*POINTS], 5, kind=lambda point: POINTS[point][0].partition(".")[0]))
 def test_an_executor_dies(app: Application, graveyard: Graveyard, point: str) -> None:
-    where, fraction, after = POINTS[point]
-    order = app.order(where, fraction=fraction, after=after)
+    _kill(app, *POINTS[point])
+    check(app, graveyard)
 
+
+def _kill(app: Application, where: str, fraction: float, after: str) -> None:
+    order = app.order(where, fraction=fraction, after=after, process="executor")
     app.feed_until_killed(order)
     app.finish()
-
     assert order.done["pids"] == f"[{order.done['by']}]"
-    check(app, graveyard)
 
 
 def test_nothing_is_left_of_all_that(app: Application, graveyard: Graveyard) -> None:
     check_at_the_end(app, graveyard)
+
+
+@pytest.mark.parametrize("point", sampled([*POINTS, *CLEANING], 1, kind=lambda point: ""))
+def test_an_executor_without_index_service_dies(app_without_service: Application, point: str) -> None:
+    graveyard = Graveyard(app_without_service.state)
+    _kill(app_without_service, *{**POINTS, **CLEANING}[point])
+    check(app_without_service, graveyard)
+
+
+def test_nothing_is_left_without_index_service(app_without_service: Application) -> None:
+    check_at_the_end(app_without_service, Graveyard(app_without_service.state))

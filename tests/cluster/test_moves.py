@@ -17,11 +17,15 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 BATCHES = 8
 
 
+@pytest.mark.parametrize(
+    "index_service", [True, pytest.param(False, marks=[pytest.mark.sweep, pytest.mark.left_out])]
+)
 def test_partitions_that_move_with_every_batch(
-    make_spark: Callable[..., Any], main_jar: Path, test_jar: Path, tmp_path: Path
+    make_spark: Callable[..., Any], main_jar: Path, test_jar: Path, tmp_path: Path, index_service: bool
 ) -> None:
+    options = {**OPTIONS, "index_service_enabled": str(index_service).lower()}
     spark = make_spark(
-        settings((main_jar, test_jar), spark__locality__wait="60s"), mode="provider", master=MASTER, **OPTIONS
+        settings((main_jar, test_jar), spark__locality__wait="60s"), mode="provider", master=MASTER, **options
     )
     sums = Sums(spark, tmp_path)
     sums.feed(range(BATCHES))
@@ -50,8 +54,11 @@ def test_partitions_that_move_with_every_batch(
         merged = by_root[""].get("task", {}).get("merged", {})
         listings[executor] = merged.get("listStatus", 0)
     print(f"{len(moves)} moves, listings by tasks: {listings}")
-    # One look at the directory for each batch and executor, however many partitions come; and one to open the log.
-    assert all(BATCHES - 2 <= count <= BATCHES + 2 for count in listings.values()), listings
+    if index_service:
+        assert all(count == 0 for count in listings.values()), listings
+    else:
+        # One listing for each batch and executor, however many partitions come; and one to open the log.
+        assert all(BATCHES - 2 <= count <= BATCHES + 2 for count in listings.values()), listings
     sums.assert_right(BATCHES)
     await_gone(sums, running[0], BATCHES)
     running[0].stop()

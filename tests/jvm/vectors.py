@@ -31,6 +31,7 @@ SAYS = {
     "java-reference": "a segment in a file of another checkpoint, the second of the name table",
     "java-torn": "one flush, then payload that no trailer ever followed",
     "java-fronts": "three groups with fronts, the last shorter than announced and filled up with zeros, then a seal",
+    "java-fronts-index-only": "a tombstone of one file and a segment of another, in one group with a front",
     "java-fronts-torn": "a group with a front, then the front of one that was never finished",
     "python-fronts": "two groups with fronts and a seal that brings another segment along",
     "python-whole": "a file that got its name when it was sealed",

@@ -47,6 +47,11 @@ public record Entry(
     return new Entry(DELETE, typeOf(path), generation, 0, stamp, writer, 0, 0, 0, path);
   }
 
+  /** The same fact in an index-only file, whose name table says which file holds it. */
+  public Entry in(int ref) {
+    return new Entry(kind, type, generation, crc32c, stamp, writer, offset, length, ref, path);
+  }
+
   public boolean isPut() {
     return kind == PUT;
   }

@@ -45,8 +45,12 @@ public final class MergedFileWriter {
    *     earlier groups, too
    */
   public void announce(long payloadLength, Collection<String> paths) throws IOException {
+    announce(payloadLength + IndexBlock.length(paths));
+  }
+
+  private void announce(long contentLength) throws IOException {
     if (fronts) {
-      long length = Front.SIZE + payloadLength + IndexBlock.length(paths) + Trailer.SIZE;
+      long length = Front.SIZE + contentLength + Trailer.SIZE;
       out.write(Front.encode(position, length));
       announcedEnd = position + length;
       position += Front.SIZE;
@@ -132,6 +136,19 @@ public final class MergedFileWriter {
     end(new IndexBlock(written, List.of()), Trailer.SEALED | Trailer.CUMULATIVE, groupStamp);
   }
 
+  /**
+   * Ends a file that only repeats the entries of other, sealed files.
+   *
+   * @param entries each with the {@code fileRef} of the file that holds it
+   * @param names the names of these files
+   * @param groupStamp above the stamps of all files that the writer knows
+   */
+  public void sealIndexOnly(List<Entry> entries, List<String> names, long groupStamp) throws IOException {
+    IndexBlock.Encoded encoded = new IndexBlock(entries, names).encode();
+    announce((long) encoded.bytes().length);
+    end(encoded, entries.size(), Trailer.SEALED | Trailer.CUMULATIVE | Trailer.INDEX_ONLY, groupStamp);
+  }
+
   private void pad(int indexLength) throws IOException {
     if (!fronts) {
       return;
@@ -148,13 +165,16 @@ public final class MergedFileWriter {
   }
 
   void end(IndexBlock block, int flags, long groupStamp) throws IOException {
-    IndexBlock.Encoded encoded = block.encode();
+    end(block.encode(), block.entries().size(), flags, groupStamp);
+  }
+
+  private void end(IndexBlock.Encoded encoded, int count, int flags, long groupStamp) throws IOException {
     byte[] index = encoded.bytes();
     pad(index.length);
     long nameTable = encoded.nameTableStart() == 0 ? 0 : position + encoded.nameTableStart();
     Trailer trailer = new Trailer(
         flags,
-        block.entries().size(),
+        count,
         position,
         index.length,
         previousTrailer,

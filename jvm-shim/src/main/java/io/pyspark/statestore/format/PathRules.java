@@ -1,5 +1,6 @@
 package io.pyspark.statestore.format;
 
+import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
 /**
@@ -8,7 +9,7 @@ import java.util.regex.Pattern;
  */
 public final class PathRules {
   private static final int MAX_LENGTH = 4096;
-  private static final Pattern MERGED_FILE = Pattern.compile("[0-9]{13}-[0-9a-f]{16}-[0-9]{1,10}\\.merged");
+  private static final Pattern MERGED_FILE = Pattern.compile("([0-9]{13})-([0-9a-f]{16})-[0-9]{1,10}\\.merged");
   private static final String MERGED_DIRECTORY = "/state/_merged/";
 
   private PathRules() {}
@@ -16,6 +17,14 @@ public final class PathRules {
   /** Whether {@code name} is that of a merged file with segments. */
   static boolean isMergedFileName(String name) {
     return MERGED_FILE.matcher(name).matches();
+  }
+
+  /** Whether {@code name} is what the writer of a file with segments, and with this header, has called it. */
+  public static boolean isOwnName(String name, Header header) {
+    Matcher parts = MERGED_FILE.matcher(name);
+    return parts.matches()
+        && Long.parseLong(parts.group(1)) == header.createdMs()
+        && Long.parseUnsignedLong(parts.group(2), 16) == header.writer();
   }
 
   /** Whether {@code path} is that of a merged file with segments: absolute, normalised, in {@code state/_merged/}. */

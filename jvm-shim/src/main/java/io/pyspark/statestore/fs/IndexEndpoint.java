@@ -40,7 +40,7 @@ import scala.runtime.BoxedUnit;
  */
 public final class IndexEndpoint implements RpcEndpoint {
   private static final Logger LOG = LoggerFactory.getLogger(IndexEndpoint.class);
-  private static final String NAME = "pyspark-statestore-index";
+  public static final String NAME = "pyspark-statestore-index";
   /** The key under which executors find the endpoint's name. */
   private static final String KEY = "io.pyspark.statestore.indexService";
   private static final String DRIVER = "driver";
@@ -50,7 +50,7 @@ public final class IndexEndpoint implements RpcEndpoint {
   /** Answers what may take as long as a file system does. */
   private static final ExecutorService SLOW = Executors.newFixedThreadPool(16, daemons("merged-index-service-files"));
 
-  private static final int REMEMBERED = 1000;
+  private static final int REMEMBERED = 256;
   /** By checkpoint, the configuration of its query. */
   private static final Map<Path, Configuration> CONFIGURATIONS = new LinkedHashMap<>(16, 0.75f, true) {
     private static final long serialVersionUID = 1L;
@@ -82,7 +82,7 @@ public final class IndexEndpoint implements RpcEndpoint {
    */
   static void managerMade(Path location, Configuration conf) {
     SparkEnv env = SparkEnv.get();
-    if (!isDriver(env)) {
+    if (!isDriver(env) || ProcessIdentity.isLocal(env.conf())) {
       return;
     }
     synchronized (CONFIGURATIONS) {
@@ -90,7 +90,7 @@ public final class IndexEndpoint implements RpcEndpoint {
       if (location.getParent() != null) {
         CONFIGURATIONS.putIfAbsent(location.getParent(), conf);
       }
-      if (env.rpcEnv() == served || ProcessIdentity.isLocal(env.conf())) {
+      if (env.rpcEnv() == served) {
         return;
       }
       try {
@@ -147,11 +147,15 @@ public final class IndexEndpoint implements RpcEndpoint {
       public BoxedUnit apply(Object message) {
         byte[] question = (byte[]) message;
         ExecutorService threads = MergedLogs.mayReadFiles(question) ? SLOW : QUICK;
-        threads.execute(
-            () -> context.reply(MergedLogs.answer(question, context.senderAddress(), IndexEndpoint::open)));
+        threads.execute(() -> context.reply(answer(question, context.senderAddress())));
         return BoxedUnit.UNIT;
       }
     };
+  }
+
+  /** Answers a question that came over a connection. */
+  public static byte[] answer(byte[] question, RpcAddress sender) {
+    return MergedLogs.answer(question, sender, IndexEndpoint::open);
   }
 
   @Override

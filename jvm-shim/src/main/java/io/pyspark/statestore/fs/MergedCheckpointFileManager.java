@@ -6,6 +6,8 @@ import io.pyspark.statestore.StateStoreFilesException;
 import io.pyspark.statestore.StateStoreFilesException.Id;
 import io.pyspark.statestore.log.FreshnessKey;
 import io.pyspark.statestore.log.LogOutputStream;
+import io.pyspark.statestore.log.MergedLog;
+import io.pyspark.statestore.log.MergedLogs;
 import io.pyspark.statestore.log.OpenStores;
 import java.io.IOException;
 import java.util.ArrayList;
@@ -167,11 +169,15 @@ public final class MergedCheckpointFileManager implements CheckpointFileManager 
   @Override
   public void mkdirs(Path path) {
     io(() -> {
-      StateView view = state(path);
-      if (view == null) {
+      StatePath state = statePath(path);
+      // Spark makes a heap store's directory while all its loads wait, so the log is not opened for that.
+      MergedLog open = state == null ? null : MergedLogs.open(state.stateDirectory());
+      if (state == null) {
         plain.mkdirs(Schemes.toReal(path));
+      } else if (open == null) {
+        fs.real().mkdirs(state.path());
       } else {
-        view.mkdirs();
+        new StateView(open, fs.real(), state, named -> named).mkdirs();
       }
       return null;
     });

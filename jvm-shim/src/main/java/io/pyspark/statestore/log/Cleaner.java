@@ -1,6 +1,7 @@
 package io.pyspark.statestore.log;
 
 import java.io.IOException;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.BooleanSupplier;
@@ -63,9 +64,11 @@ final class Cleaner {
   private final Pins pins;
   private final Garbage garbage;
   private final Relocator relocator;
+  private final Consolidation consolidation;
   private final DurableTombstones writer;
   private final Consumer<MergedFile> forget;
   private final ReentrantLock running = new ReentrantLock();
+  private volatile boolean consolidates;
   private volatile long pressingIntervalMs = PRESSING_INTERVAL_MS;
   private volatile long unpromisingGarbage = NOT_KNOWN;
   private volatile long lastRunNanos = System.nanoTime() - 2 * MAX_INTERVAL_MS * 1_000_000;
@@ -83,6 +86,7 @@ final class Cleaner {
       Pins pins,
       Garbage garbage,
       Relocator relocator,
+      Consolidation consolidation,
       DurableTombstones writer,
       Consumer<MergedFile> forget) {
     this.storage = storage;
@@ -96,6 +100,7 @@ final class Cleaner {
     this.pins = pins;
     this.garbage = garbage;
     this.relocator = relocator;
+    this.consolidation = consolidation;
     this.writer = writer;
     this.forget = forget;
   }
@@ -103,6 +108,16 @@ final class Cleaner {
   /** Writes these tombstones and all that wait, and returns when they are durable. */
   interface DurableTombstones {
     void write(List<Tombstone> tombstones) throws IOException;
+  }
+
+  /** From now on passes write index-only files, or no longer: for a process that cleans for all others. */
+  void consolidates(boolean does) {
+    consolidates = does;
+  }
+
+  /** From now on passes join small files where there are too many, or no longer. */
+  void joinsSmallFiles(boolean does) {
+    garbage.joins(does);
   }
 
   // ---- when
@@ -127,7 +142,11 @@ final class Cleaner {
     if (isDue() && running.tryLock()) {
       try {
         if (isDue()) {
-          clean(refresher.mayReadTails(), mayMove());
+          if (intervalForAllMs != NOT_KNOWN) {
+            cleanForAll(mayMove());
+          } else {
+            clean(refresher.mayReadTails(), mayMove());
+          }
         }
       } finally {
         lastRunNanos = System.nanoTime();
@@ -193,8 +212,10 @@ final class Cleaner {
   }
 
   private boolean promisesMuch() {
-    return garbage.isSome()
-        && (!plan(rules.now()).steps().isEmpty() || rules.options().compactionEnabled() && garbage.callsForMoving());
+    boolean compacts = rules.options().compactionEnabled();
+    Garbage.Plan moves = garbage.plan();
+    return garbage.isSome() && (!plan(rules.now()).steps().isEmpty() || compacts && moves.callsForMoving())
+        || compacts && moves.callsForJoining();
   }
 
   // ---- what
@@ -203,6 +224,11 @@ final class Cleaner {
   int run() {
     running.lock();
     try {
+      if (intervalForAllMs != NOT_KNOWN) {
+        long before = metrics.count(LogMetrics.Count.UNLINKED_FILES);
+        cleanForAll(true);
+        return (int) (metrics.count(LogMetrics.Count.UNLINKED_FILES) - before);
+      }
       return clean(true, true);
     } finally {
       lastRunNanos = System.nanoTime();
@@ -227,6 +253,9 @@ final class Cleaner {
         effective = true;
         gone += unlinkDead();
       }
+      if (consolidates) {
+        gone += unlinkUnpinned(consolidation.run());
+      }
     } catch (IOException | RuntimeException e) {
       // Rule 8: when in doubt, delete nothing.
       LOG.warn("The cleaning pass over {} stopped; the next maintenance tries again", storage.checkpoint(), e);
@@ -238,29 +267,90 @@ final class Cleaner {
     return gone;
   }
 
+  /**
+   * A pass of the only process that cleans, with one listing. What it plans and writes before that listing it unlinks
+   * after it: the listing shows the pins, and a fork whose pin it does not show looks later than the plan.
+   */
+  private void cleanForAll(boolean mayMove) {
+    MaintenanceReport report = new MaintenanceReport(storage.checkpoint(), index, metrics);
+    try {
+      List<MergedFile> planned = new ArrayList<>(planned());
+      if (consolidates) {
+        planned.addAll(consolidation.unneeded());
+      }
+      long refresh = refresher.refresh();
+      markers.deleteExpired();
+      pins.readAll();
+      for (MergedFile file : planned) {
+        if (index.file(file.name()) == file && index.referenceCount(file) == 0 && !pins.hold(file)) {
+          unlink(file);
+        }
+      }
+      long settled = reportedSince();
+      index.proveTombstones(refresh, rules::isClosed, since -> since <= settled && markers.noneSince(since));
+      if (mayMove && rules.options().compactionEnabled()) {
+        relocator.run(garbage::plan);
+      }
+      if (consolidates) {
+        // What it makes unneeded goes with the next pass.
+        consolidation.run();
+      }
+    } catch (IOException | RuntimeException e) {
+      // Rule 8: when in doubt, delete nothing.
+      LOG.warn("The cleaning pass over {} stopped; the next one tries again", storage.checkpoint(), e);
+      report.stopped();
+    }
+    report.end();
+  }
+
+  /**
+   * Number of a refresh since whose beginning the writer of each file that others have open has reported. A report that
+   * was under way then has come. A file that nobody appends to any more is sealed, which is reported, too.
+   */
+  private long reportedSince() {
+    return index.files().stream()
+        .filter(file -> file.isReported() && file.writer() == MergedFile.Writer.OTHER)
+        .mapToLong(MergedFile::changedIn)
+        .min()
+        .orElse(Long.MAX_VALUE);
+  }
+
   private int unlinkDead() throws IOException {
+    return unlinkUnpinned(planned());
+  }
+
+  /** What may be unlinked once the pins are known: all that is needed of it is durable elsewhere. */
+  private List<MergedFile> planned() throws IOException {
     Clocks.Moment now = rules.now();
     long deletions = tombstones.count();
     index.files().forEach(f -> f.dead(index.referenceCount(f) == 0, now));
     UnlinkPlan plan = plan(now);
     if (plan.steps().isEmpty()) {
-      return 0;
+      return List.of();
     }
     // A file that is dead only by deletions which no other process can read would come back if this process died now.
     if (!tombstones.areDurable(deletions)) {
       writer.write(List.of());
     }
     if (!tombstones.areDurable(deletions)) {
-      return 0;
+      return List.of();
     }
     List<Tombstone> needed = plan.steps().stream().flatMap(step -> step.carryOver().stream()).toList();
     if (!needed.isEmpty()) {
       writer.write(needed);
       metrics.carriedOver(needed.size());
     }
+    return plan.steps().stream().map(UnlinkPlan.Step::file).toList();
+  }
+
+  /** Unlinks files, once all that shows that nobody needs them is durable. */
+  private int unlinkUnpinned(List<MergedFile> unneeded) throws IOException {
+    if (unneeded.isEmpty()) {
+      return 0;
+    }
     // Last: a fork whose pin this does not show looks later than all that was concluded and written above.
     Pins.Held pinned = pins.now();
-    return (int) plan.steps().stream().filter(step -> !pinned.holds(step.file()) && unlink(step.file())).count();
+    return (int) unneeded.stream().filter(file -> !pinned.holds(file) && unlink(file)).count();
   }
 
   private UnlinkPlan plan(Clocks.Moment now) {

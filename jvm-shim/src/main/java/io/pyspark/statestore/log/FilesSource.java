@@ -16,16 +16,27 @@ final class FilesSource implements IndexSource {
 
   private final Refresher refresher;
   private final Index index;
+  private final String stateDirectory;
   private volatile boolean everybodyReports;
 
-  FilesSource(Refresher refresher, Index index) {
+  FilesSource(Refresher refresher, Index index, String stateDirectory) {
     this.refresher = refresher;
     this.index = index;
+    this.stateDirectory = stateDirectory;
   }
 
   /** From now on all processes of the running query report to this one. */
   void everybodyReports() {
     everybodyReports = true;
+  }
+
+  @Override
+  public boolean beginRun(IndexTransport transport, FreshnessKey.QueryRun run) throws IOException {
+    if (transport != null && ServiceSource.open(transport, stateDirectory, run.id()) != null) {
+      return false;
+    }
+    refresher.refreshFor(run);
+    return true;
   }
 
   @Override
@@ -39,9 +50,8 @@ final class FilesSource implements IndexSource {
 
   @Override
   public void refresh(String path) throws IOException {
-    if (!everybodyReports) {
-      refresher.refresh();
-    }
+    // Asked for rarely, where somebody else may have taken over what this process thinks its own.
+    refresher.refresh();
   }
 
   @Override
@@ -54,6 +64,14 @@ final class FilesSource implements IndexSource {
     if (!everybodyReports) {
       refresher.refreshIfOlderThan(MAINTENANCE_VIEW_MS);
     }
+  }
+
+  @Override
+  public boolean refreshForRelocation() throws IOException {
+    if (!everybodyReports) {
+      refresher.refresh();
+    }
+    return !everybodyReports;
   }
 
   @Override

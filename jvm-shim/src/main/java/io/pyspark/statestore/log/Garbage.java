@@ -27,6 +27,8 @@ final class Garbage {
   private static final double MAX_COST = 1.5;
 
   private static final double MAX_URGENT_COST = 3;
+  /** Bytes that may be joined for each byte that is written: see {@link SizeTiers}, which bounds them for good. */
+  private static final double JOINED_PER_WRITTEN = 2;
   /** Less garbage than this is left alone, in bytes. */
   private static final long WORTHWHILE = 16 << 10;
 
@@ -35,6 +37,8 @@ final class Garbage {
   private final Predicate<MergedFile> isPinned;
   private final Predicate<String> serves;
   private final AtomicLong credit = new AtomicLong();
+  private final AtomicLong joinCredit;
+  private volatile boolean joins;
 
   /**
    * @param isPinned whether a fork needs a file, so that it stays in any case
@@ -45,6 +49,7 @@ final class Garbage {
     this.rules = rules;
     this.isPinned = isPinned;
     this.serves = serves;
+    this.joinCredit = new AtomicLong(rules.options().maxFileSize());
   }
 
   /** Bytes of merged files that are neither live segments nor their entries, and can be reclaimed by moving these. */
@@ -66,51 +71,74 @@ final class Garbage {
     return isAbove(URGENT);
   }
 
-  /** Whether it is time to move live segments, and this process may move some. */
-  boolean callsForMoving() {
-    return plan().callsForMoving();
-  }
-
   /**
    * What a process may move now.
    *
    * @param excess bytes of garbage above those at which moving stops
    * @param budget bytes that may be moved
    * @param candidates the files that are worth moving out of, cheapest first
+   * @param joinable small files that are worth joining
    */
-  record Plan(double excess, long budget, List<Candidate> candidates) {
+  record Plan(double excess, long budget, List<Candidate> candidates, List<Candidate> joinable) {
     boolean callsForMoving() {
       return excess > 0 && !candidates.isEmpty() && candidates.get(0).bytes() <= budget;
+    }
+
+    /** Whether there are so many small files that some are worth joining, and this process may move what is in them. */
+    boolean callsForJoining() {
+      return !joinable.isEmpty();
     }
   }
 
   /** Plans by what this process knows of the whole checkpoint. */
   Plan plan() {
     double excess = excess();
-    return new Plan(excess, budget(isUrgent()), excess > 0 ? candidates(serves) : List.of());
+    return new Plan(
+        excess, budget(isUrgent()), excess > 0 ? candidates(serves) : List.of(),
+        joins ? joinable(serves, mostToJoin()) : List.of());
   }
 
   /** What the index service tells a process that serves some partitions. */
   ServiceMessages.Moves moves(Predicate<String> servedByAsker) {
     double excess = excess();
-    List<ServiceMessages.Move> files = new ArrayList<>();
-    for (Candidate candidate : excess > 0 ? candidates(servedByAsker) : List.<Candidate>of()) {
-      files.add(new ServiceMessages.Move(candidate.file().name(), candidate.file().size(), candidate.liveBytes()));
-    }
-    return new ServiceMessages.Moves(excess, isUrgent(), files);
+    List<Candidate> garbage = excess > 0 ? candidates(servedByAsker) : List.of();
+    List<Candidate> small = joins ? joinable(servedByAsker, rules.options().maxFileSize()) : List.of();
+    return new ServiceMessages.Moves(excess, isUrgent(), moves(garbage), moves(small));
+  }
+
+  private static List<ServiceMessages.Move> moves(List<Candidate> candidates) {
+    return candidates.stream()
+        .map(c -> new ServiceMessages.Move(c.file().name(), c.size(), c.liveBytes()))
+        .toList();
   }
 
   /** Plans by what the index service has told, for a process that knows its own partitions only. */
   Plan plan(ServiceMessages.Moves told) {
+    List<Candidate> joinable = new ArrayList<>();
+    long bytes = 0;
+    for (Candidate candidate : candidates(told.joins())) {
+      bytes += candidate.bytes();
+      if (bytes <= mostToJoin()) {
+        joinable.add(candidate);
+      }
+    }
+    return new Plan(told.excess(), budget(told.urgent()), candidates(told.files()), joinable);
+  }
+
+  private List<Candidate> candidates(List<ServiceMessages.Move> told) {
     List<Candidate> candidates = new ArrayList<>();
-    for (ServiceMessages.Move move : told.files()) {
+    for (ServiceMessages.Move move : told) {
       MergedFile file = index.file(move.file());
       List<Segment> own = file == null ? List.of() : own(index.liveSegments(file), serves);
       if (!own.isEmpty()) {
         candidates.add(new Candidate(file, own, move.size(), bytes(own), move.liveBytes()));
       }
     }
-    return new Plan(told.excess(), budget(told.urgent()), candidates);
+    return candidates;
+  }
+
+  private long mostToJoin() {
+    return Math.min(rules.options().maxFileSize(), joinCredit.get());
   }
 
   /** Bytes above those at which moving stops; 0 where it is not worth beginning. */
@@ -126,13 +154,32 @@ final class Garbage {
 
   /** This process has committed so many bytes. */
   void written(long bytes) {
-    long earned = (long) (SHARE_OF_WRITES * bytes);
-    credit.updateAndGet(known -> Math.min(rules.options().maxFileSize(), known + earned));
+    earn(credit, SHARE_OF_WRITES * bytes);
+    earn(joinCredit, JOINED_PER_WRITTEN * bytes);
+  }
+
+  private void earn(AtomicLong account, double bytes) {
+    account.updateAndGet(known -> Math.min(rules.options().maxFileSize(), known + (long) bytes));
   }
 
   /** This process has moved so many bytes. */
   void moved(long bytes) {
     credit.updateAndGet(known -> Math.max(-rules.options().maxFileSize(), known - bytes));
+  }
+
+  /** Live segments of small files are joined from now on, or no longer. */
+  void joins(boolean does) {
+    joins = does;
+  }
+
+  /** A file of so many bytes is not joined with others. */
+  long largestToJoin() {
+    return SizeTiers.largest(rules.options().maxFileSize());
+  }
+
+  /** This process has joined so many bytes. */
+  void joined(long bytes) {
+    joinCredit.addAndGet(-bytes);
   }
 
   private boolean isAbove(double share) {
@@ -143,13 +190,16 @@ final class Garbage {
     return (rules.options().maxSpaceAmplification() - 1) * index.liveBytes();
   }
 
-  /** What lives in a reference file is in other checkpoints, and what a fork needs stays: moving frees neither. */
+  /**
+   * What lives in a reference file is in other checkpoints, and what a fork needs stays: moving frees neither. An
+   * index-only file is no garbage as long as it saves opens.
+   */
   private boolean canBeReclaimed(MergedFile file) {
-    return !file.isReference() && !isPinned.test(file);
+    return !file.isReference() && !file.isIndexOnly() && !isPinned.test(file);
   }
 
   /**
-   * A file that is mostly garbage.
+   * A file to move live segments out of.
    *
    * @param segments its live ones that this process may move
    * @param size of the whole file
@@ -173,17 +223,52 @@ final class Garbage {
     double maxCost = isUrgent() ? MAX_URGENT_COST : MAX_COST;
     List<Candidate> found = new ArrayList<>();
     for (MergedFile file : index.files()) {
-      if (rules.isClosed(file) && file.wholeIndexRead() && !file.isIndexOnly() && canBeReclaimed(file)) {
-        List<Segment> live = index.liveSegments(file);
-        List<Segment> own = own(live, servedBy);
-        Candidate candidate = new Candidate(file, own, file.size(), bytes(own), bytes(live));
-        if (!own.isEmpty() && candidate.cost() < maxCost) {
+      if (mayBeMovedOut(file)) {
+        Candidate candidate = candidate(file, servedBy);
+        if (!candidate.segments().isEmpty() && candidate.cost() < maxCost) {
           found.add(candidate);
         }
       }
     }
     found.sort(Comparator.comparingDouble(Candidate::cost));
     return found;
+  }
+
+  /**
+   * Files of one size order whose live segments are worth moving into one file, because there are too many files: see
+   * {@link SizeTiers}. They have at most a {@code maxFileSize} together. None where there are few files.
+   */
+  private List<Candidate> joinable(Predicate<String> servedBy, long most) {
+    long maxFileSize = rules.options().maxFileSize();
+    List<MergedFile> small = index.files().stream()
+        .filter(file -> file.size() <= SizeTiers.largest(maxFileSize))
+        .filter(file -> mayBeMovedOut(file) && index.referenceCount(file) > 0)
+        .toList();
+    for (List<MergedFile> tier : SizeTiers.crowded(small, MergedFile::size)) {
+      List<Candidate> found = new ArrayList<>();
+      long bytes = 0;
+      for (MergedFile file : tier) {
+        Candidate candidate = candidate(file, servedBy);
+        if (!candidate.segments().isEmpty() && bytes + candidate.bytes() <= most) {
+          found.add(candidate);
+          bytes += candidate.bytes();
+        }
+      }
+      if (found.size() >= SizeTiers.RATIO) {
+        return found;
+      }
+    }
+    return List.of();
+  }
+
+  private boolean mayBeMovedOut(MergedFile file) {
+    return rules.isClosed(file) && file.wholeIndexRead() && canBeReclaimed(file);
+  }
+
+  private Candidate candidate(MergedFile file, Predicate<String> servedBy) {
+    List<Segment> live = index.liveSegments(file);
+    List<Segment> own = own(live, servedBy);
+    return new Candidate(file, own, file.size(), bytes(own), bytes(live));
   }
 
   private static List<Segment> own(List<Segment> live, Predicate<String> servedBy) {

@@ -397,6 +397,17 @@ public final class Index {
     return file.liveCount;
   }
 
+  /**
+   * All that a file says: each of its entries once, dead ones and tombstones too, in any order. Of a closed file that was
+   * read whole, these are the entries of its index.
+   */
+  synchronized List<Entry> entries(MergedFile file) {
+    List<Entry> entries = new ArrayList<>(file.segments.size() + file.tombstones.size());
+    file.segments.forEach(segment -> entries.add(segment.entry()));
+    file.tombstones.forEach(tombstone -> entries.add(tombstone.toEntry()));
+    return entries;
+  }
+
   // ---- partitions
 
   /**

@@ -4,6 +4,7 @@ import io.pyspark.statestore.StateStoreFilesException;
 import io.pyspark.statestore.format.Entry;
 import io.pyspark.statestore.format.Group;
 import io.pyspark.statestore.format.MergedFileReader;
+import io.pyspark.statestore.format.PathRules;
 import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.util.ArrayList;
@@ -79,6 +80,7 @@ final class IndexReader {
       for (Group group : parsed.groups()) {
         apply(file, group, mayBeCovered, listed.refresh());
         clock.observe(group.trailer().groupStamp());
+        file.grouped(group.trailer().groupStamp());
         trailer = group.trailerOffset();
         lastStamp = Math.max(lastStamp, group.trailer().groupStamp());
       }
@@ -86,8 +88,9 @@ final class IndexReader {
         lastStamp = Math.max(lastStamp, file.lastStamp());
       }
       file.accounted(parsed.accounted());
-      file.read(parsed.length(), trailer, parsed.isSealed() || file.writer() == MergedFile.Writer.NOBODY,
-          lastStamp, beganMs, rules.now().monotonicMs(), listed.refresh());
+      file.hasOwnName(parsed.header() != null && PathRules.isOwnName(name, parsed.header()));
+      file.read(parsed.length(), trailer, parsed.isSealed(), lastStamp, beganMs, rules.now().monotonicMs(),
+          listed.refresh());
       file.ignored(parsed.length() - parsed.validLength());
       if (parsed.header() != null && WriterIdentity.saysBornMerged(parsed.header().metaJson())) {
         bornMerged = true;

@@ -127,6 +127,7 @@ final class IndexService {
   }
 
   private ServiceMessages.Answer left(ServiceMessages.Left left) {
+    clock.observe(left.stamp());
     MergedFile file = index.file(left.file());
     if (file != null) {
       file.isNotReported();
@@ -158,7 +159,9 @@ final class IndexService {
       if (question.goneSince() < oldest) {
         return stale();
       }
-      names = gone.stream().filter(g -> g.number > question.goneSince()).map(Gone::name).toList();
+      names = gone.stream().filter(g -> g.number > question.goneSince()).map(Gone::name)
+          // A checkpoint that was put back from a copy has some of them again.
+          .filter(name -> index.file(name) == null).toList();
     }
     List<ServiceMessages.PartitionFacts> changed;
     long unsettled;

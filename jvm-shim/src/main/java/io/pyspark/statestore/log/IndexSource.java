@@ -10,6 +10,14 @@ import java.io.IOException;
  */
 interface IndexSource {
   /**
+   * Begins a run of the query. Between two runs a checkpoint may be deleted, or put back from a copy.
+   *
+   * @param transport the way to the index service; null where there is none
+   * @return false where the run needs another source
+   */
+  boolean beginRun(IndexTransport transport, FreshnessKey.QueryRun run) throws IOException;
+
+  /**
    * Makes what is known of a path as new as the first call with each of these keys for any path.
    *
    * @param keys equal for all questions that may share an answer
@@ -24,6 +32,15 @@ interface IndexSource {
 
   /** Makes all that is known new enough for maintenance, which may work with an older view: it only deletes less. */
   void refreshForMaintenance() throws IOException;
+
+  /**
+   * Makes all that is known as new as this call, for a relocation that has made its marker.
+   *
+   * @return whether every file that the index knows existed when this was called. Where it is not known, a relocation
+   *     asks before it copies: others may have unlinked a file and then dropped a tombstone of what it held, and an open
+   *     handle still reads it. While a file exists they have not, and they will see the marker before they do
+   */
+  boolean refreshForRelocation() throws IOException;
 
   /** Bytes of all live segments of the checkpoint. */
   long liveBytes();

@@ -46,7 +46,7 @@ final class Lane {
 
   private final Deque<Commit> queue = new ArrayDeque<>();
   private boolean draining;
-  private OpenFile open;
+  private volatile OpenFile open;
 
   /**
    * @param holdsDeletionsBack whether the tombstones that wait are left to a cleaning pass that is near
@@ -78,6 +78,11 @@ final class Lane {
     synchronized (queue) {
       return draining;
     }
+  }
+
+  /** Whether it has a file open, or is about to. */
+  boolean isOpen() {
+    return isBusy() || open != null;
   }
 
   int waiting() {

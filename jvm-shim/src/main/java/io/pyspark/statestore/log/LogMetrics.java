@@ -36,6 +36,8 @@ public final class LogMetrics {
     REFRESHES("refreshes"),
     /** Refreshes that also read the tails of all files that others may append to. */
     COMPLETE_REFRESHES("completeRefreshes"),
+    /** Questions to the index service about what others have written. */
+    INDEX_QUESTIONS("indexQuestions"),
     RELOCATED_SEGMENTS("relocatedSegments"),
     RELOCATED_BYTES("relocatedBytes"),
     UNLINKED_FILES("unlinkedFiles"),
@@ -140,6 +142,12 @@ public final class LogMetrics {
     add(Count.REFRESHES, 1);
     add(Count.COMPLETE_REFRESHES, complete ? 1 : 0);
     tell(listener -> listener.refreshed(nanos));
+  }
+
+  /** The index service has answered a question. */
+  void asked() {
+    lastUsedNanos = System.nanoTime();
+    add(Count.INDEX_QUESTIONS, 1);
   }
 
   void unlinked() {

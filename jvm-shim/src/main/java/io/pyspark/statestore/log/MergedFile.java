@@ -57,12 +57,15 @@ public final class MergedFile {
 
   private volatile long readAtMs;
   private volatile long lastStamp;
+  private volatile long groupStamp;
   private volatile long changedIn;
   private volatile boolean wholeIndexRead;
   private volatile boolean accounted = true;
   private volatile boolean seen;
   /** Whether its writer says what it appends, so that nobody has to read the file's end. */
   private volatile boolean reported;
+  private volatile boolean sealed;
+  private volatile boolean ownName;
   private volatile boolean indexOnly;
   private volatile Set<String> covered = Set.of();
   private volatile List<MergedFile> foreign;
@@ -82,6 +85,7 @@ public final class MergedFile {
     this.lastStamp = now.wallMs() << 16;
     this.wholeIndexRead = writer == Writer.THIS_PROCESS;
     this.seen = writer != Writer.THIS_PROCESS;
+    this.ownName = writer == Writer.THIS_PROCESS;
   }
 
   /** The writer's id in a file's name; 0 where the name has none. */
@@ -137,6 +141,17 @@ public final class MergedFile {
     lastStamp = stamp;
     changedIn = refresh;
     seen = true;
+    grouped(stamp);
+  }
+
+  /** A group was found or written that has this stamp. */
+  void grouped(long stamp) {
+    groupStamp = Math.max(groupStamp, stamp);
+  }
+
+  /** The highest stamp of its groups. Every process that has read the file says the same. */
+  long groupStamp() {
+    return groupStamp;
   }
 
   /**
@@ -156,8 +171,11 @@ public final class MergedFile {
       changedAtMs = now.monotonicMs();
       readAtMs = now.monotonicMs();
       changedIn = refresh;
+      ownName = true;
+      grouped(stamp);
     }
     if (isSealed) {
+      sealed = true;
       writer = Writer.NOBODY;
     }
   }
@@ -196,6 +214,25 @@ public final class MergedFile {
 
   void sealed() {
     writer = Writer.NOBODY;
+    sealed = true;
+  }
+
+  /** Whether a seal ends it, so that nothing in it ever changes. */
+  boolean isSealed() {
+    return sealed;
+  }
+
+  /** The file's name was compared with its header; if they differ, somebody has renamed or copied the file. */
+  void hasOwnName(boolean does) {
+    ownName = does;
+  }
+
+  /**
+   * Whether an index-only file may repeat its entries: they are all known and never change, they are this
+   * checkpoint's, and they will be found under this name.
+   */
+  boolean mayBeRepeated() {
+    return sealed && ownName && wholeIndexRead && accounted && !indexOnly && foreign == null;
   }
 
   /**
@@ -287,7 +324,7 @@ public final class MergedFile {
     readAtMs = beganMs;
     wholeIndexRead = true;
     if (isSealed) {
-      writer = Writer.NOBODY;
+      sealed();
     }
   }
 
@@ -306,7 +343,8 @@ public final class MergedFile {
     lastStamp = newestStamp;
     changedIn = refresh;
     wholeIndexRead = true;
-    writer = Writer.NOBODY;
+    ownName = true;
+    sealed();
   }
 
   /**

@@ -14,7 +14,6 @@ import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutorService;
-import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.function.IntSupplier;
 import java.util.function.Supplier;
 import org.apache.hadoop.fs.FSInputStream;
@@ -42,8 +41,6 @@ public final class MergedLog {
   private static final long SMALL_FILE_BEFORE_DELETIONS = 8 << 20;
 
   private static final String ZIP = ".zip";
-  /** As for cleaning passes: what is moved while Spark deletes may be deleted a moment later. */
-  private static final long QUIET_MS = 100;
   /** A process without commits goes on cleaning for so long after others' files count as closed. */
   private static final long KEEP_CLEANING_MS = 300_000;
 
@@ -68,12 +65,13 @@ public final class MergedLog {
   private final IndexReader indexReader;
   private final HybridClock clock;
   private final Refresher refresher;
-  /** Null where this log takes its facts from an index service. */
   private final FilesSource files;
-  /** Null where this log works by itself, or is the one behind the service. */
+  /** Null where this log reads the files, because it works by itself or is the one behind the index service. */
   private final ServiceSource service;
+  /** One of the two. */
   private final IndexSource source;
-  private final Relocator relocator;
+  /** Null as {@code service}. */
+  private final ServedRelocations relocations;
   private final SnapshotGuard snapshotGuard;
   private final Garbage garbage;
   private final Cleaner cleaner;
@@ -82,8 +80,7 @@ public final class MergedLog {
   private volatile Options options;
   /** Answers executors; null where this process does not. */
   private volatile IndexService serves;
-  private final AtomicBoolean moving = new AtomicBoolean();
-  private volatile long lastMovedNanos = System.nanoTime();
+  private volatile long usedMs = Clocks.monotonicMs();
   /** The newest run that has begun. */
   private volatile FreshnessKey.QueryRun run;
 
@@ -150,16 +147,20 @@ public final class MergedLog {
     indexReader = new IndexReader(storage, index, rules, clock);
     refresher = new Refresher(
         storage, index, rules, metrics, writer.id(), indexReader, markers, pins, threads, this::forget);
-    files = new FilesSource(refresher, index);
+    files = new FilesSource(refresher, index, stateDirectory.toString());
     source = this.service == null ? files : this.service;
     snapshotGuard = new SnapshotGuard(
         storage, index, rules, writer.id(), source, this::bornMerged, staged -> this.staged.find(staged) != null);
     garbage = new Garbage(index, rules, pins::hold, this::serves);
-    relocator = new Relocator(
-        garbage, sight(), markers, metrics, reader, this::newBuffer, this::writeRelocated);
+    Relocator relocator = new Relocator(
+        garbage, source, storage, markers, metrics, reader, this::newBuffer, this::writeRelocated);
     cleaner = new Cleaner(
         storage, index, rules, metrics, writer.id(), tombstones, refresher, markers, pins, garbage, relocator,
-        this::writeTombstones, this::forget);
+        new Consolidation(made, pins), this::writeTombstones, this::forget);
+    relocations = this.service == null
+        ? null
+        : new ServedRelocations(
+            this.service, served, tombstones, garbage, relocator, rules, process.maintenanceMs(), threads);
     run = queryRunId.isEmpty() ? null : new FreshnessKey.QueryRun(queryRunId);
     if (this.service != null) {
       indexReader.bornMerged(opened.bornMerged());
@@ -168,39 +169,18 @@ public final class MergedLog {
       }
       return;
     }
-    List<FreshnessKey> served = new ArrayList<>(List.of(keys));
+    List<FreshnessKey> all = new ArrayList<>(List.of(keys));
     if (run != null) {
-      served.add(run);
+      all.add(run);
     }
-    if (served.isEmpty()) {
+    if (all.isEmpty()) {
       refresher.refresh();
     } else {
-      refresher.refreshFor(served.toArray(FreshnessKey[]::new));
+      refresher.refreshFor(all.toArray(FreshnessKey[]::new));
     }
     if (!bornMerged() && index.files().isEmpty()) {
       indexReader.bornMerged(!storage.hasPlainState());
     }
-  }
-
-  /** How relocations see what lives. */
-  private Relocator.Sight sight() {
-    return new Relocator.Sight() {
-      @Override
-      public void look() throws IOException {
-        if (service != null) {
-          service.refreshAll();
-        } else if (serves == null) {
-          refresher.refresh();
-        }
-      }
-
-      @Override
-      public boolean exists(MergedFile file) throws IOException {
-        // Others may have unlinked it and then dropped a tombstone of what it held, and an open handle still reads it.
-        // While it exists they have not, and they will see the marker before they do.
-        return service == null && serves == null || storage.exists(file.name());
-      }
-    };
   }
 
   // ---- writing
@@ -422,27 +402,15 @@ public final class MergedLog {
    * Begins a run of the query, unless it has begun: between two runs a checkpoint may be deleted or put back from a
    * copy.
    *
-   * @param service the way to the index service; null where there is none
+   * @param transport the way to the index service; null where there is none
    * @return false where this log cannot serve the run, and has to be opened anew
    */
   boolean beginRun(IndexTransport transport, FreshnessKey.QueryRun run) throws IOException {
     if (run.equals(this.run)) {
       return true;
     }
-    if (transport == null) {
-      if (service != null) {
-        return false;
-      }
-      refresher.refreshFor(run);
-    } else {
-      ServiceMessages.Opened opened =
-          ServiceSource.open(transport, storage.stateDirectory().toString(), run.id());
-      if (opened == null ? service != null : service == null || service.epoch() != opened.epoch()) {
-        return false;
-      }
-      if (opened == null) {
-        refresher.refreshFor(run);
-      }
+    if (!source.beginRun(transport, run)) {
+      return false;
     }
     this.run = run;
     return true;
@@ -476,33 +444,23 @@ public final class MergedLog {
     source.refreshForMaintenance();
   }
 
-  /** Moves out of files what the index service says. */
-  private void moveIfDue() {
-    long sinceMs = (System.nanoTime() - lastMovedNanos) / 1_000_000;
-    if (sinceMs < process.maintenanceMs() || tombstones.quietMs() < QUIET_MS || !moving.compareAndSet(false, true)) {
-      return;
-    }
-    threads.execute(() -> {
-      try {
-        List<String> partitions = served.writtenSince(options.closedAfterMs());
-        if (!partitions.isEmpty() && options.compactionEnabled()) {
-          ServiceMessages.Moves moves = service.moves(partitions);
-          relocator.run(() -> garbage.plan(moves));
-        }
-      } catch (IOException | RuntimeException e) {
-        LOG.warn("Moving live segments of {} stopped; trying again", checkpoint(), e);
-      } finally {
-        lastMovedNanos = System.nanoTime();
-        moving.set(false);
-      }
-    });
+  // ---- the index service
+
+  /** Whether this log knows only what an index service tells it of the partitions that this process uses. */
+  public boolean isServed() {
+    return service != null;
   }
 
-  // ---- the index service
+  /** The index service that this log is behind; null where it is behind none. */
+  IndexService service() {
+    return serves;
+  }
 
   /** As {@link #serve}, where the queries' tasks run in this process. */
   public void serveQueries() {
-    serve();
+    if (serves == null) {
+      serve();
+    }
   }
 
   /**
@@ -513,6 +471,8 @@ public final class MergedLog {
     if (serves == null) {
       serves = new IndexService(index, rules, clock, refresher, garbage, indexReader, pins);
       cleaner.cleansForAll(process.maintenanceMs());
+      cleaner.consolidates(true);
+      cleaner.joinsSmallFiles(true);
       files.everybodyReports();
     }
     return serves;
@@ -524,11 +484,15 @@ public final class MergedLog {
     return cleaner.run();
   }
 
+  Cleaner cleaner() {
+    return cleaner;
+  }
+
   /** Does what has to happen while nobody commits. The process's housekeeper calls it every 100 ms. */
   void tick() {
     handles.closeIdle();
     prefetcher.dropStale();
-    long keepMs = 2 * options.closedAfterMs() + KEEP_CLEANING_MS;
+    long keepMs = keepMs();
     served.forgetOlderThan(keepMs);
     staged.dropUnclaimed(options.closedAfterMs(), store -> OpenStores.isOpen(storage.stateDirectory(), store));
     if (tombstones.haveWaited(options.idleSealMs())) {
@@ -541,7 +505,7 @@ public final class MergedLog {
     long idleMs = served.idleMs(keepMs);
     if (service != null) {
       service.forgetUnserved(this::isLoaded, options.closedAfterMs());
-      moveIfDue();
+      relocations.runIfDue();
       return;
     }
     boolean idle = idleMs >= options.idleSealMs() && idleMs < keepMs && cleaner.hasMoreToDo();
@@ -553,6 +517,28 @@ public final class MergedLog {
 
   private boolean isLoaded(String partition) {
     return OpenStores.isAnyOpen(storage.stateDirectory(), partition) || serves(partition + "/");
+  }
+
+  /** Somebody asks for this log. */
+  void used() {
+    usedMs = Clocks.monotonicMs();
+  }
+
+  /** Whether nobody has used this log for long, and nothing waits in it. */
+  boolean isForgettable() {
+    long keepMs = keepMs();
+    IndexService answers = serves;
+    return Clocks.monotonicMs() - usedMs >= keepMs
+        && served.idleMs(keepMs) >= keepMs
+        && (answers == null || answers.idleMs() >= keepMs)
+        && tombstones.isEmpty()
+        && lanes.all().stream().noneMatch(Lane::isOpen)
+        && !OpenStores.isAnyOpen(storage.stateDirectory());
+  }
+
+  /** A log that nobody uses goes on cleaning for so long. Others' files count as closed by then. */
+  private long keepMs() {
+    return 2 * options.closedAfterMs() + KEEP_CLEANING_MS;
   }
 
   /** Seals all open files: a process that stops cleanly leaves nothing open (rule 7). */

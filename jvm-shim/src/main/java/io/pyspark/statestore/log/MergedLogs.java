@@ -80,6 +80,7 @@ public final class MergedLogs {
         log = openOnce(key, new FutureTask<>(open));
       }
       log.options(options);
+      log.used();
       if (queryRunId.isEmpty() || log.beginRun(service, new FreshnessKey.QueryRun(queryRunId))) {
         return log;
       }
@@ -114,9 +115,7 @@ public final class MergedLogs {
     ServiceMessages.Answer answer;
     try {
       ServiceMessages.Question asked = ServiceMessages.question(question);
-      answer = asked instanceof ServiceMessages.Open open
-          ? opener.open(open.stateDirectory(), open.queryRunId()).serve().opened()
-          : IndexService.answer(asked, sender);
+      answer = asked instanceof ServiceMessages.Open open ? open(open, opener) : IndexService.answer(asked, sender);
     } catch (StateStoreFilesException e) {
       answer = new ServiceMessages.Refused(false, e.id(), e.getMessage());
     } catch (IOException | RuntimeException e) {
@@ -124,6 +123,18 @@ public final class MergedLogs {
       answer = new ServiceMessages.Refused(false, null, String.valueOf(e));
     }
     return ServiceMessages.encode(answer);
+  }
+
+  private static ServiceMessages.Answer open(ServiceMessages.Open question, Opener opener) throws IOException {
+    if (!question.queryRunId().isEmpty()) {
+      return opener.open(question.stateDirectory(), question.queryRunId()).serve().opened();
+    }
+    // A batch job reads the checkpoint. Perhaps no query of this application runs on it.
+    MergedLog known = LOGS.get(question.stateDirectory());
+    IndexService service = known == null ? null : known.service();
+    return service == null
+        ? new ServiceMessages.Refused(true, null, "no query of this application runs on it")
+        : service.opened();
   }
 
   /** Whether a question may take as long as the file system does. */
@@ -221,7 +232,21 @@ public final class MergedLogs {
     return Map.copyOf(LOGS);
   }
 
+  /** Closes and forgets the logs of queries that ended long ago. Whoever asks for one again opens it anew. */
+  private static void forgetIdle() {
+    LOGS.values().stream().filter(MergedLog::isForgettable).forEach(log -> {
+      synchronized (LOGS) {
+        if (!log.isForgettable() || !LOGS.values().remove(log)) {
+          return;
+        }
+      }
+      LOG.info("Forgot the log of {}, which nobody has used for long", log.checkpoint());
+      THREADS.execute(log::abandon);
+    });
+  }
+
   private static void tick() {
+    forgetIdle();
     LOGS.values().forEach(log -> keepHouse(log, log.checkpoint(), log::tick));
     if (UploadWatch.any()) {
       keepHouse(UploadWatch.class, "uploads", UploadWatch::askAll);

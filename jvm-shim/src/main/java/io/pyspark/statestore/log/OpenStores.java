@@ -51,6 +51,13 @@ public final class OpenStores {
     }
   }
 
+  /** Whether any store of a checkpoint is loaded. */
+  static boolean isAnyOpen(Path stateDirectory) {
+    synchronized (MANAGERS) {
+      return MANAGERS.values().stream().anyMatch(store -> store.stateDirectory.equals(stateDirectory));
+    }
+  }
+
   static boolean isOpen(Path stateDirectory, String store) {
     synchronized (MANAGERS) {
       return MANAGERS.containsValue(new Store(stateDirectory, store));

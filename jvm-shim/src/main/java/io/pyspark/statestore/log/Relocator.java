@@ -5,12 +5,13 @@ import java.io.IOException;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.function.Supplier;
+import java.util.function.LongConsumer;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Moves live segments out of closed files that are mostly {@link Garbage}, so that these can be unlinked. A copy keeps
- * its key and raises its generation (rule 5), so whatever happens to its path meanwhile still wins or kills as before.
+ * Moves live segments out of closed files that are mostly {@link Garbage}, or small and too many, so that these can be
+ * unlinked. A copy keeps its key and raises its generation (rule 5), so whatever happens to its path meanwhile still wins or kills as before.
  *
  * <p>Each process moves the segments of the partitions that it serves; no process has to be elected.
  */
@@ -20,7 +21,8 @@ final class Relocator {
   private static final long CHUNK = 4 << 20;
 
   private final Garbage garbage;
-  private final Sight sight;
+  private final IndexSource source;
+  private final Storage storage;
   private final RelocationMarkers markers;
   private final LogMetrics metrics;
   private final SegmentReader reader;
@@ -37,25 +39,18 @@ final class Relocator {
     void write(List<Commit.Item> items) throws IOException;
   }
 
-  /** Sees what lives after a marker was made (rule 5). */
-  interface Sight {
-    /** Makes the index as new as this call. */
-    void look() throws IOException;
-
-    /** Whether a file still exists, where {@link #look} has not asked the file system. */
-    boolean exists(MergedFile file) throws IOException;
-  }
-
   Relocator(
       Garbage garbage,
-      Sight sight,
+      IndexSource source,
+      Storage storage,
       RelocationMarkers markers,
       LogMetrics metrics,
       SegmentReader reader,
       Buffers buffers,
       Writer writer) {
     this.garbage = garbage;
-    this.sight = sight;
+    this.source = source;
+    this.storage = storage;
     this.markers = markers;
     this.metrics = metrics;
     this.reader = reader;
@@ -70,80 +65,119 @@ final class Relocator {
    * @return whether anything was moved
    */
   boolean run(Supplier<Garbage.Plan> plan) throws IOException {
-    if (!plan.get().callsForMoving()) {
+    if (!plan.get().callsForMoving() && !plan.get().callsForJoining()) {
       return false;
     }
     RelocationMarkers.Marker marker = markers.make();
     try {
       // Only what is found to live after the marker was made may be copied (rule 5).
-      sight.look();
-      return moveOut(plan.get(), marker);
+      boolean allExist = source.refreshForRelocation();
+      Garbage.Plan now = plan.get();
+      boolean moved = now.callsForMoving() && moveOut(now, marker, allExist);
+      return now.callsForJoining() && join(now, marker, allExist) || moved;
     } finally {
       marker.end();
     }
   }
 
-  private boolean moveOut(Garbage.Plan plan, RelocationMarkers.Marker marker) throws IOException {
+  private boolean moveOut(Garbage.Plan plan, RelocationMarkers.Marker marker, boolean allExist)
+      throws IOException {
     double excess = plan.excess();
     long budget = plan.budget();
-    boolean moved = false;
-    for (Garbage.Candidate candidate : plan.candidates()) {
-      if (excess <= 0 || candidate.bytes() > budget || !marker.isTimely()) {
-        break;
+    try (Batch batch = new Batch(marker, CHUNK, garbage::moved)) {
+      for (Garbage.Candidate candidate : plan.candidates()) {
+        if (excess <= 0 || candidate.bytes() > budget || !marker.isTimely()) {
+          break;
+        }
+        if ((allExist || storage.exists(candidate.file().name())) && batch.add(candidate)) {
+          budget -= candidate.bytes();
+          excess -= candidate.gain();
+        }
       }
-      if (sight.exists(candidate.file()) && relocate(candidate, marker)) {
-        moved = true;
-        budget -= candidate.bytes();
-        excess -= candidate.gain();
-      }
+      return batch.end();
     }
-    return moved;
   }
 
-  /** Whether all segments of a candidate were moved. */
-  private boolean relocate(Garbage.Candidate candidate, RelocationMarkers.Marker marker) throws IOException {
-    List<Commit.Item> chunk = new ArrayList<>();
-    try {
-      long bytes = 0;
+  /** Joins small files, many in one group, which may become a file of its own. */
+  private boolean join(Garbage.Plan plan, RelocationMarkers.Marker marker, boolean allExist) throws IOException {
+    try (Batch batch = new Batch(marker, garbage.largestToJoin(), garbage::joined)) {
+      for (Garbage.Candidate candidate : plan.joinable()) {
+        if (allExist || storage.exists(candidate.file().name())) {
+          batch.add(candidate);
+        }
+      }
+      return batch.end();
+    }
+  }
+
+  /** Copies that are written together, of as many files as that takes: on an object store each group is a file. */
+  private final class Batch implements AutoCloseable {
+    private final RelocationMarkers.Marker marker;
+    private final long most;
+    private final LongConsumer moved;
+    private final List<Commit.Item> copies = new ArrayList<>();
+    private long bytes;
+    private boolean any;
+
+    /**
+     * @param most bytes of a group
+     * @param moved hears how many bytes were moved
+     */
+    Batch(RelocationMarkers.Marker marker, long most, LongConsumer moved) {
+      this.marker = marker;
+      this.most = most;
+      this.moved = moved;
+    }
+
+    /** Copies all segments of a candidate; returns false where one cannot be read or there is no time. */
+    boolean add(Garbage.Candidate candidate) throws IOException {
       for (Segment segment : candidate.segments()) {
+        if (bytes >= most) {
+          flush();
+        }
+        if (!marker.isTimely()) {
+          return false;
+        }
         PayloadBuffer payload = buffers.create();
-        chunk.add(new Commit.Item(segment.path(), payload, segment));
+        Commit.Item copy = new Commit.Item(segment.path(), payload, segment);
+        copies.add(copy);
         try {
           reader.checkAlways(segment, reader.copy(segment, payload));
         } catch (StateStoreFilesException e) {
+          copies.remove(copy);
+          payload.close();
           LOG.warn("{} stays as it is: a live segment in it cannot be read", candidate.file(), e);
           return false;
         }
-        bytes += segment.length();
-        if (bytes >= CHUNK) {
-          if (!flush(chunk, marker)) {
-            return false;
-          }
-          bytes = 0;
-        }
+        bytes += segment.lengthWithEntries();
       }
-      if (!flush(chunk, marker)) {
-        return false;
-      }
-      metrics.relocated(candidate.segments().size(), candidate.bytes());
-      garbage.moved(candidate.bytes());
-      LOG.debug("Moved {} live segments ({} bytes) out of {} ({} bytes)", candidate.segments().size(),
+      LOG.debug("Moves {} live segments ({} bytes) out of {} ({} bytes)", candidate.segments().size(),
           candidate.bytes(), candidate.file(), candidate.size());
       return true;
-    } finally {
-      chunk.forEach(i -> i.payload().close());
     }
-  }
 
-  private boolean flush(List<Commit.Item> chunk, RelocationMarkers.Marker marker) throws IOException {
-    if (!marker.isTimely()) {
-      return false;
+    /** Writes what is left; returns whether anything was moved. */
+    boolean end() throws IOException {
+      flush();
+      return any;
     }
-    if (!chunk.isEmpty()) {
-      marker.write(() -> writer.write(List.copyOf(chunk)));
-      chunk.forEach(i -> i.payload().close());
-      chunk.clear();
+
+    private void flush() throws IOException {
+      if (copies.isEmpty() || !marker.isTimely()) {
+        return;
+      }
+      marker.write(() -> writer.write(List.copyOf(copies)));
+      metrics.relocated(copies.size(), bytes);
+      moved.accept(bytes);
+      any = true;
+      close();
     }
-    return true;
+
+    @Override
+    public void close() {
+      copies.forEach(copy -> copy.payload().close());
+      copies.clear();
+      bytes = 0;
+    }
   }
 }

@@ -53,8 +53,12 @@ final class ServiceMessages {
   record AskFacts(long epoch, long writer, long goneSince, Map<String, Long> revisions, boolean filesFirst)
       implements Question {}
 
-  /** Says that the writer of a file left it after a failure: what reached it, only its end shows. */
-  record Left(long epoch, long writer, String file) implements Question {}
+  /**
+   * Says that the writer of a file left it after a failure: what reached it, only its end shows.
+   *
+   * @param stamp the highest that may have reached it. Whoever writes the same again needs a higher one
+   */
+  record Left(long epoch, long writer, String file, long stamp) implements Question {}
 
   /** Asks out of which files live segments of these partitions should be moved. */
   record AskMoves(long epoch, long writer, List<String> partitions) implements Question {}
@@ -107,11 +111,13 @@ final class ServiceMessages {
    *
    * @param excess bytes of garbage above those at which moving stops
    * @param urgent whether the cost of moving no longer counts
+   * @param files that are mostly garbage
+   * @param joins small files, because there are too many
    */
-  record Moves(double excess, boolean urgent, List<Move> files) implements Answer {}
+  record Moves(double excess, boolean urgent, List<Move> files, List<Move> joins) implements Answer {}
 
   /**
-   * A file that is mostly garbage.
+   * A file to move live segments out of.
    *
    * @param liveBytes of its live segments, with what their index entries take
    */
@@ -159,6 +165,7 @@ final class ServiceMessages {
       } else if (question instanceof Left left) {
         head(out, LEFT, left.epoch, left.writer);
         out.writeUTF(left.file);
+        out.writeLong(left.stamp);
       } else if (question instanceof AskMoves moves) {
         head(out, MOVES, moves.epoch, moves.writer);
         list(out, moves.partitions, DataOutputStream::writeUTF);
@@ -191,7 +198,7 @@ final class ServiceMessages {
           list(in, i -> revisions.put(i.readUTF(), i.readLong()));
           yield new AskFacts(epoch, writer, goneSince, revisions, filesFirst);
         }
-        case LEFT -> new Left(epoch, writer, in.readUTF());
+        case LEFT -> new Left(epoch, writer, in.readUTF(), in.readLong());
         case MOVES -> new AskMoves(epoch, writer, list(in, i -> i.readUTF()));
         default -> throw new IOException("no question has the number " + kind);
       };
@@ -230,11 +237,8 @@ final class ServiceMessages {
         out.writeByte(MOVES);
         out.writeDouble(moves.excess);
         out.writeBoolean(moves.urgent);
-        list(out, moves.files, (o, m) -> {
-          o.writeUTF(m.file);
-          o.writeLong(m.size);
-          o.writeLong(m.liveBytes);
-        });
+        list(out, moves.files, ServiceMessages::write);
+        list(out, moves.joins, ServiceMessages::write);
       } else if (answer instanceof Refused refused) {
         out.writeByte(REFUSED);
         out.writeBoolean(refused.isStale);
@@ -260,7 +264,7 @@ final class ServiceMessages {
             in.readLong(), in.readLong(), in.readLong(), list(in, i -> i.readUTF()),
             list(in, i -> new PartitionFacts(i.readUTF(), i.readLong(), list(i, ServiceMessages::fileFacts))));
         case MOVES -> new Moves(
-            in.readDouble(), in.readBoolean(), list(in, i -> new Move(i.readUTF(), i.readLong(), i.readLong())));
+            in.readDouble(), in.readBoolean(), list(in, ServiceMessages::move), list(in, ServiceMessages::move));
         case REFUSED -> {
           boolean isStale = in.readBoolean();
           String id = in.readUTF();
@@ -269,6 +273,16 @@ final class ServiceMessages {
         default -> throw new IOException("no answer has the number " + kind);
       };
     });
+  }
+
+  private static void write(DataOutputStream out, Move move) throws IOException {
+    out.writeUTF(move.file);
+    out.writeLong(move.size);
+    out.writeLong(move.liveBytes);
+  }
+
+  private static Move move(DataInputStream in) throws IOException {
+    return new Move(in.readUTF(), in.readLong(), in.readLong());
   }
 
   private static void write(DataOutputStream out, FileFacts file) throws IOException {

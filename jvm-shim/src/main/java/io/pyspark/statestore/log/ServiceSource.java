@@ -28,6 +28,8 @@ final class ServiceSource implements IndexSource, Reporter {
   /** The age of a view that maintenance may work with. */
   private static final long MAINTENANCE_VIEW_NANOS = 10_000_000_000L;
 
+  private static final long FORGET_NANOS = 5_000_000_000L;
+
   private final IndexTransport transport;
   private final String checkpoint;
   private final long epoch;
@@ -54,6 +56,7 @@ final class ServiceSource implements IndexSource, Reporter {
   /** Number of the newest question that was sent. */
   private volatile long begun;
   private volatile long lastBeganNanos = System.nanoTime();
+  private volatile long lastForgotNanos = System.nanoTime();
   private volatile long liveBytes;
   private long goneUpTo;
 
@@ -129,9 +132,15 @@ final class ServiceSource implements IndexSource, Reporter {
     return expect(ServiceMessages.Opened.class, answer, stateDirectory);
   }
 
-  /** The epoch of the service's view that this source takes its facts from. */
-  long epoch() {
-    return epoch;
+  /** The checkpoint's state directory, for messages. */
+  String checkpoint() {
+    return checkpoint;
+  }
+
+  @Override
+  public boolean beginRun(IndexTransport way, FreshnessKey.QueryRun run) throws IOException {
+    ServiceMessages.Opened opened = way == null ? null : open(way, checkpoint, run.id());
+    return opened != null && opened.epoch() == epoch;
   }
 
   // ---- learning
@@ -171,14 +180,15 @@ final class ServiceSource implements IndexSource, Reporter {
     }
   }
 
-  /** Makes what is known of all partitions that this process serves as new as this call. */
-  void refreshAll() throws IOException {
+  @Override
+  public boolean refreshForRelocation() throws IOException {
     asking.lock();
     try {
       question(partitions.keySet(), false);
     } finally {
       asking.unlock();
     }
+    return false;
   }
 
   private void ask(String path, long needed, boolean filesFirst) throws IOException {
@@ -234,7 +244,7 @@ final class ServiceSource implements IndexSource, Reporter {
         known.readIn = number;
       }
     }
-    metrics.refreshed(false, System.nanoTime() - lastBeganNanos);
+    metrics.asked();
   }
 
   private void apply(ServiceMessages.Facts facts) {
@@ -275,6 +285,11 @@ final class ServiceSource implements IndexSource, Reporter {
    * @param keepMs how long a partition is kept after it was last asked for
    */
   void forgetUnserved(Predicate<String> isServed, long keepMs) {
+    long now = System.nanoTime();
+    if (now - lastForgotNanos < FORGET_NANOS) {
+      return;
+    }
+    lastForgotNanos = now;
     partitions.forEach((name, known) -> {
       if (!isServed.test(name) && asking.tryLock()) {
         try {
@@ -313,7 +328,7 @@ final class ServiceSource implements IndexSource, Reporter {
   @Override
   public void left(MergedFile file) {
     try {
-      ask(new ServiceMessages.Left(epoch, writerId, file.name()));
+      ask(new ServiceMessages.Left(epoch, writerId, file.name(), clock.newest()));
     } catch (IOException e) {
       // The service reads the file's end by itself once the file counts as closed, or this process as lost.
     }

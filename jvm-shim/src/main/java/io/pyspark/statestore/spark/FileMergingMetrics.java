@@ -84,9 +84,13 @@ final class FileMergingMetrics implements LogMetrics.Listener {
   }
 
   /**
-   * Whether a log's view is up to date. A log stays open when its query ends or moves away, and is not refreshed then.
+   * Whether a log's view is up to date and shows the whole checkpoint. A log stays open when its query ends or moves
+   * away, and is not refreshed then. One that an index service serves knows its own partitions only.
    */
   private boolean isInUse(MergedLog log) {
+    if (log.isServed()) {
+      return false;
+    }
     long lastUsedNanos = log.metrics().lastUsedNanos();
     long idleMs = TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - lastUsedNanos);
     return lastUsedNanos - beganNanos >= 0 && idleMs < log.options().closedAfterMs();

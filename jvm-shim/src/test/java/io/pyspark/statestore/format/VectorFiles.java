@@ -64,6 +64,11 @@ public final class VectorFiles {
       f.group(f.put("0/0/4.delta", "padded"));
       f.writer.seal(f.stamp());
     }
+    try (File f = new File(directory, "fronts-index-only.merged", true)) {
+      Entry put = new Entry(Entry.PUT, Entry.TYPE_DELTA, 0, 0x9a8b7c6d, STAMP + 9, WRITER, 77, 3, 2, "0/5/9.delta");
+      Entry deleted = Entry.tombstone("0/5/8-ä.delta", 1, STAMP + 8, WRITER).in(1);
+      f.writer.sealIndexOnly(List.of(deleted, put), List.of(name(1), name(2)), f.stamp());
+    }
     try (File f = new File(directory, "fronts-torn.merged", true)) {
       f.announcedGroup("0/0/1.delta", "one");
       f.writer.announce(1000, List.of("0/0/2.delta"));
@@ -111,7 +116,7 @@ public final class VectorFiles {
       writer.endGroup(new ArrayList<>(List.of(entries)), stamp());
     }
 
-    /** Ends a file with an entry of another one; only Python writes such files outside of tests. */
+    /** Ends a file with an entry of another one, without a front. Only Python writes reference files outside of tests. */
     void sealAs(int flag, Entry entry, List<String> names) throws IOException {
       writer.end(new IndexBlock(List.of(entry), names), Trailer.SEALED | Trailer.CUMULATIVE | flag, stamp());
     }

@@ -16,6 +16,16 @@ public final class Cleaning {
     Cleaner.Pace.current = new Cleaner.Pace();
   }
 
+  /** From now on the passes of a log write index-only files, as those of the process that cleans for all. */
+  public static void consolidates(MergedLog log) {
+    log.cleaner().consolidates(true);
+  }
+
+  /** From now on the passes of a log join small files. */
+  public static void joinsSmallFiles(MergedLog log) {
+    log.cleaner().joinsSmallFiles(true);
+  }
+
   private static final class ByHand extends Cleaner.Pace {
     @Override
     boolean isDue(long sinceLastMs, long intervalMs, BooleanSupplier isPressing) {

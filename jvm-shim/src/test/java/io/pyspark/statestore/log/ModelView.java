@@ -88,10 +88,9 @@ public final class ModelView {
     if (indexOnly) {
       file.indexOnly(repeats.lines().toList());
     }
-    boolean isNobodys = isSealed || file.writer() == MergedFile.Writer.NOBODY;
     long size = file.size() + (stamp >= 0 ? GROUP : 0);
     long newest = stamp >= 0 ? Math.max(stamp, file.size() == 0 ? 0 : file.lastStamp()) : file.lastStamp();
-    file.read(size, size, isNobodys, newest, now, now, refresh);
+    file.read(size, size, isSealed, newest, now, now, refresh);
   }
 
   public void remove(String name) {

@@ -31,6 +31,7 @@ import org.apache.spark.SparkEnv;
  *       returned)
  *   <li>{@code victim}: {@code self}; {@code driver}, while the executor that got there goes on; or {@code all}, driver
  *       and executors
+ *   <li>{@code process}: {@code driver} or {@code executor}, where only such a process counts; else nothing
  *   <li>{@code after}: a point that the same process must have passed before, or nothing
  * </ul>
  *
@@ -96,7 +97,8 @@ public final class Killer {
         File[] files = directory().toFile().listFiles((d, name) -> name.endsWith(".order"));
         for (File file : files == null ? new File[0] : files) {
             Properties order = read(file.toPath());
-            if (order != null && order.getProperty("point").equals(point) && follows(order.getProperty("after", ""))) {
+            if (order != null && order.getProperty("point").equals(point) && isHere(order.getProperty("process", ""))
+                    && follows(order.getProperty("after", ""))) {
                 int calls = CALLS.computeIfAbsent(file.getName(), n -> new AtomicInteger()).incrementAndGet();
                 if (calls >= Integer.parseInt(order.getProperty("nth", "1"))) {
                     Path taken = take(file.toPath());
@@ -113,6 +115,10 @@ public final class Killer {
     /** Notes that the call for which this thread last asked {@link #due} has succeeded. */
     static void passed(String detail) {
         PASSED.add(LAST_POINT.get());
+    }
+
+    private static boolean isHere(String process) {
+        return process.isEmpty() || process.equals(isExecutor() ? "executor" : "driver");
     }
 
     private static boolean follows(String after) {

@@ -1,0 +1,97 @@
+"""Executors ask the driver, over an RPC that is late, loses answers or doubles questions; and a driver without service."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import StreamingQueryException
+
+from tests.cluster.sums import MASTER, OPTIONS, Sums, await_gone, executor_counts, settings
+from tests.jvm.harness import TESTING
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+BATCHES = 6
+
+
+@pytest.fixture
+def sums(make_spark: Callable[..., Any], main_jar: Path, test_jar: Path, tmp_path: Path) -> Sums:
+    conf = settings((main_jar, test_jar), spark__task__maxFailures="20", spark__stage__maxConsecutiveAttempts="20")
+    return Sums(make_spark(conf, mode="provider", master=MASTER, **OPTIONS), tmp_path)
+
+
+@pytest.fixture
+def gate(sums: Sums) -> Any:
+    """What stands before the service."""
+    context = sums.spark.sparkContext
+    gate = getattr(context._jvm, f"{TESTING}.IndexServiceGate")
+    conf = sums.spark._jsparkSession.sessionState().newHadoopConf()
+    gate.install(sums.location, conf)
+    yield gate
+    gate.tell(0, 0)
+
+
+def run_beside_cleaning(sums: Sums, batches: int) -> None:
+    query = sums.start(available_now=False)
+    query.processAllAvailable()
+    sums.assert_right(batches)
+    await_gone(sums, query, batches)
+    query.stop()
+
+
+def merged_calls(sums: Sums) -> dict[str, int]:
+    """Calls of tasks in executors on the directory of merged files that are not for data."""
+    calls: dict[str, int] = {}
+    for by_root in executor_counts(sums.spark).values():
+        for kind, count in by_root[""].get("task", {}).get("merged", {}).items():
+            calls[kind] = calls.get(kind, 0) + count
+    return {kind: calls.get(kind, 0) for kind in ("listStatus", "getFileStatus", "exists")}
+
+
+def test_tasks_ask_no_file_system_what_there_is(sums: Sums) -> None:
+    sums.feed(range(BATCHES))
+    sums.run()
+    sums.assert_right(BATCHES)
+    assert merged_calls(sums) == {"listStatus": 0, "getFileStatus": 0, "exists": 0}
+
+
+def test_answers_that_come_late(sums: Sums, gate: Any) -> None:
+    sums.feed(range(3))
+    gate.tell(2_000, 0)
+    sums.run()
+    asked = gate.asked()
+    gate.tell(0, 0)
+    sums.feed(range(3, BATCHES))
+    run_beside_cleaning(sums, BATCHES)
+    assert asked >= 6, "the service was hardly asked"
+
+
+def test_questions_that_are_refused_and_doubled(sums: Sums, gate: Any) -> None:
+    sums.feed(range(3))
+    sums.run()
+    gate.tell(0, 2)
+    sums.feed(range(3, BATCHES))
+    sums.run()
+    gate.tell(0, 0)
+    sums.feed(range(BATCHES, BATCHES + 2))
+    run_beside_cleaning(sums, BATCHES + 2)
+
+
+def test_a_service_that_never_answers_fails_the_query_and_nothing_is_lost(
+    sums: Sums, gate: Any, make_spark: Callable[..., Any]
+) -> None:
+    sums.feed(range(3))
+    sums.run()
+    gate.tell(0, 10)
+    sums.feed(range(3, 4))
+    with pytest.raises(StreamingQueryException, match="PSS_INDEX_SERVICE_FAILED"):
+        sums.run()
+    sums.spark.conf.set("spark.sql.streaming.stateStore.fileMerging.indexService.enabled", "false")
+    try:
+        sums.run()
+        sums.assert_right(4)
+    finally:
+        sums.spark.conf.unset("spark.sql.streaming.stateStore.fileMerging.indexService.enabled")
