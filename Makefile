@@ -62,7 +62,7 @@ test-hdfs: jar ## the tests on a real HDFS, which is downloaded once; they are p
 soak: jar ## every case of every sweep, which it lists; kills at random, twice for SOAK_MINUTES=240; SOAK_SEED=... repeats a run's choices
 	SOAK_MINUTES=$(SOAK_MINUTES) $(if $(SOAK_SEED),SOAK_SEED=$(SOAK_SEED)) \
 		$(BIN)/python -m pytest -s tests/cluster/test_soak.py tests/cluster/test_maintenance.py $(PYTEST_ARGS)
-	HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest tests/model/test_machine.py -k loses_nothing $(PYTEST_ARGS)
+	HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest tests/model -k loses_nothing $(PYTEST_ARGS)
 	PSS_STORM_SECONDS=60 $(BIN)/python -m pytest tests/jvm/test_storm.py $(PYTEST_ARGS)
 	PSS_DAMAGE_MUTATIONS=10000 PSS_DAMAGE_JVM_MUTATIONS=500 PSS_DAMAGE_RESTARTS=20 $(if $(SOAK_SEED),PSS_DAMAGE_SEED=$(SOAK_SEED)) \
 		$(BIN)/python -m pytest -s tests/damage $(PYTEST_ARGS)

@@ -27,7 +27,7 @@ class Flush(enum.Enum):
 
 
 @dataclass
-class _Flight:
+class Flight:
     """A group on its way."""
 
     file: str
@@ -38,7 +38,9 @@ class _Flight:
 
 
 @dataclass
-class _Refresh:
+class Refresh:
+    """A look that is under way."""
+
     listing: dict[str, File]
     markers: frozenset[str]
     to_read: list[str]
@@ -70,8 +72,8 @@ class BaseProcess:
         self.view = view
         self.alive = True
         self.owned: set[str] = set()
-        self.refreshing: _Refresh | None = None
-        self.flight: _Flight | None = None
+        self.refreshing: Refresh | None = None
+        self.flight: Flight | None = None
         self._ready = False
         self._file: str | None = None
         self._last_append = 0
@@ -124,12 +126,16 @@ class BaseProcess:
                     )
             entries.append(replace(put, offset=1 + 10 * (len(puts) * len(self.world.history) + number), length=1))
         group = Group([*entries, *tombstones], self.view.next_stamp(self.wall, self.world.now))
-        self.flight = _Flight(self._file, group, list(tombstones), entries, self._last_append)
+        self.flight = Flight(self._file, group, list(tombstones), entries, self._last_append)
 
     def end_append(self, flush: Flush) -> bool:
         """The flush has ended."""
         flight, now = self.flight, self.world.now
         assert flight is not None
+        if any(put.generation == 0 and self.world.is_forgotten(put) for put in flight.puts):
+            # A zombie's late commit is a new file, as in stock Spark: see the limits in docs/guarantees.md.
+            flush = Flush.FAILED if flush in (Flush.OK, Flush.AMBIGUOUS) else flush
+            flush = Flush.CRASHED if flush is Flush.CRASHED_AFTER else flush
         late = now - flight.previous_append > CLOSED // 2
         if late and self.rules.late_flushes_fail and flush in (Flush.OK, Flush.AMBIGUOUS, Flush.CRASHED_AFTER):
             # What appears after such a time is nothing that anybody can rule out; see docs/guarantees.md.
@@ -159,8 +165,13 @@ class BaseProcess:
         for put in flight.puts:
             if self.refreshing:
                 self.refreshing.window.allowed[put.path].add(put.crc32c)
-            self._acknowledged(put)
+        self._is_durable(flight)
         return True
+
+    def _is_durable(self, flight: Flight) -> None:
+        """The group is in the file and in this process's index."""
+        for put in flight.puts:
+            self._acknowledged(put)
 
     def _acknowledged(self, put: Entry) -> None:
         if self.world.truth.expected(put.path) == put.crc32c:
@@ -225,14 +236,18 @@ class BaseProcess:
         listing = dict(world.files)
         self.list_pins()
         markers = frozenset(self.view.counting(world.markers, world.now))
-        to_read = [name for name in listing if self.view.needs_read(name)]
+        to_read = [name for name in listing if self._must_read(name)]
         # Index-only files first: what they cover need not be opened.
         to_read.sort(key=lambda name: (listing[name].index_only, name), reverse=True)
         to_read.sort(key=lambda name: not listing[name].index_only)
-        self.refreshing = _Refresh(
+        self.refreshing = Refresh(
             listing, markers, to_read, self.view.names(), world.truth.highest(), world.begin_window(), then
         )
         self._say("lists")
+
+    def _must_read(self, name: str) -> bool:
+        """Whether a refresh opens a file that it has listed."""
+        return self.view.needs_read(name)
 
     def read_next(self) -> None:
         """Reads one file; after the last, the refresh is complete."""
@@ -245,11 +260,11 @@ class BaseProcess:
             else:
                 self._say(f"finds {name} gone")
                 refresh.missing = True
-                self.view.remove(name)
+                self._missing(name)
         if not refresh.to_read:
             self._end_refresh(refresh)
 
-    def _read_file(self, name: str, refresh: _Refresh | None = None) -> None:
+    def _read_file(self, name: str, refresh: Refresh | None = None) -> None:
         file = self.world.files[name]
         now = self.world.now
         self._say(f"reads {name}")
@@ -268,7 +283,7 @@ class BaseProcess:
                 self._read[other] = len(repeated)
                 refresh.to_read.remove(other)
 
-    def _end_refresh(self, refresh: _Refresh) -> None:
+    def _end_refresh(self, refresh: Refresh) -> None:
         self.world.end_window(refresh.window)
         self.refreshing = None
         if refresh.missing and self.rules.refresh_starts_again:
@@ -278,21 +293,29 @@ class BaseProcess:
             self._gone(name)
         self._floor = refresh.floor
         self._ready = True
-        self.view.refreshed(refresh.markers, complete=True, now=self.world.now)
+        self._tell_view(refresh)
         self._say("has refreshed")
         self._check_view(refresh)
         refresh.then()
+
+    def _tell_view(self, refresh: Refresh) -> None:
+        """What the listing has shown besides files."""
+        self.view.refreshed(refresh.markers, complete=True, now=self.world.now)
+
+    def _missing(self, name: str) -> None:
+        """A listed file was unlinked before it was read."""
+        self.view.remove(name)
 
     def _gone(self, name: str) -> None:
         self.view.remove(name)
         if name == self._file and self.flight is None:
             self._file = None
 
-    def _check_view(self, refresh: _Refresh) -> None:
+    def _check_view(self, refresh: Refresh) -> None:
         for path, allowed in refresh.window.allowed.items():
             found = self.view.find(path)
             content = found.entry.crc32c if found else None
-            if content in allowed:
+            if content in allowed or content in self.world.late:
                 continue
             own = self._deleted.get(path, (-1, -1))
             deleted_here = any(a is not None and self.world.truth.key(path, a) <= own for a in allowed)

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, Phase, settings
 
 _COMMON: dict[str, Any] = {
     "database": None,
+    "deadline": None,  # other tests share the cores
     "print_blob": False,
     "stateful_step_count": 50,
     "suppress_health_check": list(HealthCheck),
@@ -25,10 +26,11 @@ settings.register_profile(
 )
 
 
-def model_settings() -> settings:
-    """What the machines run with."""
+def model_settings(examples: int = 100) -> settings:
+    """What the machines run with; ``examples`` histories, or as many as a soak has."""
     name = os.environ.get("HYPOTHESIS_PROFILE", "model")
-    return settings.get_profile(name)
+    profile = settings.get_profile(name)
+    return settings(profile, max_examples=examples) if name == "model" else profile
 
 
 @pytest.fixture(scope="session")

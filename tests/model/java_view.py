@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from pyspark_statestore.format import Entry, Kind, SegmentType
+from pyspark_statestore.log import is_expired
 from tests.model.views import Found
 from tests.model.world import CLOSED, IDLE, Key
 
@@ -91,7 +92,7 @@ class JavaView:
 
     def refreshed(self, markers: Collection[str], *, complete: bool, now: int) -> None:
         self._java.time(now, now)
-        self._java.refreshed("\n".join(markers), complete)
+        self._java.refreshed("\n".join(markers), complete, 0)
 
     def plan(self, now: int) -> list[str]:
         self._java.time(now, now)
@@ -99,6 +100,51 @@ class JavaView:
 
     def carry(self, name: str) -> list[Entry]:
         return _entries(self._java.carry(name))
+
+
+class ServedJavaView(JavaView):
+    """The same, for an index service and those whom it serves.
+
+    The service decides which markers count. The files that it waits for are markers, too, as far as the index knows.
+    """
+
+    def __init__(self, jvm: Any) -> None:
+        super().__init__(jvm)
+        self._markers_seen: dict[str, int] = {}
+
+    def learn(self, name: str, entries: Sequence[Entry], now: int) -> None:
+        self._java.time(now, now)
+        self._java.learn(name, _text(entries))
+
+    def observe(self, stamp: int) -> None:
+        self._java.observe(stamp)
+
+    def entries(self, partition: str) -> dict[str, list[Entry]]:
+        found: dict[str, list[Entry]] = {}
+        for line in self._java.entries(partition).splitlines():
+            name, _, entry = line.partition(" ")
+            found.setdefault(name, []).append(_entry(entry))
+        return found
+
+    def revision(self, partition: str) -> int:
+        return int(self._java.revision(partition))
+
+    def forget(self, partition: str) -> None:
+        self._java.forget(partition)
+
+    def counting(self, markers: Collection[str], now: int) -> Collection[str]:
+        for marker in markers:
+            self._markers_seen.setdefault(marker, now)
+        expired = self.expired(markers, now)
+        return [marker for marker in markers if marker not in expired]
+
+    def expired(self, markers: Collection[str], now: int) -> list[str]:
+        return [marker for marker in markers if is_expired([now - self._markers_seen.get(marker, now)], CLOSED)]
+
+    def refreshed(self, markers: Collection[str], *, complete: bool, now: int) -> None:
+        self._java.time(now, now)
+        # Each is as new as can be: that it counts still is known here.
+        self._java.refreshed("\n".join(markers), complete, self._java.refreshes())
 
 
 def _text(entries: Iterable[Entry]) -> str:

@@ -108,6 +108,25 @@ class View(Protocol):
         """What has to be written again before a planned file goes: its tombstones, with a generation more."""
 
 
+class ServedView(View, Protocol):
+    """What an index service and those whom it serves ask besides."""
+
+    def learn(self, name: str, entries: Sequence[Entry], now: int) -> None:
+        """The service says what is in a file, some of which may be known."""
+
+    def observe(self, stamp: int) -> None:
+        """The clock has to stay above this stamp."""
+
+    def entries(self, partition: str) -> dict[str, list[Entry]]:
+        """All entries of a partition, by file."""
+
+    def revision(self, partition: str) -> int:
+        """Another number whenever an entry of the partition was added."""
+
+    def forget(self, partition: str) -> None:
+        """Drops the entries of a partition."""
+
+
 @dataclass
 class _Known:
     own: bool
@@ -137,6 +156,7 @@ class PythonView:
         self._droppable: frozenset[str] = frozenset()
         self._carried: dict[str, list[Entry]] = {}
         self._markers_seen: dict[str, int] = {}
+        self._revisions: dict[str, int] = {}
 
     def next_stamp(self, wall: int, now: int) -> int:
         self._highest = max(wall << 16, self._highest + 1)
@@ -185,7 +205,10 @@ class PythonView:
 
     def _add(self, name: str, entries: Sequence[Entry], stamp: int) -> None:
         known = self._files[name]
+        entries = [entry for entry in entries if entry not in known.entries]
         known.entries += entries
+        for partition in {partition_of(entry.path) for entry in entries}:
+            self._revisions[partition] = self._revisions.get(partition, 0) + 1
         known.stamp = max(known.stamp, stamp)
         self._highest = max(self._highest, stamp)
         for entry in entries:
@@ -261,6 +284,26 @@ class PythonView:
     def carry(self, name: str) -> list[Entry]:
         return self._carried[name]
 
+    def learn(self, name: str, entries: Sequence[Entry], now: int) -> None:
+        self.listed(name, now)
+        self._add(name, entries, -1)
+
+    def observe(self, stamp: int) -> None:
+        self._highest = max(self._highest, stamp)
+
+    def entries(self, partition: str) -> dict[str, list[Entry]]:
+        by_file = {n: [e for e in f.entries if partition_of(e.path) == partition] for n, f in self._files.items()}
+        return {name: entries for name, entries in by_file.items() if entries}
+
+    def revision(self, partition: str) -> int:
+        return self._revisions.get(partition, 0)
+
+    def forget(self, partition: str) -> None:
+        for known in self._files.values():
+            known.entries = [e for e in known.entries if partition_of(e.path) != partition]
+        self._deletions = {p: key for p, key in self._deletions.items() if partition_of(p) != partition}
+        self._resolved = None
+
     def _states(self, now: int) -> dict[str, FileState]:
         states = {name: self._state(known, now) for name, known in self._files.items()}
         if not self._rules.highest_stamp_stays:
@@ -329,6 +372,11 @@ def _watch(rules: Rules) -> TombstoneWatch:
     if not rules.drops_after_complete_refresh:
         return _LiteralWatch()
     return TombstoneWatch() if rules.knows_before_it_watches else _HastyWatch()
+
+
+def partition_of(path: str) -> str:
+    """``<operator>/<partition>`` of a path."""
+    return path.rpartition("/")[0]
 
 
 def copied(entry: Entry) -> Entry:

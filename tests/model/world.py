@@ -73,6 +73,14 @@ class Truth:
         """A process deletes what it saw, whatever its tombstone says."""
         self._saw[tombstone.path, tombstone.key] = saw
 
+    def copy(self) -> Truth:
+        """The same, as of now."""
+        other = Truth()
+        other._keys = {path: dict(keys) for path, keys in self._keys.items()}
+        other._deleted_to = dict(self._deleted_to)
+        other._saw = self._saw
+        return other
+
     def durable(self, entries: Iterable[Entry]) -> None:
         """A group can be read by others."""
         for entry in entries:
@@ -89,6 +97,22 @@ class Truth:
             return None
         newest = max(keys, key=lambda content: keys[content])
         return newest if keys[newest] > self._deleted_to.get(path, (-1, -1)) else None
+
+    def is_deleted(self, path: str, key: Key) -> bool:
+        """Whether somebody has deleted what was written under a key."""
+        return self._deleted_to.get(path, (-1, -1)) >= key
+
+    def newest(self, path: str) -> Key:
+        """The highest key that was written."""
+        return max(self._keys.get(path, {}).values(), default=(-1, -1))
+
+    def may_find(self, path: str, at_least: Truth) -> set[int | None]:
+        """What a reader may find who knows another truth, and any part of what is in this one beyond that."""
+        known = at_least.expected(path)
+        keys = self._keys.get(path, {})
+        least = at_least.newest(path)
+        found: set[int | None] = {c for c, key in keys.items() if key >= least and not at_least.is_deleted(path, key)}
+        return found | {None} if known is None or self.is_deleted(path, least) else found
 
     def key(self, path: str, content: int) -> Key:
         """The key that a write had first."""
@@ -124,6 +148,12 @@ class World:
         self.forked: dict[str, list[tuple[str, Entry]]] = {}
         """By its pin, the files and entries that a fork reads."""
         self.truth = Truth()
+        self.counted = Truth()
+        """What the query of this run counts on: what was acknowledged in it, and all that was durable before it."""
+        self.epoch = 0
+        """Of the service of this run; what others acknowledge, no query counts on."""
+        self.late: set[int] = set()
+        """Writes by those who are served that were deleted before they became durable: they may live or not."""
         self.windows: list[Window] = []
         self.history: list[str] = []
         self._contents = 0
@@ -147,6 +177,25 @@ class World:
         for window in self.windows:
             for entry in group.entries:
                 window.allowed[entry.path].add(entry.crc32c if entry.kind is Kind.PUT else None)
+
+    def is_forgotten(self, put: Entry) -> bool:
+        """Whether a write that is not durable yet was deleted, and the tombstone has gone since."""
+        killed = any(e.kind is Kind.DELETE and e.path == put.path and e.key >= put.key for _, e in self.entries())
+        return self.truth.is_deleted(put.path, put.key) and not killed
+
+    def check_found(self, path: str, content: int | None, counted: Truth, own: Key, who: str) -> None:
+        """Whoever has to know what counts has found this.
+
+        Args:
+            path: That was looked up.
+            content: The write that was found.
+            counted: What has to be known.
+            own: The key that the process has deleted itself.
+            who: For the message.
+        """
+        allowed = self.truth.may_find(path, counted)
+        right = content in allowed or content in self.late or (content is None and own >= counted.newest(path))
+        assert right, f"{who} sees write {content} of {path}, where one of {allowed} is right\n" + self.story()
 
     def begin_window(self) -> Window:
         """For a refresh: remembers from now on what it may find."""
@@ -195,7 +244,7 @@ class World:
         for path in self.paths:
             expected = self.truth.expected(path)
             _, found = read.get(path, ("", None))
-            if found != expected:
+            if found != expected and found not in self.late:
                 what = "came back" if expected is None else "is lost"
                 raise AssertionError(f"{path} {what}: write {found} is read, it should be {expected}\n" + self.story())
 

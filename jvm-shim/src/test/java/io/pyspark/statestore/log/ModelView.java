@@ -142,15 +142,20 @@ public final class ModelView {
     listedMs = now;
   }
 
+  /** How many refreshes have begun. */
+  public long refreshes() {
+    return refresh;
+  }
+
   /** Returns the relocation markers that cleaning deletes. */
   public String expired() {
     return String.join("\n", markers.expired());
   }
 
-  /** A refresh has ended, whose listing showed these markers; see {@code Cleaner.clean}. */
-  public void refreshed(String names, boolean complete) {
+  /** A refresh has ended, whose listing showed these markers, made or renewed then; see {@code Cleaner.clean}. */
+  public void refreshed(String names, boolean complete, long modified) {
     Map<String, Long> listed =
-        names.lines().filter(n -> !n.isEmpty()).collect(Collectors.toMap(n -> n, name -> 0L));
+        names.lines().filter(n -> !n.isEmpty()).collect(Collectors.toMap(n -> n, name -> modified));
     markers.listed(listed, refresh, complete, listedMs);
     if (complete) {
       index.proveTombstones(refresh, rules::isClosed, markers::noneSince);
@@ -172,6 +177,33 @@ public final class ModelView {
   /** Returns what has to be written again before a planned file goes. */
   public String carry(String name) {
     return planned.get(name).stream().map(t -> format(t.toEntry())).collect(Collectors.joining("\n"));
+  }
+
+  // ---- what only the index service and those whom it serves ask
+
+  /** The service says what is in a file, some of which may be known. */
+  public void learn(String name, String entries) {
+    index.apply(index.addIfAbsent(new MergedFile(name, MergedFile.Writer.OTHER, moment())), parse(entries));
+  }
+
+  /** The clock has to stay above this stamp. */
+  public void observe(long stamp) {
+    clock.observe(stamp);
+  }
+
+  /** Returns all entries of a partition, each after the name of its file. */
+  public String entries(String partition) {
+    return index.entries(partition).entrySet().stream()
+        .flatMap(found -> found.getValue().stream().map(entry -> found.getKey().name() + " " + format(entry)))
+        .collect(Collectors.joining("\n"));
+  }
+
+  public long revision(String partition) {
+    return index.revision(partition);
+  }
+
+  public void forget(String partition) {
+    index.forgetPartition(partition);
   }
 
   private Clocks.Moment moment() {
