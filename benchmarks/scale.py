@@ -91,7 +91,9 @@ class MergedCosts:
         moved_file_calls: The calls for a file that segments are moved out of: whether it exists, and an open.
         max_age_seconds: No file stays open for longer (`Lane.MAX_AGE_MS`).
         page: A listing with so many names is made twice (`Storage.PAGE`).
-        pass_lists: Listings of a cleaning pass; one that unlinks makes another (`Pins.now`).
+        pass_lists: Listings of a cleaning pass of the driver.
+        index_only_after: Sealed files that the driver repeats in an index-only file (`Consolidation.WORTH_IT`).
+        most_opens: A cold process opens so many files at most, besides unsealed ones (`Consolidation.MOST_OPENS`).
         lists_per_load: Listings of `_merged/` until the first stage of a process has loaded.
         driver_calls: The calls that list `state/` and ask for its status, once for each start of the query.
         index_opens: Opens for the index of a sealed file. An unsealed one is read again with each listing.
@@ -112,6 +114,8 @@ class MergedCosts:
     max_age_seconds: float = 3600.0
     page: int = 400
     pass_lists: float = 1.0
+    index_only_after: int = 5
+    most_opens: int = 20
     lists_per_load: float = 1.0
     driver_calls: float = 4.0
     index_opens: float = 1.0
@@ -199,9 +203,10 @@ def served_batch(shape: Shape, costs: MergedCosts = MergedCosts()) -> MergedBatc
     passes = shape.batch_seconds / shape.maintenance_seconds
     relocations = new_files * costs.relocated / (1 + costs.relocated)
     others = (shape.executors - 1) * costs.open_files
+    index_only = min(passes, new_files / costs.index_only_after)
     return MergedBatch(
-        rotation=new_files * (WRITE + 1),
-        listing=passes * costs.pass_lists * pages(shape, costs) + min(passes, new_files),
+        rotation=(new_files + index_only) * (WRITE + 1),
+        listing=passes * costs.pass_lists * pages(shape, costs),
         new_indexes=0.0,
         tails=0.0,
         relocation=relocations * (costs.served_round_calls + costs.moved_file_calls),
@@ -262,15 +267,17 @@ def served_restart(shape: Shape, costs: MergedCosts = MergedCosts(), index_only:
     Args:
         shape: The query and its cluster.
         costs: The costs of merged state.
-        index_only: Whether all files are sealed, after a clean stop, and one index-only file speaks for them.
+        index_only: Whether all files are sealed, after a clean stop, and one index-only file speaks for them. After a
+            kill some index-only files speak for those that are sealed.
 
     Returns:
         The calls of the driver, which reads each index once, and of all executors, which read segments.
     """
     alone = alone_restart(shape, costs)
+    files, unsealed = files_with_live_segments(shape, costs), shape.executors * costs.open_files
     return Restart(
         lists=costs.driver_calls + pages(shape, costs),
-        indexes=1.0 if index_only else files_with_live_segments(shape, costs) * costs.index_opens,
+        indexes=1.0 if index_only else (unsealed + min(files - unsealed, costs.most_opens)) * costs.index_opens,
         data=alone.data,
         first_files=alone.first_files,
     )

@@ -85,17 +85,34 @@ def test_a_lost_executor_costs_the_driver_its_files_ends(simulate: Callable[...,
 def test_the_driver_lists_once_in_a_maintenance_interval(simulate: Callable[..., Simulation]) -> None:
     query = simulate(EXECUTORS, PARTITIONS, served=True, commit_bytes=LARGE)
     query.step("batch")
-    idle = query.step("clean")
-    assert (idle.total, idle.driver) == (1, {"listStatus": 1})
+    assert query.files == EXECUTORS
+    first = query.step("clean")
+    # Each executor has sealed a file by now: an index-only file repeats them.
+    assert first.driver == {"listStatus": 1, "create": 1, "addBlock": 1, "complete": 1}
 
-    query.step("batch", "maintain", "batch")
+    query.step("maintain", "batch", "maintain", "batch")
     before = query.files
     unlinked = query.step("clean")
-    gone = before - query.files
+    written = unlinked.driver.get("create", 0)
+    gone = before + written - query.files
     assert gone >= EXECUTORS
-    # Right before it unlinks, a pass looks for new pins of forks.
-    assert unlinked.driver == {"listStatus": 2, "delete": gone}
-    assert (unlinked.executors, unlinked.reading) == ({}, {})
+    assert {**unlinked.driver, "create": 0, "addBlock": 0, "complete": 0} == {
+        **{"listStatus": 1, "delete": gone},
+        **{"create": 0, "addBlock": 0, "complete": 0},
+    }
+    # An index-only file, and the driver's own for deletions that outlive their files.
+    assert written <= 2
+    assert (first.executors, unlinked.executors, unlinked.reading) == ({}, {}, {})
+    assert query.step("clean").driver["listStatus"] == 1
+
+
+def test_a_cold_driver_opens_an_index_only_file_for_all_that_are_sealed(simulate: Callable[..., Simulation]) -> None:
+    query = simulate(EXECUTORS, PARTITIONS, served=True, commit_bytes=LARGE)
+    query.step("batch", "clean")
+    query.java.killAll()
+
+    cold = query.step("batch")
+    assert (cold.driver, cold.executors) == ({"listStatus": 1, "open": 1}, {})
 
 
 @pytest.mark.parametrize("executors", [3, 6])
