@@ -179,8 +179,10 @@ def draw(base: Shape, costs: MergedCosts, target: Path) -> None:
     for axis, title in zip(axes, titles, strict=True):
         axis.set(xscale="log", yscale="log", xlabel="executors", title=title)
         axis.grid(alpha=0.3, which="both")
-        axis.legend(fontsize=8)
-    figure.savefig(target, dpi=110)
+    figure.legend(*axes[0].get_legend_handles_labels(), fontsize=8, ncols=3, loc="outside lower center")
+    # The same bytes for the same figures: the README's picture is in the repository.
+    with matplotlib.rc_context({"svg.hashsalt": "scale_model", "svg.fonttype": "none"}):
+        figure.savefig(target, dpi=110, metadata={"Date": None} if target.suffix == ".svg" else None)
     plt.close(figure)
 
 
@@ -311,6 +313,7 @@ def check(shapes: Sequence[tuple[int, int, int]], alone: bool) -> list[dict[str,
 )
 @click.option("--build/--no-build", default=True, help="Compile the shim first if its sources changed (for --check).")
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), default=Path("build/benchmarks"))
+@click.option("--picture", type=click.Path(dir_okay=False, path_type=Path), help="Draw it here, .png or .svg.")
 def main(
     batch_seconds: float,
     maintenance_seconds: float,
@@ -322,6 +325,7 @@ def main(
     shapes: tuple[tuple[int, int, int], ...],
     build: bool,
     out: Path,
+    picture: Path | None,
 ) -> None:
     """Compute what stock Spark and merged state ask of a file system on clusters that do not fit here."""
     out.mkdir(parents=True, exist_ok=True)
@@ -338,13 +342,14 @@ def main(
         ]
     }
     print_model(base, costs, alone)
-    draw(base, costs, out / "scale_model.png")
+    picture = picture or out / "scale_model.png"
+    draw(base, costs, picture)
     if checked:
         if build:
             build_shim()
         raw["check"] = check(shapes or (CHECKED[::2] if quick else CHECKED), alone)
     (out / "scale_model.json").write_text(json.dumps(raw, indent=1) + "\n")
-    print(f"raw numbers: {out}/scale_model.json, picture: {out}/scale_model.png", file=sys.stderr)
+    print(f"raw numbers: {out}/scale_model.json, picture: {picture}", file=sys.stderr)
 
 
 if __name__ == "__main__":
