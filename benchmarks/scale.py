@@ -275,9 +275,12 @@ def served_restart(shape: Shape, costs: MergedCosts = MergedCosts(), index_only:
     """
     alone = alone_restart(shape, costs)
     files, unsealed = files_with_live_segments(shape, costs), shape.executors * costs.open_files
+    opened = 1.0 if index_only else (unsealed + min(files - unsealed, costs.most_opens)) * costs.index_opens
+    # Passes meanwhile read the ends of those files that dead executors may have written without a report.
+    passes = shape.batch_seconds / shape.maintenance_seconds * costs.pass_lists
     return Restart(
-        lists=costs.driver_calls + pages(shape, costs),
-        indexes=1.0 if index_only else (unsealed + min(files - unsealed, costs.most_opens)) * costs.index_opens,
+        lists=costs.driver_calls + (1 + passes) * pages(shape, costs),
+        indexes=opened if index_only else opened + passes * unsealed,
         data=alone.data,
         first_files=alone.first_files,
     )

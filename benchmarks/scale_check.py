@@ -76,6 +76,7 @@ def main() -> int:
     spark = start_session(scenario, work, merged, master, more)
     counters = ProcessCounters(spark, executors)
     side = Side(name, spark.newSession(), scenario, work / name, counters)
+    begin = time.monotonic()
     side.start(merged)
     said: dict[str, Any] = {}
     if order["first"]:
@@ -90,6 +91,7 @@ def main() -> int:
         said["counts"] = minus(counters.snapshot(name), before)
         said["batches"] = len(order["files"]) - half
     else:
+        said["seconds"] = time.monotonic() - begin
         said["counts"] = counters.snapshot(name)
     jvm: Any = spark._jvm
     said["pids"] = [*counters.pids, int(jvm.java.lang.ProcessHandle.current().pid()), os.getpid()]

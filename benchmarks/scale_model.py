@@ -178,7 +178,7 @@ def draw(base: Shape, costs: MergedCosts, target: Path) -> None:
     titles = ("calls in a steady batch", "calls from a kill of all processes to the end of the first batch")
     for axis, title in zip(axes, titles, strict=True):
         axis.set(xscale="log", yscale="log", xlabel="executors", title=title)
-        axis.grid(alpha=0.3, which="both")
+        axis.grid(alpha=0.3)
     figure.legend(*axes[0].get_legend_handles_labels(), fontsize=8, ncols=3, loc="outside lower center")
     # The same bytes for the same figures: the README's picture is in the repository.
     with matplotlib.rc_context({"svg.hashsalt": "scale_model", "svg.fonttype": "none"}):
@@ -240,6 +240,7 @@ def measured(partitions: int, cluster: tuple[int, int], side: str, alone: bool) 
         "batch": sum(counted.get(kind, 0) for kind in METADATA_CALLS) / steady["batches"],
         "restart": sum(restarted.get(kind, 0) for kind in METADATA_CALLS),
         "seconds": steady["seconds"],
+        "restart_seconds": again["seconds"],
         "bytes": counted.get("write_bytes", 0) / steady["batches"] / partitions,
         "batch_kinds": {kind: counted[kind] for kind in METADATA_CALLS if counted.get(kind)},
         "restart_kinds": {kind: restarted[kind] for kind in METADATA_CALLS if restarted.get(kind)},
@@ -277,7 +278,9 @@ def check(shapes: Sequence[tuple[int, int, int]], alone: bool) -> list[dict[str,
             )
             # A driver that runs all tasks itself makes no pass as long as it knows of nothing to do.
             costs = MergedCosts(open_files=1, relocated=0.0, pass_lists=1.0 if executors else 0.0)
-            merged_batch, merged_restart, _ = ways(shape, costs, alone)
+            merged_batch, _, _ = ways(shape, costs, alone)
+            restarted = dataclasses.replace(shape, batch_seconds=found["restart_seconds"])
+            _, merged_restart, _ = ways(restarted, costs, alone)
             batch = stock_batch(shape) if side == "stock" else merged_batch.total
             restart = stock_restart(shape) if side == "stock" else merged_restart.total
             where = f"{executors} executors" if executors else "one process"
