@@ -50,8 +50,8 @@ ERROR_CLASSES: Mapping[str, str] = MappingProxyType(
             "the fork, release it with force=True."
         ),
         "PSS_INDEX_SERVICE_FAILED": (
-            "The index service in the driver did not answer for {path}: {reason}. Nothing was acknowledged; Spark tries "
-            "the task again. If this goes on, see what the driver's log says, or restart the query with "
+            "The index service in the driver did not answer for {path}: {reason}. Nothing was acknowledged; Spark "
+            "tries the task again. If this goes on, see what the driver's log says, or restart the query with "
             "spark.sql.streaming.stateStore.fileMerging.indexService.enabled=false."
         ),
         "PSS_STALE_SNAPSHOT": (

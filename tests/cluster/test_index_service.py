@@ -1,8 +1,8 @@
-"""Executors ask the driver, over an RPC that is late, loses answers or doubles questions; and a driver without service."""
+"""Executors ask the driver over an RPC that is late, loses answers, doubles questions, or never answers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ def sums(make_spark: Callable[..., Any], main_jar: Path, test_jar: Path, tmp_pat
 
 
 @pytest.fixture
-def gate(sums: Sums) -> Any:
+def gate(sums: Sums) -> Iterator[Any]:
     """What stands before the service."""
     context = sums.spark.sparkContext
     gate = getattr(context._jvm, f"{TESTING}.IndexServiceGate")

@@ -17,9 +17,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 BATCHES = 8
 
 
-@pytest.mark.parametrize(
-    "index_service", [True, pytest.param(False, marks=[pytest.mark.sweep, pytest.mark.left_out])]
-)
+@pytest.mark.parametrize("index_service", [True, pytest.param(False, marks=[pytest.mark.sweep, pytest.mark.left_out])])
 def test_partitions_that_move_with_every_batch(
     make_spark: Callable[..., Any], main_jar: Path, test_jar: Path, tmp_path: Path, index_service: bool
 ) -> None:

@@ -14,7 +14,6 @@ class Looks(enum.Enum):
     """What the service does before it answers."""
 
     NO = "answers at once"
-    LISTS = "refreshes first"
     READS = "reads every file first"
 
 

@@ -238,13 +238,17 @@ class Served(BaseProcess):
             if self.relocation is relocation:
                 relocation.copies = self._choose(number) if chosen is None else chosen
 
-        self.ask(sorted(self._revisions), choose, Looks.LISTS if self.rules.lists_after_the_marker else Looks.NO)
+        self.ask(sorted(self._revisions), choose)
 
     def _choose(self, number: int) -> list[Entry]:
         names = sorted(name for name in self.view.names() if self.view.relocatable(name))
         if not names:
             return []
         name = names[number % len(names)]
+        if self.rules.originals_are_looked_for and name not in self.world.files:
+            # It may be read through a handle that is open. Whoever unlinked it may have dropped a tombstone since.
+            self._say(f"misses {name}")
+            return []
         self._say(f"copies what lives in {name}")
         return self.view.copies(name)
 

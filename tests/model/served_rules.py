@@ -30,6 +30,6 @@ class ServedRules(Rules):
     moved_content_is_looked_for: bool = True  # where a file is gone in which something lived
     gone_at_the_end: bool = True  # a refresh that begins again has removed nothing yet
     looks_after_the_marker: bool = True  # who relocates asks after it has made its marker
-    lists_after_the_marker: bool = True  # and the service answers after a listing of its own
+    originals_are_looked_for: bool = True  # and copies only out of files that exist then
     copies_are_reported: bool = True  # before the marker goes
     failed_copies_keep_their_marker: bool = True

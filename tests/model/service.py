@@ -69,8 +69,8 @@ class Service(Process):
         return Reported(report, False, {p: (old, self.view.revision(p)) for p, old in before.items()})
 
     def _answer(self, question: Question) -> Answer:
-        if question.looks is not Looks.NO:
-            self.look(everything=question.looks is Looks.READS)
+        if question.looks is Looks.READS:
+            self.look(everything=True)
         facts = {}
         for partition, since in question.since.items():
             revision = self.view.revision(partition)

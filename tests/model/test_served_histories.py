@@ -443,7 +443,7 @@ def looks_after_the_marker(play: Play) -> None:
     play.copies(a)
 
 
-def lists_after_the_marker(play: Play) -> None:
+def originals_are_looked_for(play: Play) -> None:
     """Maintenance from outside has deleted what A knows; the service does not know it yet."""
     a, outside = play.served(), play.stranger()
     play.write(a, ONE, seals=True)
@@ -475,13 +475,17 @@ HISTORIES: dict[str, Callable[[Play], None]] = {
         moved_content_is_looked_for,
         gone_at_the_end,
         looks_after_the_marker,
-        lists_after_the_marker,
+        originals_are_looked_for,
         copies_are_reported,
         failed_copies_keep_their_marker,
     )
 }
 # Either of two rules is enough here; the other one is off, too, where it has to go wrong.
-BESIDE = dict.fromkeys(("copies_are_reported", "failed_copies_keep_their_marker"), "ended_markers_are_settled")
+BESIDE = {
+    "copies_are_reported": "ended_markers_are_settled",
+    "failed_copies_keep_their_marker": "ended_markers_are_settled",
+    "looks_after_the_marker": "originals_are_looked_for",
+}
 # Mutants of the Python index.
 IN_PYTHON = {"epochs_are_checked", "ends_are_read"}
 # What goes well without them; see the machine.

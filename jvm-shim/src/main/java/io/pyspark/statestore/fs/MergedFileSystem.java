@@ -86,9 +86,11 @@ public final class MergedFileSystem extends FileSystem {
 
   private StateView view(StatePath state) throws IOException {
     MergedLog open = MergedLogs.open(state.stateDirectory());
-    return open != null
-        ? new StateView(open, real, state, Schemes::toMerged)
-        : view(state, checkedOptions(getConf()), getConf(), true);
+    if (open == null) {
+      return view(state, checkedOptions(getConf()), getConf(), true);
+    }
+    open.used();
+    return new StateView(open, real, state, Schemes::toMerged);
   }
 
   /**

@@ -350,7 +350,11 @@ final class Cleaner {
     }
     // Last: a fork whose pin this does not show looks later than all that was concluded and written above.
     Pins.Held pinned = pins.now();
-    return (int) unneeded.stream().filter(file -> !pinned.holds(file) && unlink(file)).count();
+    return (int) unneeded.stream()
+        // Asked again: another thread may have found meanwhile that a copy elsewhere is gone.
+        .filter(file -> index.referenceCount(file) == 0)
+        .filter(file -> !pinned.holds(file) && unlink(file))
+        .count();
   }
 
   private UnlinkPlan plan(Clocks.Moment now) {

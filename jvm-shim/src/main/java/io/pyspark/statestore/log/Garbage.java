@@ -3,6 +3,7 @@ package io.pyspark.statestore.log;
 import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.List;
+import java.util.Objects;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.Predicate;
 
@@ -34,27 +35,33 @@ final class Garbage {
 
   private final Index index;
   private final Rules rules;
-  private final Predicate<MergedFile> isPinned;
+  private final Pins pins;
   private final Predicate<String> serves;
   private final AtomicLong credit = new AtomicLong();
   private final AtomicLong joinCredit;
   private volatile boolean joins;
 
   /**
-   * @param isPinned whether a fork needs a file, so that it stays in any case
+   * @param pins of forks, which need files, so that these stay in any case
    * @param serves whether this process writes to a path's partition, and so moves its segments
    */
-  Garbage(Index index, Rules rules, Predicate<MergedFile> isPinned, Predicate<String> serves) {
+  Garbage(Index index, Rules rules, Pins pins, Predicate<String> serves) {
     this.index = index;
     this.rules = rules;
-    this.isPinned = isPinned;
+    this.pins = pins;
     this.serves = serves;
     this.joinCredit = new AtomicLong(rules.options().maxFileSize());
   }
 
   /** Bytes of merged files that are neither live segments nor their entries, and can be reclaimed by moving these. */
   long bytes() {
-    return index.garbage(this::canBeReclaimed);
+    // Asked ten times a second, so the index has counted it already.
+    Pins.Held held = pins.held();
+    if (held.all()) {
+      return 0;
+    }
+    long pinned = held.files().stream().map(index::file).filter(Objects::nonNull).mapToLong(index::garbage).sum();
+    return index.garbage() - pinned;
   }
 
   boolean isSome() {
@@ -195,7 +202,7 @@ final class Garbage {
    * index-only file is no garbage as long as it saves opens.
    */
   private boolean canBeReclaimed(MergedFile file) {
-    return !file.isReference() && !file.isIndexOnly() && !isPinned.test(file);
+    return !file.isReference() && !file.isIndexOnly() && !pins.hold(file);
   }
 
   /**

@@ -1,6 +1,5 @@
 package io.pyspark.statestore.log;
 
-import io.pyspark.statestore.format.Entry;
 import java.io.IOException;
 import java.security.SecureRandom;
 import java.util.ArrayDeque;
@@ -8,7 +7,6 @@ import java.util.ArrayList;
 import java.util.Deque;
 import java.util.HashMap;
 import java.util.HashSet;
-import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
@@ -120,10 +118,8 @@ final class IndexService {
     clock.observe(report.stamp());
     MergedFile file =
         index.addIfAbsent(new MergedFile(report.file(), MergedFile.Writer.OTHER, rules.now()));
-    Map<String, ServiceMessages.Span> revisions = new LinkedHashMap<>();
     file.reported(report.size(), report.trailer(), report.stamp(), report.sealed(), rules.now(), refresher.number());
-    index.applyReport(file, report.entries(), revisions);
-    return new ServiceMessages.Reported(revisions, clock.newest(), index.liveBytes());
+    return new ServiceMessages.Reported(index.applyReport(file, report.entries()), clock.newest(), index.liveBytes());
   }
 
   private ServiceMessages.Answer left(ServiceMessages.Left left) {

@@ -55,7 +55,7 @@ final class MaintenanceReport {
   private String text() {
     StringBuilder line = new StringBuilder("[checkpoint=").append(checkpoint).append(']');
     OF_A_PASS.forEach(what -> add(line, what.key(), done(what)));
-    Index.Totals now = index.totals();
+    Totals now = index.totals();
     add(line, "files", now.files());
     add(line, "physicalBytes", now.physicalBytes());
     add(line, "liveSegments", now.liveSegments());

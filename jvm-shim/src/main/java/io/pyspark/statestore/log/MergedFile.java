@@ -1,13 +1,8 @@
 package io.pyspark.statestore.log;
 
 import io.pyspark.statestore.format.Entry;
-import java.util.ArrayList;
 import java.util.Collection;
-import java.util.HashMap;
-import java.util.HashSet;
-import java.util.LinkedHashSet;
 import java.util.List;
-import java.util.Map;
 import java.util.Set;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
@@ -37,16 +32,23 @@ public final class MergedFile {
   private static final Pattern NAME = Pattern.compile("\\d+-([0-9a-f]{16})-");
 
   private final String name;
-  final List<Segment> segments = new ArrayList<>();
-  final Set<Tombstone> tombstones = new LinkedHashSet<>();
-  long liveBytes;
-  long liveBytesWithEntries;
-  int liveCount;
-  /** By tombstone, the number of the first complete refresh that found nothing for it to hold down. */
-  final Map<Tombstone, Long> idleSince = new HashMap<>(0);
+  /** The index that knows the file, or null. */
+  volatile Index index;
 
-  /** Its tombstones that are proven unneeded. */
-  final Set<Tombstone> unneeded = new HashSet<>(0);
+  /** What its entries there say instead of its name. */
+  int number;
+
+  final FileEntries segments = new FileEntries();
+  final FileEntries tombstones = new FileEntries();
+  int liveCount;
+  long liveBytesWithEntries;
+  int tombstoneCount;
+  /** How many of its tombstones are proven unneeded. */
+  int unneededCount;
+  /** What the index has counted of its bytes so far. */
+  long countedBytes;
+
+  long countedGarbage;
 
   private final long writerId;
   private volatile Writer writer;
@@ -104,6 +106,14 @@ public final class MergedFile {
     return size;
   }
 
+  private void size(long bytes) {
+    size = bytes;
+    Index knows = index;
+    if (knows != null) {
+      knows.recount(this);
+    }
+  }
+
   Writer writer() {
     return writer;
   }
@@ -137,7 +147,7 @@ public final class MergedFile {
    * @param refresh number of the newest refresh that has begun
    */
   void appended(long newSize, long stamp, long refresh) {
-    size = newSize;
+    size(newSize);
     lastStamp = stamp;
     changedIn = refresh;
     seen = true;
@@ -159,13 +169,13 @@ public final class MergedFile {
    *
    * @param refresh number of the newest refresh that has begun
    */
-  synchronized void reported(
+  void reported(
       long newSize, long trailer, long stamp, boolean isSealed, Clocks.Moment now, long refresh) {
     reported = true;
     wholeIndexRead = true;
     seen = true;
     if (newSize > size) {
-      size = newSize;
+      size(newSize);
       lastTrailer = trailer;
       lastStamp = Math.max(lastStamp, stamp);
       changedAtMs = now.monotonicMs();
@@ -194,7 +204,7 @@ public final class MergedFile {
     if (writer == Writer.THIS_PROCESS) {
       return;
     }
-    size = Math.max(size, newSize);
+    size(Math.max(size, newSize));
     if (isSealed) {
       writer = Writer.NOBODY;
     }
@@ -251,6 +261,7 @@ public final class MergedFile {
   void indexOnly(Collection<String> names) {
     indexOnly = true;
     covered = Set.copyOf(names);
+    size(size);
   }
 
   boolean isIndexOnly() {
@@ -272,6 +283,7 @@ public final class MergedFile {
       file.size = Math.max(file.size, entry.offset() + entry.length());
     }
     foreign = files;
+    size(size);
   }
 
   boolean isReference() {
@@ -285,6 +297,7 @@ public final class MergedFile {
       known.size = file.size();
       return known;
     }).toList();
+    size(size);
   }
 
   /** The files of other checkpoints that it refers to; none where it is no reference file. */
@@ -318,7 +331,7 @@ public final class MergedFile {
       changedAtMs = endedMs;
       changedIn = refresh;
     }
-    size = newSize;
+    size(newSize);
     lastTrailer = trailer;
     lastStamp = newestStamp;
     readAtMs = beganMs;
@@ -339,7 +352,7 @@ public final class MergedFile {
 
   /** An index-only file has repeated the whole index of this file, which is sealed. */
   void readElsewhere(long listedSize, long newestStamp, long refresh) {
-    size = listedSize;
+    size(listedSize);
     lastStamp = newestStamp;
     changedIn = refresh;
     wholeIndexRead = true;

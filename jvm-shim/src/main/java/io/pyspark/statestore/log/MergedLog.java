@@ -42,7 +42,7 @@ public final class MergedLog {
 
   private static final String ZIP = ".zip";
   /** A process without commits goes on cleaning for so long after others' files count as closed. */
-  private static final long KEEP_CLEANING_MS = 300_000;
+  static volatile long keepCleaningMs = 300_000;
 
   private final Storage storage;
   private final ProcessFacts process;
@@ -143,7 +143,7 @@ public final class MergedLog {
     reader = new SegmentReader(storage, handles, this::findAfterRefresh, this::options);
     prefetcher = new Prefetcher(index, this::options, handles, reader, threads);
     pins = new Pins(storage, rules);
-    RelocationMarkers markers = new RelocationMarkers(storage, rules, writer, metrics, threads);
+    RelocationMarkers markers = new RelocationMarkers(storage, index, rules, writer, metrics, threads);
     indexReader = new IndexReader(storage, index, rules, clock);
     refresher = new Refresher(
         storage, index, rules, metrics, writer.id(), indexReader, markers, pins, threads, this::forget);
@@ -151,7 +151,7 @@ public final class MergedLog {
     source = this.service == null ? files : this.service;
     snapshotGuard = new SnapshotGuard(
         storage, index, rules, writer.id(), source, this::bornMerged, staged -> this.staged.find(staged) != null);
-    garbage = new Garbage(index, rules, pins::hold, this::serves);
+    garbage = new Garbage(index, rules, pins, this::serves);
     Relocator relocator = new Relocator(
         garbage, source, storage, markers, metrics, reader, this::newBuffer, this::writeRelocated);
     cleaner = new Cleaner(
@@ -520,7 +520,7 @@ public final class MergedLog {
   }
 
   /** Somebody asks for this log. */
-  void used() {
+  public void used() {
     usedMs = Clocks.monotonicMs();
   }
 
@@ -538,7 +538,7 @@ public final class MergedLog {
 
   /** A log that nobody uses goes on cleaning for so long. Others' files count as closed by then. */
   private long keepMs() {
-    return 2 * options.closedAfterMs() + KEEP_CLEANING_MS;
+    return 2 * options.closedAfterMs() + keepCleaningMs;
   }
 
   /** Seals all open files: a process that stops cleanly leaves nothing open (rule 7). */

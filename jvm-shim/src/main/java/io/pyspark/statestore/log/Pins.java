@@ -80,6 +80,11 @@ final class Pins {
     return held.holds(file);
   }
 
+  /** What is pinned, as far as is known. */
+  Held held() {
+    return held;
+  }
+
   /** Reads the pins of the newest listing, and again those that could not be understood. */
   void readAll() {
     listed.forEach(pin -> read(pin, true));

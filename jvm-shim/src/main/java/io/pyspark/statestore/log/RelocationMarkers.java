@@ -23,11 +23,14 @@ final class RelocationMarkers {
   private static final Logger LOG = LoggerFactory.getLogger(RelocationMarkers.class);
 
   private final Storage storage;
+  private final Index index;
   private final Rules rules;
   private final WriterIdentity writer;
   private final LogMetrics metrics;
   private final Executor threads;
   private final Map<String, Seen> seen = new ConcurrentHashMap<>();
+  /** Markers that are gone or expired, by name. The report of their copies may be under way. */
+  private final Map<String, Ended> ended = new ConcurrentHashMap<>();
   /** This process's own that are under way: nothing of its own comes between their copies and their end. */
   private final Set<String> underWay = ConcurrentHashMap.newKeySet();
 
@@ -43,9 +46,19 @@ final class RelocationMarkers {
    */
   private record Seen(long firstRefresh, long modified, long sinceMs) {}
 
+  /**
+   * A marker that has ended.
+   *
+   * @param firstRefresh number of the first refresh that has shown it
+   * @param endedIn number of the first that has shown its end
+   */
+  private record Ended(long firstRefresh, long endedIn) {}
+
   /** @param threads renew markers, and may hang as long as the file system does */
-  RelocationMarkers(Storage storage, Rules rules, WriterIdentity writer, LogMetrics metrics, Executor threads) {
+  RelocationMarkers(
+      Storage storage, Index index, Rules rules, WriterIdentity writer, LogMetrics metrics, Executor threads) {
     this.storage = storage;
+    this.index = index;
     this.rules = rules;
     this.writer = writer;
     this.metrics = metrics;
@@ -162,6 +175,12 @@ final class RelocationMarkers {
    * @param beganMs when the listing began: what was read may lack copies that came later
    */
   void listed(Map<String, Long> markers, long refresh, boolean complete, long beganMs) {
+    seen.forEach((name, marker) -> {
+      if (complete && !markers.containsKey(name) || isExpired(marker)) {
+        ended.putIfAbsent(name, new Ended(marker.firstRefresh, refresh));
+      }
+    });
+    ended.entrySet().removeIf(e -> !markers.containsKey(e.getKey()) && isSettled(e.getKey(), e.getValue().endedIn));
     if (complete) {
       seen.keySet().retainAll(markers.keySet());
     }
@@ -182,7 +201,17 @@ final class RelocationMarkers {
 
   /** Whether every relocation that was under way when a refresh listed has ended, or its marker is expired. */
   boolean noneSince(long refresh) {
-    return seen.values().stream().noneMatch(s -> s.firstRefresh <= refresh && !isExpired(s));
+    return seen.values().stream().noneMatch(s -> s.firstRefresh <= refresh && !isExpired(s))
+        && ended.entrySet().stream().allMatch(
+            e -> e.getValue().firstRefresh > refresh || isSettled(e.getKey(), e.getValue().endedIn));
+  }
+
+  /** Whether the maker of a marker has reported on all files that it has open, since a refresh began. */
+  private boolean isSettled(String name, long refresh) {
+    long maker = MergedFile.writerOf(name);
+    return index.files().stream()
+        .noneMatch(file -> file.writerId() == maker && file.isReported()
+            && file.writer() == MergedFile.Writer.OTHER && file.changedIn() < refresh);
   }
 
   /** Names of the markers that dead relocators have left. */

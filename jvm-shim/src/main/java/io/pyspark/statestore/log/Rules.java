@@ -9,7 +9,7 @@ import java.util.function.Supplier;
  *
  * <p>The rules that need neither are methods of what they are about: {@link Segment#beats} (rules 3 and 5), {@link
  * Tombstone#kills} (rule 4), {@link Segment#copiedEntry} (rule 5), {@link UnlinkPlan} (rule 6), {@link
- * Index#proveTombstones} and {@link Tombstone#compareCopies} (when a tombstone may go).
+ * TombstoneUse#prove} and {@link Tombstone#compareCopies} (when a tombstone may go).
  */
 final class Rules {
   private final Supplier<Options> options;

@@ -43,14 +43,21 @@ public record Segment(Entry entry, MergedFile file) {
     return Entry.compareKeys(entry.stamp(), entry.writer(), stamp, writer);
   }
 
-  /** Rules 3 and 5: the newest key wins, of equal keys the highest generation. The name only makes the order total. */
+  /**
+   * Rules 3 and 5: the newest key wins, of equal keys the highest generation. The name and the place in the file only
+   * make the order total: one file may hold a segment twice, where its writer wrote a group again.
+   */
   boolean beats(Segment other) {
     int byKey = compareKeyTo(other.entry.stamp(), other.entry.writer());
     if (byKey != 0) {
       return byKey > 0;
     }
     int byGeneration = Integer.compare(entry.generation(), other.entry.generation());
-    return byGeneration != 0 ? byGeneration > 0 : file.name().compareTo(other.file.name()) > 0;
+    if (byGeneration != 0) {
+      return byGeneration > 0;
+    }
+    int byName = file.name().compareTo(other.file.name());
+    return byName != 0 ? byName > 0 : entry.offset() > other.entry.offset();
   }
 
   boolean isSamePlace(Segment other) {
@@ -76,14 +83,14 @@ public record Segment(Entry entry, MergedFile file) {
         length(), 0, path());
   }
 
+  /** Segments are made when they are asked for, so the same one may be there twice. */
   @Override
   public boolean equals(Object other) {
-    return this == other;
+    return other instanceof Segment segment && isSamePlace(segment) && path().equals(segment.path());
   }
 
   @Override
   public int hashCode() {
-    return System.identityHashCode(this);
+    return 31 * Long.hashCode(entry.stamp()) + Long.hashCode(entry.offset());
   }
-
 }

@@ -48,7 +48,7 @@ record UnlinkPlan(List<Step> steps) {
       if (!mayGo(file, index, rules) || !wanted.test(file)) {
         continue;
       }
-      Index.TombstoneUse use = index.useOfTombstones(file);
+      TombstoneUse use = index.useOfTombstones(file);
       List<Tombstone> carryOver = new ArrayList<>(use.holding());
       carryOver.addAll(use.idle());
       long cost = carryOver.stream().mapToLong(Tombstone::bytes).sum();

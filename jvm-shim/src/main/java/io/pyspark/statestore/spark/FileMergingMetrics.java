@@ -6,11 +6,11 @@ import com.codahale.metrics.Gauge;
 import com.codahale.metrics.Histogram;
 import com.codahale.metrics.MetricRegistry;
 import com.codahale.metrics.Timer;
-import io.pyspark.statestore.log.Index;
 import io.pyspark.statestore.log.LogMetrics;
 import io.pyspark.statestore.log.LogMetrics.Count;
 import io.pyspark.statestore.log.MergedLog;
 import io.pyspark.statestore.log.MergedLogs;
+import io.pyspark.statestore.log.Totals;
 import java.util.EnumMap;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
@@ -73,8 +73,8 @@ final class FileMergingMetrics implements LogMetrics.Listener {
     };
   }
 
-  private Index.Totals totals() {
-    Index.Totals sum = Index.Totals.NOTHING;
+  private Totals totals() {
+    Totals sum = Totals.NOTHING;
     for (MergedLog log : MergedLogs.all().values()) {
       if (isInUse(log)) {
         sum = sum.plus(log.index().totals());

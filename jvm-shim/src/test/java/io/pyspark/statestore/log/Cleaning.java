@@ -16,6 +16,11 @@ public final class Cleaning {
     Cleaner.Pace.current = new Cleaner.Pace();
   }
 
+  /** From now on logs that nobody uses are forgotten so long after others' files count as closed. */
+  public static void keepsLogsFor(long ms) {
+    MergedLog.keepCleaningMs = ms;
+  }
+
   /** From now on the passes of a log write index-only files, as those of the process that cleans for all. */
   public static void consolidates(MergedLog log) {
     log.cleaner().consolidates(true);

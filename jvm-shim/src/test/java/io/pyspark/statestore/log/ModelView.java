@@ -39,7 +39,7 @@ public final class ModelView {
     Options options = Options.from(conf);
     rules = new Rules(() -> options, this::moment);
     // Only what needs no storage: the model makes and deletes the markers.
-    markers = new RelocationMarkers(null, rules, null, null, Runnable::run);
+    markers = new RelocationMarkers(null, index, rules, null, null, Runnable::run);
   }
 
   /** Sets this process's wall clock, and the time that passes for all processes. */
