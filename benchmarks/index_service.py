@@ -80,14 +80,12 @@ def simulated(jvm: Any, directory: Path, executors: int, partitions: int, served
         step("batch that loads", "batchThatLoads")
         query.step("maintain", "batch", "maintain", "batch")
         step("pass", "clean")
-        moved = min(executors, partitions)
-        query.java.move(moved)
-        found["moved"] = moved
-        step("batch after moves", "batch")
         found["files"] = query.files
         query.java.killAll()
         step("cold start", "batch")
         step("pass after it", "clean")
+        query.java.move(min(executors, partitions))
+        step("batch after moves", "batch")
     return found
 
 
@@ -114,8 +112,8 @@ def calls_command(executors: tuple[int, ...], partitions: int, alone_up_to: int,
         executors, partitions, alone_up_to = (10, 50), 200, 10
     table = Table(title=f"calls, {partitions:,} partitions", title_justify="left", title_style="bold")
     heads = (
-        *("executors", "service", "steady\nbatch", "batch that\nloads all", "a move\nper executor", "a pass"),
-        *("files", "cold start:\ndriver", "executors,\nindexes", "executors,\ndata", "2 x files\n+ 20", "seconds"),
+        *("executors", "service", "steady\nbatch", "batch that\nloads all", "moves", "a pass", "files"),
+        *("cold:\ndriver", "cold:\nexec.", "cold:\ndata", "cold:\nin all", "2 x files\n+ 20"),
     )
     for column in heads:
         table.add_column(column, justify="right")
@@ -142,12 +140,17 @@ def calls_command(executors: tuple[int, ...], partitions: int, alone_up_to: int,
                 f"{_sum(cold['driver']):,}",
                 f"{_sum(cold['executors']):,}",
                 f"{_sum(cold['reading']):,}",
+                f"{sum(_sum(cold[who]) for who in ('driver', 'executors', 'reading')):,}",
                 f"{2 * found['files'] + 20:,}",
-                f"{cold['seconds']:.1f}",
             )
     console = Console(width=max(120, Console().width))
     console.print(table)
-    console.print("Calls that write files are not in the table, and of those that read segments only the cold start's.")
+    console.print(
+        "A pass is the driver's, or one of each executor. With moves, each executor takes over one partition."
+    )
+    console.print(
+        "Calls that write files are not in the table, and of those that read segments only a cold start's (data)."
+    )
     _keep("calls", raw)
 
 
