@@ -1,5 +1,8 @@
 """How many file-system calls a stateful query costs on clusters of any size: the model behind `scale_model.py`.
 
+Merged state has two ways. With the index service, the default, executors ask the driver. Alone, each reads what all
+others have written.
+
 Every formula says what the code does, with what it depends on as a named parameter. Nothing here needs Spark.
 """
 
@@ -84,6 +87,13 @@ class MergedCosts:
         tails_per_second: The open files of others that maintenance reads (`Refresher.mayReadTails`).
         relocated: Bytes that are moved for each byte that Spark writes.
         round_calls: The calls for a relocation marker: create, complete, delete, list.
+        served_round_calls: The same with an index service, where nobody lists.
+        moved_file_calls: The calls for a file that segments are moved out of: whether it exists, and an open.
+        max_age_seconds: No file stays open for longer (`Lane.MAX_AGE_MS`).
+        page: A listing with so many names is made twice (`Storage.PAGE`).
+        pass_lists: Listings of a cleaning pass of the driver.
+        index_only_after: Sealed files that the driver repeats in an index-only file (`Consolidation.WORTH_IT`).
+        most_opens: A cold process opens so many files at most, besides unsealed ones (`Consolidation.MOST_OPENS`).
         lists_per_load: Listings of `_merged/` until the first stage of a process has loaded.
         driver_calls: The calls that list `state/` and ask for its status, once for each start of the query.
         index_opens: Opens for the index of a sealed file. An unsealed one is read again with each listing.
@@ -99,6 +109,13 @@ class MergedCosts:
     tails_per_second: float = 1.0
     relocated: float = 0.05
     round_calls: float = 4.0
+    served_round_calls: float = 3.0
+    moved_file_calls: float = 2.0
+    max_age_seconds: float = 3600.0
+    page: int = 400
+    pass_lists: float = 1.0
+    index_only_after: int = 5
+    most_opens: int = 20
     lists_per_load: float = 1.0
     driver_calls: float = 4.0
     index_opens: float = 1.0
@@ -173,11 +190,38 @@ def rotations(shape: Shape, costs: MergedCosts = MergedCosts()) -> float:
     by_size = written / file_bytes(shape, costs)
     # Slower than idleSeal, each batch has files of its own.
     by_age = shape.executors if shape.batch_seconds > costs.idle_seal_seconds else 0.0
-    return max(by_size, by_age)
+    # So has each wave of snapshots, which all stores make in the same batches.
+    if costs.open_files > 1 and shape.deltas_per_snapshot * shape.batch_seconds > costs.idle_seal_seconds:
+        by_age += shape.executors / shape.deltas_per_snapshot
+    oldest = shape.executors * costs.open_files * shape.batch_seconds / costs.max_age_seconds
+    return max(by_size, by_age, oldest)
 
 
-def merged_batch(shape: Shape, costs: MergedCosts = MergedCosts()) -> MergedBatch:
-    """Calls of merged state in a steady batch; commits make none."""
+def served_batch(shape: Shape, costs: MergedCosts = MergedCosts()) -> MergedBatch:
+    """Calls of merged state with the index service in a steady batch; only the driver lists, and unlinks."""
+    new_files = rotations(shape, costs)
+    passes = shape.batch_seconds / shape.maintenance_seconds
+    relocations = new_files * costs.relocated / (1 + costs.relocated)
+    others = (shape.executors - 1) * costs.open_files
+    index_only = min(passes, new_files / costs.index_only_after)
+    return MergedBatch(
+        rotation=(new_files + index_only) * (WRITE + 1),
+        listing=passes * costs.pass_lists * pages(shape, costs),
+        new_indexes=0.0,
+        tails=0.0,
+        relocation=relocations * (costs.served_round_calls + costs.moved_file_calls),
+        # Only data: the store's files, each opened once by each executor that reads in it.
+        moves=min(shape.loading_executors * others, shape.moved_partitions * costs.open_files),
+    )
+
+
+def pages(shape: Shape, costs: MergedCosts = MergedCosts()) -> int:
+    """How often a complete listing of `_merged/` lists."""
+    return 2 if files_with_live_segments(shape, costs) >= costs.page else 1
+
+
+def alone_batch(shape: Shape, costs: MergedCosts = MergedCosts()) -> MergedBatch:
+    """Calls of merged state without an index service in a steady batch; commits make none."""
     interval = max(shape.maintenance_seconds, costs.cleaner_seconds)
     rounds = shape.executors * shape.batch_seconds / interval
     foreign = (shape.executors - 1) * costs.open_files
@@ -217,8 +261,33 @@ def files_with_live_segments(shape: Shape, costs: MergedCosts = MergedCosts()) -
     return shape.executors * costs.open_files + live_bytes(shape) // file_bytes(shape, costs)
 
 
-def merged_restart(shape: Shape, costs: MergedCosts = MergedCosts(), index_only: bool = False) -> Restart:
-    """Calls of merged state from a restart to the end of its first batch.
+def served_restart(shape: Shape, costs: MergedCosts = MergedCosts(), index_only: bool = False) -> Restart:
+    """Calls of merged state with the index service from a restart to the end of its first batch.
+
+    Args:
+        shape: The query and its cluster.
+        costs: The costs of merged state.
+        index_only: Whether all files are sealed, after a clean stop, and one index-only file speaks for them. After a
+            kill some index-only files speak for those that are sealed.
+
+    Returns:
+        The calls of the driver, which reads each index once, and of all executors, which read segments.
+    """
+    alone = alone_restart(shape, costs)
+    files, unsealed = files_with_live_segments(shape, costs), shape.executors * costs.open_files
+    opened = 1.0 if index_only else (unsealed + min(files - unsealed, costs.most_opens)) * costs.index_opens
+    # Passes meanwhile read the ends of those files that dead executors may have written without a report.
+    passes = shape.batch_seconds / shape.maintenance_seconds * costs.pass_lists
+    return Restart(
+        lists=costs.driver_calls + (1 + passes) * pages(shape, costs),
+        indexes=opened if index_only else opened + passes * unsealed,
+        data=alone.data,
+        first_files=alone.first_files,
+    )
+
+
+def alone_restart(shape: Shape, costs: MergedCosts = MergedCosts(), index_only: bool = False) -> Restart:
+    """Calls of merged state without an index service from a restart to the end of its first batch.
 
     Args:
         shape: The query and its cluster.

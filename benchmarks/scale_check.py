@@ -69,9 +69,10 @@ def main() -> int:
     scenario = Scenario.from_json(order["scenario"])
     (name,) = scenario.sides
     executors, work = order["executors"], Path(order["work"])
-    master = f"local-cluster[{executors},1,1024]" if executors else "local[2]"
+    megabytes = order["megabytes"]
+    master = f"local-cluster[{executors},1,{megabytes}]" if executors else "local[2]"
     merged = merged_settings(scenario) if name == "merged" else {}
-    more = {"spark.executor.memory": "700m"} if executors else {}
+    more = {"spark.executor.memory": f"{megabytes}m"} if executors else {}
     spark = start_session(scenario, work, merged, master, more)
     counters = ProcessCounters(spark, executors)
     side = Side(name, spark.newSession(), scenario, work / name, counters)
@@ -89,7 +90,10 @@ def main() -> int:
         said["counts"] = minus(counters.snapshot(name), before)
         said["batches"] = len(order["files"]) - half
     else:
+        # Passes come from the first batch on.
+        begin = time.monotonic()
         said["counts"] = counters.snapshot(name)
+        said["seconds"] = time.monotonic() - begin + side.progress()["durationMs"]["triggerExecution"] / 1000
     jvm: Any = spark._jvm
     said["pids"] = [*counters.pids, int(jvm.java.lang.ProcessHandle.current().pid()), os.getpid()]
     partial = answer.with_suffix(".partial")
