@@ -89,6 +89,7 @@ def as_python_reads(checkpoint: Checkpoint) -> dict[str, bytes]:
 # What is decided, without a disk.
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("others", [0, 8, 300])
 @pytest.mark.parametrize(("per_pass", "size"), [(1, 200), (1, 16_000), (10, 200), (1000, 200)])
 def test_hundred_thousand_files_are_few_to_open(growth: Any, others: int, per_pass: int, size: int) -> None:
@@ -134,7 +135,7 @@ def test_a_cold_process_opens_few_of_thousands_of_files(
     consolidates(checkpoint)
     expected = {}
     most = 0
-    for version in range(1_500):
+    for version in range(400):
         name = f"0/{version % 2}/{version}.changelog"
         checkpoint.write(name, b"%d" % version)
         expected[name] = b"%d" % version
@@ -323,7 +324,7 @@ def script(checkpoint: Checkpoint, consolidates: Callable[[Checkpoint], None]) -
     add_files(checkpoint, range(40, 61))
 
 
-@pytest.mark.sweep
+@pytest.mark.sweep(4)
 @pytest.mark.parametrize("kind", ["ioexception", "torn", "fs_error", "success_but_error"])
 @pytest.mark.parametrize("scheme", ["faulty", "faultystore"])
 def test_any_call_may_fail(
@@ -453,6 +454,7 @@ def test_two_processes_at_the_same_time(
 # Small files, joined by count.
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize(("processes", "passes", "size"), [(1, 3000, 2_000), (1, 2000, 2_000_000), (30, 100, 2_000)])
 def test_small_files_stop_growing_in_number(growth: Any, processes: int, passes: int, size: int) -> None:
     small, moved, moves = growth.joined(processes, passes, size, 128 * MIB)
