@@ -341,9 +341,13 @@ def test_executors(main_jar: Path, test_jar: Path, tmp_path: Path) -> None:
     assert set(found["shown"]) == {"0", "1", "driver"}
     for process, values in found["shown"].items():
         assert values["mine"] == 42, process
-        if process != "driver":
+        if process == "driver":
             assert {name: values[name] for name in GAUGES} == pytest.approx(found["on_disk"])
-            assert values["flushTime"] == values["groupCommits"] > 0
             assert values["refreshes"] > 0
+        else:
+            # They know their own partitions only, and ask the driver.
+            assert values["physicalFileCount"] == values["refreshes"] == 0
+            assert values["flushTime"] == values["groupCommits"] > 0
+            assert values["indexQuestions"] > 0
     # Every changelog was committed by one of them.
     assert sum(found["shown"][executor]["commits"] for executor in ("0", "1")) == found["written"]

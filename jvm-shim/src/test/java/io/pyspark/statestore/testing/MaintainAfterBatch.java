@@ -48,6 +48,8 @@ public final class MaintainAfterBatch implements VoidFunction2<Dataset<Row>, Lon
         MergedLogs.all().forEach((state, log) -> {
             if (state.contains(checkpoint)) {
                 log.clean();
+                // What one pass has emptied the next one unlinks.
+                log.clean();
             }
         });
     }
