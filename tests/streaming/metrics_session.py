@@ -39,15 +39,15 @@ def shown(directory: Path) -> dict[str, dict[str, float]]:
     return values
 
 
-def agree(values: dict[str, dict[str, float]], expected: dict[str, float]) -> bool:
-    """Whether both executors show what is on the disk."""
-    return all(
-        abs(values.get(executor, {}).get(name, -1.0) - expected[name]) < 1e-6 for executor in "01" for name in GAUGES
-    )
+def agree(values: dict[str, dict[str, float]], expected: dict[str, float], written: int) -> bool:
+    """Whether the driver shows what is on the disk, and the executors what they have written."""
+    driver = values.get("driver", {})
+    shown_commits = sum(values.get(executor, {}).get("commits", 0) for executor in "01")
+    return shown_commits == written and all(abs(driver.get(name, -1.0) - expected[name]) < 1e-6 for name in GAUGES)
 
 
 def main() -> None:
-    """Runs the query and waits for the executors."""
+    """Runs the query and waits until all processes show their metrics."""
     directory, test_jar = Path(sys.argv[1]), sys.argv[2]
     (directory / "csv").mkdir()
     builder = (
@@ -78,12 +78,13 @@ def main() -> None:
     end = time.monotonic() + 180
     values: dict[str, Any] = {}
     expected: dict[str, float] = {}
+    written = 0
     while time.monotonic() < end:
         expected, values = on_disk(state), shown(directory / "csv")
-        if agree(values, expected) and on_disk(state) == expected:
+        written = len(segments(run.checkpoint))
+        if agree(values, expected, written) and on_disk(state) == expected:
             break
         time.sleep(0.2)
-    written = len(segments(run.checkpoint))
     query.stop()
     print(json.dumps({"shown": values, "on_disk": expected, "written": written}))
     spark.stop()
