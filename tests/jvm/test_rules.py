@@ -208,6 +208,7 @@ def test_rule_6_what_an_unwritten_tombstone_killed_is_not_dead_yet(new_checkpoin
         file.put(KEEP, b"keep", stamp=STAMP)
     checkpoint.write(P, LARGE)
     assert checkpoint.sealed(checkpoint.files()[-1])
+    checkpoint.write(NEWER)
     assert checkpoint.log.delete(P)
 
     checkpoint.clean()
