@@ -1,0 +1,95 @@
+package io.pyspark.statestore.sink;
+
+import java.io.Serializable;
+import java.util.ArrayList;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import org.apache.hadoop.fs.FileStatus;
+import org.apache.hadoop.fs.Path;
+
+/**
+ * Decides which staged files of a batch become one file. Files of one directory, that is of one partition value, are
+ * joined in the order in which they were written; the same files give the same bins.
+ *
+ * <p>A file that has the target size stays as it is. The others of a directory are dealt out to as many bins as they
+ * fill, about equally. So of {@code n} bytes come at most {@code ceil(n / target)} files, each smaller than twice the
+ * target.
+ */
+final class Bins {
+  private Bins() {}
+
+  /**
+   * Files that become one.
+   *
+   * @param directory of the partition value below the sink's, such as {@code p=1/q=x}; empty without partition columns
+   * @param files at least one, in order
+   */
+  record Bin(String directory, List<FileStatus> files) implements Serializable {
+    /** Whether there is nothing to join. */
+    boolean isAsItIs() {
+      return files.size() == 1;
+    }
+
+    long bytes() {
+      return Bins.bytes(files);
+    }
+  }
+
+  /**
+   * Deals out.
+   *
+   * @param root the directory that holds all of them
+   * @param files in the order in which they were written
+   * @param target bytes
+   */
+  static List<Bin> of(Path root, List<FileStatus> files, long target) {
+    Map<String, List<FileStatus>> byDirectory = new LinkedHashMap<>();
+    for (FileStatus file : files) {
+      byDirectory.computeIfAbsent(directory(root, file.getPath()), d -> new ArrayList<>()).add(file);
+    }
+    List<Bin> bins = new ArrayList<>();
+    byDirectory.forEach((directory, own) -> {
+      List<FileStatus> small = new ArrayList<>();
+      for (FileStatus file : own) {
+        if (file.getLen() >= target) {
+          bins.add(new Bin(directory, List.of(file)));
+        } else {
+          small.add(file);
+        }
+      }
+      dealOut(small, target).forEach(bin -> bins.add(new Bin(directory, bin)));
+    });
+    return bins;
+  }
+
+  private static List<List<FileStatus>> dealOut(List<FileStatus> files, long target) {
+    long total = bytes(files);
+    long count = Math.max(1, (total + target - 1) / target);
+    List<List<FileStatus>> bins = new ArrayList<>();
+    long before = 0;
+    long last = -1;
+    for (FileStatus file : files) {
+      // By its middle, so that no bin is much smaller or larger than the others.
+      double middle = before + file.getLen() / 2.0;
+      long bin = total == 0 ? 0 : Math.min(count - 1, (long) (middle * count / total));
+      if (bin != last) {
+        bins.add(new ArrayList<>());
+        last = bin;
+      }
+      bins.get(bins.size() - 1).add(file);
+      before += file.getLen();
+    }
+    return bins.stream().map(bin -> (List<FileStatus>) new ArrayList<>(bin)).toList();
+  }
+
+  static long bytes(List<FileStatus> files) {
+    return files.stream().mapToLong(FileStatus::getLen).sum();
+  }
+
+  private static String directory(Path root, Path file) {
+    String parent = file.getParent().toUri().getPath();
+    String above = root.toUri().getPath();
+    return parent.equals(above) ? "" : parent.substring(above.length() + 1);
+  }
+}

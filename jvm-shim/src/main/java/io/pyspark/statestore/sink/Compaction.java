@@ -1,0 +1,154 @@
+package io.pyspark.statestore.sink;
+
+import io.pyspark.statestore.sink.Bins.Bin;
+import java.io.IOException;
+import java.nio.charset.Charset;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.TreeMap;
+import java.util.concurrent.ThreadLocalRandom;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.FileStatus;
+import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.mapreduce.Job;
+import org.apache.hadoop.mapreduce.JobContext;
+import org.apache.spark.api.java.JavaSparkContext;
+import org.apache.spark.broadcast.Broadcast;
+import org.apache.spark.sql.SparkSession;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.execution.datasources.FileFormat;
+import org.apache.spark.sql.execution.datasources.PartitionedFile;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.util.SerializableConfiguration;
+import scala.Function1;
+import scala.Tuple2;
+import scala.collection.Iterator;
+
+/**
+ * Joins the files of bins: one Spark job, a task for each bin. Text, JSON and CSV are copied byte by byte, everything else
+ * with Spark's own reader and writer, which are given the schema, the options and the settings of the query.
+ */
+final class Compaction {
+  /** The jobs' pool, where the session's scheduler is FAIR. */
+  private static final String POOL = "fileSinkCompaction";
+
+  private static final String POOL_PROPERTY = "spark.scheduler.pool";
+  private static final String MOST_ROWS = "maxRecordsPerFile";
+  private static final Set<String> TEXTS = Set.of("TextFileFormat", "JsonFileFormat", "CSVFileFormat");
+  /** In these a line ends with the same byte as in UTF-8, and nothing marks the beginning of a file. */
+  private static final Set<Charset> PLAIN_CHARSETS =
+      Set.of(StandardCharsets.UTF_8, StandardCharsets.US_ASCII, StandardCharsets.ISO_8859_1);
+
+  private final RunningSink sink;
+  private final Configuration conf;
+  private final Readers readers;
+  private final long attempt = ThreadLocalRandom.current().nextLong();
+  private final Map<String, String> options = new TreeMap<>(String.CASE_INSENSITIVE_ORDER);
+
+  /** Makes readers of a format that give row by row. */
+  interface Readers {
+    Function1<PartitionedFile, Iterator<InternalRow>> reader(
+        FileFormat format,
+        SparkSession session,
+        StructType dataSchema,
+        StructType requiredSchema,
+        scala.collection.immutable.Map<String, String> options,
+        Configuration conf);
+  }
+
+  /** @param job in which the batch was written: the format has prepared its configuration */
+  Compaction(RunningSink sink, JobContext job, Readers readers) {
+    this.sink = sink;
+    this.conf = new Configuration(job.getConfiguration());
+    FetchedFileSystem.enterIn(conf);
+    this.readers = readers;
+    options.putAll(sink.optionsAsMap());
+  }
+
+  /**
+   * Whether the files of a bin can be joined. Not so are text files of other charsets than are usual, and those whose
+   * records the user has limited: their records are not counted.
+   */
+  boolean canJoin() {
+    return !isText() || mostRows() == Long.MAX_VALUE && PLAIN_CHARSETS.contains(charset());
+  }
+
+  /** Whether this has made a file, by its name; also one that nobody knows of because the job has failed. */
+  boolean hasMade(String name) {
+    return JoinedFiles.isOf(attempt, name);
+  }
+
+  /**
+   * Joins the files of each bin.
+   *
+   * @param root the directory below which the new files come into their partition value's directory
+   * @return what each bin has become
+   */
+  List<List<FileStatus>> join(List<Bin> bins, Path root) throws IOException {
+    if (bins.isEmpty()) {
+      return List.of();
+    }
+    JavaSparkContext spark = JavaSparkContext.fromSparkContext(sink.session().sparkContext());
+    List<Tuple2<Bin, Long>> numbered = new ArrayList<>();
+    bins.forEach(bin -> numbered.add(new Tuple2<>(bin, (long) numbered.size())));
+    Broadcast<SerializableConfiguration> broadcast = spark.broadcast(new SerializableConfiguration(conf));
+    String pool = spark.getLocalProperty(POOL_PROPERTY);
+    spark.setLocalProperty(POOL_PROPERTY, POOL);
+    try {
+      return spark.parallelize(numbered, numbered.size()).map(new JoinedFiles(broadcast, root, attempt, copy()))
+          .collect();
+    } finally {
+      spark.setLocalProperty(POOL_PROPERTY, pool);
+      broadcast.destroy();
+    }
+  }
+
+  private JoinedFiles.Copy copy() throws IOException {
+    if (isText()) {
+      String separator = options.getOrDefault("lineSep", "\n");
+      return new TextCopy(headerLines(separator), separator.getBytes(charset()));
+    }
+    return new RowCopy(
+        sink.schema(),
+        reader(sink.schema()),
+        reader(new StructType()),
+        sink.format().prepareWrite(sink.session(), Job.getInstance(conf), sink.options(), sink.schema()),
+        mostRows());
+  }
+
+  private Function1<PartitionedFile, Iterator<InternalRow>> reader(StructType required) {
+    // A format enters in its configuration what is to be read.
+    return readers.reader(
+        sink.format(), sink.session(), sink.schema(), required, sink.options(), new Configuration(conf));
+  }
+
+  private boolean isText() {
+    return TEXTS.contains(sink.format().getClass().getSimpleName());
+  }
+
+  private Charset charset() {
+    return Charset.forName(options.getOrDefault("encoding", options.getOrDefault("charset", "UTF-8")));
+  }
+
+  /** How many lines each file of a CSV begins with: names of columns may hold the end of a line. */
+  private int headerLines(String separator) {
+    boolean isCsv = sink.format().getClass().getSimpleName().startsWith("CSV");
+    if (!isCsv || !Boolean.parseBoolean(options.getOrDefault("header", "false"))) {
+      return 0;
+    }
+    int lines = 1;
+    for (String name : sink.schema().fieldNames()) {
+      lines += name.split(java.util.regex.Pattern.quote(separator), -1).length - 1;
+    }
+    return lines;
+  }
+
+  private long mostRows() {
+    String ofSession = sink.session().conf().get("spark.sql.files.maxRecordsPerFile", "0");
+    long most = Long.parseLong(options.getOrDefault(MOST_ROWS, ofSession));
+    return most > 0 ? most : Long.MAX_VALUE;
+  }
+}

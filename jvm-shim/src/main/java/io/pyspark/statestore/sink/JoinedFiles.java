@@ -1,0 +1,108 @@
+package io.pyspark.statestore.sink;
+
+import io.pyspark.statestore.StateStoreFilesException;
+import io.pyspark.statestore.StateStoreFilesException.Id;
+import io.pyspark.statestore.sink.Bins.Bin;
+import java.io.IOException;
+import java.io.Serializable;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Locale;
+import java.util.UUID;
+import java.util.concurrent.ThreadLocalRandom;
+import java.util.function.Supplier;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.FileStatus;
+import org.apache.hadoop.fs.FileSystem;
+import org.apache.hadoop.fs.Path;
+import org.apache.spark.api.java.function.Function;
+import org.apache.spark.broadcast.Broadcast;
+import org.apache.spark.util.SerializableConfiguration;
+import scala.Tuple2;
+
+/**
+ * What an executor does with a bin: it writes a new file that holds what the files of the bin hold, in their order, and
+ * makes sure that it does. Each attempt of a task writes to a name of its own, so attempts never meet.
+ */
+final class JoinedFiles implements Function<Tuple2<Bin, Long>, List<FileStatus>> {
+  /** A name of Spark's ends with this after its UUID, such as {@code -c000.snappy.parquet}. */
+  private static final int UUID_LENGTH = 36;
+
+  private final Broadcast<SerializableConfiguration> conf;
+  private final String root;
+  private final long attempt;
+  private final Copy copy;
+
+  /** How to copy, which depends on the format. */
+  interface Copy extends Serializable {
+    /**
+     * Writes what is in the files to a new file, and fails where that is not what it holds then.
+     *
+     * @param next the path of the new file; of another one each time, for writers that end a file at some length
+     * @param number of the task
+     */
+    void copy(List<FileStatus> files, Supplier<Path> next, int number, Configuration conf) throws IOException;
+  }
+
+  /**
+   * @param root the directory below which the new files come into their partition value's directory
+   * @param attempt at the batch: the same in the names of all its files
+   */
+  JoinedFiles(Broadcast<SerializableConfiguration> conf, Path root, long attempt, Copy copy) {
+    this.conf = conf;
+    this.root = root.toString();
+    this.attempt = attempt;
+    this.copy = copy;
+  }
+
+  @Override
+  public List<FileStatus> call(Tuple2<Bin, Long> numbered) throws IOException {
+    Bin bin = numbered._1();
+    int number = numbered._2().intValue();
+    Path directory = bin.directory().isEmpty() ? new Path(root) : new Path(root + "/" + bin.directory());
+    String first = bin.files().get(0).getPath().getName();
+    Configuration own = new Configuration(conf.value().value());
+    FileSystem fs = directory.getFileSystem(own);
+    List<Path> named = new ArrayList<>();
+    boolean done = false;
+    try {
+      copy.copy(bin.files(), () -> {
+        named.add(new Path(directory, newName(number, first)));
+        return named.get(named.size() - 1);
+      }, number, own);
+      List<FileStatus> made = new ArrayList<>();
+      for (Path file : named) {
+        made.add(fs.getFileStatus(file));
+      }
+      done = true;
+      return made;
+    } finally {
+      if (!done) {
+        for (Path file : named) {
+          fs.delete(file, false);
+        }
+      }
+    }
+  }
+
+  /** As Spark names files, with the ending of the first one in the bin. */
+  private String newName(int number, String first) {
+    String ending = first.substring(first.indexOf('-', "part-".length()) + 1 + UUID_LENGTH);
+    UUID unique = new UUID(attempt, ThreadLocalRandom.current().nextLong());
+    return String.format(Locale.ROOT, "part-%05d-%s%s", number, unique, ending);
+  }
+
+  /** Whether a file is one of an attempt's, by its name. */
+  static boolean isOf(long attempt, String name) {
+    String id = new UUID(attempt, 0).toString().substring(0, UUID_LENGTH / 2);
+    return name.startsWith(id, name.indexOf('-', "part-".length()) + 1);
+  }
+
+  /** What to throw where a new file does not hold what it should. */
+  static StateStoreFilesException differs(Path file, long has, long expected, String what) {
+    return new StateStoreFilesException(
+        Id.PSS_SINK_COMPACTION_FAILED, file + " has " + has + " " + what + " and was written with " + expected
+            + ". Nothing of the batch was published. Restart the query; if it happens again, unset"
+            + " spark.sql.streaming.commitProtocolClass and report it.");
+  }
+}

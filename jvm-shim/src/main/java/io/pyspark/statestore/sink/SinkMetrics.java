@@ -1,0 +1,53 @@
+package io.pyspark.statestore.sink;
+
+import java.util.concurrent.atomic.AtomicReference;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * Tells what file sinks do: a line in the log for each batch, and a listener. Spark's progress of a query has no place for
+ * it: only a sink's own class is asked for metrics, and Spark's file sink has none.
+ */
+public final class SinkMetrics {
+  private static final Logger LOG = LoggerFactory.getLogger(SinkMetrics.class);
+  private static final AtomicReference<Listener> LISTENER = new AtomicReference<>();
+
+  private SinkMetrics() {}
+
+  /** What became of one batch. */
+  public record Batch(
+      String sink, String batch, int stagedFiles, long stagedBytes, int publishedFiles, long publishedBytes, long nanos) {}
+
+  /** Hears of each batch. */
+  public interface Listener {
+    /** A batch is committed. */
+    void published(Batch batch);
+  }
+
+  /** Tells a listener of all batches from now on. It replaces the listener before it. */
+  public static void listen(Listener listener) {
+    LISTENER.set(listener);
+  }
+
+  /** Stops telling a listener. */
+  public static void stopListening(Listener listener) {
+    LISTENER.compareAndSet(listener, null);
+  }
+
+  static void committed(Batch batch) {
+    LOG.info(
+        "[sink={}] [batch={}] [stagedFiles={}] [stagedBytes={}] [publishedFiles={}] [publishedBytes={}] [tookMs={}]",
+        batch.sink(), batch.batch(), batch.stagedFiles(), batch.stagedBytes(), batch.publishedFiles(),
+        batch.publishedBytes(), batch.nanos() / 1_000_000);
+    Listener listener = LISTENER.get();
+    if (listener != null) {
+      try {
+        listener.published(batch);
+      } catch (RuntimeException | LinkageError e) {
+        // Metrics must not fail a batch.
+        stopListening(listener);
+        LOG.warn("The metrics listener failed; metrics of file sinks are no longer updated", e);
+      }
+    }
+  }
+}

@@ -1,0 +1,224 @@
+package io.pyspark.statestore.sink;
+
+import io.pyspark.statestore.log.ObjectStores;
+import io.pyspark.statestore.sink.Bins.Bin;
+import java.io.IOException;
+import java.io.InterruptedIOException;
+import java.util.ArrayList;
+import java.util.LinkedHashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.Callable;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
+import java.util.concurrent.ThreadLocalRandom;
+import java.util.concurrent.TimeUnit;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.FileStatus;
+import org.apache.hadoop.fs.FileSystem;
+import org.apache.hadoop.fs.LocatedFileStatus;
+import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.fs.RemoteIterator;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * The staging directory of one attempt at one batch: what is in it gets its final name, and the directory goes.
+ *
+ * <p><b>What is deleted, and why that is safe.</b> No list of a sink ever names a file below {@code _staging}, so no
+ * reader misses one. An attempt deletes its own directory when it has committed or failed. A directory that is left over
+ * goes when nothing in it has changed for the retention: a task that still writes to it would have changed it, and a
+ * batch takes less than that. Where a directory cannot be listed, nothing is deleted.
+ */
+final class Staging {
+  private static final Logger LOG = LoggerFactory.getLogger(Staging.class);
+  private static final String ROOT = "_staging";
+  private static final String JOINED = "_joined";
+  private static final int THREADS = 8;
+  private static final long SWEEP_INTERVAL_NANOS = TimeUnit.HOURS.toNanos(1);
+  /** When this process last looked for left-over directories, by sink. */
+  private static final Map<String, Long> LAST_SWEEP = new ConcurrentHashMap<>();
+
+  private final Path sink;
+  private final Path path;
+  private final FileSystem fs;
+  private final boolean renamesCheaply;
+
+  Staging(String sink, String staging, Configuration conf) throws IOException {
+    this.fs = new Path(sink).getFileSystem(conf);
+    this.sink = fs.makeQualified(new Path(sink));
+    this.path = fs.makeQualified(new Path(staging));
+    this.renamesCheaply = !ObjectStores.isOne(fs);
+  }
+
+  /** A directory that no other attempt has. */
+  static String newDirectory(String sink, String batch) {
+    return sink + "/" + ROOT + "/" + batch + "-" + String.format("%016x", ThreadLocalRandom.current().nextLong());
+  }
+
+  Path path() {
+    return path;
+  }
+
+  /**
+   * Joins the files of bins and gives all files their final names.
+   *
+   * @param placed takes each file before it comes to its final place
+   * @return the files in their final places
+   */
+  List<FileStatus> place(List<Bin> bins, Compaction compaction, List<Path> placed) throws IOException {
+    List<Bin> joined = compaction.canJoin() ? bins.stream().filter(bin -> !bin.isAsItIs()).toList() : List.of();
+    // An object store would copy them to rename them.
+    Path root = renamesCheaply ? new Path(path, JOINED) : sink;
+    List<Move> moves = new ArrayList<>();
+    List<FileStatus> published = new ArrayList<>();
+    List<List<FileStatus>> made = join(joined, compaction, root);
+    for (int at = 0; at < joined.size(); at++) {
+      for (FileStatus file : made.get(at)) {
+        if (renamesCheaply) {
+          moves.add(new Move(file, directory(joined.get(at))));
+        } else {
+          placed.add(file.getPath());
+          published.add(file);
+        }
+      }
+    }
+    for (Bin bin : bins) {
+      if (!joined.contains(bin)) {
+        bin.files().forEach(file -> moves.add(new Move(file, directory(bin))));
+      }
+    }
+    published.addAll(move(moves, placed));
+    return published;
+  }
+
+  private List<List<FileStatus>> join(List<Bin> bins, Compaction compaction, Path root) throws IOException {
+    boolean done = false;
+    try {
+      List<List<FileStatus>> made = compaction.join(bins, root);
+      done = true;
+      return made;
+    } finally {
+      if (!done && !renamesCheaply) {
+        bins.stream().map(this::directory).distinct().forEach(directory -> deleteMadeBy(compaction, directory));
+      }
+    }
+  }
+
+  /** Tasks that succeeded in a job that failed have written to final places. */
+  private void deleteMadeBy(Compaction compaction, Path directory) {
+    try {
+      for (FileStatus file : fs.listStatus(directory)) {
+        if (compaction.hasMade(file.getPath().getName())) {
+          fs.delete(file.getPath(), false);
+        }
+      }
+    } catch (IOException | RuntimeException e) {
+      LOG.debug("Files in {} that were made in vain could not be deleted; no list names them", directory, e);
+    }
+  }
+
+  private Path directory(Bin bin) {
+    return bin.directory().isEmpty() ? sink : new Path(sink + "/" + bin.directory());
+  }
+
+  /** A file that is to be in another directory, under its own name. */
+  private record Move(FileStatus file, Path directory) {
+    Path to() {
+      return new Path(directory, file.getPath().getName());
+    }
+  }
+
+  private List<FileStatus> move(List<Move> moves, List<Path> placed) throws IOException {
+    Set<Path> directories = new LinkedHashSet<>();
+    moves.forEach(move -> directories.add(move.directory()));
+    inParallel(directories.stream().map(directory -> (Callable<Boolean>) () -> fs.mkdirs(directory)).toList());
+    moves.forEach(move -> placed.add(move.to()));
+    return inParallel(moves.stream().map(move -> (Callable<FileStatus>) () -> rename(move)).toList());
+  }
+
+  private FileStatus rename(Move move) throws IOException {
+    FileStatus from = move.file();
+    if (!fs.rename(from.getPath(), move.to())) {
+      throw new IOException(from.getPath() + " could not be renamed to " + move.to());
+    }
+    if (!renamesCheaply) {
+      return fs.getFileStatus(move.to());
+    }
+    return new FileStatus(
+        from.getLen(), false, from.getReplication(), from.getBlockSize(), from.getModificationTime(), move.to());
+  }
+
+  /** Does all of it, or fails when none of it goes on. */
+  private static <T> List<T> inParallel(List<Callable<T>> tasks) throws IOException {
+    ExecutorService threads = Executors.newFixedThreadPool(Math.max(1, Math.min(THREADS, tasks.size())));
+    try {
+      List<T> results = new ArrayList<>();
+      for (Future<T> future : threads.invokeAll(tasks)) {
+        results.add(future.get());
+      }
+      return results;
+    } catch (ExecutionException e) {
+      throw new IOException(e.getCause().getMessage(), e.getCause());
+    } catch (InterruptedException e) {
+      // The one who deletes what was placed must not be overtaken.
+      awaitEnd(threads);
+      Thread.currentThread().interrupt();
+      throw new InterruptedIOException("Interrupted while files came to their final places");
+    } finally {
+      threads.shutdownNow();
+    }
+  }
+
+  private static void awaitEnd(ExecutorService threads) {
+    threads.shutdownNow();
+    boolean ended = false;
+    while (!ended) {
+      try {
+        ended = threads.awaitTermination(1, TimeUnit.MINUTES);
+      } catch (InterruptedException again) {
+        // The caller interrupts itself once more.
+      }
+    }
+  }
+
+  /** Deletes files that came to their final places in vain, and the directory. */
+  void delete(List<Path> inVain) throws IOException {
+    for (Path file : inVain) {
+      fs.delete(file, false);
+    }
+    fs.delete(path, true);
+  }
+
+  /** Looks for left-over directories, once an hour. */
+  void sweepIfDue(long retentionMs) throws IOException {
+    long now = System.nanoTime();
+    Long last = LAST_SWEEP.get(sink.toString());
+    if (last == null || now - last >= SWEEP_INTERVAL_NANOS) {
+      LAST_SWEEP.put(sink.toString(), now);
+      sweep(System.currentTimeMillis() - retentionMs);
+    }
+  }
+
+  /** Deletes the directories of other attempts in which nothing has changed since a time. */
+  private void sweep(long beforeMs) throws IOException {
+    for (FileStatus other : fs.listStatus(path.getParent())) {
+      if (!other.getPath().equals(path) && newest(other) < beforeMs) {
+        LOG.info("Deleting {}, which an attempt that failed has left", other.getPath());
+        fs.delete(other.getPath(), true);
+      }
+    }
+  }
+
+  private long newest(FileStatus directory) throws IOException {
+    long newest = directory.getModificationTime();
+    for (RemoteIterator<LocatedFileStatus> i = fs.listFiles(directory.getPath(), true); i.hasNext();) {
+      newest = Math.max(newest, i.next().getModificationTime());
+    }
+    return newest;
+  }
+}

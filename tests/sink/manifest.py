@@ -1,0 +1,75 @@
+"""A reader of file sinks that is not Spark: it goes by Spark's list of files and reads these with pyarrow."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import unquote, urlparse
+
+import pyarrow.parquet as pq
+
+
+def listed(sink: Path) -> dict[int, list[Path]]:
+    """The files of each batch that is committed, as Spark's list names them."""
+    log = sink / "_spark_metadata"
+    names = [path.name for path in log.glob("[0-9]*")] if log.exists() else []
+    compact = max((int(name.partition(".")[0]) for name in names if name.endswith(".compact")), default=-1)
+    found: dict[int, list[Path]] = {}
+    for name in names:
+        number = int(name.partition(".")[0])
+        if number > compact or name == f"{compact}.compact":
+            lines = (log / name).read_text().splitlines()[1:]
+            found[number] = [Path(unquote(urlparse(json.loads(line)["path"]).path)) for line in lines]
+    return found
+
+
+def ids(sink: Path, column: str) -> Counter[str]:
+    """How often each value of a column is there, for a reader that begins now."""
+    found: Counter[str] = Counter()
+    for files in listed(sink).values():
+        for file in files:
+            found.update(pq.ParquetFile(file).read([column])[column].to_pylist())
+    return found
+
+
+@contextmanager
+def reader(sink: Path, column: str, most_files: int) -> Iterator[list[str]]:
+    """Reads all the time what is there, and notes what is wrong: rows seen twice, rows that go, small files.
+
+    Args:
+        sink: Its directory.
+        column: Whose values are all different.
+        most_files: Of a batch.
+
+    Yields:
+        What was wrong.
+    """
+    wrong: list[str] = []
+    stop = threading.Event()
+
+    def read() -> None:
+        before: Counter[str] = Counter()
+        while not stop.wait(0.05):
+            batches = listed(sink)
+            wrong.extend(
+                f"batch {number} has {len(files)} files"
+                for number, files in batches.items()
+                if len(files) > most_files and not (sink / "_spark_metadata" / f"{number}.compact").exists()
+            )
+            now = ids(sink, column)
+            wrong.extend(f"{value} is there {count} times" for value, count in now.items() if count > 1)
+            wrong.extend(f"{value} has gone" for value in before - now)
+            before = now
+
+    with ThreadPoolExecutor(1) as threads:
+        reading = threads.submit(read)
+        try:
+            yield wrong
+        finally:
+            stop.set()
+            reading.result()
