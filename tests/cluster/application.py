@@ -23,6 +23,7 @@ from tests import class_data
 from tests.cluster.data import WORKLOADS, Rows, Workload, rows_of, write_input
 from tests.jvm import harness
 from tests.jvm.harness import FORKLESS, TESTING, file_system_conf
+from tests.streaming.runs import NO_FILE_CHECKSUMS
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 120.0
@@ -72,6 +73,7 @@ class Setting:
         store: ``rocksdb`` or ``heap``.
         changelog: Whether RocksDB writes changelogs and, in maintenance, snapshots, or a snapshot with each batch.
         index_service: Whether executors ask the driver what others have written.
+        sink: The format of files to which the query writes its input, instead of the workload's result.
     """
 
     workload: str = "aggregation"
@@ -80,6 +82,7 @@ class Setting:
     store: str = "rocksdb"
     changelog: bool = True
     index_service: bool = True
+    sink: str = ""
 
     def __str__(self) -> str:
         kind = self.store if self.store == "heap" else f"{self.store}-{'changelog' if self.changelog else 'snapshots'}"
@@ -135,6 +138,7 @@ class Application:
     kills: int = 0
     last_order: Order = field(default_factory=lambda: Order(Path()))
     process: subprocess.Popen[str] | None = None
+    _started: tuple[str, Mapping[str, str] | None] = ("", None)
     _answers: queue.Queue[dict[str, Any]] = field(default_factory=queue.Queue)
     _order: Iterator[int] = field(default_factory=itertools.count)
 
@@ -157,6 +161,11 @@ class Application:
         """The checkpoint's state directory, on the local disk."""
         return self.checkpoint / "state"
 
+    @property
+    def files(self) -> Path:
+        """Where it writes, if it writes files."""
+        return self.root / "files"
+
     def rows(self, batches: int | None = None) -> Rows:
         """The input of the first batches, of all that were fed if no number is given."""
         return [row for batch in range(self.fed if batches is None else batches) for row in rows_of(batch)]
@@ -176,6 +185,7 @@ class Application:
         conf = {
             **CONF,
             CHANGELOG: str(self.setting.changelog).lower(),
+            **(NO_FILE_CHECKSUMS if (options or {}).get("group_commit_scope") == "batch" else {}),
             "spark.hadoop.fs.killing.orders": str(self.root / "orders"),
             "spark.driver.extraClassPath": str(test),
             "spark.driver.extraJavaOptions": java,
@@ -188,6 +198,8 @@ class Application:
             "root": str(self.root),
             "location": f"{'merged+' if self.setting.door == 'path' else ''}{_SCHEME}:{self.checkpoint}",
             "workload": self.setting.workload,
+            "sink": self.setting.sink,
+            "files": f"{_SCHEME}:{self.files}",
             "master": master or self.setting.master,
             "door": self.setting.door,
             "store": self.setting.store,
@@ -222,6 +234,11 @@ class Application:
         threading.Thread(target=_collect, args=(self.process.stdout, self._answers), daemon=True).start()
         answer = self._answer()
         assert answer == {"ready": True}, f"{answer}: {self.said()}"
+        self._started = master, options
+
+    def start_again(self) -> None:
+        """Starts driver and query as they were started last."""
+        self.start(*self._started)
 
     def _spark_home(self) -> Path:
         """The installed Spark under another name: a local cluster keeps its executors' directories in its ``work``."""
@@ -284,18 +301,28 @@ class Application:
     # ---- input and results
 
     def feed(self, batches: int = 1) -> None:
-        """Adds input for so many batches."""
+        """Adds input for so many batches.
+
+        A driver that died may have entered a file into the source's log and not into the offset log. Its successor
+        makes one batch of that file and the next one, if that has come by then. So this waits until it has begun.
+        """
+        if self.driver_runs:
+            until(lambda: self._listed() <= self._begun() or not self.driver_runs, "the batch of a listed file")
         write_input(self.root / "input", range(self.fed, self.fed + batches))
         self.fed += batches
+
+    def _listed(self) -> int:
+        """The newest entry of the source's log."""
+        return max(_numbers(self.checkpoint / "sources" / "0"), default=-1)
+
+    def _begun(self) -> int:
+        """The newest entry of the offset log."""
+        return max(_numbers(self.checkpoint / "offsets"), default=-1)
 
     @property
     def committed(self) -> int:
         """How many batches are finished."""
-        try:
-            names = os.listdir(self.checkpoint / "commits")
-        except FileNotFoundError:
-            return 0
-        return max((int(name) + 1 for name in names if name.isdigit()), default=0)
+        return max(_numbers(self.checkpoint / "commits"), default=-1) + 1
 
     def finish(self) -> None:
         """Waits until all input is processed."""
@@ -381,6 +408,14 @@ class Application:
         assert order.done, f"nobody came to the point of {order.file} in {at_most} batches: {self.said()}"
         until(lambda: not processes().keys() & set(order.dead), f"the death of {order.done}")
         self.kills += 1
+
+
+def _numbers(log: Path) -> list[int]:
+    """The entries of one of Spark's logs; those that are compacted are named like ``9.compact``."""
+    try:
+        return [int(name.partition(".")[0]) for name in os.listdir(log) if name[0].isdigit()]
+    except FileNotFoundError:
+        return []
 
 
 def _rows(answer: list[Any]) -> Rows:

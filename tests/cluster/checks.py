@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pyspark_statestore.format import Kind
+from pyspark_statestore.log.scan import INDEX_SUFFIX
 from tests.cluster.application import CONF, PATIENCE, RETAINED, Application
 from tests.jvm.harness import View
 
@@ -173,24 +174,42 @@ def leftovers(app: Application, graveyard: Graveyard) -> list[str]:
 def files_in_use(view: View) -> set[str]:
     """The merged files in which something lives, or that alone keep something dead that is in another file.
 
-    And the one with the highest stamp, from which those who come later go on.
+    And the one with the highest stamp, from which those who come later go on; and index-only files that save opens.
     """
-    in_use = {file for file, _ in view.live.values()}
-    stamps = {name: max((g.trailer.group_stamp for g in file.groups), default=0) for name, file in view.files.items()}
+    in_use = {file for file, _ in view.live.values()} | _index_files_in_use(view)
+    stamps = {name: _stamp(view, name) for name in view.files}
     in_use |= {name for name, stamp in stamps.items() if stamp == max(stamps.values())}
+    own = {name: file for name, file in view.files.items() if not name.endswith(INDEX_SUFFIX)}
     puts: dict[str, list[tuple[str, Key]]] = {}
-    for name, file in view.files.items():
+    for name, file in own.items():
         for entry in file:
             if entry.kind is Kind.PUT:
                 puts.setdefault(entry.path, []).append((name, entry.key))
     keepers: dict[str, tuple[Key, int, str]] = {}
-    for name, file in view.files.items():
+    for name, file in own.items():
         for entry in file:
             others = [key for where, key in puts.get(entry.path, []) if where != name]
             if entry.kind is Kind.DELETE and any(key <= entry.key for key in others):
                 mine = (entry.key, entry.generation, name)
                 keepers[entry.path] = max(mine, keepers.get(entry.path, mine))
     return in_use | {name for _, _, name in keepers.values()}
+
+
+def _stamp(view: View, name: str) -> int:
+    return max((group.trailer.group_stamp for group in view.files[name].groups), default=0)
+
+
+def _index_files_in_use(view: View) -> set[str]:
+    """Those that repeat a file that exists and that none of a higher stamp repeats."""
+    in_use = set()
+    repeated: set[str] = set()
+    indexes = [name for name in view.files if name.endswith(INDEX_SUFFIX)]
+    for index in sorted(indexes, key=lambda name: (_stamp(view, name), name), reverse=True):
+        names = {name for group in view.files[index].groups for name in group.index.names if name in view.files}
+        if names - repeated:
+            in_use.add(index)
+        repeated |= names
+    return in_use
 
 
 def old_versions(app: Application, view: View) -> list[str]:

@@ -79,7 +79,8 @@ _COMMANDS = ("restore", "replay", "batch", "executors")
 def start(spec: dict[str, Any]) -> Running:
     """Starts the session and the query."""
     builder = SparkSession.builder.master(spec["master"]).config(map=spec["conf"])
-    spark = configure(builder, mode=spec["door"], store=spec["store"], **spec["options"]).getOrCreate()
+    sink = bool(spec["sink"])
+    spark = configure(builder, mode=spec["door"], store=spec["store"], sink=sink, **spec["options"]).getOrCreate()
     root = Path(spec["root"])
     stream = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).json(str(root / "input"))
     # Each row goes by a point where its task may be killed.
@@ -90,8 +91,12 @@ def start(spec: dict[str, Any]) -> Running:
         hidden.write_text(json.dumps([tuple(row) for row in batch.collect()]))
         hidden.rename(root / "out" / f"{batch_id}.json")
 
-    workload = WORKLOADS[spec["workload"]]
-    writer = workload.build(stream).writeStream.outputMode(workload.output_mode).foreachBatch(take)
+    if spec["sink"]:
+        writer = stream.repartition(4, "k").writeStream.format(spec["sink"]).partitionBy("side")
+        writer = writer.option("path", spec["files"])
+    else:
+        workload = WORKLOADS[spec["workload"]]
+        writer = workload.build(stream).writeStream.outputMode(workload.output_mode).foreachBatch(take)
     return Running(spark, writer.option("checkpointLocation", spec["location"]).start(), spec)
 
 

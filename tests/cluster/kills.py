@@ -9,7 +9,13 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 
+from tests import sampling
 from tests.cluster.application import Application, processes, until
+
+MINUTES = float(os.environ.get("SOAK_MINUTES", "0"))
+"""For so long processes are killed; 0 for one short round, which makes the same choices in each run."""
+
+SEED = int(os.environ.get("SOAK_SEED") or (random.SystemRandom().randrange(1 << 32) if MINUTES else sampling.SEED))
 
 POINTS = {
     "row": 1,
@@ -32,7 +38,7 @@ class Kill:
     """One kill, chosen before anything of it happens.
 
     Attributes:
-        victim: ``self``, an executor; ``driver``; or ``all``.
+        victim: ``self``, whoever gets there first; ``driver``, while that executor goes on; or ``all``.
         point: Where.
         fraction: How much of the call there is done.
         nth: Which call of the process.
@@ -66,7 +72,7 @@ class Kill:
         )
 
     def carry_out(self, app: Application) -> None:
-        """Feeds until somebody is dead."""
+        """Feeds until somebody is dead, and starts the application again where its driver is."""
         order = app.order(self.point, fraction=self.fraction, nth=self.nth, victim=self.victim)
         for _ in range(self.batches):
             app.feed()
@@ -81,6 +87,9 @@ class Kill:
             until(lambda: order.done, "the end of a kill")
             until(lambda: not processes().keys() & set(order.dead), f"the death of {order.done}")
         app.kills += 1
+        if self.victim != "self" or order.done.get("process") == "driver":
+            app.await_death()
+            app.start_again()
 
     def _at_once(self, app: Application) -> None:
         if self.victim == "self":

@@ -75,6 +75,33 @@ def test_a_file_is_of_use_as_long_as_something_lives_in_it_or_its_tombstones_hol
     assert names_in(app.state) == [weaker, stronger, newest]
 
 
+def test_an_index_only_file_is_of_use_as_long_as_it_alone_repeats_a_file_that_exists(app: Application) -> None:
+    first = _write(app, 1, puts={"0/0/1.changelog": 10})
+    second = _write(app, 2, puts={"0/0/2.changelog": 11})
+    of_both = _repeat(app, 3, [first, second], stamp=12)
+    of_one = _repeat(app, 4, [second], stamp=13)
+    newest = _write(app, 5, puts={"0/0/3.changelog": 14})
+
+    assert files_in_use(stable_view(app.state)) == {first, second, of_both, of_one, newest}
+
+    of_all = _repeat(app, 6, [first, second], stamp=13)
+    assert files_in_use(stable_view(app.state)) == {first, second, of_all, newest}
+
+    (app.state / "_merged" / first).unlink()
+    (app.state / "_merged" / second).unlink()
+    assert files_in_use(stable_view(app.state)) == {newest}
+
+
+def _repeat(app: Application, number: int, names: list[str], *, stamp: int) -> str:
+    """An index-only file that repeats these files; its name."""
+    view = stable_view(app.state)
+    name = file_name(1_700_000_000_000, _WRITER, number, index_only=True)
+    with (app.state / "_merged" / name).open("wb") as out:
+        file = MergedFileWriter(out, writer=_WRITER, created_ms=1_700_000_000_000, meta={})
+        file.seal_index_only({repeated: list(view.files[repeated]) for repeated in names}, group_stamp=stamp)
+    return name
+
+
 def test_relocations_without_end_and_old_versions_are_left_over(app: Application) -> None:
     app.fed = 20
     paths = [f"0/1/{version}.changelog" for version in range(10, 21)] + ["0/1/9.zip", "0/1/13.zip"]

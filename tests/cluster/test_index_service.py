@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from pyspark.errors import StreamingQueryException
 
 from tests.cluster.sums import MASTER, OPTIONS, Sums, await_gone, executor_counts, settings
 from tests.jvm.harness import TESTING
+from tests.streaming.runs import NO_FILE_CHECKSUMS, session_conf
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -67,6 +69,34 @@ def test_answers_that_come_late(sums: Sums, gate: Any) -> None:
     sums.feed(range(3, BATCHES))
     run_beside_cleaning(sums, BATCHES)
     assert asked >= 6, "the service was hardly asked"
+
+
+def test_a_task_goes_on_while_its_report_is_under_way_and_the_batch_does_not(
+    sums: Sums, gate: Any, request: pytest.FixtureRequest
+) -> None:
+    # Without snapshots, deletions and seals, whose reports are waited for at once.
+    for name, value in {
+        "stateStore.minDeltasForSnapshot": "100",
+        "minBatchesToRetain": "100",
+        "stateStore.fileMerging.idleSeal": "60s",
+        "stateStore.fileMerging.closedAfter": "600s",
+    }.items():
+        key = f"spark.sql.streaming.{name}"
+        before = sums.spark.conf.get(key)
+        request.addfinalizer(partial(sums.spark.conf.set, key, before))
+        sums.spark.conf.set(key, value)
+    under_way: list[int] = []
+    sums.after = lambda batch: under_way.append(gate.reportsUnderWay())
+    gate.tell(2_000, 0)
+    sums.feed(range(1))
+    with session_conf(sums.spark, NO_FILE_CHECKSUMS):
+        query = sums.start()
+    assert query.awaitTermination(300)
+    (batch,) = [progress for progress in query.recentProgress if progress.numInputRows]
+    # Four tasks commit, and each would wait for two seconds.
+    assert sum(state.commitTimeMs for state in batch.stateOperators) < 6_000
+    assert under_way == [0], "the batch ended before the driver had heard of its commits"
+    sums.assert_right(1)
 
 
 def test_questions_that_are_refused_and_doubled(sums: Sums, gate: Any) -> None:

@@ -16,13 +16,10 @@ import pytest
 from pyspark_statestore.checkpoint import Checkpoint
 from tests.cluster.application import PATIENCE, Application, Setting, application, until
 from tests.cluster.checks import Graveyard, check, check_replays, names_in
-from tests.cluster.kills import Kill
+from tests.cluster.kills import MINUTES, SEED, Kill
 from tests.cluster.maintainer import Maintainer, Story
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
-
-MINUTES = float(os.environ.get("SOAK_MINUTES", "0"))
-SEED = int(os.environ.get("SOAK_SEED", str(random.SystemRandom().randrange(1 << 32))))
 
 KILLS = 5 if MINUTES else 1
 """Of executors, in a round."""

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import time
 from pathlib import Path
@@ -14,12 +13,10 @@ import pytest
 
 from tests.cluster.application import Application, Setting, application
 from tests.cluster.checks import Graveyard, check, check_at_the_end
-from tests.cluster.kills import Kill
+from tests.cluster.kills import MINUTES, SEED, Kill
 
-pytestmark = [pytest.mark.slow, pytest.mark.spark]
-
-MINUTES = float(os.environ.get("SOAK_MINUTES", "0"))
-SEED = int(os.environ.get("SOAK_SEED", str(random.SystemRandom().randrange(1 << 32))))
+# Without minutes, this kills where the tests of drivers and executors do.
+pytestmark = [pytest.mark.slow, pytest.mark.spark, *([] if MINUTES else [pytest.mark.sweep, pytest.mark.left_out])]
 
 KILLS = 10 if MINUTES else 2
 """Of a round; the first of its driver."""
@@ -51,9 +48,6 @@ def _kill_all(app: Application, kills: list[Kill], graveyard: Graveyard) -> None
     for kill in kills:
         print(f"batch {app.fed}: {kill}", flush=True)
         kill.carry_out(app)
-        if kill.victim != "self":
-            app.await_death()
-            app.start()
         if kill.wait:
             app.finish()
             check(app, graveyard)

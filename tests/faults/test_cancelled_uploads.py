@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from tests.faults.test_every_operation import check, run_all
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("by_hand")]
 
+BLOCK = 64 * KIB
 UPLOAD: list[Step] = [
     changelog(0, 1, 1),
     *[stage(f"0/0/SSTs/{name}.sst", name, 256) for name in ("one", "two", "three", "four")],
@@ -35,7 +37,8 @@ def test_a_killed_upload_stops_early(jvm: Any, tmp_path: Path) -> None:
         assert "killed while its commit was written" in str(zip_step)
         assert all("error" not in step for step in after)
         assert run["metrics"]["failedGroups"] == 0
-    assert uploads == sorted(uploads)
+    # The thread that writes may be a block ahead of the kill.
+    assert all(earlier <= later + BLOCK for earlier, later in pairwise(uploads))
     assert uploads[0] < 256 * KIB
     assert uploads[len(uploads) // 2] < 3 * 256 * KIB
 

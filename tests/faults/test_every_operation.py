@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.sweep]
 OPERATIONS = ["create", "write", "hflush", "hsync", "close", "open", "read", "listStatus", "delete"]
 ERRORS = ["ioexception", "torn", "fs_error", "success_but_error"]
 KILLS = ["killed", "killed_unnoticed", "killed_late"]
-SHARE = 9
+SHARE = 14
 """Of the calls, one in so many goes wrong in a sample: another one for each operation and kind of fault."""
 
 

@@ -33,7 +33,7 @@ FAULTS = [
 ]
 KEYS = 200
 BATCHES = (0, 1, 2)
-SHARE = 6
+SHARE = 16
 """Of the calls, one in so many fails in a sample."""
 
 

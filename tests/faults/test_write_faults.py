@@ -301,9 +301,11 @@ def test_an_unlink_that_fails_is_tried_again(new_checkpoint: Callable[..., Check
 
 def test_a_read_that_fails_once_is_tried_again(new_checkpoint: Callable[..., Checkpoint], faulty: Any) -> None:
     checkpoint = new_checkpoint("faulty")
-    checkpoint.write(ONE, b"one")
-    assert checkpoint.exists(ONE)
-    segment = checkpoint.log.find(ONE)
+    # A changelog's bytes would wait for the second time that Spark opens it.
+    path = "0/0/1.delta"
+    checkpoint.write(path, b"one")
+    assert checkpoint.exists(path)
+    segment = checkpoint.log.find(path)
     faulty.addRule("read", str(checkpoint.merged), 1, "ioexception")
 
     assert bytes(checkpoint.log.open(segment).readAllBytes()) == b"one"
@@ -313,4 +315,4 @@ def test_a_read_that_fails_once_is_tried_again(new_checkpoint: Callable[..., Che
     with java_error("injected fault"):
         checkpoint.log.open(segment).readAllBytes()
     faulty.clear()
-    assert checkpoint.read(ONE) == b"one"
+    assert checkpoint.read(path) == b"one"

@@ -24,7 +24,7 @@ def new_checkpoint(jvm: Any, tmp_path: Path) -> Iterator[Callable[..., Checkpoin
     """Makes checkpoints: ``new_checkpoint("counting", name="other", maxFileSize="64k")``."""
     made: list[Checkpoint] = []
 
-    def make(scheme: str = "file", name: str = "checkpoint", **options: str) -> Checkpoint:
+    def make(scheme: str = "file", name: str = "checkpoint", **options: Any) -> Checkpoint:
         made.append(Checkpoint(jvm, tmp_path / name, scheme, **options))
         return made[-1]
 
@@ -43,7 +43,7 @@ def checkpoint(new_checkpoint: Callable[..., Checkpoint]) -> Checkpoint:
 def counted(jvm: Any, new_checkpoint: Callable[..., Checkpoint], tmp_path: Path) -> Callable[..., Checkpoint]:
     """Checkpoints whose calls are counted."""
 
-    def make(scheme: str = "counting", **options: str) -> Checkpoint:
+    def make(scheme: str = "counting", **options: Any) -> Checkpoint:
         checkpoint = new_checkpoint(scheme, name=tmp_path.name, **options)
         counting = getattr(jvm, f"{TESTING}.CountingFileSystem")
         counting.registerRoot(checkpoint.directory.name, str(checkpoint.directory))

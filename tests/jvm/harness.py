@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,7 @@ FILE_SYSTEMS = {
     "gated": "GatedFileSystems$Disk",
     "gatedstore": "GatedFileSystems$Store",
     "paged": "PagedFileSystem",
+    "bulk": "BulkDeletingFileSystem",
 }
 """The test file systems' classes by scheme."""
 
@@ -160,71 +162,78 @@ class Checkpoint:
         jvm: py4j's view of the JVM.
         directory: The checkpoint, on the local disk.
         scheme: The file system that it is merged over.
+        fs: Hadoop settings of that, by key.
         options: Of the log, by their names below the prefix.
     """
 
-    def __init__(self, jvm: Any, directory: Path, scheme: str = "file", **options: str) -> None:
+    def __init__(self, jvm: Any, directory: Path, scheme: str = "file", fs: Any = None, **options: str) -> None:
         self.jvm = jvm
         self.directory = directory
         self.state = directory / "state"
         self.merged = self.state / "_merged"
         self.scheme = scheme
+        self._below = fs or {}
         self.fs = self._file_system(options)
 
     def _file_system(self, options: Mapping[str, str]) -> Any:
-        conf = self.jvm.org.apache.hadoop.conf.Configuration()
-        settings = file_system_conf(self.scheme)
-        settings.update({PREFIX + name.replace("__", "."): value for name, value in options.items()})
-        for key, value in settings.items():
-            conf.set(key, value)
-        # A new one: Hadoop's cache would hand out that of an earlier test, with its options.
-        uri = self.jvm.java.net.URI.create(f"merged+{self.scheme}:///")
-        return self.jvm.org.apache.hadoop.fs.FileSystem.newInstance(uri, conf)
+        return self._files.fileSystem(f"merged+{self.scheme}:///", json.dumps(self._hadoop_settings(options)))
+
+    def _hadoop_settings(self, options: Mapping[str, str]) -> dict[str, str]:
+        settings = {**file_system_conf(self.scheme), **self._below}
+        # Damage is to be seen where it is, and not to be made good by what this host has kept.
+        settings[PREFIX + "cache.sizeLimit"] = "0"
+        return settings | {PREFIX + name.replace("__", "."): value for name, value in options.items()}
+
+    @cached_property
+    def _files(self) -> Any:
+        return getattr(self.jvm, f"{TESTING}.LogicalFiles")
+
+    @cached_property
+    def _path_class(self) -> Any:
+        # Asked for by its whole name, it takes one question to the JVM; else one for each package.
+        return getattr(self.jvm, "org.apache.hadoop.fs.Path")
+
+    @cached_property
+    def _logs(self) -> Any:
+        return getattr(self.jvm, "io.pyspark.statestore.log.MergedLogs")
+
+    def location(self, relative: str) -> str:
+        """A logical file as Hadoop is told, with the merged scheme."""
+        return f"merged+{self.scheme}:{self.state}/{relative}"
 
     def path(self, relative: str) -> Any:
         """The Hadoop path of a logical file, with the merged scheme."""
-        return self.jvm.org.apache.hadoop.fs.Path(f"merged+{self.scheme}:{self.state}/{relative}")
+        return self._path_class(self.location(relative))
 
     @property
     def log(self) -> Any:
         """The MergedLog; None before it is first used."""
-        path = self.jvm.org.apache.hadoop.fs.Path(f"{self.scheme}:{self.state}")
-        return self.jvm.io.pyspark.statestore.log.MergedLogs.open(path)
+        return self._logs.open(self._path_class(f"{self.scheme}:{self.state}"))
 
     def forget(self) -> None:
         """What is left of a process that was killed: its unsealed files."""
-        path = self.jvm.org.apache.hadoop.fs.Path(f"{self.scheme}:{self.directory}")
-        self.jvm.io.pyspark.statestore.log.MergedLogs.forgetBelow(path)
+        self._logs.forgetBelow(self._path_class(f"{self.scheme}:{self.directory}"))
 
     def write(self, relative: str, data: bytes = b"some bytes") -> None:
         """Commits a logical file."""
-
-        def commit() -> None:
-            out = self.fs.create(self.path(relative), True)
-            out.write(data)
-            out.close()
-
-        in_time(commit)
+        in_time(self._files.write, self.fs, self.location(relative), bytearray(data))
 
     def read(self, relative: str) -> bytes:
         """Reads a logical file through the merged file system."""
-        stream = self.fs.open(self.path(relative))
-        try:
-            return bytes(stream.readAllBytes())
-        finally:
-            stream.close()
+        return bytes(self._files.read(self.fs, self.location(relative)))
 
     def delete(self, relative: str) -> bool:
         """Deletes a logical file."""
-        return bool(self.fs.delete(self.path(relative), False))
+        return bool(self._files.delete(self.fs, self.location(relative)))
 
     def exists(self, relative: str) -> bool:
         """Whether the merged file system knows a path."""
-        return bool(self.fs.exists(self.path(relative)))
+        return bool(self._files.exists(self.fs, self.location(relative)))
 
     def names(self, directory: str) -> list[str]:
         """What a listing shows."""
-        return sorted(status.getPath().getName() for status in self.fs.listStatus(self.path(directory)))
+        found: list[str] = json.loads(self._files.names(self.fs, self.location(directory)))
+        return found
 
     def stage(self, relative: str, data: bytes) -> None:
         """Uploads a local file, as Spark does with a snapshot's SSTs."""

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
 
-from pyspark_statestore import OPTIONS, StateStoreFilesError
+from pyspark_statestore import OPTIONS, SINK_OPTIONS, StateStoreFilesError
 from pyspark_statestore._version import __version__
-from pyspark_statestore.conf import check_settings
+from pyspark_statestore.conf import Option, check_settings
 from pyspark_statestore.errors import ERROR_CLASSES
+from tests.class_data import MINOR
 from tests.jvm.harness import PREFIX, Checkpoint, java_error
 
 pytestmark = pytest.mark.spark
@@ -21,11 +22,12 @@ def test_ids(jvm: Any) -> None:
     assert {each.name() for each in ids} <= ERROR_CLASSES.keys()
 
 
-def test_options_and_defaults(jvm: Any) -> None:
-    declared = dict(jvm.io.pyspark.statestore.Options.defaults())
+@pytest.mark.parametrize(("home", "options"), [("Options", OPTIONS), ("SinkOptions", SINK_OPTIONS)])
+def test_options_and_defaults(jvm: Any, home: str, options: Mapping[str, Option]) -> None:
+    declared = dict(getattr(jvm.io.pyspark.statestore, home).defaults())
 
-    assert declared == {name: option.default for name, option in OPTIONS.items()}
-    assert list(declared) == list(OPTIONS)
+    assert declared == {name: option.default for name, option in options.items()}
+    assert list(declared) == list(options)
 
 
 def test_version(jvm: Any) -> None:
@@ -42,6 +44,7 @@ def java_says(jvm: Any, settings: dict[str, str]) -> str:
     try:
         # Static methods called "from" are keywords to Python.
         getattr(jvm.io.pyspark.statestore.Options, "from")(conf)
+        getattr(jvm.io.pyspark.statestore.SinkOptions, "from")(conf, {})
     except Py4JJavaError as error:
         message = error.java_exception.getMessage()
         assert any(key in message for key in settings), message
@@ -68,9 +71,9 @@ VALUES = {
 }
 
 
-@pytest.mark.parametrize("name", OPTIONS)
+@pytest.mark.parametrize("name", [*OPTIONS, *SINK_OPTIONS])
 def test_both_take_and_refuse_the_same_values(jvm: Any, name: str) -> None:
-    option = OPTIONS[name]
+    option = {**OPTIONS, **SINK_OPTIONS}[name]
     differ = []
     for value in VALUES[option.type]:
         settings = {option.key: value}
@@ -116,8 +119,10 @@ def test_nothing_is_written_with_settings_that_are_wrong(
 
 
 def test_another_spark_is_refused(jvm: Any) -> None:
-    options = getattr(jvm.io.pyspark.statestore.Options, "from")(jvm.org.apache.hadoop.conf.Configuration(False))
-    for version in ("4.2.0", "4.30.0", "5.0.0-preview"):
-        with java_error("PSS_UNSUPPORTED_SPARK", version, "4.3"):
-            jvm.io.pyspark.statestore.ShimInfo.checkCompatible(options, version)
-    jvm.io.pyspark.statestore.ShimInfo.checkCompatible(options, "4.3.1-SNAPSHOT")
+    info = jvm.io.pyspark.statestore.ShimInfo
+    assert info.sparkMinor() == MINOR
+    for version in ("3.4.1", f"{MINOR}0.0", "5.0.0-preview", MINOR):
+        with java_error("PSS_WRONG_SPARK", version, f"for Spark {MINOR}", "jar-path"):
+            info.checkSpark(version)
+    info.checkSpark(f"{MINOR}.1-SNAPSHOT")
+    info.checkSpark()

@@ -89,7 +89,7 @@ def as_python_reads(checkpoint: Checkpoint) -> dict[str, bytes]:
 # What is decided, without a disk.
 
 
-@pytest.mark.sweep(3)
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("others", [0, 8, 300])
 @pytest.mark.parametrize(("per_pass", "size"), [(1, 200), (1, 16_000), (10, 200), (1000, 200)])
 def test_hundred_thousand_files_are_few_to_open(growth: Any, others: int, per_pass: int, size: int) -> None:
@@ -324,7 +324,7 @@ def script(checkpoint: Checkpoint, consolidates: Callable[[Checkpoint], None]) -
     add_files(checkpoint, range(40, 61))
 
 
-@pytest.mark.sweep(4)
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("kind", ["ioexception", "torn", "fs_error", "success_but_error"])
 @pytest.mark.parametrize("scheme", ["faulty", "faultystore"])
 def test_any_call_may_fail(

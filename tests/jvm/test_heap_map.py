@@ -10,6 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+pytestmark = pytest.mark.since("4.2", "the heap store's maps can be replaced from Spark 4.2 on")
+
 GROUPS = st.one_of(st.none(), st.integers(0, 3))
 NAMES = st.integers(0, 40).map(lambda number: f"name{number}" * (1 + number % 3))
 LENGTHS = st.one_of(st.integers(0, 80), st.sampled_from([0, 700, 5000]))

@@ -16,6 +16,8 @@ import pytest
 from pyspark_statestore.format import BytesSource, read_merged_file, read_segment
 from tests.jvm.harness import TESTING, Checkpoint, file_system_conf
 
+pytestmark = pytest.mark.since("4.2", "the heap store's maps can be replaced from Spark 4.2 on")
+
 OURS = "io.pyspark.statestore.spark.MergedHDFSBackedStateStoreProvider"
 STOCK = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
 MANAGER = "io.pyspark.statestore.fs.MergedCheckpointFileManager"

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.jvm.harness import TESTING, Checkpoint
+from pyspark_statestore.format import file_name
+from tests.jvm.harness import CREATED_MS, STAMP, TESTING, Checkpoint
 
 pytestmark = pytest.mark.spark
 
@@ -90,3 +91,24 @@ def test_objects_that_are_written_while_others_look(new_checkpoint: Callable[...
 
     expected = {f"0/{t}/{v}.changelog": bytes(storm.content(t, v)) for t in range(4) for v in range(1, 31)}
     assert_kept(checkpoint, expected)
+
+
+def test_rule_5_file_that_was_unlinked_between_its_listing_and_its_read_is_looked_for_again(
+    new_checkpoint: Callable[..., Checkpoint], gate: Any, background: ThreadPoolExecutor
+) -> None:
+    checkpoint = new_checkpoint("gated")
+    path, data = "0/0/7.changelog", b"moved before anybody had read it"
+    checkpoint.write("0/1/1.changelog", b"newest")
+    with checkpoint.foreign(1, writer=5) as file:
+        file.put(path, data, stamp=STAMP)
+    original = checkpoint.merged / file_name(CREATED_MS, 5, 1)
+    gate.hold("after listStatus", "_merged")
+    looking = background.submit(checkpoint.log.refresh)
+    assert gate.awaitHeld("after listStatus")
+    with checkpoint.foreign(2, writer=6) as file:
+        file.put(path, data, stamp=STAMP, writer=5, generation=1)
+    original.unlink()
+    gate.release("after listStatus")
+    looking.result(30)
+    assert checkpoint.log.find(path) is not None
+    assert checkpoint.read(path) == data

@@ -3,9 +3,11 @@ package io.pyspark.statestore.log;
 import java.io.IOException;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
 import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.BooleanSupplier;
 import java.util.function.Consumer;
+import java.util.function.Predicate;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -278,22 +280,14 @@ final class Cleaner {
       if (consolidates) {
         planned.addAll(consolidation.unneeded());
       }
-      long complete = 0;
-      if (refresher.mayReadTails()) {
-        complete = refresher.refresh();
-      } else {
-        refresher.refreshListing();
-      }
+      boolean complete = refresher.mayReadTails();
+      long refresh = refresher.refreshForCleaning(complete);
       markers.deleteExpired();
       pins.readAll();
-      for (MergedFile file : planned) {
-        if (index.file(file.name()) == file && index.referenceCount(file) == 0 && !pins.hold(file)) {
-          unlink(file);
-        }
-      }
-      if (complete > 0) {
-        long settled = reportedSince();
-        index.proveTombstones(complete, rules::isClosed, since -> since <= settled && markers.noneSince(since));
+      unlink(planned, file -> index.file(file.name()) == file && index.referenceCount(file) == 0 && !pins.hold(file));
+      if (complete) {
+        long settled = Math.min(reportedSince(), refresher.isPaged() ? refresh - 1 : refresh);
+        index.proveTombstones(refresh, rules::isClosed, since -> since <= settled && markers.noneSince(since));
       }
       if (mayMove && rules.options().compactionEnabled()) {
         relocator.run(garbage::plan);
@@ -357,11 +351,8 @@ final class Cleaner {
     }
     // Last: a fork whose pin this does not show looks later than all that was concluded and written above.
     Pins.Held pinned = pins.now();
-    return (int) unneeded.stream()
-        // Asked again: another thread may have found meanwhile that a copy elsewhere is gone.
-        .filter(file -> index.referenceCount(file) == 0)
-        .filter(file -> !pinned.holds(file) && unlink(file))
-        .count();
+    // Asked again: another thread may have found meanwhile that a copy elsewhere is gone.
+    return unlink(unneeded, file -> index.referenceCount(file) == 0 && !pinned.holds(file));
   }
 
   private UnlinkPlan plan(Clocks.Moment now) {
@@ -374,17 +365,29 @@ final class Cleaner {
         MAX_UNLINKS);
   }
 
-  /** A file that cannot be unlinked stays in the index as dead, so the next pass tries again. */
-  private boolean unlink(MergedFile file) {
-    try {
-      storage.delete(file.name());
-    } catch (IOException | RuntimeException e) {
-      metrics.deleteFailed();
-      LOG.warn("Could not unlink {} of {}; the next pass tries again", file, storage.checkpoint(), e);
-      return false;
+  /**
+   * Unlinks files of which it is true right before that nobody needs them; so many at once as one request deletes. A file
+   * that cannot be unlinked stays in the index as dead, so the next pass tries again.
+   */
+  private int unlink(List<MergedFile> files, Predicate<MergedFile> isUnneeded) {
+    int unlinked = 0;
+    int atOnce = storage.deletedAtOnce();
+    for (int begin = 0; begin < files.size(); begin += atOnce) {
+      List<MergedFile> page =
+          files.subList(begin, Math.min(files.size(), begin + atOnce)).stream().filter(isUnneeded).toList();
+      Map<String, Exception> failed = storage.deleteAll(page.stream().map(MergedFile::name).toList());
+      for (MergedFile file : page) {
+        Exception why = failed.get(file.name());
+        if (why == null) {
+          metrics.unlinked();
+          forget.accept(file);
+          unlinked++;
+        } else {
+          metrics.deleteFailed();
+          LOG.warn("Could not unlink {} of {}; the next pass tries again", file, storage.checkpoint(), why);
+        }
+      }
     }
-    metrics.unlinked();
-    forget.accept(file);
-    return true;
+    return unlinked;
   }
 }

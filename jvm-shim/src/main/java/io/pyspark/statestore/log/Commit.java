@@ -13,10 +13,15 @@ final class Commit {
    *
    * @param path relative to {@code state/}
    * @param copied the segment of which this is a copy (rule 5), or null
+   * @param stamp of its entry; 0 where it gets one when it is written
    */
-  record Item(String path, Payload payload, Segment copied) {
+  record Item(String path, Payload payload, Segment copied, long stamp) {
     Item(String path, Payload payload) {
-      this(path, payload, null);
+      this(path, payload, null, 0);
+    }
+
+    Item(String path, Payload payload, Segment copied) {
+      this(path, payload, copied, 0);
     }
   }
 
@@ -37,7 +42,9 @@ final class Commit {
   private final AtomicReference<State> state = new AtomicReference<>(State.QUEUED);
   private final CountDownLatch finished = new CountDownLatch(1);
   private final long queuedAtNanos = System.nanoTime();
+  private final boolean isUpload = MergedLog.isMaintenanceThread();
   private volatile IOException failure;
+  private volatile Reporter.Receipt report = Reporter.Receipt.NONE;
   private volatile String obsoleteBecause;
 
   Commit(List<Item> items, List<Tombstone> tombstones, long openedBy) {
@@ -76,6 +83,11 @@ final class Commit {
   /** Whether it holds tombstones only. */
   boolean isForTombstones() {
     return items.isEmpty();
+  }
+
+  /** Whether Spark's maintenance made it, so that no task waits for it. */
+  boolean isUpload() {
+    return isUpload;
   }
 
   long queuedAtNanos() {
@@ -125,6 +137,17 @@ final class Commit {
   void done() {
     state.set(State.DONE);
     finished.countDown();
+  }
+
+  /** It is durable, and its group's report is under way. */
+  void done(Reporter.Receipt report) {
+    this.report = report;
+    done();
+  }
+
+  /** What becomes of its group's report, once it is durable. */
+  Reporter.Receipt report() {
+    return report;
   }
 
   void fail(IOException cause) {

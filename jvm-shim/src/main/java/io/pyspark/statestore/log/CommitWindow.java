@@ -100,7 +100,7 @@ final class CommitWindow {
         .collect(Collectors.toSet());
     // A task closes the streams of its stores one after the other, so those of a partition that is here do not count.
     // A heap store's snapshot stays open while its rows are gone through, so only uploads wait for uploads.
-    boolean waitsForUploads = MergedLog.isMaintenanceThread();
+    boolean waitsForUploads = queued.stream().allMatch(Commit::isUpload);
     return here.size() < expectedPartitions.getAsInt()
         || open.values().stream()
             .anyMatch(s -> (waitsForUploads || !s.isUpload) && !here.contains(ServedPartitions.partition(s.path)));

@@ -277,10 +277,10 @@ final class Consolidation {
         writer.sealIndexOnly(entries, names, stamp);
         mayBeSeen = true;
         buffered.flush();
-        if (Storage.canFlush(out)) {
+        if (files.storage().canFlush(out)) {
           out.hsync();
         }
-        out.close();
+        files.storage().close(out, file.name(), writer.position());
         files.storage().keepNames();
         done = true;
         return writer.position();

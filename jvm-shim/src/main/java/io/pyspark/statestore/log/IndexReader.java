@@ -109,7 +109,9 @@ final class IndexReader {
     boolean isClosed = known != null && rules.isClosed(known);
     long begin = System.nanoTime();
     for (int attempt = 1; ; attempt++) {
-      FSDataInputStream in = storage.openUnclosed(name, isClosed, rules.options().closedAfterMs());
+      // If that fails, the file may have grown since it was listed.
+      long listedLength = attempt == 1 ? status.getLen() : -1;
+      FSDataInputStream in = storage.openUnclosed(name, isClosed, rules.options().closedAfterMs(), listedLength);
       try (in) {
         return MergedFileReader.readSince(
             Storage.ranges(storage.path(name).toString(), in, status.getLen()),

@@ -80,21 +80,20 @@ final class IndexService {
    *
    * @param sender the connection over which it came
    */
-  static ServiceMessages.Answer answer(ServiceMessages.Question question, Object sender) throws IOException {
+  static ServiceMessages.Answer answer(ServiceMessages.OpenQuestion question, Object sender) throws IOException {
+    IndexService service = BY_EPOCH.get(question.epoch());
+    return service == null ? stale() : service.answerNow(question, sender);
+  }
+
+  private ServiceMessages.Answer answerNow(ServiceMessages.OpenQuestion question, Object sender) throws IOException {
     if (question instanceof ServiceMessages.Report report) {
-      IndexService service = BY_EPOCH.get(report.epoch());
-      return service == null ? stale() : service.report(report, sender);
+      return report(report, sender);
     } else if (question instanceof ServiceMessages.AskFacts facts) {
-      IndexService service = BY_EPOCH.get(facts.epoch());
-      return service == null ? stale() : service.facts(facts);
+      return facts(facts);
     } else if (question instanceof ServiceMessages.Left left) {
-      IndexService service = BY_EPOCH.get(left.epoch());
-      return service == null ? stale() : service.left(left);
-    } else if (question instanceof ServiceMessages.AskMoves moves) {
-      IndexService service = BY_EPOCH.get(moves.epoch());
-      return service == null ? stale() : service.moves(moves);
+      return left(left);
     }
-    throw new IOException("not a question about an open checkpoint");
+    return moves((ServiceMessages.AskMoves) question);
   }
 
   private static ServiceMessages.Refused stale() {

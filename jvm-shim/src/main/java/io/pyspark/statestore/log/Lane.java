@@ -107,18 +107,41 @@ final class Lane {
     return lead;
   }
 
+  /** Writes commits as one group, for which no others are waited for. {@link Commit#await()} says what became of it. */
+  void writeTogether(List<Commit> commits) {
+    boolean lead;
+    synchronized (queue) {
+      queue.addAll(commits);
+      lead = !draining;
+      draining = true;
+    }
+    while (lead && !endsHere()) {
+      writeGroup(null);
+    }
+  }
+
   /**
    * Writes the group of the caller's commit in the caller's thread, and has the commits that wait behind it written.
+   * Where the group may be a file of its own, a thread of the pool writes it, too: nobody interrupts that thread, and
+   * S3A's {@code close()} returns from an interrupt as if the file were there.
    */
   void lead(Commit own) {
-    awaitOthers();
-    // A killed task takes its commit back while it is still queued. Others may wait behind it.
-    if (!Thread.currentThread().isInterrupted()) {
-      writeGroup(own);
+    if (!mayCloseFile()) {
+      awaitOthers();
+      // A killed task takes its commit back while it is still queued. Others may wait behind it.
+      if (!Thread.currentThread().isInterrupted()) {
+        writeGroup(own);
+      }
     }
     while (!endsHere() && !handOver()) {
       serveOthers();
     }
+  }
+
+  /** Whether the next group may have to be closed to become durable. Before a file is open, nobody knows. */
+  private boolean mayCloseFile() {
+    OpenFile now = open;
+    return files.storage().isObjectStore() && (now == null || !now.canFlush());
   }
 
   /** Whether no commit waits, so that the next one that comes leads. */
@@ -215,8 +238,10 @@ final class Lane {
     }
     long startedNanos = System.nanoTime();
     boolean killed = false;
+    Reporter.Receipt report;
     try {
       forgetIfGone();
+      awaitLastReport();
       sealIfIdle();
       if (open == null) {
         open = files.create();
@@ -248,7 +273,11 @@ final class Lane {
         group.forEach(Commit::done);
         return;
       }
-      open.commit(entries, options().hsync() || group.stream().anyMatch(Commit::allowsUnlink));
+      report = open.commit(entries, options().hsync() || group.stream().anyMatch(Commit::allowsUnlink));
+      if (!deletions.isEmpty() || group.stream().anyMatch(Commit::allowsUnlink)) {
+        // No task stands behind it that could fail later.
+        report.await();
+      }
     } catch (IOException | RuntimeException | Error e) {
       tombstones.giveBack(deletions);
       metrics.groupFailed();
@@ -268,8 +297,57 @@ final class Lane {
     }
     tombstones.written(deletions);
     metrics.groupWritten(group, System.nanoTime() - startedNanos);
-    group.forEach(Commit::done);
+    group.forEach(c -> c.done(report));
     sealIfFull();
+  }
+
+  /** Nothing may be appended to a file before the report of its last group has come. */
+  private void awaitLastReport() throws IOException {
+    if (open != null) {
+      try {
+        open.lastReport().await();
+      } catch (IOException e) {
+        if (wasInterrupted(e)) {
+          throw e;
+        }
+      }
+      leaveIfUnreported();
+      sealIfFull();
+    }
+  }
+
+  /**
+   * Waits until the group of a commit that is durable is reported.
+   *
+   * @throws IOException where it is not. The file is left then, so that nothing is appended to it
+   */
+  void awaitReport(Commit commit) throws IOException {
+    long beganNanos = System.nanoTime();
+    try {
+      commit.report().await();
+    } catch (IOException e) {
+      if (wasInterrupted(e)) {
+        throw e;
+      }
+      io.lock();
+      try {
+        leaveIfUnreported();
+      } finally {
+        io.unlock();
+      }
+      // A new one for each task that waits, as for a group that failed.
+      throw new IOException(e.getMessage(), e);
+    } finally {
+      metrics.waitedForReport(System.nanoTime() - beganNanos);
+    }
+  }
+
+  /** A report that fails is like a flush that fails: nobody can say whether the group counts. */
+  private void leaveIfUnreported() {
+    if (open != null && open.lastReport().isFailed()) {
+      metrics.groupFailed();
+      leave();
+    }
   }
 
   /** Appends one commit's payloads; returns false where it was withdrawn meanwhile and will not become visible. */
@@ -333,7 +411,8 @@ final class Lane {
   }
 
   private void sealIfFull() {
-    if (open == null) {
+    if (open == null || open.lastReport().isUnderWay()) {
+      // The next group comes here once the report has come, or the housekeeper does.
       return;
     }
     if (open.isFinished()) {
@@ -348,8 +427,11 @@ final class Lane {
     if (io.tryLock()) {
       try {
         forgetIfGone();
-        sealIfIdle();
-        sealIfFull();
+        leaveIfUnreported();
+        if (open != null && !open.lastReport().isUnderWay()) {
+          sealIfIdle();
+          sealIfFull();
+        }
       } finally {
         io.unlock();
       }
@@ -375,6 +457,7 @@ final class Lane {
       if (open.idleMs() > options().closedAfterMs() / 2) {
         leave();
       } else {
+        open.lastReport().await();
         open.seal();
       }
       open = null;

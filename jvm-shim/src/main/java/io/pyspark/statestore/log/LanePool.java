@@ -65,7 +65,8 @@ final class LanePool {
     return best;
   }
 
-  private static boolean isSnapshot(String path) {
+  /** Whether a logical file belongs to a snapshot, and is no change of one batch. */
+  static boolean isSnapshot(String path) {
     String file = path.endsWith(".crc") ? path.substring(0, path.length() - 4) : path;
     int type = Entry.typeOf(file);
     return type == Entry.TYPE_SST || type == Entry.TYPE_SNAPSHOT || type == Entry.TYPE_LOG;

@@ -9,7 +9,6 @@ import java.util.concurrent.TimeUnit;
 import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.hadoop.fs.FSDataOutputStream;
 import org.apache.hadoop.fs.FileSystem;
-import org.apache.hadoop.fs.LeaseRecoverable;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.hdfs.CannotObtainBlockLengthException;
 import org.slf4j.Logger;
@@ -88,7 +87,8 @@ final class Leases {
    */
   private static void recover(FileSystem fs, Path path, boolean isClosed) {
     try {
-      if (!(fs instanceof LeaseRecoverable leases)) {
+      LeaseRecovery leases = LeaseRecovery.of(fs);
+      if (leases == null) {
         append(fs, path);
       } else if (!leases.isFileClosed(path)) {
         if (isClosed) {
@@ -137,12 +137,13 @@ final class Leases {
    * this process lives and renews its other leases. Does not wait.
    */
   static void release(FileSystem fs, Path path) {
-    if (fs instanceof LeaseRecoverable leases) {
+    LeaseRecovery leases = LeaseRecovery.of(fs);
+    if (leases != null) {
       RELEASES.execute(() -> release(leases, path, 1));
     }
   }
 
-  private static void release(LeaseRecoverable leases, Path path, int attempt) {
+  private static void release(LeaseRecovery leases, Path path, int attempt) {
     IOException failure = null;
     try {
       if (leases.isFileClosed(path) || leases.recoverLease(path)) {

@@ -38,6 +38,10 @@ public final class LogMetrics {
     COMPLETE_REFRESHES("completeRefreshes"),
     /** Questions to the index service about what others have written. */
     INDEX_QUESTIONS("indexQuestions"),
+    /** Bytes of SSTs that were read of merged files when a store was loaded. */
+    FETCHED_BYTES("fetchedBytes"),
+    /** Bytes of SSTs that the host had when a store was loaded. */
+    CACHED_BYTES("cachedBytes"),
     RELOCATED_SEGMENTS("relocatedSegments"),
     RELOCATED_BYTES("relocatedBytes"),
     UNLINKED_FILES("unlinkedFiles"),
@@ -73,6 +77,7 @@ public final class LogMetrics {
   private final Map<Count, LongAdder> counts = new EnumMap<>(Count.class);
   private final LongAdder writeNanos = new LongAdder();
   private final LongAdder waitNanos = new LongAdder();
+  private final LongAdder reportWaitNanos = new LongAdder();
   private final LongAdder refreshNanos = new LongAdder();
   private final AtomicLong recentWriteNanos = new AtomicLong();
   private volatile long lastUsedNanos = System.nanoTime();
@@ -113,6 +118,11 @@ public final class LogMetrics {
     }
   }
 
+  /** A task has waited for the report of its commit, mostly when everything else was done. */
+  void waitedForReport(long nanos) {
+    reportWaitNanos.add(nanos);
+  }
+
   void groupFailed() {
     add(Count.FAILED_GROUPS, 1);
   }
@@ -148,6 +158,14 @@ public final class LogMetrics {
   void asked() {
     lastUsedNanos = System.nanoTime();
     add(Count.INDEX_QUESTIONS, 1);
+  }
+
+  void fetched(long bytes) {
+    add(Count.FETCHED_BYTES, bytes);
+  }
+
+  void cached(long bytes) {
+    add(Count.CACHED_BYTES, bytes);
   }
 
   void unlinked() {
@@ -202,6 +220,7 @@ public final class LogMetrics {
     counts.forEach((what, count) -> values.put(what.key(), count.sum()));
     values.put("writeNanos", writeNanos.sum());
     values.put("waitNanos", waitNanos.sum());
+    values.put("reportWaitNanos", reportWaitNanos.sum());
     values.put("refreshNanos", refreshNanos.sum());
     return values;
   }

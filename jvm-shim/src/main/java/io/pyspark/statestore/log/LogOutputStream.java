@@ -13,13 +13,17 @@ public final class LogOutputStream extends OutputStream {
   private final PayloadBuffer payload;
   private final long openedBy = Thread.currentThread().getId();
   private final UploadWatch watch = UploadWatch.current();
+  /** The batch at whose end it becomes durable; null where that is when it is closed. */
+  private final BatchCommits.Batch batch;
+  private volatile Commit kept;
   private boolean broken;
   private boolean finished;
 
-  LogOutputStream(MergedLog log, String path, PayloadBuffer payload) {
+  LogOutputStream(MergedLog log, String path, PayloadBuffer payload, BatchCommits.Batch batch) {
     this.log = log;
     this.path = path;
     this.payload = payload;
+    this.batch = batch;
     if (watch != null) {
       watch.began(path);
     }
@@ -43,7 +47,7 @@ public final class LogOutputStream extends OutputStream {
     }
   }
 
-  /** Makes the file durable and visible. */
+  /** Makes the file durable and visible; one that waits for the end of its batch, only then. */
   @Override
   public synchronized void close() throws IOException {
     if (finished) {
@@ -54,7 +58,11 @@ public final class LogOutputStream extends OutputStream {
       if (broken) {
         throw new IOException("state/" + path + " was not written: an earlier write to it failed");
       }
-      log.commit(this, path, payload, openedBy, watch);
+      if (batch == null) {
+        log.commit(this, path, payload, openedBy, watch);
+      } else {
+        kept = log.keep(path, payload, openedBy, batch);
+      }
     } catch (UploadWatch.ObsoleteUploadException e) {
       log.metrics().uploadCancelled();
       throw e;
@@ -65,7 +73,17 @@ public final class LogOutputStream extends OutputStream {
       throw e;
     } finally {
       log.left(this);
-      payload.close();
+      if (kept == null) {
+        payload.close();
+      }
+    }
+  }
+
+  /** Its task has failed, so what waits for the end of the batch does not count. */
+  void taskFailed() {
+    Commit commit = kept;
+    if (commit != null) {
+      batch.drop(commit);
     }
   }
 

@@ -200,13 +200,13 @@ public final class MergedFile {
   }
 
   /** The index service has told of it. */
-  void told(long newSize, boolean isSealed, Clocks.Moment now) {
+  void told(long newSize, boolean isSealed) {
     if (writer == Writer.THIS_PROCESS) {
       return;
     }
     size(Math.max(size, newSize));
     if (isSealed) {
-      writer = Writer.NOBODY;
+      sealed();
     }
   }
 

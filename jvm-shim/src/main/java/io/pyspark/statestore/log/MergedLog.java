@@ -7,6 +7,7 @@ import io.pyspark.statestore.StateStoreFilesException.Id;
 import io.pyspark.statestore.format.PathRules;
 import java.io.IOException;
 import java.io.OutputStream;
+import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
@@ -16,6 +17,8 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutorService;
 import java.util.function.IntSupplier;
 import java.util.function.Supplier;
+import java.util.zip.CRC32C;
+import java.util.zip.CheckedOutputStream;
 import org.apache.hadoop.fs.FSInputStream;
 import org.apache.hadoop.fs.FileSystem;
 import org.slf4j.Logger;
@@ -72,6 +75,7 @@ public final class MergedLog {
   private final IndexSource source;
   /** Null as {@code service}. */
   private final ServedRelocations relocations;
+  private final BatchCommits batchCommits;
   private final SnapshotGuard snapshotGuard;
   private final Garbage garbage;
   private final Cleaner cleaner;
@@ -91,12 +95,40 @@ public final class MergedLog {
    * @param localDirectory makes a local directory for what does not fit into memory
    * @param taskSlots how many tasks run at the same time
    * @param maintenanceMs Spark's maintenance interval
+   * @param taskEnd of the task for which the current thread works
    */
   public record ProcessFacts(
       Supplier<Map<String, String>> headerFields,
       Supplier<Path> localDirectory,
       IntSupplier taskSlots,
-      long maintenanceMs) {}
+      long maintenanceMs,
+      TaskEnd taskEnd) {}
+
+  /** The end of a task of Spark's. */
+  public interface TaskEnd {
+    /** Where there are no tasks. */
+    TaskEnd NONE = last -> false;
+
+    /** What a task waits for. */
+    interface Wait {
+      void await() throws IOException;
+    }
+
+    /**
+     * Makes the task of the current thread wait before it ends. The task fails where the wait does.
+     *
+     * @return false where the thread works for no task
+     */
+    boolean waitsFor(Wait last);
+
+    /** The batch of a streaming query for which the task of the current thread works; -1 where there is none. */
+    default long batch() {
+      return -1;
+    }
+
+    /** Runs something if the task of the current thread fails. */
+    default void ifFails(Runnable action) {}
+  }
 
   /**
    * Opens the log of a checkpoint and reads what is in it.
@@ -132,7 +164,7 @@ public final class MergedLog {
         ? null
         : new ServiceSource(
             service, stateDirectory.toString(), opened, writer.id(), index, rules, clock, metrics, this::forget,
-            () -> MergedLogs.replace(this));
+            () -> MergedLogs.replace(this), threads);
     Reporter reporter = this.service == null ? Reporter.NONE : this.service;
     OpenFile.Factory made =
         new OpenFile.Factory(storage, index, rules, clock, writer, this::refreshNumber, reporter);
@@ -141,7 +173,7 @@ public final class MergedLog {
         () -> options().maxOpenFiles());
     handles = new FileHandles(storage, rules);
     reader = new SegmentReader(storage, handles, this::findAfterRefresh, this::options);
-    prefetcher = new Prefetcher(index, this::options, handles, reader, threads);
+    prefetcher = new Prefetcher(index, this::options, this::cache, handles, reader, threads);
     pins = new Pins(storage, rules);
     RelocationMarkers markers = new RelocationMarkers(storage, index, rules, writer, metrics, threads);
     indexReader = new IndexReader(storage, index, rules, clock);
@@ -161,6 +193,8 @@ public final class MergedLog {
         ? null
         : new ServedRelocations(
             this.service, served, tombstones, garbage, relocator, rules, process.maintenanceMs(), threads);
+    batchCommits = new BatchCommits(
+        this.service == null ? new LocalDriver() : this.service, this::writeBatch, threads, storage.checkpoint());
     run = queryRunId.isEmpty() ? null : new FreshnessKey.QueryRun(queryRunId);
     if (this.service != null) {
       indexReader.bornMerged(opened.bornMerged());
@@ -187,15 +221,77 @@ public final class MergedLog {
 
   /** Starts a logical file. It becomes visible when the stream is closed, and replaces what was there. */
   public LogOutputStream create(String path) throws IOException {
+    return create(path, "");
+  }
+
+  /**
+   * As {@link #create(String)}, for a run of the query. Where options say so, a change of a batch becomes durable at the
+   * end of the batch, and the task does not wait for that.
+   */
+  public LogOutputStream create(String path, String queryRunId) throws IOException {
     checkPath(path);
     pins.checkUnclaimed();
     if (!path.endsWith(ZIP) || !isMaintenanceThread()) {
       // A late upload does not show that the partition is still this process's.
       served.written(path);
     }
-    LogOutputStream stream = new LogOutputStream(this, path, newBuffer());
-    window.opened(stream, path);
+    BatchCommits.Batch batch = batch(path, queryRunId);
+    LogOutputStream stream = new LogOutputStream(this, path, newBuffer(), batch);
+    if (batch == null) {
+      window.opened(stream, path);
+    } else {
+      process.taskEnd().ifFails(stream::taskFailed);
+    }
     return stream;
+  }
+
+  /** The batch at whose end a logical file becomes durable; null where that is when it is closed. */
+  private BatchCommits.Batch batch(String path, String queryRunId) {
+    boolean mayWait = options.groupCommitOfBatch() && !queryRunId.isEmpty() && (service != null || serves != null)
+        && !LanePool.isSnapshot(path);
+    long number = mayWait ? process.taskEnd().batch() : -1;
+    if (number < 0) {
+      return null;
+    }
+    BatchCommits.Batch batch = batchCommits.batch(queryRunId, number);
+    return process.taskEnd().waitsFor(batch::awaitOwed) ? batch : null;
+  }
+
+  /** Keeps a file for the end of its batch. Its stamp says when it was written. */
+  Commit keep(String path, Payload payload, long openedBy, BatchCommits.Batch batch) throws IOException {
+    Commit commit = new Commit(List.of(new Commit.Item(path, payload, null, clock.next())), List.of(), openedBy);
+    batch.add(commit);
+    return commit;
+  }
+
+  private void writeBatch(List<Commit> commits) throws IOException {
+    Lane lane = lanes.forTombstones();
+    lane.writeTogether(commits);
+    for (Commit commit : commits) {
+      commit.await();
+      lane.awaitReport(commit);
+      garbage.written(commit.length());
+    }
+  }
+
+  /** Where the driver's own process runs the tasks. */
+  private final class LocalDriver implements BatchCommits.Driver {
+    private final BatchDebts debts = BatchDebts.of(storage.stateDirectory().toString());
+
+    @Override
+    public void owes(String run, long batch) throws IOException {
+      debts.owes(writer.id(), run, batch, this);
+    }
+
+    @Override
+    public BatchDebts.Call call(String run, long batch) throws IOException {
+      return IndexTransport.await(debts.call(writer.id(), run, batch));
+    }
+
+    @Override
+    public void paid(String run, long batch, String failure) {
+      debts.paid(writer.id(), run, batch, failure);
+    }
   }
 
   private PayloadBuffer newBuffer() {
@@ -224,14 +320,39 @@ public final class MergedLog {
         lane.lead(commit);
       }
       commit.await();
+      awaitReport(path, lane, commit);
       done = true;
       garbage.written(commit.length());
     } finally {
       if (done) {
-        companions.forEach(c -> c.payload().close());
+        companions.forEach(this::keepOnHost);
       } else if (store != null) {
         staged.giveBack(store, SnapshotZip.version(path), companions);
       }
+    }
+  }
+
+  /** A file that was staged is durable. Keeps its bytes for a restart on this host. */
+  private void keepOnHost(Commit.Item item) {
+    Segment written = index.find(item.path());
+    if (written != null) {
+      cache().written(written, item.payload().file());
+    }
+    item.payload().close();
+  }
+
+  private HostCache cache() {
+    return HostCache.of(options);
+  }
+
+  /**
+   * Waits for the report of a commit. Spark counts on what a task has committed once the task has ended, so a task goes
+   * on meanwhile, and its end waits. A snapshot's files are named by later snapshots as soon as they are written.
+   */
+  private void awaitReport(String path, Lane lane, Commit commit) throws IOException {
+    if (!commit.report().isUnderWay() || LanePool.isSnapshot(path)
+        || !process.taskEnd().waitsFor(() -> lane.awaitReport(commit))) {
+      lane.awaitReport(commit);
     }
   }
 
@@ -354,6 +475,7 @@ public final class MergedLog {
     byte[] fetched = prefetcher.take(segment);
     if (fetched == null && segment.length() <= SegmentReader.WHOLE) {
       fetched = reader.read(segment);
+      prefetcher.wasRead(segment, fetched);
     }
     if (fetched == null) {
       return new SegmentInputStream(reader, segment);
@@ -362,8 +484,32 @@ public final class MergedLog {
     return new SegmentInputStream(segment, fetched);
   }
 
-  /** Copies a whole segment to {@code out}, checked. */
-  public void copy(Segment segment, OutputStream out) throws IOException {
+  /** Copies a whole segment to the local disk, checked; an SST comes from the host's cache where that has it. */
+  public void copyTo(Segment segment, Path local) throws IOException {
+    // The file that is there may be an entry of the cache, too, so nothing is written into it.
+    Files.deleteIfExists(local);
+    if (cache().linkTo(segment, local)) {
+      metrics.cached(segment.length());
+      return;
+    }
+    boolean whole = false;
+    CheckedOutputStream checked = new CheckedOutputStream(Files.newOutputStream(local), new CRC32C());
+    try (checked) {
+      copy(segment, checked);
+      whole = true;
+    } finally {
+      if (!whole) {
+        Files.deleteIfExists(local);
+      }
+    }
+    metrics.fetched(segment.length());
+    if ((int) checked.getChecksum().getValue() == segment.entry().crc32c()) {
+      cache().fetched(segment, local);
+    }
+  }
+
+  /** Copies a whole segment, checked, out of its merged file. */
+  void copy(Segment segment, OutputStream out) throws IOException {
     byte[] fetched = prefetcher.take(segment);
     if (fetched != null) {
       out.write(fetched);
@@ -437,7 +583,7 @@ public final class MergedLog {
 
   /** Does what is due in one of Spark's maintenance threads: cleans, and makes the view new enough for maintenance. */
   public void maintain() throws IOException {
-    lanes.all().forEach(Lane::sealIfDue);
+    sealDue();
     if (service == null) {
       cleaner.runIfDue();
     }
@@ -480,12 +626,17 @@ public final class MergedLog {
 
   /** Cleans now; returns how many files it has unlinked. */
   public int clean() {
-    lanes.all().forEach(Lane::sealIfDue);
+    sealDue();
     return cleaner.run();
   }
 
   Cleaner cleaner() {
     return cleaner;
+  }
+
+  /** Seals the files that are full, or were left alone for long. */
+  void sealDue() {
+    lanes.all().forEach(Lane::sealIfDue);
   }
 
   /** Does what has to happen while nobody commits. The process's housekeeper calls it every 100 ms. */
@@ -498,21 +649,25 @@ public final class MergedLog {
     if (tombstones.haveWaited(options.idleSealMs())) {
       lanes.forTombstones().writeTombstones();
     }
-    lanes.all().forEach(Lane::sealIfDue);
-    // Spark's maintenance asks before it deletes, and comes back after a minute. What it has made garbage of goes now.
-    // In a query without input it asks for nothing. What has died goes all the same, until the files of processes that
-    // died meanwhile count as closed, too.
-    long idleMs = served.idleMs(keepMs);
+    sealDue();
     if (service != null) {
       service.forgetUnserved(this::isLoaded, options.closedAfterMs());
       relocations.runIfDue();
-      return;
-    }
-    boolean idle = idleMs >= options.idleSealMs() && idleMs < keepMs && cleaner.hasMoreToDo();
-    boolean inUse = serves != null && (idleMs < keepMs || serves.idleMs() < keepMs) && cleaner.isDueForAll();
-    if (serves == null ? idle || cleaner.isPressing() : inUse) {
+    } else if (callsForCleaning(served.idleMs(keepMs), keepMs)) {
       threads.execute(cleaner::runIfDue);
     }
+  }
+
+  /** Whether a cleaning pass is due that nobody else begins; {@code idleMs} is how long nobody has written here. */
+  private boolean callsForCleaning(long idleMs, long keepMs) {
+    IndexService answers = serves;
+    if (answers != null) {
+      return (idleMs < keepMs || answers.idleMs() < keepMs) && cleaner.isDueForAll();
+    }
+    // Spark's maintenance asks before it deletes, and comes back after a minute. What it has made garbage of goes now.
+    // In a query without input it asks for nothing. What has died goes all the same, until the files of processes that
+    // died meanwhile count as closed, too.
+    return idleMs >= options.idleSealMs() && idleMs < keepMs && cleaner.hasMoreToDo() || cleaner.isPressing();
   }
 
   private boolean isLoaded(String partition) {
@@ -533,6 +688,7 @@ public final class MergedLog {
         && (answers == null || answers.idleMs() >= keepMs)
         && tombstones.isEmpty()
         && lanes.all().stream().noneMatch(Lane::isOpen)
+        && batchCommits.isEmpty()
         && !OpenStores.isAnyOpen(storage.stateDirectory());
   }
 
@@ -556,6 +712,7 @@ public final class MergedLog {
     if (ended != null) {
       ended.close();
     }
+    batchCommits.close();
     lanes.all().forEach(Lane::abandon);
     handles.closeAll();
     staged.closeAll();

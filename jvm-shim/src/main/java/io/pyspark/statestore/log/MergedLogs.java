@@ -10,6 +10,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.Callable;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ExecutorService;
@@ -100,7 +101,7 @@ public final class MergedLogs {
     }
   }
 
-  /** Answers a question that an executor has sent; for {@link ServiceMessages.Open}, see {@link #open}. */
+  /** Opens logs for the index service. */
   public interface Opener {
     /** Returns the log of a checkpoint in this process, refreshed for a run of its query. */
     MergedLog open(String stateDirectory, String queryRunId) throws IOException;
@@ -110,19 +111,55 @@ public final class MergedLogs {
    * Answers a question of an executor.
    *
    * @param sender the connection over which it came
+   * @return the answer, which comes at once for all but {@link ServiceMessages.AskCall}
    */
-  public static byte[] answer(byte[] question, Object sender, Opener opener) {
+  public static CompletableFuture<byte[]> answer(byte[] question, Object sender, Opener opener) {
     ServiceMessages.Answer answer;
     try {
       ServiceMessages.Question asked = ServiceMessages.question(question);
-      answer = asked instanceof ServiceMessages.Open open ? open(open, opener) : IndexService.answer(asked, sender);
+      if (asked instanceof ServiceMessages.BatchQuestion batch) {
+        return answer(batch, sender).thenApply(call -> ServiceMessages.encode(new ServiceMessages.Called(call)));
+      }
+      answer = asked instanceof ServiceMessages.Open open
+          ? open(open, opener)
+          : IndexService.answer((ServiceMessages.OpenQuestion) asked, sender);
     } catch (StateStoreFilesException e) {
       answer = new ServiceMessages.Refused(false, e.id(), e.getMessage());
     } catch (IOException | RuntimeException e) {
       LOG.warn("The index service could not answer", e);
       answer = new ServiceMessages.Refused(false, null, String.valueOf(e));
     }
-    return ServiceMessages.encode(answer);
+    return CompletableFuture.completedFuture(ServiceMessages.encode(answer));
+  }
+
+  private static CompletableFuture<BatchDebts.Call> answer(ServiceMessages.BatchQuestion question, Object sender)
+      throws IOException {
+    BatchDebts debts = BatchDebts.of(question.stateDirectory());
+    if (question instanceof ServiceMessages.AskCall) {
+      return debts.call(question.writer(), question.run(), question.batch());
+    }
+    if (question instanceof ServiceMessages.Paid paid) {
+      debts.paid(paid.writer(), paid.run(), paid.batch(), paid.failure());
+    } else {
+      debts.owes(question.writer(), question.run(), question.batch(), sender);
+    }
+    return CompletableFuture.completedFuture(BatchDebts.Call.WAIT);
+  }
+
+  /** Whether processes owe anything to a batch of a checkpoint. */
+  public static boolean awaitsBatch(String stateDirectory) {
+    return BatchDebts.isOwed(stateDirectory);
+  }
+
+  /**
+   * Waits, before a batch is entered into the commit log, until all that its tasks have committed is durable.
+   *
+   * @param stateDirectory of the checkpoint
+   * @param run of the query; null where it is not known
+   * @param patienceMs how long a process may take to write
+   */
+  public static void awaitBatch(String stateDirectory, String run, long batch, long patienceMs) throws IOException {
+    BatchDebts.collect(stateDirectory, run, batch, patienceMs);
   }
 
   private static ServiceMessages.Answer open(ServiceMessages.Open question, Opener opener) throws IOException {
@@ -140,9 +177,7 @@ public final class MergedLogs {
   /** Whether a question may take as long as the file system does. */
   public static boolean mayReadFiles(byte[] question) {
     try {
-      ServiceMessages.Question asked = ServiceMessages.question(question);
-      return asked instanceof ServiceMessages.Open
-          || asked instanceof ServiceMessages.AskFacts facts && facts.filesFirst();
+      return ServiceMessages.mayReadFiles(question);
     } catch (IOException e) {
       return false;
     }
@@ -151,6 +186,7 @@ public final class MergedLogs {
   /** A connection over which executors asked is lost. */
   public static void lost(Object sender) {
     IndexService.lost(sender);
+    BatchDebts.lost(sender);
   }
 
   /** Opens a log, or waits for another thread that does; returns null where the caller has to try again. */
@@ -298,7 +334,8 @@ public final class MergedLogs {
     }
   }
 
-  private static ThreadFactory daemons(String name) {
+  /** Makes daemon threads with a name and a number. */
+  public static ThreadFactory daemons(String name) {
     AtomicInteger count = new AtomicInteger();
     return task -> {
       Thread thread = new Thread(task, name + "-" + count.incrementAndGet());

@@ -36,6 +36,7 @@ final class OpenFile {
   private final long createdNanos = System.nanoTime();
   private boolean finished;
   private boolean nameIsKept;
+  private Reporter.Receipt lastReport = Reporter.Receipt.NONE;
   private long goodTrailer;
   private Clocks.Stopwatch sinceAppend = new Clocks.Stopwatch();
 
@@ -44,7 +45,7 @@ final class OpenFile {
     this.file = file;
     this.out = out;
     this.buffered = new BufferedOutputStream(out, BUFFER);
-    this.canFlush = Storage.canFlush(out);
+    this.canFlush = made.storage.canFlush(out);
     this.writer = new MergedFileWriter(buffered, header);
   }
 
@@ -175,12 +176,16 @@ final class OpenFile {
     return item.copied() != null
         ? item.copied().copiedEntry(crc32c, offset)
         : new Entry(
-            Entry.PUT, Entry.typeOf(item.path()), 0, crc32c, made.clock.next(), made.writer.id(), offset, length, 0,
-            item.path());
+            Entry.PUT, Entry.typeOf(item.path()), 0, crc32c, item.stamp() > 0 ? item.stamp() : made.clock.next(),
+            made.writer.id(), offset, length, 0, item.path());
   }
 
-  /** Ends the group and makes it durable and visible (rule 1). */
-  void commit(List<Entry> entries, boolean hsync) throws IOException {
+  /**
+   * Ends the group and makes it durable and visible (rule 1).
+   *
+   * @return what becomes of the group's report. Before it has come, nothing may be appended to the file
+   */
+  Reporter.Receipt commit(List<Entry> entries, boolean hsync) throws IOException {
     long stamp = made.clock.next();
     if (canFlush) {
       writer.endGroup(entries, stamp);
@@ -191,10 +196,13 @@ final class OpenFile {
       }
     } else {
       // This may take any time: others cannot count a file as closed that is not there yet, and a relocation renews its
-      // marker meanwhile.
+      // marker meanwhile. On Azure a file is there, empty, as soon as it is created.
       writer.endGroupAndSeal(entries, stamp);
       buffered.flush();
-      out.close();
+      if (idleMs() > made.rules.options().closedAfterMs() / 2 && made.storage.exists(file.name())) {
+        throw new IOException("Writing a group took " + idleMs() + " ms, and others may have unlinked the empty file");
+      }
+      made.storage.close(out, file.name(), writer.position());
       finished = true;
     }
     goodTrailer = writer.position() - Trailer.SIZE;
@@ -209,7 +217,13 @@ final class OpenFile {
     }
     // Last: once others know the file, they may unlink it. A report that fails is like a flush that fails: nobody can
     // say whether the group counts.
-    made.reporter.report(file, goodTrailer, stamp, finished, entries);
+    lastReport = made.reporter.report(file, goodTrailer, stamp, finished, entries);
+    return lastReport;
+  }
+
+  /** What becomes of the last group's report. Before it has come, nothing may be appended; where it fails, ever. */
+  Reporter.Receipt lastReport() {
+    return lastReport;
   }
 
   /** A commit was withdrawn while its payload was being written. */
@@ -261,7 +275,7 @@ final class OpenFile {
     file.appended(writer.position(), stamp, made.refreshNumber.getAsLong());
     file.sealed();
     try {
-      made.reporter.report(file, goodTrailer, stamp, true, List.of());
+      made.reporter.report(file, goodTrailer, stamp, true, List.of()).await();
     } catch (IOException e) {
       LOG.debug("{} is sealed, which the index service does not know; it counts as closed after closedAfter", path(), e);
     }

@@ -14,6 +14,11 @@ public interface Payload extends Closeable {
 
   void writeTo(OutputStream out) throws IOException;
 
+  /** The local file that has the bytes; null where they are elsewhere. */
+  default Path file() {
+    return null;
+  }
+
   /** Frees the memory or the local file; may be called twice. */
   @Override
   void close();
@@ -25,6 +30,11 @@ public interface Payload extends Closeable {
       @Override
       public long length() {
         return length;
+      }
+
+      @Override
+      public Path file() {
+        return file;
       }
 
       @Override

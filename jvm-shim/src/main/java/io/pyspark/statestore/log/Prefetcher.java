@@ -11,6 +11,7 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.Callable;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Executor;
@@ -37,10 +38,13 @@ final class Prefetcher {
 
   private final Index index;
   private final Supplier<Options> options;
+  private final Supplier<HostCache> cache;
   private final FileHandles handles;
   private final SegmentReader reader;
   private final Executor threads;
   private final Map<Segment, Fetch> fetched = new ConcurrentHashMap<>();
+  /** The changelog of each store that was opened last. Spark opens it once more: for its version, then for its records. */
+  private final Map<String, Segment> openedOnce = new ConcurrentHashMap<>();
   private final AtomicLong bytesHeld = new AtomicLong();
 
   private record Fetch(Future<byte[]> range, int offset, long sinceNanos) {}
@@ -48,9 +52,15 @@ final class Prefetcher {
   private record Range(MergedFile file, long start, long end, List<Segment> segments) {}
 
   Prefetcher(
-      Index index, Supplier<Options> options, FileHandles handles, SegmentReader reader, Executor threads) {
+      Index index,
+      Supplier<Options> options,
+      Supplier<HostCache> cache,
+      FileHandles handles,
+      SegmentReader reader,
+      Executor threads) {
     this.index = index;
     this.options = options;
+    this.cache = cache;
     this.handles = handles;
     this.reader = reader;
     this.threads = threads;
@@ -58,11 +68,13 @@ final class Prefetcher {
 
   /** Returns the segment's bytes, checked, where they were fetched; else null. */
   byte[] take(Segment segment) throws IOException {
-    Fetch fetch = fetched.remove(segment);
+    Fetch fetch = fetched.get(segment);
     if (fetch == null) {
       return null;
     }
-    bytesHeld.addAndGet(-segment.length());
+    if (!isOpenedAgain(segment)) {
+      drop(segment);
+    }
     byte[] bytes = new byte[(int) segment.length()];
     try {
       System.arraycopy(fetch.range.get(), fetch.offset, bytes, 0, bytes.length);
@@ -86,9 +98,43 @@ final class Prefetcher {
     } else if (segment.entry().type() == Entry.TYPE_CHANGELOG || segment.entry().type() == Entry.TYPE_DELTA) {
       following(segment, wanted);
     }
-    wanted.removeIf(s -> s.length() > SegmentReader.WHOLE || fetched.containsKey(s));
+    wanted.removeIf(s -> s.length() > SegmentReader.WHOLE || fetched.containsKey(s) || cache.get().has(s));
     if (!wanted.isEmpty()) {
       fetch(wanted);
+    }
+  }
+
+  /** Says whether Spark opens this file once more. Drops the one before of this store, which it has not opened again. */
+  private boolean isOpenedAgain(Segment segment) {
+    if (segment.entry().type() != Entry.TYPE_CHANGELOG) {
+      return false;
+    }
+    String store = segment.path().substring(0, segment.path().lastIndexOf('/') + 1);
+    if (openedOnce.remove(store, segment)) {
+      return false;
+    }
+    Segment before = openedOnce.put(store, segment);
+    if (before != null) {
+      drop(before);
+    }
+    return true;
+  }
+
+  /** A file was read that nobody had fetched. */
+  void wasRead(Segment segment, byte[] bytes) {
+    if (!isOpenedAgain(segment)) {
+      return;
+    }
+    Fetch kept = new Fetch(CompletableFuture.completedFuture(bytes), 0, System.nanoTime());
+    if (bytesHeld.addAndGet(bytes.length) > options.get().bufferMemory()
+        || fetched.putIfAbsent(segment, kept) != null) {
+      bytesHeld.addAndGet(-bytes.length);
+    }
+  }
+
+  private void drop(Segment segment) {
+    if (fetched.remove(segment) != null) {
+      bytesHeld.addAndGet(-segment.length());
     }
   }
 
@@ -178,9 +224,10 @@ final class Prefetcher {
   void dropStale() {
     long now = System.nanoTime();
     fetched.forEach((segment, fetch) -> {
-      if (now - fetch.sinceNanos > STALE_NANOS && fetched.remove(segment) != null) {
-        bytesHeld.addAndGet(-segment.length());
+      if (now - fetch.sinceNanos > STALE_NANOS) {
+        drop(segment);
       }
     });
+    openedOnce.values().removeIf(segment -> !fetched.containsKey(segment));
   }
 }

@@ -28,8 +28,6 @@ import org.slf4j.LoggerFactory;
  */
 final class Refresher {
   private static final Logger LOG = LoggerFactory.getLogger(Refresher.class);
-  /** How many recent keys are remembered, so that all tasks of one stage share one refresh. */
-  private static final int REMEMBERED = 256;
   /** How often a refresh begins again because files disappeared during it. */
   private static final int ATTEMPTS = 10;
 
@@ -44,15 +42,7 @@ final class Refresher {
   private final Executor threads;
   private final Consumer<MergedFile> forget;
   private final ReentrantLock running = new ReentrantLock();
-  /** By key, the number of the refresh that serves it. */
-  private final Map<FreshnessKey, Long> servedBy = new LinkedHashMap<>() {
-    private static final long serialVersionUID = 1L;
-
-    @Override
-    protected boolean removeEldestEntry(Map.Entry<FreshnessKey, Long> eldest) {
-      return size() > REMEMBERED;
-    }
-  };
+  private final RecentKeys keys = new RecentKeys();
   /** Index-only files that are damaged. They only save reads, so the files that they repeat are read instead. */
   private final Set<String> unreadable = ConcurrentHashMap.newKeySet();
   /** Number of the newest refresh that has begun, complete or not. */
@@ -62,8 +52,10 @@ final class Refresher {
   private volatile long timesUnsettled;
   private long succeeded;
   private volatile long succeededCompletely;
+  /** Whether the newest listing may have come page by page. */
+  private volatile boolean isPaged;
   private volatile long lastBeganNanos;
-  private volatile long lastCompleteNanos = System.nanoTime();
+  private volatile long lastTailsNanos = System.nanoTime();
 
   /**
    * @param threads read the indexes
@@ -95,16 +87,10 @@ final class Refresher {
   /**
    * Returns after one complete refresh for each of these keys that began after the first call with the key.
    *
-   * @param keys equal for all questions that may share an answer
+   * @param asked equal for all questions that may share an answer
    */
-  void refreshFor(FreshnessKey... keys) throws IOException {
-    long needed = 0;
-    synchronized (servedBy) {
-      for (FreshnessKey key : keys) {
-        needed = Math.max(needed, servedBy.computeIfAbsent(key, k -> begun + 1));
-      }
-    }
-    refresh(true, needed);
+  void refreshFor(FreshnessKey... asked) throws IOException {
+    refresh(Depth.COMPLETE, keys.needed(() -> begun, asked));
   }
 
   /** Refreshes from a listing, if the newest refresh is older than {@code maxAgeMs}. */
@@ -141,7 +127,7 @@ final class Refresher {
     long open = index.files().stream()
         .filter(f -> f.writer() == MergedFile.Writer.OTHER && !f.isReported())
         .count();
-    return System.nanoTime() - lastCompleteNanos >= open * 1_000_000_000L;
+    return System.nanoTime() - lastTailsNanos >= open * 1_000_000_000L;
   }
 
   /**
@@ -151,7 +137,7 @@ final class Refresher {
    * @return its number
    */
   long refresh() throws IOException {
-    return refresh(true, begun + 1);
+    return refresh(Depth.COMPLETE, begun + 1);
   }
 
   /**
@@ -159,16 +145,50 @@ final class Refresher {
    * listing. It may miss what others have appended to open files, so cleaning that rests on it only deletes less.
    */
   void refreshListing() throws IOException {
-    refresh(false, begun + 1);
+    refresh(Depth.LISTING, begun + 1);
   }
 
-  private long refresh(boolean complete, long needed) throws IOException {
+  /**
+   * Returns after a refresh with one listing, for a cleaning pass. Where that {@link #isPaged}, it may miss what was
+   * never known before and was moved meanwhile. What a pass concludes from that, two refreshes have to show.
+   *
+   * @param tails whether to read the tails of all files that others may append to, too
+   * @return its number
+   */
+  long refreshForCleaning(boolean tails) throws IOException {
+    return refresh(tails ? Depth.TAILS : Depth.ONE_LISTING, begun + 1);
+  }
+
+  /** Whether the newest listing may have come page by page, and so may not be a snapshot. */
+  boolean isPaged() {
+    return isPaged;
+  }
+
+  /** What a refresh looks at. A directory that is listed page by page is listed twice, if it does not say otherwise. */
+  private enum Depth {
+    /** One listing. */
+    ONE_LISTING(false, false),
+    LISTING(false, true),
+    /** One listing, and the tails of all files that others may append to. */
+    TAILS(true, false),
+    COMPLETE(true, true);
+
+    private final boolean tails;
+    private final boolean twice;
+
+    Depth(boolean tails, boolean twice) {
+      this.tails = tails;
+      this.twice = twice;
+    }
+  }
+
+  private long refresh(Depth depth, long needed) throws IOException {
     if (succeededCompletely >= needed) {
       return succeededCompletely;
     }
     running.lock();
     try {
-      long newest = complete ? succeededCompletely : succeeded;
+      long newest = depth.tails ? succeededCompletely : succeeded;
       if (newest >= needed) {
         return newest;
       }
@@ -176,25 +196,27 @@ final class Refresher {
       begun = mine;
       lastBeganNanos = System.nanoTime();
       try {
-        run(mine, complete);
+        run(mine, depth);
       } finally {
         unsettled = false;
       }
-      succeeded = mine;
-      if (complete) {
-        succeededCompletely = mine;
-        lastCompleteNanos = lastBeganNanos;
+      if (depth.twice || !isPaged) {
+        succeeded = mine;
+        succeededCompletely = depth.tails ? mine : succeededCompletely;
       }
-      metrics.refreshed(complete, System.nanoTime() - lastBeganNanos);
+      if (depth.tails) {
+        lastTailsNanos = lastBeganNanos;
+      }
+      metrics.refreshed(depth.tails, System.nanoTime() - lastBeganNanos);
       return mine;
     } finally {
       running.unlock();
     }
   }
 
-  private void run(long number, boolean complete) throws IOException {
+  private void run(long number, Depth depth) throws IOException {
     Set<String> gone = new HashSet<>();
-    for (int attempt = 1; !listAndRead(number, complete, gone); attempt++) {
+    for (int attempt = 1; !listAndRead(number, depth, gone); attempt++) {
       if (attempt == ATTEMPTS) {
         throw new IOException("Merged files of " + storage.checkpoint() + " disappeared while they were read, "
             + ATTEMPTS + " times in a row; try again");
@@ -210,10 +232,13 @@ final class Refresher {
    *     is gone and what lived in it is nowhere. It was written elsewhere before, but perhaps to a place that this
    *     refresh had already read
    */
-  private boolean listAndRead(long number, boolean complete, Set<String> gone) throws IOException {
+  private boolean listAndRead(long number, Depth depth, Set<String> gone) throws IOException {
     long beganMs = rules.now().monotonicMs();
     List<MergedFile> before = index.files().stream().filter(MergedFile::seen).toList();
-    Storage.Listing listing = storage.listAll();
+    // What was lost was moved while the directory was listed, so that is not left to one listing again.
+    boolean twice = depth.twice || !gone.isEmpty();
+    Storage.Listing listing = twice ? storage.listAll() : storage.list();
+    isPaged = listing.mayBePaged();
     long newestModification =
         listing.files().stream().mapToLong(FileStatus::getModificationTime).max().orElse(0);
     Map<String, FileStatus> listed = new LinkedHashMap<>();
@@ -226,7 +251,7 @@ final class Refresher {
       boolean asReported = gone.isEmpty();
       if (known == null
           ? !unreadable.contains(name)
-          : mustBeRead(known, status, newestModification, complete, asReported)) {
+          : mustBeRead(known, status, newestModification, depth.tails, asReported)) {
         IndexReader.Listed file = new IndexReader.Listed(status, newestModification, number);
         reads.add(() -> reader.read(file, known, Map.of()));
       }
@@ -237,7 +262,7 @@ final class Refresher {
     boolean beginsAgain = false;
     for (MergedFile file : before) {
       // What lived in it may live in a tail that only a complete refresh reads.
-      if (!listed.containsKey(file.name()) && (complete || index.referenceCount(file) == 0)) {
+      if (!listed.containsKey(file.name()) && (depth.tails || index.referenceCount(file) == 0)) {
         confirmGone(file);
         List<Segment> lived = index.liveSegments(file);
         if (!lived.isEmpty()) {
@@ -252,7 +277,7 @@ final class Refresher {
       return false;
     }
     // Last: a relocation whose end shows here made its copies durable before, in files that were read above.
-    markers.listed(listing.markers(), number, complete, beganMs);
+    markers.listed(listing.markers(), number, depth.tails, twice || !isPaged, beganMs);
     pins.listed(listing.pins());
     if (!(before.isEmpty() && gone.isEmpty()) && index.files().isEmpty()) {
       // The checkpoint was deleted. Something else may be put in its place.

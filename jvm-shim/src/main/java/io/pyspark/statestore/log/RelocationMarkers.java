@@ -1,6 +1,7 @@
 package io.pyspark.statestore.log;
 
 import java.io.IOException;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
@@ -34,6 +35,8 @@ final class RelocationMarkers {
   /** This process's own that are under way: nothing of its own comes between their copies and their end. */
   private final Set<String> underWay = ConcurrentHashMap.newKeySet();
 
+  /** Markers that one listing has not shown any more, which may not have shown their copies. */
+  private volatile Set<String> missed = Set.of();
   /** When the newest listing began. */
   private volatile long listedMs;
 
@@ -171,19 +174,27 @@ final class RelocationMarkers {
    *
    * @param markers by name, when each was made or renewed
    * @param refresh the refresh's number
-   * @param complete whether the refresh has also read the copies of every relocation that has ended
+   * @param tails whether the refresh has also read the tails of all files that others may append to
+   * @param isWhole whether the listing has shown the copies of every relocation that had ended. If not, they may be in
+   *     a file on a page that was read before they came, which the next listing shows
    * @param beganMs when the listing began: what was read may lack copies that came later
    */
-  void listed(Map<String, Long> markers, long refresh, boolean complete, long beganMs) {
+  void listed(Map<String, Long> markers, long refresh, boolean tails, boolean isWhole, long beganMs) {
+    Set<String> absent = new HashSet<>(tails ? seen.keySet() : Set.of());
+    absent.removeAll(markers.keySet());
+    Set<String> read = new HashSet<>(absent);
+    if (!isWhole) {
+      read.retainAll(missed);
+    }
+    absent.removeAll(read);
+    missed = absent;
     seen.forEach((name, marker) -> {
-      if (complete && !markers.containsKey(name) || isExpired(marker)) {
+      if (read.contains(name) || isExpired(marker)) {
         ended.putIfAbsent(name, new Ended(marker.firstRefresh, refresh));
       }
     });
     ended.entrySet().removeIf(e -> !markers.containsKey(e.getKey()) && isSettled(e.getKey(), e.getValue().endedIn));
-    if (complete) {
-      seen.keySet().retainAll(markers.keySet());
-    }
+    seen.keySet().removeAll(read);
     long now = rules.now().monotonicMs();
     markers.forEach((name, modified) -> {
       if (!underWay.contains(name)) {

@@ -10,6 +10,7 @@ import org.apache.hadoop.fs.FSInputStream;
  * read is checked when it reaches the end.
  */
 final class SegmentInputStream extends FSInputStream {
+  /** Bytes of the first read. Each that goes on where the last one ended is twice as long, up to a chunk. */
   private static final int AHEAD = 256 * 1024;
 
   private final SegmentReader reader;
@@ -57,7 +58,8 @@ final class SegmentInputStream extends FSInputStream {
       System.arraycopy(whole, (int) position, buffer, offset, n);
     } else {
       if (position < aheadStart || position >= aheadStart + ahead.length) {
-        fill((int) Math.min(AHEAD, left));
+        boolean goesOn = ahead.length > 0 && position == aheadStart + ahead.length;
+        fill((int) Math.min(goesOn ? Math.min(2 * ahead.length, SegmentReader.CHUNK) : AHEAD, left));
       }
       n = (int) Math.min(n, aheadStart + ahead.length - position);
       System.arraycopy(ahead, (int) (position - aheadStart), buffer, offset, n);

@@ -15,7 +15,8 @@ import java.util.zip.CRC32C;
 
 /** Reads the bytes of segments, checks each that is read whole (rule 9), and says what is wrong where it cannot. */
 final class SegmentReader {
-  private static final int CHUNK = 1 << 20;
+  /** Bytes of one read at most. On an object store each is a request, which takes as long as reading a few MiB. */
+  static final int CHUNK = 8 << 20;
   /** Segments of up to so many bytes are read into memory at once, which also serves seeks. */
   static final int WHOLE = 4 << 20;
 

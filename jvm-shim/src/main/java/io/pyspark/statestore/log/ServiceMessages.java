@@ -26,7 +26,12 @@ final class ServiceMessages {
   // ---- questions
 
   /** What an executor asks or says. */
-  sealed interface Question permits Open, Report, AskFacts, Left, AskMoves {}
+  sealed interface Question permits Open, OpenQuestion, BatchQuestion {}
+
+  /** A question about a checkpoint that is open; it names the service's epoch. */
+  sealed interface OpenQuestion extends Question permits Report, AskFacts, Left, AskMoves {
+    long epoch();
+  }
 
   /** Asks for the service of a checkpoint, as new as a run of its query needs it. */
   record Open(String stateDirectory, String queryRunId) implements Question {}
@@ -41,7 +46,7 @@ final class ServiceMessages {
    */
   record Report(
       long epoch, long writer, String file, long size, long trailer, long stamp, boolean sealed, List<Entry> entries)
-      implements Question {}
+      implements OpenQuestion {}
 
   /**
    * Asks what is known of partitions.
@@ -51,22 +56,42 @@ final class ServiceMessages {
    * @param filesFirst whether the service has to read the files first
    */
   record AskFacts(long epoch, long writer, long goneSince, Map<String, Long> revisions, boolean filesFirst)
-      implements Question {}
+      implements OpenQuestion {}
 
   /**
    * Says that the writer of a file left it after a failure: what reached it, only its end shows.
    *
    * @param stamp the highest that may have reached it. Whoever writes the same again needs a higher one
    */
-  record Left(long epoch, long writer, String file, long stamp) implements Question {}
+  record Left(long epoch, long writer, String file, long stamp) implements OpenQuestion {}
 
   /** Asks out of which files live segments of these partitions should be moved. */
-  record AskMoves(long epoch, long writer, List<String> partitions) implements Question {}
+  record AskMoves(long epoch, long writer, List<String> partitions) implements OpenQuestion {}
+
+  /** A question about what an executor owes to a batch ({@link BatchDebts}); it does not depend on an epoch. */
+  sealed interface BatchQuestion extends Question permits Owes, AskCall, Paid {
+    String stateDirectory();
+
+    long writer();
+
+    String run();
+
+    long batch();
+  }
+
+  /** Says that commits of a batch wait for its end. */
+  record Owes(String stateDirectory, long writer, String run, long batch) implements BatchQuestion {}
+
+  /** Asks whether the batch ends. The answer may take {@link BatchDebts#ASK_MS}. */
+  record AskCall(String stateDirectory, long writer, String run, long batch) implements BatchQuestion {}
+
+  /** @param failure why the commits are not durable; empty where they are */
+  record Paid(String stateDirectory, long writer, String run, long batch, String failure) implements BatchQuestion {}
 
   // ---- answers
 
   /** What the service answers. */
-  sealed interface Answer permits Opened, Reported, Facts, Moves, Refused {}
+  sealed interface Answer permits Opened, Reported, Facts, Moves, Called, Refused {}
 
   /**
    * The service answers for a checkpoint.
@@ -123,6 +148,9 @@ final class ServiceMessages {
    */
   record Move(String file, long size, long liveBytes) {}
 
+  /** What to do with the commits of a batch. */
+  record Called(BatchDebts.Call call) implements Answer {}
+
   /**
    * No answer.
    *
@@ -139,6 +167,9 @@ final class ServiceMessages {
   private static final int LEFT = 4;
   private static final int MOVES = 5;
   private static final int REFUSED = 6;
+  private static final int OWES = 7;
+  private static final int CALL = 8;
+  private static final int PAID = 9;
 
   static byte[] encode(Question question) {
     return bytes(out -> {
@@ -169,6 +200,16 @@ final class ServiceMessages {
       } else if (question instanceof AskMoves moves) {
         head(out, MOVES, moves.epoch, moves.writer);
         list(out, moves.partitions, DataOutputStream::writeUTF);
+      } else if (question instanceof BatchQuestion batch) {
+        out.writeByte(batch instanceof Owes ? OWES : batch instanceof AskCall ? CALL : PAID);
+        out.writeUTF(batch.stateDirectory());
+        out.writeLong(batch.writer());
+        out.writeUTF(batch.run());
+        out.writeLong(batch.batch());
+        if (batch instanceof Paid paid) {
+          // At most 64 KiB of UTF-8.
+          out.writeUTF(paid.failure.substring(0, Math.min(paid.failure.length(), 10_000)));
+        }
       }
     });
   }
@@ -184,6 +225,12 @@ final class ServiceMessages {
       int kind = in.readByte();
       if (kind == OPEN) {
         return new Open(in.readUTF(), in.readUTF());
+      } else if (kind == OWES) {
+        return new Owes(in.readUTF(), in.readLong(), in.readUTF(), in.readLong());
+      } else if (kind == CALL) {
+        return new AskCall(in.readUTF(), in.readLong(), in.readUTF(), in.readLong());
+      } else if (kind == PAID) {
+        return new Paid(in.readUTF(), in.readLong(), in.readUTF(), in.readLong(), in.readUTF());
       }
       long epoch = in.readLong();
       long writer = in.readLong();
@@ -202,6 +249,15 @@ final class ServiceMessages {
         case MOVES -> new AskMoves(epoch, writer, list(in, i -> i.readUTF()));
         default -> throw new IOException("no question has the number " + kind);
       };
+    });
+  }
+
+  /** Whether the answer may take as long as a file system does. Reads no more of the question than its head. */
+  static boolean mayReadFiles(byte[] question) throws IOException {
+    return read(question, in -> {
+      int kind = in.readByte();
+      // Before it come the epoch, the writer and the number of what is gone.
+      return kind == OPEN || kind == FACTS && in.skipBytes(3 * Long.BYTES) == 3 * Long.BYTES && in.readBoolean();
     });
   }
 
@@ -239,6 +295,9 @@ final class ServiceMessages {
         out.writeBoolean(moves.urgent);
         list(out, moves.files, ServiceMessages::write);
         list(out, moves.joins, ServiceMessages::write);
+      } else if (answer instanceof Called called) {
+        out.writeByte(CALL);
+        out.writeByte(called.call.ordinal());
       } else if (answer instanceof Refused refused) {
         out.writeByte(REFUSED);
         out.writeBoolean(refused.isStale);
@@ -265,6 +324,7 @@ final class ServiceMessages {
             list(in, i -> new PartitionFacts(i.readUTF(), i.readLong(), list(i, ServiceMessages::fileFacts))));
         case MOVES -> new Moves(
             in.readDouble(), in.readBoolean(), list(in, ServiceMessages::move), list(in, ServiceMessages::move));
+        case CALL -> new Called(BatchDebts.Call.values()[in.readByte()]);
         case REFUSED -> {
           boolean isStale = in.readBoolean();
           String id = in.readUTF();

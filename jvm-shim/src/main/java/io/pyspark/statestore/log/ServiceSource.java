@@ -9,10 +9,14 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CompletionException;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.Executor;
 import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.Consumer;
 import java.util.function.Predicate;
+import java.util.stream.Stream;
 
 /**
  * The index service as the source of the index, for an executor's log: it knows the facts of the partitions that the
@@ -22,9 +26,7 @@ import java.util.function.Predicate;
  * answers arrive. Only that a file is gone must not be followed by an older answer that has the file still, so one
  * question is under way at a time.
  */
-final class ServiceSource implements IndexSource, Reporter {
-  /** How many recent keys are remembered, so that all tasks of one stage share one question. */
-  private static final int REMEMBERED = 256;
+final class ServiceSource implements IndexSource, Reporter, BatchCommits.Driver {
   /** The age of a view that maintenance may work with. */
   private static final long MAINTENANCE_VIEW_NANOS = 10_000_000_000L;
 
@@ -40,19 +42,12 @@ final class ServiceSource implements IndexSource, Reporter {
   private final LogMetrics metrics;
   private final Consumer<MergedFile> forget;
   private final Runnable onStale;
+  private final Executor threads;
   private final Map<String, Known> partitions = new ConcurrentHashMap<>();
   /** Partitions that threads wait for. */
   private final Set<String> wanted = ConcurrentHashMap.newKeySet();
   private final ReentrantLock asking = new ReentrantLock();
-  /** By key, the number of the question that serves it. */
-  private final Map<FreshnessKey, Long> servedBy = new LinkedHashMap<>() {
-    private static final long serialVersionUID = 1L;
-
-    @Override
-    protected boolean removeEldestEntry(Map.Entry<FreshnessKey, Long> eldest) {
-      return size() > REMEMBERED;
-    }
-  };
+  private final RecentKeys keys = new RecentKeys();
   /** Number of the newest question that was sent. */
   private volatile long begun;
   private volatile long lastBeganNanos = System.nanoTime();
@@ -88,6 +83,7 @@ final class ServiceSource implements IndexSource, Reporter {
    * @param opened what the service has answered first
    * @param forget removes a file that is gone from the index, and closes what is open of it
    * @param onStale called where the service does not know this log's epoch any more
+   * @param threads send reports
    */
   ServiceSource(
       IndexTransport transport,
@@ -99,7 +95,8 @@ final class ServiceSource implements IndexSource, Reporter {
       HybridClock clock,
       LogMetrics metrics,
       Consumer<MergedFile> forget,
-      Runnable onStale) {
+      Runnable onStale,
+      Executor threads) {
     this.transport = transport;
     this.checkpoint = checkpoint;
     this.epoch = opened.epoch();
@@ -110,6 +107,7 @@ final class ServiceSource implements IndexSource, Reporter {
     this.metrics = metrics;
     this.forget = forget;
     this.onStale = onStale;
+    this.threads = threads;
     this.goneUpTo = opened.goneNow();
     clock.observe(opened.stamp());
   }
@@ -127,7 +125,7 @@ final class ServiceSource implements IndexSource, Reporter {
       if (refused.isStale()) {
         return null;
       }
-      throw failed(stateDirectory, refused.reason(), null);
+      throw refusal(stateDirectory, refused);
     }
     return expect(ServiceMessages.Opened.class, answer, stateDirectory);
   }
@@ -146,16 +144,9 @@ final class ServiceSource implements IndexSource, Reporter {
   // ---- learning
 
   @Override
-  public void refreshFor(String path, FreshnessKey... keys) throws IOException {
-    long needed = 0;
-    boolean files = false;
-    synchronized (servedBy) {
-      for (FreshnessKey key : keys) {
-        needed = Math.max(needed, servedBy.computeIfAbsent(key, k -> begun + 1));
-        files |= !key.isOfQuery();
-      }
-    }
-    ask(path, needed, files);
+  public void refreshFor(String path, FreshnessKey... asked) throws IOException {
+    boolean filesFirst = !Stream.of(asked).allMatch(FreshnessKey::isOfQuery);
+    ask(path, keys.needed(() -> begun, asked), filesFirst);
   }
 
   @Override
@@ -171,32 +162,35 @@ final class ServiceSource implements IndexSource, Reporter {
   @Override
   public void refreshForMaintenance() throws IOException {
     if (System.nanoTime() - lastBeganNanos > MAINTENANCE_VIEW_NANOS) {
-      asking.lock();
-      try {
-        question(partitions.keySet(), false);
-      } finally {
-        asking.unlock();
-      }
+      askForAll();
     }
   }
 
   @Override
   public boolean refreshForRelocation() throws IOException {
+    askForAll();
+    return false;
+  }
+
+  private void askForAll() throws IOException {
     asking.lock();
     try {
       question(partitions.keySet(), false);
     } finally {
       asking.unlock();
     }
-    return false;
+  }
+
+  private Known known(String partition) {
+    return partitions.computeIfAbsent(partition, p -> new Known());
   }
 
   private void ask(String path, long needed, boolean filesFirst) throws IOException {
     String partition = ServedPartitions.partition(path);
-    Known known = partitions.computeIfAbsent(partition, p -> new Known());
+    Known known = known(partition);
     while (!known.use()) {
       partitions.remove(partition, known);
-      known = partitions.computeIfAbsent(partition, p -> new Known());
+      known = known(partition);
     }
     if ((filesFirst ? known.readIn : known.answeredIn) >= needed) {
       return;
@@ -227,7 +221,7 @@ final class ServiceSource implements IndexSource, Reporter {
     lastBeganNanos = System.nanoTime();
     Map<String, Long> revisions = new LinkedHashMap<>();
     for (String name : due) {
-      Known known = partitions.computeIfAbsent(name, p -> new Known());
+      Known known = known(name);
       synchronized (known) {
         revisions.put(name, known.revision);
       }
@@ -238,7 +232,7 @@ final class ServiceSource implements IndexSource, Reporter {
         ask(new ServiceMessages.AskFacts(epoch, writerId, goneUpTo, revisions, filesFirst)));
     apply(facts);
     for (String name : revisions.keySet()) {
-      Known known = partitions.computeIfAbsent(name, p -> new Known());
+      Known known = known(name);
       known.answeredIn = number;
       if (filesFirst) {
         known.readIn = number;
@@ -253,13 +247,13 @@ final class ServiceSource implements IndexSource, Reporter {
     for (ServiceMessages.PartitionFacts partition : facts.partitions()) {
       for (ServiceMessages.FileFacts found : partition.files()) {
         MergedFile file = index.addIfAbsent(new MergedFile(found.name(), MergedFile.Writer.OTHER, rules.now()));
-        file.told(found.size(), found.sealed(), rules.now());
+        file.told(found.size(), found.sealed());
         if (!found.foreign().isEmpty()) {
           file.references(found.foreign());
         }
         index.apply(file, found.entries());
       }
-      Known known = partitions.computeIfAbsent(partition.partition(), p -> new Known());
+      Known known = known(partition.partition());
       synchronized (known) {
         known.revision = partition.revision();
       }
@@ -307,22 +301,64 @@ final class ServiceSource implements IndexSource, Reporter {
   // ---- telling
 
   @Override
-  public void report(MergedFile file, long trailer, long stamp, boolean sealed, List<Entry> entries)
+  public Receipt report(MergedFile file, long trailer, long stamp, boolean sealed, List<Entry> entries)
       throws IOException {
-    ServiceMessages.Reported answer = expect(
-        ServiceMessages.Reported.class,
-        ask(new ServiceMessages.Report(epoch, writerId, file.name(), file.size(), trailer, stamp, sealed, entries)));
-    clock.observe(answer.stamp());
-    liveBytes = answer.liveBytes();
-    answer.revisions().forEach((partition, span) -> {
-      Known known = partitions.computeIfAbsent(partition, p -> new Known());
-      synchronized (known) {
-        // What this process has is what the service had before, and what it has just reported.
-        if (known.revision == span.before()) {
-          known.revision = span.after();
-        }
+    byte[] report = ServiceMessages.encode(
+        new ServiceMessages.Report(epoch, writerId, file.name(), file.size(), trailer, stamp, sealed, entries));
+    CompletableFuture<Void> heard = sent(report).thenAccept(this::reported);
+    return new Receipt() {
+      @Override
+      public void await() throws IOException {
+        orFailed(checkpoint, () -> IndexTransport.await(heard));
       }
-    });
+
+      @Override
+      public boolean isUnderWay() {
+        return !heard.isDone();
+      }
+
+      @Override
+      public boolean isFailed() {
+        return heard.isCompletedExceptionally();
+      }
+    };
+  }
+
+  /** Sends a report from another thread: sending takes Spark's RPC longer than flushing takes a local disk. */
+  private CompletableFuture<byte[]> sent(byte[] report) {
+    try {
+      return CompletableFuture.supplyAsync(() -> sentNow(report), threads).thenCompose(answer -> answer);
+    } catch (RuntimeException | Error e) {
+      // A process at its limit of threads has an OutOfMemoryError here.
+      return sentNow(report);
+    }
+  }
+
+  private CompletableFuture<byte[]> sentNow(byte[] report) {
+    try {
+      return transport.send(report);
+    } catch (IOException e) {
+      return CompletableFuture.failedFuture(e);
+    }
+  }
+
+  private void reported(byte[] said) {
+    try {
+      ServiceMessages.Reported answer = expect(ServiceMessages.Reported.class, accepted(ServiceMessages.answer(said)));
+      clock.observe(answer.stamp());
+      liveBytes = answer.liveBytes();
+      answer.revisions().forEach((partition, span) -> {
+        Known known = known(partition);
+        synchronized (known) {
+          // What this process has is what the service had before, and what it has just reported.
+          if (known.revision == span.before()) {
+            known.revision = span.after();
+          }
+        }
+      });
+    } catch (IOException e) {
+      throw new CompletionException(e);
+    }
   }
 
   @Override
@@ -340,31 +376,66 @@ final class ServiceSource implements IndexSource, Reporter {
         ServiceMessages.Moves.class, ask(new ServiceMessages.AskMoves(epoch, writerId, served)));
   }
 
+  // ---- the end of a batch
+
+  @Override
+  public void owes(String run, long batch) throws IOException {
+    ask(new ServiceMessages.Owes(checkpoint, writerId, run, batch));
+  }
+
+  @Override
+  public BatchDebts.Call call(String run, long batch) throws IOException {
+    return expect(ServiceMessages.Called.class, ask(new ServiceMessages.AskCall(checkpoint, writerId, run, batch)))
+        .call();
+  }
+
+  @Override
+  public void paid(String run, long batch, String failure) throws IOException {
+    ask(new ServiceMessages.Paid(checkpoint, writerId, run, batch, failure));
+  }
+
   private ServiceMessages.Answer ask(ServiceMessages.Question question) throws IOException {
-    ServiceMessages.Answer answer = ask(transport, checkpoint, question);
+    return accepted(ask(transport, checkpoint, question));
+  }
+
+  private ServiceMessages.Answer accepted(ServiceMessages.Answer answer) throws IOException {
     if (answer instanceof ServiceMessages.Refused refused) {
       if (refused.isStale()) {
         onStale.run();
       }
-      throw refused.id() == null
-          ? failed(checkpoint, refused.reason(), null)
-          : StateStoreFilesException.of(refused.id(), refused.reason());
+      throw refusal(checkpoint, refused);
     }
     return answer;
   }
 
+  /** The driver's own error where it has one, such as that the state was exported. */
+  private static StateStoreFilesException refusal(String checkpoint, ServiceMessages.Refused refused) {
+    return refused.id() == null
+        ? failed(checkpoint, refused.reason(), null)
+        : StateStoreFilesException.of(refused.id(), refused.reason());
+  }
+
   private static ServiceMessages.Answer ask(
       IndexTransport transport, String checkpoint, ServiceMessages.Question question) throws IOException {
-    byte[] answer;
+    return ServiceMessages.answer(orFailed(checkpoint, () -> transport.ask(ServiceMessages.encode(question))));
+  }
+
+  /** A call of the service. */
+  private interface Call<T> {
+    T get() throws IOException;
+  }
+
+  private static <T> T orFailed(String checkpoint, Call<T> call) throws IOException {
     try {
-      answer = transport.ask(ServiceMessages.encode(question));
+      return call.get();
+    } catch (StateStoreFilesException e) {
+      throw e;
     } catch (IOException e) {
       if (Lane.saysInterrupted(e)) {
         throw e;
       }
       throw failed(checkpoint, String.valueOf(e.getMessage()), e);
     }
-    return ServiceMessages.answer(answer);
   }
 
   private <T extends ServiceMessages.Answer> T expect(Class<T> kind, ServiceMessages.Answer answer)

@@ -4,6 +4,7 @@ import io.pyspark.statestore.StateStoreFilesException;
 import io.pyspark.statestore.format.RangeSource;
 import java.io.FileNotFoundException;
 import java.io.IOException;
+import java.io.InterruptedIOException;
 import java.nio.channels.FileChannel;
 import java.nio.file.StandardOpenOption;
 import java.util.ArrayList;
@@ -13,14 +14,19 @@ import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.stream.Collectors;
 import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.hadoop.fs.FSDataOutputStream;
+import org.apache.hadoop.fs.FSDataOutputStreamBuilder;
 import org.apache.hadoop.fs.FSError;
 import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.FileSystem;
+import org.apache.hadoop.fs.FutureDataInputStreamBuilder;
 import org.apache.hadoop.fs.LocalFileSystem;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.fs.RawLocalFileSystem;
+import org.apache.hadoop.hdfs.client.HdfsDataOutputStream;
+import org.apache.hadoop.util.functional.FutureIO;
 
 /**
  * The directory of merged files, and all calls to its file system. Hadoop's local file system reports some failures as
@@ -34,6 +40,15 @@ final class Storage {
 
   static final String RELOCATING_SUFFIX = ".relocating";
   private static final String PIN_SUFFIX = ".fork";
+  /** Options of S3A, which others ignore. */
+  private static final String CREATE_UNCHECKED = "fs.s3a.create.performance";
+  private static final String READ_POLICY_OF_OLD_S3A = "fs.s3a.experimental.input.fadvise";
+  /** Of ABFS: a read of a range fetches that range, and not megabytes after it. */
+  private static final String READ_UNBUFFERED = "fs.azure.buffered.pread.disable";
+  /** Options of every file system since Hadoop 3.3.5, which has constants for them. */
+  private static final String READ_POLICY = "fs.option.openfile.read.policy";
+  private static final String WHOLE_LENGTH = "fs.option.openfile.length";
+
   /** Every file system lists so many names at once: HDFS and S3 a thousand, a local disk as many as fit in 32 KiB. */
   private static final int PAGE = 400;
 
@@ -43,8 +58,13 @@ final class Storage {
   private static final Set<String> EXPORT_SUFFIXES = Set.of(".exporting", ".exported", ".dropping");
 
   private final FileSystem fs;
+  private final boolean isObjectStore;
   private final Path stateDirectory;
   private final Path directory;
+  /** Made when it is first needed. */
+  private volatile BulkDeletion bulk;
+  /** Of an object store, what the newest listing has shown, by name. */
+  private volatile Map<String, FileStatus> shown = Map.of();
 
   /**
    * Makes the storage of one checkpoint.
@@ -54,6 +74,7 @@ final class Storage {
   Storage(FileSystem fs, Path stateDirectory) {
     // The checksummed local file system would put a .crc beside every merged file, and cannot flush.
     this.fs = fs instanceof LocalFileSystem local ? local.getRawFileSystem() : fs;
+    this.isObjectStore = ObjectStores.isOne(this.fs);
     this.stateDirectory = stateDirectory;
     this.directory = new Path(stateDirectory, DIRECTORY);
   }
@@ -92,8 +113,40 @@ final class Storage {
         : new Path(directory, name);
   }
 
+  /** See {@link ObjectStores}. */
+  boolean isObjectStore() {
+    return isObjectStore;
+  }
+
+  /** Creates a file. Its name is new: it has the writer's random id, and a number. */
   FSDataOutputStream create(String name) throws IOException {
-    return fs.create(path(name), false);
+    if (!isObjectStore) {
+      return fs.create(path(name), false);
+    }
+    // Whether the name is taken would cost S3A two requests, of which it leaves out one or both like this.
+    FSDataOutputStreamBuilder<?, ?> builder = fs.createFile(path(name));
+    return builder.recursive().overwrite(true).opt(CREATE_UNCHECKED, "true").build();
+  }
+
+  /**
+   * Closes a new file that becomes visible with that, and makes sure that it has: S3A's {@code close()} and WASB's may
+   * return from an interrupt as if the file were there.
+   *
+   * @param length of all that was written to it
+   */
+  void close(FSDataOutputStream out, String name, long length) throws IOException {
+    out.close();
+    if (isObjectStore && Thread.interrupted()) {
+      try {
+        if (fs.getFileStatus(path(name)).getLen() != length) {
+          throw new IOException(path(name) + " has another length than was written");
+        }
+      } catch (IOException e) {
+        throw (IOException) new InterruptedIOException("Interrupted while " + path(name) + " was closed").initCause(e);
+      } finally {
+        Thread.currentThread().interrupt();
+      }
+    }
   }
 
   /** Waits until the names of new files are on a local disk. Other file systems keep a file's name with the file. */
@@ -105,9 +158,26 @@ final class Storage {
     }
   }
 
-  /** Whether a file system can make durable what was written before the file is closed. */
-  static boolean canFlush(FSDataOutputStream out) {
-    return out.hasCapability("hflush");
+  /**
+   * Whether groups of this file become durable by hflush. Else each group is a file, which becomes so when it is closed.
+   *
+   * <p>That a stream says so does not do. What was flushed has to be durable, and whole for all who open the file from
+   * then on; those who have it open have to read on; and there may be any number of flushes. A local disk and HDFS hold
+   * to that. Of others nobody knows, and these do not (docs/object-stores.md):
+   *
+   * <ul>
+   *   <li>Google's connectors say that they can hflush where {@code fs.gs.outputstream.sync.min.interval} is set, and
+   *       then silently do nothing where a flush was shorter ago than that. A flush makes a new generation of the
+   *       object, and whoever has the old one open is told that there is no such file.
+   *   <li>ABFS flushes, but each read asks for the eTag of the open, and fails (412) once the file was flushed again. A
+   *       file takes 50,000 flushes.
+   *   <li>WASB has hflush where block compaction is on. It returns from an interrupt as if it had flushed.
+   * </ul>
+   */
+  boolean canFlush(FSDataOutputStream out) {
+    // What is mounted into a viewfs is not seen by its file system, but by its streams.
+    boolean keepsItsWord = !isObjectStore || out instanceof HdfsDataOutputStream;
+    return keepsItsWord && out.hasCapability("hflush");
   }
 
   /**
@@ -118,8 +188,9 @@ final class Storage {
    * @param pins of forks
    */
   record Listing(List<FileStatus> files, Map<String, Long> markers, List<FileStatus> pins) {
-    int size() {
-      return files.size() + markers.size() + pins.size();
+    /** Whether the file system may have listed the directory page by page. */
+    boolean mayBePaged() {
+      return files.size() + markers.size() + pins.size() >= PAGE;
     }
 
     /** Adds what an earlier listing has shown. Files and markers that have gone since count as there. */
@@ -141,7 +212,7 @@ final class Storage {
    */
   Listing listAll() throws IOException {
     Listing first = list();
-    return first.size() < PAGE ? first : list().after(first);
+    return first.mayBePaged() ? list().after(first) : first;
   }
 
   /**
@@ -174,6 +245,9 @@ final class Storage {
       return new Listing(List.of(), Map.of(), List.of());
     } catch (FSError e) {
       throw new IOException(e);
+    }
+    if (isObjectStore) {
+      shown = listing.files.stream().collect(Collectors.toMap(file -> file.getPath().getName(), file -> file));
     }
     return listing;
   }
@@ -218,9 +292,29 @@ final class Storage {
     return fs.open(path(name));
   }
 
-  /** Opens a merged file that its writer, dead or alive, may not have closed. */
-  FSDataInputStream openUnclosed(String name, boolean isClosed, long closedAfterMs) throws IOException {
-    return Leases.open(fs, path(name), isClosed, closedAfterMs);
+  /**
+   * Opens a merged file that its writer, dead or alive, may not have closed.
+   *
+   * @param wholeLength its length where it never changes and was listed with that; else -1
+   */
+  FSDataInputStream openUnclosed(String name, boolean isClosed, long closedAfterMs, long wholeLength)
+      throws IOException {
+    if (!isObjectStore) {
+      return Leases.open(fs, path(name), isClosed, closedAfterMs);
+    }
+    FutureDataInputStreamBuilder builder = fs.openFile(path(name))
+        .opt(READ_POLICY, "random")
+        .opt(READ_POLICY_OF_OLD_S3A, "random")
+        .opt(READ_UNBUFFERED, "true");
+    if (wholeLength >= 0) {
+      // With either, a store need not be asked how long the file is. S3A 3.3 takes the status only.
+      builder.opt(WHOLE_LENGTH, Long.toString(wholeLength));
+      FileStatus known = shown.get(name);
+      if (known != null && known.getLen() == wholeLength) {
+        builder.withFileStatus(known);
+      }
+    }
+    return FutureIO.awaitFuture(builder.build());
   }
 
   /** Has a file closed whose stream may have failed to close it. */
@@ -240,7 +334,7 @@ final class Storage {
 
   private void createEmpty(String name, boolean overwrite) throws IOException {
     try {
-      fs.create(path(name), overwrite).close();
+      close(overwrite ? fs.create(path(name), true) : create(name), name, 0);
     } catch (FSError e) {
       throw new IOException(e);
     }
@@ -255,6 +349,41 @@ final class Storage {
     } catch (FSError e) {
       throw new IOException(e);
     }
+  }
+
+  /** How many files {@link #deleteAll} deletes with one request. */
+  int deletedAtOnce() {
+    return bulk().pageSize();
+  }
+
+  /**
+   * Deletes files, at most {@link #deletedAtOnce} of them.
+   *
+   * @return the files that are still there, and why
+   */
+  Map<String, Exception> deleteAll(List<String> names) {
+    Map<String, Exception> failed = new HashMap<>();
+    if (names.size() > 1) {
+      bulk().delete(names.stream().map(this::path).toList()).forEach((file, why) -> failed.put(file.getName(), why));
+      return failed;
+    }
+    for (String name : names) {
+      try {
+        delete(name);
+      } catch (IOException | RuntimeException e) {
+        failed.put(name, e);
+      }
+    }
+    return failed;
+  }
+
+  private BulkDeletion bulk() {
+    BulkDeletion made = bulk;
+    if (made == null) {
+      made = BulkDeletion.of(fs, directory);
+      bulk = made;
+    }
+    return made;
   }
 
   boolean exists(String name) throws IOException {

@@ -31,6 +31,11 @@ public final class Cleaning {
     log.cleaner().joinsSmallFiles(true);
   }
 
+  /** From now on the passes of a log are those of the only process that cleans. */
+  public static void cleansForAll(MergedLog log) {
+    log.cleaner().cleansForAll(60_000);
+  }
+
   private static final class ByHand extends Cleaner.Pace {
     @Override
     boolean isDue(long sinceLastMs, long intervalMs, BooleanSupplier isPressing) {

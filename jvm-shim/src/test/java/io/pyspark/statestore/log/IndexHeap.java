@@ -12,6 +12,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.UUID;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.zip.CRC32C;
@@ -46,7 +47,7 @@ public final class IndexHeap implements AutoCloseable {
     this.state = state;
     options = Options.from(conf);
     java.nio.file.Path local = Files.createDirectories(java.nio.file.Path.of(state.toUri().getPath() + "-local"));
-    facts = new MergedLog.ProcessFacts(Map::of, () -> local, () -> 1, 60_000);
+    facts = new MergedLog.ProcessFacts(Map::of, () -> local, () -> 1, 60_000, MergedLog.TaskEnd.NONE);
   }
 
   /**
@@ -125,7 +126,8 @@ public final class IndexHeap implements AutoCloseable {
 
   /** Opens the log of an executor that serves the first so many stores; returns how many segments live in it. */
   public int openServed(int stores) throws IOException {
-    IndexTransport transport = question -> MergedLogs.answer(question, this, (directory, run) -> full);
+    IndexTransport transport = question -> CompletableFuture.completedFuture(
+        MergedLogs.answer(question, this, (directory, run) -> full).join());
     for (int store = 0; store < stores; store++) {
       FreshnessKey key = new FreshnessKey.StageAttempt("application", 0, 0, true);
       String path = "0/" + store + "/1000.zip";

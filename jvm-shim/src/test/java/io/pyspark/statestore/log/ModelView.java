@@ -156,7 +156,7 @@ public final class ModelView {
   public void refreshed(String names, boolean complete, long modified) {
     Map<String, Long> listed =
         names.lines().filter(n -> !n.isEmpty()).collect(Collectors.toMap(n -> n, name -> modified));
-    markers.listed(listed, refresh, complete, listedMs);
+    markers.listed(listed, refresh, complete, true, listedMs);
     if (complete) {
       index.proveTombstones(refresh, rules::isClosed, markers::noneSince);
     }

@@ -14,6 +14,7 @@ import java.util.Set;
 import java.util.TreeMap;
 import java.util.TreeSet;
 import java.util.concurrent.Callable;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.stream.Collectors;
@@ -106,11 +107,11 @@ public final class SimulatedExecutors implements AutoCloseable {
       return log;
     }
 
-    private byte[] ask(byte[] question) throws IOException {
-      byte[] answer = as(DRIVER, () -> MergedLogs.answer(question, this, SimulatedExecutors.this::driver));
+    private CompletableFuture<byte[]> ask(byte[] question) throws IOException {
+      byte[] answer = as(DRIVER, () -> MergedLogs.answer(question, this, SimulatedExecutors.this::driver).join());
       questions++;
       messageBytes += question.length + answer.length;
-      return answer;
+      return CompletableFuture.completedFuture(answer);
     }
   }
 
@@ -132,7 +133,7 @@ public final class SimulatedExecutors implements AutoCloseable {
     this.isServed = isServed;
     this.bytes = new byte[commitBytes];
     local = Files.createDirectories(java.nio.file.Path.of(state.toUri().getPath() + "-local"));
-    facts = new MergedLog.ProcessFacts(Map::of, () -> local, () -> 1, NEVER_MS);
+    facts = new MergedLog.ProcessFacts(Map::of, () -> local, () -> 1, NEVER_MS, MergedLog.TaskEnd.NONE);
     for (int each = 0; each < executors; each++) {
       this.executors.add(new Executor());
     }
@@ -192,6 +193,8 @@ public final class SimulatedExecutors implements AutoCloseable {
     try (LogOutputStream out = log.create(path)) {
       out.write(bytes, 0, bytes.length);
     }
+    // The housekeeper does that in a process of its own.
+    log.sealDue();
     return null;
   }
 

@@ -23,7 +23,7 @@ public final class ThreadlessLog {
         });
     java.nio.file.Path local = Files.createTempDirectory("threadless");
     log = new MergedLog(
-        fs, state, Options.from(conf), new MergedLog.ProcessFacts(Map::of, () -> local, () -> 1, 60_000), threads, null,
+        fs, state, Options.from(conf), new MergedLog.ProcessFacts(Map::of, () -> local, () -> 1, 60_000, MergedLog.TaskEnd.NONE), threads, null,
         "", "");
   }
 

@@ -1,0 +1,220 @@
+package io.pyspark.statestore.log;
+
+import java.io.IOException;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.Iterator;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.Executor;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * This process's commits that wait for the end of their batch (option {@code groupCommit.scope=batch}). A task closes
+ * its changelog or delta and goes on; the commit is kept here, with the stamp that it got when it was closed. Before the
+ * task ends, the driver has heard that this process owes something to the batch ({@link BatchDebts}). When the batch
+ * ends, the driver calls, and all its commits are written as one group.
+ */
+final class BatchCommits {
+  private static final Logger LOG = LoggerFactory.getLogger(BatchCommits.class);
+  private static final long PAUSE_MS = 1_000;
+
+  /** Where this process says what it owes. */
+  interface Driver {
+    /** Returns when the driver knows that this process owes commits to a batch. */
+    void owes(String run, long batch) throws IOException;
+
+    /** What to do with them; asked again and again. */
+    BatchDebts.Call call(String run, long batch) throws IOException;
+
+    /** @param failure why they are not durable; empty where they are */
+    void paid(String run, long batch, String failure) throws IOException;
+  }
+
+  /** Makes commits durable, and reported. */
+  interface Writes {
+    void write(List<Commit> commits) throws IOException;
+  }
+
+  private final Driver driver;
+  private final Writes writes;
+  private final Executor threads;
+  private final String checkpoint;
+  private final Map<Key, Batch> batches = new HashMap<>();
+
+  private record Key(String run, long number) {}
+
+  BatchCommits(Driver driver, Writes writes, Executor threads, String checkpoint) {
+    this.driver = driver;
+    this.writes = writes;
+    this.threads = threads;
+    this.checkpoint = checkpoint;
+  }
+
+  /** What this process has of one batch. */
+  final class Batch {
+    private final Key key;
+    private final List<Commit> commits = new ArrayList<>();
+    private final CompletableFuture<Void> owed = new CompletableFuture<>();
+    private boolean isOver;
+
+    private Batch(Key key) {
+      this.key = key;
+    }
+
+    /** Keeps a commit until the batch ends. */
+    void add(Commit commit) throws IOException {
+      synchronized (BatchCommits.this) {
+        if (isOver) {
+          throw new IOException("Batch " + key.number + " of " + checkpoint + " has ended without this task");
+        }
+        commits.add(commit);
+      }
+    }
+
+    /** Takes back the commit of a task that failed. */
+    void drop(Commit commit) {
+      synchronized (BatchCommits.this) {
+        if (commits.remove(commit)) {
+          closePayloads(List.of(commit));
+        }
+      }
+    }
+
+    /** Waits until the driver knows that something is owed. */
+    void awaitOwed() throws IOException {
+      IndexTransport.await(owed);
+    }
+  }
+
+  /** The batch that a task works for. The first call says in the driver that something is owed, without waiting. */
+  Batch batch(String run, long number) {
+    Key key = new Key(run, number);
+    Batch made;
+    synchronized (this) {
+      Batch known = batches.get(key);
+      if (known != null) {
+        return known;
+      }
+      made = new Batch(key);
+      batches.put(key, made);
+      forgetBefore(key);
+    }
+    threads.execute(() -> serve(made));
+    return made;
+  }
+
+  /** What an earlier batch of the same run still has was of tasks that did not count. */
+  private void forgetBefore(Key newest) {
+    for (Iterator<Batch> all = batches.values().iterator(); all.hasNext(); ) {
+      Batch batch = all.next();
+      if (batch.key.run.equals(newest.run) && batch.key.number < newest.number) {
+        all.remove();
+        end(batch);
+      }
+    }
+  }
+
+  private void serve(Batch batch) {
+    try {
+      driver.owes(batch.key.run, batch.key.number);
+      batch.owed.complete(null);
+    } catch (IOException | RuntimeException | Error e) {
+      // The tasks fail, and those that are tried again begin the batch anew.
+      batch.owed.completeExceptionally(e);
+      forget(batch);
+      return;
+    }
+    while (true) {
+      BatchDebts.Call call = call(batch);
+      if (call == BatchDebts.Call.WRITE) {
+        pay(batch);
+      }
+      if (call != BatchDebts.Call.WAIT) {
+        forget(batch);
+        return;
+      }
+    }
+  }
+
+  private BatchDebts.Call call(Batch batch) {
+    synchronized (this) {
+      if (batch.isOver) {
+        return BatchDebts.Call.FORGET;
+      }
+    }
+    try {
+      return driver.call(batch.key.run, batch.key.number);
+    } catch (IOException | RuntimeException e) {
+      LOG.warn("Could not ask whether batch {} of {} ends; asking again", batch.key.number, checkpoint, e);
+      try {
+        Thread.sleep(PAUSE_MS);
+        return BatchDebts.Call.WAIT;
+      } catch (InterruptedException interrupted) {
+        Thread.currentThread().interrupt();
+        return BatchDebts.Call.FORGET;
+      }
+    }
+  }
+
+  private void pay(Batch batch) {
+    String failure = "";
+    try {
+      List<Commit> all;
+      synchronized (this) {
+        all = List.copyOf(batch.commits);
+        batch.isOver = true;
+      }
+      writes.write(all);
+    } catch (IOException | RuntimeException | Error e) {
+      failure = String.valueOf(e.getMessage());
+    }
+    try {
+      driver.paid(batch.key.run, batch.key.number, failure);
+    } catch (IOException | RuntimeException e) {
+      LOG.warn("Could not say that batch {} of {} is durable; the driver counts this process as lost", batch.key.number,
+          checkpoint, e);
+    }
+  }
+
+  private synchronized void forget(Batch batch) {
+    batches.remove(batch.key, batch);
+    end(batch);
+  }
+
+  private void end(Batch batch) {
+    batch.isOver = true;
+    closePayloads(batch.commits);
+    batch.commits.clear();
+  }
+
+  private static void closePayloads(List<Commit> commits) {
+    commits.forEach(commit -> commit.items().forEach(item -> item.payload().close()));
+  }
+
+  /** Whether anything waits. */
+  synchronized boolean isEmpty() {
+    return batches.isEmpty();
+  }
+
+  /** The log is given up. The driver hears that what is owed will not be paid. */
+  void close() {
+    List<Batch> all;
+    synchronized (this) {
+      all = List.copyOf(batches.values());
+      all.forEach(this::end);
+      batches.clear();
+    }
+    for (Batch batch : all) {
+      threads.execute(() -> {
+        try {
+          driver.paid(batch.key.run, batch.key.number, "its log of the checkpoint was closed");
+        } catch (IOException e) {
+          LOG.debug("Batch {} of {} was given up", batch.key.number, checkpoint, e);
+        }
+      });
+    }
+  }
+}

@@ -1,0 +1,225 @@
+package io.pyspark.statestore.log;
+
+import io.pyspark.statestore.Options;
+import java.io.IOException;
+import java.nio.file.Files;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.FSInputStream;
+import org.apache.hadoop.fs.FileSystem;
+import org.apache.hadoop.fs.Path;
+
+/**
+ * Executors whose commits become durable at the end of their batch, and their driver, in one process. A caller says what
+ * tasks do, which executor dies, and when Spark would enter a batch into the commit log.
+ */
+public final class BatchScope implements AutoCloseable {
+  private static final long OWES_MS = 30;
+
+  private final FileSystem fs;
+  private final Path state;
+  private final Options options;
+  private final java.nio.file.Path local;
+  private final ExecutorService threads = Executors.newCachedThreadPool(MergedLogs.daemons("batch-scope"));
+  private final MergedLog driver;
+  private final List<Executor> executors = new ArrayList<>();
+  private volatile String run = "run-0";
+
+  /** @param state directory on {@code fs} */
+  public BatchScope(FileSystem fs, Path state, Configuration conf) throws IOException {
+    this.fs = fs;
+    this.state = state;
+    this.options = Options.from(conf);
+    this.local = Files.createTempDirectory("batch-scope");
+    driver = new MergedLog(fs, state, options, facts(MergedLog.TaskEnd.NONE), threads, null, run, "");
+    driver.serve();
+  }
+
+  private MergedLog.ProcessFacts facts(MergedLog.TaskEnd taskEnd) {
+    return new MergedLog.ProcessFacts(Map::of, () -> local, () -> 1, 60_000, taskEnd);
+  }
+
+  /** A process that runs tasks, one after the other. */
+  private final class Executor implements MergedLog.TaskEnd {
+    private final List<Wait> waits = new ArrayList<>();
+    private final List<Runnable> failures = new ArrayList<>();
+    private volatile boolean isDead;
+    private volatile boolean losesPayments;
+    private volatile long asksAfterMs;
+    private volatile long batch;
+    private MergedLog log = open();
+
+    private MergedLog open() {
+      try {
+        return new MergedLog(fs, state, options, facts(this), threads, this::send, run, "");
+      } catch (IOException e) {
+        throw new IllegalStateException(e);
+      }
+    }
+
+    private CompletableFuture<byte[]> send(byte[] question) throws IOException {
+      ServiceMessages.Question asked = ServiceMessages.question(question);
+      if (isDead || losesPayments && asked instanceof ServiceMessages.Paid) {
+        throw new IOException("the test has killed the executor");
+      }
+      if (asked instanceof ServiceMessages.Owes) {
+        // Late enough for a task that does not wait to end before.
+        sleep(OWES_MS);
+      } else if (asked instanceof ServiceMessages.AskCall) {
+        sleep(asksAfterMs);
+      }
+      CompletableFuture<byte[]> answer = MergedLogs.answer(question, this, (directory, queryRun) -> driver);
+      return answer.thenApply(bytes -> {
+        if (isDead) {
+          throw new IllegalStateException("the test has killed the executor");
+        }
+        return bytes;
+      });
+    }
+
+    private static void sleep(long ms) throws IOException {
+      try {
+        Thread.sleep(ms);
+      } catch (InterruptedException e) {
+        throw new IOException(e);
+      }
+    }
+
+    @Override
+    public boolean waitsFor(Wait last) {
+      waits.add(last);
+      return true;
+    }
+
+    @Override
+    public long batch() {
+      return batch;
+    }
+
+    @Override
+    public void ifFails(Runnable action) {
+      failures.add(action);
+    }
+  }
+
+  /** Starts an executor; returns its number. */
+  public int start() {
+    executors.add(new Executor());
+    return executors.size() - 1;
+  }
+
+  /** The query is restarted: the next tasks are of another run. */
+  public void restart(String newRun) {
+    run = newRun;
+  }
+
+  /** Runs a task that commits a logical file; returns why it failed, or null. */
+  public String task(int number, long batch, String path, byte[] bytes) {
+    return task(number, batch, path, bytes, false);
+  }
+
+  /** As {@link #task}, and the task fails after its commit. */
+  public void failingTask(int number, long batch, String path, byte[] bytes) {
+    task(number, batch, path, bytes, true);
+  }
+
+  private String task(int number, long batch, String path, byte[] bytes, boolean fails) {
+    Executor executor = executors.get(number);
+    executor.batch = batch;
+    executor.waits.clear();
+    executor.failures.clear();
+    try {
+      try (LogOutputStream out = executor.log.create(path, run)) {
+        out.write(bytes, 0, bytes.length);
+      }
+      if (fails) {
+        throw new IOException("the test fails the task");
+      }
+      for (MergedLog.TaskEnd.Wait wait : executor.waits) {
+        wait.await();
+      }
+      return null;
+    } catch (IOException e) {
+      executor.failures.forEach(Runnable::run);
+      end(executor);
+      return e.toString();
+    }
+  }
+
+  /** What waits for the end of a task does so in one that failed, too. */
+  private static void end(Executor executor) {
+    for (MergedLog.TaskEnd.Wait wait : executor.waits) {
+      try {
+        wait.await();
+      } catch (IOException e) {
+        // The task has failed already.
+      }
+    }
+  }
+
+  /** An executor dies, with all that it has not written. The driver may hear of that or not. */
+  public void kill(int number, boolean isHeardOf) {
+    Executor executor = executors.get(number);
+    executor.isDead = true;
+    if (isHeardOf) {
+      MergedLogs.lost(executor);
+    }
+    executor.log.abandon();
+  }
+
+  /** An executor opens its log anew, and forgets what it has not written. */
+  public void reopen(int number) {
+    Executor executor = executors.get(number);
+    executor.log.abandon();
+    executor.log = executor.open();
+  }
+
+  /** An executor is slow to ask whether its batch ends, so that it writes after the others. */
+  public void asksLate(int number) {
+    executors.get(number).asksAfterMs = 300;
+  }
+
+  /** What an executor says of its payments does not arrive any more. */
+  public void losePayments(int number) {
+    executors.get(number).losesPayments = true;
+  }
+
+  /** Spark makes the entry of a batch in the commit log; returns why that failed, or null. */
+  public String endBatch(long batch, long patienceMs) {
+    try {
+      MergedLogs.awaitBatch(state.toString(), run, batch, patienceMs);
+      return null;
+    } catch (IOException e) {
+      return e.toString();
+    }
+  }
+
+  /** What somebody reads who sees only the files; null where there is nothing. */
+  public byte[] durable(String path) throws IOException {
+    MergedLog fresh = new MergedLog(fs, state, options, facts(MergedLog.TaskEnd.NONE), threads, null, "", "");
+    Segment found = fresh.find(path);
+    if (found == null) {
+      return null;
+    }
+    try (FSInputStream in = fresh.open(found)) {
+      return in.readAllBytes();
+    }
+  }
+
+  /** Whether the driver's index has a logical file. */
+  public boolean isKnown(String path) {
+    return driver.find(path) != null;
+  }
+
+  @Override
+  public void close() {
+    executors.forEach(executor -> executor.log.abandon());
+    driver.abandon();
+    threads.shutdown();
+  }
+}
