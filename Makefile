@@ -1,24 +1,28 @@
-# Needs Python 3.11+ and a JDK 17+; everything else is installed into .venv. `make` alone lists the targets.
+# Needs Python 3.10+ and a JDK 17+; everything else is installed into .venv. `make` alone lists the targets.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 PYTEST_ARGS ?=
+# Which releases of Spark `make install` chooses from: SPARK_RELEASES="==4.1.*" develops on another one.
+SPARK_RELEASES ?= >=3.5,<4.4
 # One more than two cores have: tests wait, too, for processes to start and to die, and for time to pass.
 TEST_PROCESSES ?= 3
 BENCH_ARGS ?=
 SOAK_MINUTES ?= 240
+# A soak's tests take as long as they are told to.
+SOAK := -m pytest --timeout=0
 # What exists of these is checked.
 PYTHON_CODE := $(wildcard pyspark_statestore datasource jvm-shim benchmarks examples tests setup.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help install register jar demo test test-hdfs lint typecheck unit soak bench wheel clean check-python check-jdk
+.PHONY: help install register jar jars demo test test-spark test-sparks test-hdfs test-s3 test-clouds test-jars lint typecheck unit soak bench matrix wheel release clean check-python check-jdk check-version
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
 
 check-python:
-	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or newer is needed, as by pyspark 4.3; this is " + sys.version.split()[0] + ". Say which one to use: make PYTHON=/path/to/python3.11")'
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 10) or sys.exit("Python 3.10 or newer is needed; this is " + sys.version.split()[0] + ". Say which one to use: make PYTHON=/path/to/python3.11")'
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
 		{ echo 'This Python cannot make virtual environments. On Debian and Ubuntu: apt-get install python3-venv' >&2; exit 1; }
 
@@ -30,7 +34,7 @@ check-jdk:
 $(INSTALLED): setup.cfg setup.py pyproject.toml | check-python check-jdk
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=23.1" "setuptools>=68,<85" wheel
-	$(BIN)/python -m pip install "pyspark>=4.3,<4.4"
+	$(BIN)/python -m pip install "pyspark$(SPARK_RELEASES)"
 	$(BIN)/python -m pip install --no-build-isolation --config-settings editable_mode=compat \
 		--editable ".[test,examples,benchmarks]"
 	$(MAKE) --no-print-directory register
@@ -45,30 +49,58 @@ install: $(INSTALLED) ## a virtual environment in .venv with the package, its ja
 jar: $(INSTALLED) ## compile the JVM shim where it has changed
 	$(BIN)/python jvm-shim/build.py
 
+jars: $(INSTALLED) ## compile it for all versions of Spark; their pysparks are downloaded once, 1.8 GB
+	$(BIN)/python jvm-shim/build.py --all
+
 demo: jar ## the same stream on stock Spark and on merged state, side by side
 	$(BIN)/python jvm-shim/build.py --tests
 	$(BIN)/python -m examples.demo
 
-test: lint typecheck unit ## everything that continuous integration runs
+test: lint ## everything that continuous integration runs on the newest Spark
+	@# One core is busy with types, the other with Java.
+	$(MAKE) --no-print-directory --jobs 2 typecheck test-jars
+	$(MAKE) --no-print-directory unit
 
-unit: jar
+test-jars: jar
 	$(BIN)/python jvm-shim/build.py --tests
 	$(BIN)/python -m tests.class_data
-	$(BIN)/python -m pytest --numprocesses $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+
+# The short set is for older versions of Spark: on the newest one the other tests say all that it says, and more.
+unit: test-jars
+	$(BIN)/python -m pytest --ignore tests/each_spark/test_short.py --numprocesses $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+
+check-version:
+	@test -n "$(VERSION)" || { echo 'Say which version of Spark: make test-spark VERSION=4.1' >&2; exit 1; }
+
+test-spark: $(INSTALLED) | check-version ## all tests that are not tied to a newer one on another version of Spark: VERSION=4.1
+	$(BIN)/python -m tests.other_spark $(VERSION) -- --numprocesses $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+
+test-sparks: $(INSTALLED) ## a short set on each other version of Spark, and checkpoints that travel between them
+	$(BIN)/python jvm-shim/build.py --all || echo 'NOT ALL JARS COULD BE BUILT; WHAT NEEDS THE OTHERS IS NOT TESTED' >&2
+	$(BIN)/python -m tests.other_spark --each --short -- --numprocesses 2 --dist loadfile $(PYTEST_ARGS)
+	$(BIN)/python jvm-shim/build.py --tests
+	$(BIN)/python -m pytest -rs --numprocesses 2 --dist loadfile -m "travel or each_spark" \
+		tests/each_spark/test_travel.py tests/each_spark/test_wrong_jar.py tests/each_spark/test_scala.py $(PYTEST_ARGS)
 
 test-hdfs: jar ## the tests on a real HDFS, which is downloaded once; they are part of `make test`, too
 	$(BIN)/python -m pytest -rs tests/hdfs $(PYTEST_ARGS)
 
+test-s3: jar ## the tests on a real S3A, which is downloaded once; they are part of `make test`, too
+	$(BIN)/python -m pytest -rs -s tests/s3 $(PYTEST_ARGS)
+
+test-clouds: jar ## the tests on Google's connector and on servers of Google's and Azure's APIs, which are downloaded once; most are part of `make test`, too
+	PSS_EXHAUSTIVE=1 $(BIN)/python -m pytest -rs -s tests/clouds $(PYTEST_ARGS)
+
 soak: jar ## every case of every sweep, which it lists; kills at random, twice for SOAK_MINUTES=240; SOAK_SEED=... repeats a run's choices
 	SOAK_MINUTES=$(SOAK_MINUTES) $(if $(SOAK_SEED),SOAK_SEED=$(SOAK_SEED)) \
-		$(BIN)/python -m pytest -s tests/cluster/test_soak.py tests/cluster/test_maintenance.py $(PYTEST_ARGS)
-	HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest tests/model -k loses_nothing $(PYTEST_ARGS)
-	PSS_STORM_SECONDS=60 $(BIN)/python -m pytest tests/jvm/test_storm.py $(PYTEST_ARGS)
+		$(BIN)/python $(SOAK) -s tests/cluster/test_soak.py tests/cluster/test_maintenance.py $(PYTEST_ARGS)
+	HYPOTHESIS_PROFILE=soak $(BIN)/python $(SOAK) tests/model -k loses_nothing $(PYTEST_ARGS)
+	PSS_STORM_SECONDS=60 $(BIN)/python $(SOAK) tests/jvm/test_storm.py $(PYTEST_ARGS)
 	PSS_DAMAGE_MUTATIONS=10000 PSS_DAMAGE_JVM_MUTATIONS=500 PSS_DAMAGE_RESTARTS=20 $(if $(SOAK_SEED),PSS_DAMAGE_SEED=$(SOAK_SEED)) \
-		$(BIN)/python -m pytest -s tests/damage $(PYTEST_ARGS)
-	PSS_LARGE_GROUPS=1 $(BIN)/python -m pytest tests/hdfs/test_large_groups.py $(PYTEST_ARGS)
-	PSS_HOSTILE_MUTATIONS=2000 $(BIN)/python -m pytest tests/hostile $(PYTEST_ARGS)
-	PSS_EXHAUSTIVE=1 $(BIN)/python -m pytest -m sweep --numprocesses $(TEST_PROCESSES) --dist loadfile $(PYTEST_ARGS)
+		$(BIN)/python $(SOAK) -s tests/damage $(PYTEST_ARGS)
+	PSS_LARGE_GROUPS=1 $(BIN)/python $(SOAK) tests/hdfs/test_large_groups.py $(PYTEST_ARGS)
+	PSS_HOSTILE_MUTATIONS=2000 $(BIN)/python $(SOAK) tests/hostile $(PYTEST_ARGS)
+	PSS_EXHAUSTIVE=1 $(BIN)/python $(SOAK) -m sweep --numprocesses $(TEST_PROCESSES) --dist loadfile $(PYTEST_ARGS)
 
 lint: $(INSTALLED) ## ruff
 	$(BIN)/ruff check $(PYTHON_CODE)
@@ -81,7 +113,13 @@ bench: jar ## benchmarks/small_files.py; its options in BENCH_ARGS="..."
 	$(BIN)/python jvm-shim/build.py --tests
 	$(BIN)/python -m benchmarks.small_files $(BENCH_ARGS)
 
-wheel: $(INSTALLED) ## dist/*.whl, with the jar inside
+matrix: $(INSTALLED) ## what works on which version of Spark, and what it costs: the table in README.md
+	$(BIN)/python benchmarks/matrix.py --write
+
+release: jars wheel ## dist/*.whl with the jars of all versions of Spark, or an error
+	$(BIN)/python jvm-shim/check_wheel.py dist/*.whl
+
+wheel: $(INSTALLED) ## dist/*.whl, with the jars that are built inside
 	$(BIN)/python -m pip wheel --no-deps --no-build-isolation --wheel-dir dist .
 
 clean: ## remove what was built, but not .venv

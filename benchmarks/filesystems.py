@@ -6,10 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyspark
+
 PACKAGE = "io.pyspark.statestore.testing"
 CLASSES = {"counting": "Counting", "objectstore": "ObjectStoreLike", "faulty": "Faulty"}
 MERGED_FILE_SYSTEM = "io.pyspark.statestore.fs.MergedFileSystem"
-TEST_JAR = Path(__file__).resolve().parent.parent / "build" / "pyspark-statestore-test-shim.jar"
+_MINOR = ".".join(pyspark.__version__.split(".")[:2])
+TEST_JAR = Path(__file__).resolve().parent.parent / "build" / f"pyspark-statestore-test-shim-spark-{_MINOR}.jar"
 
 # Calls that a NameNode or an object store answers; the others move bytes.
 METADATA_CALLS = (
@@ -78,6 +81,10 @@ class CallCounters:
             category: Only calls of this category, or "*".
         """
         self._java.setDelayMillis(category, milliseconds)
+
+    def limit_reads(self, megabytes_per_second: int) -> None:
+        """Lets each stream read so many megabytes in a second; 0 is as fast as it goes."""
+        self._java.setBytesPerSecond(megabytes_per_second * 1_000_000)
 
     def snapshot(self, label: str) -> dict[str, Counts]:
         """Returns all counts of a label since the start.

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from benchmarks.filesystems import TEST_JAR
+
 ROOT = Path(__file__).resolve().parent.parent
 STREAMING = "spark.sql.streaming."
 OURS = "io.pyspark.statestore.spark.MergedHDFSBackedStateStoreProvider"
@@ -53,7 +55,7 @@ def start_jvm(memory: str, temporary: Path) -> Any:
 
     from pyspark_statestore import jar_path
 
-    jars = f"{jar_path()}{os.pathsep}{ROOT / 'build' / 'pyspark-statestore-test-shim.jar'}"
+    jars = f"{jar_path()}{os.pathsep}{TEST_JAR}"
     arguments = [
         *("--driver-class-path", jars),
         *("--driver-memory", memory),

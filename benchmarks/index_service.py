@@ -33,6 +33,7 @@ from benchmarks.workloads import write_input  # noqa: E402
 OUT = Path("build/benchmarks")
 MASTER = "local-cluster[2,1,1024]"
 ENABLED = "spark.sql.streaming.stateStore.fileMerging.indexService.enabled"
+TIMED = ("writeNanos", "reportWaitNanos")
 GROUP_TIMES = "io.pyspark.statestore.testing.GroupTimes"
 PATIENCE_SECONDS = 60
 
@@ -217,8 +218,8 @@ class Times:
         self._spark, self._executors = spark, executors
         spark.udf.registerJavaFunction("group_times", GROUP_TIMES, "string")
 
-    def of(self, directory: Path) -> tuple[int, int]:
-        """Returns groups and the nanoseconds that writing, flushing and reporting them took, so far."""
+    def of(self, directory: Path) -> dict[str, int]:
+        """Returns what the logs of a checkpoint have counted so far, in all executors together."""
         end = time.monotonic() + PATIENCE_SECONDS
         found: dict[int, dict[str, int]] = {}
         while len(found) < self._executors:
@@ -231,7 +232,7 @@ class Times:
                 for state, counts in answer["logs"].items():
                     if f"{directory}/" in state:
                         found[answer["pid"]] = counts
-        return sum(each["groups"] for each in found.values()), sum(each["writeNanos"] for each in found.values())
+        return {name: sum(each[name] for each in found.values()) for name in ("groups", *TIMED)}
 
 
 @main.command("latency")
@@ -267,18 +268,19 @@ def latency_command(batches: int, partitions: int, master: str, quick: bool, bui
         for way in ("true", "false"):
             sides[way] = Side("merged", spark.newSession(), scenario, work / way, CallCounters(spark))
             sides[way].start({**merged, ENABLED: way})
-            took[way] = {"commit_ms": [], "group_ms": [], "trigger_ms": []}
+            took[way] = {"commit_ms": [], "group_ms": [], "report_ms": [], "trigger_ms": []}
         for number, file in enumerate(files):
             # Each goes first in half of the batches.
             for way in ("true", "false") if number % 2 else ("false", "true"):
                 side = sides[way]
-                groups, nanos = times.of(side.directory) if number else (0, 0)
+                before = times.of(side.directory) if number else dict.fromkeys(("groups", *TIMED), 0)
                 record = side.run_batch(file)
-                groups_after, nanos_after = times.of(side.directory)
+                after = {name: count - before[name] for name, count in times.of(side.directory).items()}
                 if number >= warmup:
                     state = side.progress()["stateOperators"]
                     took[way]["commit_ms"].append(sum(each["commitTimeMs"] for each in state) / partitions)
-                    took[way]["group_ms"].append((nanos_after - nanos) / (groups_after - groups) / 1e6)
+                    took[way]["group_ms"].append(after["writeNanos"] / after["groups"] / 1e6)
+                    took[way]["report_ms"].append(after["reportWaitNanos"] / partitions / 1e6)
                     took[way]["trigger_ms"].append(record["trigger_ms"])
         about = environment(spark)
         for side in sides.values():
@@ -291,12 +293,13 @@ def latency_command(batches: int, partitions: int, master: str, quick: bool, bui
         table.add_column(column, justify="left" if not column else "right")
     labels = {
         "commit_ms": "a store's commit, as Spark times it, ms",
-        "group_ms": "a group: write, flush, report, ms",
+        "group_ms": "a group: write and flush, ms",
+        "report_ms": "a task's end waits for its report, ms",
         "trigger_ms": "whole batch, ms",
     }
     for name, label in labels.items():
         there, gone = (statistics.median(took[way][name]) for way in ("true", "false"))
-        table.add_row(label, f"{there:.2f}", f"{gone:.2f}", f"{there / gone:.3f}")
+        table.add_row(label, f"{there:.2f}", f"{gone:.2f}", f"{there / gone:.3f}" if gone >= 0.01 else "")
     Console(width=max(100, Console().width)).print(table)
     _keep("latency", {"took": took, "environment": about})
 

@@ -2,6 +2,10 @@
 
 python benchmarks/restart.py                  # 200 partitions, 5 ms for each metadata call
 python benchmarks/restart.py --quick          # 20 partitions
+python benchmarks/restart.py --partitions 8 --batches 8 --rows-per-batch 300000 --keys 100000000 --no-changelog \
+    --mb-per-second 100                       # 2.4 million groups
+
+Merged state comes back twice from the same checkpoint: on another host, which has none of its SSTs, and on the same.
 """
 
 from __future__ import annotations
@@ -38,10 +42,22 @@ MOST_CALLS = 0.1
 OWN_CATEGORIES = ("state_meta", "offsets", "commits", "sources", "metadata", "other")
 
 
-def _start(scenario: Scenario, work: Path, files: list[Path], name: str) -> tuple[subprocess.Popen[bytes], Path]:
+ANOTHER_HOST = {"cache_size_limit": "0"}
+
+
+def _start(
+    scenario: Scenario, work: Path, files: list[Path], name: str, megabytes_per_second: int = 0
+) -> tuple[subprocess.Popen[bytes], Path]:
     order, answer = work / f"{name}-in.json", work / f"{name}-out.json"
     order.write_text(
-        json.dumps({"scenario": scenario.to_json(), "work": str(work), "files": [str(file) for file in files]})
+        json.dumps(
+            {
+                "scenario": scenario.to_json(),
+                "work": str(work),
+                "files": [str(file) for file in files],
+                "megabytes_per_second": megabytes_per_second,
+            }
+        )
     )
     command = [sys.executable, "-W", "ignore::FutureWarning", "-m", "benchmarks.restart_process"]
     return subprocess.Popen([*command, str(order), str(answer)], cwd=ROOT), answer
@@ -72,7 +88,9 @@ def live_and_die(scenario: Scenario, work: Path, files: list[Path]) -> dict[str,
     return found
 
 
-def come_back(scenario: Scenario, work: Path, side: str, file: Path) -> dict[str, Any]:
+def come_back(
+    scenario: Scenario, work: Path, side: str, file: Path, megabytes_per_second: int, **options: str
+) -> dict[str, Any]:
     """Starts one side again, and waits for its first batch.
 
     Args:
@@ -80,6 +98,8 @@ def come_back(scenario: Scenario, work: Path, side: str, file: Path) -> dict[str
         work: The directory of everything that was written.
         side: The side to start.
         file: The input of its first batch.
+        megabytes_per_second: What each stream reads; 0 is as fast as it goes.
+        options: More options of merged state.
 
     Returns:
         What was measured.
@@ -87,7 +107,8 @@ def come_back(scenario: Scenario, work: Path, side: str, file: Path) -> dict[str
     shutil.copyfile(file, work / side / "input" / f".{file.name}")
     (work / side / "input" / f".{file.name}").rename(work / side / "input" / file.name)
     begin = time.monotonic()
-    process, answer = _start(dataclasses.replace(scenario, sides=(side,)), work, [], f"{side}-again")
+    alone = dataclasses.replace(scenario, sides=(side,), options={**scenario.options, **options})
+    process, answer = _start(alone, work, [], f"{side}-again-{len(options)}", megabytes_per_second)
     if process.wait() or not answer.exists():
         raise click.ClickException(f"{side} did not come back: {scenario.title()}")
     result: dict[str, Any] = json.loads(answer.read_text())
@@ -103,14 +124,15 @@ def metadata_calls(counts: dict[str, Any], categories: tuple[str, ...]) -> dict[
 def print_table(scenario: Scenario, sides: dict[str, dict[str, Any]]) -> None:
     """Prints what the restarts cost."""
     table = Table(title=f"restart of {scenario.title()}", title_justify="left", title_style="bold")
-    for column in ("", *sides, "merged / stock", "allowed"):
+    for column in ("", *sides, "merged / stock", "same host / stock", "allowed"):
         table.add_column(column, justify="right" if column else "left", no_wrap=not column)
 
     def row(label: str, values: dict[str, float], digits: int = 0, limit: float | None = None) -> None:
-        ratio = values["merged"] / values["stock"] if values["stock"] else None
+        ratios = [values[name] / values["stock"] if values["stock"] else None for name in ("merged", "same host")]
         cells = [f"{value:,.{digits}f}" for value in values.values()]
-        met = "" if limit is None or ratio is None else f"at most {limit}: {ratio <= limit}"
-        table.add_row(label, *cells, "-" if ratio is None else f"{ratio:.3g}", met)
+        cells += ["-" if ratio is None else f"{ratio:.3g}" for ratio in ratios]
+        met = "" if limit is None or ratios[0] is None else f"at most {limit}: {ratios[0] <= limit}"
+        table.add_row(label, *cells, met)
 
     row(
         "seconds from the query's start to its first batch's end",
@@ -125,6 +147,10 @@ def print_table(scenario: Scenario, sides: dict[str, dict[str, Any]]) -> None:
     for kind in METADATA_CALLS:
         if any(each[kind] for each in by_kind.values()):
             row(f"  {kind}", {name: each[kind] for name, each in by_kind.items()})
+    read = {name: calls(side["counts"], STATE_CATEGORIES).get("read_bytes", 0) for name, side in sides.items()}
+    row("megabytes read for state", {name: count / 1e6 for name, count in read.items()}, 2)
+    fetched = {name: side["ssts"].get("fetchedBytes", read[name]) for name, side in sides.items()}
+    row("  of which SSTs (stock: all)", {name: count / 1e6 for name, count in fetched.items()}, 2)
     row(
         "file-system calls of Spark's own",
         {name: sum(metadata_calls(side["counts"], OWN_CATEGORIES).values()) for name, side in sides.items()},
@@ -151,7 +177,7 @@ def draw(scenario: Scenario, sides: dict[str, dict[str, Any]], target: Path) -> 
     for name in names:
         calls_axis.text(left[name], name, f" {left[name]:,}", va="center", fontweight="bold")
         seconds = sides[name]["seconds"]
-        time_axis.barh([name], [seconds], color=COLOURS[name], height=0.6)
+        time_axis.barh([name], [seconds], color=COLOURS[name.replace("same host", "merged")], height=0.6)
         time_axis.text(seconds, name, f" {seconds:.1f} s", va="center", fontweight="bold")
     calls_axis.set_xlim(0, max(left.values()) * 1.15)
     time_axis.set_xlim(0, max(side["seconds"] for side in sides.values()) * 1.15)
@@ -170,7 +196,9 @@ def draw(scenario: Scenario, sides: dict[str, dict[str, Any]], target: Path) -> 
 @click.option("--partitions", type=click.IntRange(1), default=200)
 @click.option("--batches", type=click.IntRange(2), default=24, help="Before everything is killed.")
 @click.option("--delay-ms", type=click.IntRange(0), default=5, help="Sleep in each metadata call after the restart.")
+@click.option("--mb-per-second", type=click.IntRange(0), default=0, help="What a stream reads after the restart.")
 @click.option("--rows-per-batch", type=click.IntRange(1), default=5_000)
+@click.option("--keys", type=click.IntRange(1), default=50_000, help="Drawn uniformly.")
 @click.option("--changelog/--no-changelog", default=True, help="RocksDB changelog checkpointing.")
 @click.option("--door", type=click.Choice(["provider", "path"]), default="provider")
 @click.option("--quick", is_flag=True, help="20 partitions, 8 batches.")
@@ -180,7 +208,9 @@ def main(
     partitions: int,
     batches: int,
     delay_ms: int,
+    mb_per_second: int,
     rows_per_batch: int,
+    keys: int,
     changelog: bool,
     door: str,
     quick: bool,
@@ -195,18 +225,25 @@ def main(
         batches=(min(batches, 8) if quick else batches) + 1,
         delay_ms=delay_ms,
         rows_per_batch=rows_per_batch,
+        keys=keys,
         changelog=changelog,
         door=door,
         maintenance_interval="2s",
     )
     work = Path(tempfile.mkdtemp(prefix="restart-"))
+    scenario = dataclasses.replace(scenario, options={"cache_dir": str(work / "cache")})
     try:
         files = write_input(scenario, work / "staging")
         found = live_and_die(scenario, work, files[:-1])
-        sides = {name: come_back(scenario, work, name, files[-1]) for name in SIDES}
+        checkpoint = work / "merged" / "checkpoint"
+        shutil.copytree(checkpoint, work / "as-it-was")
+        sides = {name: come_back(scenario, work, name, files[-1], mb_per_second, **ANOTHER_HOST) for name in SIDES}
+        shutil.rmtree(checkpoint)
+        (work / "as-it-was").rename(checkpoint)
+        sides["same host"] = come_back(scenario, work, "merged", files[-1], mb_per_second)
     finally:
         shutil.rmtree(work, ignore_errors=True)
-    if sides["stock"]["output"] != sides["merged"]["output"] or sides["stock"]["batch"] != len(files) - 1:
+    if any(side["output"] != sides["stock"]["output"] or side["batch"] != len(files) - 1 for side in sides.values()):
         raise click.ClickException(f"the sides did not do the same: {[side['output'] for side in sides.values()]}")
     out.mkdir(parents=True, exist_ok=True)
     raw = {"scenario": scenario.to_json(), "environment": found, "sides": sides}

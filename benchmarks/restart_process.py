@@ -46,12 +46,20 @@ def live_and_die(scenario: Scenario, work: Path, files: list[str], answer: Path)
     time.sleep(3600)
 
 
-def come_back(scenario: Scenario, work: Path) -> dict[str, Any]:
+def sst_bytes(spark: Any) -> dict[str, int]:
+    """Bytes of SSTs that merged state had on this host, and that it fetched."""
+    logs = spark._jvm.io.pyspark.statestore.log.MergedLogs.all().values()
+    metrics = [log.metrics().snapshot() for log in logs]
+    return {name: sum(each[name] for each in metrics) for name in ("cachedBytes", "fetchedBytes")}
+
+
+def come_back(scenario: Scenario, work: Path, megabytes_per_second: int) -> dict[str, Any]:
     """Starts a killed side again, with one file to process.
 
     Args:
         scenario: What to run; its only side is the one to start.
         work: The directory of everything that was written.
+        megabytes_per_second: What each stream reads; 0 is as fast as it goes.
 
     Returns:
         seconds from the start of the query to the end of its first batch, its counts, output and durations.
@@ -61,18 +69,21 @@ def come_back(scenario: Scenario, work: Path) -> dict[str, Any]:
     spark = start_session(scenario, work, merged)
     counters = CallCounters(spark)
     counters.delay(scenario.delay_ms)
+    counters.limit_reads(megabytes_per_second)
     side = Side(name, spark.newSession(), scenario, work / name, counters)
     begin = time.monotonic()
     side.start(merged)
     seconds = time.monotonic() - begin
     counts = counters.snapshot(name)
     progress = side.progress()
+    ssts = sst_bytes(spark) if merged else {}
     counters.delay(0)
     side.stop()
     spark.stop()
     return {
         "seconds": seconds,
         "counts": counts,
+        "ssts": ssts,
         "batch": progress["batchId"],
         "output": list(progress["observedMetrics"]["check"]),
         "durations_ms": dict(progress["durationMs"]),
@@ -88,7 +99,7 @@ def main() -> int:
         if order["files"]:
             live_and_die(scenario, work, order["files"], answer)
         else:
-            answer.write_text(json.dumps(come_back(scenario, work)))
+            answer.write_text(json.dumps(come_back(scenario, work, order["megabytes_per_second"])))
     except BenchmarkError as error:
         print(f"FAILED: {error}", file=sys.stderr)
         return 1

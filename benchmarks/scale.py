@@ -90,7 +90,7 @@ class MergedCosts:
         served_round_calls: The same with an index service, where nobody lists.
         moved_file_calls: The calls for a file that segments are moved out of: whether it exists, and an open.
         max_age_seconds: No file stays open for longer (`Lane.MAX_AGE_MS`).
-        page: A listing with so many names is made twice (`Storage.PAGE`).
+        page: A listing with so many names is made twice (`Storage.PAGE`), but for passes of the driver.
         pass_lists: Listings of a cleaning pass of the driver.
         index_only_after: Sealed files that the driver repeats in an index-only file (`Consolidation.WORTH_IT`).
         most_opens: A cold process opens so many files at most, besides unsealed ones (`Consolidation.MOST_OPENS`).
@@ -206,7 +206,7 @@ def served_batch(shape: Shape, costs: MergedCosts = MergedCosts()) -> MergedBatc
     index_only = min(passes, new_files / costs.index_only_after)
     return MergedBatch(
         rotation=(new_files + index_only) * (WRITE + 1),
-        listing=passes * costs.pass_lists * pages(shape, costs),
+        listing=passes * costs.pass_lists,
         new_indexes=0.0,
         tails=0.0,
         relocation=relocations * (costs.served_round_calls + costs.moved_file_calls),
@@ -279,7 +279,7 @@ def served_restart(shape: Shape, costs: MergedCosts = MergedCosts(), index_only:
     # Passes meanwhile read the ends of those files that dead executors may have written without a report.
     passes = shape.batch_seconds / shape.maintenance_seconds * costs.pass_lists
     return Restart(
-        lists=costs.driver_calls + (1 + passes) * pages(shape, costs),
+        lists=costs.driver_calls + pages(shape, costs) + passes,
         indexes=opened if index_only else opened + passes * unsealed,
         data=alone.data,
         first_files=alone.first_files,

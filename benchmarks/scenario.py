@@ -52,7 +52,7 @@ class Scenario:
     retain: int = 100
     maintenance_interval: str = "10s"
     chmod_fork: bool = False
-    options: dict[str, str] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)
     seed: int = 20130101
     trace_space: bool = False
 

@@ -100,7 +100,7 @@ class Side:
     """One side of the comparison.
 
     Attributes:
-        name: "stock" or "merged".
+        name: "stock", "merged", or what merged state with other settings is called.
         session: The side's child session.
         scenario: What runs.
         root: The local directory of everything that the side writes.
@@ -127,17 +127,22 @@ class Side:
     def checkpoint(self) -> str:
         """The checkpoint's location as its query gets it."""
         location = f"{self.scenario.filesystem}:{self.directory}"
-        return f"merged+{location}" if self.name == "merged" and self.scenario.door == "path" else location
+        return f"merged+{location}" if self.is_merged and self.scenario.door == "path" else location
+
+    @property
+    def is_merged(self) -> bool:
+        """Whether its state is merged."""
+        return self.name != "stock"
 
     def start(self, merged: dict[str, str]) -> None:
         """Starts the query, and returns when it waits for input.
 
         Args:
-            merged: The settings of merged state; used by the merged side only.
+            merged: The settings of merged state; stock Spark does not use them.
         """
         (self.root / "input").mkdir(parents=True, exist_ok=True)
         self.session.conf.set("spark.sql.streaming.stateStore.providerClass", STOCK_PROVIDERS[self.scenario.store])
-        if self.name == "merged":
+        if self.is_merged:
             for key, value in merged.items():
                 if key.startswith("spark.sql.streaming."):
                     self.session.conf.set(key, value)
@@ -188,11 +193,11 @@ class Side:
             "trigger_ms": progress["durationMs"]["triggerExecution"],
             "add_batch_ms": progress["durationMs"]["addBatch"],
             "durations_ms": dict(progress["durationMs"]),
-            "output": list(progress["observedMetrics"]["check"]),
+            "output": _values(progress["observedMetrics"]["check"]),
             "counts": minus(after, self._before),
             "disk": disk.usage(self.directory),
         }
-        if self.scenario.trace_space and self.name == "merged":
+        if self.scenario.trace_space and self.is_merged:
             self._space = self._space or SpaceReader(self.directory / "state" / "_merged")
             record["space"] = self._space.measure()
         self._before = after
@@ -210,6 +215,11 @@ class Side:
         if self._query is not None:
             self._query.stop()
             self._query = None
+
+
+def _values(row: Any) -> list[Any]:
+    """The values of a row of a query's progress, which is a mapping before Spark 4.0."""
+    return list(row.values() if isinstance(row, Mapping) else row)
 
 
 def jvm_memory(spark: SparkSession) -> dict[str, int]:

@@ -15,7 +15,7 @@ import importlib.util
 import os
 import shutil
 import zipfile
-from datetime import UTC, date, datetime
+from datetime import date, datetime, timezone
 from pathlib import Path
 
 import pyarrow as pa
@@ -124,7 +124,7 @@ def write_days(table: pa.Table, event_time: str, folder: Path, days: int) -> Non
         file = folder / f"{day}.parquet"
         pq.write_table(rows, file)
         # Spark's file source reads files in the order of their modification times, so they are a second apart.
-        seconds = datetime(2024, 1, 1, tzinfo=UTC).timestamp() + number
+        seconds = datetime(2024, 1, 1, tzinfo=timezone.utc).timestamp() + number
         os.utime(file, (seconds, seconds))
 
 

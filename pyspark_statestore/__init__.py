@@ -13,7 +13,7 @@ from pyspark_statestore._version import __version__
 if TYPE_CHECKING:
     from pyspark_statestore.background import maintain
     from pyspark_statestore.checkpoint import Checkpoint, convert, export, fork
-    from pyspark_statestore.conf import OPTIONS
+    from pyspark_statestore.conf import OPTIONS, SINK_OPTIONS
     from pyspark_statestore.errors import StateStoreFilesError
     from pyspark_statestore.paths import merged_path
     from pyspark_statestore.session.configure import attach, configure
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "OPTIONS",
+    "SINK_OPTIONS",
     "Checkpoint",
     "StateStoreFilesError",
     "__version__",
@@ -37,6 +38,7 @@ __all__ = [
 _HOMES = {
     "Checkpoint": "checkpoint",
     "OPTIONS": "conf",
+    "SINK_OPTIONS": "conf",
     "StateStoreFilesError": "errors",
     "attach": "session.configure",
     "configure": "session.configure",

@@ -391,4 +391,4 @@ def _log_failure(what: str, error: Exception, is_over: bool) -> None:
 
 
 def _now() -> datetime.datetime:
-    return datetime.datetime.now(datetime.UTC)
+    return datetime.datetime.now(datetime.timezone.utc)

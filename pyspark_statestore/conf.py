@@ -1,7 +1,9 @@
-"""The options of merged state. The JVM shim declares them too (``Options.java``); a test compares the two.
+"""The options of merged state and of file sinks.
 
-All keys begin with ``spark.sql.streaming.stateStore.fileMerging.``, because Spark gives every key below
-``spark.sql.streaming.stateStore.`` to the state store provider.
+The JVM shim declares them too (``Options.java``, ``SinkOptions.java``); a test compares the two. The keys of merged
+state begin with ``spark.sql.streaming.stateStore.fileMerging.``, because Spark gives every key below
+``spark.sql.streaming.stateStore.`` to the state store provider. Those of sinks begin with
+``spark.sql.streaming.fileSink.fileMerging.``, beside Spark's own of its file sink.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from typing import NoReturn
 from pyspark_statestore.errors import StateStoreFilesError, not_allowed
 
 PREFIX = "spark.sql.streaming.stateStore.fileMerging."
+SINK_PREFIX = "spark.sql.streaming.fileSink.fileMerging."
 
 _UNITS = {
     "bytes": {"": 1, "b": 1, "k": 1 << 10, "kb": 1 << 10, "m": 1 << 20, "mb": 1 << 20, "g": 1 << 30, "gb": 1 << 30},
@@ -35,7 +38,7 @@ class Option:
     """One option.
 
     Attributes:
-        name: The key below :data:`PREFIX`, such as ``groupCommit.maxWait``.
+        name: The key below the prefix, such as ``groupCommit.maxWait``.
         default: The default value, as text in a configuration.
         type: ``bytes``, ``duration``, ``integer``, ``number``, ``boolean``, ``choice`` or ``string``.
         doc: What the option does, in a sentence.
@@ -43,6 +46,7 @@ class Option:
         maximum: The highest allowed value, as text; empty for 2**63 - 1.
         choices: The allowed words of a ``choice``. For other types, words that are allowed besides their values.
         internal: Whether the package sets the option itself.
+        prefix: :data:`PREFIX` or :data:`SINK_PREFIX`.
     """
 
     name: str
@@ -53,16 +57,18 @@ class Option:
     maximum: str = ""
     choices: tuple[str, ...] = ()
     internal: bool = False
+    prefix: str = PREFIX
 
     @property
     def key(self) -> str:
         """The whole configuration key."""
-        return PREFIX + self.name
+        return self.prefix + self.name
 
     @property
     def python_name(self) -> str:
-        """The keyword argument of :func:`configure`, such as ``group_commit_max_wait``."""
-        return re.sub(r"(?<!^)(?=[A-Z])", "_", self.name.replace(".", "_")).lower()
+        """The keyword argument of :func:`configure`, such as ``group_commit_max_wait`` or ``sink_target_file_size``."""
+        sink = "sink_" if self.prefix == SINK_PREFIX else ""
+        return sink + re.sub(r"(?<!^)(?=[A-Z])", "_", self.name.replace(".", "_")).lower()
 
     @property
     def allowed(self) -> str:
@@ -190,6 +196,14 @@ _DECLARED = (
         choices=("auto",),
     ),
     Option(
+        "groupCommit.scope",
+        "task",
+        "choice",
+        "When what a task commits becomes durable: before the task ends, or when its batch ends, in one group with all "
+        "that the process's other tasks have committed in the batch.",
+        choices=("task", "batch"),
+    ),
+    Option(
         "idleSeal",
         "60s",
         "duration",
@@ -225,6 +239,20 @@ _DECLARED = (
         "Whether segments are checked against their crc32c when they are read whole.",
     ),
     Option(
+        "cache.sizeLimit",
+        "10g",
+        "bytes",
+        "How many bytes of SSTs stay on a host's disk, so that a restart or a move on the same host fetches none of "
+        "them. 0 keeps none. A tenth of the disk stays free in any case.",
+    ),
+    Option(
+        "cache.dir",
+        "",
+        "string",
+        "Where a host keeps them: a directory that outlives executors, on the disk that spark.local.dir is on. Empty: "
+        "a directory of the user's where Java keeps temporary files.",
+    ),
+    Option(
         "heap.copyOnWrite",
         "true",
         "boolean",
@@ -252,10 +280,33 @@ _DECLARED = (
     ),
 )
 
-OPTIONS: Mapping[str, Option] = MappingProxyType({option.name: option for option in _DECLARED})
-"""Every option by its name below :data:`PREFIX`."""
+_DECLARED_OF_SINKS = (
+    Option(
+        "targetFileSize",
+        "128m",
+        "bytes",
+        "How many bytes a file of a sink is to have. Smaller files of a batch and partition value are joined. Also an "
+        "option of one query's writeStream.",
+        minimum="1k",
+        prefix=SINK_PREFIX,
+    ),
+    Option(
+        "stagingRetention",
+        "1d",
+        "duration",
+        "How long staged files stay that an attempt has left which failed. Longer than a batch may take.",
+        minimum="1m",
+        prefix=SINK_PREFIX,
+    ),
+)
 
-_BY_PYTHON_NAME = {option.python_name: option for option in _DECLARED if not option.internal}
+OPTIONS: Mapping[str, Option] = MappingProxyType({option.name: option for option in _DECLARED})
+"""Every option of merged state by its name below :data:`PREFIX`."""
+
+SINK_OPTIONS: Mapping[str, Option] = MappingProxyType({option.name: option for option in _DECLARED_OF_SINKS})
+"""Every option of file sinks by its name below :data:`SINK_PREFIX`."""
+
+_BY_PYTHON_NAME = {option.python_name: option for option in (*_DECLARED, *_DECLARED_OF_SINKS) if not option.internal}
 
 
 def settings_of(options: Mapping[str, object]) -> dict[str, str]:
@@ -280,19 +331,16 @@ def settings_of(options: Mapping[str, object]) -> dict[str, str]:
 
 
 def check_settings(settings: Mapping[str, object]) -> None:
-    """Checks every setting below :data:`PREFIX`, also those that depend on each other.
+    """Checks every setting below both prefixes, also those that depend on each other.
 
     Args:
-        settings: Spark settings by their whole keys; those not below the prefix are ignored.
+        settings: Spark settings by their whole keys; those not below a prefix are ignored.
 
     Raises:
         StateStoreFilesError: PSS_UNKNOWN_OPTION or PSS_INVALID_OPTION.
     """
-    given = {key.removeprefix(PREFIX): value for key, value in settings.items() if key.startswith(PREFIX)}
-    for name, value in given.items():
-        if name not in OPTIONS:
-            raise _unknown(name, OPTIONS)
-        OPTIONS[name].parse(value)
+    _check_each(settings, SINK_PREFIX, SINK_OPTIONS)
+    given = _check_each(settings, PREFIX, OPTIONS)
     idle, closed = (OPTIONS[name].parse(given.get(name, OPTIONS[name].default)) for name in ("idleSeal", "closedAfter"))
     assert isinstance(idle, int)
     assert isinstance(closed, int)
@@ -300,6 +348,16 @@ def check_settings(settings: Mapping[str, object]) -> None:
         option = OPTIONS["closedAfter"]
         lowest = f"at least {IDLE_SEAL_FACTOR} times {OPTIONS['idleSeal'].key}, here {IDLE_SEAL_FACTOR * idle}ms"
         option.refuse(given.get("closedAfter", option.default), lowest)
+
+
+def _check_each(settings: Mapping[str, object], prefix: str, known: Mapping[str, Option]) -> dict[str, object]:
+    """Returns what is set below a prefix, by its name there."""
+    given = {key.removeprefix(prefix): value for key, value in settings.items() if key.startswith(prefix)}
+    for name, value in given.items():
+        if name not in known:
+            raise _unknown(name, known)
+        known[name].parse(value)
+    return given
 
 
 def _unknown(name: str, known: Mapping[str, Option]) -> StateStoreFilesError:

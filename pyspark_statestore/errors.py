@@ -54,6 +54,11 @@ ERROR_CLASSES: Mapping[str, str] = MappingProxyType(
             "tries the task again. If this goes on, see what the driver's log says, or restart the query with "
             "spark.sql.streaming.stateStore.fileMerging.indexService.enabled=false."
         ),
+        "PSS_BATCH_NOT_DURABLE": (
+            "Batch {batch} of {path} did not become durable: {reason}. Its entry was not made in the commit log, so "
+            "nothing is lost: restart the query, which computes the batch again. With "
+            "spark.sql.streaming.stateStore.fileMerging.groupCommit.scope=task a lost executor fails no batch."
+        ),
         "PSS_STALE_SNAPSHOT": (
             "The snapshot {path} came too late and was not written: {reason}. Nothing is lost: older snapshots and "
             "changelogs restore the version."
@@ -131,6 +136,11 @@ ERROR_CLASSES: Mapping[str, str] = MappingProxyType(
             "{path} does not exist, and no merged file of {checkpoint} has it: {reason}. Find out more with "
             "pyspark-statestore verify, and restore the file from a copy. Do not clear the checkpoint."
         ),
+        "PSS_SINK_COMPACTION_FAILED": (
+            "The files of batch {batch} of {path} could not be compacted: {reason}. Nothing of the batch was "
+            "published. Restart the query; to publish files as stock Spark does, unset "
+            "spark.sql.streaming.commitProtocolClass."
+        ),
         "PSS_READ_FAILED": (
             "Could not {action} {path}: {reason}. Reading changes nothing; remove the cause and try again."
         ),
@@ -148,7 +158,12 @@ ERROR_CLASSES: Mapping[str, str] = MappingProxyType(
         ),
         "PSS_UNSUPPORTED_SPARK": (
             "This is Spark {found}; this release of pyspark-statestore works with Spark {supported} only, because it "
-            'implements interfaces that Spark changes between minor versions. Install "pyspark=={supported}.*".'
+            "implements interfaces that Spark changes between minor versions. Use one of these, or a release of "
+            "pyspark-statestore for your Spark."
+        ),
+        "PSS_WRONG_SPARK": (
+            "This is Spark {found}, and {what} is for Spark {jar_spark}. Each minor version of Spark has a jar of its "
+            "own. {action}."
         ),
         "PSS_JAR_MISSING": "The jar of pyspark-statestore cannot be used: {reason}. {action}.",
         "PSS_NEEDS_PATH_DOOR": (

@@ -22,12 +22,20 @@ import pyspark
 
 ROOT = Path(__file__).resolve().parents[1]
 ARCHIVES = ROOT / "build" / "class-data"
-TEST_JAR = ROOT / "build" / "pyspark-statestore-test-shim.jar"
+MINOR = ".".join(pyspark.__version__.split(".")[:2])
+"""The minor version of Spark that the tests run on."""
+
+TEST_JAR = ROOT / "build" / f"pyspark-statestore-test-shim-spark-{MINOR}.jar"
 OPTIONS = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC -Xmn200m -Xlog:gc+ergo=off"
 """Each test has plans and generated classes of its own: compiling them well costs a quarter more than it brings. The
 code cache that goes with C1 alone (48 MiB) is too small: code is dropped and compiled again all the time, which costs
-12 % of a test's CPU. Little lives for long, so a larger young generation saves another 5 %. A JVM
-whose whole heap is smaller, such as Spark's launcher, would say so on its standard output."""
+12 % of a test's CPU. Little lives for long, so a larger young generation saves another 5 %. A JVM whose whole heap is
+smaller, such as Spark's launcher, would say so on its standard output."""
+
+SETTINGS = "-Dspark.sql.codegen.wholeStage=false"
+"""Of each session that says nothing else. Code that is generated for a stage saves nothing where there are a few
+hundred rows, and takes a sixth of a query's time. Operators with state are no part of it. Sessions in
+tests/streaming/test_fresh_sessions.py have it, as users do. Spark refuses this as an option of executors."""
 
 VARIABLE = "JDK_JAVA_OPTIONS"
 """Every ``java`` takes options from there, Spark's executors and those of examples included."""

@@ -9,14 +9,17 @@ A test that needs Spark takes the ``spark`` fixture (provider door, RocksDB) or,
 Both reuse the running session where its settings are the ones asked for, so tests of a module that agree on them pay
 for one session. There is one JVM per pytest process, launched with both jars on the driver's class path: ``spark.jars``
 would reach the driver only while the JVM starts. Its local disk forks no processes (``ForklessRawLocalFileSystem``
-in the test jar); all JVMs of the tests share class data (class_data.py). Both only save time.
+in the test jar); all JVMs of the tests share class data (class_data.py); temporary directories are in memory where it
+has room. All that only saves time.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import runpy
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -63,32 +66,146 @@ if not _data_source_is_registered():
         filter(None, [str(ROOT), str(ROOT / "datasource"), os.environ.get("PYTHONPATH")])
     )
 
+_MEMORY = Path("/dev/shm")
+_TEMPORARY = "PYTEST_DEBUG_TEMPROOT"
+
+
+def _memory_has_room() -> bool:
+    """All tests together write 2 GiB, and pytest keeps what the last three runs wrote."""
+    try:
+        found = re.search(r"MemAvailable: *(\d+) kB", Path("/proc/meminfo").read_text())
+        return found is not None and int(found[1]) >> 20 >= 12 and shutil.disk_usage(_MEMORY).free >> 30 >= 8
+    except OSError:
+        return False
+
+
+# Checkpoints are in memory then: waiting for a disk (fsync) takes longer than all else where many small files are
+# written, and that it outlives a loss of power no test can see. A directory of one's own choice stays.
+if _TEMPORARY not in os.environ and _memory_has_room():
+    os.environ[_TEMPORARY] = str(_MEMORY)
+
 if class_data.OPTIONS not in os.environ.get(class_data.VARIABLE, ""):  # xdist's workers have it from its controller
-    os.environ[class_data.VARIABLE] = f"{os.environ.get(class_data.VARIABLE, '')} {class_data.use()}".strip()
+    before = os.environ.get(class_data.VARIABLE, "")
+    os.environ[class_data.VARIABLE] = f"{before} {class_data.use()} {class_data.SETTINGS}".strip()
 
 
 # ---- sweeps, of which only a sample runs unless all of it is asked for
 
 
-_COUNTS: dict[str, dict[str, tuple[int, int]]] = {"parameters": {}, "loops": {}}
-"""Of the sweeps of all processes, by test or file: how many cases are in the sample, and how many there are."""
+_COUNTS: dict[str, dict[str, tuple[int, int]]] = {"parameters": {}, "loops": {}, "tied": {}}
+"""Of the sweeps of all processes, by test or file: how many cases are in the sample, and how many there are.
+
+``tied`` has the tests that are not for this Spark, with their reasons: none of their cases runs.
+"""
+
+
+_READER = "Spark's reader of state, with which these tests compare, came with Spark 4.0"
+_EACH_KIND = (
+    "transformWithState, which is among their queries, came with Spark 4.0; the short set has the other queries"
+)
+_TIED_FILES: Mapping[str, tuple[str, str]] = {
+    "cluster": ("4.0", _READER),
+    "cluster/test_moves.py": ("4.1", "they speak to the coordinator of stores as Spark 4.1 does"),
+    "cluster/test_spark_bugs.py": ("4.3", "they drive the RocksDB class of Spark 4.3 step by step"),
+    "cluster/test_speculation.py": ("4.3", "they drive the RocksDB class of Spark 4.3 step by step"),
+    "cluster/test_zombies.py": ("4.3", "they drive the RocksDB class of Spark 4.3 step by step"),
+    "examples": ("4.0", "transformWithState, which an example has, came with Spark 4.0"),
+    "faults/test_every_operation_of_a_query.py": ("4.0", _READER),
+    "faults/test_query_faults.py": ("4.0", _READER),
+    "forks/test_queries.py": ("4.0", _EACH_KIND),
+    "hdfs/test_queries.py": ("4.0", _READER),
+    "inspect/test_against_spark.py": ("4.0", _READER),
+    "jvm/test_locks.py": ("4.1", "their lock is one of Spark 4.1's file managers"),
+    "jvm/test_staged.py": ("4.3", "they drive the RocksDB class of Spark 4.3 step by step"),
+    "maintenance/test_restores.py": ("4.0", _READER),
+    "migration/test_round_trips.py": ("4.0", _EACH_KIND),
+    "s3/test_queries.py": ("4.0", _READER),
+    "sql": ("4.0", "Python data sources came with Spark 4.0"),
+    "sql/test_stream.py": ("4.2", "Spark says where a batch of a Python stream begins from 4.2 on"),
+    "sql/test_stream_histories.py": ("4.2", "Spark says where a batch of a Python stream begins from 4.2 on"),
+    "state/test_equal_to_spark.py": ("4.0", _READER),
+    "state/test_spark_encodings.py": ("4.0", _READER),
+    "streaming/test_equal_to_stock.py": ("4.0", _EACH_KIND),
+    "streaming/test_from_stock.py": ("4.0", _EACH_KIND),
+    "streaming/test_state_readers.py": ("4.0", _READER),
+    "streaming/test_transform_with_state.py": ("4.0", "transformWithState came with Spark 4.0"),
+}
+"""Files and folders that older versions of Spark cannot import, or have no test for. Elsewhere, tests are marked."""
+
+_LEFT_OUT: dict[str, tuple[int, int]] = {}
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leaves out whole files that are tied to a newer Spark, and remembers why, for the end of the output."""
+    name = (
+        collection_path.relative_to(ROOT / "tests").as_posix() if collection_path.is_relative_to(ROOT / "tests") else ""
+    )
+    minor, reason = _TIED_FILES.get(name, (class_data.MINOR, ""))
+    if _number(minor) <= _number(class_data.MINOR):
+        return None
+    _LEFT_OUT[f"tests/{name}: {reason}"] = (0, 0)
+    return True
+
+
+def _leave_out_others(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves out the tests that this run cannot be for, and remembers why, for the end of the output.
+
+    Those are tests that are tied to a newer Spark; and those that need several, unless they are asked for by their
+    marker, since they download them.
+    """
+    newer: list[pytest.Item] = []
+    counts: dict[str, int] = {}
+    travels = "travel" in config.option.markexpr and "not travel" not in config.option.markexpr
+    for item in items:
+        reasons = [
+            reason
+            for minor, reason in (mark.args for mark in item.iter_markers("since"))
+            if _number(minor) > _number(class_data.MINOR)
+        ]
+        if item.get_closest_marker("travel") and not travels:
+            reasons.append("needs several versions of Spark; `make test-sparks` runs it")
+        if reasons:
+            newer.append(item)
+            key = f"{item.nodeid.partition('[')[0]}: {reasons[0]}"
+            counts[key] = counts.get(key, 0) + 1
+    _COUNTS["tied"] = {**_LEFT_OUT, **{key: (0, count) for key, count in counts.items()}}
+    if newer:
+        config.hook.pytest_deselected(items=newer)
+        items[:] = [item for item in items if item not in set(newer)]
+
+
+def _number(minor: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in minor.split("."))
 
 
 _LONGEST = tuple(
     f"tests/{file}.py"
     for file in (
-        "streaming/test_equal_to_stock",
-        "cluster/test_soak",
         "cluster/test_executor_kills",
-        "inspect/test_against_spark",
+        "faults/test_every_operation_of_a_query",
+        "streaming/test_equal_to_stock",
+        "cluster/test_index_service",
         "faults/test_every_operation",
+        "cluster/test_soak",
+        "inspect/test_against_spark",
+        "migration/test_round_trips",
+        "streaming/test_heap_store",
+        "streaming/test_metrics",
+        "streaming/test_fresh_sessions",
+        "sql/test_connect",
     )
 )
 """A file of tests is run by one process: that one of these is the last thing under way would leave the others idle."""
 
 
+def _place(item: pytest.Item) -> int:
+    file = item.nodeid.partition("::")[0]
+    return _LONGEST.index(file) if file in _LONGEST else len(_LONGEST)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leaves out what is not in a sample, unless it was asked for by its name, and puts the longest files first."""
+    _leave_out_others(config, items)
     left_out = set(sampling.left_out(items))
     tests: dict[str, list[bool]] = {}
     for item in items:
@@ -100,7 +217,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=left)
         kept = set(items) - set(left)
         items[:] = [item for item in items if item in kept]
-    items.sort(key=lambda item: not item.nodeid.startswith(_LONGEST))
+    items.sort(key=_place)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
@@ -136,7 +253,13 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Says how much of the sweeps was left out, or would be without PSS_EXHAUSTIVE=1."""
-    counts = {key: count for kind in _COUNTS.values() for key, count in kind.items() if count[0] < count[1]}
+    tied = _COUNTS["tied"]
+    if tied:
+        terminalreporter.section(f"not in this run, on Spark {class_data.MINOR}")
+        for key, (_, count) in sorted(tied.items()):
+            terminalreporter.write_line(f"{count or 'all':>6} of {key}")
+    kinds = (_COUNTS["parameters"], _COUNTS["loops"])
+    counts = {key: count for kind in kinds for key, count in kind.items() if count[0] < count[1]}
     if not counts:
         return
     taken, of = (sum(count[at] for count in counts.values()) for at in (0, 1))
@@ -159,7 +282,7 @@ class MakeSpark(Protocol):
         mode: str | None = None,
         store: str = "rocksdb",
         master: str = "local[2]",
-        **options: object,
+        **options: Any,
     ) -> SparkSession:
         """See :func:`make_spark`."""
 
@@ -183,7 +306,7 @@ def main_jar() -> Path:
 def test_jar(main_jar: Path) -> Path:
     """The jar with the counting, faulty and object-store-like file systems, compiled if its sources have changed."""
     _build("--tests")
-    return ROOT / "build" / "pyspark-statestore-test-shim.jar"
+    return class_data.TEST_JAR
 
 
 class _Sessions:
@@ -193,7 +316,7 @@ class _Sessions:
         self._session: SparkSession | None = None
         self._made_with = ""
 
-    def make(self, settings: Mapping[str, str], mode: str | None, store: str, options: Mapping[str, object]) -> Any:
+    def make(self, settings: Mapping[str, str], mode: str | None, store: str, options: Mapping[str, Any]) -> Any:
         made_with = json.dumps([dict(settings), mode, store, dict(options)], sort_keys=True, default=str)
         if self._session is not None and self._made_with == made_with and self._running():
             return self._session
@@ -230,6 +353,8 @@ def _sessions(main_jar: Path, test_jar: Path, tmp_path_factory: pytest.TempPathF
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     temporary = tmp_path_factory.mktemp("spark")
+    # Of executors, too, which keep SSTs there.
+    os.environ[class_data.VARIABLE] += f" -Djava.io.tmpdir={temporary}"
     arguments = [
         *("--driver-class-path", f"{main_jar}{os.pathsep}{test_jar}"),
         *("--driver-memory", "1g"),

@@ -51,12 +51,17 @@ def sampled(cases: Sequence[Any], count: int, kind: _Kind = _nothing) -> list[An
         count: How many are in the sample.
         kind: What a case is an example of.
     """
-    positions = range(len(cases))
-    taken = set(chosen(positions, count, lambda at: kind(cases[at])))
+    taken = set(chosen(range(len(cases)), count, lambda at: kind(cases[at])))
+    positions = iter(range(len(cases)))
+    return marked(cases, lambda _: next(positions) in taken)
+
+
+def marked(cases: Sequence[Any], in_sample: Callable[[Any], bool]) -> list[Any]:
+    """Parameters of a test that chooses its sample in another way."""
     parameters = []
-    for at, case in enumerate(cases):
+    for case in cases:
         values = case if isinstance(case, tuple) else (case,)
-        marks = [pytest.mark.sweep] if at in taken else [pytest.mark.sweep, pytest.mark.left_out]
+        marks = [pytest.mark.sweep] if in_sample(case) else [pytest.mark.sweep, pytest.mark.left_out]
         parameters.append(pytest.param(*values, marks=marks))
     return parameters
 

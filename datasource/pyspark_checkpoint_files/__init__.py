@@ -21,10 +21,22 @@ def __getattr__(name: str) -> Any:
     try:
         from pyspark_checkpoint_files.source import DefaultSource
     except ImportError as error:
+        if error.name == "pyspark.sql.datasource":
+            raise _needs_data_sources() from error
         # Spark asks with hasattr, which catches only this error.
         raise AttributeError(f"{name} cannot be imported: {error}") from error
     globals()[name] = DefaultSource
     return DefaultSource
+
+
+def _needs_data_sources() -> Exception:
+    """The error for who asks in a Spark that has no Python data sources, and so does not ask itself."""
+    import pyspark
+
+    from pyspark_statestore.errors import StateStoreFilesError
+
+    supported = "4.0 or newer for checkpoint_files (Checkpoint(path) and the command line need no Spark)"
+    return StateStoreFilesError("PSS_UNSUPPORTED_SPARK", {"found": pyspark.__version__, "supported": supported})
 
 
 def __dir__() -> list[str]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from pyspark_checkpoint_files.options import NARROWED, ReadOptions
 from pyspark_checkpoint_files.pushdown import is_offered, push
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql.datasource import Filter
 
 BATCH_ROWS = 8 * 1024
 """The highest number of rows in an Arrow batch. Small batches let Spark work on one while the next is made."""

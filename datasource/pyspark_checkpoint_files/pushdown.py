@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import EqualNullSafe, EqualTo, Filter, IsNotNull
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import Filter
 
 _WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
 _COLUMNS = {"operator_id": int, "partition_id": int, "store_name": str}
@@ -47,6 +48,8 @@ def push(filters: Iterable[Filter], given: dict[str, Any]) -> Pushed:
         filters: The filters of the query, which a row must all match.
         given: The values that the options narrow the read to.
     """
+    from pyspark.sql.datasource import EqualNullSafe, EqualTo, IsNotNull  # Spark 4.0 has no filters to offer
+
     narrowed, nothing, rest = dict(given), False, []
     for each in filters:
         column = ".".join(getattr(each, "attribute", ()))

@@ -78,13 +78,13 @@ class DefaultSource(DataSource):
         Raises:
             StateStoreFilesError: PSS_INVALID_OPTION for another table.
         """
-        from pyspark_checkpoint_files.stream import SegmentStreamReader
+        from pyspark_checkpoint_files.stream import stream_reader_of
 
         options = self._options_for(schema)
         if options.table != STREAMED:
             allowed = f"only the table segments can be streamed: option('table', '{STREAMED}')"
             raise not_allowed("table", options.table, allowed)
-        return SegmentStreamReader(options)
+        return stream_reader_of(options)
 
     def _options_for(self, schema: StructType) -> ReadOptions:
         """Finds the table by a schema: users may give one, and a catalog remembers the one of the table it created."""

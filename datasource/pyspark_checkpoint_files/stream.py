@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from pyspark_checkpoint_files.batch import BATCH_ROWS
 from pyspark_checkpoint_files.options import ReadOptions
 from pyspark_checkpoint_files.seen import Seen
+from pyspark_statestore.errors import not_allowed
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+def stream_reader_of(options: ReadOptions) -> DataSourceStreamReader:
+    """Returns the reader for this release of Spark: only from 4.2 on does Spark say where a batch begins.
+
+    Raises:
+        StateStoreFilesError: The path is missing or cannot be used, or an option needs a newer Spark.
+    """
+    try:
+        from pyspark_checkpoint_files.stream_limited import LimitedStreamReader
+    except ImportError:
+        return UnlimitedStreamReader(options)
+    return LimitedStreamReader(options)
 
 
 class Between(InputPartition):
@@ -26,7 +38,7 @@ class Between(InputPartition):
         self.end = end
 
 
-class SegmentStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class SegmentStreamReader(DataSourceStreamReader):
     """Returns every write in the merged files once, wherever it was moved to meanwhile.
 
     Args:
@@ -39,49 +51,10 @@ class SegmentStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: ReadOptions) -> None:
         options.checkpoint()
         self._options = options
-        self._target: Seen | None = None
 
     def initialOffset(self) -> dict[str, Any]:
         """Returns the offset of a new stream, which begins with all segments that exist."""
         return Seen().offset()
-
-    def getDefaultReadLimit(self) -> ReadLimit:
-        """Returns the limit that ``maxSegmentsPerTrigger`` sets."""
-        most = self._options.max_segments
-        return ReadAllAvailable() if most is None else ReadMaxRows(most)
-
-    def prepareForTriggerAvailableNow(self) -> None:
-        """Notes which writes there are, and waits where some have not settled yet.
-
-        Raises:
-            StateStoreFilesError: There is no checkpoint, or it cannot be read.
-        """
-        from pyspark_checkpoint_files.stream_snapshot import StreamSnapshot
-
-        snapshot = StreamSnapshot(self._options)
-        settled = snapshot.settled()
-        if not settled.all():
-            time.sleep(self._options.settled_after.total_seconds())
-            begun = snapshot.scan.at
-            snapshot = StreamSnapshot(self._options)
-            settled = snapshot.settled(begun)
-        self._target = snapshot.advanced(Seen(), settled)
-
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Returns the offset at which the next batch ends.
-
-        Raises:
-            StateStoreFilesError: There is no checkpoint, or it cannot be read.
-        """
-        from pyspark_checkpoint_files.stream_snapshot import StreamSnapshot
-
-        since, snapshot = Seen.of(start), StreamSnapshot(self._options)
-        given = ~snapshot.seen(since)
-        given &= snapshot.settled() if self._target is None else snapshot.seen(self._target)
-        if isinstance(limit, ReadMaxRows):
-            # The oldest first: see Seen.
-            given &= given.cumsum() <= limit.max_rows
-        return snapshot.advanced(since, given).offset() if given.any() else start
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Returns one partition: only all files together say what is in a batch."""
@@ -100,3 +73,35 @@ class SegmentStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         snapshot = StreamSnapshot(self._options)
         wanted = ~snapshot.seen(Seen.of(partition.start)) & snapshot.seen(Seen.of(partition.end))
         yield from Segments.of(snapshot.scan, snapshot.location, rows=snapshot.writes.entry[wanted]).batches(BATCH_ROWS)
+
+
+class UnlimitedStreamReader(SegmentStreamReader):
+    """The reader for Spark 4.0 and 4.1: each batch ends with the newest write that has settled.
+
+    Args:
+        options: The options of the stream.
+
+    Raises:
+        StateStoreFilesError: As :class:`SegmentStreamReader`; PSS_INVALID_OPTION for ``maxSegmentsPerTrigger``.
+    """
+
+    def __init__(self, options: ReadOptions) -> None:
+        super().__init__(options)
+        if options.max_segments is not None:
+            raise not_allowed("maxSegmentsPerTrigger", options.max_segments, "nothing before Spark 4.2")
+        self._newest: dict[str, Any] | None = None
+
+    def latestOffset(self) -> dict[str, Any]:
+        """Returns the offset at which the next batch ends; the same as before while there is nothing new.
+
+        Raises:
+            StateStoreFilesError: There is no checkpoint, or it cannot be read.
+        """
+        from pyspark_checkpoint_files.stream_snapshot import StreamSnapshot
+
+        # After a restart nobody says where the stream is. What has settled is then all that was returned, and more.
+        since, snapshot = Seen.of(self._newest or {}), StreamSnapshot(self._options)
+        given = ~snapshot.seen(since) & snapshot.settled()
+        if self._newest is None or given.any():
+            self._newest = snapshot.advanced(since, given).offset()
+        return self._newest

@@ -50,13 +50,15 @@ def cli() -> None:
     "jar-path",
     examples=[
         "spark-submit --jars $(pyspark-statestore jar-path) application.py",
+        "pyspark-statestore jar-path --spark 4.2",
     ],
 )
-def jar_path_command() -> None:
+@click.option("--spark", help="The version of Spark; that of the installed PySpark if not given.")
+def jar_path_command(spark: str | None) -> None:
     """Print the path of the jar that Spark needs."""
     from pyspark_statestore.session.jvm import jar_path
 
-    click.echo(jar_path())
+    click.echo(jar_path(spark))
 
 
 for command in (

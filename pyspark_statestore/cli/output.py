@@ -227,7 +227,7 @@ def _encoded(value: Any, indent: int | None = None) -> str:
 
 def _iso(value: Any) -> str:
     if isinstance(value, datetime.datetime):
-        return (value if value.tzinfo else value.replace(tzinfo=datetime.UTC)).isoformat()
+        return (value if value.tzinfo else value.replace(tzinfo=datetime.timezone.utc)).isoformat()
     if isinstance(value, (datetime.date, datetime.time)):
         return value.isoformat()
     if isinstance(value, bytes):

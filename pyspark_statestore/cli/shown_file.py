@@ -187,6 +187,6 @@ def _group(group: Group, start: int | None) -> ShownGroup:
 def _time(milliseconds: int) -> datetime.datetime | None:
     """Returns the time, or None for a number that is not one."""
     try:
-        return datetime.datetime.fromtimestamp(milliseconds / 1000, datetime.UTC)
+        return datetime.datetime.fromtimestamp(milliseconds / 1000, datetime.timezone.utc)
     except (ValueError, OverflowError, OSError):
         return None

@@ -25,7 +25,7 @@ _TYPES = ("u1", "u1", "i4", "u4", "i8", "i8", "i8", "i8")
 
 def time_of(stamp: int) -> datetime.datetime:
     """The time of a write by its writer's clock."""
-    return datetime.datetime.fromtimestamp((stamp >> CLOCK_BITS) / 1000, datetime.UTC)
+    return datetime.datetime.fromtimestamp((stamp >> CLOCK_BITS) / 1000, datetime.timezone.utc)
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,7 @@ ABANDONED_AFTER = datetime.timedelta(days=1)
 
 
 def _now() -> datetime.datetime:
-    return datetime.datetime.now(datetime.UTC)
+    return datetime.datetime.now(datetime.timezone.utc)
 
 
 def _stamp(file: MergedFile) -> int:

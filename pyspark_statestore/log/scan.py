@@ -267,7 +267,7 @@ def scan(
         StateStoreFilesError: There is no checkpoint (PSS_NOT_A_CHECKPOINT), or the files cannot be listed; or, where
             errors are not collected, one is damaged, of a newer format, or cannot be read. Nothing is guessed then.
     """
-    at = datetime.datetime.now(datetime.UTC)
+    at = datetime.datetime.now(datetime.timezone.utc)
     infos, beside = merged_files(directory, retired=retired)
     if required and not infos and not beside:
         check_checkpoint(directory)

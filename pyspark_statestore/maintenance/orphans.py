@@ -198,7 +198,7 @@ class _StoreSnapshots:
 
     def __init__(self) -> None:
         self.named: set[str] = set()
-        self.newest = datetime.datetime.min.replace(tzinfo=datetime.UTC)
+        self.newest = datetime.datetime.min.replace(tzinfo=datetime.timezone.utc)
 
     def add(self, written: datetime.datetime | None, named: set[str]) -> None:
         self.named |= named

@@ -253,7 +253,7 @@ def missing_without_merged(directory: Directory, there: Mapping[str, FileInfo]) 
         StateStoreFilesError: A file cannot be read.
     """
     plain = [info for name, info in there.items() if is_state_file(name)]
-    nothing = Scan({}, {}, datetime.datetime.now(datetime.UTC))
+    nothing = Scan({}, {}, datetime.datetime.now(datetime.timezone.utc))
     files = StateFiles.of(nothing, plain)
     missing = check_versions(directory, files, read_batches(directory, with_ids=files.has_ids)).missing
     return missing[0].reason if missing else None

@@ -14,22 +14,23 @@ from pyspark_statestore.session.doors import (
     METRICS_PLUGIN,
     PLUGINS_KEY,
     DoorSettings,
-    check_spark_version,
     door_settings,
     file_system_settings,
+    spark_minor,
 )
 from pyspark_statestore.session.jvm import (
     call_static,
+    check_loaded,
     check_running,
-    check_same_version,
     inherited_settings,
+    jar_in_name,
     jar_missing,
     jar_path,
-    jar_version_in_name,
-    loaded_version,
+    loaded_jar,
     running_jvm,
     submit_arguments,
     version_mismatch,
+    wrong_spark,
 )
 
 if TYPE_CHECKING:
@@ -40,11 +41,16 @@ JARS_KEY = "spark.jars"
 _TAKES_JARS = ("org.apache.spark.util.MutableURLClassLoader", "org.apache.spark.util.ChildFirstURLClassLoader")
 _START_WITH_JAR = "Start it with the jar: configure(), or spark-submit --jars $(pyspark-statestore jar-path)"
 _ATTACH_CLASS = "io.pyspark.statestore.spark.SessionAttach"
-_SESSION_CLASS = "org.apache.spark.sql.classic.SparkSession"
+_SESSION_CLASS = "org.apache.spark.sql.SparkSession"
 
 
 def configure(
-    builder: SparkSession.Builder, *, mode: str = "provider", store: str = "rocksdb", **options: object
+    builder: SparkSession.Builder,
+    *,
+    mode: str = "provider",
+    store: str = "rocksdb",
+    sink: bool = False,
+    **options: object,
 ) -> SparkSession.Builder:
     """Makes a session that is about to start keep its streaming state in merged files.
 
@@ -57,14 +63,17 @@ def configure(
             checkpoint of a query that stock Spark began. With ``"path"`` only queries whose ``checkpointLocation`` is
             a :func:`merged_path` do. ``transformWithState`` needs ``"path"``.
         store: What holds the state on executors, ``"rocksdb"`` or ``"heap"`` (Spark's default without this package).
-        **options: Any of :data:`OPTIONS` in snake_case: ``max_file_size="64m"``, ``group_commit_max_wait="5ms"``.
+        sink: Whether ``writeStream`` to files (parquet, orc, json, csv, text and others) compacts what a batch writes,
+            inside of the batch.
+        **options: Any of :data:`OPTIONS` in snake_case: ``max_file_size="64m"``, ``group_commit_max_wait="5ms"``. Those
+            of :data:`SINK_OPTIONS` begin with ``sink_``: ``sink_target_file_size="64m"``.
 
     Returns:
         The builder.
 
     Raises:
         StateStoreFilesError: PSS_INVALID_OPTION, PSS_UNKNOWN_OPTION, PSS_CONFLICTING_SETTING, PSS_UNSUPPORTED_SPARK,
-            PSS_JAR_MISSING or PSS_VERSION_MISMATCH. The builder is unchanged then.
+            PSS_JAR_MISSING, PSS_WRONG_SPARK or PSS_VERSION_MISMATCH. The builder is unchanged then.
 
     Example:
         >>> spark = configure(SparkSession.builder, mode="path").getOrCreate()
@@ -72,11 +81,11 @@ def configure(
     """
     import pyspark
 
-    check_spark_version(pyspark.__version__)
+    spark_minor(pyspark.__version__)
     own: dict[str, Any] = builder._options
     _check_classic(builder, own)
     existing = {**inherited_settings(), **{key: str(value) for key, value in own.items()}}
-    door = door_settings(existing, mode=mode, store=store, options=options)
+    door = door_settings(existing, mode=mode, store=store, sink=sink, options=options)
     changed = dict(door.set)
     changed.update({f"spark.hadoop.{key}": value for key, value in file_system_settings().items()})
     changed[JARS_KEY] = _with_jar(existing.get(JARS_KEY, ""))
@@ -88,7 +97,14 @@ def configure(
     return builder.config(map=changed)
 
 
-def attach(spark: SparkSession, *, mode: str = "provider", store: str = "rocksdb", **options: object) -> SparkSession:
+def attach(
+    spark: SparkSession,
+    *,
+    mode: str = "provider",
+    store: str = "rocksdb",
+    sink: bool = False,
+    **options: object,
+) -> SparkSession:
     """Makes a running session keep the state of the queries that it starts from now on in merged files.
 
     Use it for a session that was started without the jar, as in a notebook. Where you start the session yourself, use
@@ -99,6 +115,7 @@ def attach(spark: SparkSession, *, mode: str = "provider", store: str = "rocksdb
         spark: A classic session. A Spark Connect client cannot give its server a jar.
         mode: As in :func:`configure`.
         store: As in :func:`configure`.
+        sink: As in :func:`configure`.
         **options: As in :func:`configure`.
 
     Returns:
@@ -113,8 +130,8 @@ def attach(spark: SparkSession, *, mode: str = "provider", store: str = "rocksdb
         why_not_connect="whose server has to be started with the jar and the settings",
         action="Give attach() a classic session that is running, or use configure()",
     )
-    check_spark_version(spark.version)
-    door = door_settings(dict(spark.conf.getAll), mode=mode, store=store, options=options)
+    spark_minor(spark.version)
+    door = door_settings(_settings(spark), mode=mode, store=store, sink=sink, options=options)
     jvm = spark.sparkContext._jvm
     class_loader = _class_loader_with_jar(spark, jvm)
     hadoop = spark.sparkContext._jsc.hadoopConfiguration()
@@ -145,6 +162,8 @@ def _check_classic(builder: Any, own: Mapping[str, Any]) -> None:
 
 def _check_jvm() -> None:
     """Makes sure that the driver will find the jar: ``spark.jars`` adds it only when the JVM starts."""
+    import pyspark
+
     jvm = running_jvm()
     if jvm is None:
         jars = submit_arguments().get(JARS_KEY)
@@ -157,14 +176,14 @@ def _check_jvm() -> None:
             }
             raise StateStoreFilesError("PSS_CONFLICTING_SETTING", parameters)
         return
-    version = loaded_version(jvm, jvm.java.lang.Thread.currentThread().getContextClassLoader())
-    if version is None:
+    loaded = loaded_jar(jvm, jvm.java.lang.Thread.currentThread().getContextClassLoader())
+    if loaded is None:
         raise jar_missing(
             "the JVM of this process was started without the jar",
             "Call attach(spark) on the session instead, or configure() before anything starts a session, "
             "or give the jar to spark-submit: --jars $(pyspark-statestore jar-path)",
         )
-    check_same_version(version)
+    check_loaded(loaded, pyspark.__version__)
 
 
 def _with_jar(jars: str) -> str:
@@ -173,11 +192,16 @@ def _with_jar(jars: str) -> str:
 
 
 def _holds_jar(jars: str) -> bool:
-    versions = [version for jar in jars.split(",") if (version := jar_version_in_name(jar.strip()))]
-    for version in versions:
-        if version != __version__:
-            raise version_mismatch(f"a jar in {JARS_KEY}", version, "Remove that jar: configure() adds the right one")
-    return bool(versions)
+    import pyspark
+
+    named = [found for jar in jars.split(",") if (found := jar_in_name(jar.strip()))]
+    action = "Remove that jar: configure() adds the right one"
+    for jar in named:
+        if jar.version != __version__:
+            raise version_mismatch(f"a jar in {JARS_KEY}", jar.version, action)
+        if jar.spark and jar.spark != spark_minor(pyspark.__version__):
+            raise wrong_spark(pyspark.__version__, f"a jar in {JARS_KEY}", jar.spark, action)
+    return bool(named)
 
 
 def _with(listed: str, word: str) -> str:
@@ -185,9 +209,16 @@ def _with(listed: str, word: str) -> str:
     return ",".join(words if word in words else [*words, word])
 
 
+def _settings(spark: Any) -> dict[str, str]:
+    """Returns all settings of a session; before Spark 4.0 its ``conf`` does not list them."""
+    if hasattr(spark.conf, "getAll"):
+        return dict(spark.conf.getAll)
+    return {row["key"]: row["value"] for row in spark.sql("SET").collect()}
+
+
 def _change(spark: Any, settings: DoorSettings) -> DoorSettings:
     """Changes a session's settings and returns the change that undoes it."""
-    existing = dict(spark.conf.getAll)
+    existing = _settings(spark)
     for key in settings.remove:
         spark.conf.unset(key)
     for key, value in settings.set.items():
@@ -206,16 +237,16 @@ def _class_loader_with_jar(spark: Any, jvm: Any) -> Any:
     could not be cast from one to the other. And Hadoop's Configuration looks classes up in the parent.
     """
     class_loader = spark._jsparkSession.sharedState().jarClassLoader()
-    version = loaded_version(jvm, class_loader)
-    if version is None:
+    loaded = loaded_jar(jvm, class_loader)
+    if loaded is None:
         jar = jar_path()
         _parent_that_takes_jars(class_loader).addURL(jvm.java.io.File(jar).toURI().toURL())
         quoted = jar.replace("\\", "\\\\").replace("'", "\\'")
         spark.sql(f"ADD JAR '{quoted}'")
-        version = loaded_version(jvm, class_loader)
-    if version is None:
+        loaded = loaded_jar(jvm, class_loader)
+    if loaded is None:
         raise jar_missing(f"the session did not take {jar}", _START_WITH_JAR)
-    check_same_version(version)
+    check_loaded(loaded, spark.version)
     return class_loader
 
 

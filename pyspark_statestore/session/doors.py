@@ -10,20 +10,24 @@ from pyspark_statestore.conf import OPTIONS, check_settings, settings_of
 from pyspark_statestore.errors import StateStoreFilesError, not_allowed
 from pyspark_statestore.paths import MERGED_PREFIX, SCHEMES
 
-SUPPORTED_SPARK = "4.3"
+SUPPORTED_SPARK = ("3.5", "4.0", "4.1", "4.2", "4.3")
+"""The minor versions of Spark, oldest first. Each has a jar of its own."""
 
 PROVIDER_KEY = "spark.sql.streaming.stateStore.providerClass"
 FILE_MANAGER_KEY = "spark.sql.streaming.checkpointFileManagerClass"
 EXTENSIONS_KEY = "spark.sql.extensions"
 PLUGINS_KEY = "spark.plugins"
+COMMIT_PROTOCOL_KEY = "spark.sql.streaming.commitProtocolClass"
 OWN_FILE_MANAGER_KEY = OPTIONS["fileManagerClass"].key
 SHIM_VERSION_KEY = OPTIONS["shimVersion"].key
 
 MERGED_FILE_SYSTEM = "io.pyspark.statestore.fs.MergedFileSystem"
 MERGED_FILE_MANAGER = "io.pyspark.statestore.fs.MergedCheckpointFileManager"
 MERGED_EXTENSIONS = "io.pyspark.statestore.spark.MergedStateExtensions"
+COMPACTING_PROTOCOL = "io.pyspark.statestore.sink.CompactingCommitProtocol"
 METRICS_PLUGIN = "io.pyspark.statestore.spark.FileMergingPlugin"
 
+STOCK_PROTOCOL = "org.apache.spark.sql.execution.streaming.ManifestFileCommitProtocol"
 STOCK_PROVIDERS = {
     "rocksdb": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
     "heap": "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider",
@@ -49,13 +53,16 @@ class DoorSettings:
     remove: frozenset[str] = frozenset()
 
 
-def door_settings(existing: Mapping[str, str], *, mode: str, store: str, options: Mapping[str, object]) -> DoorSettings:
-    """Works out the settings of a door that can also be changed while a session runs.
+def door_settings(
+    existing: Mapping[str, str], *, mode: str, store: str, sink: bool, options: Mapping[str, object]
+) -> DoorSettings:
+    """Works out the settings of a door, and of file sinks, that can also be changed while a session runs.
 
     Args:
         existing: The session's settings so far; the user's own are kept.
         mode: The door, ``provider`` or ``path``.
         store: ``rocksdb`` or ``heap``.
+        sink: Whether file sinks compact what a batch writes.
         options: The options by their Python names, as in ``max_file_size="128m"``.
 
     Raises:
@@ -73,6 +80,9 @@ def door_settings(existing: Mapping[str, str], *, mode: str, store: str, options
     if manager and manager != MERGED_FILE_MANAGER:
         changed[OWN_FILE_MANAGER_KEY] = manager
     changed[SHIM_VERSION_KEY] = __version__
+    if sink:
+        _check_protocol(existing)
+        changed[COMMIT_PROTOCOL_KEY] = COMPACTING_PROTOCOL
     return DoorSettings(changed)
 
 
@@ -81,16 +91,35 @@ def file_system_settings() -> dict[str, str]:
     return {f"fs.{MERGED_PREFIX}{scheme}.impl": MERGED_FILE_SYSTEM for scheme in SCHEMES}
 
 
-def check_spark_version(found: str) -> None:
-    """Refuses a Spark of another minor version: the shim implements interfaces that are internal to Spark."""
-    if found.split(".")[:2] != SUPPORTED_SPARK.split("."):
-        raise StateStoreFilesError("PSS_UNSUPPORTED_SPARK", {"found": found, "supported": SUPPORTED_SPARK})
+def spark_minor(found: str) -> str:
+    """Returns the minor version of a Spark, such as ``4.3`` of ``4.3.0``.
+
+    Raises:
+        StateStoreFilesError: PSS_UNSUPPORTED_SPARK. The shim implements interfaces that Spark changes between minor
+            versions, so it is no use to try.
+    """
+    minor = ".".join(found.split(".")[:2])
+    if minor not in SUPPORTED_SPARK:
+        raise StateStoreFilesError("PSS_UNSUPPORTED_SPARK", {"found": found, "supported": ", ".join(SUPPORTED_SPARK)})
+    return minor
 
 
 def _check_word(key: str, value: str, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
         words = " or ".join(map(repr, allowed))
         raise not_allowed(key, value, words)
+
+
+def _check_protocol(existing: Mapping[str, str]) -> None:
+    protocol = existing.get(COMMIT_PROTOCOL_KEY, COMPACTING_PROTOCOL)
+    if protocol not in (COMPACTING_PROTOCOL, STOCK_PROTOCOL):
+        parameters = {
+            "key": COMMIT_PROTOCOL_KEY,
+            "value": protocol,
+            "reason": "file sinks that compact build on Spark's own protocol and would replace this one",
+            "action": "Remove the setting, or leave out sink=True",
+        }
+        raise StateStoreFilesError("PSS_CONFLICTING_SETTING", parameters)
 
 
 def _check_provider(existing: Mapping[str, str], store: str) -> None:

@@ -9,14 +9,19 @@ import shlex
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pyspark_statestore._version import __version__
 from pyspark_statestore.errors import StateStoreFilesError
+from pyspark_statestore.session.doors import spark_minor
 
 JAR_STEM = "pyspark-statestore-shim-"
+_JAR = re.compile(rf"{JAR_STEM}(?:spark-(\d+\.\d+)-)?(.+)\.jar")
 _DIRECTORY = Path(__file__).parent.parent / "jars"
-_REINSTALL = "In a checkout run `make jar` (or `python jvm-shim/build.py`), otherwise reinstall the package"
+_REINSTALL = (
+    "In a checkout run `make jar` (or `python jvm-shim/build.py`), or `make jars` for all versions of Spark; otherwise "
+    "reinstall the package"
+)
 
 
 def is_connect(spark: Any) -> bool:
@@ -94,43 +99,78 @@ def submit_arguments(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     return {**settings, **options}  # spark-submit, too, prefers the option
 
 
-def jar_path() -> str:
+def jar_path(spark: str | None = None) -> str:
     """Returns the path of the jar that Spark needs, for ``spark-submit --jars`` and the like.
 
+    Args:
+        spark: The version of Spark, such as ``"4.2"`` or ``"4.2.1"``; that of this environment's PySpark if not given.
+
+    Returns:
+        The path.
+
     Raises:
-        StateStoreFilesError: The jar was not built (PSS_JAR_MISSING), or is not of this package's version
-            (PSS_VERSION_MISMATCH).
+        StateStoreFilesError: There is no jar for this Spark (PSS_UNSUPPORTED_SPARK), or it was not built
+            (PSS_JAR_MISSING), or it is not of this package's version (PSS_VERSION_MISMATCH). PSS_JAR_MISSING, too, if
+            nobody says which Spark it is: PySpark is not installed, and there are jars for several.
     """
-    return str(checked_jar(_DIRECTORY, __version__))
+    if spark is None:
+        try:
+            import pyspark
+
+            spark = str(pyspark.__version__)
+        except ImportError:
+            jars = [found for jar in _DIRECTORY.glob("*.jar") if (found := jar_in_name(jar.name))]
+            if len(jars) != 1:
+                raise jar_missing(
+                    "PySpark is not installed here, so which of them is wanted is not known",
+                    "Say which Spark it is for: jar_path('4.2') or pyspark-statestore jar-path --spark 4.2",
+                ) from None
+            spark = jars[0].spark
+    return str(checked_jar(_DIRECTORY, __version__, spark_minor(spark)))
 
 
-def checked_jar(directory: Path, version: str) -> Path:
-    """Finds the jar of a version in a directory, and makes sure that its manifest names the same version."""
-    jar = directory / f"{JAR_STEM}{version}.jar"
+def checked_jar(directory: Path, version: str, spark: str) -> Path:
+    """Finds the jar of a version for a minor version of Spark, and makes sure that its manifest names the same."""
+    jar = directory / f"{JAR_STEM}spark-{spark}-{version}.jar"
     if not jar.is_file():
         others = sorted(other.name for other in directory.glob(f"{JAR_STEM}*.jar"))
-        if others:
-            found = jar_version_in_name(others[-1]) or "?"
-            raise version_mismatch(f"the jar {directory / others[-1]}", found, python_version=version)
-        raise jar_missing(f"{jar} does not exist")
+        found = [jar_in_name(other) for other in others]
+        if others and not any(each and each.version == version for each in found):
+            last = found[-1].version if found[-1] else "?"
+            raise version_mismatch(f"the jar {directory / others[-1]}", last, python_version=version)
+        built = ", ".join(each.spark for each in found if each and each.spark)
+        raise jar_missing(f"{jar} does not exist" + (f", only jars for Spark {built} do" if built else ""))
     try:
         with zipfile.ZipFile(jar) as archive:
             manifest = archive.read("META-INF/MANIFEST.MF").decode()
     except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
         raise jar_missing(f"{jar} cannot be read: {error}") from error
     values = dict(line.split(": ", 1) for line in manifest.splitlines() if ": " in line)
-    found = values.get("Implementation-Version", "without a version")
-    if found != version:
-        raise version_mismatch(f"the jar {jar}", found, python_version=version)
+    own_version = values.get("Implementation-Version", "without a version")
+    if own_version != version:
+        raise version_mismatch(f"the jar {jar}", own_version, python_version=version)
+    own_spark = values.get("Spark-Version", "no known version")
+    if own_spark != spark:
+        raise wrong_spark(spark, f"the jar {jar}", own_spark, _REINSTALL)
     return jar
 
 
-def jar_version_in_name(path: str) -> str | None:
-    """Returns the version in the name of the shim's jar, or None for the path of any other file."""
-    name = path.rstrip("/").rsplit("/", 1)[-1]
-    if not name.startswith(JAR_STEM) or not name.endswith(".jar"):
-        return None
-    return name.removeprefix(JAR_STEM).removesuffix(".jar")
+class NamedJar(NamedTuple):
+    """What the name of the shim's jar says.
+
+    Attributes:
+        version: The version of the package.
+        spark: The minor version of Spark; empty in the jars of early releases, whose names do not have it.
+    """
+
+    version: str
+    spark: str
+
+
+def jar_in_name(path: str) -> NamedJar | None:
+    """Returns what the name of the shim's jar says, or None for the path of any other file."""
+    found = _JAR.fullmatch(path.rstrip("/").rsplit("/", 1)[-1])
+    return NamedJar(found[2], found[1] or "") if found else None
 
 
 def jar_missing(reason: str, action: str = _REINSTALL) -> StateStoreFilesError:
@@ -146,15 +186,26 @@ def version_mismatch(
     return StateStoreFilesError("PSS_VERSION_MISMATCH", parameters)
 
 
-def loaded_version(jvm: Any, class_loader: Any) -> str | None:
-    """Returns the version of the shim that a class loader of the JVM finds, or None."""
+def wrong_spark(found: str, what: str, jar_spark: str, action: str) -> StateStoreFilesError:
+    """Returns PSS_WRONG_SPARK."""
+    return StateStoreFilesError(
+        "PSS_WRONG_SPARK", {"found": found, "what": what, "jar_spark": jar_spark, "action": action}
+    )
+
+
+def loaded_jar(jvm: Any, class_loader: Any) -> NamedJar | None:
+    """Returns what the shim says of itself that a class loader of the JVM finds, or None if it finds none."""
     from py4j.protocol import Py4JJavaError
 
     try:
         info = class_loader.loadClass("io.pyspark.statestore.ShimInfo")
     except Py4JJavaError:
         return None
-    return str(call_static(jvm, info, "version"))
+    version = str(call_static(jvm, info, "version"))
+    try:
+        return NamedJar(version, str(call_static(jvm, info, "sparkMinor")))
+    except Py4JJavaError:
+        return NamedJar(version, "")  # an early release's
 
 
 def call_static(jvm: Any, java_class: Any, method: str, *arguments: tuple[str, Any]) -> Any:
@@ -178,12 +229,13 @@ def call_static(jvm: Any, java_class: Any, method: str, *arguments: tuple[str, A
     return java_class.getMethod(method, types).invoke(None, values)
 
 
-def check_same_version(jvm_version: str) -> None:
-    """Refuses a jar in the JVM that has another version than this package."""
-    if jvm_version != __version__:
-        raise version_mismatch(
-            "the jar that the JVM has loaded", jvm_version, "Give Spark the jar that jar_path() names"
-        )
+def check_loaded(loaded: NamedJar, spark_version: str) -> None:
+    """Refuses a jar in the JVM that has another version than this package, or is for another Spark."""
+    what, action = "the jar that the JVM has loaded", "Give Spark the jar that jar_path() names, and no other"
+    if loaded.version != __version__:
+        raise version_mismatch(what, loaded.version, action)
+    if loaded.spark != spark_minor(spark_version):
+        raise wrong_spark(spark_version, what, loaded.spark, action)
 
 
 def _defaults_file() -> dict[str, str]:

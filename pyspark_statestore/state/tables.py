@@ -200,7 +200,7 @@ def _time(text: str, type_: pa.DataType) -> pa.Scalar:
     import datetime
 
     at = datetime.datetime.fromisoformat(text.replace("Z", "+00:00"))
-    return pa.scalar(at if at.tzinfo else at.replace(tzinfo=datetime.UTC), type_)
+    return pa.scalar(at if at.tzinfo else at.replace(tzinfo=datetime.timezone.utc), type_)
 
 
 def _example(type_: pa.DataType) -> str:

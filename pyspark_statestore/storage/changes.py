@@ -12,10 +12,12 @@ import errno
 import os
 import re
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
+
+from fsspec.asyn import sync
 
 from pyspark_statestore.storage.directory import Directory, errors_of, require_inside
 
@@ -78,12 +80,16 @@ def write(directory: Directory, relative: str, data: bytes) -> None:
 def make_directory(directory: Directory, relative: str) -> None:
     """Creates a directory and its parents, where the file system has any.
 
+    On an object store it makes the empty object by which Hadoop's client sees an empty directory.
+
     Raises:
         StateStoreFilesError: PSS_NO_PERMISSION, PSS_WRITE_FAILED or PSS_BAD_PATH.
     """
     require_inside(directory, relative)
     with _errors("write", directory, relative):
-        _make_directory(directory, directory.location.below(relative))
+        path = directory.location.below(relative)
+        mark = _MARKS.get(directory.protocol, _make_directory)
+        mark(directory, path)
 
 
 def delete(directory: Directory, relative: str) -> bool:
@@ -219,6 +225,42 @@ def _make_directory(directory: Directory, path: str) -> None:
     directory.location.fs.makedirs(path, exist_ok=True)
     for parent in changed:
         keep_names(parent)
+
+
+# No method of fsspec writes a name that ends with a slash, or the metadata that Azure's clients look at.
+
+
+def _mark_on_s3(directory: Directory, path: str) -> None:
+    s3 = directory.location.fs
+    bucket, key, _ = s3.split_path(path)
+    s3.call_s3("put_object", Bucket=bucket, Key=f"{key.rstrip('/')}/", Body=b"")
+
+
+def _mark_on_google(directory: Directory, path: str) -> None:
+    from gcsfs.core import simple_upload
+
+    google = directory.location.fs
+    bucket, key, _ = google.split_path(path)
+    sync(google.loop, simple_upload, google, bucket, f"{key.rstrip('/')}/", b"")
+
+
+def _mark_on_azure(directory: Directory, path: str) -> None:
+    azure = directory.location.fs
+    container, blob, _ = azure.split_path(path.rstrip("/"))
+
+    async def upload() -> None:
+        async with azure.service_client.get_blob_client(container=container, blob=blob) as client:
+            await client.upload_blob(b"", overwrite=True, metadata={"hdi_isfolder": "true"})
+
+    sync(azure.loop, upload)
+
+
+_MARKS: Mapping[str, Callable[[Directory, str], None]] = {
+    "s3": _mark_on_s3,
+    "gs": _mark_on_google,
+    "gcs": _mark_on_google,
+    "abfs": _mark_on_azure,
+}
 
 
 class _Sink:

@@ -114,6 +114,11 @@ class Directory:
         return found
 
     @property
+    def protocol(self) -> str:
+        """The name of the file system, of its names the one that fsspec has first."""
+        return _protocol(self._fs)
+
+    @property
     def is_local(self) -> bool:
         """Whether the checkpoint is on a local disk, where Hadoop keeps a checksum file beside each file."""
         return _protocol(self._fs) in ("file", "local")
@@ -195,7 +200,9 @@ class Directory:
             except (FileNotFoundError, NotADirectoryError):
                 return []
         start = len(self._fs._strip_protocol(top)) + 1
-        return [_file_info(path[start:], info) for path, info in found.items() if len(path) > start]
+        # S3A marks an empty directory by an empty object with a slash at the end of its name.
+        files = {path[start:]: info for path, info in found.items() if len(path) > start and not path.endswith("/")}
+        return [_file_info(path, info) for path, info in files.items()]
 
     def _ls(self, relative: str) -> Sequence[dict[str, Any]]:
         path = self.location.below(relative).rstrip("/")
@@ -205,8 +212,11 @@ class Directory:
                 found: Sequence[dict[str, Any]] = self._fs.ls(path, detail=True)
             except (FileNotFoundError, NotADirectoryError):
                 return []
-        # Object stores may have an empty object of the directory's own name.
-        return [info for info in found if info["name"].rstrip("/") != self._fs._strip_protocol(path).rstrip("/")]
+        # Object stores may have an empty object of the directory's own name. Azure's shows a directory in it twice: as
+        # what others are below, and as such an object.
+        own = self._fs._strip_protocol(path).rstrip("/")
+        by_name = {name: info for info in found if (name := info["name"].rstrip("/")) != own}
+        return list(by_name.values())
 
     def _errors(self, action: str, relative: str) -> AbstractContextManager[None]:
         return errors_of(action, self.location.display(relative))
@@ -374,12 +384,12 @@ def _modified(info: dict[str, Any]) -> datetime.datetime | None:
     for key in ("mtime", "LastModified", "last_modified", "modificationTime", "updated", "created"):
         value = info.get(key)
         if isinstance(value, datetime.datetime):
-            return value if value.tzinfo else value.replace(tzinfo=datetime.UTC)
+            return value if value.tzinfo else value.replace(tzinfo=datetime.timezone.utc)
         if isinstance(value, str):
             with suppress(ValueError):
                 return datetime.datetime.fromisoformat(value.replace("Z", "+00:00"))
         if isinstance(value, (int, float)):
             seconds = value / 1000 if key == "modificationTime" else value
             with suppress(ValueError, OverflowError, OSError):  # a disk may have times that no calendar has
-                return datetime.datetime.fromtimestamp(seconds, datetime.UTC)
+                return datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc)
     return None

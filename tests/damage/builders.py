@@ -36,7 +36,7 @@ LAST = 4
 REDONE = 4
 """The version that was written twice: its first attempt is not what anybody may read."""
 
-_NOW = datetime.datetime.fromtimestamp(CREATED_MS / 1000, datetime.UTC) + datetime.timedelta(days=10)
+_NOW = datetime.datetime.fromtimestamp(CREATED_MS / 1000, datetime.timezone.utc) + datetime.timedelta(days=10)
 Files = dict[str, bytes]
 Where = tuple[str, str]
 """A checkpoint of a world, and a logical path in it."""

@@ -17,7 +17,9 @@ PAGES = sorted(
         ROOT / "benchmarks" / "README.md",
     ]
 )
-JAVA = ROOT / "jvm-shim" / "src" / "main" / "java" / "io" / "pyspark" / "statestore"
+SOURCES = ROOT / "jvm-shim" / "src"
+JAVA = [root for root in SOURCES.glob("*/java/io/pyspark/statestore") if not root.is_relative_to(SOURCES / "test")]
+"""What all versions of Spark share, and what is for some of them."""
 PYTHON = ROOT / "pyspark_statestore"
 SPARKS = {"StateStoreProvider"}
 CODE = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
@@ -45,7 +47,7 @@ def test_links(page: Path) -> None:
 
 def test_what_the_architecture_names_exists() -> None:
     text = CODE.sub("", (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8"))
-    java = "\n".join(file.read_text(encoding="utf-8") for file in JAVA.rglob("*.java"))
+    java = "\n".join(file.read_text(encoding="utf-8") for root in JAVA for file in root.rglob("*.java"))
     python = "\n".join(
         file.read_text(encoding="utf-8") for file in [*PYTHON.rglob("*.py"), *(ROOT / "datasource").rglob("*.py")]
     )
@@ -55,7 +57,7 @@ def test_what_the_architecture_names_exists() -> None:
             path, _, member = name.partition(".")
             found = any(
                 base.joinpath(path).exists() or base.joinpath(path + end).exists()
-                for base, end in ((JAVA, ".java"), (PYTHON, ".py"), (ROOT, ".py"))
+                for base, end in (*((root, ".java") for root in JAVA), (PYTHON, ".py"), (ROOT, ".py"), (SOURCES, ""))
             )
             member = "" if member in ("py", "java") else member
         else:
@@ -68,6 +70,6 @@ def test_what_the_architecture_names_exists() -> None:
 
 def test_the_architecture_has_a_place_for_each_class() -> None:
     text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
-    classes = {file.stem for file in JAVA.rglob("*.java")}
+    classes = {file.stem for root in JAVA for file in root.rglob("*.java")}
 
     assert sorted(name for name in classes if not re.search(rf"\b{name}\b", text)) == []

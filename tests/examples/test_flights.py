@@ -24,7 +24,7 @@ def test_the_whole_year_is_there() -> None:
 def test_time_is_utc() -> None:
     first = flights.load_flights().slice(0, 1).to_pylist()[0]
     # 05:15 in New York, in winter
-    assert first["scheduled"] == datetime.datetime(2013, 1, 1, 10, 15, tzinfo=datetime.UTC)
+    assert first["scheduled"] == datetime.datetime(2013, 1, 1, 10, 15, tzinfo=datetime.timezone.utc)
 
 
 def test_one_file_a_day_in_event_time_order(three_days) -> None:

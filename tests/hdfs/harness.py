@@ -114,9 +114,9 @@ class SharedCheckpoint(Checkpoint):
         uri = self.place.path("", merged=True).toUri()
         return self.jvm.org.apache.hadoop.fs.FileSystem.newInstance(uri, conf)
 
-    def path(self, relative: str) -> Any:
-        """The Hadoop path of a logical file, with the merged scheme."""
-        return self.place.path(f"state/{relative}", merged=True)
+    def location(self, relative: str) -> str:
+        """A logical file as Hadoop is told, with the merged scheme."""
+        return str(self.place.path(f"state/{relative}", merged=True).toString())
 
     @property
     def log(self) -> Any:

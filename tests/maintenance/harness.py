@@ -55,7 +55,7 @@ def merged_log_of(checkpoint: Path, later: datetime.timedelta = datetime.timedel
     """
 
     def clock() -> datetime.datetime:
-        return datetime.datetime.now(datetime.UTC) + later
+        return datetime.datetime.now(datetime.timezone.utc) + later
 
     return MergedLog(Directory(Location.of(checkpoint)), rest.pop("closed_after", CLOSED_AFTER), clock=clock, **rest)
 

@@ -60,7 +60,7 @@ def test_a_clock_that_is_ahead_makes_no_file_older(killed: Path) -> None:
         age(path, days=0.9)
 
     def ahead() -> datetime.datetime:
-        return datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=30)
+        return datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(days=30)
 
     view = MergedLog(Directory(Location.of(killed)), CLOSED_AFTER, clock=ahead).snapshot()
     assert [state.closed for state in view.states.values()] == [False, False]

@@ -307,6 +307,7 @@ def test_any_operation_may_fail(checkpoint: Path, tmp_path: Path, trouble: Troub
             failed += 1
         trouble.at = None
         assert live(copy) == before, trouble.log[at]
+        assert any(path.stat().st_size > 0 for path in indexes(copy)), "the old index goes after the new one is there"
         Checkpoint(copy).maintenance.consolidate_index()
         assert live(copy) == before, trouble.log[at]
         assert sum(path.stat().st_size > 0 for path in indexes(copy)) == 1, trouble.log[at]

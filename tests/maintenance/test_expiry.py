@@ -359,7 +359,7 @@ def test_clock_that_is_ahead_does_not_take_a_running_query_for_stopped(tmp_path:
     commit(tmp_path, *range(10))
     write(tmp_path, "merged", rocksdb())
     (tmp_path / "commits" / "10").write_text("v1")
-    ahead = datetime.datetime.now(datetime.UTC) + datetime.timedelta(hours=5)
+    ahead = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(hours=5)
     log = MergedLog(Directory(Location.of(tmp_path)), datetime.timedelta(minutes=10), clock=lambda: ahead)
     with refused("PSS_QUERY_RUNNING"):
         expire_at(log, 1, dry_run=False)

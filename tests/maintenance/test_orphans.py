@@ -263,7 +263,7 @@ def test_force(checkpoint: Path) -> None:
 def test_clock_that_is_ahead_removes_nothing(checkpoint: Path) -> None:
     """Ages are the smaller ones of two: by this process's clock, and by the file system's."""
     plain(checkpoint, f"0/0/{TEMPORARY}", days=2)
-    ahead = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=30)
+    ahead = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(days=30)
     before = everything(checkpoint)
     log = MergedLog(Directory(Location.of(checkpoint)), datetime.timedelta(minutes=10), clock=lambda: ahead)
     assert remove_orphan_files(log, DAYS, dry_run=False).removed_files_count == 0
@@ -272,7 +272,7 @@ def test_clock_that_is_ahead_removes_nothing(checkpoint: Path) -> None:
 
 def test_clock_that_is_behind_removes_nothing(checkpoint: Path) -> None:
     plain(checkpoint, f"0/0/{TEMPORARY}", days=4)
-    behind = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=2)
+    behind = datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(days=2)
     log = MergedLog(Directory(Location.of(checkpoint)), datetime.timedelta(minutes=10), clock=lambda: behind)
     assert remove_orphan_files(log, DAYS, dry_run=False).removed_files_count == 0
     assert remove_orphan_files(log, DAYS, dry_run=True).removed_files_count == 0

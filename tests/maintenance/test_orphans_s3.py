@@ -23,7 +23,7 @@ from tests.inspect.test_s3 import BUCKET, Server, server
 __all__ = ["server"]
 
 TEMPORARY = "0/0/.7.delta.0a1b2c3d-0a1b-0a1b-0a1b-0a1b2c3d4e5f.TID12.tmp"
-NOW = datetime.datetime.now(datetime.UTC)
+NOW = datetime.datetime.now(datetime.timezone.utc)
 
 
 @pytest.fixture

@@ -186,7 +186,7 @@ def test_copies_that_nobody_may_have_waited_for(checkpoint: Path, trouble: Troub
     times = {"that does not jump": 0.0, "wall": 0.0}
     at_the_end_of_a_copy(trouble, lambda: times.update({clock: 3600.0}))
     log = merged_log_of(checkpoint)
-    log.clock = lambda: datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=times["wall"])
+    log.clock = lambda: datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(seconds=times["wall"])
     with refused("PSS_WRITE_FAILED", "closedAfter", "relocation marker"):
         relocate(log, everything, clock=lambda: times["that does not jump"])
 

@@ -199,7 +199,7 @@ VERBS: dict[str, Callable[[Run], Any]] = {
 }
 
 
-@pytest.mark.sweep(5)
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("verb", VERBS)
 def test_every_version_is_as_before(made: Made, tmp_path: Path, verb: str) -> None:
     run = copy_of(made.run, tmp_path)

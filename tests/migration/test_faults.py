@@ -141,6 +141,9 @@ def test_export_to_a_new_directory(
             assert set(providers(new)) == {STOCK}, what
         if (new / "offsets").exists():
             assert (new / "metadata").exists(), "Spark would begin a new query"
+        if (new / "_exporting").exists() and (new / "metadata").exists():
+            metadata = (new / "metadata").read_text()
+            assert "4f5b" in metadata or not metadata.startswith("{"), "Spark would take it for whole"
         if not (new / "metadata").exists() or (new / "_exporting").exists() or not new.exists():
             at(checkpoint).export(new)
         assert plain_state(new) == expected, what

@@ -102,7 +102,7 @@ def as_a_job(case: tuple[Setting, str]) -> bool:
 @pytest.mark.parametrize("in_place", [True, False], ids=["in-place", "new-directory"])
 def test_stock_merged_stock(session: SparkSession, tmp_path: Path, in_place: bool) -> None:
     expected, rows, cases = {}, {}, []
-    for setting, workload in sample(IN_PLACE if in_place else TO_NEW_DIRECTORY, 2, kind=as_a_job):
+    for setting, workload in sample(IN_PLACE if in_place else TO_NEW_DIRECTORY, 1):
         name = f"{setting}-{workload}"
         stock = replace(setting, door="stock")
         begun = Run(session, workload, stock, tmp_path / name)

@@ -175,6 +175,7 @@ def fail_to_repartition(spark: SparkSession, location: str, *, strict: bool) -> 
         spark.conf.set(FILE_MANAGER_KEY, manager)
 
 
+@pytest.mark.since("4.2", "offline repartitioning came with Spark 4.2")
 @pytest.mark.spark
 @pytest.mark.parametrize(
     ("store", "strict", "log_version", "checksums"),

@@ -8,8 +8,10 @@ import sys
 import zipfile
 from pathlib import Path
 
+import pyspark
 import pytest
 
+MINOR = ".".join(pyspark.__version__.split(".")[:2])
 ROOT = Path(__file__).resolve().parents[2]
 CLASS = """\
 package x;
@@ -47,14 +49,14 @@ def test_jars_are_complete_and_rebuilt_only_when_something_changed(source: Path)
     with zipfile.ZipFile(jar) as archive:
         assert archive.namelist() == ["META-INF/MANIFEST.MF", "x/P.class", "META-INF/services/some.Service"]
         assert "Implementation-Version: " in archive.read("META-INF/MANIFEST.MF").decode()
-    with zipfile.ZipFile(source / "build" / "pyspark-statestore-test-shim.jar") as archive:
+    with zipfile.ZipFile(source / "build" / f"pyspark-statestore-test-shim-spark-{MINOR}.jar") as archive:
         assert "x/T.class" in archive.namelist()
 
     # Without any JDK: nothing is to be done.
     again = build(source, "--tests", PATH="/nonexistent", JAVA_HOME="")
     assert again.stdout.count("up to date") == 2, again.stderr
 
-    (source / "build" / "shim.stamp").unlink()
+    (source / "build" / f"shim-spark-{MINOR}.stamp").unlink()
     build(source)
     assert jar.read_bytes() == before
 

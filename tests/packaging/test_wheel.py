@@ -12,10 +12,12 @@ import venv
 import zipfile
 from pathlib import Path
 
+import pyspark
 import pytest
 
 from pyspark_statestore import __version__
 
+MINOR = ".".join(pyspark.__version__.split(".")[:2])
 ROOT = Path(__file__).resolve().parents[2]
 IN_A_CHECKOUT = (
     *("setup.cfg", "setup.py", "pyproject.toml", "MANIFEST.in", "LICENSE", "README.md"),
@@ -66,7 +68,7 @@ def test_a_wheel_holds_the_jar_and_installs_into_an_empty_environment(checkout: 
     build = [*pip, "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", str(tmp_path), str(checkout)]
     subprocess.run(build, check=True)
     (wheel,) = tmp_path.glob("*.whl")
-    jar = f"pyspark_statestore/jars/pyspark-statestore-shim-{__version__}.jar"
+    jar = f"pyspark_statestore/jars/pyspark-statestore-shim-spark-{MINOR}-{__version__}.jar"
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
         assert jar in names

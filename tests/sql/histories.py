@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 from pyspark_checkpoint_files.options import ReadOptions
-from pyspark_checkpoint_files.stream import SegmentStreamReader
+from pyspark_checkpoint_files.stream_limited import LimitedStreamReader
 
 from pyspark_statestore.format import MergedFileWriter, file_name
 
@@ -184,14 +184,14 @@ class Follower:
         self._options = ReadOptions.parse(
             {"path": str(directory), "table": "segments", "settledAfter": "0s", **options}
         )
-        self.reader = SegmentStreamReader(self._options)
+        self.reader = LimitedStreamReader(self._options)
         self.offset: dict[str, Any] = self.reader.initialOffset()
         self.rows: list[str] = []
 
     def restart(self) -> None:
         """Goes on in a new process."""
         self.offset = json.loads(json.dumps(self.offset))
-        self.reader = SegmentStreamReader(self._options)
+        self.reader = LimitedStreamReader(self._options)
 
     def plan(self, limit: ReadLimit | None = None) -> dict[str, Any]:
         """Where the next batch ends."""

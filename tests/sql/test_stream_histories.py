@@ -6,8 +6,10 @@ import json
 import time
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from pyspark_checkpoint_files import stream_limited
 
 from tests.sampling import sampled
 from tests.sql.histories import Follower, World
@@ -89,7 +91,8 @@ def test_available_now_waits_for_commits_that_others_would_overtake(
         waited.append(seconds)
         world.flush()
 
-    monkeypatch.setattr(time, "sleep", arrive_meanwhile)
+    # Of this module only: py4j has a thread that sleeps, too.
+    monkeypatch.setattr(stream_limited, "time", SimpleNamespace(sleep=arrive_meanwhile))
     follower.reader.prepareForTriggerAvailableNow()
     monkeypatch.undo()
     world.write()

@@ -62,7 +62,7 @@ def test_options_narrow_what_is_read_in_any_case(spark: SparkSession, run: Run, 
     assert 0 < len(expected) < len(Checkpoint(run.checkpoint).inspect.table(table))
 
 
-@pytest.mark.sweep(8)
+@pytest.mark.sweep(6)
 @pytest.mark.parametrize("table", ["segments", "versions"])
 @pytest.mark.parametrize(
     "condition",

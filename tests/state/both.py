@@ -53,7 +53,7 @@ def renamed(table: pa.Table, paths: Mapping[str, str]) -> pa.Table:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, datetime.datetime):
-        return (value.astimezone(datetime.UTC) if value.tzinfo else value).isoformat()
+        return (value.astimezone(datetime.timezone.utc) if value.tzinfo else value).isoformat()
     if isinstance(value, dict):
         return {key: _plain(each) for key, each in value.items()}
     if isinstance(value, (list, tuple)):

@@ -34,8 +34,15 @@ SETTINGS = [
 WITH_ALL_SETTINGS = ("aggregation", "outer_join")
 """Of other operators only how they have keys and values is new, not how stores have them."""
 
+_FORMAT_2 = pytest.mark.since("4.1", "Spark's reader of state knows checkpoint format 2 from 4.1 on")
+
+
+def _marks(setting: Setting) -> list[pytest.MarkDecorator]:
+    return [_FORMAT_2] if setting.format_version > 1 else []
+
+
 CASES = [
-    pytest.param(name, setting, id=f"{name}-{setting}")
+    pytest.param(name, setting, id=f"{name}-{setting}", marks=_marks(setting))
     for name, workload in WORKLOADS.items()
     for setting in SETTINGS
     if not workload.only_stock_class and (name in WITH_ALL_SETTINGS or setting in (SETTINGS[1], SETTINGS[3]))
@@ -77,7 +84,7 @@ def runs(make_spark: MakeSpark, tmp_path_factory: pytest.TempPathFactory) -> dic
     return Runs()
 
 
-@pytest.mark.sweep(6)
+@pytest.mark.sweep(4)
 @pytest.mark.parametrize(("name", "setting"), CASES)
 def test_each_store_of_each_operator(runs: dict[tuple[str, str], Run], name: str, setting: Setting) -> None:
     run = runs[name, str(setting)]
@@ -92,7 +99,14 @@ def test_each_store_of_each_operator(runs: dict[tuple[str, str], Run], name: str
     assert found >= {(None, True), (3, True)}, "there is state to compare"
 
 
-@pytest.mark.parametrize("setting", sampled([SETTINGS[0], SETTINGS[3]], 1), ids=str)
+@pytest.mark.parametrize(
+    "setting",
+    [
+        pytest.param(*case.values, marks=[*case.marks, *_marks(case.values[0])])
+        for case in sampled([SETTINGS[0], SETTINGS[3]], 1)
+    ],
+    ids=str,
+)
 def test_each_state_variable(runs: dict[tuple[str, str], Run], setting: Setting) -> None:
     run = runs["transform_with_state", str(setting)]
     for variable, columns in VARIABLES.items():
@@ -108,6 +122,7 @@ def test_each_state_variable(runs: dict[tuple[str, str], Run], setting: Setting)
         assert rows_of(renamed(read_here(run, state_variable=family), timers)) == rows_of(expected)
 
 
+@_FORMAT_2
 def test_one_partition(runs: dict[tuple[str, str], Run]) -> None:
     run = runs["aggregation", str(SETTINGS[-2])]
     expected = read_by_spark(run)

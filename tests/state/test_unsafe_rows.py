@@ -21,7 +21,7 @@ from tests.streaming.runs import session_conf
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-UTC = datetime.UTC
+UTC = datetime.timezone.utc
 
 
 @pytest.fixture(scope="module")
@@ -162,6 +162,7 @@ def test_more_fields_than_a_word_has_bits(session: SparkSession) -> None:
     assert found.to_pylist() == [dict(zip(names, row, strict=True)) for row in values]
 
 
+@pytest.mark.since("4.1", "the type TIME came with Spark 4.1")
 def test_types_that_python_has_no_values_of(session: SparkSession) -> None:
     with session_conf(session, {"spark.sql.timeType.enabled": "true"}):
         _check_types_without_values(session)
@@ -244,6 +245,7 @@ def test_keys_to_scan_in_order(session: SparkSession, given_rows: Any, data: st.
     )
 
 
+@pytest.mark.since("4.2", "keys with a time came with Spark 4.2, for version 4 of a join's state")
 @SLOW
 @given(given_rows=rows(st.lists(ANY, min_size=1, max_size=3)), data=st.data())
 @pytest.mark.parametrize("where", ["Prefix", "Postfix"])

@@ -23,6 +23,7 @@ def start_session(how: str, master: str, mode: str) -> SparkSession:
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.log.level", "ERROR")
+        .config("spark.sql.codegen.wholeStage", "true")  # other tests go without
         .config("spark.sql.shuffle.partitions", "3")
         .config("spark.executor.memory", "600m")
     )

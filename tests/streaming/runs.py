@@ -14,6 +14,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from pyspark_statestore import merged_path
 from pyspark_statestore.format.reader import BytesSource, read_merged_file
+from tests import class_data
 from tests.streaming.workloads import WORKLOADS, events
 
 STATE_STORE = "spark.sql.streaming.stateStore."
@@ -22,6 +23,9 @@ STOCK_CLASSES = {
     "rocksdb": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
     "heap": "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider",
 }
+_FILE_CHECKSUMS = "spark.sql.streaming.checkpoint.fileChecksum.enabled"
+NO_FILE_CHECKSUMS = {_FILE_CHECKSUMS: "false"}
+"""With them Spark makes files in threads that know of no task, so nothing can wait for the end of a task or a batch."""
 PLAIN_STATE_FILE = re.compile(r".*\.(delta|changelog|zip|sst|snapshot|log)(\.crc)?(\..*)?")
 
 
@@ -34,7 +38,7 @@ class Setting:
         store: ``rocksdb`` or ``heap``.
         format_version: Spark's checkpoint format; the heap store knows the first only.
         changelog: Whether RocksDB writes changelogs and, in maintenance, snapshots, or a snapshot with each batch.
-        checksums: Whether Spark writes a checksum file beside each file; it does so from format 2 on only.
+        checksums: Whether Spark writes a checksum file beside each file; see :func:`writes_checksums`.
     """
 
     door: str
@@ -54,7 +58,7 @@ class Setting:
         changed = {
             f"{STATE_STORE}checkpointFormatVersion": str(self.format_version),
             f"{STATE_STORE}rocksdb.changelogCheckpointing.enabled": str(self.changelog).lower(),
-            "spark.sql.streaming.checkpoint.fileChecksum.enabled": str(self.checksums).lower(),
+            _FILE_CHECKSUMS: str(self.checksums).lower(),
         }
         if self.door == "stock":
             changed[PROVIDER] = STOCK_CLASSES[self.store]
@@ -177,6 +181,11 @@ def segments(checkpoint: Path) -> set[str]:
     return paths
 
 
+def writes_checksums(format_version: int) -> bool:
+    """Whether this Spark can write checksum files beside those of state; from 4.2 on not in format 1."""
+    return class_data.MINOR == "4.1" or (class_data.MINOR not in ("3.5", "4.0") and format_version >= 2)
+
+
 def assert_state_is_merged(run: Run) -> set[str]:
     """Checks that all of a query's state is in merged files, as the settings say; returns the logical paths."""
     assert plain_state_files(run.checkpoint) == []
@@ -193,7 +202,7 @@ def assert_state_is_merged(run: Run) -> set[str]:
     else:
         assert {"zip", "sst"} <= ends
         assert "changelog" not in ends
-    if run.setting.checksums and run.setting.format_version >= 2:
+    if run.setting.checksums and writes_checksums(run.setting.format_version):
         assert companions == {f"{path}.crc" for path in files if not path.endswith((".sst", ".log"))}
     else:
         assert companions == set()

@@ -65,6 +65,8 @@ def test_from_stock(make_spark: MakeSpark, tmp_path: Path, setting: Setting, wor
     begun = Run(spark, workload, as_stock, tmp_path / "query")
     write_batches(begun.input, BEGUN)
     begun.run()
+    # Stock Spark's maintenance may write a snapshot after the query has ended; this waits for it.
+    restart_maintenance(spark)
     old = set(plain_state_files(begun.checkpoint))
     assert old
     assert not (begun.checkpoint / "state" / "_merged").exists()

@@ -37,7 +37,11 @@ from tests.streaming.runs import (
 from tests.streaming.small_heap import KEYS, PAD, start
 from tests.streaming.workloads import BATCHES, WORKLOADS, write_batches
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.slow,
+    pytest.mark.since("4.2", "the heap store's maps can be replaced from Spark 4.2 on"),
+]
 
 CONF = {f"{STATE_STORE}maintenanceInterval": "300ms", f"{STATE_STORE}minDeltasForSnapshot": "1"}
 NAMES = [name for name, workload in WORKLOADS.items() if not workload.only_stock_class]
@@ -138,6 +142,8 @@ def test_snapshots_of_a_query_that_is_over_are_given_up(spark: SparkSession, tmp
         stores = [state.StateStoreId(f"file:{run.checkpoint}/state", 0, part, "default") for part in range(3)]
         ids = [state.StateStoreProviderId(store, run_id) for store in stores]
         until(lambda: not any(state.StateStore.isLoaded(each) for each in ids), "Spark to forget the stores")
+        # As the housekeeper does ten times a second, where it gets the time.
+        jvm.io.pyspark.statestore.log.UploadWatch.askAll()
     finally:
         gate.releaseAll()
     path = jvm.org.apache.hadoop.fs.Path(f"file:{run.checkpoint}/state")

@@ -20,6 +20,7 @@ from pyspark_statestore.format import file_name
 from tests.conftest import MakeSpark
 from tests.jvm.conftest import by_hand, faulty, jvm, new_checkpoint
 from tests.jvm.harness import CREATED_MS, TESTING, Checkpoint, View, file_system_conf, java_error, until
+from tests.sink.sinks import TASKS, FileSink, rows_of
 from tests.streaming.runs import Run, Setting
 from tests.streaming.workloads import write_batches
 
@@ -131,6 +132,21 @@ def test_a_query(session: SparkSession, jvm: Any, tmp_path: Path) -> None:
     detail = beans(jvm)
     assert detail["flushTime", "Max"] > 0
     assert detail["commitWait", "Max"] >= detail["flushTime", "Min"] > 0
+
+
+def test_a_file_sink(session: SparkSession, jvm: Any, tmp_path: Path) -> None:
+    sink = FileSink(session, tmp_path, partition_by=("q",))
+    sink.feed(rows_of(0), rows_of(1))
+    before = read(jvm)
+    sink.run()
+    new = {name: value - before[name] for name, value in read(jvm).items() if name.startswith("sink.")}
+
+    files = [sink.files / name for batch in range(2) for name in sink.listed(batch)]
+    assert new["sink.publishedFiles"] == len(files) == 4
+    assert new["sink.publishedBytes"] == sum(file.stat().st_size for file in files)
+    assert new["sink.stagedFiles"] == 2 * 2 * TASKS
+    assert new["sink.stagedBytes"] > new["sink.publishedBytes"]
+    assert new["sink.publishTime"] == 2
 
 
 def test_a_plugin_that_was_there_before(session: SparkSession, jvm: Any) -> None:

@@ -165,6 +165,7 @@ def test_a_query_may_begin_on_a_merged_path_of_a_provider_session(
     assert rows == rows_of_stock(spark, begun, tmp_path / "stock")
 
 
+@pytest.mark.since("4.2", "offline repartitioning came with Spark 4.2")
 @pytest.mark.parametrize("store", sampled(STORES[::-1], 1))
 def test_offline_repartitioning_of_the_provider_door_is_refused_before_anything_is_written(
     make_spark: MakeSpark, tmp_path: Path, store: str
@@ -181,6 +182,7 @@ def test_offline_repartitioning_of_the_provider_door_is_refused_before_anything_
     assert spark.conf.get(PROVIDER).startswith("io.pyspark")
 
 
+@pytest.mark.since("4.2", "offline repartitioning came with Spark 4.2")
 @pytest.mark.slow
 def test_the_path_door_is_repartitioned_by_its_merged_path_only(make_spark: MakeSpark, tmp_path: Path) -> None:
     spark = make_spark(mode="path")
@@ -199,6 +201,7 @@ def test_the_path_door_is_repartitioned_by_its_merged_path_only(make_spark: Make
     assert_state_is_merged(run)
 
 
+@pytest.mark.since("4.2", "offline repartitioning came with Spark 4.2")
 @pytest.mark.slow
 def test_what_the_refusal_advises_works(make_spark: MakeSpark, tmp_path: Path) -> None:
     """To the path door, repartition there, and back."""

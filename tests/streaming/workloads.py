@@ -7,7 +7,7 @@ import os
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 SCHEMA = "key long, side int, ts timestamp, v long"
 BATCHES = 4
 _ROWS = 40
-_BEGIN = datetime(2013, 1, 1, tzinfo=UTC)
+_BEGIN = datetime(2013, 1, 1, tzinfo=timezone.utc)
 
 
 def write_batch(directory: Path, batch: int, *, rows: int = _ROWS) -> Path:

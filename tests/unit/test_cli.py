@@ -19,9 +19,10 @@ def test_version() -> None:
 
 
 def test_jar_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jvm, "jar_path", lambda: "/lib/x.jar")
+    monkeypatch.setattr(jvm, "jar_path", lambda spark: f"/lib/x-{spark}.jar")
 
-    assert CliRunner().invoke(cli_main.cli, ["jar-path"]).output == "/lib/x.jar\n"
+    assert CliRunner().invoke(cli_main.cli, ["jar-path"]).output == "/lib/x-None.jar\n"
+    assert CliRunner().invoke(cli_main.cli, ["jar-path", "--spark", "4.2"]).output == "/lib/x-4.2.jar\n"
 
 
 @pytest.mark.parametrize(
@@ -34,7 +35,7 @@ def test_jar_path(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_errors_are_messages(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: Exception, words: str
 ) -> None:
-    def fail() -> str:
+    def fail(*_: object) -> str:
         raise error
 
     monkeypatch.setattr(jvm, "jar_path", fail)

@@ -45,6 +45,7 @@ def test_python_names() -> None:
         ("compaction.enabled", False, False, "false"),
         ("compaction.enabled", "TRUE", True, "true"),
         ("flush", "hsync", "hsync", "hsync"),
+        ("groupCommit.scope", "batch", "batch", "batch"),
     ],
 )
 def test_values(name: str, value: object, parsed: object, rendered: str) -> None:
@@ -73,6 +74,7 @@ def test_values(name: str, value: object, parsed: object, rendered: str) -> None
         ("compaction.enabled", "yes"),
         ("compaction.enabled", 1),
         ("flush", "fsync"),
+        ("groupCommit.scope", "query"),
         ("idleSeal", "60"),
         ("idleSeal", 60),
         ("idleSeal", "999ms"),

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 import zipfile
 from pathlib import Path
 from typing import Any
 
+import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
-from pyspark_statestore import OPTIONS, StateStoreFilesError, __version__, configure
+from pyspark_statestore import OPTIONS, SINK_OPTIONS, StateStoreFilesError, __version__, configure
 from pyspark_statestore.paths import SCHEMES
 from pyspark_statestore.session import configure as configuring
 from pyspark_statestore.session import doors
@@ -21,8 +23,10 @@ OURS = "io.pyspark.statestore.fs.MergedCheckpointFileManager"
 PLUGIN = "io.pyspark.statestore.spark.FileMergingPlugin"
 EXTENSIONS = "io.pyspark.statestore.spark.MergedStateExtensions"
 STOCK = "org.apache.spark.sql.execution.streaming.state."
+PROTOCOL = "spark.sql.streaming.commitProtocolClass"
 OWN_MANAGER = OPTIONS["fileManagerClass"].key
-JAR = "/lib/pyspark-statestore-shim-" + __version__ + ".jar"
+MINOR = ".".join(pyspark.__version__.split(".")[:2])
+JAR = f"/lib/pyspark-statestore-shim-spark-{MINOR}-{__version__}.jar"
 
 
 @pytest.fixture(autouse=True)
@@ -59,6 +63,36 @@ def test_the_other_doors_and_stores() -> None:
     path = configured(mode="path")
     assert (path[PROVIDER], path[MANAGER]) == (f"{STOCK}RocksDBStateStoreProvider", OURS)
     assert configured(mode="path", store="heap")[PROVIDER] == f"{STOCK}HDFSBackedStateStoreProvider"
+
+
+def test_file_sinks_compact_where_they_are_asked_to() -> None:
+    assert PROTOCOL not in configured()
+    options = configured(sink=True, sink_target_file_size="64m")
+    assert options[PROTOCOL] == "io.pyspark.statestore.sink.CompactingCommitProtocol"
+    assert options[SINK_OPTIONS["targetFileSize"].key] == "64m"
+    stock = "org.apache.spark.sql.execution.streaming.ManifestFileCommitProtocol"
+    assert configured(SparkSession.builder.config(PROTOCOL, stock), sink=True)[PROTOCOL] == options[PROTOCOL]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "id"),
+    [
+        ({"sink_target_file_size": "1"}, "PSS_INVALID_OPTION"),
+        ({"sink_staging_retention": 3}, "PSS_INVALID_OPTION"),
+        ({"sink_target_size": "1m"}, "PSS_UNKNOWN_OPTION"),
+    ],
+)
+def test_options_of_sinks_are_checked(arguments: dict[str, Any], id: str) -> None:
+    with pytest.raises(StateStoreFilesError, match=id):
+        configured(sink=True, **arguments)
+
+
+def test_another_commit_protocol_is_not_replaced() -> None:
+    builder = SparkSession.builder.config(PROTOCOL, "org.x.Protocol")
+
+    with pytest.raises(StateStoreFilesError, match=r"PSS_CONFLICTING_SETTING.*org\.x\.Protocol"):
+        configured(builder, sink=True)
+    assert configured(builder)[PROTOCOL] == "org.x.Protocol"
 
 
 def test_the_builder_is_returned_and_chains() -> None:
@@ -200,15 +234,23 @@ def test_the_stock_provider_of_the_same_store_is_what_merged_state_replaces() ->
 
 
 def test_a_jar_that_is_on_the_cluster_is_not_added_again() -> None:
-    remote = f"hdfs://nn/jars/pyspark-statestore-shim-{__version__}.jar"
+    remote = f"hdfs://nn/jars/pyspark-statestore-shim-spark-{MINOR}-{__version__}.jar"
 
     assert configured(SparkSession.builder.config("spark.jars", remote))["spark.jars"] == remote
 
 
 def test_a_jar_of_another_version_is_refused() -> None:
-    builder = SparkSession.builder.config("spark.jars", "/x/pyspark-statestore-shim-0.0.9.jar")
+    builder = SparkSession.builder.config("spark.jars", f"/x/pyspark-statestore-shim-spark-{MINOR}-0.0.9.jar")
 
     with pytest.raises(StateStoreFilesError, match=r"PSS_VERSION_MISMATCH.*0\.0\.9"):
+        configure(builder)
+
+
+def test_a_jar_for_another_spark_is_refused() -> None:
+    (other, *_) = (minor for minor in doors.SUPPORTED_SPARK if minor != MINOR)
+    builder = SparkSession.builder.config("spark.jars", f"/x/pyspark-statestore-shim-spark-{other}-{__version__}.jar")
+
+    with pytest.raises(StateStoreFilesError, match=rf"PSS_WRONG_SPARK.*This is Spark {MINOR}.*for Spark {other}"):
         configure(builder)
 
 
@@ -223,21 +265,21 @@ def test_jars_in_submit_args_would_hide_ours(monkeypatch: pytest.MonkeyPatch, ar
 
 
 def test_other_versions_of_spark_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pyspark.__version__", "4.2.1")
+    monkeypatch.setattr("pyspark.__version__", "3.4.1")
 
-    with pytest.raises(StateStoreFilesError, match=r"PSS_UNSUPPORTED_SPARK.*4\.2\.1.*4\.3"):
+    with pytest.raises(StateStoreFilesError, match=r"PSS_UNSUPPORTED_SPARK.*3\.4\.1.*3\.5, 4\.0, 4\.1, 4\.2, 4\.3"):
         configure(SparkSession.builder)
 
 
 @pytest.mark.parametrize("version", ["4.3.0", "4.3.12", "4.3.0.dev1", "4.3"])
 def test_every_patch_release_is_supported(version: str) -> None:
-    doors.check_spark_version(version)
+    assert doors.spark_minor(version) == "4.3"
 
 
-@pytest.mark.parametrize("version", ["4.30.0", "5.3.0", "4"])
-def test_what_only_looks_like_the_supported_release_is_not(version: str) -> None:
+@pytest.mark.parametrize("version", ["4.30.0", "5.3.0", "4", "3.4.4", "4.4.0"])
+def test_what_only_looks_like_a_supported_release_is_not(version: str) -> None:
     with pytest.raises(StateStoreFilesError, match="PSS_UNSUPPORTED_SPARK"):
-        doors.check_spark_version(version)
+        doors.spark_minor(version)
 
 
 def test_spark_connect_clients_are_told_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -248,21 +290,45 @@ def test_spark_connect_clients_are_told_what_to_do(monkeypatch: pytest.MonkeyPat
         configure(builder)
 
 
-def test_a_jar_with_the_right_manifest_is_found(tmp_path: Path) -> None:
-    jar = tmp_path / "pyspark-statestore-shim-1.2.jar"
-    with pytest.raises(StateStoreFilesError, match="PSS_JAR_MISSING.*make jar"):
-        this_jvm.checked_jar(tmp_path, "1.2")
+def test_without_pyspark_somebody_has_to_say_which_spark_it_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    monkeypatch.setattr(this_jvm, "_DIRECTORY", tmp_path)
+    monkeypatch.setattr(this_jvm, "checked_jar", lambda directory, version, spark: directory / spark)
+    for minor in ("4.1", "4.2"):
+        with pytest.raises(StateStoreFilesError, match=r"PSS_JAR_MISSING.*PySpark is not installed.*--spark 4\.2"):
+            this_jvm.jar_path()
+        (tmp_path / f"pyspark-statestore-shim-spark-{minor}-{__version__}.jar").touch()
+        if minor == "4.1":
+            assert this_jvm.jar_path() == str(tmp_path / "4.1")
+            (tmp_path / f"pyspark-statestore-shim-spark-4.3-{__version__}.jar").touch()
+    assert this_jvm.jar_path("4.2.1") == str(tmp_path / "4.2")
+    with pytest.raises(StateStoreFilesError, match="PSS_UNSUPPORTED_SPARK"):
+        this_jvm.jar_path("3.4")
 
-    for manifest, error in (("Implementation-Version: 1.2\r\n", None), ("Implementation-Version: 1.1\r\n", "1.1")):
+
+def test_a_jar_with_the_right_manifest_is_found(tmp_path: Path) -> None:
+    jar = tmp_path / "pyspark-statestore-shim-spark-4.2-1.2.jar"
+    with pytest.raises(StateStoreFilesError, match="PSS_JAR_MISSING.*make jar"):
+        this_jvm.checked_jar(tmp_path, "1.2", "4.2")
+
+    spark, version = "Spark-Version: 4.2\r\n", "Implementation-Version: 1.2\r\n"
+    for manifest, error in (
+        (spark + version, None),
+        (spark + "Implementation-Version: 1.1\r\n", "PSS_VERSION_MISMATCH.*1.1"),
+        (version + "Spark-Version: 4.1\r\n", "PSS_WRONG_SPARK.*This is Spark 4.2.*for Spark 4.1"),
+        (version, "PSS_WRONG_SPARK"),
+    ):
         with zipfile.ZipFile(jar, "w") as archive:
             archive.writestr("META-INF/MANIFEST.MF", f"Manifest-Version: 1.0\r\n{manifest}\r\n")
         if error is None:
-            assert this_jvm.checked_jar(tmp_path, "1.2") == jar
+            assert this_jvm.checked_jar(tmp_path, "1.2", "4.2") == jar
         else:
-            with pytest.raises(StateStoreFilesError, match="PSS_VERSION_MISMATCH.*" + error):
-                this_jvm.checked_jar(tmp_path, "1.2")
-    with pytest.raises(StateStoreFilesError, match=r"PSS_VERSION_MISMATCH.*1\.3.*shim-1\.2"):
-        this_jvm.checked_jar(tmp_path, "1.3")
+            with pytest.raises(StateStoreFilesError, match=error):
+                this_jvm.checked_jar(tmp_path, "1.2", "4.2")
+    with pytest.raises(StateStoreFilesError, match=r"PSS_VERSION_MISMATCH.*1\.3.*shim-spark-4\.2-1\.2"):
+        this_jvm.checked_jar(tmp_path, "1.3", "4.2")
+    with pytest.raises(StateStoreFilesError, match=r"PSS_JAR_MISSING.*spark-4\.0-1\.2\.jar.*only jars for Spark 4\.2"):
+        this_jvm.checked_jar(tmp_path, "1.2", "4.0")
     jar.write_bytes(b"no zip")
     with pytest.raises(StateStoreFilesError, match="PSS_JAR_MISSING.*cannot be read"):
-        this_jvm.checked_jar(tmp_path, "1.2")
+        this_jvm.checked_jar(tmp_path, "1.2", "4.2")

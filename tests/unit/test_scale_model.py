@@ -138,9 +138,9 @@ def test_with_a_service_each_index_is_read_once_at_a_restart() -> None:
     hundred = dataclasses.replace(ONE, partitions=1000, executors=100)
     found = served_restart(hundred, MERGED)
     # 430 files, so the listing is made twice. Index-only files stand for those that are sealed.
-    # A sixth of a pass lists once more, and reads the files that were open.
+    # A sixth of a pass lists once, and reads the files that were open.
     assert pages(hundred, MERGED) == 2
-    assert (found.lists, found.indexes) == pytest.approx((2 + 2 / 6, 200 + 20 + 200 / 6))
+    assert (found.lists, found.indexes) == pytest.approx((2 + 1 / 6, 200 + 20 + 200 / 6))
     assert served_restart(hundred, MERGED, index_only=True).indexes == 1
     assert found.data == alone_restart(hundred, MERGED).data
 

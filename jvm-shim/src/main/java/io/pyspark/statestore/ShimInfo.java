@@ -1,12 +1,13 @@
 package io.pyspark.statestore;
 
 import io.pyspark.statestore.StateStoreFilesException.Id;
+import java.security.CodeSource;
 
-/** The jar's version, and the check that it fits the Python package and the Spark that it runs with. */
+/**
+ * The jar's version, and the check that it fits the Spark that it runs with. The JVM has to be able to load this class in
+ * any Spark, so it names no class of ours that needs one.
+ */
 public final class ShimInfo {
-  /** The minor versions of Spark that this jar was compiled and tested for. */
-  private static final String SUPPORTED_SPARK = "4.3";
-
   private ShimInfo() {}
 
   /** The jar's version, from its manifest; {@code unknown} for classes outside of a jar. */
@@ -15,18 +16,30 @@ public final class ShimInfo {
     return version == null ? "unknown" : version;
   }
 
-  /** Refuses to work with another version of the Python package, or with a Spark that this jar was not made for. */
-  public static void checkCompatible(Options options, String sparkVersion) throws StateStoreFilesException {
-    if (!sparkVersion.startsWith(SUPPORTED_SPARK + ".")) {
-      throw new StateStoreFilesException(
-          Id.PSS_UNSUPPORTED_SPARK, "This session runs Spark " + sparkVersion + "; pyspark_statestore " + version()
-              + " supports Spark " + SUPPORTED_SPARK + ". Install the release for your Spark.");
-    }
-    if (!options.shimVersion().isEmpty() && !options.shimVersion().equals(version())) {
-      throw new StateStoreFilesException(
-          Id.PSS_VERSION_MISMATCH, "The Python package is pyspark_statestore " + options.shimVersion()
-              + " but the jar on the class path is " + version()
-              + ". Remove the other jar from spark.jars and the class path, or install the matching package.");
+  /** The minor version of Spark that this jar was compiled for, such as {@code 4.3}. */
+  public static String sparkMinor() {
+    return BuiltFor.spark();
+  }
+
+  /**
+   * Refuses to work in a Spark that this jar was not compiled for. Whatever users name by its class calls this before
+   * all else.
+   *
+   * @throws IllegalStateException PSS_WRONG_SPARK
+   */
+  public static void checkSpark() {
+    checkSpark(org.apache.spark.package$.MODULE$.SPARK_VERSION());
+  }
+
+  /** As {@link #checkSpark()}, for a version that is given. */
+  public static void checkSpark(String found) {
+    if (!found.startsWith(sparkMinor() + ".")) {
+      CodeSource source = ShimInfo.class.getProtectionDomain().getCodeSource();
+      throw new IllegalStateException(
+          "[" + Id.PSS_WRONG_SPARK + "] This is Spark " + found + ", and the jar of pyspark_statestore " + version()
+              + " is for Spark " + sparkMinor() + (source == null ? "" : " (" + source.getLocation() + ")")
+              + ". Each minor version of Spark has a jar of its own. In the Python of this Spark, pyspark-statestore"
+              + " jar-path names the right one: give Spark that one, and no other.");
     }
   }
 }

@@ -102,7 +102,9 @@ public final class MergedFileReader {
   }
 
   private Header readHeader() throws IOException {
-    byte[] head = range(0, (int) Math.min(length, HEAD_LENGTH));
+    int most = (int) Math.min(length, HEAD_LENGTH);
+    // A file that one read of its end has whole is read once.
+    byte[] head = length <= TAIL_LENGTH ? window.ahead(0, most) : range(0, most);
     Header found = Header.decode(source.name(), head);
     if (found == null && length > head.length) {
       found = Header.decode(source.name(), range(0, (int) Math.min(length, Header.MAX_LENGTH)));

@@ -8,10 +8,9 @@ import java.io.IOException;
 import java.io.InterruptedIOException;
 import java.util.LinkedHashMap;
 import java.util.Map;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
-import java.util.concurrent.ThreadFactory;
-import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.Path;
 import org.apache.spark.SparkContext;
@@ -22,9 +21,11 @@ import org.apache.spark.rpc.RpcEndpoint;
 import org.apache.spark.rpc.RpcEndpointRef;
 import org.apache.spark.rpc.RpcEnv;
 import org.apache.spark.util.RpcUtils;
+import org.apache.spark.util.ThreadUtils;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 import scala.PartialFunction;
+import scala.concurrent.Future;
 import scala.reflect.ClassTag;
 import scala.runtime.AbstractPartialFunction;
 import scala.runtime.BoxedUnit;
@@ -46,9 +47,10 @@ public final class IndexEndpoint implements RpcEndpoint {
   private static final String DRIVER = "driver";
 
   /** Answers what is in memory. Spark's own threads have more to do than to wait for it. */
-  private static final ExecutorService QUICK = Executors.newFixedThreadPool(4, daemons("merged-index-service"));
+  private static final ExecutorService QUICK = Executors.newFixedThreadPool(4, MergedLogs.daemons("merged-index-service"));
   /** Answers what may take as long as a file system does. */
-  private static final ExecutorService SLOW = Executors.newFixedThreadPool(16, daemons("merged-index-service-files"));
+  private static final ExecutorService SLOW =
+      Executors.newFixedThreadPool(16, MergedLogs.daemons("merged-index-service-files"));
 
   private static final int REMEMBERED = 256;
   /** By checkpoint, the configuration of its query. */
@@ -93,13 +95,12 @@ public final class IndexEndpoint implements RpcEndpoint {
       if (env.rpcEnv() == served) {
         return;
       }
+      served = env.rpcEnv();
       try {
         env.rpcEnv().setupEndpoint(NAME, new IndexEndpoint(env.rpcEnv()));
         SparkContext.getOrCreate().hadoopConfiguration().set(KEY, NAME);
-        served = env.rpcEnv();
         LOG.info("The index service of merged state is ready");
       } catch (RuntimeException | LinkageError e) {
-        served = env.rpcEnv();
         LOG.warn("There is no index service in this driver; executors read each other's merged files instead", e);
       }
     }
@@ -147,14 +148,14 @@ public final class IndexEndpoint implements RpcEndpoint {
       public BoxedUnit apply(Object message) {
         byte[] question = (byte[]) message;
         ExecutorService threads = MergedLogs.mayReadFiles(question) ? SLOW : QUICK;
-        threads.execute(() -> context.reply(answer(question, context.senderAddress())));
+        threads.execute(() -> answer(question, context.senderAddress()).thenAccept(context::reply));
         return BoxedUnit.UNIT;
       }
     };
   }
 
   /** Answers a question that came over a connection. */
-  public static byte[] answer(byte[] question, RpcAddress sender) {
+  public static CompletableFuture<byte[]> answer(byte[] question, RpcAddress sender) {
     return MergedLogs.answer(question, sender, IndexEndpoint::open);
   }
 
@@ -171,17 +172,21 @@ public final class IndexEndpoint implements RpcEndpoint {
     String name = conf.get(KEY, "");
     return name.isEmpty() || env == null || isDriver(env) || !options.indexService()
         ? null
-        : question -> ask(env, name, question);
+        : question -> send(env, name, question);
   }
 
-  private static byte[] ask(SparkEnv env, String name, byte[] question) throws IOException {
+  private static CompletableFuture<byte[]> send(SparkEnv env, String name, byte[] question) throws IOException {
+    CompletableFuture<byte[]> answer = new CompletableFuture<>();
     try {
       Way known = way;
       if (known == null || known.rpcEnv != env.rpcEnv()) {
         known = new Way(env.rpcEnv(), RpcUtils.makeDriverRef(name, env.conf(), env.rpcEnv()));
         way = known;
       }
-      return known.driver.askSync(question, ClassTag.apply(byte[].class));
+      Future<byte[]> asked = known.driver.ask(question, ClassTag.apply(byte[].class));
+      asked.onComplete(
+          said -> said.isSuccess() ? answer.complete(said.get()) : answer.completeExceptionally(said.failed().get()),
+          ThreadUtils.sameThread());
     } catch (Exception e) {
       // Scala declares no exceptions.
       if (e instanceof InterruptedException || Thread.currentThread().isInterrupted()) {
@@ -190,14 +195,6 @@ public final class IndexEndpoint implements RpcEndpoint {
       }
       throw new IOException(e.getMessage(), e);
     }
-  }
-
-  private static ThreadFactory daemons(String name) {
-    AtomicInteger count = new AtomicInteger();
-    return task -> {
-      Thread thread = new Thread(task, name + "-" + count.incrementAndGet());
-      thread.setDaemon(true);
-      return thread;
-    };
+    return answer;
   }
 }

@@ -35,6 +35,7 @@ public final class MergedFileSystem extends FileSystem {
 
   @Override
   public void initialize(URI name, Configuration conf) throws IOException {
+    ShimInfo.checkSpark();
     super.initialize(name, conf);
     real = Schemes.realFileSystem(name, conf);
     uri = URI.create(Schemes.PREFIX + real.getUri());
@@ -90,7 +91,7 @@ public final class MergedFileSystem extends FileSystem {
       return view(state, checkedOptions(getConf()), getConf(), true);
     }
     open.used();
-    return new StateView(open, real, state, Schemes::toMerged);
+    return new StateView(open, real, state, "", Schemes::toMerged);
   }
 
   /**
@@ -115,13 +116,14 @@ public final class MergedFileSystem extends FileSystem {
     if (!queryRunId.isEmpty() && service == null && IndexEndpoint.isForQueries(options)) {
       log.serveQueries();
     }
-    return new StateView(log, real, state, mergedNames ? Schemes::toMerged : path -> path);
+    return new StateView(log, real, state, queryRunId, mergedNames ? Schemes::toMerged : path -> path);
   }
 
   /** Reads the options, and refuses to work with another Spark or another Python package than this jar's. */
   public static Options checkedOptions(Configuration conf) throws IOException {
+    ShimInfo.checkSpark();
     Options options = Options.from(conf);
-    ShimInfo.checkCompatible(options, org.apache.spark.package$.MODULE$.SPARK_VERSION());
+    options.checkPackage();
     return options;
   }
 

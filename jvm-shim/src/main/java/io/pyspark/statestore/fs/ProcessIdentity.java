@@ -13,13 +13,18 @@ import java.util.regex.Pattern;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.spark.SparkConf;
 import org.apache.spark.SparkEnv;
+import org.apache.spark.TaskContext;
 import org.apache.spark.network.util.JavaUtils;
-import org.apache.spark.util.Utils;
+import org.apache.spark.util.TaskCompletionListener;
+import org.apache.spark.util.TaskFailureListener;
 
 /** What Spark says of this process: its ids, its number of task slots, and where it may put local files. */
 final class ProcessIdentity {
   /** {@code local}, {@code local[2]}, {@code local[*]}, {@code local[2,4]}; not {@code local-cluster[…]}. */
   private static final Pattern LOCAL = Pattern.compile("local(?:\\[([0-9*]+)(?:,.*)?\\])?");
+
+  /** The local property that Spark sets for the jobs of a batch, {@code MicroBatchExecution.BATCH_ID_KEY}. */
+  private static final String BATCH_ID = "streaming.sql.batchId";
 
   private ProcessIdentity() {}
 
@@ -28,8 +33,38 @@ final class ProcessIdentity {
     String interval = conf.get("spark.sql.streaming.stateStore.maintenanceInterval", "60s");
     return new MergedLog.ProcessFacts(
         () -> headerFields(queryRunId), ProcessIdentity::localDirectory, ProcessIdentity::taskSlots,
-        JavaUtils.timeStringAsMs(interval));
+        JavaUtils.timeStringAsMs(interval), TASK);
   }
+
+  private static final MergedLog.TaskEnd TASK = new MergedLog.TaskEnd() {
+    @Override
+    public boolean waitsFor(Wait last) {
+      TaskContext task = TaskContext.get();
+      if (task == null || task.isCompleted()) {
+        return false;
+      }
+      task.addTaskCompletionListener((TaskCompletionListener) ended -> {
+        try {
+          last.await();
+        } catch (IOException e) {
+          throw new UncheckedIOException(e.getMessage(), e);
+        }
+      });
+      return true;
+    }
+
+    @Override
+    public long batch() {
+      TaskContext task = TaskContext.get();
+      String batch = task == null ? null : task.getLocalProperty(BATCH_ID);
+      return batch == null ? -1 : Long.parseLong(batch);
+    }
+
+    @Override
+    public void ifFails(Runnable action) {
+      TaskContext.get().addTaskFailureListener((TaskFailureListener) (task, error) -> action.run());
+    }
+  };
 
   /** The fields of a merged file's header that describe its writer. */
   static Map<String, String> headerFields(String queryRunId) {
@@ -73,7 +108,7 @@ final class ProcessIdentity {
     try {
       return env == null
           ? Files.createTempDirectory("merged-log")
-          : Utils.createExecutorLocalTempDir(env.conf(), "merged-log").toPath();
+          : LocalDirectory.make(env.conf(), "merged-log").toPath();
     } catch (IOException e) {
       throw new UncheckedIOException(e);
     }

@@ -7,8 +7,6 @@ import io.pyspark.statestore.log.MergedLog;
 import io.pyspark.statestore.log.Segment;
 import java.io.FileNotFoundException;
 import java.io.IOException;
-import java.io.OutputStream;
-import java.nio.file.Files;
 import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.function.UnaryOperator;
@@ -33,18 +31,21 @@ final class StateView {
   private final Path realPath;
   private final String relative;
   private final boolean isFile;
+  private final String queryRunId;
   private final UnaryOperator<Path> named;
 
   /**
    * @param real the file system below
+   * @param queryRunId of the run for which it is made; may be empty
    * @param named turns a real path into the name that the caller knows it by
    */
-  StateView(MergedLog log, FileSystem real, StatePath path, UnaryOperator<Path> named) {
+  StateView(MergedLog log, FileSystem real, StatePath path, String queryRunId, UnaryOperator<Path> named) {
     this.log = log;
     this.real = real;
     this.realPath = path.path();
     this.relative = path.relative();
     this.isFile = path.isFile();
+    this.queryRunId = queryRunId;
     this.named = named;
   }
 
@@ -69,7 +70,22 @@ final class StateView {
     if (!overwrite && fileExists()) {
       throw new FileAlreadyExistsException(named.apply(realPath) + " exists already");
     }
-    return log.create(relative);
+    makeDirectoryOfSnapshot();
+    return log.create(relative, queryRunId);
+  }
+
+  /**
+   * Before Spark 4.2 RocksDB makes a store's directory only before a changelog or an empty snapshot, since a file system
+   * makes the directories of a file by itself. Without it, Spark's state reader would leave the partition out.
+   */
+  private void makeDirectoryOfSnapshot() throws IOException {
+    int name = relative.lastIndexOf('/');
+    String directory = name < 0 ? "" : relative.substring(0, name);
+    boolean isFirst = relative.endsWith(".zip") && !log.knownDirectories().contains(directory)
+        && !log.index().isDirectory(directory);
+    if (isFirst && real.mkdirs(realPath.getParent())) {
+      log.knownDirectories().add(directory);
+    }
   }
 
   FSDataInputStream open() throws IOException {
@@ -105,15 +121,7 @@ final class StateView {
     if (segment == null) {
       return false;
     }
-    boolean whole = false;
-    try (OutputStream out = Files.newOutputStream(local)) {
-      log.copy(segment, out);
-      whole = true;
-    } finally {
-      if (!whole) {
-        Files.deleteIfExists(local);
-      }
-    }
+    log.copyTo(segment, local);
     return true;
   }
 
@@ -122,8 +130,12 @@ final class StateView {
     return log.stage(relative, local);
   }
 
-  /** The error that says that the file is nowhere. */
-  StateFileNotFoundException missing() {
+  /**
+   * The error that says that the file is nowhere, a {@link StateFileNotFoundException}. {@link MergedFileSystem} throws
+   * it, and has to load in the wrong Spark, too, where the class of the error cannot: the JVM loads the declared type of
+   * what is thrown.
+   */
+  FileNotFoundException missing() {
     return log.missing(relative);
   }
 

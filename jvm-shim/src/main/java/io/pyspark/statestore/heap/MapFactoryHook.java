@@ -2,6 +2,7 @@ package io.pyspark.statestore.heap;
 
 import java.lang.reflect.Method;
 import java.lang.reflect.Modifier;
+import java.util.function.Predicate;
 
 /**
  * Checks whether Spark's heap store can be given other maps. Spark makes them in a method that is private in the source
@@ -22,14 +23,9 @@ public final class MapFactoryHook {
    * @return null if nothing is missing
    */
   public static String whatIsMissing(Class<?> provider, Class<?> map, Class<?> ours) {
-    try {
-      Method factory = provider.getDeclaredMethod(METHOD);
-      int modifiers = factory.getModifiers();
-      if (!Modifier.isPublic(modifiers) || Modifier.isFinal(modifiers) || factory.getReturnType() != map) {
-        return "a method " + METHOD + " that can be overridden";
-      }
-    } catch (NoSuchMethodException e) {
-      return "the method " + METHOD;
+    String missing = whatIsMissing(provider, returned -> returned == map);
+    if (missing != null) {
+      return missing;
     }
     for (Method wanted : map.getMethods()) {
       if (Modifier.isAbstract(wanted.getModifiers()) && !implementsIt(ours, wanted)) {
@@ -37,6 +33,23 @@ public final class MapFactoryHook {
       }
     }
     return null;
+  }
+
+  /** Says what is missing in Spark's class of a heap store; null if nothing is. */
+  public static String whatIsMissing(Class<?> provider) {
+    return whatIsMissing(provider, returned -> returned.getSimpleName().equals("HDFSBackedStateStoreMap"));
+  }
+
+  private static String whatIsMissing(Class<?> provider, Predicate<Class<?>> isMap) {
+    try {
+      Method factory = provider.getDeclaredMethod(METHOD);
+      int modifiers = factory.getModifiers();
+      return Modifier.isPublic(modifiers) && !Modifier.isFinal(modifiers) && isMap.test(factory.getReturnType())
+          ? null
+          : "a method " + METHOD + " that can be overridden";
+    } catch (NoSuchMethodException e) {
+      return "the method " + METHOD;
+    }
   }
 
   private static boolean implementsIt(Class<?> ours, Method wanted) {

@@ -11,19 +11,21 @@ import io.pyspark.statestore.log.LogMetrics.Count;
 import io.pyspark.statestore.log.MergedLog;
 import io.pyspark.statestore.log.MergedLogs;
 import io.pyspark.statestore.log.Totals;
+import io.pyspark.statestore.sink.SinkMetrics;
 import java.util.EnumMap;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
 
 /**
- * Shows what the logs of this process do and hold, as Dropwizard metrics. The names are Flink's where Flink's file
+ * Shows what the logs and the file sinks of this process do and hold, as Dropwizard metrics. The names are Flink's where Flink's file
  * merging has the same metric.
  *
  * <p>Counters, histogram and timers begin with the application. Gauges add up the checkpoints that the application
  * works on in this process: those that it has refreshed or written to since it began, and lately.
  */
-final class FileMergingMetrics implements LogMetrics.Listener {
+final class FileMergingMetrics implements LogMetrics.Listener, SinkMetrics.Listener {
   private static final String PREFIX = "fileMerging.";
+  private static final String SINK_PREFIX = PREFIX + "sink.";
 
   private final long beganNanos = System.nanoTime();
   private final Map<Count, Counter> counters = new EnumMap<>(Count.class);
@@ -31,6 +33,11 @@ final class FileMergingMetrics implements LogMetrics.Listener {
   private final Timer flushTime = new Timer();
   private final Timer commitWait = new Timer();
   private final Timer refreshTime = new Timer();
+  private final Counter stagedFiles = new Counter();
+  private final Counter stagedBytes = new Counter();
+  private final Counter publishedFiles = new Counter();
+  private final Counter publishedBytes = new Counter();
+  private final Timer publishTime = new Timer();
 
   private FileMergingMetrics() {}
 
@@ -39,11 +46,13 @@ final class FileMergingMetrics implements LogMetrics.Listener {
     FileMergingMetrics metrics = new FileMergingMetrics();
     metrics.register(registry);
     LogMetrics.listen(metrics);
+    SinkMetrics.listen(metrics);
     return metrics;
   }
 
   void stop() {
     LogMetrics.stopListening(this);
+    SinkMetrics.stopListening(this);
   }
 
   private void register(MetricRegistry registry) {
@@ -59,6 +68,11 @@ final class FileMergingMetrics implements LogMetrics.Listener {
     registry.register(PREFIX + "flushTime", flushTime);
     registry.register(PREFIX + "commitWait", commitWait);
     registry.register(PREFIX + "refreshTime", refreshTime);
+    registry.register(SINK_PREFIX + "stagedFiles", stagedFiles);
+    registry.register(SINK_PREFIX + "stagedBytes", stagedBytes);
+    registry.register(SINK_PREFIX + "publishedFiles", publishedFiles);
+    registry.register(SINK_PREFIX + "publishedBytes", publishedBytes);
+    registry.register(SINK_PREFIX + "publishTime", publishTime);
   }
 
   private static void gauge(MetricRegistry registry, String name, Gauge<Number> gauge) {
@@ -110,6 +124,15 @@ final class FileMergingMetrics implements LogMetrics.Listener {
   @Override
   public void committed(long waitedNanos) {
     commitWait.update(waitedNanos, TimeUnit.NANOSECONDS);
+  }
+
+  @Override
+  public void published(SinkMetrics.Batch batch) {
+    stagedFiles.inc(batch.stagedFiles());
+    stagedBytes.inc(batch.stagedBytes());
+    publishedFiles.inc(batch.publishedFiles());
+    publishedBytes.inc(batch.publishedBytes());
+    publishTime.update(batch.nanos(), TimeUnit.NANOSECONDS);
   }
 
   @Override

@@ -1,5 +1,6 @@
 package io.pyspark.statestore.spark;
 
+import io.pyspark.statestore.ShimInfo;
 import java.util.Map;
 import org.apache.spark.SparkContext;
 import org.apache.spark.api.plugin.DriverPlugin;
@@ -11,7 +12,8 @@ import org.slf4j.LoggerFactory;
 
 /**
  * The plugin for {@code spark.plugins}: shows {@link FileMergingMetrics} in the metrics system of the driver and of
- * each executor. Spark ends a process whose plugin fails, so no exception leaves this class.
+ * each executor. Spark ends a process whose plugin fails, so no exception leaves this class, except in the driver of a
+ * Spark that the jar is not for.
  */
 public final class FileMergingPlugin implements SparkPlugin {
   private static final Logger LOG = LoggerFactory.getLogger(FileMergingPlugin.class);
@@ -20,6 +22,7 @@ public final class FileMergingPlugin implements SparkPlugin {
 
   @Override
   public DriverPlugin driverPlugin() {
+    ShimInfo.checkSpark();
     return new Driver();
   }
 

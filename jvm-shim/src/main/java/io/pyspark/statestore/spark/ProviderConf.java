@@ -3,8 +3,12 @@ package io.pyspark.statestore.spark;
 import io.pyspark.statestore.Options;
 import io.pyspark.statestore.fs.MergedCheckpointFileManager;
 import io.pyspark.statestore.fs.MergedFileSystem;
+import io.pyspark.statestore.fs.MergedFiles;
+import io.pyspark.statestore.fs.Schemes;
 import java.io.IOException;
+import java.io.UncheckedIOException;
 import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.Path;
 import org.apache.spark.sql.internal.SQLConf;
 
 /** Makes the Hadoop configuration in which Spark's stock stores use the merged file manager. */
@@ -31,7 +35,17 @@ final class ProviderConf {
       copy.set(Options.PREFIX + "fileManagerClass", users);
     }
     copy.set(key, own);
-    copy.setBoolean(MergedCheckpointFileManager.MERGE_PLAIN_PATHS, true);
+    copy.setBoolean(MergedFiles.MERGE_PLAIN_PATHS, true);
     return copy;
+  }
+
+  /** The merged name of a store's directory: RocksDB copies SSTs through the Hadoop file system of that name. */
+  static Path mergedRoot(String directory, Configuration conf) {
+    Path root = new Path(directory);
+    try {
+      return Schemes.isMerged(root) ? root : Schemes.toMerged(root.getFileSystem(conf).makeQualified(root));
+    } catch (IOException e) {
+      throw new UncheckedIOException(e);
+    }
   }
 }

@@ -1,5 +1,6 @@
 package io.pyspark.statestore.spark;
 
+import io.pyspark.statestore.ShimInfo;
 import io.pyspark.statestore.StateStoreFilesException;
 import io.pyspark.statestore.StateStoreFilesException.Id;
 import org.apache.spark.sql.SparkSession;
@@ -21,7 +22,7 @@ final class TransformWithStateGuard {
     if (operator.getClass().getSimpleName().startsWith("TransformWithState") && operator.isStreaming()) {
       String provider = session.conf().get(PROVIDER_KEY, "");
       if (provider.startsWith(TransformWithStateGuard.class.getPackageName() + ".")) {
-        String message = "Spark 4.3 runs transformWithState only with a state store provider whose class is named"
+        String message = "Spark " + ShimInfo.sparkMinor() + " runs transformWithState only with a state store provider whose class is named"
             + " RocksDBStateStoreProvider, and " + PROVIDER_KEY + " is " + provider + ". Use the path door:"
             + " configure(builder, mode=\"path\") and checkpointLocation = merged_path(\"<a location that is not used"
             + " yet>\").";

@@ -9,6 +9,7 @@ import java.util.Set;
 import java.util.TreeMap;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.atomic.LongAdder;
+import java.util.concurrent.locks.LockSupport;
 import org.apache.hadoop.fs.Path;
 
 /**
@@ -29,6 +30,8 @@ final class Counters {
     private static final Map<Key, LongAdder> COUNTS = new ConcurrentHashMap<>();
     private static final Map<String, Long> DELAYS = new ConcurrentHashMap<>();
     private static volatile List<Root> roots = List.of();
+    /** What a stream reads in a second; 0 is as fast as it goes. */
+    private static volatile long bytesPerSecond;
 
     private Counters() {}
 
@@ -44,6 +47,21 @@ final class Counters {
                 // Keep the flag: Spark kills tasks by interrupting them.
                 Thread.currentThread().interrupt();
                 throw new InterruptedIOException("interrupted in the injected delay of " + operation + " " + path);
+            }
+        }
+    }
+
+    static void setBytesPerSecond(long bytes) {
+        bytesPerSecond = bytes;
+    }
+
+    /** Waits as long as these bytes take on the way. */
+    static void transfer(Path path, long bytes) throws InterruptedIOException {
+        long rate = bytesPerSecond;
+        if (rate > 0 && bytes > 0) {
+            LockSupport.parkNanos(bytes * 1_000_000_000L / rate);
+            if (Thread.currentThread().isInterrupted()) {
+                throw new InterruptedIOException("interrupted while " + path + " was read slowly");
             }
         }
     }

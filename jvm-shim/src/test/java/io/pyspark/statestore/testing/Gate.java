@@ -9,8 +9,8 @@ import java.util.concurrent.atomic.AtomicReference;
 
 /**
  * Stops a thread of this process at a chosen place, so that the test decides what happens meanwhile. The places are
- * calls of {@link GatedFileSystems}, {@link GatedFileManager} and {@link PagedFileSystem}, and rows of a query:
- * {@link Tripwire}, {@link GatedCodec}.
+ * calls of {@link GatedFileSystems}, {@link GatedFileManager}, {@link PagedFileSystem} and {@link AzureLikeFileSystem},
+ * and rows of a query: {@link Tripwire}, {@link GatedCodec}.
  */
 public final class Gate {
     private static final long PATIENCE_SECONDS = 60;

@@ -2,8 +2,12 @@ package io.pyspark.statestore.testing;
 
 import io.pyspark.statestore.fs.IndexEndpoint;
 import io.pyspark.statestore.fs.MergedCheckpointFileManager;
+import io.pyspark.statestore.log.HeldReports;
+import java.io.IOException;
+import java.io.UncheckedIOException;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.Path;
@@ -32,6 +36,7 @@ public final class IndexServiceGate implements RpcEndpoint {
     public static volatile int refused;
     private static final int OF = 10;
     private static final AtomicInteger ASKED = new AtomicInteger();
+    private static final AtomicInteger REPORTS = new AtomicInteger();
 
     private final RpcEnv rpcEnv;
 
@@ -59,6 +64,11 @@ public final class IndexServiceGate implements RpcEndpoint {
         return ASKED.get();
     }
 
+    /** How many reports are not answered yet. */
+    public static int reportsUnderWay() {
+        return REPORTS.get();
+    }
+
     @Override
     public RpcEnv rpcEnv() {
         return rpcEnv;
@@ -83,21 +93,28 @@ public final class IndexServiceGate implements RpcEndpoint {
     private static void pass(byte[] question, RpcCallContext context) {
         int number = ASKED.incrementAndGet();
         RpcAddress sender = context.senderAddress();
+        int reports = 0;
         try {
+            reports = HeldReports.isReport(question) ? 1 : 0;
+            REPORTS.addAndGet(reports);
             Thread.sleep(delayMs / 2);
             boolean lost = number % OF < refused;
             if (!lost || number % 2 == 0) {
-                byte[] answer = IndexEndpoint.answer(question, sender);
+                CompletableFuture<byte[]> answer = IndexEndpoint.answer(question, sender);
                 Thread.sleep(delayMs / 2);
                 if (!lost) {
-                    context.reply(answer);
+                    REPORTS.addAndGet(-reports);
+                    answer.thenAccept(context::reply);
                 }
                 // Doubled: whatever it says was said before.
                 IndexEndpoint.answer(question, sender);
             }
             if (lost) {
+                REPORTS.addAndGet(-reports);
                 context.sendFailure(new IllegalStateException("refused by the test"));
             }
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();
         }

@@ -67,7 +67,10 @@ public final class Killer {
             if (selfToo) {
                 pids.add(self.pid());
             }
-            write(file.resolveSibling(baseName() + ".done"), "pids=" + pids + "\nby=" + self.pid() + "\nat=" + where + "\n");
+            String process = isExecutor() ? "executor" : "driver";
+            write(
+                    file.resolveSibling(baseName() + ".done"),
+                    "pids=" + pids + "\nby=" + self.pid() + "\nprocess=" + process + "\nat=" + where + "\n");
             victims.forEach(ProcessHandle::destroyForcibly);
             if (selfToo) {
                 killSelf(self.pid());

@@ -11,8 +11,9 @@ import org.apache.hadoop.fs.Path;
  * The local disk under {@code killing:}, where {@link Killer} ends processes at chosen calls on merged files. What was
  * not flushed never reaches the disk, as on HDFS.
  *
- * <p>Its points are {@code create.<kind>}, {@code open.<kind>} and {@code delete.<kind>} with kind {@code merged} or
- * {@code relocating}, and for each group that is flushed {@code flush.commit}, {@code flush.snapshot},
+ * <p>Its points are {@code create.<kind>}, {@code open.<kind>}, {@code rename.<kind>} and {@code delete.<kind>}. The kind
+ * is {@code merged} or {@code relocating}; of a file sink {@code staged}, {@code joined}, {@code published} or
+ * {@code sinklog}. And for each group that is flushed {@code flush.commit}, {@code flush.snapshot},
  * {@code flush.relocation}, {@code flush.tombstones} or {@code flush.seal}, by what is in the group's index.
  */
 public final class KillingFileSystem extends ObservedFileSystem {
@@ -46,6 +47,16 @@ public final class KillingFileSystem extends ObservedFileSystem {
 
     private static String kindOf(Path path) {
         String name = path.getName();
+        String all = path.toString();
+        if (all.contains("/_spark_metadata/")) {
+            return "sinklog";
+        }
+        if (all.contains("/_staging/")) {
+            return all.contains("/_joined/") ? "joined" : "staged";
+        }
+        if (name.startsWith("part-")) {
+            return "published";
+        }
         return name.endsWith(".merged") ? "merged" : name.endsWith(".relocating") ? "relocating" : null;
     }
 

@@ -58,6 +58,9 @@ public abstract class ObservedFileSystem extends RawLocalFileSystem {
         if (bytes > 0) {
             Counters.add(operation + "_bytes", path, bytes);
         }
+        if (operation.equals("read")) {
+            Counters.transfer(path, bytes);
+        }
         return bytes;
     }
 
@@ -333,7 +336,12 @@ public abstract class ObservedFileSystem extends RawLocalFileSystem {
         Counters.clearRoots();
     }
 
-    /** Delays each metadata call of a category, or of all ("*"); reads, writes and flushes never wait. */
+    /** From now on a stream reads so many bytes in a second; 0 is as fast as it goes. */
+    public static void setBytesPerSecond(long bytes) {
+        Counters.setBytesPerSecond(bytes);
+    }
+
+    /** Delays each metadata call of a category, or of all ("*"); writes and flushes never wait. */
     public static void setDelayMillis(String category, long millis) {
         Counters.setDelayMillis(category, millis);
     }

@@ -7,6 +7,7 @@ import java.util.Comparator;
 import java.util.List;
 import java.util.NoSuchElementException;
 import java.util.Queue;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.stream.Stream;
 import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.Path;
@@ -23,6 +24,7 @@ public final class PagedFileSystem extends ObservedFileSystem {
 
     private static final int OF_HDFS = 1000;
     private static volatile int pageSize = OF_HDFS;
+    private static final AtomicInteger LISTINGS = new AtomicInteger();
 
     @Override
     public String getScheme() {
@@ -32,6 +34,11 @@ public final class PagedFileSystem extends ObservedFileSystem {
     /** Sets the number of names in a page, in this process. */
     public static void pageSize(int names) {
         pageSize = names;
+    }
+
+    /** How many directories were listed in this process, {@code _merged} ones only. */
+    public static int listings() {
+        return LISTINGS.get();
     }
 
     /** Sets the number of names in a page to that of HDFS. */
@@ -73,6 +80,7 @@ public final class PagedFileSystem extends ObservedFileSystem {
 
         Pages(Path directory) throws IOException {
             this.directory = directory;
+            LISTINGS.addAndGet(directory.getName().equals("_merged") ? 1 : 0);
             turn();
         }
 

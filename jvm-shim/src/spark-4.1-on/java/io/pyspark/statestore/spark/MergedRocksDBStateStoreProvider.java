@@ -1,9 +1,8 @@
 package io.pyspark.statestore.spark;
 
+import io.pyspark.statestore.ShimInfo;
 import io.pyspark.statestore.fs.Schemes;
 import java.io.File;
-import java.io.IOException;
-import java.io.UncheckedIOException;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.Path;
 import org.apache.spark.sql.execution.streaming.state.KeyStateEncoderSpec;
@@ -24,6 +23,11 @@ import scala.Option;
  * feed makes a file manager for the store's plain location, so the configuration merges plain paths, too.
  */
 public class MergedRocksDBStateStoreProvider extends RocksDBStateStoreProvider {
+  /** Spark calls this by reflection. */
+  public MergedRocksDBStateStoreProvider() {
+    ShimInfo.checkSpark();
+  }
+
   @Override
   public void init(
       StateStoreId stateStoreId,
@@ -59,7 +63,7 @@ public class MergedRocksDBStateStoreProvider extends RocksDBStateStoreProvider {
       int partitionId,
       Option<RocksDBEventForwarder> eventForwarder,
       Option<String> uniqueId) {
-    Path merged = merged(new Path(dfsRootDir), hadoopConf);
+    Path merged = ProviderConf.mergedRoot(dfsRootDir, hadoopConf);
     return super.createRocksDB(
         merged.toString(),
         conf,
@@ -71,13 +75,5 @@ public class MergedRocksDBStateStoreProvider extends RocksDBStateStoreProvider {
         partitionId,
         eventForwarder,
         uniqueId);
-  }
-
-  private static Path merged(Path root, Configuration conf) {
-    try {
-      return Schemes.isMerged(root) ? root : Schemes.toMerged(root.getFileSystem(conf).makeQualified(root));
-    } catch (IOException e) {
-      throw new UncheckedIOException(e);
-    }
   }
 }

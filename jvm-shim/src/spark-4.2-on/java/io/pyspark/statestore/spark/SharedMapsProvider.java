@@ -1,6 +1,5 @@
 package io.pyspark.statestore.spark;
 
-import io.pyspark.statestore.Options;
 import io.pyspark.statestore.fs.MergedFileSystem;
 import io.pyspark.statestore.heap.HeapStateStoreMap;
 import io.pyspark.statestore.heap.MapFactoryHook;
@@ -8,13 +7,10 @@ import io.pyspark.statestore.heap.RowSchema;
 import io.pyspark.statestore.heap.SnapshotWatch;
 import io.pyspark.statestore.log.UploadWatch;
 import java.io.DataOutputStream;
-import java.io.IOException;
-import java.io.UncheckedIOException;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
 import java.util.UUID;
-import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.function.Consumer;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreMap;
@@ -28,8 +24,6 @@ import org.apache.spark.sql.execution.streaming.state.StateStoreConf;
 import org.apache.spark.sql.execution.streaming.state.StateStoreId;
 import org.apache.spark.sql.execution.streaming.state.StateStoreProviderId;
 import org.apache.spark.sql.types.StructType;
-import org.slf4j.Logger;
-import org.slf4j.LoggerFactory;
 import scala.Option;
 import scala.collection.immutable.Map;
 
@@ -37,10 +31,7 @@ import scala.collection.immutable.Map;
  * The provider door for the heap store: stock Spark with the merged file manager, and with maps in which a new version
  * costs only what changes in it. The store keeps its plain location, by which Spark's coordinator knows it.
  */
-public class MergedHDFSBackedStateStoreProvider extends HDFSBackedStateStoreProvider {
-  private static final Logger LOG = LoggerFactory.getLogger(MergedHDFSBackedStateStoreProvider.class);
-  private static final AtomicBoolean WARNED = new AtomicBoolean();
-
+abstract class SharedMapsProvider extends HDFSBackedStateStoreProvider {
   /** The store's schema; null where Spark's own maps are used. */
   private RowSchema schema;
   private StateStoreConf storeConf;
@@ -72,28 +63,17 @@ public class MergedHDFSBackedStateStoreProvider extends HDFSBackedStateStoreProv
         useMultipleValuesPerKey,
         stateSchemaProvider);
     providerId = new StateStoreProviderId(stateStoreId, UUID.fromString(hadoopConf.get(MergedFileSystem.RUN_ID)));
-    if (copiesOnWrite(conf) && canChooseMaps()) {
+    if (MapsOfSpark.areUnwanted(conf) && canChooseMaps()) {
       int prefixFields = keyStateEncoderSpec instanceof PrefixKeyScanStateEncoderSpec s ? s.numColsPrefixKey() : 0;
       schema = new RowSchema(keySchema, valueSchema, prefixFields);
-    }
-  }
-
-  private static boolean copiesOnWrite(Configuration conf) {
-    try {
-      return Options.from(conf).heapCopyOnWrite();
-    } catch (IOException e) {
-      throw new UncheckedIOException(e);
     }
   }
 
   private static boolean canChooseMaps() {
     String missing = MapFactoryHook.whatIsMissing(
         HDFSBackedStateStoreProvider.class, HDFSBackedStateStoreMap.class, HeapStateStoreMap.class);
-    if (missing != null && WARNED.compareAndSet(false, true)) {
-      LOG.warn(
-          "Copy-on-write maps do not fit into this Spark's heap store, which copies its whole state for each batch"
-              + " instead. Missing in Spark: {}. Results and files are the same",
-          missing);
+    if (missing != null) {
+      MapsOfSpark.warn(missing);
     }
     return missing == null;
   }
@@ -125,17 +105,20 @@ public class MergedHDFSBackedStateStoreProvider extends HDFSBackedStateStoreProv
     return metrics.updated("memoryUsedBytes", HeapStateStoreMap.estimatedSize(versions));
   }
 
-  /** Writes a snapshot in one of Spark's maintenance threads, and ends early if it becomes obsolete. */
-  @Override
-  public void doSnapshotMaintenance() {
+  /**
+   * Has Spark write a snapshot in one of its maintenance threads, and ends early if the snapshot becomes obsolete.
+   *
+   * @param sparks Spark's own method, which each minor version names differently
+   */
+  final void writingSnapshot(Runnable sparks) {
     if (schema == null) {
-      super.doSnapshotMaintenance();
+      sparks.run();
       return;
     }
     SnapshotWatch watch = new SnapshotWatch(() -> StateStore.isLoaded(providerId));
     snapshot = watch;
     try {
-      UploadWatch.during(watch, super::doSnapshotMaintenance);
+      UploadWatch.during(watch, sparks);
     } finally {
       snapshot = null;
     }

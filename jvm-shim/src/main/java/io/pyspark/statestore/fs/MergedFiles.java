@@ -18,15 +18,13 @@ import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.fs.PathFilter;
 import org.apache.spark.SparkException;
-import org.apache.spark.sql.errors.QueryExecutionErrors;
-import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager;
 
 /**
- * The checkpoint file manager of both doors. The files of state stores become segments, so an atomic create needs no
- * temporary file and no rename. All other files, and all files of plain locations, go to the manager that Spark would
- * have made.
+ * The checkpoint file manager of both doors, without the interface of Spark's, which {@code MergedCheckpointFileManager}
+ * adds. The files of state stores become segments, so an atomic create needs no temporary file and no rename. All other
+ * files, and all files of plain locations, go to the manager that Spark would have made.
  */
-public final class MergedCheckpointFileManager implements CheckpointFileManager {
+public final class MergedFiles {
   static final String CLASS_KEY = "spark.sql.streaming.checkpointFileManagerClass";
   /** The key that the providers set: the state files of a store at a plain location are merged, too. */
   public static final String MERGE_PLAIN_PATHS = "io.pyspark.statestore.mergePlainPaths";
@@ -35,7 +33,7 @@ public final class MergedCheckpointFileManager implements CheckpointFileManager 
   private final Options options;
   private final boolean mergedNames;
   /** Manages what is not state, under real names. */
-  private final CheckpointFileManager plain;
+  private final FileManager plain;
   /** Null where nothing is merged. */
   private final MergedFileSystem fs;
   private final Path location;
@@ -43,8 +41,8 @@ public final class MergedCheckpointFileManager implements CheckpointFileManager 
   /** The key of the last question that a task asked; Spark opens files for that task from other threads. */
   private volatile FreshnessKey lastKey;
 
-  /** Spark calls this by reflection. */
-  public MergedCheckpointFileManager(Path path, Configuration conf) throws IOException {
+  /** @param sparks makes the manager of what is not state */
+  MergedFiles(Path path, Configuration conf, FileManager.Maker sparks) throws IOException {
     this.mergedNames = Schemes.isMerged(path);
     boolean merges = mergedNames || conf.getBoolean(MERGE_PLAIN_PATHS, false);
     this.options = merges ? MergedFileSystem.checkedOptions(conf) : null;
@@ -53,7 +51,7 @@ public final class MergedCheckpointFileManager implements CheckpointFileManager 
     this.fs = merges ? Schemes.mergedFileSystem(Schemes.toMerged(qualified), conf) : null;
     this.location = path;
     this.conf = conf;
-    this.plain = CheckpointFileManager.create(real, withoutThis(conf, conf.get(Options.PREFIX + "fileManagerClass", "")));
+    this.plain = sparks.make(real, withoutThis(conf, conf.get(Options.PREFIX + "fileManagerClass", "")));
     IndexEndpoint.managerMade(real.getFileSystem(conf).makeQualified(real), conf);
     StatePath store = statePath(path);
     if (store != null) {
@@ -109,18 +107,18 @@ public final class MergedCheckpointFileManager implements CheckpointFileManager 
     return fs.view(state, options, conf, mergedNames);
   }
 
-  @Override
-  public CancellableFSDataOutputStream createAtomic(Path path, boolean overwriteIfPossible) {
+  AtomicFile createAtomic(Path path, boolean overwriteIfPossible) {
     return io(() -> {
       StateView view = file(path);
-      return view == null
-          ? plain.createAtomic(Schemes.toReal(path), overwriteIfPossible)
-          : new AtomicStream(view.create(overwriteIfPossible));
+      if (view != null) {
+        return new NewSegment(view.create(overwriteIfPossible));
+      }
+      Path real = Schemes.toReal(path);
+      return BatchEnd.of(real, plain.createAtomic(real, overwriteIfPossible), conf);
     });
   }
 
-  @Override
-  public FSDataInputStream open(Path path) {
+  FSDataInputStream open(Path path) {
     return io(() -> {
       StateView view = file(path);
       if (view == null) {
@@ -141,15 +139,14 @@ public final class MergedCheckpointFileManager implements CheckpointFileManager 
   private static Exception inSparksWords(Path path, StateFileNotFoundException missing) {
     Throwable sparks = null;
     if (path.getName().endsWith(".changelog")) {
-      sparks = QueryExecutionErrors.failedToReadStreamingStateFileError(path, missing);
+      sparks = SparkErrors.noChangelog(path, missing);
     } else if (path.getName().endsWith(".delta")) {
-      sparks = QueryExecutionErrors.failedToReadDeltaFileNotExistsError(path, "a state store", missing);
+      sparks = SparkErrors.noDelta(path, missing);
     }
     return sparks instanceof SparkException spark ? missing.addedTo(spark) : missing;
   }
 
-  @Override
-  public FileStatus[] list(Path path, PathFilter filter) {
+  FileStatus[] list(Path path, PathFilter filter) {
     return io(() -> {
       StateView view = fresh(path);
       FileStatus[] all = view == null ? plain.list(Schemes.toReal(path)) : view.list();
@@ -166,8 +163,7 @@ public final class MergedCheckpointFileManager implements CheckpointFileManager 
     });
   }
 
-  @Override
-  public void mkdirs(Path path) {
+  void mkdirs(Path path) {
     io(() -> {
       StatePath state = statePath(path);
       // Spark makes a heap store's directory while all its loads wait, so the log is not opened for that.
@@ -177,14 +173,13 @@ public final class MergedCheckpointFileManager implements CheckpointFileManager 
       } else if (open == null) {
         fs.real().mkdirs(state.path());
       } else {
-        new StateView(open, fs.real(), state, named -> named).mkdirs();
+        new StateView(open, fs.real(), state, "", named -> named).mkdirs();
       }
       return null;
     });
   }
 
-  @Override
-  public boolean exists(Path path) {
+  boolean exists(Path path) {
     return io(() -> {
       if (path.getName().equals("offsets")) {
         // This is Spark's first question to a log. An exception from the constructor would reach the user wrapped.
@@ -195,8 +190,7 @@ public final class MergedCheckpointFileManager implements CheckpointFileManager 
     });
   }
 
-  @Override
-  public void delete(Path path) {
+  void delete(Path path) {
     io(() -> {
       StateView view = state(path);
       if (view == null) {
@@ -211,13 +205,11 @@ public final class MergedCheckpointFileManager implements CheckpointFileManager 
     });
   }
 
-  @Override
-  public boolean isLocal() {
+  boolean isLocal() {
     return plain.isLocal();
   }
 
-  @Override
-  public Path createCheckpointDirectory() {
+  Path createCheckpointDirectory() {
     return io(() -> {
       if (fs == null) {
         DoorCheck.beforeStart(location, conf);
@@ -237,19 +229,16 @@ public final class MergedCheckpointFileManager implements CheckpointFileManager 
     });
   }
 
-  @Override
-  public void close() {
+  void close() {
     OpenStores.closed(this);
     plain.close();
   }
 
-  /** Spark's view of a segment that is being written. */
-  private static final class AtomicStream extends CancellableFSDataOutputStream {
-    private final LogOutputStream out;
-
-    AtomicStream(LogOutputStream out) {
-      super(out);
-      this.out = out;
+  /** A segment that is being written. */
+  private record NewSegment(LogOutputStream out) implements AtomicFile {
+    @Override
+    public void close() throws IOException {
+      out.close();
     }
 
     @Override
@@ -267,7 +256,7 @@ public final class MergedCheckpointFileManager implements CheckpointFileManager 
     try {
       return action.run();
     } catch (Exception e) {
-      throw MergedCheckpointFileManager.<RuntimeException>sneak(e);
+      throw MergedFiles.<RuntimeException>sneak(e);
     }
   }
 

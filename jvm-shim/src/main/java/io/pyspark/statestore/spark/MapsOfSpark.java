@@ -1,0 +1,45 @@
+package io.pyspark.statestore.spark;
+
+import io.pyspark.statestore.Options;
+import io.pyspark.statestore.heap.MapFactoryHook;
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.util.concurrent.atomic.AtomicBoolean;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/** Says once in a process that heap stores have Spark's own maps, where others were asked for. */
+final class MapsOfSpark {
+  private static final Logger LOG = LoggerFactory.getLogger(MapsOfSpark.class);
+  private static final AtomicBoolean WARNED = new AtomicBoolean();
+
+  private MapsOfSpark() {}
+
+  /** Whether the option asks for maps that share their rows. */
+  static boolean areUnwanted(Configuration conf) {
+    try {
+      return Options.from(conf).heapCopyOnWrite();
+    } catch (IOException e) {
+      throw new UncheckedIOException(e);
+    }
+  }
+
+  /** For a Spark whose maps cannot be replaced. */
+  static void warnIfUnwanted(Configuration conf) {
+    if (areUnwanted(conf)) {
+      warn(MapFactoryHook.whatIsMissing(HDFSBackedStateStoreProvider.class));
+    }
+  }
+
+  /** @param missing what Spark does not have */
+  static void warn(String missing) {
+    if (WARNED.compareAndSet(false, true)) {
+      LOG.warn(
+          "Copy-on-write maps do not fit into the heap store of Spark {}, which copies its whole state for each batch"
+              + " instead. Missing in Spark: {}. Results and files are the same",
+          org.apache.spark.package$.MODULE$.SPARK_VERSION(), missing);
+    }
+  }
+}
