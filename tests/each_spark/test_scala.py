@@ -34,7 +34,7 @@ pytestmark = [
 ]
 
 SAME_IN_BOTH = re.compile(
-    r"scala/(Option|Function\d|PartialFunction|collection/(Iterator|immutable/Map)|concurrent/(Future|ExecutionContext)"
+    r"scala/(Option|Function\d|PartialFunction|collection/(Iterator|Iterable|immutable/(List|Map)|mutable/Buffer)|concurrent/(Future|ExecutionContext)"
     r"|reflect/ClassTag|util/Try|runtime/\w+)"
 )
 """Types that are one class in both. ``Seq``, for one, stands for another class in 2.13."""

@@ -2,7 +2,6 @@ package io.pyspark.statestore;
 
 import java.util.LinkedHashMap;
 import java.util.Map;
-import java.util.TreeMap;
 import org.apache.hadoop.conf.Configuration;
 
 /**
@@ -33,14 +32,12 @@ public record SinkOptions(long targetFileSize, long stagingRetentionMs) {
    * Reads and checks what is set.
    *
    * @param conf of the session
-   * @param ofQuery what the query's writer was given, by names of any case; counts before the session's
+   * @param ofQuery what the query's writer was given, in a map of names in any case; counts before the session's
    */
   public static SinkOptions from(Configuration conf, Map<String, String> ofQuery) throws StateStoreFilesException {
     OptionTexts given = OptionTexts.below(PREFIX, DEFAULTS, conf);
-    Map<String, String> anyCase = new TreeMap<>(String.CASE_INSENSITIVE_ORDER);
-    anyCase.putAll(ofQuery);
-    if (anyCase.containsKey(TARGET_FILE_SIZE)) {
-      given.given().put(TARGET_FILE_SIZE, anyCase.get(TARGET_FILE_SIZE));
+    if (ofQuery.containsKey(TARGET_FILE_SIZE)) {
+      given.given().put(TARGET_FILE_SIZE, ofQuery.get(TARGET_FILE_SIZE));
     }
     return new SinkOptions(
         given.bytes(TARGET_FILE_SIZE, "a size in bytes such as 128m, at least 1k", 1 << 10),

@@ -80,7 +80,7 @@ final class Bins {
       bins.get(bins.size() - 1).add(file);
       before += file.getLen();
     }
-    return bins.stream().map(bin -> (List<FileStatus>) new ArrayList<>(bin)).toList();
+    return bins;
   }
 
   static long bytes(List<FileStatus> files) {

@@ -4,11 +4,9 @@ import io.pyspark.statestore.sink.Bins.Bin;
 import java.io.IOException;
 import java.nio.charset.Charset;
 import java.nio.charset.StandardCharsets;
-import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
-import java.util.TreeMap;
 import java.util.concurrent.ThreadLocalRandom;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FileStatus;
@@ -17,19 +15,16 @@ import org.apache.hadoop.mapreduce.Job;
 import org.apache.hadoop.mapreduce.JobContext;
 import org.apache.spark.api.java.JavaSparkContext;
 import org.apache.spark.broadcast.Broadcast;
-import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.catalyst.InternalRow;
-import org.apache.spark.sql.execution.datasources.FileFormat;
 import org.apache.spark.sql.execution.datasources.PartitionedFile;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.util.SerializableConfiguration;
 import scala.Function1;
-import scala.Tuple2;
 import scala.collection.Iterator;
 
 /**
- * Joins the files of bins: one Spark job, a task for each bin. Text, JSON and CSV are copied byte by byte, everything else
- * with Spark's own reader and writer, which are given the schema, the options and the settings of the query.
+ * Joins the files of bins: one Spark job, a task for each bin. Text, JSON and CSV are copied byte by byte, everything
+ * else with Spark's own reader and writer, which are given the schema, the options and the settings of the query.
  */
 final class Compaction {
   /** The jobs' pool, where the session's scheduler is FAIR. */
@@ -44,19 +39,20 @@ final class Compaction {
 
   private final RunningSink sink;
   private final Configuration conf;
+  private final Map<String, String> options;
   private final Readers readers;
   private final long attempt = ThreadLocalRandom.current().nextLong();
-  private final Map<String, String> options = new TreeMap<>(String.CASE_INSENSITIVE_ORDER);
 
-  /** Makes readers of a format that give row by row. */
+  /** Makes readers of what a sink has written. */
   interface Readers {
+    /**
+     * A reader that gives row by row.
+     *
+     * @param required the columns of the rows
+     * @param conf in which the format enters what is to be read
+     */
     Function1<PartitionedFile, Iterator<InternalRow>> reader(
-        FileFormat format,
-        SparkSession session,
-        StructType dataSchema,
-        StructType requiredSchema,
-        scala.collection.immutable.Map<String, String> options,
-        Configuration conf);
+        RunningSink sink, StructType required, Configuration conf);
   }
 
   /** @param job in which the batch was written: the format has prepared its configuration */
@@ -64,8 +60,8 @@ final class Compaction {
     this.sink = sink;
     this.conf = new Configuration(job.getConfiguration());
     FetchedFileSystem.enterIn(conf);
+    this.options = sink.optionsAsMap();
     this.readers = readers;
-    options.putAll(sink.optionsAsMap());
   }
 
   /**
@@ -92,14 +88,11 @@ final class Compaction {
       return List.of();
     }
     JavaSparkContext spark = JavaSparkContext.fromSparkContext(sink.session().sparkContext());
-    List<Tuple2<Bin, Long>> numbered = new ArrayList<>();
-    bins.forEach(bin -> numbered.add(new Tuple2<>(bin, (long) numbered.size())));
     Broadcast<SerializableConfiguration> broadcast = spark.broadcast(new SerializableConfiguration(conf));
     String pool = spark.getLocalProperty(POOL_PROPERTY);
     spark.setLocalProperty(POOL_PROPERTY, POOL);
     try {
-      return spark.parallelize(numbered, numbered.size()).map(new JoinedFiles(broadcast, root, attempt, copy()))
-          .collect();
+      return spark.parallelize(bins, bins.size()).map(new JoinedFiles(broadcast, root, attempt, copy())).collect();
     } finally {
       spark.setLocalProperty(POOL_PROPERTY, pool);
       broadcast.destroy();
@@ -113,16 +106,10 @@ final class Compaction {
     }
     return new RowCopy(
         sink.schema(),
-        reader(sink.schema()),
-        reader(new StructType()),
+        readers.reader(sink, sink.schema(), new Configuration(conf)),
+        readers.reader(sink, new StructType(), new Configuration(conf)),
         sink.format().prepareWrite(sink.session(), Job.getInstance(conf), sink.options(), sink.schema()),
         mostRows());
-  }
-
-  private Function1<PartitionedFile, Iterator<InternalRow>> reader(StructType required) {
-    // A format enters in its configuration what is to be read.
-    return readers.reader(
-        sink.format(), sink.session(), sink.schema(), required, sink.options(), new Configuration(conf));
   }
 
   private boolean isText() {

@@ -13,18 +13,17 @@ import java.util.concurrent.ThreadLocalRandom;
 import java.util.function.Supplier;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FileStatus;
-import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
+import org.apache.spark.TaskContext;
 import org.apache.spark.api.java.function.Function;
 import org.apache.spark.broadcast.Broadcast;
 import org.apache.spark.util.SerializableConfiguration;
-import scala.Tuple2;
 
 /**
  * What an executor does with a bin: it writes a new file that holds what the files of the bin hold, in their order, and
  * makes sure that it does. Each attempt of a task writes to a name of its own, so attempts never meet.
  */
-final class JoinedFiles implements Function<Tuple2<Bin, Long>, List<FileStatus>> {
+final class JoinedFiles implements Function<Bin, List<FileStatus>> {
   /** A name of Spark's ends with this after its UUID, such as {@code -c000.snappy.parquet}. */
   private static final int UUID_LENGTH = 36;
 
@@ -40,8 +39,10 @@ final class JoinedFiles implements Function<Tuple2<Bin, Long>, List<FileStatus>>
      *
      * @param next the path of the new file; of another one each time, for writers that end a file at some length
      * @param number of the task
+     * @return the new files
      */
-    void copy(List<FileStatus> files, Supplier<Path> next, int number, Configuration conf) throws IOException;
+    List<FileStatus> copy(List<FileStatus> files, Supplier<Path> next, int number, Configuration conf)
+        throws IOException;
   }
 
   /**
@@ -56,30 +57,24 @@ final class JoinedFiles implements Function<Tuple2<Bin, Long>, List<FileStatus>>
   }
 
   @Override
-  public List<FileStatus> call(Tuple2<Bin, Long> numbered) throws IOException {
-    Bin bin = numbered._1();
-    int number = numbered._2().intValue();
+  public List<FileStatus> call(Bin bin) throws IOException {
+    int number = TaskContext.getPartitionId();
     Path directory = bin.directory().isEmpty() ? new Path(root) : new Path(root + "/" + bin.directory());
     String first = bin.files().get(0).getPath().getName();
     Configuration own = new Configuration(conf.value().value());
-    FileSystem fs = directory.getFileSystem(own);
     List<Path> named = new ArrayList<>();
     boolean done = false;
     try {
-      copy.copy(bin.files(), () -> {
+      List<FileStatus> made = copy.copy(bin.files(), () -> {
         named.add(new Path(directory, newName(number, first)));
         return named.get(named.size() - 1);
       }, number, own);
-      List<FileStatus> made = new ArrayList<>();
-      for (Path file : named) {
-        made.add(fs.getFileStatus(file));
-      }
       done = true;
       return made;
     } finally {
       if (!done) {
         for (Path file : named) {
-          fs.delete(file, false);
+          directory.getFileSystem(own).delete(file, false);
         }
       }
     }

@@ -1,6 +1,7 @@
 package io.pyspark.statestore.sink;
 
 import java.io.IOException;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.function.Supplier;
 import org.apache.hadoop.conf.Configuration;
@@ -50,20 +51,23 @@ final class RowCopy implements JoinedFiles.Copy {
   }
 
   @Override
-  public void copy(List<FileStatus> files, Supplier<Path> next, int number, Configuration conf) throws IOException {
+  public List<FileStatus> copy(List<FileStatus> files, Supplier<Path> next, int number, Configuration conf)
+      throws IOException {
+    List<FileStatus> made = new ArrayList<>();
     TaskAttemptID id = new TaskAttemptID("compaction", 0, TaskType.MAP, number, 0);
     NewFile file = new NewFile(next.get(), new TaskAttemptContextImpl(conf, id));
     try (FetchedFiles fetched = new FetchedFiles(files, conf)) {
       for (FileStatus from = fetched.next(); from != null; from = fetched.next()) {
         for (Iterator<InternalRow> i = rows.apply(whole(from.getPath(), from.getLen())); i.hasNext();) {
           if (file.count == mostRows) {
-            file.finish();
+            made.add(file.finish());
             file = new NewFile(next.get(), file.context);
           }
           file.write(i.next());
         }
       }
-      file.finish();
+      made.add(file.finish());
+      return made;
     } finally {
       file.giveUp();
     }
@@ -89,17 +93,18 @@ final class RowCopy implements JoinedFiles.Copy {
     }
 
     /** Closes it and counts what it holds. */
-    void finish() throws IOException {
+    FileStatus finish() throws IOException {
       closed = true;
       writer.close();
       long found = 0;
-      long length = path.getFileSystem(context.getConfiguration()).getFileStatus(path).getLen();
-      for (Iterator<InternalRow> i = emptyRows.apply(whole(path, length)); i.hasNext(); i.next()) {
+      FileStatus status = path.getFileSystem(context.getConfiguration()).getFileStatus(path);
+      for (Iterator<InternalRow> i = emptyRows.apply(whole(path, status.getLen())); i.hasNext(); i.next()) {
         found++;
       }
       if (found != count) {
         throw JoinedFiles.differs(path, found, count, "rows");
       }
+      return status;
     }
 
     /** Closes it where it was not finished; what failed before is what counts. */

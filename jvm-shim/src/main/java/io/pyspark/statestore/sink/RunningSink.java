@@ -4,9 +4,9 @@ import io.pyspark.statestore.StateStoreFilesException;
 import io.pyspark.statestore.StateStoreFilesException.Id;
 import java.lang.reflect.Field;
 import java.util.ArrayList;
-import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.TreeMap;
 import java.util.UUID;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.execution.QueryExecution;
@@ -27,7 +27,10 @@ import scala.collection.Iterator;
  * @param schema of what is in the files, so without partition columns
  */
 record RunningSink(
-    StreamingQuery query, SparkSession session, FileFormat format, scala.collection.immutable.Map<String, String> options,
+    StreamingQuery query,
+    SparkSession session,
+    FileFormat format,
+    scala.collection.immutable.Map<String, String> options,
     StructType schema) {
   /** A local property that Spark sets in the thread of each query. */
   private static final String QUERY_ID = "sql.streaming.queryId";
@@ -47,7 +50,7 @@ record RunningSink(
         throw notFound("this thread runs no streaming query", null);
       }
       Object sink = call(query, "sink");
-      Object execution = query.getClass().getMethod("lastExecution").invoke(query);
+      Object execution = call(query, "lastExecution");
       StructType written = ((QueryExecution) execution).analyzed().schema();
       @SuppressWarnings("unchecked")
       scala.collection.immutable.Map<String, String> options =
@@ -57,8 +60,8 @@ record RunningSink(
           names.hasNext();) {
         partitions.add((String) names.next());
       }
-      return new RunningSink(
-          (StreamingQuery) query, session, (FileFormat) field(sink, "fileFormat"), options, without(written, partitions, session));
+      StructType schema = without(written, partitions, session);
+      return new RunningSink((StreamingQuery) query, session, (FileFormat) field(sink, "fileFormat"), options, schema);
     } catch (ReflectiveOperationException | ClassCastException e) {
       throw notFound("this Spark's file sink is not as expected", e);
     }
@@ -69,9 +72,9 @@ record RunningSink(
     return !query.isActive();
   }
 
-  /** The options of the query's writer, for Java. */
+  /** The options of the query's writer, by names in any case. */
   Map<String, String> optionsAsMap() {
-    Map<String, String> all = new HashMap<>();
+    Map<String, String> all = new TreeMap<>(String.CASE_INSENSITIVE_ORDER);
     for (Iterator<scala.Tuple2<String, String>> i = options.iterator(); i.hasNext();) {
       scala.Tuple2<String, String> next = i.next();
       all.put(next._1(), next._2());

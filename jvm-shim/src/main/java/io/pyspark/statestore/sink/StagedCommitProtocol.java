@@ -13,9 +13,8 @@ import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.mapreduce.JobContext;
-import org.apache.spark.sql.SparkSession;
+import org.apache.spark.internal.io.FileCommitProtocol.TaskCommitMessage;
 import org.apache.spark.sql.catalyst.InternalRow;
-import org.apache.spark.sql.execution.datasources.FileFormat;
 import org.apache.spark.sql.execution.datasources.PartitionedFile;
 import org.apache.spark.sql.execution.streaming.ManifestFileCommitProtocol;
 import org.apache.spark.sql.types.StructType;
@@ -23,6 +22,7 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 import scala.Function1;
 import scala.collection.Iterator;
+import scala.collection.JavaConverters;
 
 /**
  * Writes a batch of Spark's file sink without small files. Tasks write to a staging directory, where no reader looks:
@@ -35,8 +35,8 @@ import scala.collection.Iterator;
  * </pre>
  *
  * <p>When all tasks are done, {@link Compaction} makes few files of many, these get their names, and then Spark adds
- * them to its list: that atomic addition is still what commits the batch. Whatever dies before leaves files that no list
- * names. The staging directory goes when its batch ends, or, if nobody was left to do that, after
+ * them to its list: that atomic addition is still what commits the batch. Whatever dies before leaves files that no
+ * list names. The staging directory goes when its batch ends, or, if nobody was left to do that, after
  * {@code stagingRetention}.
  *
  * <p>What differs between Spark's versions is in the class that extends this one.
@@ -49,10 +49,12 @@ abstract class StagedCommitProtocol extends ManifestFileCommitProtocol {
   private final String sink;
   private final String batch;
   private final String staging;
-  /** Files of this attempt in their final places, as long as no list may name them; in the driver only. */
-  private transient List<Path> placed;
+  // In the driver only, from here on.
   private transient RunningSink running;
   private transient SinkOptions options;
+  private transient Staging directory;
+  /** Files of this attempt in their final places, as long as no list may name them. */
+  private transient List<Path> placed;
   private transient SinkMetrics.Batch done;
 
   StagedCommitProtocol(String batch, String sink) {
@@ -68,14 +70,9 @@ abstract class StagedCommitProtocol extends ManifestFileCommitProtocol {
     this.staging = staging;
   }
 
-  /** A reader of a format that gives row by row: Spark's class has another signature in each Scala. */
+  /** {@link Compaction.Readers#reader}: what makes it has another signature in each Scala. */
   abstract Function1<PartitionedFile, Iterator<InternalRow>> reader(
-      FileFormat format,
-      SparkSession session,
-      StructType dataSchema,
-      StructType requiredSchema,
-      scala.collection.immutable.Map<String, String> options,
-      Configuration conf);
+      RunningSink sink, StructType required, Configuration conf);
 
   @Override
   public void setupJob(JobContext job) {
@@ -84,7 +81,8 @@ abstract class StagedCommitProtocol extends ManifestFileCommitProtocol {
       // Before any task begins: what the user has to mend is said at once.
       running = RunningSink.ofThisThread();
       options = SinkOptions.from(job.getConfiguration(), running.optionsAsMap());
-    } catch (StateStoreFilesException e) {
+      directory = new Staging(sink, staging, job.getConfiguration());
+    } catch (IOException e) {
       throw new UncheckedIOException(e.getMessage(), e);
     }
   }
@@ -92,12 +90,30 @@ abstract class StagedCommitProtocol extends ManifestFileCommitProtocol {
   /**
    * Makes few files of those that the tasks have staged, and gives them their final names.
    *
-   * @return what the batch consists of
+   * @return what Spark's class is to commit
    */
-  final List<FileStatus> publish(JobContext job, List<FileStatus> staged) throws IOException {
-    placed = new ArrayList<>();
+  final scala.collection.immutable.List<TaskCommitMessage> publish(
+      JobContext job, Iterator<TaskCommitMessage> tasks) {
+    List<FileStatus> staged = new ArrayList<>();
+    while (tasks.hasNext()) {
+      for (Iterator<?> files = ((scala.collection.Iterable<?>) tasks.next().obj()).iterator(); files.hasNext();) {
+        staged.add(SinkFiles.status(files.next()));
+      }
+    }
+    List<FileStatus> published;
+    try {
+      published = publish(job, staged);
+    } catch (IOException e) {
+      throw new UncheckedIOException(e.getMessage(), e);
+    }
+    // The list may name the files from now on, so they stay whatever comes.
+    placed = List.of();
+    return seq(List.of(new TaskCommitMessage(seq(SinkFiles.listed(published)))));
+  }
+
+  private List<FileStatus> publish(JobContext job, List<FileStatus> staged) throws IOException {
     long begin = System.nanoTime();
-    Staging directory = new Staging(sink, staging, job.getConfiguration());
+    placed = new ArrayList<>();
     try {
       List<Bin> bins = Bins.of(directory.path(), staged, options.targetFileSize());
       Compaction compaction = new Compaction(running, job, this::reader);
@@ -124,17 +140,18 @@ abstract class StagedCommitProtocol extends ManifestFileCommitProtocol {
     throw (E) e;
   }
 
-  /** The list may name the files from now on, so they stay whatever comes. */
-  final void aboutToCommit() {
-    placed = new ArrayList<>();
+  /** A sequence in any Scala: 2.12 has no other converter, and 2.13 would rather not have this one. */
+  @SuppressWarnings("deprecation")
+  static <T> scala.collection.immutable.List<T> seq(List<T> list) {
+    return JavaConverters.asScalaBuffer(list).toList();
   }
 
   /** The batch is committed. What fails from now on must not look as if the batch had. */
-  final void committed(JobContext job) {
+  final void committed() {
     SinkMetrics.committed(done);
-    clean(job, List.of());
+    clean(List.of());
     try {
-      new Staging(sink, staging, job.getConfiguration()).sweepIfDue(options.stagingRetentionMs());
+      directory.sweepIfDue(options.stagingRetentionMs());
     } catch (IOException | RuntimeException e) {
       LOG.warn("The staging directory of {} could not be looked through for what others have left", sink, e);
     }
@@ -142,14 +159,16 @@ abstract class StagedCommitProtocol extends ManifestFileCommitProtocol {
 
   @Override
   public void abortJob(JobContext job) {
-    clean(job, placed == null ? List.of() : placed);
+    if (directory != null) {
+      clean(placed == null ? List.of() : placed);
+    }
     super.abortJob(job);
   }
 
   /** Deletes the staging directory, and files that came to their final places in vain. */
-  private void clean(JobContext job, List<Path> inVain) {
+  private void clean(List<Path> inVain) {
     try {
-      new Staging(sink, staging, job.getConfiguration()).delete(inVain);
+      directory.delete(inVain);
     } catch (IOException | RuntimeException e) {
       LOG.warn("{} could not be deleted; it goes after the retention", staging, e);
     }

@@ -17,6 +17,7 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
+import java.util.stream.Collectors;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.FileSystem;
@@ -71,7 +72,10 @@ final class Staging {
    * @return the files in their final places
    */
   List<FileStatus> place(List<Bin> bins, Compaction compaction, List<Path> placed) throws IOException {
-    List<Bin> joined = compaction.canJoin() ? bins.stream().filter(bin -> !bin.isAsItIs()).toList() : List.of();
+    boolean canJoin = compaction.canJoin();
+    Map<Boolean, List<Bin>> byJoined =
+        bins.stream().collect(Collectors.partitioningBy(bin -> canJoin && !bin.isAsItIs()));
+    List<Bin> joined = byJoined.get(true);
     // An object store would copy them to rename them.
     Path root = renamesCheaply ? new Path(path, JOINED) : sink;
     List<Move> moves = new ArrayList<>();
@@ -87,10 +91,8 @@ final class Staging {
         }
       }
     }
-    for (Bin bin : bins) {
-      if (!joined.contains(bin)) {
-        bin.files().forEach(file -> moves.add(new Move(file, directory(bin))));
-      }
+    for (Bin bin : byJoined.get(false)) {
+      bin.files().forEach(file -> moves.add(new Move(file, directory(bin))));
     }
     published.addAll(move(moves, placed));
     return published;

@@ -38,7 +38,8 @@ final class TextCopy implements JoinedFiles.Copy {
   }
 
   @Override
-  public void copy(List<FileStatus> files, Supplier<Path> next, int number, Configuration conf) throws IOException {
+  public List<FileStatus> copy(List<FileStatus> files, Supplier<Path> next, int number, Configuration conf)
+      throws IOException {
     Path to = next.get();
     CompressionCodec codec = new CompressionCodecFactory(conf).getCodec(to);
     boolean follow = codec == null || codec instanceof GzipCodec || codec instanceof BZip2Codec;
@@ -60,11 +61,12 @@ final class TextCopy implements JoinedFiles.Copy {
     } finally {
       CodecPool.returnCompressor(compressor);
     }
-    long found =
-        undone == null ? fs.getFileStatus(to).getLen() : copy(fs, to, undone, true, OutputStream.nullOutputStream());
+    FileStatus made = fs.getFileStatus(to);
+    long found = undone == null ? made.getLen() : copy(fs, to, undone, true, OutputStream.nullOutputStream());
     if (found != written) {
       throw JoinedFiles.differs(to, found, written, "bytes");
     }
+    return List.of(made);
   }
 
   /** Copies one file, without its header where it is not the first. */

@@ -2,22 +2,16 @@ package io.pyspark.statestore.sink;
 
 import io.pyspark.statestore.StateStoreFilesException;
 import io.pyspark.statestore.StateStoreFilesException.Id;
-import java.io.IOException;
 import java.io.UncheckedIOException;
-import java.util.ArrayList;
 import java.util.List;
 import org.apache.hadoop.conf.Configuration;
-import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.mapreduce.JobContext;
 import org.apache.spark.internal.io.FileCommitProtocol.TaskCommitMessage;
-import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.catalyst.InternalRow;
-import org.apache.spark.sql.execution.datasources.FileFormat;
 import org.apache.spark.sql.execution.datasources.PartitionedFile;
 import org.apache.spark.sql.types.StructType;
 import scala.Function1;
 import scala.collection.Iterator;
-import scala.collection.JavaConverters;
 import scala.collection.Seq;
 import scala.util.Properties;
 
@@ -49,38 +43,16 @@ public final class CompactingCommitProtocol extends StagedCommitProtocol {
 
   @Override
   public void commitJob(JobContext job, Seq<TaskCommitMessage> tasks) {
-    List<FileStatus> staged = new ArrayList<>();
-    for (Iterator<TaskCommitMessage> i = tasks.iterator(); i.hasNext();) {
-      for (Iterator<?> files = ((Seq<?>) i.next().obj()).iterator(); files.hasNext();) {
-        staged.add(SinkFiles.status(files.next()));
-      }
-    }
-    List<TaskCommitMessage> published;
-    try {
-      published = List.of(new TaskCommitMessage(seq(SinkFiles.listed(publish(job, staged)))));
-    } catch (IOException e) {
-      throw new UncheckedIOException(e.getMessage(), e);
-    }
-    aboutToCommit();
-    super.commitJob(job, seq(published));
-    committed(job);
+    super.commitJob(job, publish(job, tasks.iterator()));
+    committed();
   }
 
   @Override
   @SuppressWarnings("unchecked")
   Function1<PartitionedFile, Iterator<InternalRow>> reader(
-      FileFormat format,
-      SparkSession session,
-      StructType dataSchema,
-      StructType requiredSchema,
-      scala.collection.immutable.Map<String, String> options,
-      Configuration conf) {
-    scala.collection.immutable.Map<String, String> rowWise = options.updated(RETURNING_BATCH, "false");
-    return format.buildReaderWithPartitionValues(
-        session, dataSchema, new StructType(), requiredSchema, seq(List.of()), rowWise, conf);
-  }
-
-  private static <T> Seq<T> seq(List<T> list) {
-    return JavaConverters.asScalaBuffer(new ArrayList<>(list)).toList();
+      RunningSink sink, StructType required, Configuration conf) {
+    scala.collection.immutable.Map<String, String> rowWise = sink.options().updated(RETURNING_BATCH, "false");
+    return sink.format().buildReaderWithPartitionValues(
+        sink.session(), sink.schema(), new StructType(), required, seq(List.of()), rowWise, conf);
   }
 }
