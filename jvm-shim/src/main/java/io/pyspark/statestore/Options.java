@@ -128,8 +128,8 @@ public record Options(
         given.text("fileManagerClass"),
         given.text("shimVersion"));
     if (options.closedAfterMs < 5 * options.idleSealMs) {
-      throw given.invalid("closedAfter", "at least five times idleSeal (" + given.text("idleSeal") + "), because a file that its"
-          + " writer may still append to must not count as closed");
+      throw given.invalid("closedAfter", "at least five times idleSeal (" + given.text("idleSeal")
+          + "), because a file that its writer may still append to must not count as closed");
     }
     return options;
   }

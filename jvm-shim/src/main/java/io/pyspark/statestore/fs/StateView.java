@@ -81,10 +81,8 @@ final class StateView {
   private void makeDirectoryOfSnapshot() throws IOException {
     int name = relative.lastIndexOf('/');
     String directory = name < 0 ? "" : relative.substring(0, name);
-    boolean isFirst = relative.endsWith(".zip") && !log.knownDirectories().contains(directory)
-        && !log.index().isDirectory(directory);
-    if (isFirst && real.mkdirs(realPath.getParent())) {
-      log.knownDirectories().add(directory);
+    if (relative.endsWith(".zip") && !log.index().isDirectory(directory)) {
+      makeOnce(directory, realPath.getParent());
     }
   }
 
@@ -208,14 +206,15 @@ final class StateView {
 
   /** Makes the real directory, once: Spark's state reader lists partitions on the real file system. */
   boolean mkdirs() throws IOException {
-    if (log.knownDirectories().contains(relative)) {
-      return true;
+    return makeOnce(relative, realPath);
+  }
+
+  private boolean makeOnce(String directory, Path realDirectory) throws IOException {
+    boolean isThere = log.knownDirectories().contains(directory) || real.mkdirs(realDirectory);
+    if (isThere) {
+      log.knownDirectories().add(directory);
     }
-    boolean made = real.mkdirs(realPath);
-    if (made) {
-      log.knownDirectories().add(relative);
-    }
-    return made;
+    return isThere;
   }
 
   boolean deleteDirectory(boolean recursive) throws IOException {

@@ -5,18 +5,12 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.atomic.AtomicLong;
-import java.util.concurrent.atomic.AtomicReference;
 import java.util.concurrent.atomic.LongAdder;
-import java.util.function.Consumer;
-import org.slf4j.Logger;
-import org.slf4j.LoggerFactory;
 
 /** Counts what a log has done since it was opened. */
 public final class LogMetrics {
-  private static final Logger LOG = LoggerFactory.getLogger(LogMetrics.class);
-
-  /** Hears what all logs of this process do; null where there is no listener. */
-  private static final AtomicReference<Listener> LISTENER = new AtomicReference<>();
+  /** Hears what all logs of this process do. */
+  private static final MetricsListener<Listener> LISTENER = new MetricsListener<>("fileMerging");
 
   /** What is counted. */
   public enum Count {
@@ -97,7 +91,7 @@ public final class LogMetrics {
 
   /** Stops telling a listener. */
   public static void stopListening(Listener listener) {
-    LISTENER.compareAndSet(listener, null);
+    LISTENER.remove(listener);
   }
 
   void groupWritten(List<Commit> group, long nanos) {
@@ -110,11 +104,11 @@ public final class LogMetrics {
     add(Count.COMMITS, group.size());
     add(Count.SEGMENTS, segments);
     add(Count.WRITTEN_BYTES, group.stream().mapToLong(Commit::length).sum());
-    tell(listener -> listener.flushed(segments, nanos));
+    LISTENER.tell(listener -> listener.flushed(segments, nanos));
     for (Commit commit : group) {
       long waited = now - commit.queuedAtNanos();
       waitNanos.add(waited);
-      tell(listener -> listener.committed(waited));
+      LISTENER.tell(listener -> listener.committed(waited));
     }
   }
 
@@ -151,7 +145,7 @@ public final class LogMetrics {
     refreshNanos.add(nanos);
     add(Count.REFRESHES, 1);
     add(Count.COMPLETE_REFRESHES, complete ? 1 : 0);
-    tell(listener -> listener.refreshed(nanos));
+    LISTENER.tell(listener -> listener.refreshed(nanos));
   }
 
   /** The index service has answered a question. */
@@ -188,20 +182,7 @@ public final class LogMetrics {
   private void add(Count what, long by) {
     if (by != 0) {
       counts.get(what).add(by);
-      tell(listener -> listener.counted(what, by));
-    }
-  }
-
-  private static void tell(Consumer<Listener> news) {
-    Listener listener = LISTENER.get();
-    if (listener != null) {
-      try {
-        news.accept(listener);
-      } catch (RuntimeException | LinkageError e) {
-        // Metrics must not fail a commit.
-        stopListening(listener);
-        LOG.warn("The metrics listener failed; fileMerging metrics are no longer updated", e);
-      }
+      LISTENER.tell(listener -> listener.counted(what, by));
     }
   }
 

@@ -1,6 +1,6 @@
 package io.pyspark.statestore.sink;
 
-import java.util.concurrent.atomic.AtomicReference;
+import io.pyspark.statestore.log.MetricsListener;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -10,7 +10,7 @@ import org.slf4j.LoggerFactory;
  */
 public final class SinkMetrics {
   private static final Logger LOG = LoggerFactory.getLogger(SinkMetrics.class);
-  private static final AtomicReference<Listener> LISTENER = new AtomicReference<>();
+  private static final MetricsListener<Listener> LISTENER = new MetricsListener<>("fileSink");
 
   private SinkMetrics() {}
 
@@ -31,7 +31,7 @@ public final class SinkMetrics {
 
   /** Stops telling a listener. */
   public static void stopListening(Listener listener) {
-    LISTENER.compareAndSet(listener, null);
+    LISTENER.remove(listener);
   }
 
   static void committed(Batch batch) {
@@ -39,15 +39,6 @@ public final class SinkMetrics {
         "[sink={}] [batch={}] [stagedFiles={}] [stagedBytes={}] [publishedFiles={}] [publishedBytes={}] [tookMs={}]",
         batch.sink(), batch.batch(), batch.stagedFiles(), batch.stagedBytes(), batch.publishedFiles(),
         batch.publishedBytes(), batch.nanos() / 1_000_000);
-    Listener listener = LISTENER.get();
-    if (listener != null) {
-      try {
-        listener.published(batch);
-      } catch (RuntimeException | LinkageError e) {
-        // Metrics must not fail a batch.
-        stopListening(listener);
-        LOG.warn("The metrics listener failed; metrics of file sinks are no longer updated", e);
-      }
-    }
+    LISTENER.tell(listener -> listener.published(batch));
   }
 }

@@ -17,8 +17,8 @@ import java.util.Map;
 import java.util.concurrent.TimeUnit;
 
 /**
- * Shows what the logs and the file sinks of this process do and hold, as Dropwizard metrics. The names are Flink's where Flink's file
- * merging has the same metric.
+ * Shows what the logs and the file sinks of this process do and hold, as Dropwizard metrics. The names are Flink's
+ * where Flink's file merging has the same metric.
  *
  * <p>Counters, histogram and timers begin with the application. Gauges add up the checkpoints that the application
  * works on in this process: those that it has refreshed or written to since it began, and lately.
