@@ -18,7 +18,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from pyspark_statestore.session.doors import MERGED_PROVIDERS, STOCK_PROVIDERS
-from tests.sink.sinks import FileSink, rows_of
+from tests.sink.sinks import both, rows_of
 from tests.streaming.runs import PROVIDER, Run, Setting, assert_state_is_merged
 from tests.streaming.workloads import write_batches
 
@@ -76,10 +76,7 @@ def _limited_stream(spark: Any, work: Path) -> bool:
 
 
 def _file_sink(spark: Any, work: Path) -> bool:
-    ours, stock = (FileSink(spark, work / "sinks" / side, "parquet", ("q",)) for side in ("ours", "stock"))
-    for sink in (ours, stock):
-        sink.feed(rows_of(0), rows_of(1))
-        sink.run(compacting=sink is ours)
+    ours, stock = both(spark, work / "sinks", [rows_of(0), rows_of(1)], partition_by=("q",))
     return ours.read() == stock.read() and all(len(ours.listed(batch)) == 2 for batch in range(2))
 
 

@@ -6,7 +6,6 @@ import re
 import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +14,7 @@ from pyspark_statestore.format import Kind
 from pyspark_statestore.log.scan import INDEX_SUFFIX
 from tests.cluster.application import CONF, PATIENCE, RETAINED, Application
 from tests.jvm.harness import View
+from tests.meanwhile import meanwhile
 
 Key = tuple[int, int]
 
@@ -69,19 +69,8 @@ class Graveyard:
     @contextmanager
     def watched(self) -> Iterator[Graveyard]:
         """Visits all the time, and fails at the end where something dead has lived."""
-        stop = threading.Event()
-
-        def watch() -> None:
-            while not stop.wait(0.2):
-                self.visit()
-
-        with ThreadPoolExecutor(1) as threads:
-            watching = threads.submit(watch)
-            try:
-                yield self
-            finally:
-                stop.set()
-                watching.result()
+        with meanwhile(self.visit, 0.2):
+            yield self
 
     def _visit(self) -> View:
         view = stable_view(self.state)

@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import unquote, urlparse
 
 import pyarrow.parquet as pq
 
+from tests.meanwhile import meanwhile
 
-def listed(sink: Path) -> dict[int, list[Path]]:
-    """The files of each batch that is committed, as Spark's list names them."""
+
+def listed(sink: Path) -> dict[str, list[Path]]:
+    """What Spark's list of files names, by entry: ``7`` for a batch, ``9.compact`` for all batches up to one."""
     log = sink / "_spark_metadata"
     names = [path.name for path in log.glob("[0-9]*")] if log.exists() else []
     compact = max((int(name.partition(".")[0]) for name in names if name.endswith(".compact")), default=-1)
-    found: dict[int, list[Path]] = {}
+    found: dict[str, list[Path]] = {}
     for name in names:
         number = int(name.partition(".")[0])
         if number > compact or name == f"{compact}.compact":
             lines = (log / name).read_text().splitlines()[1:]
-            found[number] = [Path(unquote(urlparse(json.loads(line)["path"]).path)) for line in lines]
+            found[name] = [Path(unquote(urlparse(json.loads(line)["path"]).path)) for line in lines]
     return found
 
 
@@ -50,26 +50,16 @@ def reader(sink: Path, column: str, most_files: int) -> Iterator[list[str]]:
         What was wrong.
     """
     wrong: list[str] = []
-    stop = threading.Event()
+    before: Counter[str] = Counter()
 
     def read() -> None:
-        before: Counter[str] = Counter()
-        while not stop.wait(0.05):
-            batches = listed(sink)
-            wrong.extend(
-                f"batch {number} has {len(files)} files"
-                for number, files in batches.items()
-                if len(files) > most_files and not (sink / "_spark_metadata" / f"{number}.compact").exists()
-            )
-            now = ids(sink, column)
-            wrong.extend(f"{value} is there {count} times" for value, count in now.items() if count > 1)
-            wrong.extend(f"{value} has gone" for value in before - now)
-            before = now
+        nonlocal before
+        batches = {entry: len(files) for entry, files in listed(sink).items() if entry.isdecimal()}
+        wrong.extend(f"batch {batch} has {count} files" for batch, count in batches.items() if count > most_files)
+        now = ids(sink, column)
+        wrong.extend(f"{value} is there {count} times" for value, count in now.items() if count > 1)
+        wrong.extend(f"{value} has gone" for value in before - now)
+        before = now
 
-    with ThreadPoolExecutor(1) as threads:
-        reading = threads.submit(read)
-        try:
-            yield wrong
-        finally:
-            stop.set()
-            reading.result()
+    with meanwhile(read, 0.05):
+        yield wrong

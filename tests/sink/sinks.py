@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlparse
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from pyspark_statestore.session.doors import COMMIT_PROTOCOL_KEY, COMPACTING_PROTOCOL
+from tests.sink import manifest
 from tests.streaming.runs import session_conf
 
 TASKS = 4
@@ -121,10 +121,7 @@ class FileSink:
 
     def listed(self, batch: int) -> list[str]:
         """The files of a batch below the sink's directory, as its list names them."""
-        log = self.files / "_spark_metadata"
-        lines = (log / str(batch)).read_text().splitlines()[1:]
-        paths = [Path(unquote(urlparse(json.loads(line)["path"]).path)) for line in lines]
-        return [str(path.relative_to(self.files)) for path in paths]
+        return [str(path.relative_to(self.files)) for path in manifest.listed(self.files)[str(batch)]]
 
     def ids(self) -> list[int]:
         """The ids that a reader finds, each of which is to be there once."""
@@ -134,3 +131,14 @@ class FileSink:
         """All files that are there, without Spark's list and without checksums."""
         found = (path.relative_to(self.files) for path in self.files.rglob("*") if path.is_file())
         return sorted(str(path) for path in found if path.parts[0] != "_spark_metadata" and path.suffix != ".crc")
+
+
+def both(
+    spark: SparkSession, folder: Path, batches: Sequence[Sequence[Mapping[str, Any]]], **of_sink: Any
+) -> tuple[FileSink, FileSink]:
+    """The same batches through our protocol and through stock Spark's."""
+    ours, stock = (FileSink(spark, folder / side, **of_sink) for side in ("ours", "stock"))
+    for sink in (ours, stock):
+        sink.feed(*batches)
+        sink.run(compacting=sink is ours)
+    return ours, stock

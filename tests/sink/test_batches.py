@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame
 
 from pyspark_statestore.conf import SINK_OPTIONS
 from tests.conftest import MakeSpark
-from tests.sink.sinks import TASKS, FileSink, rows_of
+from tests.sink.sinks import TASKS, FileSink, both, rows_of
 
 pytestmark = pytest.mark.spark
 
@@ -87,12 +87,7 @@ def test_files_have_about_the_target_size(make_spark: MakeSpark, tmp_path: Path)
 
 
 def test_the_order_inside_of_a_file_stays(make_spark: MakeSpark, tmp_path: Path) -> None:
-    spark = make_spark()
-    ours, stock = (FileSink(spark, tmp_path / side) for side in ("ours", "stock"))
-    for sink in (ours, stock):
-        sink.feed(rows_of(0, 400))
-    ours.run()
-    stock.run(compacting=False)
+    ours, stock = both(make_spark(), tmp_path, [rows_of(0, 400)])
 
     parts = [pq.ParquetFile(stock.files / name).read()["id"].to_pylist() for name in stock.listed(0)]
     (whole,) = (pq.ParquetFile(ours.files / name).read()["id"].to_pylist() for name in ours.listed(0))
@@ -113,13 +108,8 @@ def test_the_most_records_of_a_file_stay_a_limit(make_spark: MakeSpark, tmp_path
 
 
 def test_files_of_an_unusual_charset_are_not_joined(make_spark: MakeSpark, tmp_path: Path) -> None:
-    spark = make_spark()
     options = {"encoding": "UTF-16", "lineSep": "\n"}
-    ours, stock = (FileSink(spark, tmp_path / side, "json", (), options) for side in ("ours", "stock"))
-    for sink in (ours, stock):
-        sink.feed(rows_of(0))
-    ours.run()
-    stock.run(compacting=False)
+    ours, stock = both(make_spark(), tmp_path, [rows_of(0)], format="json", options=options)
 
     assert len(ours.listed(0)) == len(stock.listed(0)) == TASKS
     assert Counter(map(len, ((ours.files / name).read_bytes() for name in ours.listed(0)))) == Counter(

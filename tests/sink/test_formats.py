@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 
 from tests.class_data import MINOR
 from tests.conftest import MakeSpark
-from tests.sink.sinks import TASKS, FileSink, rows_of
+from tests.sink.sinks import TASKS, FileSink, both, rows_of
 
 pytestmark = pytest.mark.spark
 
@@ -35,15 +35,9 @@ FORMATS = {
 def test_few_files_hold_what_stock_spark_writes(
     make_spark: MakeSpark, tmp_path: Path, name: str, partition_by: tuple[str, ...]
 ) -> None:
-    spark = make_spark()
     format, options = FORMATS[name]
-    ours, stock = (FileSink(spark, tmp_path / side, format, partition_by, options) for side in ("ours", "stock"))
     batches = [rows_of(batch) for batch in range(2)]
-    for sink in (ours, stock):
-        sink.feed(*batches)
-
-    ours.run()
-    stock.run(compacting=False)
+    ours, stock = both(make_spark(), tmp_path, batches, format=format, partition_by=partition_by, options=options)
 
     assert ours.read() == stock.read()
     values = {(): 1, ("p",): 3, ("q", "p"): 6}[partition_by]
@@ -63,12 +57,7 @@ def test_text(make_spark: MakeSpark, tmp_path: Path) -> None:
     def words(rows: DataFrame) -> DataFrame:
         return rows.repartition(TASKS, "id").selectExpr("coalesce(word, '') AS value", "q")
 
-    spark = make_spark()
-    ours, stock = (FileSink(spark, tmp_path / side, "text", ("q",), change=words) for side in ("ours", "stock"))
-    for sink in (ours, stock):
-        sink.feed(rows_of(0))
-    ours.run()
-    stock.run(compacting=False)
+    ours, stock = both(make_spark(), tmp_path, [rows_of(0)], format="text", partition_by=("q",), change=words)
 
     assert ours.read() == stock.read()
     assert len(ours.listed(0)) == 2
@@ -77,13 +66,8 @@ def test_text(make_spark: MakeSpark, tmp_path: Path) -> None:
 @pytest.mark.skipif(MINOR < "4.0", reason="XML came with Spark 4.0")
 def test_xml(make_spark: MakeSpark, tmp_path: Path) -> None:
     """A file of XML has one root, so files are joined by rows."""
-    spark = make_spark()
     options = {"rowTag": "row", "rootTag": "rows"}
-    ours, stock = (FileSink(spark, tmp_path / side, "xml", ("q",), options) for side in ("ours", "stock"))
-    for sink in (ours, stock):
-        sink.feed(rows_of(0))
-    ours.run()
-    stock.run(compacting=False)
+    ours, stock = both(make_spark(), tmp_path, [rows_of(0)], format="xml", partition_by=("q",), options=options)
 
     assert ours.read() == stock.read()
     assert len(ours.listed(0)) == 2
@@ -95,13 +79,8 @@ def test_parquet_files_say_of_themselves_what_stock_sparks_say(make_spark: MakeS
         others = "cast(word AS binary) AS b", "timestamp_ntz'2024-01-01 00:00:00' AS n", "interval '3' month AS i"
         return rows.selectExpr("*", *nested, *others).repartition(TASKS)
 
-    spark = make_spark()
-    ours, stock = (FileSink(spark, tmp_path / side, "parquet", ("q",), change=more) for side in ("ours", "stock"))
-    for sink in (ours, stock):
-        sink.options = {"compression": "zstd"}
-        sink.feed(rows_of(0))
-    ours.run()
-    stock.run(compacting=False)
+    options = {"compression": "zstd"}
+    ours, stock = both(make_spark(), tmp_path, [rows_of(0)], partition_by=("q",), options=options, change=more)
 
     def facts(sink: FileSink) -> set[tuple[str, str]]:
         found = set()
