@@ -15,6 +15,7 @@ import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutorService;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.function.IntSupplier;
 import java.util.function.Supplier;
 import java.util.zip.CRC32C;
@@ -87,6 +88,7 @@ public final class MergedLog {
   private volatile long usedMs = Clocks.monotonicMs();
   /** The newest run that has begun. */
   private volatile FreshnessKey.QueryRun run;
+  private final AtomicBoolean warnedOfNoBatch = new AtomicBoolean();
 
   /**
    * The process that a log works in.
@@ -251,6 +253,11 @@ public final class MergedLog {
         && !LanePool.isSnapshot(path);
     long number = mayWait ? process.taskEnd().batch() : -1;
     if (number < 0) {
+      if (mayWait && !isMaintenanceThread() && !warnedOfNoBatch.getAndSet(true)) {
+        LOG.warn("groupCommit.scope=batch has no effect for {}: {} was made outside of a task. Spark does that where it"
+            + " writes checksum files. Set spark.sql.streaming.checkpoint.fileChecksum.enabled=false, or leave"
+            + " groupCommit.scope out; each commit is durable before its task ends.", checkpoint(), path);
+      }
       return null;
     }
     BatchCommits.Batch batch = batchCommits.batch(queryRunId, number);
