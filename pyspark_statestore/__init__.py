@@ -18,11 +18,13 @@ if TYPE_CHECKING:
     from pyspark_statestore.paths import merged_path
     from pyspark_statestore.session.configure import attach, configure
     from pyspark_statestore.session.jvm import jar_path
+    from pyspark_statestore.sink.sink import Sink
 
 __all__ = [
     "OPTIONS",
     "SINK_OPTIONS",
     "Checkpoint",
+    "Sink",
     "StateStoreFilesError",
     "__version__",
     "attach",
@@ -39,6 +41,7 @@ _HOMES = {
     "Checkpoint": "checkpoint",
     "OPTIONS": "conf",
     "SINK_OPTIONS": "conf",
+    "Sink": "sink.sink",
     "StateStoreFilesError": "errors",
     "attach": "session.configure",
     "configure": "session.configure",

@@ -141,6 +141,21 @@ ERROR_CLASSES: Mapping[str, str] = MappingProxyType(
             "published. Restart the query; to publish files as stock Spark does, unset "
             "spark.sql.streaming.commitProtocolClass."
         ),
+        "PSS_NOT_A_SINK": (
+            "{path} is not a file sink: {reason}. Give the directory to which a query writes files with writeStream."
+        ),
+        "PSS_DAMAGED_SINK_LIST": (
+            "{file} cannot be understood at line {line}: {reason}. Nothing was changed or deleted. Restore the file "
+            "from a copy; readers of the sink need it, too."
+        ),
+        "PSS_SINK_LIST_CHANGED": (
+            "{file} has changed while files were joined: the query has gone on, or somebody else compacts. Readers "
+            "see what they would have seen. Try again; what was written in vain goes with the orphans."
+        ),
+        "PSS_SINK_REWRITE_FAILED": (
+            "The files of {path} could not be joined: {reason}. Readers see what they would have seen. Give the "
+            "format and the options with which the query writes, or see what verify says of the sink."
+        ),
         "PSS_READ_FAILED": (
             "Could not {action} {path}: {reason}. Reading changes nothing; remove the cause and try again."
         ),

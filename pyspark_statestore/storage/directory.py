@@ -101,7 +101,7 @@ class Directory:
         found: list[FileInfo] = []
         folders = [""]
         while folders:
-            levels = in_parallel(lambda folder: self._ls(f"{relative}/{folder}".rstrip("/")), folders)
+            levels = in_parallel(lambda folder: self._ls("/".join(filter(None, (relative, folder)))), folders)
             below: list[str] = []
             for folder, infos in zip(folders, levels, strict=True):
                 for info in infos:

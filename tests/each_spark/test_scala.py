@@ -132,15 +132,15 @@ def resolves(owner: str, name: str, descriptor: str) -> bool:
     )
 
 
-REFUSES = "io/pyspark/statestore/sink/CompactingCommitProtocol.class"
-"""Works with Scala 2.12 only, and says so in another one before it does anything."""
+REFUSES = {f"io/pyspark/statestore/sink/{name}.class" for name in ("CompactingCommitProtocol", "FileFormats")}
+"""Work with Scala 2.12 only; what uses them says so in another one before it does anything."""
 
 
 def references() -> Iterator[tuple[str, str, str]]:
     with zipfile.ZipFile(JAR) as jar:
-        assert REFUSES in jar.namelist()
+        assert set(jar.namelist()) >= REFUSES
         for name in jar.namelist():
-            if name.endswith(".class") and name != REFUSES:
+            if name.endswith(".class") and name not in REFUSES:
                 yield from parse(jar.read(name)).references
 
 

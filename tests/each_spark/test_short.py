@@ -162,10 +162,10 @@ def test_a_file_sink_without_small_files(make_spark: MakeSpark, tmp_path: Path, 
 def test_a_file_sink_refuses_the_scala_that_it_would_not_hear_of_commits_in(make_spark: MakeSpark) -> None:
     jvm = make_spark(CONF).sparkContext._jvm
     assert jvm is not None
-    protocol = jvm.io.pyspark.statestore.sink.CompactingCommitProtocol
-    protocol.checkScala("2.12.18")
+    scala = jvm.io.pyspark.statestore.sink.SinkScala
+    scala.check("2.12.18")
     with pytest.raises(Exception, match=r"PSS_SINK_COMPACTION_FAILED.*2\.13\.8"):
-        protocol.checkScala("2.13.8")
+        scala.check("2.13.8")
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ FLOORS: tuple[frozenset[str], ...] = tuple(
             ("session", "storage"),
             ("log",),
             ("inspect",),
-            ("forks", "maintenance", "migration", "state"),
+            ("forks", "maintenance", "migration", "sink", "state"),
             ("checkpoint",),
             ("background", "plot"),
             ("__init__",),

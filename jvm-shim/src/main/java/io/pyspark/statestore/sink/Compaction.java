@@ -12,15 +12,10 @@ import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.mapreduce.Job;
-import org.apache.hadoop.mapreduce.JobContext;
 import org.apache.spark.api.java.JavaSparkContext;
 import org.apache.spark.broadcast.Broadcast;
-import org.apache.spark.sql.catalyst.InternalRow;
-import org.apache.spark.sql.execution.datasources.PartitionedFile;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.util.SerializableConfiguration;
-import scala.Function1;
-import scala.collection.Iterator;
 
 /**
  * Joins the files of bins: one Spark job, a task for each bin. Text, JSON and CSV are copied byte by byte, everything
@@ -32,36 +27,20 @@ final class Compaction {
 
   private static final String POOL_PROPERTY = "spark.scheduler.pool";
   private static final String MOST_ROWS = "maxRecordsPerFile";
-  private static final Set<String> TEXTS = Set.of("TextFileFormat", "JsonFileFormat", "CSVFileFormat");
   /** In these a line ends with the same byte as in UTF-8, and nothing marks the beginning of a file. */
   private static final Set<Charset> PLAIN_CHARSETS =
       Set.of(StandardCharsets.UTF_8, StandardCharsets.US_ASCII, StandardCharsets.ISO_8859_1);
 
-  private final RunningSink sink;
+  private final WrittenFormat written;
   private final Configuration conf;
   private final Map<String, String> options;
-  private final Readers readers;
   private final long attempt = ThreadLocalRandom.current().nextLong();
 
-  /** Makes readers of what a sink has written. */
-  interface Readers {
-    /**
-     * A reader that gives row by row.
-     *
-     * @param required the columns of the rows
-     * @param conf in which the format enters what is to be read
-     */
-    Function1<PartitionedFile, Iterator<InternalRow>> reader(
-        RunningSink sink, StructType required, Configuration conf);
-  }
-
-  /** @param job in which the batch was written: the format has prepared its configuration */
-  Compaction(RunningSink sink, JobContext job, Readers readers) {
-    this.sink = sink;
-    this.conf = new Configuration(job.getConfiguration());
-    FetchedFileSystem.enterIn(conf);
-    this.options = sink.optionsAsMap();
-    this.readers = readers;
+  Compaction(WrittenFormat written, Configuration conf) {
+    this.written = written;
+    this.conf = new Configuration(conf);
+    FetchedFileSystem.enterIn(this.conf);
+    this.options = written.optionsAsMap();
   }
 
   /**
@@ -69,7 +48,7 @@ final class Compaction {
    * records the user has limited: their records are not counted.
    */
   boolean canJoin() {
-    return !isText() || mostRows() == Long.MAX_VALUE && PLAIN_CHARSETS.contains(charset());
+    return !written.isText() || mostRows() == Long.MAX_VALUE && PLAIN_CHARSETS.contains(charset());
   }
 
   /** Whether this has made a file, by its name; also one that nobody knows of because the job has failed. */
@@ -87,33 +66,33 @@ final class Compaction {
     if (bins.isEmpty()) {
       return List.of();
     }
-    JavaSparkContext spark = JavaSparkContext.fromSparkContext(sink.session().sparkContext());
-    Broadcast<SerializableConfiguration> broadcast = spark.broadcast(new SerializableConfiguration(conf));
+    JavaSparkContext spark = JavaSparkContext.fromSparkContext(written.session().sparkContext());
+    // A format enters in it what is to be written.
+    Job job = Job.getInstance(conf);
+    JoinedFiles.Copy copy = copy(job);
+    Broadcast<SerializableConfiguration> broadcast =
+        spark.broadcast(new SerializableConfiguration(job.getConfiguration()));
     String pool = spark.getLocalProperty(POOL_PROPERTY);
     spark.setLocalProperty(POOL_PROPERTY, POOL);
     try {
-      return spark.parallelize(bins, bins.size()).map(new JoinedFiles(broadcast, root, attempt, copy())).collect();
+      return spark.parallelize(bins, bins.size()).map(new JoinedFiles(broadcast, root, attempt, copy)).collect();
     } finally {
       spark.setLocalProperty(POOL_PROPERTY, pool);
       broadcast.destroy();
     }
   }
 
-  private JoinedFiles.Copy copy() throws IOException {
-    if (isText()) {
+  private JoinedFiles.Copy copy(Job job) {
+    if (written.isText()) {
       String separator = options.getOrDefault("lineSep", "\n");
       return new TextCopy(headerLines(separator), separator.getBytes(charset()));
     }
     return new RowCopy(
-        sink.schema(),
-        readers.reader(sink, sink.schema(), new Configuration(conf)),
-        readers.reader(sink, new StructType(), new Configuration(conf)),
-        sink.format().prepareWrite(sink.session(), Job.getInstance(conf), sink.options(), sink.schema()),
+        written.schema(),
+        FileFormats.reader(written, written.schema(), new Configuration(conf)),
+        FileFormats.reader(written, new StructType(), new Configuration(conf)),
+        written.format().prepareWrite(written.session(), job, written.options(), written.schema()),
         mostRows());
-  }
-
-  private boolean isText() {
-    return TEXTS.contains(sink.format().getClass().getSimpleName());
   }
 
   private Charset charset() {
@@ -122,19 +101,18 @@ final class Compaction {
 
   /** How many lines each file of a CSV begins with: names of columns may hold the end of a line. */
   private int headerLines(String separator) {
-    boolean isCsv = sink.format().getClass().getSimpleName().startsWith("CSV");
-    if (!isCsv || !Boolean.parseBoolean(options.getOrDefault("header", "false"))) {
+    if (!written.isCsv() || !Boolean.parseBoolean(options.getOrDefault("header", "false"))) {
       return 0;
     }
     int lines = 1;
-    for (String name : sink.schema().fieldNames()) {
+    for (String name : written.schema().fieldNames()) {
       lines += name.split(java.util.regex.Pattern.quote(separator), -1).length - 1;
     }
     return lines;
   }
 
   private long mostRows() {
-    String ofSession = sink.session().conf().get("spark.sql.files.maxRecordsPerFile", "0");
+    String ofSession = written.session().conf().get("spark.sql.files.maxRecordsPerFile", "0");
     long most = Long.parseLong(options.getOrDefault(MOST_ROWS, ofSession));
     return most > 0 ? most : Long.MAX_VALUE;
   }

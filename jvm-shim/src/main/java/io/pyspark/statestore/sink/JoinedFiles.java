@@ -87,6 +87,12 @@ final class JoinedFiles implements Function<Bin, List<FileStatus>> {
     return String.format(Locale.ROOT, "part-%05d-%s%s", number, unique, ending);
   }
 
+  /** Which of the bins a new file was made of, by its name. */
+  static int number(String name) {
+    int begin = "part-".length();
+    return Integer.parseInt(name.substring(begin, name.indexOf('-', begin)));
+  }
+
   /** Whether a file is one of an attempt's, by its name. */
   static boolean isOf(long attempt, String name) {
     String id = new UUID(attempt, 0).toString().substring(0, UUID_LENGTH / 2);

@@ -6,7 +6,6 @@ import java.lang.reflect.Field;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
-import java.util.TreeMap;
 import java.util.UUID;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.execution.QueryExecution;
@@ -21,17 +20,9 @@ import scala.collection.Iterator;
  * query that this thread runs, by reflection: Spark moves its classes from package to package.
  *
  * @param query that this thread runs
- * @param session in which the batch runs
- * @param format in which it is written
- * @param options of the query's writer
- * @param schema of what is in the files, so without partition columns
+ * @param written in what form it writes the batch
  */
-record RunningSink(
-    StreamingQuery query,
-    SparkSession session,
-    FileFormat format,
-    scala.collection.immutable.Map<String, String> options,
-    StructType schema) {
+record RunningSink(StreamingQuery query, WrittenFormat written) {
   /** A local property that Spark sets in the thread of each query. */
   private static final String QUERY_ID = "sql.streaming.queryId";
 
@@ -61,7 +52,8 @@ record RunningSink(
         partitions.add((String) names.next());
       }
       StructType schema = without(written, partitions, session);
-      return new RunningSink((StreamingQuery) query, session, (FileFormat) field(sink, "fileFormat"), options, schema);
+      FileFormat format = (FileFormat) field(sink, "fileFormat");
+      return new RunningSink((StreamingQuery) query, new WrittenFormat(session, format, options, schema));
     } catch (ReflectiveOperationException | ClassCastException e) {
       throw notFound("this Spark's file sink is not as expected", e);
     }
@@ -70,16 +62,6 @@ record RunningSink(
   /** Whether the query ends because the user stops it: then nothing has failed that Spark does not know of. */
   boolean isStopping() {
     return !query.isActive();
-  }
-
-  /** The options of the query's writer, by names in any case. */
-  Map<String, String> optionsAsMap() {
-    Map<String, String> all = new TreeMap<>(String.CASE_INSENSITIVE_ORDER);
-    for (Iterator<scala.Tuple2<String, String>> i = options.iterator(); i.hasNext();) {
-      scala.Tuple2<String, String> next = i.next();
-      all.put(next._1(), next._2());
-    }
-    return all;
   }
 
   private static StructType without(StructType written, List<String> partitions, SparkSession session) {
@@ -95,7 +77,7 @@ record RunningSink(
     return new StructType(kept.toArray(new StructField[0]));
   }
 
-  private static Object call(Object object, String method) throws ReflectiveOperationException {
+  static Object call(Object object, String method) throws ReflectiveOperationException {
     return object.getClass().getMethod(method).invoke(object);
   }
 

@@ -9,18 +9,13 @@ import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.util.ArrayList;
 import java.util.List;
-import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.mapreduce.JobContext;
 import org.apache.spark.internal.io.FileCommitProtocol.TaskCommitMessage;
-import org.apache.spark.sql.catalyst.InternalRow;
-import org.apache.spark.sql.execution.datasources.PartitionedFile;
 import org.apache.spark.sql.execution.streaming.ManifestFileCommitProtocol;
-import org.apache.spark.sql.types.StructType;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
-import scala.Function1;
 import scala.collection.Iterator;
 import scala.collection.JavaConverters;
 
@@ -43,8 +38,6 @@ import scala.collection.JavaConverters;
  */
 abstract class StagedCommitProtocol extends ManifestFileCommitProtocol {
   private static final Logger LOG = LoggerFactory.getLogger(StagedCommitProtocol.class);
-  /** A columnar format wants to be told whether its reader gives batches of rows. */
-  static final String RETURNING_BATCH = "returning_batch";
 
   private final String sink;
   private final String batch;
@@ -65,14 +58,11 @@ abstract class StagedCommitProtocol extends ManifestFileCommitProtocol {
     // Spark's own class writes to where it is told that the sink is.
     super(batch, staging);
     ShimInfo.checkSpark();
+    SinkScala.check();
     this.batch = batch;
     this.sink = sink;
     this.staging = staging;
   }
-
-  /** {@link Compaction.Readers#reader}: what makes it has another signature in each Scala. */
-  abstract Function1<PartitionedFile, Iterator<InternalRow>> reader(
-      RunningSink sink, StructType required, Configuration conf);
 
   @Override
   public void setupJob(JobContext job) {
@@ -80,7 +70,7 @@ abstract class StagedCommitProtocol extends ManifestFileCommitProtocol {
     try {
       // Before any task begins: what the user has to mend is said at once.
       running = RunningSink.ofThisThread();
-      options = SinkOptions.from(job.getConfiguration(), running.optionsAsMap());
+      options = SinkOptions.from(job.getConfiguration(), running.written().optionsAsMap());
       directory = new Staging(sink, staging, job.getConfiguration());
     } catch (IOException e) {
       throw new UncheckedIOException(e.getMessage(), e);
@@ -116,7 +106,7 @@ abstract class StagedCommitProtocol extends ManifestFileCommitProtocol {
     placed = new ArrayList<>();
     try {
       List<Bin> bins = Bins.of(directory.path(), staged, options.targetFileSize());
-      Compaction compaction = new Compaction(running, job, this::reader);
+      Compaction compaction = new Compaction(running.written(), job.getConfiguration());
       List<FileStatus> published = directory.place(bins, compaction, placed);
       done = new SinkMetrics.Batch(sink, batch, staged.size(), Bins.bytes(staged), published.size(),
           Bins.bytes(published), System.nanoTime() - begin);

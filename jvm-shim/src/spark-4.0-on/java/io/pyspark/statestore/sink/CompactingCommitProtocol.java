@@ -1,14 +1,7 @@
 package io.pyspark.statestore.sink;
 
-import java.util.List;
-import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.mapreduce.JobContext;
 import org.apache.spark.internal.io.FileCommitProtocol.TaskCommitMessage;
-import org.apache.spark.sql.catalyst.InternalRow;
-import org.apache.spark.sql.execution.datasources.PartitionedFile;
-import org.apache.spark.sql.types.StructType;
-import scala.Function1;
-import scala.collection.Iterator;
 import scala.collection.immutable.Seq;
 
 /**
@@ -25,14 +18,5 @@ public final class CompactingCommitProtocol extends StagedCommitProtocol {
   public void commitJob(JobContext job, Seq<TaskCommitMessage> tasks) {
     super.commitJob(job, publish(job, tasks.iterator()));
     committed();
-  }
-
-  @Override
-  @SuppressWarnings("unchecked")
-  Function1<PartitionedFile, Iterator<InternalRow>> reader(
-      RunningSink sink, StructType required, Configuration conf) {
-    scala.collection.immutable.Map<String, String> rowWise = sink.options().updated(RETURNING_BATCH, "false");
-    return sink.format().buildReaderWithPartitionValues(
-        sink.session(), sink.schema(), new StructType(), required, seq(List.of()), rowWise, conf);
   }
 }

@@ -1,0 +1,217 @@
+"""Spark's list of the files of a sink. Readers go by it, and see no file that it does not name.
+
+    sink/_spark_metadata/9.compact      all files of the batches 0 to 9
+    sink/_spark_metadata/10             the files of batch 10
+    sink/_spark_metadata/11             the files of batch 11
+
+Each has a line ``v1`` and then a line of JSON for each file (Spark: ``FileStreamSinkLog``). Every tenth batch
+(``spark.sql.streaming.fileSink.log.compactInterval``) Spark repeats all files in a new ``.compact``. A reader takes the
+newest ``.compact`` and the batches after it; what is older stays for a while, and does not count.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote, urlparse
+
+import pyarrow as pa
+
+from pyspark_statestore.errors import StateStoreFilesError
+from pyspark_statestore.log.columns import TIMESTAMP
+from pyspark_statestore.log.scan import retry_if_gone
+from pyspark_statestore.storage.directory import Directory, FileInfo, in_parallel
+
+LIST = "_spark_metadata"
+
+_VERSION = "v1"
+_PART = re.compile(r"(\d{1,18})(\.compact)?")
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
+
+FILES = pa.schema(
+    [
+        ("file_path", pa.string()),
+        ("directory", pa.string()),
+        ("file_size_in_bytes", pa.int64()),
+        ("last_modified_at", TIMESTAMP),
+        ("listed_in", pa.string()),
+    ]
+)
+
+LOG = pa.schema(
+    [
+        ("file_path", pa.string()),
+        ("batch_id", pa.int64()),
+        ("is_compact", pa.bool_()),
+        ("is_current", pa.bool_()),
+        ("entry_count", pa.int64()),
+        ("listed_bytes", pa.int64()),
+        ("file_size_in_bytes", pa.int64()),
+        ("last_modified_at", TIMESTAMP),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A file that the list names.
+
+    Attributes:
+        line: The line of JSON.
+        url: Its path as in the line, URL-encoded.
+        relative: Its path below the sink's directory; empty where it is elsewhere.
+        size: In bytes.
+        modified_ms: When it was last modified, in milliseconds since 1970.
+    """
+
+    line: str
+    url: str
+    relative: str
+    size: int
+    modified_ms: int
+
+    @property
+    def directory(self) -> str:
+        """Its partition value's directory below the sink's, such as ``p=1/q=x``; empty without partition columns."""
+        return self.relative.rpartition("/")[0]
+
+
+@dataclass(frozen=True)
+class ListPart:
+    """A file of the list: one batch, or with ``is_compact`` all batches up to one.
+
+    Attributes:
+        info: What a listing says of it.
+        batch_id: The batch, or the last one.
+        is_compact: Whether it repeats all batches before.
+        is_current: Whether readers go by it.
+        entries: What it names; of a part that does not count, too.
+    """
+
+    info: FileInfo
+    batch_id: int
+    is_compact: bool
+    is_current: bool
+    entries: tuple[Entry, ...]
+
+
+def read_list(directory: Directory, *, only_current: bool = True) -> list[ListPart]:
+    """Reads the list, in the order of batches.
+
+    Args:
+        directory: The sink's directory.
+        only_current: Leave out what readers do not go by.
+
+    Raises:
+        StateStoreFilesError: PSS_NOT_A_SINK, PSS_DAMAGED_SINK_LIST, or it cannot be read.
+    """
+    return retry_if_gone(directory, lambda: _read_list(directory, only_current))
+
+
+def _read_list(directory: Directory, only_current: bool) -> list[ListPart]:
+    named = [(info, found) for info in directory.files(LIST) if (found := _PART.fullmatch(info.name))]
+    if not named:
+        where = directory.location.display()
+        reason = f"there is no {LIST} in it that names files"
+        raise StateStoreFilesError("PSS_NOT_A_SINK", {"path": where, "reason": reason})
+    newest = max((int(found[1]) for _, found in named if found[2]), default=-1)
+
+    def read(one: tuple[FileInfo, re.Match[str]]) -> ListPart:
+        info, found = one
+        batch, is_compact = int(found[1]), bool(found[2])
+        current = batch > newest or (is_compact and batch == newest)
+        data = directory.read(f"{LIST}/{info.name}", info.size)
+        return ListPart(info, batch, is_compact, current, parse(directory, info.name, data))
+
+    wanted = [
+        one for one in named if not only_current or int(one[1][1]) > newest or (one[1][2] and int(one[1][1]) == newest)
+    ]
+    return sorted(in_parallel(read, wanted), key=lambda part: (part.batch_id, part.is_compact))
+
+
+def parse(directory: Directory, name: str, data: bytes) -> tuple[Entry, ...]:
+    """Reads one file of the list.
+
+    Raises:
+        StateStoreFilesError: PSS_DAMAGED_SINK_LIST: nothing may be deleted on the strength of such a list.
+    """
+    at = 0
+
+    def damaged(reason: object) -> StateStoreFilesError:
+        where = directory.location.display(f"{LIST}/{name}")
+        return StateStoreFilesError("PSS_DAMAGED_SINK_LIST", {"file": where, "line": at + 1, "reason": reason})
+
+    try:
+        version, *lines = data.decode("utf-8").split("\n")
+    except UnicodeDecodeError as error:
+        raise damaged(error) from error
+    if version.strip() != _VERSION:
+        raise damaged(f"its version is {version[:20]!r}, and {_VERSION} is known")
+    root = directory.location.absolute.rstrip("/") + "/"
+    entries = []
+    for at, line in enumerate(lines, 1):
+        if not line and at == len(lines):
+            break
+        try:
+            entries.append(_entry(line, root))
+        except (ValueError, KeyError, TypeError) as error:
+            raise damaged(f"{type(error).__name__}: {error}") from error
+    return tuple(entries)
+
+
+def _entry(line: str, root: str) -> Entry:
+    fields: Any = json.loads(line)
+    if fields["action"] != "add" or fields["isDir"]:
+        raise ValueError("it is no file that was added")
+    path = unquote(urlparse(fields["path"]).path)
+    relative = path[len(root) :] if path.startswith(root) else ""
+    return Entry(line, str(fields["path"]), relative, int(fields["size"]), int(fields["modificationTime"]))
+
+
+def new_line(url: str, size: int, modified_ms: int, replication: int, block_size: int) -> str:
+    """The line of a file, as Spark writes it."""
+    fields = {"path": url, "size": size, "isDir": False, "modificationTime": modified_ms}
+    fields |= {"blockReplication": replication, "blockSize": block_size, "action": "add"}
+    return json.dumps(fields, separators=(",", ":"), ensure_ascii=False)
+
+
+def text_of(lines: Sequence[str]) -> str:
+    """A file of the list with these lines, as Spark writes it."""
+    return "\n".join([_VERSION, *lines])
+
+
+def files_table(directory: Directory, parts: Sequence[ListPart]) -> pa.Table:
+    """The table of listed files."""
+    listed = [(part, entry) for part in parts for entry in part.entries]
+    columns = {
+        "file_path": [display(directory, entry) for _, entry in listed],
+        "directory": [entry.directory for _, entry in listed],
+        "file_size_in_bytes": [entry.size for _, entry in listed],
+        "last_modified_at": [_EPOCH + datetime.timedelta(milliseconds=entry.modified_ms) for _, entry in listed],
+        "listed_in": [part.info.name for part, _ in listed],
+    }
+    return pa.table([pa.array(columns[field.name], field.type) for field in FILES], schema=FILES)
+
+
+def log_table(directory: Directory, parts: Sequence[ListPart]) -> pa.Table:
+    """The table of the files that make up the list."""
+    columns = {
+        "file_path": [directory.location.display(f"{LIST}/{part.info.name}") for part in parts],
+        "batch_id": [part.batch_id for part in parts],
+        "is_compact": [part.is_compact for part in parts],
+        "is_current": [part.is_current for part in parts],
+        "entry_count": [len(part.entries) for part in parts],
+        "listed_bytes": [sum(entry.size for entry in part.entries) for part in parts],
+        "file_size_in_bytes": [part.info.size for part in parts],
+        "last_modified_at": [part.info.modified for part in parts],
+    }
+    return pa.table([pa.array(columns[field.name], field.type) for field in LOG], schema=LOG)
+
+
+def display(directory: Directory, entry: Entry) -> str:
+    """What people call a listed file."""
+    return directory.location.display(entry.relative) if entry.relative else entry.url

@@ -1,0 +1,151 @@
+"""Orphans of a sink: removes files that no reader sees and nobody will list any more.
+
+What is removed, each only when it is old enough:
+
+* data files that Spark's list does not name: of attempts that failed, and what a compaction has replaced;
+* what is in ``_staging``, and the notes of compactions in ``_replaced`` once none of their files is left;
+* temporary files that a crash has left beside the list.
+
+Why that is safe. The files are listed before the list is read, so what is published in between is named. A file that a
+query has written and not listed yet is young. A file that a compaction has replaced counts as old only when its note
+is, too: a reader that took the old list has ended by then. Where the list or a note cannot be read, nothing is removed.
+
+A file is old where both clocks, this process's and the file system's, say so. A dry run does not ask the file system
+for the time, and may list more than is removed.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from pyspark_statestore.errors import StateStoreFilesError, not_allowed
+from pyspark_statestore.log.columns import TIMESTAMP
+from pyspark_statestore.log.merged_log import Clocks
+from pyspark_statestore.sink.compaction import REPLACED
+from pyspark_statestore.sink.file_list import LIST, read_list
+from pyspark_statestore.sink.verification import data_files
+from pyspark_statestore.storage.changes import delete, hadoop_checksum_of, is_temporary, write
+from pyspark_statestore.storage.directory import Directory, FileInfo, in_parallel
+
+STAGING = "_staging"
+"""The directory of what batches stage; the same as in the jar's ``Staging``."""
+
+LEAST = datetime.timedelta(hours=1)
+"""A younger file may be about to be listed: a batch publishes its files before it commits."""
+
+_UNLISTED = "Spark's list does not name it"
+_STAGED = "a batch that did not commit has staged it"
+_NOTE = "note of a compaction whose files are gone"
+_TEMPORARY = "temporary file of a writer that has crashed"
+
+
+@dataclass(frozen=True)
+class SinkOrphanRemoval:
+    """What a removal of a sink's orphans deleted, or would delete.
+
+    Attributes:
+        removed_files_count: Files that were deleted.
+        removed_bytes_count: Size of these files, in bytes.
+        files: A row for each: ``file_path``, ``file_size_in_bytes``, ``reason`` and ``last_modified_at``.
+        dry_run: Whether nothing was changed.
+    """
+
+    removed_files_count: int
+    removed_bytes_count: int
+    files: pa.Table = field(repr=False)
+    dry_run: bool
+
+
+@dataclass(frozen=True)
+class _Note:
+    """A compaction's note: which files are not listed any more, since it was written."""
+
+    info: FileInfo
+    replaced: frozenset[str]
+
+
+def remove_orphan_files(
+    directory: Directory, older_than: datetime.timedelta, now: datetime.datetime, *, dry_run: bool, force: bool
+) -> SinkOrphanRemoval:
+    """Implements :meth:`pyspark_statestore.sink.sink.Sink.remove_orphan_files`."""
+    if older_than < (datetime.timedelta(0) if force else LEAST):
+        raise not_allowed("older_than", older_than, "at least an hour, since a batch lists files after it wrote them")
+    clocks = Clocks(now)
+    if not dry_run:
+        read_list(directory)  # before anything is written, for one who is wrong about the directory
+        clocks = Clocks(now, _time_there(directory))
+    found = list(_orphans(directory, clocks, older_than))
+    if not dry_run:
+        in_parallel(lambda one: _remove(directory, one[0].name), found)
+    infos = [info for info, _ in found]
+    table = pa.table(
+        {
+            "file_path": pa.array([directory.location.display(info.name) for info in infos], pa.string()),
+            "file_size_in_bytes": pa.array([info.size for info in infos], pa.int64()),
+            "reason": pa.array([reason for _, reason in found], pa.string()),
+            "last_modified_at": pa.array([info.modified for info in infos], TIMESTAMP),
+        }
+    )
+    return SinkOrphanRemoval(len(infos), sum(info.size for info in infos), table, dry_run)
+
+
+def _orphans(directory: Directory, clocks: Clocks, older_than: datetime.timedelta) -> Iterator[tuple[FileInfo, str]]:
+    def is_old(info: FileInfo) -> bool:
+        return clocks.age(info.modified) >= older_than
+
+    there = data_files(directory)
+    notes = _notes(directory)
+    kept = {path for note in notes if not is_old(note.info) for path in note.replaced}
+    named = {entry.relative for part in read_list(directory) for entry in part.entries}
+    unlisted = [info for info in there if info.name not in named]
+    gone = {info.name for info in unlisted if is_old(info) and info.name not in kept}
+    yield from ((info, _UNLISTED) for info in unlisted if info.name in gone)
+    yield from ((_below(STAGING, info), _STAGED) for info in directory.find(STAGING) if is_old(info))
+    left = {info.name for info in unlisted} - gone
+    yield from ((note.info, _NOTE) for note in notes if is_old(note.info) and not note.replaced & left)
+    temporary = (_below(LIST, info) for info in directory.files(LIST) if is_temporary(info.name) and is_old(info))
+    yield from ((info, _TEMPORARY) for info in temporary)
+
+
+def _notes(directory: Directory) -> list[_Note]:
+    return [_read_note(directory, _below(REPLACED, info)) for info in directory.files(REPLACED)]
+
+
+def _read_note(directory: Directory, info: FileInfo) -> _Note:
+    try:
+        return _Note(info, frozenset(json.loads(directory.read(info.name, info.size))["replaced"]))
+    except FileNotFoundError:
+        return _Note(info, frozenset())  # another removal was faster, and its files are gone
+    except (ValueError, KeyError, TypeError) as error:
+        parameters = {
+            "action": "read",
+            "path": directory.location.display(info.name),
+            "reason": f"it is no note: {error}",
+        }
+        raise StateStoreFilesError("PSS_READ_FAILED", parameters) from error
+
+
+def _remove(directory: Directory, name: str) -> None:
+    delete(directory, name)
+    if directory.is_local:
+        delete(directory, hadoop_checksum_of(name))
+
+
+def _below(folder: str, info: FileInfo) -> FileInfo:
+    return FileInfo(f"{folder}/{info.name}", info.size, info.modified)
+
+
+def _time_there(directory: Directory) -> datetime.datetime | None:
+    """The file system's time: that of a file that is made and deleted."""
+    name = f"{STAGING}/.clock.{uuid.uuid4()}.tmp"
+    write(directory, name, b"")
+    try:
+        return next((i.modified for i in directory.find(STAGING) if f"{STAGING}/{i.name}" == name), None)
+    finally:
+        delete(directory, name)

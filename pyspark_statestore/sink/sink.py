@@ -1,0 +1,170 @@
+"""``Sink``: what can be asked of a file sink or done with it, also of one that stock Spark has written."""
+
+from __future__ import annotations
+
+import datetime
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+    from pyspark_statestore.sink.compaction import SinkCompaction
+    from pyspark_statestore.sink.orphans import SinkOrphanRemoval
+    from pyspark_statestore.sink.verification import SinkVerification
+    from pyspark_statestore.storage import Directory
+
+TARGET_FILE_SIZE = 128 << 20
+"""Bytes; the same as of the option ``targetFileSize`` of sinks."""
+
+OLDER_THAN = datetime.timedelta(days=7)
+"""Spark's ``maxFileAge``: a stream that has read the sink's newest file ignores new ones that are older by more."""
+
+
+class Sink:
+    """A directory to which a query writes files with ``writeStream``.
+
+    Creating the object reads nothing. Each call reads the sink anew, also while the query runs.
+
+    Args:
+        path: The directory, as Spark knows it: a local path or a URL.
+        storage_options: Options of the fsspec file system, such as ``{"anon": True}``.
+
+    Raises:
+        StateStoreFilesError: PSS_BAD_PATH, PSS_MISSING_DEPENDENCY (names the extra to install), PSS_INVALID_OPTION.
+
+    Example:
+        >>> sink = Sink("hdfs://nn/tables/clicks")
+        >>> sink.compact(dry_run=True, spark=spark).rewritten_data_files_count
+        18211
+    """
+
+    def __init__(self, path: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None) -> None:
+        from pyspark_statestore.storage import Directory, Location
+
+        self._directory: Directory = Directory(Location.of(path, storage_options))
+
+    @property
+    def url(self) -> str:
+        """The URL of the sink."""
+        return self._directory.location.url
+
+    def files(self) -> pa.Table:
+        """Returns the files that readers see.
+
+        Returns:
+            The columns ``file_path``, ``directory`` (of the partition value, such as ``p=1/q=x``),
+            ``file_size_in_bytes``, ``last_modified_at``, and ``listed_in``, the file of Spark's list that names it.
+
+        Raises:
+            StateStoreFilesError: PSS_NOT_A_SINK, PSS_DAMAGED_SINK_LIST, or it cannot be read.
+        """
+        from pyspark_statestore.sink.file_list import files_table, read_list
+
+        return files_table(self._directory, read_list(self._directory))
+
+    def log(self) -> pa.Table:
+        """Returns the files that make up Spark's list.
+
+        Returns:
+            The columns ``file_path``, ``batch_id``, ``is_compact`` (whether it repeats all batches before),
+            ``is_current`` (whether readers go by it), ``entry_count``, ``listed_bytes`` (size of the files that it
+            names), ``file_size_in_bytes`` (its own) and ``last_modified_at``.
+
+        Raises:
+            StateStoreFilesError: As :meth:`files`.
+        """
+        from pyspark_statestore.sink.file_list import log_table, read_list
+
+        return log_table(self._directory, read_list(self._directory, only_current=False))
+
+    def verify(self) -> SinkVerification:
+        """Checks that every listed file is there with its size, and that the list has no gap. It reads no data.
+
+        Returns:
+            What was found; none of it is raised as an error.
+
+        Raises:
+            StateStoreFilesError: As :meth:`files`.
+        """
+        from pyspark_statestore.sink.verification import verify
+
+        return verify(self._directory)
+
+    def compact(
+        self,
+        *,
+        target_file_size: int = TARGET_FILE_SIZE,
+        older_than: datetime.timedelta = OLDER_THAN,
+        format: str | None = None,
+        options: Mapping[str, str] | None = None,
+        dry_run: bool = False,
+        spark: SparkSession | None = None,
+    ) -> SinkCompaction:
+        """Joins small files that are listed already, in Spark tasks. The query may be running, and readers, too.
+
+        A reader sees each row once, before and after. The joined files stay, for readers that have begun already, until
+        :meth:`remove_orphan_files` removes them. Columns that only some of the joined files have are null for the
+        others' rows, as a reader with ``mergeSchema`` sees them.
+
+        Args:
+            target_file_size: Bytes that a file is to have. Larger files stay as they are.
+            older_than: Join only files that are older than the sink's newest by more than this. A stream that reads
+                the sink must have read them, and takes a new file that is not older than its ``maxFileAge`` (7 days)
+                for new rows. Give 0 where no stream reads the sink.
+            format: The format of the files, where their names do not tell.
+            options: Options with which the query writes, such as ``{"header": "true"}``, which CSV needs.
+            dry_run: Change nothing; only return what would be done.
+            spark: The session, with the jar; the active one if not given. Its Hadoop settings count.
+
+        Returns:
+            What was joined, and how many files it has become.
+
+        Raises:
+            StateStoreFilesError: PSS_INVALID_OPTION, PSS_NOT_A_SINK, PSS_DAMAGED_SINK_LIST, PSS_SPARK_NOT_RUNNING,
+                PSS_JAR_MISSING, PSS_SINK_REWRITE_FAILED, PSS_SINK_LIST_CHANGED, or something cannot be read or
+                written. Readers see what they saw then.
+        """
+        from pyspark_statestore.sink.compaction import compact
+
+        return compact(
+            self._directory,
+            target_file_size=target_file_size,
+            older_than=older_than,
+            format=format,
+            options=options or {},
+            dry_run=dry_run,
+            spark=spark,
+        )
+
+    def remove_orphan_files(
+        self,
+        older_than: datetime.timedelta = datetime.timedelta(days=3),
+        *,
+        dry_run: bool = True,
+        force: bool = False,
+    ) -> SinkOrphanRemoval:
+        """Removes files that no reader sees: of batches that failed, and what :meth:`compact` has replaced.
+
+        Do not use it where something else than ``writeStream`` has written to the directory, too: Spark's list does not
+        name such files, and they would be removed.
+
+        Args:
+            older_than: Keep younger files, and those that were replaced later: a batch may be about to list them, or a
+                reader may have begun before.
+            dry_run: Change nothing; only return what would be removed. The default.
+            force: Allow ``older_than`` to be less than an hour. Use it only where nobody writes or reads.
+
+        Returns:
+            The files that were removed, each with the reason.
+
+        Raises:
+            StateStoreFilesError: PSS_INVALID_OPTION for less than an hour without ``force``, PSS_NOT_A_SINK or
+                PSS_DAMAGED_SINK_LIST; or the sink cannot be read, and nothing was removed; or a file cannot be removed.
+        """
+        from pyspark_statestore.sink.orphans import remove_orphan_files
+
+        now = datetime.datetime.now(datetime.timezone.utc)
+        return remove_orphan_files(self._directory, older_than, now, dry_run=dry_run, force=force)

@@ -1,0 +1,97 @@
+"""Verification of a sink: is everything there that the list names, and is everything named that is there?"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from pyspark_statestore.sink.file_list import LIST, ListPart, display, read_list
+from pyspark_statestore.storage.directory import Directory, FileInfo
+
+_NOTES = ("unlisted", "elsewhere")
+
+_PROBLEMS = pa.schema(
+    [("severity", pa.string()), ("kind", pa.string()), ("path", pa.string()), ("reason", pa.string())]
+)
+
+
+@dataclass(frozen=True)
+class SinkVerification:
+    """What was found in a sink.
+
+    Attributes:
+        listed_files_count: Files that readers go by.
+        listed_bytes_count: Their size, in bytes.
+        problems: A row for each: ``severity`` (``damage``, or ``note`` where no reader is harmed), ``kind``, ``path``
+            and ``reason``.
+    """
+
+    listed_files_count: int
+    listed_bytes_count: int
+    problems: pa.Table = field(repr=False)
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether no damage was found."""
+        return "damage" not in self.problems["severity"].to_pylist()
+
+
+def verify(directory: Directory) -> SinkVerification:
+    """Implements :meth:`pyspark_statestore.sink.sink.Sink.verify`."""
+    # In this order: what is published meanwhile is in the list, and not among the files.
+    there = {info.name: info for info in data_files(directory)}
+    parts = read_list(directory)
+    found = [*_gaps(directory, parts), *_listed(directory, parts, there), *_unlisted(directory, parts, there)]
+    rows = [("note" if kind in _NOTES else "damage", kind, path, reason) for kind, path, reason in found]
+    entries = [entry for part in parts for entry in part.entries]
+    columns = [pa.array([row[at] for row in rows], field.type) for at, field in enumerate(_PROBLEMS)]
+    table = pa.table(columns, schema=_PROBLEMS)
+    return SinkVerification(len(entries), sum(entry.size for entry in entries), table)
+
+
+def data_files(directory: Directory) -> list[FileInfo]:
+    """Lists the data files of a sink, listed or not."""
+    found = directory.find("", leave_out=(LIST,))
+    return [info for info in found if not any(map(_is_hidden, info.name.split("/")))]
+
+
+def _is_hidden(name: str) -> bool:
+    """Whether readers pass over a file or directory of this name (Spark: ``HadoopFSUtils.shouldFilterOutPathName``)."""
+    return name.startswith(".") or (name.startswith("_") and "=" not in name)
+
+
+def _gaps(directory: Directory, parts: list[ListPart]) -> Iterator[tuple[str, str, str]]:
+    before = parts[0].batch_id if parts[0].is_compact else -1
+    for part in parts[1:] if parts[0].is_compact else parts:
+        for batch in range(before + 1, part.batch_id):
+            reason = "Spark's list has later batches, and readers fail without this one"
+            yield "missing_batch", directory.location.display(f"{LIST}/{batch}"), reason
+        before = part.batch_id
+
+
+def _listed(directory: Directory, parts: list[ListPart], there: dict[str, FileInfo]) -> Iterator[tuple[str, str, str]]:
+    times = Counter(entry.url for part in parts for entry in part.entries)
+    for part in parts:
+        for entry in part.entries:
+            info, path = there.get(entry.relative), display(directory, entry)
+            if not entry.relative:
+                yield "elsewhere", path, "it is not in the sink's directory, so it was not looked at"
+            elif info is None:
+                # A file that was published after the listing.
+                if not directory.location.fs.exists(directory.location.below(entry.relative)):
+                    yield "missing_file", path, f"{part.info.name} names it, and it is not there"
+            elif info.size != entry.size:
+                yield "wrong_size", path, f"it has {info.size} bytes, and {part.info.name} says {entry.size}"
+            if times[entry.url] > 1:
+                yield "listed_twice", path, f"{part.info.name} names it, and it is named {times[entry.url]} times"
+
+
+def _unlisted(
+    directory: Directory, parts: list[ListPart], there: dict[str, FileInfo]
+) -> Iterator[tuple[str, str, str]]:
+    named = {entry.relative for part in parts for entry in part.entries}
+    for name in sorted(there.keys() - named):
+        yield "unlisted", directory.location.display(name), "no reader that goes by the list sees it"
