@@ -148,6 +148,10 @@ ERROR_CLASSES: Mapping[str, str] = MappingProxyType(
             "{file} cannot be understood at line {line}: {reason}. Nothing was changed or deleted. Restore the file "
             "from a copy; readers of the sink need it, too."
         ),
+        "PSS_SINK_ELSEWHERE": (
+            "The list of {path} names files in another directory, such as {file}: the sink was moved or copied, or is "
+            "known to Spark by another path. Nothing was removed. Give the path with which the query writes."
+        ),
         "PSS_SINK_LIST_CHANGED": (
             "{file} has changed while files were joined: the query has gone on, or somebody else compacts. Readers "
             "see what they would have seen. Try again; what was written in vain goes with the orphans."

@@ -118,6 +118,39 @@ DAMAGES: TableLayout = (
 )
 """The layout of the command ``verify``."""
 
+SINK_FILES: TableLayout = (
+    ColumnLayout("file", ("file_path",), rendering.name),
+    ColumnLayout("directory", ("directory",), rendering.text),
+    ColumnLayout("size", ("file_size_in_bytes",), rendering.size),
+    ColumnLayout("changed (UTC)", ("last_modified_at",), rendering.time),
+    ColumnLayout("listed in", ("listed_in",), rendering.text),
+)
+"""The layout of the command ``sink files``."""
+
+SINK_LOG: TableLayout = (
+    ColumnLayout("file", ("file_path",), rendering.name),
+    ColumnLayout("counts", ("is_current",), rendering.flag),
+    ColumnLayout("files", ("entry_count",), rendering.count),
+    ColumnLayout("their size", ("listed_bytes",), rendering.size),
+    ColumnLayout("own size", ("file_size_in_bytes",), rendering.size),
+    ColumnLayout("changed (UTC)", ("last_modified_at",), rendering.time),
+)
+"""The layout of the command ``sink log``."""
+
+SINK_PROBLEMS: TableLayout = (
+    ColumnLayout("kind", ("kind",), rendering.text),
+    ColumnLayout("file", ("path",), rendering.text),
+    ColumnLayout("why", ("reason",), rendering.text),
+)
+"""The layout of the command ``sink verify``."""
+
+SINK_JOINED: TableLayout = (
+    ColumnLayout("file", ("file_path",), rendering.name),
+    ColumnLayout("size", ("file_size_in_bytes",), rendering.size),
+    ColumnLayout("listed in", ("listed_in",), rendering.text),
+)
+"""The layout of the command ``sink compact``."""
+
 
 def all_columns(schema: pa.Schema) -> TableLayout:
     """Returns the layout that shows all columns under their own names."""

@@ -32,6 +32,7 @@ from pyspark_statestore.cli.maintain import (
     orphans_command,
     verify_command,
 )
+from pyspark_statestore.cli.sink import sink_group
 from pyspark_statestore.cli.state import diff_command, state_command
 
 
@@ -81,6 +82,7 @@ for command in (
     drop_merged_command,
     fork_command,
     release_command,
+    sink_group,
 ):
     cli.add_command(command)
 

@@ -37,6 +37,19 @@ class StorageOption(ParamType):
             return key.strip(), text
 
 
+class Setting(ParamType):
+    """``KEY=VALUE``, both of which are text."""
+
+    name = "KEY=VALUE"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
+        """Returns the key and the value."""
+        key, separator, text = str(value).partition("=")
+        if not separator or not key.strip():
+            self.fail(f"{value!r} is not KEY=VALUE, such as header=true.", param, ctx)
+        return key.strip(), text
+
+
 class Duration(ParamType):
     """A duration as in Spark's configuration, such as ``10m``.
 

@@ -8,7 +8,8 @@ What is removed, each only when it is old enough:
 
 Why that is safe. The files are listed before the list is read, so what is published in between is named. A file that a
 query has written and not listed yet is young. A file that a compaction has replaced counts as old only when its note
-is, too: a reader that took the old list has ended by then. Where the list or a note cannot be read, nothing is removed.
+is, too: a reader that took the old list has ended by then. Where the list or a note cannot be read, or the list names
+files in other directories, nothing is removed.
 
 A file is old where both clocks, this process's and the file system's, say so. A dry run does not ask the file system
 for the time, and may list more than is removed.
@@ -28,7 +29,7 @@ from pyspark_statestore.errors import StateStoreFilesError, not_allowed
 from pyspark_statestore.log.columns import TIMESTAMP
 from pyspark_statestore.log.merged_log import Clocks
 from pyspark_statestore.sink.compaction import REPLACED
-from pyspark_statestore.sink.file_list import LIST, read_list
+from pyspark_statestore.sink.file_list import LIST, Entry, ListPart, read_list
 from pyspark_statestore.sink.verification import data_files
 from pyspark_statestore.storage.changes import delete, hadoop_checksum_of, is_temporary, write
 from pyspark_statestore.storage.directory import Directory, FileInfo, in_parallel
@@ -102,7 +103,7 @@ def _orphans(directory: Directory, clocks: Clocks, older_than: datetime.timedelt
     there = data_files(directory)
     notes = _notes(directory)
     kept = {path for note in notes if not is_old(note.info) for path in note.replaced}
-    named = {entry.relative for part in read_list(directory) for entry in part.entries}
+    named = {entry.relative for part in read_list(directory) for entry in _checked(directory, part)}
     unlisted = [info for info in there if info.name not in named]
     gone = {info.name for info in unlisted if is_old(info) and info.name not in kept}
     yield from ((info, _UNLISTED) for info in unlisted if info.name in gone)
@@ -111,6 +112,15 @@ def _orphans(directory: Directory, clocks: Clocks, older_than: datetime.timedelt
     yield from ((note.info, _NOTE) for note in notes if is_old(note.info) and not note.replaced & left)
     temporary = (_below(LIST, info) for info in directory.files(LIST) if is_temporary(info.name) and is_old(info))
     yield from ((info, _TEMPORARY) for info in temporary)
+
+
+def _checked(directory: Directory, part: ListPart) -> tuple[Entry, ...]:
+    """Refuses a list that names files elsewhere: what is here would seem to be unlisted."""
+    for entry in part.entries:
+        if not entry.relative:
+            parameters = {"path": directory.location.display(), "file": entry.url}
+            raise StateStoreFilesError("PSS_SINK_ELSEWHERE", parameters)
+    return part.entries
 
 
 def _notes(directory: Directory) -> list[_Note]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import os
+import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -193,6 +194,17 @@ def test_orphans_go_when_they_are_old(make_spark: MakeSpark, tmp_path: Path) -> 
     young.unlink()
     assert sink.ids() == list(range(200))
     assert all((path.parent / path.name[1:-4]).exists() for path in sink.files.rglob(".*.crc"))
+
+
+def test_nothing_is_removed_of_a_copy(make_spark: MakeSpark, tmp_path: Path) -> None:
+    """Its list names the files of the sink that was copied."""
+    sink = old_sink(make_spark(), tmp_path)
+    copy = tmp_path / "copy"
+    shutil.copytree(sink.files, copy)
+    with pytest.raises(StateStoreFilesError, match=r"PSS_SINK_ELSEWHERE.*/files/q="):
+        Sink(copy).remove_orphan_files(AT_ONCE, dry_run=False, force=True)
+    assert len([*copy.rglob("*.parquet")]) == 40
+    assert Sink(copy).compact(older_than=AT_ONCE).rewritten_data_files_count == 0
 
 
 def test_nothing_is_removed_where_the_list_is_damaged(make_spark: MakeSpark, tmp_path: Path) -> None:

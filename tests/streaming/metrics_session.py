@@ -40,10 +40,11 @@ def shown(directory: Path) -> dict[str, dict[str, float]]:
 
 
 def agree(values: dict[str, dict[str, float]], expected: dict[str, float], written: int) -> bool:
-    """Whether the driver shows what is on the disk, and the executors what they have written."""
-    driver = values.get("driver", {})
-    shown_commits = sum(values.get(executor, {}).get("commits", 0) for executor in "01")
-    return shown_commits == written and all(abs(driver.get(name, -1.0) - expected[name]) < 1e-6 for name in GAUGES)
+    """Whether the driver shows what is on the disk, and the executors what they have written and that they ask."""
+    driver, executors = values.get("driver", {}), [values.get(executor, {}) for executor in "01"]
+    all_written = sum(executor.get("commits", 0) for executor in executors) == written
+    all_ask = all(executor.get("indexQuestions", 0) > 0 for executor in executors)
+    return all_written and all_ask and all(abs(driver.get(name, -1.0) - expected[name]) < 1e-6 for name in GAUGES)
 
 
 def main() -> None:

@@ -1,0 +1,223 @@
+"""The commands of ``pyspark-statestore sink``: files, log, verify, compact, orphans."""
+
+from __future__ import annotations
+
+import datetime
+import functools
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pyspark_statestore.cli import options
+from pyspark_statestore.cli.commands import DAMAGED, Command, Group
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from pyspark_statestore.cli.output import Output, RowChoice
+    from pyspark_statestore.sink.sink import Sink
+
+
+@click.group("sink", cls=Group)
+def sink_group() -> None:
+    """Look at a file sink, and join its small files.
+
+    PATH is the directory to which a query writes files with writeStream, also one that stock Spark has written. The
+    query may be running.
+    """
+
+
+def _sink(command: options.Function) -> options.Function:
+    """Adds PATH and its options; the command gets a ``Sink`` as its first argument."""
+
+    @click.argument("path")
+    @options.storage_options
+    @functools.wraps(command)
+    def with_sink(path: str, storage_options: tuple[tuple[str, Any], ...], **others: Any) -> Any:
+        from pyspark_statestore.sink.sink import Sink
+
+        return command(Sink(path, dict(storage_options)), **others)
+
+    return with_sink
+
+
+@sink_group.command(
+    "files",
+    examples=[
+        "pyspark-statestore sink files hdfs://nn/tables/clicks --sort file_size_in_bytes",
+        "pyspark-statestore sink files /tables/clicks --output json",
+    ],
+)
+@_sink
+@options.rows
+@options.output
+def files_command(sink: Sink, output: Output, rows: RowChoice) -> None:
+    """List the files that readers see."""
+    from pyspark_statestore.cli.layouts import SINK_FILES
+    from pyspark_statestore.rendering import counted
+
+    table = sink.files()
+    output.table(table, SINK_FILES, f"{counted(table.num_rows, 'listed file')} in {sink.url}", rows)
+
+
+@sink_group.command(
+    "log",
+    examples=["pyspark-statestore sink log /tables/clicks", "pyspark-statestore sink log s3a://bucket/clicks --wide"],
+)
+@_sink
+@options.rows
+@options.output
+def log_command(sink: Sink, output: Output, rows: RowChoice) -> None:
+    """List the files that make up Spark's list of the sink's files."""
+    from pyspark_statestore.cli.layouts import SINK_LOG
+    from pyspark_statestore.rendering import counted
+
+    table = sink.log()
+    output.table(table, SINK_LOG, f"List of {sink.url}: {counted(table.num_rows, 'file')}", rows)
+
+
+@sink_group.command(
+    "verify",
+    examples=[
+        "pyspark-statestore sink verify /tables/clicks",
+        "pyspark-statestore sink verify s3a://bucket/clicks --output json | jq .damages",
+    ],
+)
+@_sink
+@options.output
+@click.pass_context
+def verify_command(ctx: click.Context, sink: Sink, output: Output) -> None:
+    """Check that every listed file is there, and that the list is whole.
+
+    It lists files and reads none. The exit status is 3 where a reader would fail or read wrong rows.
+    """
+    import pyarrow.compute as pc
+
+    from pyspark_statestore.cli.layouts import SINK_PROBLEMS
+    from pyspark_statestore.cli.output import Report, figures_of, progress
+
+    with progress("Verifying", ""):
+        done = sink.verify()
+    details = {
+        f"{severity}s": (done.problems.filter(pc.field("severity") == severity), SINK_PROBLEMS)
+        for severity in ("damage", "note")
+    }
+    figures = {"is_clean": done.is_clean, **figures_of(done, "problems")}
+    output.report(Report.of(f"Sink {sink.url}", figures, details, dry_run=False))
+    if not done.is_clean:
+        ctx.exit(DAMAGED)
+
+
+@sink_group.command(
+    "compact",
+    examples=[
+        "pyspark-statestore sink compact /tables/clicks --dry-run",
+        "pyspark-statestore sink compact hdfs://nn/tables/clicks --older-than 0s --target-file-size 256m",
+        "pyspark-statestore sink compact s3a://bucket/clicks --conf spark.jars=hadoop-aws.jar,bundle.jar",
+        "pyspark-statestore sink compact /tables/logs --option header=true",
+    ],
+    interrupted="Readers see what they saw. Run it again at any time.",
+)
+@options.dry_run("Only show what would be joined.")
+@_sink
+@click.option(
+    "--target-file-size", type=options.Size(), default="128m", show_default=True, help="The size of new files."
+)
+@click.option(
+    "--older-than",
+    type=options.Duration(),
+    default="7d",
+    show_default=True,
+    help="Join only files that are older than the sink's newest by more than this. Give 0s where no stream reads the "
+    "sink.",
+)
+@click.option("--format", help="The format of the files, where their names do not tell.")
+@click.option(
+    "--option",
+    "writer_options",
+    type=options.Setting(),
+    multiple=True,
+    help="An option with which the query writes, such as header=true, which CSV needs. Repeat it for more.",
+)
+@click.option("--master", default="local[*]", show_default=True, help="Where Spark runs.")
+@click.option("--conf", type=options.Setting(), multiple=True, help="A setting of Spark. Repeat it for more.")
+@options.output
+def compact_command(
+    sink: Sink,
+    output: Output,
+    dry_run: bool,
+    target_file_size: int,
+    older_than: datetime.timedelta,
+    format: str | None,
+    writer_options: tuple[tuple[str, str], ...],
+    master: str,
+    conf: tuple[tuple[str, str], ...],
+) -> None:
+    """Join small files that are listed already, with Spark.
+
+    Readers see each row once, before and after. The joined files stay for readers that have begun, until the command
+    orphans removes them. To use a session of your own, see docs/file-sink.md.
+    """
+    from pyspark_statestore.cli.layouts import SINK_JOINED
+    from pyspark_statestore.cli.output import Report, figures_of, progress
+
+    spark = _session(master, dict(conf))
+    try:
+        with progress("Joining files", ""):
+            done = sink.compact(
+                target_file_size=target_file_size,
+                older_than=older_than,
+                format=format,
+                options=dict(writer_options),
+                dry_run=dry_run,
+                spark=spark,
+            )
+    finally:
+        spark.stop()
+    details = {"files": (done.files, SINK_JOINED)}
+    output.report(Report.of(f"Compaction of {sink.url}", figures_of(done), details, dry_run=done.dry_run))
+
+
+def _session(master: str, conf: dict[str, str]) -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    from pyspark_statestore.session.configure import configure
+
+    builder = SparkSession.builder.master(master).appName("pyspark-statestore sink compact")
+    builder = builder.config("spark.ui.enabled", "false").config("spark.log.level", "ERROR").config(map=conf)
+    return configure(builder).getOrCreate()
+
+
+@sink_group.command(
+    "orphans",
+    cls=Command,
+    examples=[
+        "pyspark-statestore sink orphans /tables/clicks",
+        "pyspark-statestore sink orphans /tables/clicks --older-than 1d --no-dry-run",
+    ],
+    interrupted="Only files that no reader sees are gone. Run it again at any time.",
+)
+@options.dry_run("Only show what would be removed. This is the default.", default=True)
+@_sink
+@click.option(
+    "--older-than",
+    type=options.Duration(),
+    default="3d",
+    show_default=True,
+    help="Keep younger files, and those that were replaced later.",
+)
+@click.option("--force", is_flag=True, help="Allow --older-than of less than an hour.")
+@options.output
+def orphans_command(sink: Sink, output: Output, dry_run: bool, older_than: datetime.timedelta, force: bool) -> None:
+    """Find and remove files that no reader sees.
+
+    Nothing is removed without --no-dry-run. Orphans are what batches that failed have left, and what compact has
+    replaced. Files that something else than writeStream has written to the directory are orphans, too.
+    """
+    from pyspark_statestore.cli.layouts import ORPHANS
+    from pyspark_statestore.cli.output import Report, figures_of, progress
+
+    with progress("Looking for orphans", ""):
+        done = sink.remove_orphan_files(older_than, dry_run=dry_run, force=force)
+    title, details = f"Orphans of {sink.url}", {"files": (done.files, ORPHANS)}
+    output.report(Report.of(title, figures_of(done), details, dry_run=done.dry_run, really="--no-dry-run"))
