@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from pyspark_checkpoint_files.options import NARROWED, ReadOptions
+from pyspark_checkpoint_files.options import NARROWED, SINK_TABLES, ReadOptions
 from pyspark_checkpoint_files.pushdown import is_offered, push
 
 if TYPE_CHECKING:
@@ -20,7 +20,38 @@ BATCH_ROWS = 8 * 1024
 
 def reader_of(options: ReadOptions) -> DataSourceReader:
     """Returns the reader for these options. It takes filters where Spark allows them and the table can be narrowed."""
+    if options.table in SINK_TABLES:
+        return SinkReader(options)
     return FilteringReader(options) if options.table in NARROWED and is_offered() else TableReader(options)
+
+
+class SinkReader(DataSourceReader):
+    """Reads one table of a file sink, anew each time, in one task.
+
+    Args:
+        options: The options of the read.
+
+    Raises:
+        StateStoreFilesError: The path is missing or cannot be used.
+    """
+
+    def __init__(self, options: ReadOptions) -> None:
+        options.sink()
+        self._options = options
+
+    def partitions(self) -> list[InputPartition]:
+        """Returns one partition, for one task."""
+        return [InputPartition(None)]
+
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+        """Yields the table.
+
+        Raises:
+            StateStoreFilesError: As the methods of :class:`pyspark_statestore.sink.sink.Sink`.
+        """
+        sink = self._options.sink()
+        table = sink.files() if self._options.table == "sink_files" else sink.log()
+        yield from table.to_batches(BATCH_ROWS)
 
 
 class TableReader(DataSourceReader):

@@ -13,8 +13,14 @@ from typing import Any
 from pyspark_statestore.checkpoint import Checkpoint
 from pyspark_statestore.conf import OPTIONS, Option
 from pyspark_statestore.errors import StateStoreFilesError, not_allowed
+from pyspark_statestore.sink.sink import Sink
 
 TABLES = ("files", "segments", "versions", "summary")
+"""The tables about a checkpoint."""
+
+SINK_TABLES = ("sink_files", "sink_log")
+"""The tables about a file sink, whose directory is the path."""
+
 NARROWED = ("segments", "versions")
 """The tables that can be narrowed to a store."""
 
@@ -34,8 +40,9 @@ class ReadOptions:
     """The options of one read.
 
     Attributes:
-        path: The checkpoint's path. It is empty where it is not given yet, as when a catalog creates a table.
-        table: One of :data:`TABLES`.
+        path: The path of the checkpoint or of the sink. It is empty where it is not given yet, as when a catalog
+            creates a table.
+        table: One of :data:`TABLES` or :data:`SINK_TABLES`.
         narrowed: Those of ``operator_id``, ``partition_id`` and ``store_name`` that are given.
         closed_after: The query's ``closedAfter``.
         settled_after: How old a segment in an open file must be before a stream returns it.
@@ -72,8 +79,8 @@ class ReadOptions:
                 hint = f"The options of checkpoint_files are: {', '.join(_NAMES)}."
                 raise StateStoreFilesError("PSS_UNKNOWN_OPTION", {"key": key, "hint": hint})
         table = given.get("table", TABLES[0]).strip().lower()
-        if table not in TABLES:
-            raise not_allowed("table", given["table"], ", ".join(TABLES))
+        if table not in (*TABLES, *SINK_TABLES):
+            raise not_allowed("table", given["table"], ", ".join((*TABLES, *SINK_TABLES)))
         narrowed: dict[str, Any] = {}
         for name, argument in _NARROWING.items():
             if name not in given:
@@ -103,10 +110,21 @@ class ReadOptions:
         Raises:
             StateStoreFilesError: The path is missing or cannot be used.
         """
+        return Checkpoint(self._required_path(), self.storage, closed_after=self.closed_after)
+
+    def sink(self) -> Sink:
+        """Returns the file sink to read.
+
+        Raises:
+            StateStoreFilesError: The path is missing or cannot be used.
+        """
+        return Sink(self._required_path(), self.storage)
+
+    def _required_path(self) -> str:
         if not self.path:
             reason = "the option path is missing: give it to load(), to OPTIONS (path '...') or to WITH (path = '...')"
             raise StateStoreFilesError("PSS_BAD_PATH", {"path": self.path, "reason": reason})
-        return Checkpoint(self.path, self.storage, closed_after=self.closed_after)
+        return self.path
 
 
 def _of_a_catalog(properties: Mapping[str, str]) -> Mapping[str, str]:

@@ -88,9 +88,10 @@ class DefaultSource(DataSource):
 
     def _options_for(self, schema: StructType) -> ReadOptions:
         """Finds the table by a schema: users may give one, and a catalog remembers the one of the table it created."""
-        from pyspark_statestore.inspect import TABLES
+        from pyspark_statestore.inspect import SINK_TABLES, TABLES
 
-        found = [name for name, columns in TABLES.items() if [column.name for column in columns] == list(schema.names)]
+        tables = {**TABLES, **SINK_TABLES}
+        found = [name for name, columns in tables.items() if [column.name for column in columns] == list(schema.names)]
         if "table" not in self.options and found:
             return replace(self._parsed, table=found[0])
         if found != [self._parsed.table]:

@@ -5,10 +5,11 @@ Everything is read from the files themselves, anew with each call, also while th
 
 from pyspark_statestore.inspect.inspection import Inspection
 from pyspark_statestore.inspect.tables import Segments, costs_of_files, costs_of_segments, files_table
-from pyspark_statestore.log.columns import TABLES, Column, schema_of, spark_schema_of
+from pyspark_statestore.log.columns import SINK_TABLES, TABLES, Column, schema_of, spark_schema_of
 from pyspark_statestore.log.state_files import StoreFilter
 
 __all__ = [
+    "SINK_TABLES",
     "TABLES",
     "Column",
     "Inspection",

@@ -36,17 +36,21 @@ class Column:
 
 
 def schema_of(table: str) -> pa.Schema:
-    """The Arrow schema of one of :data:`TABLES`."""
-    return pa.schema([(column.name, column.type) for column in TABLES[table]])
+    """The Arrow schema of one of :data:`TABLES` or :data:`SINK_TABLES`."""
+    return pa.schema([(column.name, column.type) for column in _columns_of(table)])
 
 
 def spark_schema_of(table: str) -> str:
     """The same for Spark, as DDL."""
-    return ", ".join(f"{column.name} {_SPARK_TYPES[column.type]}" for column in TABLES[table])
+    return ", ".join(f"{column.name} {_SPARK_TYPES[column.type]}" for column in _columns_of(table))
+
+
+def _columns_of(table: str) -> tuple[Column, ...]:
+    return TABLES[table] if table in TABLES else SINK_TABLES[table]
 
 
 def table_of(table: str, columns: Mapping[str, object]) -> pa.Table:
-    """Makes one of :data:`TABLES`.
+    """Makes one of :data:`TABLES` or :data:`SINK_TABLES`.
 
     Args:
         table: Its name.
@@ -185,3 +189,25 @@ TABLES: Mapping[str, tuple[Column, ...]] = MappingProxyType(
     {"files": _FILES, "segments": _SEGMENTS, "versions": _VERSIONS, "summary": _SUMMARY}
 )
 """By name, in the order in which they are documented."""
+
+_SINK_FILES = (
+    Column("file_path", pa.string(), "The file, as a URL."),
+    Column("directory", pa.string(), "Of its partition value, such as p=1/q=x; empty without partition columns."),
+    Column("file_size_in_bytes", pa.int64(), "Its size, as the list says."),
+    Column("last_modified_at", TIMESTAMP, "When it was written, as the list says; of a joined file, its newest part."),
+    Column("listed_in", pa.string(), "The file of Spark's list that names it."),
+)
+
+_SINK_LOG = (
+    Column("file_path", pa.string(), "The file of Spark's list, as a URL."),
+    Column("batch_id", pa.int64(), "The batch whose files it names, or the last one of them."),
+    Column("is_compact", pa.bool_(), "Whether it repeats the files of all batches before."),
+    Column("is_current", pa.bool_(), "Whether readers go by it; older ones stay for a while."),
+    Column("entry_count", pa.int64(), "Files that it names."),
+    Column("listed_bytes", pa.int64(), "Size of these files."),
+    Column("file_size_in_bytes", pa.int64(), "Its own size."),
+    Column("last_modified_at", TIMESTAMP, "When it last changed; null if the file system does not say."),
+)
+
+SINK_TABLES: Mapping[str, tuple[Column, ...]] = MappingProxyType({"sink_files": _SINK_FILES, "sink_log": _SINK_LOG})
+"""The tables about a file sink, by name."""

@@ -22,7 +22,7 @@ from urllib.parse import unquote, urlparse
 import pyarrow as pa
 
 from pyspark_statestore.errors import StateStoreFilesError
-from pyspark_statestore.log.columns import TIMESTAMP
+from pyspark_statestore.log.columns import table_of
 from pyspark_statestore.log.scan import retry_if_gone
 from pyspark_statestore.storage.directory import Directory, FileInfo, in_parallel
 
@@ -31,29 +31,6 @@ LIST = "_spark_metadata"
 _VERSION = "v1"
 _PART = re.compile(r"(\d{1,18})(\.compact)?")
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
-
-FILES = pa.schema(
-    [
-        ("file_path", pa.string()),
-        ("directory", pa.string()),
-        ("file_size_in_bytes", pa.int64()),
-        ("last_modified_at", TIMESTAMP),
-        ("listed_in", pa.string()),
-    ]
-)
-
-LOG = pa.schema(
-    [
-        ("file_path", pa.string()),
-        ("batch_id", pa.int64()),
-        ("is_compact", pa.bool_()),
-        ("is_current", pa.bool_()),
-        ("entry_count", pa.int64()),
-        ("listed_bytes", pa.int64()),
-        ("file_size_in_bytes", pa.int64()),
-        ("last_modified_at", TIMESTAMP),
-    ]
-)
 
 
 @dataclass(frozen=True)
@@ -187,19 +164,19 @@ def text_of(lines: Sequence[str]) -> str:
 def files_table(directory: Directory, parts: Sequence[ListPart]) -> pa.Table:
     """The table of listed files."""
     listed = [(part, entry) for part in parts for entry in part.entries]
-    columns = {
+    columns: dict[str, object] = {
         "file_path": [display(directory, entry) for _, entry in listed],
         "directory": [entry.directory for _, entry in listed],
         "file_size_in_bytes": [entry.size for _, entry in listed],
         "last_modified_at": [_EPOCH + datetime.timedelta(milliseconds=entry.modified_ms) for _, entry in listed],
         "listed_in": [part.info.name for part, _ in listed],
     }
-    return pa.table([pa.array(columns[field.name], field.type) for field in FILES], schema=FILES)
+    return table_of("sink_files", columns)
 
 
 def log_table(directory: Directory, parts: Sequence[ListPart]) -> pa.Table:
     """The table of the files that make up the list."""
-    columns = {
+    columns: dict[str, object] = {
         "file_path": [directory.location.display(f"{LIST}/{part.info.name}") for part in parts],
         "batch_id": [part.batch_id for part in parts],
         "is_compact": [part.is_compact for part in parts],
@@ -209,7 +186,7 @@ def log_table(directory: Directory, parts: Sequence[ListPart]) -> pa.Table:
         "file_size_in_bytes": [part.info.size for part in parts],
         "last_modified_at": [part.info.modified for part in parts],
     }
-    return pa.table([pa.array(columns[field.name], field.type) for field in LOG], schema=LOG)
+    return table_of("sink_log", columns)
 
 
 def display(directory: Directory, entry: Entry) -> str:

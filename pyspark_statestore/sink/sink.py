@@ -162,7 +162,8 @@ class Sink:
 
         Raises:
             StateStoreFilesError: PSS_INVALID_OPTION for less than an hour without ``force``, PSS_NOT_A_SINK,
-                PSS_SINK_ELSEWHERE or PSS_DAMAGED_SINK_LIST; or the sink cannot be read, and nothing was removed; or a file cannot be removed.
+                PSS_SINK_ELSEWHERE or PSS_DAMAGED_SINK_LIST; or the sink cannot be read, and nothing was removed; or a
+                file cannot be removed.
         """
         from pyspark_statestore.sink.orphans import remove_orphan_files
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import time
 from pathlib import Path
@@ -24,6 +25,25 @@ def name(number: int, *, index_only: bool = False) -> str:
 def stamp(second: int) -> int:
     """A stamp so many seconds after the first file was begun."""
     return (CREATED_MS + 1000 * second) << 16
+
+
+def write_sink(folder: Path) -> None:
+    """Writes a file sink of four batches, each of two files for each of two days; the list is repeated in the third."""
+    log = folder / "_spark_metadata"
+    log.mkdir(parents=True)
+    lines: list[list[str]] = []
+    for batch in range(4):
+        lines.append([])
+        for day, task in ((day, task) for day in (1, 2) for task in range(2)):
+            unique = f"7f6c0000-0000-4000-8000-{16 * batch + 4 * day + task:012}"
+            file = folder / f"day={day}" / f"part-{task:05}-{unique}.c000.snappy.parquet"
+            file.parent.mkdir(exist_ok=True)
+            file.write_bytes(bytes(208))
+            status = {"path": file.as_uri(), "size": 208, "isDir": False, "modificationTime": CREATED_MS + batch}
+            lines[-1].append(json.dumps({**status, "blockReplication": 1, "blockSize": 128 << 20, "action": "add"}))
+    listed = {"1": lines[1], "2.compact": [line for batch in lines[:3] for line in batch], "3": lines[3]}
+    for name, named in listed.items():
+        (log / name).write_text("\n".join(["v1", *named]))
 
 
 def write_checkpoint(folder: Path, *, partitions: int = 3, versions: int = 4) -> Path:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.builders import age, name, write_checkpoint
+from tests.cli.builders import age, name, write_checkpoint, write_sink
 from tests.conftest import ROOT
 from tests.maintenance.builders import make
 from tests.state.small_stores import write_store
@@ -33,6 +33,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         age(path, minutes=60)  # its query is stopped
     write_store(folder / "checkpoints" / "clicks")
     make(folder / "checkpoints" / "orders")
+    write_sink(folder / "tables" / "clicks")
     command = folder / "bin" / "pyspark-statestore"
     command.parent.mkdir()
     command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m pyspark_statestore.cli "$@"\n')

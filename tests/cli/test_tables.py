@@ -192,10 +192,13 @@ def test_help_has_a_purpose_and_examples(invoke: Invoke) -> None:
 
     overview = invoke("--help").stdout
     assert "Exit status" in overview
-    for command in cli.commands:
-        text = invoke(command, "--help").stdout
-        assert "Examples:\n" in text
-        assert command in overview
-        assert text.split("Examples:\n")[1].count("pyspark-statestore") >= 1
-        purpose = next(line for line in overview.splitlines() if line.split()[:1] == [command])
+    of_sinks = invoke("sink", "--help").stdout
+    sink = cli.commands["sink"]
+    assert isinstance(sink, click.Group)
+    shown: list[tuple[tuple[str, ...], str]] = [((name,), overview) for name in cli.commands if name != "sink"]
+    shown += [(("sink", name), of_sinks) for name in sink.commands]
+    for command, listing in shown:
+        text = invoke(*command, "--help").stdout
+        assert text.split("Examples:\n")[1].count(" ".join(["pyspark-statestore", *command])) >= 1
+        purpose = next(line for line in listing.splitlines() if line.split()[:1] == [command[-1]])
         assert purpose.endswith("."), purpose

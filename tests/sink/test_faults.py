@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import os
+import shutil
 from collections import Counter
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +17,8 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
+from pyspark_statestore import Sink, StateStoreFilesError
+from pyspark_statestore.storage import Directory
 from tests.conftest import MakeSpark
 from tests.faults.queries import CONF, MASTER
 from tests.jvm.harness import TESTING, in_time, until
@@ -100,6 +106,68 @@ def test_any_call_may_fail(
         assert not in_staging or operation == "delete", f"n = {n}: {others}"
         assert len(others) - len(in_staging) in (0, 2), f"n = {n}: {others}"
     assert fired, calls
+
+
+def compact(sink: FileSink) -> None:
+    """Joins what is listed, with Spark in the file system that fails, and Python in the local one."""
+    made = Sink(sink.files)
+    made._directory = Directory(replace(made._directory.location, url=sink.location))
+    made.compact(older_than=datetime.timedelta(0), spark=sink.spark)
+
+
+@pytest.fixture(scope="module")
+def calls_of_a_compaction(
+    session: SparkSession, jvm: Any, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, Counter[str]]:
+    """A sink of stock Spark's to copy from, and how many calls of each operation its compaction makes."""
+    faulty = getattr(jvm, f"{TESTING}.FaultyFileSystem")
+    sink = new_sink(session, tmp_path_factory.mktemp("old") / "sink", "parquet")
+    sink.run(compacting=False)
+    kept = sink.folder.with_name("kept")
+    shutil.copytree(sink.folder, kept)
+    faulty.registerRoot("compaction", str(sink.files))
+    compact(sink)
+    calls: Counter[str] = Counter()
+    for thread in json.loads(faulty.snapshotJson())["compaction"].values():
+        for counted in thread.values():
+            calls.update(counted)
+    faulty.clearRoots()
+    assert len(sink.listed(0)) == len(sink.listed(1)) == 2
+    return kept, calls
+
+
+@pytest.mark.sweep(6)
+@pytest.mark.parametrize(("operation", "kind"), FAULTS)
+def test_any_call_of_a_compaction_may_fail(
+    session: SparkSession,
+    faulty: Any,
+    calls_of_a_compaction: tuple[Path, Counter[str]],
+    operation: str,
+    kind: str,
+) -> None:
+    """Readers see each row once, whatever was done; and it can be done again."""
+    kept, calls = calls_of_a_compaction
+    sink = FileSink(session, kept.with_name("sink"), "parquet", ("q",), scheme="faulty")
+    fired = 0
+    for n in sample(range(1, calls[operation] + 1), SAMPLE):
+        # In the same place, since the list has the paths.
+        shutil.rmtree(sink.folder)
+        shutil.copytree(kept, sink.folder)
+        faulty.addRule(operation, str(sink.files), n, kind)
+        with suppress(StateStoreFilesError):
+            in_time(lambda: compact(sink), seconds=130)
+        fired += faulty.fired()
+        faulty.clear()
+
+        assert sink.ids() == list(range(80)), f"n = {n}"
+        compact(sink)
+        assert sink.ids() == list(range(80)), f"n = {n}"
+        assert [len(sink.listed(batch)) for batch in range(2)] == [2, 2]
+        orphans = Sink(sink.files).remove_orphan_files(datetime.timedelta(0), dry_run=False, force=True)
+        assert orphans.removed_files_count >= 8
+        assert sink.present() == sorted(file for batch in range(2) for file in sink.listed(batch))
+        assert sink.ids() == list(range(80)), f"n = {n}"
+    assert fired or not calls[operation], calls
 
 
 def test_a_query_that_is_stopped_while_it_compacts_has_not_failed(

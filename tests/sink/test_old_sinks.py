@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from pyspark_statestore import Sink, StateStoreFilesError
 from pyspark_statestore.sink import compaction
+from tests.class_data import MINOR
 from tests.conftest import MakeSpark
 from tests.sink import manifest
 from tests.sink.sinks import TASKS, FileSink, rows_of
@@ -246,6 +247,11 @@ def test_tables(make_spark: MakeSpark, tmp_path: Path) -> None:
     assert current == [(2, True, 24), (3, False, 8), (4, False, 8)]
     assert {row["batch_id"] for row in log if not row["is_current"]} == {0, 1}
     assert sum(row["listed_bytes"] for row in log if row["is_current"]) == sum(r["file_size_in_bytes"] for r in files)
+    if MINOR >= "4.0":
+        for table, expected in (("sink_files", files), ("sink_log", log)):
+            found = sink.spark.read.format("checkpoint_files").option("table", table).load(str(sink.files))
+            assert found.count() == len(expected)
+            assert sorted(row["file_path"] for row in found.collect()) == sorted(row["file_path"] for row in expected)
 
 
 def test_verification_finds_what_is_wrong(make_spark: MakeSpark, tmp_path: Path) -> None:
