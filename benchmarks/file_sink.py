@@ -4,11 +4,13 @@ python benchmarks/file_sink.py                  # 64 tasks x 10 partition values
 python benchmarks/file_sink.py --delay-ms 0
 python benchmarks/file_sink.py --quick          # 16 tasks x 4 values x 8 batches
 
-A reader polls each sink's list of files all the time. In the end both sinks are read as a whole.
+A reader polls each sink's list of files all the time. In the end both sinks are read as a whole. Then the files of the
+stock sink are joined, as of one that is old, and it is read again.
 """
 
 from __future__ import annotations
 
+import datetime
 import json
 import shutil
 import statistics
@@ -37,6 +39,7 @@ from benchmarks.scenario import Scenario  # noqa: E402
 from benchmarks.shim import build_shim  # noqa: E402
 from benchmarks.sides import start_session  # noqa: E402
 from pyspark_statestore.session.doors import COMMIT_PROTOCOL_KEY, COMPACTING_PROTOCOL  # noqa: E402
+from pyspark_statestore.sink.sink import Sink as OldSink  # noqa: E402
 from tests.meanwhile import meanwhile  # noqa: E402
 from tests.sink.manifest import listed  # noqa: E402
 
@@ -160,6 +163,35 @@ def measure(sink: Sink) -> dict[str, Any]:
     }
 
 
+def join_old(sink: Sink, before: dict[str, Any]) -> dict[str, Any]:
+    """What joining the files of a sink that stock Spark has written takes, and what reading gains."""
+    begin = time.monotonic()
+    done = OldSink(sink.files).compact(older_than=datetime.timedelta(0), spark=sink.session)
+    seconds = time.monotonic() - begin
+    read_seconds, content = sink.read_all()
+    if content != before["content"]:
+        raise click.ClickException(f"joined files hold {content}, and {before['content']} was there")
+    files = [file for named in listed(sink.files).values() for file in named]
+    return {
+        "joined_files": done.rewritten_data_files_count,
+        "seconds": seconds,
+        "files": {"before": before["files"], "after": len(files)},
+        "read_seconds": {"before": before["read_seconds"], "after": read_seconds},
+    }
+
+
+def print_old(old: dict[str, Any]) -> None:
+    """Prints what joining old files has brought."""
+    table = Table(title="The stock sink's files, joined later", title_justify="left", title_style="bold")
+    for column in ("", "before", "after", "after / before"):
+        table.add_column(column, justify="right" if column else "left")
+    for label, key, digits in (("files", "files", 0), ("seconds to read everything", "read_seconds", 2)):
+        before, after = old[key]["before"], old[key]["after"]
+        table.add_row(label, f"{before:,.{digits}f}", f"{after:,.{digits}f}", f"{after / before:.3g}")
+    Console(width=max(110, Console().width)).print(table)
+    print(f"joining {old['joined_files']:,} files took {old['seconds']:.1f} s")
+
+
 def print_table(title: str, sides: dict[str, dict[str, Any]]) -> None:
     """Prints both sides and their ratio."""
     table = Table(title=title, title_justify="left", title_style="bold")
@@ -246,6 +278,7 @@ def main(
         for sink in sinks:
             sink.stop()
         sides = {sink.name: measure(sink) for sink in sinks}
+        old = join_old(sinks[0], sides["stock"])
         spark.stop()
     finally:
         shutil.rmtree(work, ignore_errors=True)
@@ -256,9 +289,12 @@ def main(
         raise click.ClickException(f"{sides['merged']['files']} files, where {batches * values} hold them")
     title = f"{tasks} tasks x {values} values x {batches} batches of {rows_per_batch:,} rows, {delay_ms} ms a call"
     out.mkdir(parents=True, exist_ok=True)
-    (out / "file_sink.json").write_text(json.dumps({"title": title, "sides": sides}, indent=1, default=str) + "\n")
+    (out / "file_sink.json").write_text(
+        json.dumps({"title": title, "sides": sides, "old": old}, indent=1, default=str) + "\n"
+    )
     draw(title, sides, out / "file_sink.png")
     print_table(title, sides)
+    print_old(old)
     print(f"raw numbers: {out}/file_sink.json, picture: {out}/file_sink.png", file=sys.stderr)
 
 
