@@ -9,12 +9,13 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
-from pyspark_statestore import Checkpoint
+from pyspark_statestore import Checkpoint, Sink
 from tests.class_data import MINOR
 from tests.cluster.application import Application, application
 from tests.cluster.application import Setting as Cluster
@@ -156,6 +157,10 @@ def test_a_file_sink_without_small_files(make_spark: MakeSpark, tmp_path: Path, 
     assert [len(ours.listed(batch)) for batch in range(2)] == [6, 6]
     assert len(stock.listed(0)) > 6
     assert ours.present() == sorted(file for batch in range(2) for file in ours.listed(batch))
+    done = Sink(stock.files).compact(older_than=timedelta(0), options={"header": "false"}, spark=spark)
+    assert done.added_data_files_count == 2 * 6
+    assert [len(stock.listed(batch)) for batch in range(2)] == [6, 6]
+    assert ours.read() == stock.read()
 
 
 @pytest.mark.skipif(MINOR != "3.5", reason="Spark 4.0 and newer come with one Scala")
