@@ -46,10 +46,10 @@ def test_all_know_the_same_versions() -> None:
 @pytest.mark.parametrize(
     ("minor", "expected"),
     [
-        ("3.5", {"spark-3.5", "spark-3.5-to-4.0"}),
-        ("4.0", {"spark-4.0", "spark-3.5-to-4.0", "spark-4.0-on", "spark-4.0-to-4.1"}),
-        ("4.2", {"spark-4.2", "spark-4.0-on", "spark-4.1-on", "spark-4.2-on"}),
-        ("4.4", {"spark-4.3", "spark-4.0-on", "spark-4.1-on", "spark-4.2-on"}),
+        ("3.5", {"spark-3.5", "spark-3.5-to-4.0", "spark-3.5-on"}),
+        ("4.0", {"spark-4.0", "spark-3.5-to-4.0", "spark-3.5-on", "spark-4.0-on", "spark-4.0-to-4.1"}),
+        ("4.2", {"spark-4.2", "spark-3.5-on", "spark-4.0-on", "spark-4.1-on", "spark-4.2-on"}),
+        ("4.4", {"spark-4.3", "spark-3.5-on", "spark-4.0-on", "spark-4.1-on", "spark-4.2-on"}),
     ],
 )
 def test_folders_say_for_which_versions_they_are(minor: str, expected: set[str]) -> None:
