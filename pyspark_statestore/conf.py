@@ -291,6 +291,15 @@ _DECLARED_OF_SINKS = (
         prefix=SINK_PREFIX,
     ),
     Option(
+        "maxDelay",
+        "0s",
+        "duration",
+        "How long rows may wait for more of their partition value, until they fill a file. With 0 they do not wait. "
+        "Also an option of one query's writeStream.",
+        minimum="0s",
+        prefix=SINK_PREFIX,
+    ),
+    Option(
         "stagingRetention",
         "1d",
         "duration",

@@ -156,6 +156,11 @@ ERROR_CLASSES: Mapping[str, str] = MappingProxyType(
             "{file} has changed while files were joined: the query has gone on, or somebody else compacts. Readers "
             "see what they would have seen. Try again; what was written in vain goes with the orphans."
         ),
+        "PSS_SINK_IN_USE": (
+            "{file} has changed at {changed}, less than {idle_for} ago, so a query may be writing to the sink. It "
+            "publishes what waits by itself. Nothing was changed. Try again when the query has ended for that long, "
+            "or, where you know that it has, give a shorter time with force."
+        ),
         "PSS_SINK_REWRITE_FAILED": (
             "The files of {path} could not be joined: {reason}. Readers see what they would have seen. Give the "
             "format and the options with which the query writes, or see what verify says of the sink."

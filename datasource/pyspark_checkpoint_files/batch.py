@@ -50,8 +50,8 @@ class SinkReader(DataSourceReader):
             StateStoreFilesError: As the methods of :class:`pyspark_statestore.sink.sink.Sink`.
         """
         sink = self._options.sink()
-        table = sink.files() if self._options.table == "sink_files" else sink.log()
-        yield from table.to_batches(BATCH_ROWS)
+        tables = {"sink_files": sink.files, "sink_log": sink.log, "sink_waiting": sink.waiting}
+        yield from tables[self._options.table]().to_batches(BATCH_ROWS)
 
 
 class TableReader(DataSourceReader):

@@ -18,7 +18,7 @@ from pyspark_statestore.sink.sink import Sink
 TABLES = ("files", "segments", "versions", "summary")
 """The tables about a checkpoint."""
 
-SINK_TABLES = ("sink_files", "sink_log")
+SINK_TABLES = ("sink_files", "sink_log", "sink_waiting")
 """The tables about a file sink, whose directory is the path."""
 
 NARROWED = ("segments", "versions")

@@ -137,6 +137,14 @@ SINK_LOG: TableLayout = (
 )
 """The layout of the command ``sink log``."""
 
+SINK_WAITING: TableLayout = (
+    ColumnLayout("file", ("file_path",), rendering.name),
+    ColumnLayout("directory", ("directory",), rendering.text),
+    ColumnLayout("size", ("file_size_in_bytes",), rendering.size),
+    ColumnLayout("waits since (UTC)", ("waiting_since",), rendering.time),
+)
+"""The layout of the command ``sink waiting``."""
+
 SINK_PROBLEMS: TableLayout = (
     ColumnLayout("kind", ("kind",), rendering.text),
     ColumnLayout("file", ("path",), rendering.text),

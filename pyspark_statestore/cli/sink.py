@@ -1,9 +1,11 @@
-"""The commands of ``pyspark-statestore sink``: files, log, verify, compact, orphans."""
+"""The commands of ``pyspark-statestore sink``: files, log, waiting, verify, compact, publish, orphans."""
 
 from __future__ import annotations
 
 import datetime
 import functools
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -41,6 +43,30 @@ def _sink(command: options.Function) -> options.Function:
     return with_sink
 
 
+def _writer(command: options.Function) -> options.Function:
+    """Adds what a command that joins files has to know of the query that wrote them, and where Spark runs."""
+    decorators = (
+        click.option("--format", help="The format of the files, where their names do not tell."),
+        click.option(
+            "--option",
+            "writer_options",
+            type=options.Setting(),
+            multiple=True,
+            help="An option with which the query writes, such as header=true, which CSV needs. Repeat it for more.",
+        ),
+        click.option("--master", default="local[*]", show_default=True, help="Where Spark runs."),
+        click.option("--conf", type=options.Setting(), multiple=True, help="A setting of Spark. Repeat it for more."),
+    )
+    for decorator in reversed(decorators):
+        command = decorator(command)
+    return command
+
+
+_target_file_size = click.option(
+    "--target-file-size", type=options.Size(), default="128m", show_default=True, help="The size of new files."
+)
+
+
 @sink_group.command(
     "files",
     examples=[
@@ -74,6 +100,22 @@ def log_command(sink: Sink, output: Output, rows: RowChoice) -> None:
 
     table = sink.log()
     output.table(table, SINK_LOG, f"List of {sink.url}: {counted(table.num_rows, 'file')}", rows)
+
+
+@sink_group.command(
+    "waiting",
+    examples=["pyspark-statestore sink waiting /tables/clicks"],
+)
+@_sink
+@options.rows
+@options.output
+def waiting_command(sink: Sink, output: Output, rows: RowChoice) -> None:
+    """List the files whose rows wait to be published, as maxDelay allows."""
+    from pyspark_statestore.cli.layouts import SINK_WAITING
+    from pyspark_statestore.rendering import counted
+
+    table = sink.waiting()
+    output.table(table, SINK_WAITING, f"{counted(table.num_rows, 'file')} that wait in {sink.url}", rows)
 
 
 @sink_group.command(
@@ -120,9 +162,7 @@ def verify_command(ctx: click.Context, sink: Sink, output: Output) -> None:
 )
 @options.dry_run("Only show what would be joined.")
 @_sink
-@click.option(
-    "--target-file-size", type=options.Size(), default="128m", show_default=True, help="The size of new files."
-)
+@_target_file_size
 @click.option(
     "--older-than",
     type=options.Duration(),
@@ -131,16 +171,7 @@ def verify_command(ctx: click.Context, sink: Sink, output: Output) -> None:
     help="Join only files that are older than the sink's newest by more than this. Give 0s where no stream reads the "
     "sink.",
 )
-@click.option("--format", help="The format of the files, where their names do not tell.")
-@click.option(
-    "--option",
-    "writer_options",
-    type=options.Setting(),
-    multiple=True,
-    help="An option with which the query writes, such as header=true, which CSV needs. Repeat it for more.",
-)
-@click.option("--master", default="local[*]", show_default=True, help="Where Spark runs.")
-@click.option("--conf", type=options.Setting(), multiple=True, help="A setting of Spark. Repeat it for more.")
+@_writer
 @options.output
 def compact_command(
     sink: Sink,
@@ -161,31 +192,85 @@ def compact_command(
     from pyspark_statestore.cli.layouts import SINK_JOINED
     from pyspark_statestore.cli.output import Report, figures_of, progress
 
-    spark = _session(master, dict(conf))
-    try:
-        with progress("Joining files", ""):
-            done = sink.compact(
-                target_file_size=target_file_size,
-                older_than=older_than,
-                format=format,
-                options=dict(writer_options),
-                dry_run=dry_run,
-                spark=spark,
-            )
-    finally:
-        spark.stop()
+    with _session(master, dict(conf)) as spark, progress("Joining files", ""):
+        done = sink.compact(
+            target_file_size=target_file_size,
+            older_than=older_than,
+            format=format,
+            options=dict(writer_options),
+            dry_run=dry_run,
+            spark=spark,
+        )
     details = {"files": (done.files, SINK_JOINED)}
     output.report(Report.of(f"Compaction of {sink.url}", figures_of(done), details, dry_run=done.dry_run))
 
 
-def _session(master: str, conf: dict[str, str]) -> SparkSession:
+@sink_group.command(
+    "publish",
+    examples=[
+        "pyspark-statestore sink publish /tables/clicks --dry-run",
+        "pyspark-statestore sink publish hdfs://nn/tables/clicks",
+    ],
+    interrupted="Readers see what they saw. Run it again at any time.",
+)
+@options.dry_run("Only show what waits.")
+@_sink
+@_target_file_size
+@click.option(
+    "--idle-for",
+    type=options.Duration(),
+    default="1h",
+    show_default=True,
+    help="Refuse where the sink's list has changed later than this ago: its query may be running.",
+)
+@click.option("--force", is_flag=True, help="Allow --idle-for of less than an hour.")
+@_writer
+@options.output
+def publish_command(
+    sink: Sink,
+    output: Output,
+    dry_run: bool,
+    target_file_size: int,
+    idle_for: datetime.timedelta,
+    force: bool,
+    format: str | None,
+    writer_options: tuple[tuple[str, str], ...],
+    master: str,
+    conf: tuple[tuple[str, str], ...],
+) -> None:
+    """Publish rows that wait, for a query that does not run any more, with Spark.
+
+    A query that runs publishes them by itself. Do not use this while it runs: rows could be there twice.
+    """
+    from pyspark_statestore.cli.output import Report, figures_of, progress
+
+    with _session(master, dict(conf)) as spark, progress("Publishing", ""):
+        done = sink.publish(
+            target_file_size=target_file_size,
+            idle_for=idle_for,
+            format=format,
+            options=dict(writer_options),
+            dry_run=dry_run,
+            force=force,
+            spark=spark,
+        )
+    title = f"Publication of what waits in {sink.url}"
+    output.report(Report.of(title, figures_of(done), {}, dry_run=done.dry_run))
+
+
+@contextmanager
+def _session(master: str, conf: dict[str, str]) -> Iterator[SparkSession]:
     from pyspark.sql import SparkSession
 
     from pyspark_statestore.session.configure import configure
 
-    builder = SparkSession.builder.master(master).appName("pyspark-statestore sink compact")
+    builder = SparkSession.builder.master(master).appName("pyspark-statestore sink")
     builder = builder.config("spark.ui.enabled", "false").config("spark.log.level", "ERROR").config(map=conf)
-    return configure(builder).getOrCreate()
+    spark = configure(builder).getOrCreate()
+    try:
+        yield spark
+    finally:
+        spark.stop()
 
 
 @sink_group.command(

@@ -209,5 +209,14 @@ _SINK_LOG = (
     Column("last_modified_at", TIMESTAMP, "When it last changed; null if the file system does not say."),
 )
 
-SINK_TABLES: Mapping[str, tuple[Column, ...]] = MappingProxyType({"sink_files": _SINK_FILES, "sink_log": _SINK_LOG})
+_SINK_WAITING = (
+    Column("file_path", pa.string(), "The file, as a URL. No reader of the sink sees it yet."),
+    Column("directory", pa.string(), "Of its partition value, such as p=1/q=x; empty without partition columns."),
+    Column("file_size_in_bytes", pa.int64(), "Its size."),
+    Column("waiting_since", TIMESTAMP, "When its rows began to wait; maxDelay counts from then."),
+)
+
+SINK_TABLES: Mapping[str, tuple[Column, ...]] = MappingProxyType(
+    {"sink_files": _SINK_FILES, "sink_log": _SINK_LOG, "sink_waiting": _SINK_WAITING}
+)
 """The tables about a file sink, by name."""

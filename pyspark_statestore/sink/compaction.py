@@ -24,13 +24,13 @@ import json
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from pyspark_statestore.errors import StateStoreFilesError, not_allowed
-from pyspark_statestore.session.jvm import call_static, check_loaded, check_running, jar_missing, loaded_jar
-from pyspark_statestore.sink.file_list import LIST, Entry, ListPart, display, new_line, parse, read_list, text_of
+from pyspark_statestore.errors import not_allowed
+from pyspark_statestore.sink.file_list import Entry, ListPart, check_unchanged, display, new_line, read_list, text_of
+from pyspark_statestore.sink.rewriter import New, Rewriter, check_options, format_of
 from pyspark_statestore.storage.changes import write
 from pyspark_statestore.storage.directory import Directory
 
@@ -42,19 +42,6 @@ REPLACED = "_replaced"
 
 LEAST_TARGET = 1024
 """Bytes; the same as of ``targetFileSize``."""
-
-_FORMATS = {
-    "parquet": "parquet",
-    "orc": "orc",
-    "json": "json",
-    "csv": "csv",
-    "txt": "text",
-    "avro": "avro",
-    "xml": "xml",
-}
-"""By the endings of names, before which the compression may stand."""
-
-_REWRITE = "io.pyspark.statestore.sink.SinkRewrite"
 
 
 @dataclass(frozen=True)
@@ -94,7 +81,7 @@ def compact(
     if older_than < datetime.timedelta(0):
         raise not_allowed("older_than", older_than, "a datetime.timedelta of 0 or more")
     parts = read_list(directory)
-    jvm = _Rewriter(directory, spark)
+    jvm = Rewriter(directory, spark)
     newest = max((entry.modified_ms for part in parts for entry in part.entries), default=0)
     before = newest - older_than / datetime.timedelta(milliseconds=1)
     works = []
@@ -105,8 +92,8 @@ def compact(
             works.append(_Work(part, bins))
     added, added_bytes = sum(len(work.bins) for work in works), None
     if works and not dry_run:
-        named = _format(directory, format, [entry for work in works for entry in work.joined])
-        _check_options(named, options)
+        named = format_of(directory, format, [entry.relative for work in works for entry in work.joined])
+        check_options(named, options)
         made = [made for work in works for made in work.do(directory, jvm, named, options, target_file_size)]
         added, added_bytes = len(made), sum(each.size for each in made)
     joined = [(work.part.info.name, entry) for work in works for entry in work.joined]
@@ -122,17 +109,6 @@ def compact(
 
 
 @dataclass(frozen=True)
-class _New:
-    """A file that was made of others, before it is listed."""
-
-    url: str
-    size: int
-    replication: int
-    block_size: int
-    bin: int
-
-
-@dataclass(frozen=True)
 class _Work:
     """What is to be joined of one file of the list."""
 
@@ -144,125 +120,18 @@ class _Work:
         return [entry for entries in self.bins for entry in entries]
 
     def do(
-        self, directory: Directory, jvm: _Rewriter, format: str, options: Mapping[str, str], target: int
-    ) -> list[_New]:
+        self, directory: Directory, jvm: Rewriter, format: str, options: Mapping[str, str], target: int
+    ) -> list[New]:
         made = jvm.join(format, options, self.joined, target)
         gone = {entry.url for entry in self.joined}
         lines = [entry.line for entry in self.part.entries if entry.url not in gone]
+        # The older manifests of what waits say nothing any more.
+        lines += [manifest.line for manifest in self.part.manifests[-1:]]
         for each in made:
             newest = max(entry.modified_ms for entry in self.bins[each.bin])
             lines.append(new_line(each.url, each.size, newest, each.replication, each.block_size))
-        self._check_unchanged(directory)
+        check_unchanged(directory, self.part)
         note = {"list": self.part.info.name, "replaced": [entry.relative for entry in self.joined]}
         write(directory, f"{REPLACED}/{uuid.uuid4()}.json", json.dumps(note).encode())
         jvm.replace_list(self.part.info.name, text_of(lines))
         return made
-
-    def _check_unchanged(self, directory: Directory) -> None:
-        """The query may have repeated the list meanwhile, or another compaction may have replaced it."""
-        now = next((info for info in directory.files(LIST) if info.name == self.part.info.name), None)
-        is_current = self.part.info.name in {part.info.name for part in read_list(directory)}
-        if now is not None and is_current:
-            data = directory.read(f"{LIST}/{now.name}", now.size)
-            if parse(directory, now.name, data) == self.part.entries:
-                return
-        where = directory.location.display(f"{LIST}/{self.part.info.name}")
-        raise StateStoreFilesError("PSS_SINK_LIST_CHANGED", {"file": where})
-
-
-class _Rewriter:
-    """What Spark does for a compaction.
-
-    Args:
-        directory: The sink's.
-        spark: The session; the active one if not given.
-    """
-
-    def __init__(self, directory: Directory, spark: SparkSession | None) -> None:
-        from pyspark.sql import SparkSession
-
-        session = spark or SparkSession.getActiveSession()
-        action = "Start one with configure(builder), or attach(spark) to one, and give it as spark="
-        if session is None:
-            reason = "Joining files of a sink needs a Spark session, and none is active"
-            raise StateStoreFilesError("PSS_SPARK_NOT_RUNNING", {"reason": reason, "action": action})
-        check_running(session, why_not_connect="and files of sinks are joined in the driver", action=action)
-        self._jvm: Any = session.sparkContext._jvm
-        self._session: Any = session._jsparkSession
-        self._directory = directory
-        loader = self._session.sharedState().jarClassLoader()
-        loaded = loaded_jar(self._jvm, loader)
-        if loaded is None:
-            raise jar_missing("the session was started without the jar", action)
-        check_loaded(loaded, session.version)
-        self._class = loader.loadClass(_REWRITE)
-
-    def plan(self, entries: Sequence[Entry], target: int) -> list[list[Entry]]:
-        """Which of the files become one file each."""
-        numbers = self._call("plan", ("java.lang.String", _text(entries)), ("java.lang.String", str(target)))
-        return [[entries[int(number)] for number in line.split()] for line in str(numbers).splitlines()]
-
-    def join(self, format: str, options: Mapping[str, str], entries: Sequence[Entry], target: int) -> list[_New]:
-        """Joins what :meth:`plan` has said; nothing lists the new files yet."""
-        given = self._jvm.java.util.HashMap()
-        for key, value in options.items():
-            given.put(str(key), str(value))
-        found = self._call(
-            "join",
-            ("java.lang.String", format),
-            ("java.util.Map", given),
-            ("java.lang.String", _text(entries)),
-            ("java.lang.String", str(target)),
-            with_session=True,
-        )
-        made = [line.split(" ") for line in str(found).splitlines()]
-        return [_New(url, *map(int, figures)) for url, *figures in made]
-
-    def replace_list(self, name: str, text: str) -> None:
-        """Puts a new file of the list in the place of an old one."""
-        self._call("replaceList", ("java.lang.String", name), ("java.lang.String", text), with_session=True)
-
-    def _call(self, method: str, *arguments: tuple[str, Any], with_session: bool = False) -> Any:
-        from py4j.protocol import Py4JJavaError
-
-        sink = ("java.lang.String", self._directory.location.url)
-        session = [("org.apache.spark.sql.SparkSession", self._session)] if with_session else []
-        try:
-            return call_static(self._jvm, self._class, method, *session, sink, *arguments)
-        except Py4JJavaError as error:
-            where = self._directory.location.display()
-            parameters = {"path": where, "reason": _reason(error.java_exception)}
-            raise StateStoreFilesError("PSS_SINK_REWRITE_FAILED", parameters) from error
-
-
-def _text(entries: Sequence[Entry]) -> str:
-    return "\n".join(f"{entry.url} {entry.size}" for entry in entries)
-
-
-def _reason(thrown: Any) -> str:
-    """What the innermost cause says, which is what went wrong."""
-    while thrown.getCause() is not None:
-        thrown = thrown.getCause()
-    return str(thrown.getMessage() or thrown.getClass().getName()).strip().partition("\n")[0].rstrip(".")
-
-
-def _format(directory: Directory, given: str | None, entries: Sequence[Entry]) -> str:
-    if given is not None:
-        return given
-    found = {_FORMATS[word] for entry in entries for word in _endings(entry) if word in _FORMATS}
-    if len(found) != 1:
-        allowed = (
-            f"the format of the files of {directory.location.display()}, of which their names tell {sorted(found)}"
-        )
-        raise not_allowed("format", given, allowed)
-    return found.pop()
-
-
-def _endings(entry: Entry) -> list[str]:
-    return entry.relative.rpartition("/")[2].split(".")[1:]
-
-
-def _check_options(format: str, options: Mapping[str, str]) -> None:
-    """Only the query knows whether its CSV has a header: joined wrongly, headers would be rows."""
-    if format == "csv" and not any(key.lower() == "header" for key in options):
-        raise not_allowed("options", dict(options), "for CSV, the query's header: {'header': 'true'} or 'false'")

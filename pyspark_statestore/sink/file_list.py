@@ -7,6 +7,9 @@
 Each has a line ``v1`` and then a line of JSON for each file (Spark: ``FileStreamSinkLog``). Every tenth batch
 (``spark.sql.streaming.fileSink.log.compactInterval``) Spark repeats all files in a new ``.compact``. A reader takes the
 newest ``.compact`` and the batches after it; what is older stays for a while, and does not count.
+
+Where rows wait to be published (``maxDelay``), a line that is marked as a directory names the manifest of what waits.
+Readers pass over it.
 """
 
 from __future__ import annotations
@@ -28,9 +31,13 @@ from pyspark_statestore.storage.directory import Directory, FileInfo, in_paralle
 
 LIST = "_spark_metadata"
 
+WAITING = "_waiting"
+"""The directory of rows that wait to be published; no reader looks there. The same as in the jar's ``Waiting``."""
+
 _VERSION = "v1"
 _PART = re.compile(r"(\d{1,18})(\.compact)?")
-_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
+_MANIFEST = re.compile(rf"/{WAITING}/\d{{1,18}}-[0-9a-f]+\.json$")
+EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
 
 
 @dataclass(frozen=True)
@@ -58,6 +65,34 @@ class Entry:
 
 
 @dataclass(frozen=True)
+class Manifest:
+    """A manifest of what waits, which the list names.
+
+    Attributes:
+        line: The line of JSON.
+        url: Its path as in the line, URL-encoded.
+        relative: Its path below the sink's directory.
+    """
+
+    line: str
+    url: str
+    relative: str
+
+    @property
+    def batch_id(self) -> int:
+        """The batch that it counts after."""
+        return int(self.relative.rpartition("/")[2].partition("-")[0])
+
+
+@dataclass(frozen=True)
+class Named:
+    """What a file of the list names: files, and manifests in the order of their batches."""
+
+    entries: tuple[Entry, ...]
+    manifests: tuple[Manifest, ...]
+
+
+@dataclass(frozen=True)
 class ListPart:
     """A file of the list: one batch, or with ``is_compact`` all batches up to one.
 
@@ -66,14 +101,24 @@ class ListPart:
         batch_id: The batch, or the last one.
         is_compact: Whether it repeats all batches before.
         is_current: Whether readers go by it.
-        entries: What it names; of a part that does not count, too.
+        named: What it names; of a part that does not count, too.
     """
 
     info: FileInfo
     batch_id: int
     is_compact: bool
     is_current: bool
-    entries: tuple[Entry, ...]
+    named: Named
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """The files that it names."""
+        return self.named.entries
+
+    @property
+    def manifests(self) -> tuple[Manifest, ...]:
+        """The manifests of what waits that it names, in the order of their batches."""
+        return self.named.manifests
 
 
 def read_list(directory: Directory, *, only_current: bool = True) -> list[ListPart]:
@@ -110,7 +155,7 @@ def _read_list(directory: Directory, only_current: bool) -> list[ListPart]:
     return sorted(in_parallel(read, wanted), key=lambda part: (part.batch_id, part.is_compact))
 
 
-def parse(directory: Directory, name: str, data: bytes) -> tuple[Entry, ...]:
+def parse(directory: Directory, name: str, data: bytes) -> Named:
     """Reads one file of the list.
 
     Raises:
@@ -129,29 +174,35 @@ def parse(directory: Directory, name: str, data: bytes) -> tuple[Entry, ...]:
     if version.strip() != _VERSION:
         raise damaged(f"its version is {version[:20]!r}, and {_VERSION} is known")
     root = directory.location.absolute.rstrip("/") + "/"
-    entries = []
+    entries, manifests = [], []
     for at, line in enumerate(lines, 1):
         if not line and at == len(lines):
             break
         try:
-            entries.append(_entry(line, root))
+            one = _line(line, root)
+            if isinstance(one, Entry):
+                entries.append(one)
+            else:
+                manifests.append(one)
         except (ValueError, KeyError, TypeError) as error:
             raise damaged(f"{type(error).__name__}: {error}") from error
-    return tuple(entries)
+    return Named(tuple(entries), tuple(sorted(manifests, key=lambda manifest: manifest.batch_id)))
 
 
-def _entry(line: str, root: str) -> Entry:
+def _line(line: str, root: str) -> Entry | Manifest:
     fields: Any = json.loads(line)
-    if fields["action"] != "add" or fields["isDir"]:
-        raise ValueError("it is no file that was added")
     path = unquote(urlparse(fields["path"]).path)
     relative = path[len(root) :] if path.startswith(root) else ""
+    if fields["isDir"] and _MANIFEST.search(path):
+        return Manifest(line, str(fields["path"]), path[path.rindex(f"{WAITING}/") :])
+    if fields["action"] != "add" or fields["isDir"]:
+        raise ValueError("it is no file that was added")
     return Entry(line, str(fields["path"]), relative, int(fields["size"]), int(fields["modificationTime"]))
 
 
-def new_line(url: str, size: int, modified_ms: int, replication: int, block_size: int) -> str:
-    """The line of a file, as Spark writes it."""
-    fields = {"path": url, "size": size, "isDir": False, "modificationTime": modified_ms}
+def new_line(url: str, size: int, modified_ms: int, replication: int, block_size: int, *, is_dir: bool = False) -> str:
+    """The line of a file or, for a manifest, of a directory, as Spark writes it."""
+    fields = {"path": url, "size": size, "isDir": is_dir, "modificationTime": modified_ms}
     fields |= {"blockReplication": replication, "blockSize": block_size, "action": "add"}
     return json.dumps(fields, separators=(",", ":"), ensure_ascii=False)
 
@@ -161,6 +212,22 @@ def text_of(lines: Sequence[str]) -> str:
     return "\n".join([_VERSION, *lines])
 
 
+def check_unchanged(directory: Directory, part: ListPart) -> None:
+    """Makes sure that a part still counts and says the same, before it is replaced.
+
+    Raises:
+    StateStoreFilesError: PSS_SINK_LIST_CHANGED: the query has repeated the list, or another compaction has run.
+    """
+    now = next((info for info in directory.files(LIST) if info.name == part.info.name), None)
+    is_current = part.info.name in {current.info.name for current in read_list(directory)}
+    if now is not None and is_current:
+        data = directory.read(f"{LIST}/{now.name}", now.size)
+        if parse(directory, now.name, data) == part.named:
+            return
+    where = directory.location.display(f"{LIST}/{part.info.name}")
+    raise StateStoreFilesError("PSS_SINK_LIST_CHANGED", {"file": where})
+
+
 def files_table(directory: Directory, parts: Sequence[ListPart]) -> pa.Table:
     """The table of listed files."""
     listed = [(part, entry) for part in parts for entry in part.entries]
@@ -168,7 +235,7 @@ def files_table(directory: Directory, parts: Sequence[ListPart]) -> pa.Table:
         "file_path": [display(directory, entry) for _, entry in listed],
         "directory": [entry.directory for _, entry in listed],
         "file_size_in_bytes": [entry.size for _, entry in listed],
-        "last_modified_at": [_EPOCH + datetime.timedelta(milliseconds=entry.modified_ms) for _, entry in listed],
+        "last_modified_at": [EPOCH + datetime.timedelta(milliseconds=entry.modified_ms) for _, entry in listed],
         "listed_in": [part.info.name for part, _ in listed],
     }
     return table_of("sink_files", columns)

@@ -3,7 +3,8 @@
 What is removed, each only when it is old enough:
 
 * data files that Spark's list does not name: of attempts that failed, and what a compaction has replaced;
-* what is in ``_staging``, and the notes of compactions in ``_replaced`` once none of their files is left;
+* what is in ``_staging``, and what is in ``_waiting`` and does not wait by the manifest that counts;
+* the notes of compactions in ``_replaced`` once none of their files is left;
 * temporary files that a crash has left beside the list.
 
 Why that is safe. The files are listed before the list is read, so what is published in between is named. A file that a
@@ -29,8 +30,9 @@ from pyspark_statestore.errors import StateStoreFilesError, not_allowed
 from pyspark_statestore.log.columns import TIMESTAMP
 from pyspark_statestore.log.merged_log import Clocks
 from pyspark_statestore.sink.compaction import REPLACED
-from pyspark_statestore.sink.file_list import LIST, Entry, ListPart, read_list
+from pyspark_statestore.sink.file_list import LIST, WAITING, Entry, ListPart, read_list
 from pyspark_statestore.sink.verification import data_files
+from pyspark_statestore.sink.waiting import read_waiting
 from pyspark_statestore.storage.changes import delete, hadoop_checksum_of, is_temporary, write
 from pyspark_statestore.storage.directory import Directory, FileInfo, in_parallel
 
@@ -101,6 +103,10 @@ def _orphans(directory: Directory, clocks: Clocks, older_than: datetime.timedelt
         return clocks.age(info.modified) >= older_than
 
     there = data_files(directory)
+    in_waiting = [_below(WAITING, info) for info in directory.find(WAITING)]
+    waiting = read_waiting(directory)
+    waits = {file.relative for file in waiting.files} | ({waiting.manifest} if waiting.manifest else set())
+    waits |= {hadoop_checksum_of(name) for name in waits}
     notes = _notes(directory)
     kept = {path for note in notes if not is_old(note.info) for path in note.replaced}
     named = {entry.relative for part in read_list(directory) for entry in _checked(directory, part)}
@@ -108,6 +114,7 @@ def _orphans(directory: Directory, clocks: Clocks, older_than: datetime.timedelt
     gone = {info.name for info in unlisted if is_old(info) and info.name not in kept}
     yield from ((info, _UNLISTED) for info in unlisted if info.name in gone)
     yield from ((_below(STAGING, info), _STAGED) for info in directory.find(STAGING) if is_old(info))
+    yield from ((info, _STAGED) for info in in_waiting if info.name not in waits and is_old(info))
     left = {info.name for info in unlisted} - gone
     yield from ((note.info, _NOTE) for note in notes if is_old(note.info) and not note.replaced & left)
     temporary = (_below(LIST, info) for info in directory.files(LIST) if is_temporary(info.name) and is_old(info))

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pyspark_statestore.sink.compaction import SinkCompaction
     from pyspark_statestore.sink.orphans import SinkOrphanRemoval
     from pyspark_statestore.sink.verification import SinkVerification
+    from pyspark_statestore.sink.waiting import SinkPublication
     from pyspark_statestore.storage import Directory
 
 TARGET_FILE_SIZE = 128 << 20
@@ -80,8 +81,68 @@ class Sink:
 
         return log_table(self._directory, read_list(self._directory, only_current=False))
 
+    def waiting(self) -> pa.Table:
+        """Returns the files whose rows wait to be published, as ``maxDelay`` allows. No reader sees them yet.
+
+        Returns:
+            The columns ``file_path``, ``directory`` (of the partition value, such as ``p=1/q=x``),
+            ``file_size_in_bytes`` and ``waiting_since``.
+
+        Raises:
+            StateStoreFilesError: As :meth:`files`.
+        """
+        from pyspark_statestore.sink.waiting import read_waiting, waiting_table
+
+        return waiting_table(self._directory, read_waiting(self._directory))
+
+    def publish(
+        self,
+        *,
+        target_file_size: int = TARGET_FILE_SIZE,
+        idle_for: datetime.timedelta = datetime.timedelta(hours=1),
+        format: str | None = None,
+        options: Mapping[str, str] | None = None,
+        dry_run: bool = False,
+        force: bool = False,
+        spark: SparkSession | None = None,
+    ) -> SinkPublication:
+        """Publishes the rows that wait, for a query that does not run any more.
+
+        A query that runs publishes them by itself, with its next batch after ``maxDelay``. Do not call it while the
+        query runs: rows could be there twice.
+
+        Args:
+            target_file_size: Bytes that a file is to have.
+            idle_for: Refuse where the sink's list has changed later than this ago: the query may be running.
+            format: The format of the files, where their names do not tell.
+            options: Options with which the query writes, such as ``{"header": "true"}``, which CSV needs.
+            dry_run: Change nothing; only return what waits.
+            force: Allow ``idle_for`` to be less than an hour. Use it only where you know that the query has ended.
+            spark: The session, with the jar; the active one if not given.
+
+        Returns:
+            How many files readers see now that they did not see before.
+
+        Raises:
+            StateStoreFilesError: PSS_SINK_IN_USE, or as :meth:`compact`. Readers see what they saw then.
+        """
+        from pyspark_statestore.sink.waiting import publish
+
+        now = datetime.datetime.now(datetime.timezone.utc)
+        return publish(
+            self._directory,
+            target_file_size=target_file_size,
+            idle_for=idle_for,
+            format=format,
+            options=options or {},
+            dry_run=dry_run,
+            force=force,
+            spark=spark,
+            now=now,
+        )
+
     def verify(self) -> SinkVerification:
-        """Checks that every listed file is there with its size, and that the list has no gap. It reads no data.
+        """Checks that every listed or waiting file is there with its size, and that the list has no gap.
 
         Returns:
             What was found; none of it is raised as an error.

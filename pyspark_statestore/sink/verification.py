@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from pyspark_statestore.sink.file_list import LIST, ListPart, display, read_list
+from pyspark_statestore.errors import StateStoreFilesError
+from pyspark_statestore.sink.file_list import LIST, WAITING, ListPart, display, read_list
+from pyspark_statestore.sink.waiting import read_waiting
 from pyspark_statestore.storage.directory import Directory, FileInfo
 
 _NOTES = ("unlisted", "elsewhere")
@@ -44,7 +46,12 @@ def verify(directory: Directory) -> SinkVerification:
     # In this order: what is published meanwhile is in the list, and not among the files.
     there = {info.name: info for info in data_files(directory)}
     parts = read_list(directory)
-    found = [*_gaps(directory, parts), *_listed(directory, parts, there), *_unlisted(directory, parts, there)]
+    found = [
+        *_gaps(directory, parts),
+        *_listed(directory, parts, there),
+        *_waiting(directory),
+        *_unlisted(directory, parts, there),
+    ]
     rows = [("note" if kind in _NOTES else "damage", kind, path, reason) for kind, path, reason in found]
     entries = [entry for part in parts for entry in part.entries]
     columns = [pa.array([row[at] for row in rows], field.type) for at, field in enumerate(_PROBLEMS)]
@@ -87,6 +94,25 @@ def _listed(directory: Directory, parts: list[ListPart], there: dict[str, FileIn
                 yield "wrong_size", path, f"it has {info.size} bytes, and {part.info.name} says {entry.size}"
             if times[entry.url] > 1:
                 yield "listed_twice", path, f"{part.info.name} names it, and it is named {times[entry.url]} times"
+
+
+def _waiting(directory: Directory) -> Iterator[tuple[str, str, str]]:
+    # In this order: a file that is published meanwhile does not wait any more.
+    there = {f"{WAITING}/{info.name}": info.size for info in directory.find(WAITING)}
+    try:
+        waiting = read_waiting(directory)
+    except StateStoreFilesError as error:
+        yield "missing_manifest", directory.location.display(WAITING), f"what waits cannot be known: {error}"
+        return
+    for file in waiting.files:
+        size = there.get(file.relative)
+        path = directory.location.display(file.relative)
+        if size is None:
+            # A file that began to wait after the listing.
+            if not directory.location.fs.exists(directory.location.below(file.relative)):
+                yield "missing_waiting_file", path, f"{waiting.manifest} names it, and it is not there"
+        elif size != file.size:
+            yield "wrong_size", path, f"it has {size} bytes, and {waiting.manifest} says {file.size}"
 
 
 def _unlisted(

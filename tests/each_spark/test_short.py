@@ -161,6 +161,12 @@ def test_a_file_sink_without_small_files(make_spark: MakeSpark, tmp_path: Path, 
     assert done.added_data_files_count == 2 * 6
     assert [len(stock.listed(batch)) for batch in range(2)] == [6, 6]
     assert ours.read() == stock.read()
+    for batch, delay in ((2, "10h"), (3, "0s")):  # the rows of the one wait for the other
+        for sink in (ours, stock):
+            sink.feed(rows_of(batch))
+            sink.run(compacting=sink is ours, maxDelay=delay)
+        assert len(ours.listed(batch)) == (batch - 2) * 6
+    assert ours.read() == stock.read()
 
 
 @pytest.mark.skipif(MINOR != "3.5", reason="Spark 4.0 and newer come with one Scala")

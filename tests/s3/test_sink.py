@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.errors import StreamingQueryException
 
+from pyspark_statestore import Sink
 from tests.conftest import MakeSpark
 from tests.s3.local_s3 import BUCKET, IMPATIENT, LocalS3, add_to_class_path
 from tests.s3.proxy import Fault, Rule
@@ -87,3 +89,40 @@ def test_what_came_in_vain_is_deleted(make_sink: MakeSink, s3: LocalS3, tmp_path
     sink.run()
     assert sink.ids() == list(range(40))
     assert len(published(s3, sink)) == 2
+
+
+def test_rows_wait_in_objects_that_are_written_once(make_sink: MakeSink, s3: LocalS3) -> None:
+    sink = make_sink("parquet")
+    made = Sink(sink.location, s3.options())
+    sink.feed(rows_of(0), rows_of(1))
+    begun = len(s3.proxy.requests)
+    sink.run(maxDelay="10h")
+    copied = [request.key for request in s3.proxy.requests[begun:] if request.kind == "COPY" and "part-" in request.key]
+    assert copied == []
+    assert made.waiting().num_rows == 4
+    assert made.verify().is_clean
+
+    sink.feed(rows_of(2))
+    sink.run()
+
+    assert sink.ids() == list(range(120))
+    assert [name for name in published(s3, sink) if "part-" in name] == sorted(
+        name.removeprefix(f"{made.url}/") for name in made.files()["file_path"].to_pylist()
+    )
+
+
+def test_small_files_of_stock_spark_are_joined(make_sink: MakeSink, s3: LocalS3) -> None:
+    sink = make_sink("parquet")
+    sink.feed(rows_of(0), rows_of(1))
+    sink.run(compacting=False)
+    made = Sink(sink.location, s3.options())
+    assert made.files().num_rows == 8
+
+    done = made.compact(older_than=timedelta(0), spark=sink.spark)
+
+    assert (done.rewritten_data_files_count, done.added_data_files_count) == (8, 4)
+    assert sink.ids() == list(range(80))
+    assert made.remove_orphan_files(timedelta(0), dry_run=False, force=True).removed_files_count >= 8
+    assert len(published(s3, sink)) == 4
+    assert made.verify().is_clean
+    assert sink.ids() == list(range(80))

@@ -23,8 +23,8 @@ def listed(sink: Path) -> dict[str, list[Path]]:
     for name in names:
         number = int(name.partition(".")[0])
         if number > compact or name == f"{compact}.compact":
-            lines = (log / name).read_text().splitlines()[1:]
-            found[name] = [Path(unquote(urlparse(json.loads(line)["path"]).path)) for line in lines]
+            entries = [json.loads(line) for line in (log / name).read_text().splitlines()[1:]]
+            found[name] = [Path(unquote(urlparse(e["path"]).path)) for e in entries if not e["isDir"]]
     return found
 
 

@@ -68,12 +68,7 @@ def undisturbed(
     sink = new_sink(session, tmp_path_factory.mktemp(request.param), request.param)
     faulty.registerRoot(request.param, str(sink.files))
     sink.run()
-    calls: Counter[str] = Counter()
-    for thread in json.loads(faulty.snapshotJson())[request.param].values():
-        for counted in thread.values():
-            calls.update(counted)
-    faulty.clearRoots()
-    return request.param, calls
+    return request.param, counted(faulty, request.param)
 
 
 @pytest.mark.sweep(8)
@@ -108,6 +103,69 @@ def test_any_call_may_fail(
     assert fired, calls
 
 
+def run_waiting(sink: FileSink) -> None:
+    """Runs it so that the first batch waits, and fills files with the second."""
+    sink.run(maxDelay="10h", targetFileSize="4k")
+
+
+@pytest.fixture(scope="module")
+def calls_where_rows_wait(session: SparkSession, jvm: Any, tmp_path_factory: pytest.TempPathFactory) -> Counter[str]:
+    """How many calls of each operation the batches make where none fails."""
+    faulty = getattr(jvm, f"{TESTING}.FaultyFileSystem")
+    sink = new_sink(session, tmp_path_factory.mktemp("waiting"), "json")
+    faulty.registerRoot("waiting", str(sink.files))
+    run_waiting(sink)
+    calls = counted(faulty, "waiting")
+    assert [len(sink.listed(batch)) for batch in range(2)] == [0, 2]
+    return calls
+
+
+def counted(faulty: Any, root: str) -> Counter[str]:
+    """The calls of each operation below a root, which is not counted any more."""
+    calls: Counter[str] = Counter()
+    for thread in json.loads(faulty.snapshotJson())[root].values():
+        for of_thread in thread.values():
+            calls.update(of_thread)
+    faulty.clearRoots()
+    return calls
+
+
+@pytest.mark.sweep(6)
+@pytest.mark.parametrize(("operation", "kind"), FAULTS)
+def test_any_call_may_fail_where_rows_wait(
+    session: SparkSession,
+    tmp_path: Path,
+    faulty: Any,
+    calls_where_rows_wait: Counter[str],
+    operation: str,
+    kind: str,
+) -> None:
+    calls = calls_where_rows_wait
+    fired = 0
+    for n in sample(range(1, max(2, 3 * calls[operation] // 4)), SAMPLE):
+        sink = new_sink(session, tmp_path / str(n), "json")
+        faulty.addRule(operation, str(sink.files), n, kind)
+        with suppress(StreamingQueryException, Py4JJavaError):
+            in_time(lambda: run_waiting(sink), seconds=130)  # noqa: B023
+        fired += faulty.fired()
+        faulty.clear()
+        seen = sink.ids()
+        assert len(seen) == len(set(seen)), f"n = {n}"
+        run_waiting(sink)
+        sink.feed(rows_of(2))
+        sink.run()
+
+        assert sink.ids() == list(range(120)), f"n = {n}"
+        made = Sink(sink.files)
+        assert made.waiting().num_rows == 0
+        assert made.verify().is_clean
+        made.remove_orphan_files(datetime.timedelta(0), dry_run=False, force=True)
+        left = [name for name in sink.present() if name.startswith("_waiting/")]
+        assert len(left) == (made.log().num_rows > 0 and (sink.files / "_waiting").exists())
+        assert sink.ids() == list(range(120)), f"n = {n}"
+    assert fired or not calls[operation], calls
+
+
 def compact(sink: FileSink) -> None:
     """Joins what is listed, with Spark in the file system that fails, and Python in the local one."""
     made = Sink(sink.files)
@@ -127,11 +185,7 @@ def calls_of_a_compaction(
     shutil.copytree(sink.folder, kept)
     faulty.registerRoot("compaction", str(sink.files))
     compact(sink)
-    calls: Counter[str] = Counter()
-    for thread in json.loads(faulty.snapshotJson())["compaction"].values():
-        for counted in thread.values():
-            calls.update(counted)
-    faulty.clearRoots()
+    calls = counted(faulty, "compaction")
     assert len(sink.listed(0)) == len(sink.listed(1)) == 2
     return kept, calls
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from pyspark_statestore import Sink
 from tests.cluster.application import Application, Setting, application
 from tests.sampling import sampled
 from tests.sink.manifest import ids, listed, reader
@@ -30,6 +31,19 @@ POINTS = {
     "the driver, before it deletes what was staged": ("driver", "delete.staged", 0.0, 1),
 }
 
+WAITING_POINTS = {
+    "an executor, after it began to write what is to wait": ("executor", "create.waiting", 1.0, 1),
+    "the driver, before it says what waits": ("driver", "create.waiting", 0.0, 1),
+    "the driver, after it said what waits": ("driver", "create.waiting", 1.0, 2),
+    "the driver, before the list names what waits": ("driver", "rename.sinklog", 0.0, 2),
+    "the driver, after the list names what waits": ("driver", "rename.sinklog", 1.0, 2),
+    "the driver, while it publishes what waited": ("driver", "rename.published", 1.0, 2),
+    "the driver, before it deletes what waited": ("driver", "delete.waiting", 0.0, 1),
+    "the driver, after it deleted some of what waited": ("driver", "delete.waiting", 1.0, 2),
+}
+WAITING = {"sink_max_delay": "10h", "sink_target_file_size": "6k"}
+"""Some batches wait for the next ones."""
+
 
 @pytest.fixture(scope="module")
 def app(jars: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Application]:
@@ -48,16 +62,22 @@ def expected(app: Application) -> Counter[str]:
 
 @pytest.mark.parametrize("point", sampled([*POINTS], 3, kind=lambda point: POINTS[point][0]))
 def test_a_process_dies(app: Application, point: str) -> None:
-    process, where, fraction, nth = POINTS[point]
-    with reader(app.files, "pad", VALUES) as wrong:
+    wrong = die(app, POINTS[point])
+    assert wrong == []
+    assert ids(app.files, "pad") == expected(app)
+
+
+def die(app: Application, point: tuple[str, str, float, int], most_files: int = VALUES) -> list[str]:
+    """Lets a process die at a point and the query go on; what a reader found wrong meanwhile."""
+    process, where, fraction, nth = point
+    with reader(app.files, "pad", most_files) as wrong:
         order = app.order(where, fraction=fraction, nth=nth, process=process)
         app.feed_until_killed(order)
         if process == "driver":
             app.await_death()
             app.start_again()
         app.finish()
-    assert wrong == []
-    assert ids(app.files, "pad") == expected(app)
+    return wrong
 
 
 def test_what_is_left_of_all_that_is_in_staging(app: Application) -> None:
@@ -71,3 +91,37 @@ def test_what_is_left_of_all_that_is_in_staging(app: Application) -> None:
     assert len(present - named) <= VALUES * app.kills
     assert ids(app.files, "pad") == expected(app)
     app.stop()
+
+
+@pytest.fixture(scope="module")
+def waiting(jars: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Application]:
+    """The same, where rows wait."""
+    with application(tmp_path_factory.mktemp("waiting"), Setting(sink="parquet"), jars) as made:
+        made.feed(2)
+        made.start(options=WAITING)
+        made.finish()
+        yield made
+
+
+@pytest.mark.parametrize("point", sampled([*WAITING_POINTS], 2, kind=lambda point: WAITING_POINTS[point][0]))
+def test_a_process_dies_while_rows_wait(waiting: Application, point: str) -> None:
+    wrong = die(waiting, WAITING_POINTS[point], 2 * VALUES)
+
+    assert wrong == []
+    assert ids(waiting.files, "pad") <= expected(waiting)
+    assert Sink(waiting.files).verify().is_clean
+
+
+def test_in_the_end_nothing_waits(waiting: Application) -> None:
+    assert ids(waiting.files, "pad")
+    while not Sink(waiting.files).waiting().num_rows:
+        waiting.feed()
+        waiting.finish()
+    waiting.stop()
+    waiting.start()
+    waiting.feed()
+    waiting.finish()
+
+    assert ids(waiting.files, "pad") == expected(waiting)
+    assert Sink(waiting.files).waiting().num_rows == 0
+    waiting.stop()

@@ -17,7 +17,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pyspark_statestore import Sink, StateStoreFilesError
-from pyspark_statestore.sink import compaction
+from pyspark_statestore.sink import rewriter
 from tests.class_data import MINOR
 from tests.conftest import MakeSpark
 from tests.sampling import sampled
@@ -306,7 +306,7 @@ def test_verification_finds_what_is_wrong(old: FileSink) -> None:
 
 def test_the_list_may_change_meanwhile(monkeypatch: pytest.MonkeyPatch, old: FileSink) -> None:
     sink = old
-    join = compaction._Rewriter.join
+    join = rewriter.Rewriter.join
 
     def slow_join(*arguments: Any) -> Any:
         made = join(*arguments)
@@ -315,7 +315,7 @@ def test_the_list_may_change_meanwhile(monkeypatch: pytest.MonkeyPatch, old: Fil
             sink.run(compacting=False, conf=INTERVAL)  # 5.compact
         return made
 
-    monkeypatch.setattr(compaction._Rewriter, "join", slow_join)
+    monkeypatch.setattr(rewriter.Rewriter, "join", slow_join)
     with pytest.raises(StateStoreFilesError, match="PSS_SINK_LIST_CHANGED"):
         Sink(sink.files).compact(older_than=AT_ONCE)
     assert sink.ids() == list(range(240))

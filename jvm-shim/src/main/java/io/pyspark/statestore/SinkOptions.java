@@ -1,6 +1,7 @@
 package io.pyspark.statestore;
 
 import java.util.LinkedHashMap;
+import java.util.List;
 import java.util.Map;
 import org.apache.hadoop.conf.Configuration;
 
@@ -9,17 +10,21 @@ import org.apache.hadoop.conf.Configuration;
  * {@code pyspark_statestore.conf}; a test compares the two lists.
  *
  * @param targetFileSize bytes that a file of the sink is to have
+ * @param maxDelayMs how long rows may wait for a file of that size; 0 where they do not wait
  * @param stagingRetentionMs how long staged files that no batch has published stay
  */
-public record SinkOptions(long targetFileSize, long stagingRetentionMs) {
+public record SinkOptions(long targetFileSize, long maxDelayMs, long stagingRetentionMs) {
   public static final String PREFIX = "spark.sql.streaming.fileSink.fileMerging.";
-  /** Also an option of one query's {@code writeStream}. */
   private static final String TARGET_FILE_SIZE = "targetFileSize";
+  private static final String MAX_DELAY = "maxDelay";
+  /** Also options of one query's {@code writeStream}. */
+  private static final List<String> OF_QUERIES = List.of(TARGET_FILE_SIZE, MAX_DELAY);
 
   private static final Map<String, String> DEFAULTS = new LinkedHashMap<>();
 
   static {
     DEFAULTS.put(TARGET_FILE_SIZE, "128m");
+    DEFAULTS.put(MAX_DELAY, "0s");
     DEFAULTS.put("stagingRetention", "1d");
   }
 
@@ -36,11 +41,10 @@ public record SinkOptions(long targetFileSize, long stagingRetentionMs) {
    */
   public static SinkOptions from(Configuration conf, Map<String, String> ofQuery) throws StateStoreFilesException {
     OptionTexts given = OptionTexts.below(PREFIX, DEFAULTS, conf);
-    if (ofQuery.containsKey(TARGET_FILE_SIZE)) {
-      given.given().put(TARGET_FILE_SIZE, ofQuery.get(TARGET_FILE_SIZE));
-    }
+    OF_QUERIES.stream().filter(ofQuery::containsKey).forEach(name -> given.given().put(name, ofQuery.get(name)));
     return new SinkOptions(
         given.bytes(TARGET_FILE_SIZE, "a size in bytes such as 128m, at least 1k", 1 << 10),
+        given.millis(MAX_DELAY, "a duration such as 10m, or 0s", 0),
         given.millis("stagingRetention", "a duration such as 1d, at least 1m", 60_000));
   }
 }

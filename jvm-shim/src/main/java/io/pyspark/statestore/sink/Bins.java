@@ -5,6 +5,7 @@ import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.function.Predicate;
 import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.Path;
 
@@ -14,7 +15,7 @@ import org.apache.hadoop.fs.Path;
  *
  * <p>A file that has the target size stays as it is. The others of a directory are dealt out to as many bins as they
  * fill, about equally. So of {@code n} bytes come at most {@code ceil(n / target)} files, each smaller than twice the
- * target.
+ * target. Where rows may wait for more, they do until they fill a bin, and no bin is smaller than that.
  */
 final class Bins {
   private Bins() {}
@@ -24,15 +25,12 @@ final class Bins {
    *
    * @param directory of the partition value below the sink's, such as {@code p=1/q=x}; empty without partition columns
    * @param files at least one, in order
+   * @param waits whether no reader is to see them yet
    */
-  record Bin(String directory, List<FileStatus> files) implements Serializable {
+  record Bin(String directory, List<FileStatus> files, boolean waits) implements Serializable {
     /** Whether there is nothing to join. */
     boolean isAsItIs() {
       return files.size() == 1;
-    }
-
-    long bytes() {
-      return Bins.bytes(files);
     }
   }
 
@@ -45,27 +43,49 @@ final class Bins {
    */
   static List<Bin> of(Path root, List<FileStatus> files, long target) {
     Map<String, List<FileStatus>> byDirectory = new LinkedHashMap<>();
+    addTo(byDirectory, root, files);
+    return of(byDirectory, target, directory -> false);
+  }
+
+  /** Adds files to those of their directories. */
+  static void addTo(Map<String, List<FileStatus>> byDirectory, Path root, List<FileStatus> files) {
     for (FileStatus file : files) {
       byDirectory.computeIfAbsent(directory(root, file.getPath()), d -> new ArrayList<>()).add(file);
     }
+  }
+
+  /**
+   * Deals out.
+   *
+   * @param byDirectory files in the order in which they were written
+   * @param target bytes
+   * @param mayWait tells of a directory whether what does not fill a bin waits
+   */
+  static List<Bin> of(Map<String, List<FileStatus>> byDirectory, long target, Predicate<String> mayWait) {
     List<Bin> bins = new ArrayList<>();
     byDirectory.forEach((directory, own) -> {
       List<FileStatus> small = new ArrayList<>();
       for (FileStatus file : own) {
         if (file.getLen() >= target) {
-          bins.add(new Bin(directory, List.of(file)));
+          bins.add(new Bin(directory, List.of(file), false));
         } else {
           small.add(file);
         }
       }
-      dealOut(small, target).forEach(bin -> bins.add(new Bin(directory, bin)));
+      boolean waits = mayWait.test(directory);
+      long full = bytes(small) / target;
+      if (waits && full == 0) {
+        dealOut(small, 1).forEach(bin -> bins.add(new Bin(directory, bin, true)));
+      } else {
+        long count = waits || bytes(small) % target == 0 ? full : full + 1;
+        dealOut(small, Math.max(1, count)).forEach(bin -> bins.add(new Bin(directory, bin, false)));
+      }
     });
     return bins;
   }
 
-  private static List<List<FileStatus>> dealOut(List<FileStatus> files, long target) {
+  private static List<List<FileStatus>> dealOut(List<FileStatus> files, long count) {
     long total = bytes(files);
-    long count = Math.max(1, (total + target - 1) / target);
     List<List<FileStatus>> bins = new ArrayList<>();
     long before = 0;
     long last = -1;

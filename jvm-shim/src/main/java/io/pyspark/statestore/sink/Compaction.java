@@ -1,6 +1,6 @@
 package io.pyspark.statestore.sink;
 
-import io.pyspark.statestore.sink.Bins.Bin;
+import io.pyspark.statestore.sink.JoinedFiles.Join;
 import java.io.IOException;
 import java.nio.charset.Charset;
 import java.nio.charset.StandardCharsets;
@@ -10,7 +10,6 @@ import java.util.Set;
 import java.util.concurrent.ThreadLocalRandom;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FileStatus;
-import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.mapreduce.Job;
 import org.apache.spark.api.java.JavaSparkContext;
 import org.apache.spark.broadcast.Broadcast;
@@ -18,7 +17,7 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.util.SerializableConfiguration;
 
 /**
- * Joins the files of bins: one Spark job, a task for each bin. Text, JSON and CSV are copied byte by byte, everything
+ * Joins files: one Spark job, a task for each new file. Text, JSON and CSV are copied byte by byte, everything
  * else with Spark's own reader and writer, which are given the schema, the options and the settings of the query.
  */
 final class Compaction {
@@ -44,7 +43,7 @@ final class Compaction {
   }
 
   /**
-   * Whether the files of a bin can be joined. Not so are text files of other charsets than are usual, and those whose
+   * Whether files can be joined. Not so are text files of other charsets than are usual, and those whose
    * records the user has limited: their records are not counted.
    */
   boolean canJoin() {
@@ -57,13 +56,12 @@ final class Compaction {
   }
 
   /**
-   * Joins the files of each bin.
+   * Joins the files of each.
    *
-   * @param root the directory below which the new files come into their partition value's directory
-   * @return what each bin has become
+   * @return what each has become
    */
-  List<List<FileStatus>> join(List<Bin> bins, Path root) throws IOException {
-    if (bins.isEmpty()) {
+  List<List<FileStatus>> join(List<Join> joins) throws IOException {
+    if (joins.isEmpty()) {
       return List.of();
     }
     JavaSparkContext spark = JavaSparkContext.fromSparkContext(written.session().sparkContext());
@@ -75,7 +73,7 @@ final class Compaction {
     String pool = spark.getLocalProperty(POOL_PROPERTY);
     spark.setLocalProperty(POOL_PROPERTY, POOL);
     try {
-      return spark.parallelize(bins, bins.size()).map(new JoinedFiles(broadcast, root, attempt, copy)).collect();
+      return spark.parallelize(joins, joins.size()).map(new JoinedFiles(broadcast, attempt, copy)).collect();
     } finally {
       spark.setLocalProperty(POOL_PROPERTY, pool);
       broadcast.destroy();

@@ -2,7 +2,6 @@ package io.pyspark.statestore.sink;
 
 import io.pyspark.statestore.StateStoreFilesException;
 import io.pyspark.statestore.StateStoreFilesException.Id;
-import io.pyspark.statestore.sink.Bins.Bin;
 import java.io.IOException;
 import java.io.Serializable;
 import java.util.ArrayList;
@@ -20,17 +19,24 @@ import org.apache.spark.broadcast.Broadcast;
 import org.apache.spark.util.SerializableConfiguration;
 
 /**
- * What an executor does with a bin: it writes a new file that holds what the files of the bin hold, in their order, and
- * makes sure that it does. Each attempt of a task writes to a name of its own, so attempts never meet.
+ * What an executor does with files to join: it writes a new file that holds what they hold, in their order, and makes
+ * sure that it does. Each attempt of a task writes to a name of its own, so attempts never meet.
  */
-final class JoinedFiles implements Function<Bin, List<FileStatus>> {
+final class JoinedFiles implements Function<JoinedFiles.Join, List<FileStatus>> {
   /** A name of Spark's ends with this after its UUID, such as {@code -c000.snappy.parquet}. */
   private static final int UUID_LENGTH = 36;
 
   private final Broadcast<SerializableConfiguration> conf;
-  private final String root;
   private final long attempt;
   private final Copy copy;
+
+  /**
+   * Files that become one.
+   *
+   * @param directory of the new file
+   * @param files at least one, in order
+   */
+  record Join(Path directory, List<FileStatus> files) implements Serializable {}
 
   /** How to copy, which depends on the format. */
   interface Copy extends Serializable {
@@ -46,26 +52,24 @@ final class JoinedFiles implements Function<Bin, List<FileStatus>> {
   }
 
   /**
-   * @param root the directory below which the new files come into their partition value's directory
    * @param attempt at the batch: the same in the names of all its files
    */
-  JoinedFiles(Broadcast<SerializableConfiguration> conf, Path root, long attempt, Copy copy) {
+  JoinedFiles(Broadcast<SerializableConfiguration> conf, long attempt, Copy copy) {
     this.conf = conf;
-    this.root = root.toString();
     this.attempt = attempt;
     this.copy = copy;
   }
 
   @Override
-  public List<FileStatus> call(Bin bin) throws IOException {
+  public List<FileStatus> call(Join join) throws IOException {
     int number = TaskContext.getPartitionId();
-    Path directory = bin.directory().isEmpty() ? new Path(root) : new Path(root + "/" + bin.directory());
-    String first = bin.files().get(0).getPath().getName();
+    Path directory = join.directory();
+    String first = join.files().get(0).getPath().getName();
     Configuration own = new Configuration(conf.value().value());
     List<Path> named = new ArrayList<>();
     boolean done = false;
     try {
-      List<FileStatus> made = copy.copy(bin.files(), () -> {
+      List<FileStatus> made = copy.copy(join.files(), () -> {
         named.add(new Path(directory, newName(number, first)));
         return named.get(named.size() - 1);
       }, number, own);
@@ -80,14 +84,14 @@ final class JoinedFiles implements Function<Bin, List<FileStatus>> {
     }
   }
 
-  /** As Spark names files, with the ending of the first one in the bin. */
+  /** As Spark names files, with the ending of the first one that is joined. */
   private String newName(int number, String first) {
     String ending = first.substring(first.indexOf('-', "part-".length()) + 1 + UUID_LENGTH);
     UUID unique = new UUID(attempt, ThreadLocalRandom.current().nextLong());
     return String.format(Locale.ROOT, "part-%05d-%s%s", number, unique, ending);
   }
 
-  /** Which of the bins a new file was made of, by its name. */
+  /** By which of the joins a new file was made, by its name. */
   static int number(String name) {
     int begin = "part-".length();
     return Integer.parseInt(name.substring(begin, name.indexOf('-', begin)));

@@ -16,7 +16,8 @@ public final class SinkMetrics {
 
   /** What became of one batch. */
   public record Batch(
-      String sink, String batch, int stagedFiles, long stagedBytes, int publishedFiles, long publishedBytes, long nanos) {}
+      String sink, String batch, int stagedFiles, long stagedBytes, int publishedFiles, long publishedBytes,
+      int waitingFiles, long waitingBytes, long nanos) {}
 
   /** Hears of each batch. */
   public interface Listener {
@@ -36,9 +37,10 @@ public final class SinkMetrics {
 
   static void committed(Batch batch) {
     LOG.info(
-        "[sink={}] [batch={}] [stagedFiles={}] [stagedBytes={}] [publishedFiles={}] [publishedBytes={}] [tookMs={}]",
+        "[sink={}] [batch={}] [stagedFiles={}] [stagedBytes={}] [publishedFiles={}] [publishedBytes={}]"
+            + " [waitingFiles={}] [waitingBytes={}] [tookMs={}]",
         batch.sink(), batch.batch(), batch.stagedFiles(), batch.stagedBytes(), batch.publishedFiles(),
-        batch.publishedBytes(), batch.nanos() / 1_000_000);
+        batch.publishedBytes(), batch.waitingFiles(), batch.waitingBytes(), batch.nanos() / 1_000_000);
     LISTENER.tell(listener -> listener.published(batch));
   }
 }

@@ -59,9 +59,30 @@ public final class SinkRewrite {
   public static String join(
       SparkSession session, String sink, String format, Map<String, String> options, String files, String target)
       throws IOException {
+    List<FileStatus> given = parse(files);
+    return place(session, sink, format, options, given, bins(sink, given, target));
+  }
+
+  /**
+   * Brings the rows that wait to their final places, joined to as few files as {@link Bins} says. They stay where they
+   * wait, too, and no list names the new files.
+   *
+   * @return as {@link #join}
+   */
+  public static String publish(
+      SparkSession session, String sink, String format, Map<String, String> options, String files, String target)
+      throws IOException {
+    List<FileStatus> given = parse(files);
+    List<Bin> bins = Bins.of(new Path(sink, Waiting.ROOT), given, Long.parseLong(target));
+    return place(session, sink, format, options, given, bins);
+  }
+
+  private static String place(
+      SparkSession session, String sink, String format, Map<String, String> options, List<FileStatus> given,
+      List<Bin> bins)
+      throws IOException {
     SinkScala.check();
     SparkSession.setActiveSession(session);
-    List<FileStatus> given = parse(files);
     Configuration conf = conf(session, options);
     Compaction compaction =
         new Compaction(WrittenFormat.of(session, format, FileFormats.options(options), given), conf);
@@ -73,7 +94,7 @@ public final class SinkRewrite {
     Staging staging = new Staging(sink, Staging.newDirectory(sink, "compact"), conf);
     List<Path> inVain = new ArrayList<>();
     try {
-      List<FileStatus> made = staging.place(bins(sink, given, target), compaction, inVain);
+      List<FileStatus> made = staging.place(bins, compaction, inVain).published();
       inVain.clear();
       return made.stream().map(SinkRewrite::line).collect(Collectors.joining("\n"));
     } finally {

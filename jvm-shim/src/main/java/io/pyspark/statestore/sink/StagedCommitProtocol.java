@@ -1,14 +1,22 @@
 package io.pyspark.statestore.sink;
 
+import static java.util.stream.Collectors.toSet;
+
 import io.pyspark.statestore.ShimInfo;
 import io.pyspark.statestore.SinkOptions;
 import io.pyspark.statestore.StateStoreFilesException;
 import io.pyspark.statestore.StateStoreFilesException.Id;
 import io.pyspark.statestore.sink.Bins.Bin;
+import io.pyspark.statestore.sink.Staging.Placed;
+import io.pyspark.statestore.sink.Waiting.Rows;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.util.ArrayList;
+import java.util.HashSet;
+import java.util.LinkedHashMap;
 import java.util.List;
+import java.util.Map;
+import java.util.Set;
 import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.mapreduce.JobContext;
@@ -27,6 +35,7 @@ import scala.collection.JavaConverters;
  * sink/p=1/part-00000-….parquet             published
  * sink/_staging/7-&lt;random&gt;/p=1/part-…       what the tasks of an attempt at batch 7 write
  * sink/_staging/7-&lt;random&gt;/_joined/p=1/…    what was made of that, where files are renamed cheaply
+ * sink/_waiting/p=1/part-00000-….parquet    rows that wait for more, where users allow it: {@link Waiting}
  * </pre>
  *
  * <p>When all tasks are done, {@link Compaction} makes few files of many, these get their names, and then Spark adds
@@ -48,6 +57,8 @@ abstract class StagedCommitProtocol extends ManifestFileCommitProtocol {
   private transient Staging directory;
   /** Files of this attempt in their final places, as long as no list may name them. */
   private transient List<Path> placed;
+  private transient Waiting before;
+  private transient Waiting waiting;
   private transient SinkMetrics.Batch done;
 
   StagedCommitProtocol(String batch, String sink) {
@@ -90,27 +101,33 @@ abstract class StagedCommitProtocol extends ManifestFileCommitProtocol {
         staged.add(SinkFiles.status(files.next()));
       }
     }
-    List<FileStatus> published;
+    List<FileStatus> listed;
     try {
-      published = publish(job, staged);
+      listed = publish(job, staged);
     } catch (IOException e) {
       throw new UncheckedIOException(e.getMessage(), e);
     }
     // The list may name the files from now on, so they stay whatever comes.
     placed = List.of();
-    return seq(List.of(new TaskCommitMessage(seq(SinkFiles.listed(published)))));
+    return seq(List.of(new TaskCommitMessage(seq(SinkFiles.listed(listed)))));
   }
 
   private List<FileStatus> publish(JobContext job, List<FileStatus> staged) throws IOException {
     long begin = System.nanoTime();
     placed = new ArrayList<>();
     try {
-      List<Bin> bins = Bins.of(directory.path(), staged, options.targetFileSize());
+      before = Waiting.before(directory.fileSystem(), directory.sink(), Long.parseLong(batch));
       Compaction compaction = new Compaction(running.written(), job.getConfiguration());
-      List<FileStatus> published = directory.place(bins, compaction, placed);
-      done = new SinkMetrics.Batch(sink, batch, staged.size(), Bins.bytes(staged), published.size(),
-          Bins.bytes(published), System.nanoTime() - begin);
-      return published;
+      List<Bin> bins = bins(staged, compaction.canJoin());
+      Placed files = directory.place(bins, compaction, placed);
+      List<FileStatus> listed = new ArrayList<>(files.published());
+      waiting = stillWaiting(bins, files.waiting());
+      if (!before.isEmpty() || !waiting.isEmpty()) {
+        listed.add(waiting.listed());
+      }
+      done = new SinkMetrics.Batch(sink, batch, staged.size(), Bins.bytes(staged), files.published().size(),
+          Bins.bytes(files.published()), waiting.rows().size(), waiting.bytes(), System.nanoTime() - begin);
+      return listed;
     } catch (StateStoreFilesException e) {
       throw e;
     } catch (Exception e) {
@@ -123,6 +140,47 @@ abstract class StagedCommitProtocol extends ManifestFileCommitProtocol {
               + e.getMessage() + ". Nothing of the batch was published. Restart the query; to publish files as stock"
               + " Spark does, unset spark.sql.streaming.commitProtocolClass.", e);
     }
+  }
+
+  /** What waits goes with what was staged, or, where it has another form, by itself and at once. */
+  private List<Bin> bins(List<FileStatus> staged, boolean canJoin) {
+    long now = System.currentTimeMillis();
+    Map<String, List<FileStatus>> byDirectory = new LinkedHashMap<>();
+    Set<String> due = new HashSet<>();
+    List<Bin> bins = new ArrayList<>();
+    boolean fits = canJoin && before.hasForm(running.written().form());
+    for (Rows rows : before.rows()) {
+      List<FileStatus> file = List.of(rows.status(directory.sink()));
+      if (!fits) {
+        bins.add(new Bin(rows.directory(), file, false));
+        continue;
+      }
+      byDirectory.computeIfAbsent(rows.directory(), d -> new ArrayList<>()).addAll(file);
+      if (rows.isDue(now, options.maxDelayMs())) {
+        due.add(rows.directory());
+      }
+    }
+    Bins.addTo(byDirectory, directory.path(), staged);
+    boolean mayWait = canJoin && options.maxDelayMs() > 0;
+    bins.addAll(Bins.of(byDirectory, options.targetFileSize(), value -> mayWait && !due.contains(value)));
+    return bins;
+  }
+
+  private Waiting stillWaiting(List<Bin> bins, List<FileStatus> added) throws IOException {
+    long now = System.currentTimeMillis();
+    Set<Path> waits =
+        bins.stream().filter(Bin::waits).flatMap(b -> b.files().stream()).map(FileStatus::getPath).collect(toSet());
+    List<Rows> rows = new ArrayList<>(before.rows());
+    rows.removeIf(r -> !waits.contains(r.status(directory.sink()).getPath()));
+    String root = new Path(directory.sink(), Waiting.ROOT).toUri().getPath() + "/";
+    added.forEach(f -> rows.add(new Rows(f.getPath().toUri().getPath().substring(root.length()), f.getLen(), now)));
+    if (before.isEmpty() && rows.isEmpty()) {
+      return before.after(Long.parseLong(batch));
+    }
+    Waiting after = Waiting.write(
+        directory.fileSystem(), directory.sink(), Long.parseLong(batch), running.written().form(), rows);
+    placed.add(after.listed().getPath());
+    return after;
   }
 
   @SuppressWarnings("unchecked")
@@ -139,9 +197,10 @@ abstract class StagedCommitProtocol extends ManifestFileCommitProtocol {
   /** The batch is committed. What fails from now on must not look as if the batch had. */
   final void committed() {
     SinkMetrics.committed(done);
-    clean(List.of());
+    waiting.committed(directory.sink());
+    clean(waiting.goneSince(before, directory.sink()));
     try {
-      directory.sweepIfDue(options.stagingRetentionMs());
+      directory.sweepIfDue(options.stagingRetentionMs(), waiting);
     } catch (IOException | RuntimeException e) {
       LOG.warn("The staging directory of {} could not be looked through for what others have left", sink, e);
     }
@@ -155,12 +214,12 @@ abstract class StagedCommitProtocol extends ManifestFileCommitProtocol {
     super.abortJob(job);
   }
 
-  /** Deletes the staging directory, and files that came to their final places in vain. */
-  private void clean(List<Path> inVain) {
+  /** Deletes the staging directory, and files that came to their places in vain or do not wait any more. */
+  private void clean(List<Path> files) {
     try {
-      directory.delete(inVain);
+      directory.delete(files);
     } catch (IOException | RuntimeException e) {
-      LOG.warn("{} could not be deleted; it goes after the retention", staging, e);
+      LOG.warn("{} or files that are not needed could not be deleted; they go after the retention", staging, e);
     }
   }
 }

@@ -2,6 +2,7 @@ package io.pyspark.statestore.sink;
 
 import io.pyspark.statestore.log.ObjectStores;
 import io.pyspark.statestore.sink.Bins.Bin;
+import io.pyspark.statestore.sink.JoinedFiles.Join;
 import java.io.IOException;
 import java.io.InterruptedIOException;
 import java.util.ArrayList;
@@ -17,10 +18,12 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
+import java.util.function.Predicate;
 import java.util.stream.Collectors;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.FileSystem;
+import org.apache.hadoop.fs.FileUtil;
 import org.apache.hadoop.fs.LocatedFileStatus;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.fs.RemoteIterator;
@@ -65,53 +68,82 @@ final class Staging {
     return path;
   }
 
+  Path sink() {
+    return sink;
+  }
+
+  FileSystem fileSystem() {
+    return fs;
+  }
+
   /**
-   * Joins the files of bins and gives all files their final names.
+   * What became of bins.
    *
-   * @param placed takes each file before it comes to its final place
-   * @return the files in their final places
+   * @param published files in their final places
+   * @param waiting files in the places where they wait
    */
-  List<FileStatus> place(List<Bin> bins, Compaction compaction, List<Path> placed) throws IOException {
-    boolean canJoin = compaction.canJoin();
-    Map<Boolean, List<Bin>> byJoined =
-        bins.stream().collect(Collectors.partitioningBy(bin -> canJoin && !bin.isAsItIs()));
-    List<Bin> joined = byJoined.get(true);
-    // An object store would copy them to rename them.
-    Path root = renamesCheaply ? new Path(path, JOINED) : sink;
+  record Placed(List<FileStatus> published, List<FileStatus> waiting) {}
+
+  /**
+   * Joins the files of bins and brings all files to their places. Of a bin that waits, files that wait already stay as
+   * they are.
+   *
+   * @param placed takes each file before it comes to its place
+   */
+  Placed place(List<Bin> bins, Compaction compaction, List<Path> placed) throws IOException {
+    List<Join> joins = new ArrayList<>();
+    List<Path> directories = new ArrayList<>();
     List<Move> moves = new ArrayList<>();
-    List<FileStatus> published = new ArrayList<>();
-    List<List<FileStatus>> made = join(joined, compaction, root);
-    for (int at = 0; at < joined.size(); at++) {
+    for (Bin bin : bins) {
+      List<FileStatus> files =
+          bin.waits() ? bin.files().stream().filter(file -> !waits(file)).toList() : bin.files();
+      Path directory = directory(bin, bin.waits() ? new Path(sink, Waiting.ROOT) : sink);
+      if (files.size() == 1 || !compaction.canJoin()) {
+        files.forEach(file -> moves.add(new Move(file, directory)));
+      } else if (!files.isEmpty()) {
+        // An object store would copy them to rename them, and nobody looks where files wait.
+        boolean atOnce = bin.waits() || !renamesCheaply;
+        joins.add(new Join(atOnce ? directory : directory(bin, new Path(path, JOINED)), files));
+        directories.add(directory);
+      }
+    }
+    List<FileStatus> there = new ArrayList<>();
+    List<List<FileStatus>> made = join(joins, compaction);
+    for (int at = 0; at < joins.size(); at++) {
       for (FileStatus file : made.get(at)) {
-        if (renamesCheaply) {
-          moves.add(new Move(file, directory(joined.get(at))));
-        } else {
+        if (file.getPath().getParent().equals(directories.get(at))) {
           placed.add(file.getPath());
-          published.add(file);
+          there.add(file);
+        } else {
+          moves.add(new Move(file, directories.get(at)));
         }
       }
     }
-    for (Bin bin : byJoined.get(false)) {
-      bin.files().forEach(file -> moves.add(new Move(file, directory(bin))));
-    }
-    published.addAll(move(moves, placed));
-    return published;
+    there.addAll(move(moves, placed));
+    Map<Boolean, List<FileStatus>> byWaits = there.stream().collect(Collectors.partitioningBy(this::waits));
+    return new Placed(byWaits.get(false), byWaits.get(true));
   }
 
-  private List<List<FileStatus>> join(List<Bin> bins, Compaction compaction, Path root) throws IOException {
+  private boolean waits(FileStatus file) {
+    return Waiting.holds(sink, file.getPath());
+  }
+
+  private List<List<FileStatus>> join(List<Join> joins, Compaction compaction) throws IOException {
     boolean done = false;
     try {
-      List<List<FileStatus>> made = compaction.join(bins, root);
+      List<List<FileStatus>> made = compaction.join(joins);
       done = true;
       return made;
     } finally {
-      if (!done && !renamesCheaply) {
-        bins.stream().map(this::directory).distinct().forEach(directory -> deleteMadeBy(compaction, directory));
+      if (!done) {
+        Predicate<Path> isStaging = directory -> directory.toUri().getPath().startsWith(path.toUri().getPath() + "/");
+        joins.stream().map(Join::directory).distinct().filter(isStaging.negate())
+            .forEach(directory -> deleteMadeBy(compaction, directory));
       }
     }
   }
 
-  /** Tasks that succeeded in a job that failed have written to final places. */
+  /** Tasks that succeeded in a job that failed have written to where files are to be. */
   private void deleteMadeBy(Compaction compaction, Path directory) {
     try {
       for (FileStatus file : fs.listStatus(directory)) {
@@ -124,8 +156,8 @@ final class Staging {
     }
   }
 
-  private Path directory(Bin bin) {
-    return bin.directory().isEmpty() ? sink : new Path(sink + "/" + bin.directory());
+  private static Path directory(Bin bin, Path root) {
+    return bin.directory().isEmpty() ? root : new Path(root + "/" + bin.directory());
   }
 
   /** A file that is to be in another directory, under its own name. */
@@ -140,19 +172,33 @@ final class Staging {
     moves.forEach(move -> directories.add(move.directory()));
     inParallel(directories.stream().map(directory -> (Callable<Boolean>) () -> fs.mkdirs(directory)).toList());
     moves.forEach(move -> placed.add(move.to()));
-    return inParallel(moves.stream().map(move -> (Callable<FileStatus>) () -> rename(move)).toList());
+    return inParallel(moves.stream().map(move -> (Callable<FileStatus>) () -> bring(move)).toList());
   }
 
-  private FileStatus rename(Move move) throws IOException {
-    FileStatus from = move.file();
-    if (!fs.rename(from.getPath(), move.to())) {
-      throw new IOException(from.getPath() + " could not be renamed to " + move.to());
+  private FileStatus bring(Move move) throws IOException {
+    return waits(move.file()) ? copy(move) : rename(move.file(), move.to());
+  }
+
+  /** What waits is needed again where the batch is not committed. */
+  private FileStatus copy(Move move) throws IOException {
+    Path copy = renamesCheaply ? new Path(path, JOINED + "/" + move.to().getName()) : move.to();
+    FileUtil.copy(fs, move.file().getPath(), fs, copy, false, true, fs.getConf());
+    FileStatus made = fs.getFileStatus(copy);
+    if (made.getLen() != move.file().getLen()) {
+      throw JoinedFiles.differs(copy, made.getLen(), move.file().getLen(), "bytes");
+    }
+    return renamesCheaply ? rename(made, move.to()) : made;
+  }
+
+  private FileStatus rename(FileStatus from, Path to) throws IOException {
+    if (!fs.rename(from.getPath(), to)) {
+      throw new IOException(from.getPath() + " could not be renamed to " + to);
     }
     if (!renamesCheaply) {
-      return fs.getFileStatus(move.to());
+      return fs.getFileStatus(to);
     }
     return new FileStatus(
-        from.getLen(), false, from.getReplication(), from.getBlockSize(), from.getModificationTime(), move.to());
+        from.getLen(), false, from.getReplication(), from.getBlockSize(), from.getModificationTime(), to);
   }
 
   /** Does all of it, or fails when none of it goes on. */
@@ -188,21 +234,20 @@ final class Staging {
     }
   }
 
-  /** Deletes files that came to their final places in vain, and the directory. */
-  void delete(List<Path> inVain) throws IOException {
-    for (Path file : inVain) {
-      fs.delete(file, false);
-    }
+  /** Deletes files that nobody needs, and the directory. */
+  void delete(List<Path> files) throws IOException {
+    inParallel(files.stream().map(file -> (Callable<Boolean>) () -> fs.delete(file, false)).toList());
     fs.delete(path, true);
   }
 
-  /** Looks for left-over directories, once an hour. */
-  void sweepIfDue(long retentionMs) throws IOException {
+  /** Looks for what attempts that failed have left, once an hour. */
+  void sweepIfDue(long retentionMs, Waiting waiting) throws IOException {
     long now = System.nanoTime();
     Long last = LAST_SWEEP.get(sink.toString());
     if (last == null || now - last >= SWEEP_INTERVAL_NANOS) {
       LAST_SWEEP.put(sink.toString(), now);
       sweep(System.currentTimeMillis() - retentionMs);
+      waiting.sweep(fs, sink, System.currentTimeMillis() - retentionMs);
     }
   }
 

@@ -88,6 +88,13 @@ record WrittenFormat(
     return format.getClass().getSimpleName().startsWith("CSV");
   }
 
+  /** All that decides whether rows of two batches may go into one file: the same text means that they may. */
+  String form() {
+    Map<String, String> all = optionsAsMap();
+    List.of("path", "checkpointLocation", "targetFileSize", "maxDelay").forEach(all::remove);
+    return format.getClass().getName() + " " + schema.json() + " " + all;
+  }
+
   /** The options of the query's writer, by names in any case. */
   Map<String, String> optionsAsMap() {
     Map<String, String> all = new TreeMap<>(String.CASE_INSENSITIVE_ORDER);

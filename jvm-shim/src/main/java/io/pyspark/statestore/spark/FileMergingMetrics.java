@@ -14,7 +14,9 @@ import io.pyspark.statestore.log.Totals;
 import io.pyspark.statestore.sink.SinkMetrics;
 import java.util.EnumMap;
 import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
+import java.util.function.ToLongFunction;
 
 /**
  * Shows what the logs and the file sinks of this process do and hold, as Dropwizard metrics. The names are Flink's
@@ -37,6 +39,8 @@ final class FileMergingMetrics implements LogMetrics.Listener, SinkMetrics.Liste
   private final Counter stagedBytes = new Counter();
   private final Counter publishedFiles = new Counter();
   private final Counter publishedBytes = new Counter();
+  /** The last batch of each sink. */
+  private final Map<String, SinkMetrics.Batch> lastBatches = new ConcurrentHashMap<>();
   private final Timer publishTime = new Timer();
 
   private FileMergingMetrics() {}
@@ -72,6 +76,8 @@ final class FileMergingMetrics implements LogMetrics.Listener, SinkMetrics.Liste
     registry.register(SINK_PREFIX + "stagedBytes", stagedBytes);
     registry.register(SINK_PREFIX + "publishedFiles", publishedFiles);
     registry.register(SINK_PREFIX + "publishedBytes", publishedBytes);
+    gauge(registry, "sink.waitingFiles", () -> sumOfSinks(SinkMetrics.Batch::waitingFiles));
+    gauge(registry, "sink.waitingBytes", () -> sumOfSinks(SinkMetrics.Batch::waitingBytes));
     registry.register(SINK_PREFIX + "publishTime", publishTime);
   }
 
@@ -126,12 +132,17 @@ final class FileMergingMetrics implements LogMetrics.Listener, SinkMetrics.Liste
     commitWait.update(waitedNanos, TimeUnit.NANOSECONDS);
   }
 
+  private long sumOfSinks(ToLongFunction<SinkMetrics.Batch> figure) {
+    return lastBatches.values().stream().mapToLong(figure).sum();
+  }
+
   @Override
   public void published(SinkMetrics.Batch batch) {
     stagedFiles.inc(batch.stagedFiles());
     stagedBytes.inc(batch.stagedBytes());
     publishedFiles.inc(batch.publishedFiles());
     publishedBytes.inc(batch.publishedBytes());
+    lastBatches.put(batch.sink(), batch);
     publishTime.update(batch.nanos(), TimeUnit.NANOSECONDS);
   }
 

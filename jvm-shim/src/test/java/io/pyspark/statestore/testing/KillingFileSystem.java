@@ -12,8 +12,8 @@ import org.apache.hadoop.fs.Path;
  * not flushed never reaches the disk, as on HDFS.
  *
  * <p>Its points are {@code create.<kind>}, {@code open.<kind>}, {@code rename.<kind>} and {@code delete.<kind>}. The kind
- * is {@code merged} or {@code relocating}; of a file sink {@code staged}, {@code joined}, {@code published} or
- * {@code sinklog}. And for each group that is flushed {@code flush.commit}, {@code flush.snapshot},
+ * is {@code merged} or {@code relocating}; of a file sink {@code staged}, {@code joined}, {@code waiting},
+ * {@code published} or {@code sinklog}. And for each group that is flushed {@code flush.commit}, {@code flush.snapshot},
  * {@code flush.relocation}, {@code flush.tombstones} or {@code flush.seal}, by what is in the group's index.
  */
 public final class KillingFileSystem extends ObservedFileSystem {
@@ -53,6 +53,9 @@ public final class KillingFileSystem extends ObservedFileSystem {
         }
         if (all.contains("/_staging/")) {
             return all.contains("/_joined/") ? "joined" : "staged";
+        }
+        if (all.contains("/_waiting/")) {
+            return "waiting";
         }
         if (name.startsWith("part-")) {
             return "published";

@@ -1,0 +1,251 @@
+package io.pyspark.statestore.sink;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import com.fasterxml.jackson.databind.node.ArrayNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import io.pyspark.statestore.StateStoreFilesException;
+import io.pyspark.statestore.StateStoreFilesException.Id;
+import java.io.BufferedReader;
+import java.io.FileNotFoundException;
+import java.io.IOException;
+import java.io.InputStreamReader;
+import java.io.OutputStream;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.Comparator;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ThreadLocalRandom;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
+import java.util.stream.Collectors;
+import org.apache.hadoop.fs.FileStatus;
+import org.apache.hadoop.fs.FileSystem;
+import org.apache.hadoop.fs.LocatedFileStatus;
+import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.fs.RemoteIterator;
+import org.apache.spark.paths.SparkPath;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * Rows of committed batches that no reader sees yet, because they are too few for a file ({@code maxDelay}).
+ *
+ * <pre>
+ * sink/_waiting/p=1/part-00000-….parquet    rows that wait
+ * sink/_waiting/7-&lt;random&gt;.json            manifest: which files wait after batch 7
+ * sink/_spark_metadata/7                     Spark's list, which names the files of the batch and that manifest
+ * </pre>
+ *
+ * <p><b>What commits.</b> The list names the manifest as a directory, which readers pass over (Spark:
+ * {@code MetadataLogFileIndex}). So one atomic addition says which files are published and which wait: a row is in one
+ * of the two, never in both. The newest manifest that the list names counts; those of attempts that failed are named by
+ * none. Each batch names one as long as anything waits, and one more when that ends.
+ *
+ * <p><b>What is deleted, and why that is safe.</b> A file that waits is copied when it is due, never moved: an attempt
+ * that fails leaves it as it was. It is deleted when the list names a manifest without it. What attempts that failed have
+ * left goes when it is older than the retention and the manifest that counts does not name it.
+ */
+final class Waiting {
+  static final String ROOT = "_waiting";
+  private static final Logger LOG = LoggerFactory.getLogger(Waiting.class);
+  private static final String LIST = "_spark_metadata";
+  private static final Pattern PART = Pattern.compile("(\\d{1,18})(\\.compact)?");
+  private static final ObjectMapper JSON = new ObjectMapper();
+  /** What this process has committed last, by sink, so that batches need not read the list. */
+  private static final Map<Path, Waiting> COMMITTED = new ConcurrentHashMap<>();
+
+  private final long batch;
+  private final Path manifest;
+  private final String form;
+  private final List<Rows> rows;
+
+  /**
+   * A file that waits.
+   *
+   * @param path below {@link #ROOT}
+   * @param size in bytes
+   * @param sinceMs when its rows began to wait, in milliseconds since 1970
+   */
+  record Rows(String path, long size, long sinceMs) {
+    String directory() {
+      return path.contains("/") ? path.substring(0, path.lastIndexOf('/')) : "";
+    }
+
+    /** Whether the delay is over; also where a clock was set back by more than that. */
+    boolean isDue(long nowMs, long maxDelayMs) {
+      return Math.abs(nowMs - sinceMs) >= maxDelayMs;
+    }
+
+    FileStatus status(Path sink) {
+      return new FileStatus(size, false, 1, 0, sinceMs, new Path(new Path(sink, ROOT), path));
+    }
+  }
+
+  /**
+   * @param batch after which this is so
+   * @param manifest that says so; null where nothing ever waited
+   * @param form of the files: {@link WrittenFormat#form}
+   */
+  Waiting(long batch, Path manifest, String form, List<Rows> rows) {
+    this.batch = batch;
+    this.manifest = manifest;
+    this.form = form;
+    this.rows = rows;
+  }
+
+  /** What waits before a batch. */
+  static Waiting before(FileSystem fs, Path sink, long batch) throws IOException {
+    Waiting known = COMMITTED.get(sink);
+    boolean counts = known != null && known.batch == batch - 1 && (known.isEmpty() || fs.exists(known.manifest));
+    return counts ? known : listed(fs, sink);
+  }
+
+  /** The same after a batch that changed nothing. */
+  Waiting after(long later) {
+    return new Waiting(later, manifest, form, rows);
+  }
+
+  /** The batch that wrote this is committed. */
+  void committed(Path sink) {
+    COMMITTED.put(sink, this);
+  }
+
+  boolean isEmpty() {
+    return rows.isEmpty();
+  }
+
+  List<Rows> rows() {
+    return rows;
+  }
+
+  long bytes() {
+    return rows.stream().mapToLong(Rows::size).sum();
+  }
+
+  /** Whether rows of another form may go into one file with these. */
+  boolean hasForm(String other) {
+    return form.equals(other);
+  }
+
+  /** The manifest as the list names it. */
+  FileStatus listed() {
+    return new FileStatus(0, true, 0, 0, System.currentTimeMillis(), manifest);
+  }
+
+  static boolean holds(Path sink, Path file) {
+    return file.toUri().getPath().startsWith(sink.toUri().getPath() + "/" + ROOT + "/");
+  }
+
+  /** Writes a manifest, which does not count before the list names it. */
+  static Waiting write(FileSystem fs, Path sink, long batch, String form, List<Rows> rows) throws IOException {
+    String name = String.format("%d-%016x.json", batch, ThreadLocalRandom.current().nextLong());
+    ObjectNode root = JSON.createObjectNode().put("batch", batch).put("form", form);
+    ArrayNode files = root.putArray("files");
+    rows.forEach(r -> files.addObject().put("path", r.path()).put("size", r.size()).put("since", r.sinceMs()));
+    Path manifest = new Path(new Path(sink, ROOT), name);
+    try (OutputStream out = fs.create(manifest, false)) {
+      out.write(JSON.writeValueAsBytes(root));
+    }
+    return new Waiting(batch, manifest, form, rows);
+  }
+
+  /** What waits by the list, which the attempts of other drivers have written, too. */
+  private static Waiting listed(FileSystem fs, Path sink) throws IOException {
+    Path named = fs.exists(new Path(sink, ROOT)) ? newestNamed(fs, sink) : null;
+    if (named == null) {
+      return new Waiting(-1, null, "", List.of());
+    }
+    try (BufferedReader in = reader(fs, named)) {
+      JsonNode root = JSON.readTree(in);
+      List<Rows> rows = new ArrayList<>();
+      for (JsonNode file : root.get("files")) {
+        rows.add(new Rows(file.get("path").asText(), file.get("size").asLong(), file.get("since").asLong()));
+      }
+      return new Waiting(root.get("batch").asLong(), named, root.get("form").asText(), rows);
+    } catch (FileNotFoundException | RuntimeException e) {
+      throw new StateStoreFilesException(
+          Id.PSS_SINK_COMPACTION_FAILED, "The list of " + sink + " says that rows wait to be published, and " + named
+              + ", which says where they are, cannot be read: " + e.getMessage() + ". Nothing was changed. Bring the"
+              + " file back. A copy of a sink has to be in the same place as the sink.", e);
+    }
+  }
+
+  private static Path newestNamed(FileSystem fs, Path sink) throws IOException {
+    Path list = new Path(sink, LIST);
+    if (!fs.exists(list)) {
+      return null;
+    }
+    List<Matcher> parts = new ArrayList<>();
+    for (FileStatus file : fs.listStatus(list)) {
+      Matcher part = PART.matcher(file.getPath().getName());
+      if (part.matches()) {
+        parts.add(part);
+      }
+    }
+    // Newest first; the repetition of all batches before counts for the batch itself.
+    parts.sort(Comparator.<Matcher>comparingLong(part -> Long.parseLong(part.group(1)))
+        .thenComparing(part -> part.group(2) != null).reversed());
+    for (Matcher part : parts) {
+      Path newest = newestIn(fs, new Path(list, part.group()));
+      if (newest != null || part.group(2) != null) {
+        return newest;
+      }
+    }
+    return null;
+  }
+
+  private static Path newestIn(FileSystem fs, Path part) throws IOException {
+    Path newest = null;
+    try (BufferedReader in = reader(fs, part)) {
+      for (String line = in.readLine(); line != null; line = in.readLine()) {
+        if (line.contains("\"isDir\":true")) {
+          Path path = SparkPath.fromUrlString(JSON.readTree(line).get("path").asText()).toPath();
+          if (path.getParent().getName().equals(ROOT) && (newest == null || batchOf(path) > batchOf(newest))) {
+            newest = path;
+          }
+        }
+      }
+    }
+    return newest;
+  }
+
+  private static long batchOf(Path manifest) {
+    return Long.parseLong(manifest.getName().substring(0, manifest.getName().indexOf('-')));
+  }
+
+  private static BufferedReader reader(FileSystem fs, Path file) throws IOException {
+    return new BufferedReader(new InputStreamReader(fs.open(file), StandardCharsets.UTF_8));
+  }
+
+  /** Which of the files of {@code before} do not wait any more. */
+  List<Path> goneSince(Waiting before, Path sink) {
+    Set<String> still = rows.stream().map(Rows::path).collect(Collectors.toSet());
+    List<Path> gone = new ArrayList<>();
+    before.rows.stream().filter(r -> !still.contains(r.path())).forEach(r -> gone.add(r.status(sink).getPath()));
+    if (before.manifest != null && !before.manifest.equals(manifest)) {
+      gone.add(before.manifest);
+    }
+    return gone;
+  }
+
+  /** Deletes what attempts that failed have left before a time. */
+  void sweep(FileSystem fs, Path sink, long beforeMs) throws IOException {
+    Set<Path> counts = rows.stream().map(r -> r.status(sink).getPath()).collect(Collectors.toSet());
+    counts.add(manifest);
+    Path root = new Path(sink, ROOT);
+    if (manifest == null || !fs.exists(root)) {
+      return;
+    }
+    for (RemoteIterator<LocatedFileStatus> i = fs.listFiles(root, true); i.hasNext();) {
+      FileStatus file = i.next();
+      if (file.getModificationTime() < beforeMs && !counts.contains(file.getPath())) {
+        LOG.info("Deleting {}, which an attempt that failed has left", file.getPath());
+        fs.delete(file.getPath(), false);
+      }
+    }
+  }
+}

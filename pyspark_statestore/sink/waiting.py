@@ -1,0 +1,191 @@
+"""Rows that wait to be published (``maxDelay``), and how to publish them when the query does not run any more.
+
+    sink/_waiting/p=1/part-00000-….parquet    rows that wait
+    sink/_waiting/7-<random>.json             manifest: which files wait after batch 7
+    sink/_spark_metadata/7                    Spark's list, which names that manifest as a directory
+
+Readers pass over directories that the list names. The newest manifest that it names counts (``Waiting`` of the jar).
+
+Publishing adds the rows to the newest file of the list, and names a manifest in which nothing waits, both at once. The
+query may not commit a batch meanwhile, since it would publish the rows, too. So the list must not have changed for a
+while; and the old manifest is deleted, by which a driver that is idle notices.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+import pyarrow as pa
+
+from pyspark_statestore.errors import StateStoreFilesError, not_allowed
+from pyspark_statestore.log.columns import table_of
+from pyspark_statestore.log.scan import retry_if_gone
+from pyspark_statestore.sink.file_list import (
+    EPOCH,
+    LIST,
+    WAITING,
+    ListPart,
+    Manifest,
+    check_unchanged,
+    new_line,
+    read_list,
+    text_of,
+)
+from pyspark_statestore.sink.rewriter import Rewriter, check_options, format_of
+from pyspark_statestore.storage.changes import delete, write
+from pyspark_statestore.storage.directory import Directory
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LEAST_IDLE = datetime.timedelta(hours=1)
+"""A query that has committed a batch since then may be running."""
+
+
+@dataclass(frozen=True)
+class WaitingFile:
+    """A file that waits.
+
+    Attributes:
+        relative: Its path below the sink's directory.
+        size: In bytes.
+        since_ms: When its rows began to wait, in milliseconds since 1970.
+    """
+
+    relative: str
+    size: int
+    since_ms: int
+
+    @property
+    def directory(self) -> str:
+        """The partition value's directory below the sink's, such as ``p=1/q=x``; empty without partition columns."""
+        return self.relative.removeprefix(f"{WAITING}/").rpartition("/")[0]
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """What waits.
+
+    Attributes:
+        manifest: The path below the sink's directory of the manifest that counts; None where nothing ever waited.
+        files: The files.
+    """
+
+    manifest: str | None
+    files: tuple[WaitingFile, ...]
+
+
+@dataclass(frozen=True)
+class SinkPublication:
+    """What was published of what waited, or would be.
+
+    Attributes:
+        published_data_files_count: Files that readers see now; in a dry run, the files that wait.
+        published_bytes_count: Size of these files, in bytes.
+        dry_run: Whether nothing was changed.
+    """
+
+    published_data_files_count: int
+    published_bytes_count: int
+    dry_run: bool
+
+
+def manifest_of(parts: Sequence[ListPart]) -> Manifest | None:
+    """The newest manifest that the list names."""
+    return next((part.manifests[-1] for part in reversed(parts) if part.manifests), None)
+
+
+def read_waiting(directory: Directory) -> Waiting:
+    """Reads what waits.
+
+    Raises:
+        StateStoreFilesError: PSS_NOT_A_SINK, PSS_DAMAGED_SINK_LIST, or the list or the manifest cannot be read.
+    """
+
+    def read() -> Waiting:
+        manifest = manifest_of(read_list(directory))
+        if manifest is None:
+            return Waiting(None, ())
+        info = next((i for i in directory.files(WAITING) if f"{WAITING}/{i.name}" == manifest.relative), None)
+        if info is None:  # the query has committed a batch meanwhile, or it is gone for ever
+            raise FileNotFoundError(manifest.relative)
+        return Waiting(manifest.relative, _parse(directory, manifest, directory.read(manifest.relative, info.size)))
+
+    return retry_if_gone(directory, read)
+
+
+def _parse(directory: Directory, manifest: Manifest, data: bytes) -> tuple[WaitingFile, ...]:
+    try:
+        files = json.loads(data)["files"]
+        return tuple(WaitingFile(f"{WAITING}/{f['path']}", int(f["size"]), int(f["since"])) for f in files)
+    except (ValueError, KeyError, TypeError) as error:
+        where = directory.location.display(manifest.relative)
+        reason = f"it is no manifest of files that wait: {error}"
+        raise StateStoreFilesError("PSS_READ_FAILED", {"action": "read", "path": where, "reason": reason}) from error
+
+
+def waiting_table(directory: Directory, waiting: Waiting) -> pa.Table:
+    """The table of files that wait."""
+    columns: dict[str, object] = {
+        "file_path": [directory.location.display(file.relative) for file in waiting.files],
+        "directory": [file.directory for file in waiting.files],
+        "file_size_in_bytes": [file.size for file in waiting.files],
+        "waiting_since": [EPOCH + datetime.timedelta(milliseconds=file.since_ms) for file in waiting.files],
+    }
+    return table_of("sink_waiting", columns)
+
+
+def publish(
+    directory: Directory,
+    *,
+    target_file_size: int,
+    idle_for: datetime.timedelta,
+    format: str | None,
+    options: Mapping[str, str],
+    dry_run: bool,
+    force: bool,
+    spark: SparkSession | None,
+    now: datetime.datetime,
+) -> SinkPublication:
+    """Implements :meth:`pyspark_statestore.sink.sink.Sink.publish`."""
+    if idle_for < (datetime.timedelta(0) if force else LEAST_IDLE):
+        raise not_allowed("idle_for", idle_for, "at least an hour, since a query that runs publishes by itself")
+    waiting, parts = read_waiting(directory), read_list(directory)
+    total = sum(file.size for file in waiting.files)
+    if dry_run or not waiting.files:
+        return SinkPublication(len(waiting.files), total, dry_run)
+    _check_idle(directory, parts, idle_for, now)
+    last = parts[-1]
+    named = format_of(directory, format, [file.relative for file in waiting.files])
+    check_options(named, options)
+    jvm = Rewriter(directory, spark)
+    old = manifest_of(parts)
+    assert old is not None  # it names the files that wait
+    root = old.url.removesuffix(old.relative)
+    given = [(root + quote(file.relative), file.size) for file in waiting.files]
+    made = jvm.publish(named, options, given, target_file_size)
+    check_unchanged(directory, last)
+    manifest = f"{WAITING}/{last.batch_id}-{secrets.token_hex(8)}.json"
+    write(directory, manifest, json.dumps({"batch": last.batch_id, "form": "", "files": []}).encode())
+    now_ms = int(now.timestamp() * 1000)
+    lines = [entry.line for entry in last.entries]
+    lines += [new_line(each.url, each.size, now_ms, each.replication, each.block_size) for each in made]
+    lines.append(new_line(root + manifest, 0, now_ms, 0, 0, is_dir=True))
+    jvm.replace_list(last.info.name, text_of(lines))
+    delete(directory, old.relative)
+    return SinkPublication(len(made), sum(each.size for each in made), dry_run)
+
+
+def _check_idle(
+    directory: Directory, parts: Sequence[ListPart], idle_for: datetime.timedelta, now: datetime.datetime
+) -> None:
+    modified = [part.info.modified for part in parts if part.info.modified is not None]
+    if modified and now - max(modified) < idle_for:
+        where = directory.location.display(f"{LIST}/{parts[-1].info.name}")
+        raise StateStoreFilesError("PSS_SINK_IN_USE", {"file": where, "changed": max(modified), "idle_for": idle_for})

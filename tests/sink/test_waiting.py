@@ -1,0 +1,436 @@
+"""Rows that wait over several batches until they fill a file, or until the delay is over."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import shutil
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+
+from pyspark_statestore import Sink, StateStoreFilesError
+from pyspark_statestore.conf import SINK_OPTIONS
+from tests.conftest import MakeSpark
+from tests.sink import manifest
+from tests.sink.sinks import TASKS, FileSink, rows_of
+
+pytestmark = pytest.mark.spark
+
+LONG = "10h"
+"""No test lasts so long."""
+
+RETENTION = SINK_OPTIONS["stagingRetention"].key
+NOW = datetime.timedelta(0)
+
+
+@pytest.fixture
+def spark(make_spark: MakeSpark) -> SparkSession:
+    return make_spark()
+
+
+def waiting(sink: FileSink) -> int:
+    """How many rows wait by the manifest that counts."""
+    files = Sink(sink.files).waiting()["file_path"].to_pylist()
+    return sum(sink.spark.read.format(sink.format).options(**sink.options).load(file).count() for file in files)
+
+
+def verified(sink: FileSink) -> None:
+    found = Sink(sink.files).verify()
+    assert found.is_clean, found.problems.to_pylist()
+
+
+def in_waiting(sink: FileSink) -> list[str]:
+    return [name for name in sink.present() if name.startswith("_waiting/")]
+
+
+def age(sink: FileSink, by: datetime.timedelta) -> None:
+    """Lets what waits have waited for longer."""
+    (path,) = (sink.files / "_waiting").glob("*.json")
+    content = json.loads(path.read_text())
+    for file in content["files"]:
+        file["since"] -= int(by.total_seconds() * 1000)
+    path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
+    path.write_text(json.dumps(content))
+
+
+def forget(sink: FileSink) -> None:
+    """Lets the next batch read the list, as in another driver."""
+    committed = sink.spark._jvm.java.lang.Class.forName(
+        "io.pyspark.statestore.sink.Waiting",
+        True,
+        sink.spark._jsparkSession.sharedState().jarClassLoader(),
+    ).getDeclaredField("COMMITTED")
+    committed.setAccessible(True)
+    committed.get(None).clear()
+
+
+def test_rows_wait_until_they_fill_a_file(spark: SparkSession, tmp_path: Path) -> None:
+    sink = FileSink(spark, tmp_path, "json", ("q",))
+    seen = []
+    for batch in range(6):
+        sink.feed(rows_of(batch))
+        sink.run(maxDelay=LONG, targetFileSize="6k")
+        seen.append(len(sink.listed(batch)))
+        verified(sink)
+        published = sink.ids()
+        assert len(published) == len(set(published))
+        assert len(published) + waiting(sink) == 40 * (batch + 1)
+
+    assert set(seen) == {0, 2}  # each time two partition values have enough
+    sizes = [(sink.files / name).stat().st_size for batch in range(6) for name in sink.listed(batch)]
+    assert min(sizes) >= 6 << 10
+    # What is published does not stay where it waited, and of each batch and value there is one file.
+    waits = Sink(sink.files).waiting()["file_path"].to_pylist()
+    assert len(in_waiting(sink)) == len(waits) + 1
+    assert len(waits) == 2 * (5 - max(batch for batch in range(6) if seen[batch]))
+
+
+@pytest.mark.parametrize(
+    ("format", "options"),
+    [
+        ("parquet", {}),
+        ("orc", {}),
+        ("json", {"compression": "gzip"}),
+        ("csv", {"header": "true"}),
+    ],
+)
+def test_each_row_is_published_once_when_the_delay_is_over(
+    spark: SparkSession, tmp_path: Path, format: str, options: dict[str, str]
+) -> None:
+    sink = FileSink(spark, tmp_path / "ours", format, ("p", "q"), options)
+    stock = FileSink(spark, tmp_path / "stock", format, ("p", "q"), options)
+    for batch in range(3):
+        sink.feed(rows_of(batch))
+        sink.run(maxDelay=LONG)
+        assert sink.listed(batch) == []
+    age(sink, datetime.timedelta(hours=11))
+    forget(sink)
+    sink.feed(rows_of(3))
+    sink.run(maxDelay=LONG)
+
+    stock.feed(*map(rows_of, range(4)))
+    stock.run(compacting=False)
+    assert sink.read() == stock.read()
+    assert len(sink.listed(3)) == 6
+    assert len(in_waiting(sink)) == 1
+    assert Sink(sink.files).waiting().num_rows == 0
+    verified(sink)
+
+
+def test_the_delay_counts_for_each_partition_value(spark: SparkSession, tmp_path: Path) -> None:
+    sink = FileSink(spark, tmp_path, "parquet", ("q",))
+    sink.feed([row for row in rows_of(0) if row["q"] == 0])
+    sink.run(maxDelay=LONG)
+    age(sink, datetime.timedelta(hours=11))
+    forget(sink)
+    sink.feed([row for row in rows_of(1) if row["q"] == 1])
+    sink.run(maxDelay=LONG)
+
+    # The file that waits alone is copied: the batch might have failed after that.
+    assert [name.partition("/")[0] for name in sink.listed(1)] == ["q=0"]
+    assert sink.ids() == list(range(0, 40, 2))
+    assert waiting(sink) == 20
+    verified(sink)
+
+
+def test_without_a_delay_what_waits_is_published_with_the_next_batch(spark: SparkSession, tmp_path: Path) -> None:
+    sink = FileSink(spark, tmp_path, "parquet", ("q",))
+    sink.feed(rows_of(0), rows_of(1))
+    sink.run(maxDelay=LONG)
+    forget(sink)
+    sink.feed(rows_of(2), rows_of(3))
+    sink.run()
+
+    assert sink.ids() == list(range(160))
+    assert [len(sink.listed(batch)) for batch in range(4)] == [0, 0, 2, 2]
+    # Nothing waits, which is said once.
+    assert [len(part.manifests) for part in parts_of(sink)] == [1, 1, 1, 0]
+
+
+def parts_of(sink: FileSink) -> list[Any]:
+    from pyspark_statestore.sink.file_list import read_list
+
+    return read_list(Sink(sink.files)._directory)
+
+
+def test_a_sink_without_a_delay_never_waits(spark: SparkSession, tmp_path: Path) -> None:
+    sink = FileSink(spark, tmp_path, "parquet", ("q",))
+    sink.feed(rows_of(0), rows_of(1))
+    sink.run()
+
+    assert not (sink.files / "_waiting").exists()
+    assert [part.manifests for part in parts_of(sink)] == [(), ()]
+
+
+def test_stock_spark_goes_on_and_what_waits_still_waits(spark: SparkSession, tmp_path: Path) -> None:
+    sink = FileSink(spark, tmp_path, "parquet", ("q",))
+    sink.feed(rows_of(0))
+    sink.run(maxDelay=LONG)
+    # So many batches that Spark repeats its list.
+    sink.feed(*map(rows_of, range(1, 12)))
+    sink.run(compacting=False)
+    assert sink.ids() == list(range(40, 480))
+    assert waiting(sink) == 40
+    verified(sink)
+
+    sink.feed(rows_of(12))
+    sink.run()
+
+    assert sink.ids() == list(range(520))
+
+
+def test_the_list_is_repeated_while_rows_wait(spark: SparkSession, tmp_path: Path) -> None:
+    sink = FileSink(spark, tmp_path, "parquet", ("q",))
+    sink.feed(*map(rows_of, range(12)))
+    sink.run(maxDelay=LONG)
+    assert sink.ids() == []
+    assert [part.info.name for part in parts_of(sink)] == ["9.compact", "10", "11"]
+    forget(sink)
+    sink.feed(rows_of(12))
+    sink.run(maxDelay="1s")
+
+    assert sink.ids() == list(range(520))
+
+
+def test_a_batch_that_is_run_again_finds_what_waited_before_it(spark: SparkSession, tmp_path: Path) -> None:
+    """As after a crash before the list named the batch: an attempt's manifest counts only if the list names it."""
+    sink = FileSink(spark, tmp_path, "parquet", ("q",))
+    sink.feed(rows_of(0), rows_of(1))
+    sink.run(maxDelay=LONG)
+    kept = tmp_path / "kept"
+    shutil.copytree(sink.folder, kept, ignore=shutil.ignore_patterns("kept"))
+    sink.feed(rows_of(2))
+    sink.run()
+    assert sink.ids() == list(range(120))
+
+    # The files of the attempt stay, and what it deleted comes back.
+    for name in ("_spark_metadata/2", "_spark_metadata/.2.crc"):
+        (sink.files / name).unlink(missing_ok=True)
+    (sink.checkpoint / "commits" / "2").unlink()
+    (sink.checkpoint / "commits" / ".2.crc").unlink(missing_ok=True)
+    shutil.copytree(kept / "files" / "_waiting", sink.files / "_waiting", dirs_exist_ok=True)
+    assert waiting(sink) == 80
+    sink.run()
+
+    assert sink.ids() == list(range(120))
+    verified(sink)
+
+
+def test_a_driver_that_another_has_overtaken_does_not_publish(spark: SparkSession, tmp_path: Path) -> None:
+    sink = FileSink(spark, tmp_path, "parquet", ("q",))
+    sink.feed(rows_of(0))
+    sink.run(maxDelay=LONG)
+    before = (tmp_path / "before").with_suffix("")
+    shutil.copytree(sink.checkpoint, before)
+    sink.feed(rows_of(1))
+    sink.run(maxDelay=LONG)
+    # The other driver's batch 1 is in the list; this one's checkpoint has not heard of it.
+    shutil.rmtree(sink.checkpoint)
+    shutil.copytree(before, sink.checkpoint)
+    sink.run(maxDelay=LONG)
+    sink.feed(rows_of(2))
+    sink.run()
+
+    assert sink.ids() == list(range(120))
+
+
+def test_what_was_written_with_another_schema_is_published_as_it_is(spark: SparkSession, tmp_path: Path) -> None:
+    sink = FileSink(spark, tmp_path, "parquet", ("q",))
+    sink.feed(rows_of(0), rows_of(1))
+    sink.run(maxDelay=LONG)
+    forget(sink)
+
+    def narrowed(rows: DataFrame) -> DataFrame:
+        return rows.drop("word").repartition(TASKS, "id")
+
+    sink.change = narrowed
+    sink.feed(rows_of(2))
+    sink.run(maxDelay=LONG)
+
+    # Two files of each of two values: they were not read as if they had the new columns.
+    assert len(sink.listed(2)) == 4
+    words = sink.read(mergeSchema="true")
+    assert sum(words.values()) == 80
+    assert sum(count for row, count in words.items() if '"word"' in row) == sum(
+        row["word"] is not None for batch in range(2) for row in rows_of(batch)
+    )
+    assert waiting(sink) == 40
+    verified(sink)
+
+
+def test_files_that_cannot_be_joined_do_not_wait(spark: SparkSession, tmp_path: Path) -> None:
+    sink = FileSink(spark, tmp_path, "json", options={"encoding": "UTF-16", "lineSep": "\n"})
+    sink.feed(rows_of(0))
+    sink.run(maxDelay=LONG)
+
+    assert len(sink.listed(0)) == TASKS
+    assert not (sink.files / "_waiting").exists()
+
+
+def test_what_waits_is_published_where_files_cannot_be_joined_any_more(spark: SparkSession, tmp_path: Path) -> None:
+    sink = FileSink(spark, tmp_path, "json")
+    sink.feed(rows_of(0), rows_of(1))
+    sink.run(maxDelay=LONG)
+    sink.feed(rows_of(2))
+    sink.run(maxDelay=LONG, maxRecordsPerFile="60")
+
+    assert sink.ids() == list(range(120))
+    assert len(sink.listed(2)) == 2 + TASKS
+
+
+def test_a_lower_target_lets_go_what_waits(spark: SparkSession, tmp_path: Path) -> None:
+    sink = FileSink(spark, tmp_path, "parquet", ("q",))
+    sink.feed(rows_of(0), rows_of(1))
+    sink.run(maxDelay=LONG)
+    sink.feed(rows_of(2))
+    sink.run(maxDelay=LONG, targetFileSize="1k")
+
+    assert sink.ids() == list(range(120))
+    assert Sink(sink.files).waiting().num_rows == 0
+
+
+def test_a_lost_manifest_stops_the_query_and_is_damage(spark: SparkSession, tmp_path: Path) -> None:
+    sink = FileSink(spark, tmp_path, "parquet", ("q",))
+    sink.feed(rows_of(0))
+    sink.run(maxDelay=LONG)
+    (path,) = (sink.files / "_waiting").glob("*.json")
+    path.rename(tmp_path / path.name)
+    sink.feed(rows_of(1))
+    with pytest.raises(StreamingQueryException, match="PSS_SINK_COMPACTION_FAILED.*rows wait to be published"):
+        sink.run(maxDelay=LONG)
+    found = Sink(sink.files).verify()
+    assert [row["kind"] for row in found.problems.to_pylist() if row["severity"] == "damage"] == ["missing_manifest"]
+    with pytest.raises(StateStoreFilesError):
+        Sink(sink.files).remove_orphan_files(NOW, dry_run=False, force=True)
+
+    (tmp_path / path.name).rename(path)
+    sink.run()
+
+    assert sink.ids() == list(range(80))
+
+
+def test_a_lost_file_is_damage_and_stops_the_query(spark: SparkSession, tmp_path: Path) -> None:
+    sink = FileSink(spark, tmp_path, "parquet", ("q",))
+    sink.feed(rows_of(0))
+    sink.run(maxDelay=LONG)
+    file = sorted((sink.files / "_waiting").rglob("part-*"))[0]
+    file.rename(tmp_path / "kept")
+    problems = Sink(sink.files).verify().problems.to_pylist()
+    assert [row["kind"] for row in problems if row["severity"] == "damage"] == ["missing_waiting_file"]
+    sink.feed(rows_of(1))
+    with pytest.raises(StreamingQueryException, match="PSS_SINK_COMPACTION_FAILED"):
+        sink.run()
+    (tmp_path / "kept").rename(file)
+    sink.run()
+
+    assert sink.ids() == list(range(80))
+
+
+def test_orphans_are_what_does_not_wait(spark: SparkSession, tmp_path: Path) -> None:
+    sink = FileSink(spark, tmp_path, "parquet", ("q",))
+    sink.feed(rows_of(0))
+    sink.run(maxDelay=LONG)
+    for name in ("q=0/part-00000-left.snappy.parquet", "0-00000000deadbeef.json"):
+        (sink.files / "_waiting" / name).write_bytes(b"{}")
+
+    removed = Sink(sink.files).remove_orphan_files(NOW, dry_run=False, force=True)
+
+    assert removed.removed_files_count == 2
+    verified(sink)
+    assert waiting(sink) == 40
+
+
+def test_batches_delete_what_failed_attempts_have_left_to_wait(spark: SparkSession, tmp_path: Path) -> None:
+    sink = FileSink(spark, tmp_path, "parquet", ("q",))
+    left = sink.files / "_waiting" / "q=1" / "part-00000-left.snappy.parquet"
+    left.parent.mkdir(parents=True)
+    left.write_bytes(b"left")
+    os.utime(left, (time.time() - 2 * 24 * 3600,) * 2)
+    sink.feed(rows_of(0))
+    sink.run(maxDelay=LONG)
+
+    assert not left.exists()
+    assert waiting(sink) == 40
+
+
+def test_a_stream_reads_each_row_once(spark: SparkSession, tmp_path: Path) -> None:
+    sink = FileSink(spark, tmp_path, "parquet")
+    seen: Counter[int] = Counter()
+
+    def read() -> None:
+        name = f"seen_{len(list(tmp_path.glob('out-*')))}"
+        out = tmp_path / f"out-{name}"
+        rows = spark.readStream.schema(spark.read.parquet(sink.location).schema if sink.ids() else "id long").parquet(
+            sink.location
+        )
+        rows.select("id").writeStream.format("json").option("checkpointLocation", str(tmp_path / "reader")).trigger(
+            availableNow=True
+        ).start(str(out)).awaitTermination()
+        if (out / "_spark_metadata").exists():
+            seen.update(row["id"] for row in spark.read.schema("id long").json(str(out)).collect())
+
+    for batch in range(4):
+        sink.feed(rows_of(batch))
+        sink.run(maxDelay=LONG if batch != 2 else "0s")
+        read()
+        assert sorted(seen) == sink.ids()
+    assert seen == Counter(range(120))
+
+
+def test_publishing_what_waits_after_the_query_has_ended(spark: SparkSession, tmp_path: Path) -> None:
+    sink = FileSink(spark, tmp_path, "parquet", ("p", "q"))
+    sink.feed(rows_of(0), rows_of(1))
+    sink.run(maxDelay=LONG)
+    made = Sink(sink.files)
+
+    with pytest.raises(StateStoreFilesError, match="PSS_SINK_IN_USE"):
+        made.publish(spark=spark)
+    with pytest.raises(StateStoreFilesError, match="PSS_INVALID_OPTION"):
+        made.publish(spark=spark, idle_for=NOW)
+    dry = made.publish(spark=spark, dry_run=True)
+    assert (dry.published_data_files_count, sink.ids()) == (12, [])
+
+    done = made.publish(spark=spark, idle_for=NOW, force=True)
+
+    assert done.published_data_files_count == 6
+    assert sink.ids() == list(range(80))
+    assert made.waiting().num_rows == 0
+    assert made.publish(spark=spark, idle_for=NOW, force=True).published_data_files_count == 0
+    verified(sink)
+    # The query goes on, also where its driver still remembers what waited.
+    sink.feed(rows_of(2))
+    sink.run(maxDelay=LONG)
+    sink.feed(rows_of(3))
+    sink.run()
+    assert sink.ids() == list(range(160))
+    assert Counter(manifest.ids(sink.files, "id").values()) == {1: 160}
+    made.remove_orphan_files(NOW, dry_run=False, force=True)
+    assert not in_waiting(sink)[1:]
+
+
+def test_compaction_keeps_the_manifest_that_counts(spark: SparkSession, tmp_path: Path) -> None:
+    sink = FileSink(spark, tmp_path, "parquet", ("q",))
+    sink.feed(*map(rows_of, range(3)))
+    sink.run(compacting=False)
+    sink.feed(*map(rows_of, range(3, 11)))
+    sink.run(maxDelay=LONG)
+    compact = parts_of(sink)[0]
+    assert compact.info.name == "9.compact"
+    assert len(compact.manifests) == 7
+
+    Sink(sink.files).compact(older_than=NOW, spark=spark)
+
+    assert [len(part.manifests) for part in parts_of(sink)] == [1, 1]
+    assert waiting(sink) == 8 * 40
+    verified(sink)
+    forget(sink)
+    sink.feed(rows_of(11))
+    sink.run()
+    assert sink.ids() == list(range(480))
