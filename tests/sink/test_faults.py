@@ -105,7 +105,7 @@ def test_any_call_may_fail(
 
 def run_waiting(sink: FileSink) -> None:
     """Runs it so that the first batch waits, and fills files with the second."""
-    sink.run(maxDelay="10h", targetFileSize="4k")
+    sink.run(maxDelay="10h", targetFileSize="3k")
 
 
 @pytest.fixture(scope="module")

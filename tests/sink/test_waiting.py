@@ -38,7 +38,7 @@ def spark(make_spark: MakeSpark) -> SparkSession:
 def waiting(sink: FileSink) -> int:
     """How many rows wait by the manifest that counts."""
     files = Sink(sink.files).waiting()["file_path"].to_pylist()
-    return sum(sink.spark.read.format(sink.format).options(**sink.options).load(file).count() for file in files)
+    return sink.spark.read.format(sink.format).options(**sink.options).load(files).count() if files else 0
 
 
 def verified(sink: FileSink) -> None:
