@@ -166,6 +166,27 @@ def test_any_call_may_fail_where_rows_wait(
     assert fired or not calls[operation], calls
 
 
+def test_what_waits_alone_is_still_there_after_a_batch_that_failed(
+    session: SparkSession, tmp_path: Path, faulty: Any
+) -> None:
+    """It has nothing to be joined with, and is needed again where the list does not take the batch."""
+    sink = FileSink(
+        session, tmp_path, "parquet", ("q",), change=lambda rows: rows.repartition(2, "id"), scheme="faulty"
+    )
+    sink.feed([row for row in rows_of(0) if row["q"] == 0])
+    sink.run(maxDelay="10h")
+    sink.feed([row for row in rows_of(0) if row["q"] == 1])
+    faulty.addRule("rename", f"{sink.files}/_spark_metadata/", 1, "ioexception")
+    with pytest.raises(StreamingQueryException, match="injected fault"):
+        sink.run()
+    assert faulty.fired()
+    faulty.clear()
+    assert sink.ids() == []
+    sink.run()
+
+    assert sink.ids() == list(range(40))
+
+
 def compact(sink: FileSink) -> None:
     """Joins what is listed, with Spark in the file system that fails, and Python in the local one."""
     made = Sink(sink.files)

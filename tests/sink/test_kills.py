@@ -60,7 +60,7 @@ def expected(app: Application) -> Counter[str]:
     return Counter(row[3] for row in app.rows())
 
 
-@pytest.mark.parametrize("point", sampled([*POINTS], 3, kind=lambda point: POINTS[point][0]))
+@pytest.mark.parametrize("point", sampled([*POINTS], 2, kind=lambda point: POINTS[point][0]))
 def test_a_process_dies(app: Application, point: str) -> None:
     wrong = die(app, POINTS[point])
     assert wrong == []
@@ -103,7 +103,7 @@ def waiting(jars: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -
         yield made
 
 
-@pytest.mark.parametrize("point", sampled([*WAITING_POINTS], 2, kind=lambda point: WAITING_POINTS[point][0]))
+@pytest.mark.parametrize("point", sampled([*WAITING_POINTS], 1))
 def test_a_process_dies_while_rows_wait(waiting: Application, point: str) -> None:
     wrong = die(waiting, WAITING_POINTS[point], 2 * VALUES)
 

@@ -70,7 +70,7 @@ final class JoinedFiles implements Function<JoinedFiles.Join, List<FileStatus>> 
     boolean done = false;
     try {
       List<FileStatus> made = copy.copy(join.files(), () -> {
-        named.add(new Path(directory, newName(number, first)));
+        named.add(new Path(directory, newName(attempt, number, first)));
         return named.get(named.size() - 1);
       }, number, own);
       done = true;
@@ -84,9 +84,13 @@ final class JoinedFiles implements Function<JoinedFiles.Join, List<FileStatus>> 
     }
   }
 
-  /** As Spark names files, with the ending of the first one that is joined. */
-  private String newName(int number, String first) {
-    String ending = first.substring(first.indexOf('-', "part-".length()) + 1 + UUID_LENGTH);
+  /**
+   * A name that no other file has, as Spark names files.
+   *
+   * @param like has the ending that it gets
+   */
+  static String newName(long attempt, int number, String like) {
+    String ending = like.substring(like.indexOf('-', "part-".length()) + 1 + UUID_LENGTH);
     UUID unique = new UUID(attempt, ThreadLocalRandom.current().nextLong());
     return String.format(Locale.ROOT, "part-%05d-%s%s", number, unique, ending);
   }

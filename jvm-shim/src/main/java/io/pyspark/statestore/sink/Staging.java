@@ -99,7 +99,7 @@ final class Staging {
           bin.waits() ? bin.files().stream().filter(file -> !waits(file)).toList() : bin.files();
       Path directory = directory(bin, bin.waits() ? new Path(sink, Waiting.ROOT) : sink);
       if (files.size() == 1 || !compaction.canJoin()) {
-        files.forEach(file -> moves.add(new Move(file, directory)));
+        files.forEach(file -> moves.add(new Move(file, new Path(directory, nameOf(file)))));
       } else if (!files.isEmpty()) {
         // An object store would copy them to rename them, and nobody looks where files wait.
         boolean atOnce = bin.waits() || !renamesCheaply;
@@ -115,13 +115,19 @@ final class Staging {
           placed.add(file.getPath());
           there.add(file);
         } else {
-          moves.add(new Move(file, directories.get(at)));
+          moves.add(new Move(file, new Path(directories.get(at), file.getPath().getName())));
         }
       }
     }
     there.addAll(move(moves, placed));
     Map<Boolean, List<FileStatus>> byWaits = there.stream().collect(Collectors.partitioningBy(this::waits));
     return new Placed(byWaits.get(false), byWaits.get(true));
+  }
+
+  /** Another attempt may have left a copy of what waits under a name that the list did not take. */
+  private String nameOf(FileStatus file) {
+    String name = file.getPath().getName();
+    return waits(file) ? JoinedFiles.newName(ThreadLocalRandom.current().nextLong(), 0, name) : name;
   }
 
   private boolean waits(FileStatus file) {
@@ -160,16 +166,12 @@ final class Staging {
     return bin.directory().isEmpty() ? root : new Path(root + "/" + bin.directory());
   }
 
-  /** A file that is to be in another directory, under its own name. */
-  private record Move(FileStatus file, Path directory) {
-    Path to() {
-      return new Path(directory, file.getPath().getName());
-    }
-  }
+  /** A file that is to be in another place. */
+  private record Move(FileStatus file, Path to) {}
 
   private List<FileStatus> move(List<Move> moves, List<Path> placed) throws IOException {
     Set<Path> directories = new LinkedHashSet<>();
-    moves.forEach(move -> directories.add(move.directory()));
+    moves.forEach(move -> directories.add(move.to().getParent()));
     inParallel(directories.stream().map(directory -> (Callable<Boolean>) () -> fs.mkdirs(directory)).toList());
     moves.forEach(move -> placed.add(move.to()));
     return inParallel(moves.stream().map(move -> (Callable<FileStatus>) () -> bring(move)).toList());
