@@ -9,8 +9,6 @@ import click
 
 from pyspark_statestore.cli import options
 from pyspark_statestore.cli.commands import Command, Failure
-from pyspark_statestore.errors import StateStoreFilesError
-from pyspark_statestore.plot import checked_path
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -163,13 +161,6 @@ def show_command(file: str, storage_options: tuple[tuple[str, Any], ...], output
         raise Failure(shown.error)
 
 
-def _path(ctx: click.Context, param: click.Parameter, value: str) -> Path:
-    try:
-        return checked_path(value)
-    except StateStoreFilesError as error:
-        raise click.BadParameter(str(error)) from error
-
-
 @click.command(
     "plot",
     cls=Command,
@@ -179,14 +170,7 @@ def _path(ctx: click.Context, param: click.Parameter, value: str) -> Path:
     ],
 )
 @options.checkpoint
-@click.option(
-    "-o",
-    "--out",
-    required=True,
-    callback=_path,
-    metavar="FILE",
-    help="An image (.png), or a page (.html) with the same picture and the summary.",
-)
+@options.out
 def plot_command(checkpoint: Checkpoint, out: Path) -> None:
     """Draw the checkpoint: its files, their growth, its partitions.
 

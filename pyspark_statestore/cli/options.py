@@ -6,12 +6,14 @@ import datetime
 import functools
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
 from pyspark_statestore.conf import OPTIONS, Option
 from pyspark_statestore.errors import StateStoreFilesError
+from pyspark_statestore.plot import checked_path
 
 Function: TypeAlias = Callable[..., Any]
 
@@ -189,3 +191,21 @@ def rows(command: Function) -> Function:
         return command(*arguments, rows=RowChoice(sort, descending, limit, wide), **k)
 
     return with_rows
+
+
+def _path(ctx: click.Context, param: click.Parameter, value: str) -> Path:
+    try:
+        return checked_path(value)
+    except StateStoreFilesError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+out = click.option(
+    "-o",
+    "--out",
+    required=True,
+    callback=_path,
+    metavar="FILE",
+    help="An image (.png), or a page (.html) with the same picture and the summary.",
+)
+"""Where a picture goes."""

@@ -1,4 +1,4 @@
-"""The commands of ``pyspark-statestore sink``: files, log, waiting, verify, compact, publish, orphans."""
+"""The commands of ``pyspark-statestore sink``: files, log, waiting, plot, verify, compact, publish, orphans."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import datetime
 import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -41,6 +42,28 @@ def _sink(command: options.Function) -> options.Function:
         return command(Sink(path, dict(storage_options)), **others)
 
     return with_sink
+
+
+@sink_group.command(
+    "plot",
+    examples=[
+        "pyspark-statestore sink plot /tables/clicks -o clicks.png",
+        "pyspark-statestore sink plot hdfs://nn/tables/clicks -o clicks.html",
+    ],
+)
+@_sink
+@options.out
+def plot_command(sink: Sink, out: Path) -> None:
+    """Draw the sink: its files by size, their growth, its partition values.
+
+    It needs matplotlib: pip install "pyspark-statestore[plot]".
+    """
+    from pyspark_statestore.cli.output import progress
+    from pyspark_statestore.plot import plot_sink
+
+    with progress("Drawing", ""):
+        plot_sink(sink, out)
+    click.echo(f"Wrote {out}", err=True)
 
 
 def _writer(command: options.Function) -> options.Function:

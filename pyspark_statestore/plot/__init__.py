@@ -1,8 +1,12 @@
-"""``plot``: draws a checkpoint as an image or as a page. It needs the extra ``plot``, which is matplotlib."""
+"""``plot`` and ``plot_sink``: draw a checkpoint or a sink as an image or as a page.
+
+It needs the extra ``plot``, which is matplotlib.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +16,8 @@ if TYPE_CHECKING:
     from fsspec.callbacks import Callback
 
     from pyspark_statestore.checkpoint import Checkpoint
+    from pyspark_statestore.plot.picture import Picture
+    from pyspark_statestore.sink.sink import Sink
 
 SUFFIXES = (".png", ".html")
 """The endings of the files that can be drawn."""
@@ -47,14 +53,46 @@ def plot(checkpoint: Checkpoint, path: str | os.PathLike[str], callback: Callbac
         StateStoreFilesError: PSS_INVALID_OPTION, PSS_MISSING_DEPENDENCY (names the extra), PSS_WRITE_FAILED; otherwise
             as :class:`~pyspark_statestore.inspect.Inspection`.
     """
+
+    def picture() -> Picture:
+        from pyspark_statestore.plot.checkpoint import CheckpointPicture
+
+        return CheckpointPicture.of(checkpoint, callback)
+
+    _write(path, "Drawing a checkpoint", picture)
+
+
+def plot_sink(sink: Sink, path: str | os.PathLike[str]) -> None:
+    """Draws a file sink: its files by size, their growth over time, and its partition values by bytes.
+
+    The file is written whole or not at all. A file that exists is replaced.
+
+    Args:
+        sink: The sink. Its query may be running.
+        path: Where to write an image (``.png``), or a page (``.html``) with the same picture and its figures.
+
+    Raises:
+        StateStoreFilesError: PSS_INVALID_OPTION, PSS_MISSING_DEPENDENCY (names the extra), PSS_WRITE_FAILED; otherwise
+            as the methods of :class:`~pyspark_statestore.sink.sink.Sink`.
+    """
+
+    def picture() -> Picture:
+        from pyspark_statestore.plot.sink import SinkPicture
+
+        return SinkPicture.of(sink)
+
+    _write(path, "Drawing a sink", picture)
+
+
+def _write(path: str | os.PathLike[str], what: str, make: Callable[[], Picture]) -> None:
     target = checked_path(path)
     try:
         import matplotlib.figure  # noqa: F401
     except ImportError as error:
         install = 'pip install "pyspark-statestore[plot]"'
-        parameters = {"what": "Drawing a checkpoint", "reason": error, "install": install}
+        parameters = {"what": what, "reason": error, "install": install}
         raise StateStoreFilesError("PSS_MISSING_DEPENDENCY", parameters) from error
-    from pyspark_statestore.plot.figure import Picture, page_of, write_whole
+    from pyspark_statestore.plot.picture import page_of, write_whole
 
-    picture = Picture.of(checkpoint, callback)
+    picture = make()
     write_whole(target, picture.png() if target.suffix.lower() == ".png" else page_of(picture).encode())

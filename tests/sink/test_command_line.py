@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +15,7 @@ from click.testing import CliRunner
 
 from pyspark_statestore.cli.main import cli
 from tests.conftest import ROOT, MakeSpark
-from tests.sink.sinks import TASKS, FileSink
+from tests.sink.sinks import TASKS, FileSink, rows_of
 from tests.sink.test_old_sinks import listed, old_sink
 
 pytestmark = pytest.mark.spark
@@ -58,17 +59,51 @@ def test_damage_has_an_exit_status(make_spark: MakeSpark, tmp_path: Path) -> Non
     assert "PSS_INVALID_OPTION" in run("orphans", damaged.files, "--older-than", "1m", status=1)
 
 
+def in_a_process(folder: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "pyspark_statestore.cli", "sink", *map(str, arguments)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, check=False)
+
+
+def test_a_picture(sink: FileSink, tmp_path: Path) -> None:
+    run("plot", sink.files, "-o", tmp_path / "sink.html")
+    page = (tmp_path / "sink.html").read_text()
+    cells = dict(re.findall(r"<tr><td>(\w+)</td><td>([^<]*)</td>", page))
+    assert cells["listed_files"] == cells["small_files"] == "40"
+    assert cells["directories"] == "2"
+    assert cells["list_entries"] == "40"
+    assert "q=1: 20" in page
+    run("plot", sink.files, "-o", tmp_path / "sink.png")
+    assert (tmp_path / "sink.png").read_bytes()[:4] == b"\x89PNG"
+    assert "PSS_NOT_A_SINK" in run("plot", tmp_path, "-o", tmp_path / "no.png", status=1)
+
+
+def test_what_waits_is_shown_and_published(make_spark: MakeSpark, tmp_path: Path) -> None:
+    sink = FileSink(make_spark(), tmp_path / "sink", "parquet", ("q",))
+    sink.feed(rows_of(0))
+    sink.run(maxDelay="10h")
+    assert "2 files that wait" in run("waiting", sink.files)
+    assert [row["directory"] for row in as_json("waiting", sink.files)] == ["q=0", "q=1"]
+    run("plot", sink.files, "-o", tmp_path / "sink.html")
+    assert "<td>waiting_files</td><td>2</td>" in (tmp_path / "sink.html").read_text()
+
+    refused = in_a_process(tmp_path, "publish", sink.files)
+    assert refused.returncode == 1
+    assert refused.stderr.splitlines()[-1].startswith("[PSS_SINK_IN_USE]")
+    arguments = ("publish", sink.files, "--idle-for", "0s", "--force", "--output", "json", "--master", "local[2]")
+    done = in_a_process(tmp_path, *arguments)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["published_data_files_count"] == 2
+    assert sink.ids() == list(range(40))
+
+
 def test_compact_and_orphans(make_spark: MakeSpark, tmp_path: Path) -> None:
     """In a process of its own, since the command starts a Spark, and stops it."""
     old = old_sink(make_spark(), tmp_path, batches=2, format="csv", options={"header": "true"})
     before, rows = listed(old), old.read()
-    command = [sys.executable, "-m", "pyspark_statestore.cli", "sink", "compact", str(old.files), "--older-than", "0s"]
 
     def compact(*more: str) -> subprocess.CompletedProcess[str]:
-        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-        return subprocess.run(
-            [*command, *more], env=environment, cwd=tmp_path, capture_output=True, text=True, check=False
-        )
+        return in_a_process(tmp_path, "compact", old.files, "--older-than", "0s", *more)
 
     refused = compact()
     assert refused.returncode == 1

@@ -16,7 +16,6 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from pyspark_statestore import Sink, StateStoreFilesError
-from pyspark_statestore.conf import SINK_OPTIONS
 from tests.conftest import MakeSpark
 from tests.sink import manifest
 from tests.sink.sinks import TASKS, FileSink, rows_of
@@ -26,7 +25,6 @@ pytestmark = pytest.mark.spark
 LONG = "10h"
 """No test lasts so long."""
 
-RETENTION = SINK_OPTIONS["stagingRetention"].key
 NOW = datetime.timedelta(0)
 
 
@@ -60,15 +58,18 @@ def age(sink: FileSink, by: datetime.timedelta) -> None:
     path.write_text(json.dumps(content))
 
 
+def clear(sink: FileSink, name: str, field: str) -> None:
+    """Empties what this process remembers."""
+    loader = sink.spark._jsparkSession.sharedState().jarClassLoader()
+    jvm: Any = sink.spark._jvm
+    found = jvm.java.lang.Class.forName(f"io.pyspark.statestore.sink.{name}", True, loader).getDeclaredField(field)
+    found.setAccessible(True)
+    found.get(None).clear()
+
+
 def forget(sink: FileSink) -> None:
     """Lets the next batch read the list, as in another driver."""
-    committed = sink.spark._jvm.java.lang.Class.forName(
-        "io.pyspark.statestore.sink.Waiting",
-        True,
-        sink.spark._jsparkSession.sharedState().jarClassLoader(),
-    ).getDeclaredField("COMMITTED")
-    committed.setAccessible(True)
-    committed.get(None).clear()
+    clear(sink, "Waiting", "COMMITTED")
 
 
 def test_rows_wait_until_they_fill_a_file(spark: SparkSession, tmp_path: Path) -> None:
@@ -188,15 +189,15 @@ def test_stock_spark_goes_on_and_what_waits_still_waits(spark: SparkSession, tmp
 
 def test_the_list_is_repeated_while_rows_wait(spark: SparkSession, tmp_path: Path) -> None:
     sink = FileSink(spark, tmp_path, "parquet", ("q",))
-    sink.feed(*map(rows_of, range(12)))
+    sink.feed(*map(rows_of, range(10)))
     sink.run(maxDelay=LONG)
     assert sink.ids() == []
-    assert [part.info.name for part in parts_of(sink)] == ["9.compact", "10", "11"]
+    assert [(part.info.name, len(part.manifests)) for part in parts_of(sink)] == [("9.compact", 10)]
     forget(sink)
-    sink.feed(rows_of(12))
+    sink.feed(rows_of(10))
     sink.run(maxDelay="1s")
 
-    assert sink.ids() == list(range(520))
+    assert sink.ids() == list(range(440))
 
 
 def test_a_batch_that_is_run_again_finds_what_waited_before_it(spark: SparkSession, tmp_path: Path) -> None:
@@ -349,15 +350,21 @@ def test_orphans_are_what_does_not_wait(spark: SparkSession, tmp_path: Path) -> 
 
 def test_batches_delete_what_failed_attempts_have_left_to_wait(spark: SparkSession, tmp_path: Path) -> None:
     sink = FileSink(spark, tmp_path, "parquet", ("q",))
-    left = sink.files / "_waiting" / "q=1" / "part-00000-left.snappy.parquet"
-    left.parent.mkdir(parents=True)
-    left.write_bytes(b"left")
-    os.utime(left, (time.time() - 2 * 24 * 3600,) * 2)
     sink.feed(rows_of(0))
     sink.run(maxDelay=LONG)
+    old, young = (sink.files / "_waiting" / "q=1" / f"part-00000-{name}.snappy.parquet" for name in ("old", "young"))
+    for left in (old, young):
+        left.write_bytes(b"left")
+    for path in (old, *(sink.files / Path(name) for name in in_waiting(sink) if "young" not in name)):
+        os.utime(path, (time.time() - 2 * 24 * 3600,) * 2)
+    clear(sink, "Staging", "LAST_SWEEP")
+    sink.feed(rows_of(1))
+    sink.run(maxDelay=LONG)
 
-    assert not left.exists()
-    assert waiting(sink) == 40
+    assert not old.exists()
+    assert young.exists()
+    assert waiting(sink) == 80
+    verified(sink)
 
 
 def test_a_stream_reads_each_row_once(spark: SparkSession, tmp_path: Path) -> None:

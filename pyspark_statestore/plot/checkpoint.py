@@ -1,0 +1,117 @@
+"""The picture of a checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyspark_statestore import rendering
+from pyspark_statestore.inspect import TABLES, costs_of_segments
+from pyspark_statestore.plot.picture import GREEN, GREY, ORANGE, POINTS, Picture, dates, stack
+from pyspark_statestore.rendering import form_of
+
+if TYPE_CHECKING:
+    from fsspec.callbacks import Callback
+
+    from pyspark_statestore.checkpoint import Checkpoint
+
+_PARTITIONS = 40
+_NUMBERED = 20
+
+
+@dataclass(frozen=True)
+class CheckpointPicture(Picture):
+    """What is drawn.
+
+    Attributes:
+        url: The checkpoint's URL.
+        files: The table ``files``.
+        segments: The table ``segments``.
+        summary: The row of the table ``summary``.
+    """
+
+    url: str
+    files: pa.Table
+    segments: pa.Table
+    summary: dict[str, Any]
+    nothing = "nothing in merged files"
+
+    @classmethod
+    def of(cls, checkpoint: Checkpoint, callback: Callback | None = None) -> CheckpointPicture:
+        """Reads the tables that a picture needs."""
+        tables = checkpoint.inspect.tables("files", "segments", "summary", callback=callback)
+        return cls(checkpoint.url, tables["files"], tables["segments"], tables["summary"].to_pylist()[0])
+
+    @property
+    def headline(self) -> str:
+        """The checkpoint in one line."""
+        figures = self.summary
+        line = rendering.counted(figures["file_count"], "merged file")
+        line += f", {rendering.size(figures['file_size_in_bytes'])}"
+        line += f", of which {rendering.size(figures['live_bytes'])} live"
+        if figures["plain_file_count"]:
+            line += f"; {figures['plain_file_count']:,} plain state files beside them"
+        return line
+
+    def figures(self) -> Iterable[tuple[str, str, str]]:
+        """The summary."""
+        for column in TABLES["summary"]:
+            shown = rendering.exact(self.summary[column.name], form_of(column.name, column.type))
+            yield column.name, shown, column.about
+
+    def draw(self, first: Any, second: Any, third: Any) -> None:
+        """Draws files, growth and partitions."""
+        self._files(first)
+        self._growth(second)
+        self._partitions(third)
+
+    def _files(self, axes: Any) -> None:
+        axes.set_title("Merged files, the oldest first", loc="left")
+        if not len(self.files):
+            return
+        size, live = (self.files[name].to_numpy() for name in ("file_size_in_bytes", "live_bytes"))
+        held = self.segments.group_by("file_path").aggregate([("length", "sum")])
+        by_path = dict(zip(held["file_path"].to_pylist(), held["length_sum"].to_pylist(), strict=True))
+        segments = np.array([by_path.get(path, 0) for path in self.files["file_path"].to_pylist()])
+        dead = segments - live
+        rest = size - segments
+        parts = (("live", live, GREEN), ("dead", dead, ORANGE), ("index, header, torn tail", rest, GREY))
+        stack(axes, np.arange(1, len(size) + 1), parts)
+        if len(size) <= _NUMBERED:
+            axes.set_xticks(np.arange(1, len(size) + 1))
+
+    def _growth(self, axes: Any) -> None:
+        axes.set_title("Segments that are there, by the time when they were written (UTC)", loc="left")
+        if not len(self.segments):
+            return
+        segments = self.segments.sort_by("written_at")
+        length = segments["length"].to_numpy()
+        live = np.where(pc.equal(segments["status"], "live").to_numpy(), length, 0)
+        at = segments["written_at"].cast(pa.timestamp("us")).to_numpy()
+        some = np.unique(np.linspace(0, len(at) - 1, POINTS).astype(int))
+        all_, living = np.cumsum(length)[some], np.cumsum(live)[some]
+        axes.fill_between(at[some], living, all_, step="post", color=ORANGE, label="dead by now", alpha=0.8)
+        axes.fill_between(at[some], 0, living, step="post", color=GREEN, label="live", alpha=0.8)
+        axes.set_ylim(bottom=0)
+        dates(axes)
+
+    def _partitions(self, axes: Any) -> None:
+        found = costs_of_segments(self.segments, "partitions")
+        shown = found.slice(0, _PARTITIONS)
+        those = f"the {_PARTITIONS} largest of {len(found):,}" if len(found) > len(shown) else f"{len(found):,}"
+        axes.set_title(f"State partitions by bytes, as operator/partition: {those}", loc="left")
+        if not len(shown):
+            return
+        names = [f"{operator}/{partition}" for operator, partition in _pairs(shown, "operator_id", "partition_id")]
+        live, dead = (shown[name].to_numpy() for name in ("live_bytes", "dead_bytes"))
+        stack(axes, np.arange(len(shown)), (("live", live, GREEN), ("dead", dead, ORANGE)))
+        axes.set_xticks(np.arange(len(shown)), names, rotation=90 if len(shown) > 20 else 0)
+
+
+def _pairs(table: pa.Table, first: str, second: str) -> list[tuple[Any, Any]]:
+    return list(zip(table[first].to_pylist(), table[second].to_pylist(), strict=True))
