@@ -240,21 +240,35 @@ class Round:
 
 
 @pytest.mark.parametrize(
-    ("scheme", "looks_later", "step"), [("gated", 0, 1), ("gated", 4, 4), ("gatedstore", 0, 2), ("gatedstore", 7, 8)]
+    ("scheme", "looks_later", "step", "for_all"),
+    [
+        ("gated", 0, 1, False),
+        ("gated", 0, 1, True),
+        ("gated", 4, 4, False),
+        ("gatedstore", 0, 2, False),
+        ("gatedstore", 7, 8, False),
+    ],
 )
 def test_at_every_moment_of_a_round(
     new_checkpoint: Callable[..., Checkpoint],
     gate: Any,
+    jvm: Any,
     background: ThreadPoolExecutor,
     scheme: str,
     looks_later: int,
     step: int,
+    for_all: bool,
 ) -> None:
-    """The first pin is made before the n-th call of a round, the fork looks some calls later."""
+    """The first pin is made before the n-th call of a round, the fork looks some calls later.
+
+    A process that cleans for all others looks at the pins in another way.
+    """
     unlinked = 0
     for at in range(1, 100, step):
         source = new_checkpoint(scheme, name=f"source-{at}")
         prepare(source)
+        if for_all:
+            jvm.io.pyspark.statestore.log.Cleaning.cleansForAll(source.log)
         fork = Fork(source)
         cleaning = Round(gate, background, source)
         if not cleaning.to(at):
@@ -276,5 +290,5 @@ def test_at_every_moment_of_a_round(
         source.clean()
         assert len(source.files()) <= 8, (at, source.files())
         source.forget()
-    assert at > 30
+    assert at > (20 if for_all else 30)
     assert unlinked > 0
