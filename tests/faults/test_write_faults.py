@@ -266,6 +266,43 @@ def test_a_task_that_is_killed_while_it_waits(new_checkpoint: Callable[..., Chec
     assert checkpoint.contents() == {ONE: b"one", THREE: b"three"}
 
 
+def test_a_task_that_is_killed_when_another_has_written_all_of_it(
+    new_checkpoint: Callable[..., Checkpoint], gate: Any, jvm: Any
+) -> None:
+    """Its bytes are in the group that is about to be flushed, but the group does not name them."""
+    checkpoint = new_checkpoint("gated", groupCommit__maxWait="30s")
+    checkpoint.write("0/2/1.changelog", b"opens the file")
+    other = "0/1/1.changelog"
+    threads: dict[str, Any] = {}
+    streams = {}
+    for path, size in ((ONE, 3), (other, 200_000)):
+        streams[path] = checkpoint.fs.create(checkpoint.path(path), True)
+        streams[path].write(bytes(size))
+    gate.hold("before write", "_merged")
+
+    def close(path: str) -> None:
+        threads[path] = jvm.java.lang.Thread.currentThread()
+        streams[path].close()
+
+    def waits(path: str) -> bool:
+        return path in threads and "WAITING" in threads[path].getState().toString()
+
+    leader = in_thread(lambda: close(ONE))
+    until(lambda: waits(ONE), "the leader to wait for the other")
+    killed = in_thread(lambda: close(other))
+    assert gate.awaitHeld("before write")
+    until(lambda: waits(other), "the other to wait for the leader")
+    threads[other].interrupt()
+    until(lambda: not threads[other].isInterrupted() and waits(other), "the other to wait again")
+    gate.releaseAll()
+
+    leader.result(30)
+    with java_error("InterruptedIOException", "nothing of it is visible"):
+        killed.result(30)
+    assert checkpoint.contents() == {"0/2/1.changelog": b"opens the file", ONE: bytes(3)}
+    assert checkpoint.metrics()["cancelledCommits"] == 1
+
+
 # ---- what is not a commit
 
 
