@@ -103,6 +103,17 @@ def test_any_call_may_fail(
     assert fired, calls
 
 
+def test_what_a_batch_that_failed_has_placed_already_goes(session: SparkSession, tmp_path: Path, faulty: Any) -> None:
+    sink = new_sink(session, tmp_path, "parquet")
+    faulty.addRule("rename", f"{sink.files}/q=", 2, "ioexception")
+
+    with pytest.raises(StreamingQueryException, match="injected fault"):
+        sink.run()
+
+    assert faulty.fired()
+    assert sink.present() == []
+
+
 def run_waiting(sink: FileSink) -> None:
     """Runs it so that the first batch waits, and fills files with the second."""
     sink.run(maxDelay="10h", targetFileSize="3k")
