@@ -275,7 +275,8 @@ def test_a_task_that_is_killed_when_another_has_written_all_of_it(
     other = "0/1/1.changelog"
     threads: dict[str, Any] = {}
     streams = {}
-    for path, size in ((ONE, 3), (other, 200_000)):
+    # The buffer of 64 KiB is full when the other, which is in one piece, comes to it.
+    for path, size in ((ONE, 64_936), (other, 1_000)):
         streams[path] = checkpoint.fs.create(checkpoint.path(path), True)
         streams[path].write(bytes(size))
     gate.hold("before write", "_merged")
@@ -299,7 +300,7 @@ def test_a_task_that_is_killed_when_another_has_written_all_of_it(
     leader.result(30)
     with java_error("InterruptedIOException", "nothing of it is visible"):
         killed.result(30)
-    assert checkpoint.contents() == {"0/2/1.changelog": b"opens the file", ONE: bytes(3)}
+    assert checkpoint.contents() == {"0/2/1.changelog": b"opens the file", ONE: bytes(64_936)}
     assert checkpoint.metrics()["cancelledCommits"] == 1
 
 
