@@ -27,7 +27,7 @@ from tests.cluster.checks import stable_view
 from tests.cluster.processes import Jvm, second_jvm
 from tests.cluster.stores import STORE, open_store
 from tests.cluster.sums import OPTIONS, RETAINED, Hold, Sums, await_gone, held_key, settings
-from tests.cluster.two_hosts import HOSTS, is_alive, require_hosts, two_hosts
+from tests.cluster.two_hosts import HOSTS, SPECULATION, is_alive, require_hosts, two_hosts
 from tests.jvm.harness import TESTING, Checkpoint, until
 from tests.sampling import sample, sampled
 
@@ -279,14 +279,7 @@ def test_tasks_with_speculative_copies(
     events.mkdir()
     conf = {
         **settings((main_jar, test_jar)),
-        "spark.executor.cores": "1",
-        "spark.locality.wait": "0",
-        "spark.speculation": "true",
-        "spark.speculation.interval": "100ms",
-        "spark.speculation.multiplier": "1.1",
-        "spark.speculation.quantile": "0.1",
-        "spark.speculation.minTaskRuntime": "200ms",
-        "spark.speculation.efficiency.enabled": "false",
+        **SPECULATION,
         "spark.eventLog.enabled": "true",
         "spark.eventLog.dir": f"file:{events}",
         "spark.eventLog.compress": "false",

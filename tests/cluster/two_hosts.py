@@ -18,6 +18,18 @@ from pyspark import SparkContext
 
 HOSTS = ("127.0.0.1", "127.0.0.2")
 
+SPECULATION = {
+    "spark.executor.cores": "1",
+    "spark.locality.wait": "0",
+    "spark.speculation": "true",
+    "spark.speculation.interval": "100ms",
+    "spark.speculation.multiplier": "1.1",
+    "spark.speculation.quantile": "0.1",
+    "spark.speculation.minTaskRuntime": "200ms",
+    "spark.speculation.efficiency.enabled": "false",
+}
+"""Settings with which a task that is held gets a copy on the other host soon."""
+
 
 def require_hosts() -> None:
     """Skips the test where the second address is not there: Linux has all of 127.0.0.0/8, others have one."""

@@ -256,14 +256,17 @@ def test_a_task_that_is_killed_while_it_waits(new_checkpoint: Callable[..., Chec
 
     waiting = in_thread(commit)
     until(lambda: "java" in threads and threads["java"].getState().toString() == "WAITING", "the second to wait")
+    neighbour = commit_in_thread(checkpoint, "0/1/1.changelog", b"neighbour")
     threads["java"].interrupt()
 
     with java_error("InterruptedIOException", "nothing is visible"):
         waiting.result(30)
     gate.releaseAll()
     first.result(30)
+    neighbour.result(30)
     checkpoint.write(THREE, b"three")
-    assert checkpoint.contents() == {ONE: b"one", THREE: b"three"}
+    assert checkpoint.contents() == {ONE: b"one", "0/1/1.changelog": b"neighbour", THREE: b"three"}
+    assert checkpoint.metrics()["failedGroups"] == 0
 
 
 def test_a_task_that_is_killed_when_another_has_written_all_of_it(

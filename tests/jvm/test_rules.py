@@ -144,6 +144,8 @@ def test_rule_6_tombstones_are_carried_over(checkpoint: Checkpoint) -> None:
     assert not (checkpoint.merged / file_name(CREATED_MS, 6, 2)).exists()
     assert checkpoint.contents() == {KEEP: b"keep", NEWER: b"newer"}
     assert tombstones(checkpoint) == [P]
+    entries = [entry for file in checkpoint.view().files.values() for entry in file if entry.kind is Kind.DELETE]
+    assert [entry.generation for entry in entries] == [1]
     checkpoint.forget()
     assert checkpoint.names("0/0") == ["9.changelog"]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -98,6 +99,42 @@ def test_every_operation(original: Path, tmp_path: Path, breakage: Breakage, dea
         shutil.rmtree(checkpoint)
         harmless += what.startswith("close") and not deadly
     assert failed + harmless >= len(steps), "closing a file that was read may fail"
+
+
+@pytest.fixture
+def with_a_tombstone_to_keep(tmp_path: Path) -> Path:
+    """A dead file that has a tombstone of what another process has in an open file."""
+    folder = tmp_path / "carries"
+    (folder / "offsets").mkdir(parents=True)
+    with merged_file(folder, 1) as file:
+        file.put("0/0/1.delta", b"dead" * 1000, stamp=STAMP + 1)
+        file.delete("0/0/1.delta", stamp=STAMP + 1, writer=7)
+        file.delete("0/9/1.delta", stamp=STAMP + 30, writer=8)
+    with merged_file(folder, 20) as file:
+        file.put("0/1/1.delta", b"lives" * 100, stamp=STAMP + 20)
+    with merged_file(folder, 30, writer=8, seal=False) as file:
+        file.put("0/9/1.delta", b"killed", stamp=STAMP + 30)
+        file.put("0/9/2.delta", b"open", stamp=STAMP + 31)
+    return folder
+
+
+def test_every_operation_where_a_tombstone_is_carried_over(
+    with_a_tombstone_to_keep: Path, tmp_path: Path, breakage: Breakage
+) -> None:
+    """The file that has it goes only when it is elsewhere: else what it kills comes back."""
+    original = with_a_tombstone_to_keep
+    expected = live_files(original)
+    whole = Path(shutil.copytree(original, tmp_path / "whole"))
+    assert compact(merged_log_of(whole)).removed_files_count
+    done = breakage.operations
+    for at in sample_of_calls(done):
+        checkpoint = Path(shutil.copytree(original, tmp_path / str(at)))
+        breakage.mended()
+        breakage.at, breakage.deadly = at, True
+        with suppress(StateStoreFilesError, DiedError):
+            compact(merged_log_of(checkpoint))
+        breakage.mended()
+        assert live_files(checkpoint) == expected, done[at]
 
 
 def somebody_else(checkpoint: Path) -> Callable[[], object]:

@@ -221,6 +221,21 @@ def test_index_that_speaks_for_nothing_goes_unless_it_has_the_highest_stamp(chec
     assert indexes(checkpoint) == []
 
 
+def test_compaction_keeps_an_index_that_has_the_highest_stamp(checkpoint: Path) -> None:
+    maintenance = Checkpoint(checkpoint).maintenance
+    maintenance.consolidate_index()
+    [index] = indexes(checkpoint)
+    for path in merged_paths(checkpoint):
+        if path != index:
+            path.unlink()
+    maintenance.compact()
+    assert indexes(checkpoint) == [index], "stamps must not go back (rule 3)"
+    with merged_file(checkpoint, 50) as file:
+        file.put("0/0/1.changelog", b"new", stamp=STAMP + 50)
+    maintenance.compact()
+    assert indexes(checkpoint) == []
+
+
 def test_the_highest_stamp_is_kept(checkpoint: Path) -> None:
     def highest() -> int:
         files = [read_merged_file(BytesSource(path.read_bytes())) for path in merged_paths(checkpoint)]
