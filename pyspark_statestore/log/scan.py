@@ -177,12 +177,13 @@ def holder(entries: Entries, file: int, origin: int) -> str:
     return entries.foreign[origin - 1] if origin else f"{MERGED}/{entries.files[file]}"
 
 
-def retry_if_gone(directory: Directory, read: Callable[[], Result]) -> Result:
+def retry_if_gone(directory: Directory, read: Callable[[], Result], folder: str = MERGED) -> Result:
     """Lists and reads, and begins again where a listed file is gone when it is opened.
 
     Args:
-        directory: The checkpoint's directory.
+        directory: The checkpoint's directory, or a sink's.
         read: Lists and reads.
+        folder: Where the files are, below the directory.
 
     Raises:
         StateStoreFilesError: PSS_READ_FAILED after :data:`ATTEMPTS` times; PSS_FOREIGN_FILE_MISSING where a file of
@@ -198,17 +199,18 @@ def retry_if_gone(directory: Directory, read: Callable[[], Result]) -> Result:
             gone = error.path
         except FileNotFoundError:
             continue
-    raise always_gone(directory)
+    raise always_gone(directory, folder=folder)
 
 
-def always_gone(directory: Directory, which: str = "listed") -> StateStoreFilesError:
+def always_gone(directory: Directory, which: str = "listed", folder: str = MERGED) -> StateStoreFilesError:
     """Makes the error that files were gone each of :data:`ATTEMPTS` times.
 
     Args:
-        directory: The checkpoint's directory.
+        directory: The checkpoint's directory, or a sink's.
         which: What had been done to these files, or was to be.
+        folder: Where they are, below the directory.
     """
-    where = directory.location.display(MERGED)
+    where = directory.location.display(folder)
     reason = f"files that were {which} were gone when they were opened, {ATTEMPTS} times running"
     return StateStoreFilesError("PSS_READ_FAILED", {"action": "read", "path": where, "reason": reason})
 

@@ -131,7 +131,7 @@ def read_list(directory: Directory, *, only_current: bool = True) -> list[ListPa
     Raises:
         StateStoreFilesError: PSS_NOT_A_SINK, PSS_DAMAGED_SINK_LIST, or it cannot be read.
     """
-    return retry_if_gone(directory, lambda: _read_list(directory, only_current))
+    return retry_if_gone(directory, lambda: _read_list(directory, only_current), LIST)
 
 
 def _read_list(directory: Directory, only_current: bool) -> list[ListPart]:

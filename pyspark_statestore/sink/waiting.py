@@ -107,17 +107,22 @@ def read_waiting(directory: Directory) -> Waiting:
     Raises:
         StateStoreFilesError: PSS_NOT_A_SINK, PSS_DAMAGED_SINK_LIST, or the list or the manifest cannot be read.
     """
+    gone: set[str] = set()
 
     def read() -> Waiting:
         manifest = manifest_of(read_list(directory))
         if manifest is None:
             return Waiting(None, ())
         info = next((i for i in directory.files(WAITING) if f"{WAITING}/{i.name}" == manifest.relative), None)
-        if info is None:  # the query has committed a batch meanwhile, or it is gone for ever
+        if info is None and manifest.relative in gone:
+            where, reason = directory.location.display(manifest.relative), "Spark's list names it, and it is not there"
+            raise StateStoreFilesError("PSS_READ_FAILED", {"action": "read", "path": where, "reason": reason})
+        if info is None:  # the query may have committed a batch meanwhile
+            gone.add(manifest.relative)
             raise FileNotFoundError(manifest.relative)
         return Waiting(manifest.relative, _parse(directory, manifest, directory.read(manifest.relative, info.size)))
 
-    return retry_if_gone(directory, read)
+    return retry_if_gone(directory, read, WAITING)
 
 
 def _parse(directory: Directory, manifest: Manifest, data: bytes) -> tuple[WaitingFile, ...]:

@@ -308,7 +308,7 @@ def test_a_lost_manifest_stops_the_query_and_is_damage(spark: SparkSession, tmp_
         sink.run(maxDelay=LONG)
     found = Sink(sink.files).verify()
     assert [row["kind"] for row in found.problems.to_pylist() if row["severity"] == "damage"] == ["missing_manifest"]
-    with pytest.raises(StateStoreFilesError):
+    with pytest.raises(StateStoreFilesError, match=f"{path.name}: Spark's list names it"):
         Sink(sink.files).remove_orphan_files(NOW, dry_run=False, force=True)
 
     (tmp_path / path.name).rename(path)
