@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import datetime
 import secrets
-import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -30,7 +29,7 @@ from pyspark_statestore.log.scan import INDEX_SUFFIX, MERGED, Scan, retry_if_gon
 from pyspark_statestore.log.spark_logs import COMMITS, OFFSETS, entries
 from pyspark_statestore.log.state_files import STATE
 from pyspark_statestore.storage import Directory
-from pyspark_statestore.storage.changes import delete, is_temporary, publish, write
+from pyspark_statestore.storage.changes import file_system_time, is_temporary, publish
 from pyspark_statestore.storage.directory import FileInfo
 
 TARGET_FILE_SIZE = 128 << 20
@@ -279,20 +278,13 @@ class Stopwatch:
 
 
 def ask_file_system(log: MergedLog) -> Clocks:
-    """Asks the file system for the time: makes an empty file below ``state/``, lists it, and deletes it.
-
-    The file is named as Spark names its temporary files. One that stays goes with theirs.
+    """The time by both clocks: the file system is asked below ``state/`` (:func:`file_system_time`).
 
     Raises:
         StateStoreFilesError: The file system fails.
     """
-    name = f".clock.{uuid.uuid4()}.tmp"
-    write(log.directory, f"{STATE}/{name}", b"")
-    try:
-        modified = [info.modified for info in log.directory.files(STATE) if info.name == name]
-    finally:
-        delete(log.directory, f"{STATE}/{name}")
-    return Clocks(log.clock(), modified[0] if modified else None)
+    there = file_system_time(log.directory, STATE)
+    return Clocks(log.clock(), there)
 
 
 # Whether a query seems to be running, by what is new in its checkpoint.

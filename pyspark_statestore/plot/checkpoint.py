@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from pyspark_statestore import rendering
 from pyspark_statestore.inspect import TABLES, costs_of_segments
-from pyspark_statestore.plot.picture import GREEN, GREY, ORANGE, POINTS, Picture, dates, stack
+from pyspark_statestore.plot.picture import GREEN, GREY, ORANGE, Picture, dates, largest, points, stack
 from pyspark_statestore.rendering import form_of
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from pyspark_statestore.checkpoint import Checkpoint
 
-_PARTITIONS = 40
 _NUMBERED = 20
 
 
@@ -93,7 +92,7 @@ class CheckpointPicture(Picture):
         length = segments["length"].to_numpy()
         live = np.where(pc.equal(segments["status"], "live").to_numpy(), length, 0)
         at = segments["written_at"].cast(pa.timestamp("us")).to_numpy()
-        some = np.unique(np.linspace(0, len(at) - 1, POINTS).astype(int))
+        some = points(len(at))
         all_, living = np.cumsum(length)[some], np.cumsum(live)[some]
         axes.fill_between(at[some], living, all_, step="post", color=ORANGE, label="dead by now", alpha=0.8)
         axes.fill_between(at[some], 0, living, step="post", color=GREEN, label="live", alpha=0.8)
@@ -102,8 +101,8 @@ class CheckpointPicture(Picture):
 
     def _partitions(self, axes: Any) -> None:
         found = costs_of_segments(self.segments, "partitions")
-        shown = found.slice(0, _PARTITIONS)
-        those = f"the {_PARTITIONS} largest of {len(found):,}" if len(found) > len(shown) else f"{len(found):,}"
+        count, those = largest(len(found))
+        shown = found.slice(0, count)
         axes.set_title(f"State partitions by bytes, as operator/partition: {those}", loc="left")
         if not len(shown):
             return

@@ -20,8 +20,12 @@ from pyspark_statestore import rendering
 from pyspark_statestore.errors import StateStoreFilesError
 
 GREEN, ORANGE, GREY = "#2a7f62", "#d1603d", "#b9b9b9"
-POINTS = 2000
+
+_POINTS = 2000
 """Of a line at most."""
+
+_NAMED = 40
+"""Bars with names that a panel has room for."""
 
 _BARS = 12
 """The panel has room for at least so many bars, so that a single one does not fill it."""
@@ -141,6 +145,16 @@ def stack(axes: Any, at: np.ndarray, parts: tuple[tuple[str, np.ndarray, str], .
         axes.bar(at, height, 0.8, bottom=bottom, label=label, color=color)
         bottom = bottom + height
     axes.set_xlim(at[0] - 0.6, max(at[-1] + 0.6, at[0] + _BARS))
+
+
+def points(length: int) -> np.ndarray:
+    """The places of a long series that are drawn, the first and the last among them."""
+    return np.unique(np.linspace(0, length - 1, _POINTS).astype(int))
+
+
+def largest(count: int) -> tuple[int, str]:
+    """How many of so many bars are drawn, and how a title says so."""
+    return (count, f"{count:,}") if count <= _NAMED else (_NAMED, f"the {_NAMED} largest of {count:,}")
 
 
 def _step(highest: float) -> float:

@@ -10,13 +10,11 @@ import numpy as np
 import pyarrow as pa
 
 from pyspark_statestore import rendering
-from pyspark_statestore.plot.picture import GREEN, GREY, ORANGE, POINTS, Picture, dates, stack
+from pyspark_statestore.plot.picture import GREEN, GREY, ORANGE, Picture, dates, largest, points, stack
 from pyspark_statestore.sink.sink import TARGET_FILE_SIZE
 
 if TYPE_CHECKING:
     from pyspark_statestore.sink.sink import Sink
-
-_DIRECTORIES = 40
 
 _SIZES = 32
 """Classes of sizes, each of twice the size of the one before: the last one begins with 2 GiB."""
@@ -52,7 +50,7 @@ class SinkPicture(Picture):
         if len(sizes):
             line += f", half of them smaller than {rendering.size(int(np.median(sizes)))}"
         if self.waiting.num_rows:
-            line += f"; {rendering.counted(self.waiting.num_rows, 'file')} beside them wait to be published"
+            line += f"; waiting to be published: {rendering.counted(self.waiting.num_rows, 'file')}"
         return line
 
     @property
@@ -105,21 +103,17 @@ class SinkPicture(Picture):
             return
         files = self.files.sort_by("last_modified_at")
         at = files["last_modified_at"].cast(pa.timestamp("us")).to_numpy()
-        some = np.unique(np.linspace(0, len(at) - 1, POINTS).astype(int))
+        some = points(len(at))
         total = np.cumsum(files["file_size_in_bytes"].to_numpy())[some]
         axes.fill_between(at[some], 0, total, step="post", color=GREEN, label="listed", alpha=0.8)
         axes.set_ylim(bottom=0)
         dates(axes)
 
     def _directories(self, axes: Any) -> None:
-        tables = (
-            self.files.select(["directory", "file_size_in_bytes"]),
-            self.waiting.select(["directory", "file_size_in_bytes"]),
-        )
-        listed, waits = ({d: (b, c) for d, b, c in _by_directory(table)} for table in tables)
+        listed, waits = ({d: (b, c) for d, b, c in _by_directory(table)} for table in (self.files, self.waiting))
         order = sorted({**listed, **waits}, key=lambda d: (-listed.get(d, (0, 0))[0], d))
-        shown = order[:_DIRECTORIES]
-        those = f"the {_DIRECTORIES} largest of {len(order):,}" if len(order) > len(shown) else f"{len(order):,}"
+        count, those = largest(len(order))
+        shown = order[:count]
         axes.set_title(f"Partition values by bytes, with their number of files: {those}", loc="left")
         if not shown:
             return

@@ -9,8 +9,9 @@ What is removed, each only when it is old enough:
 
 Why that is safe. The files are listed before the list is read, so what is published in between is named. A file that a
 query has written and not listed yet is young. A file that a compaction has replaced counts as old only when its note
-is, too: a reader that took the old list has ended by then. Where the list or a note cannot be read, or the list names
-files in other directories, nothing is removed.
+is, too: a reader that took the old list has ended by then. The notes are read after the list, since a compaction writes
+its note first. Where the list or a note cannot be read, or the list names files in other directories, nothing is
+removed.
 
 A file is old where both clocks, this process's and the file system's, say so. A dry run does not ask the file system
 for the time, and may list more than is removed.
@@ -20,7 +21,6 @@ from __future__ import annotations
 
 import datetime
 import json
-import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -33,7 +33,7 @@ from pyspark_statestore.sink.compaction import REPLACED
 from pyspark_statestore.sink.file_list import LIST, WAITING, Entry, ListPart, read_list
 from pyspark_statestore.sink.verification import data_files
 from pyspark_statestore.sink.waiting import read_waiting
-from pyspark_statestore.storage.changes import delete, hadoop_checksum_of, is_temporary, write
+from pyspark_statestore.storage.changes import delete, file_system_time, hadoop_checksum_of, is_temporary
 from pyspark_statestore.storage.directory import Directory, FileInfo, in_parallel
 
 STAGING = "_staging"
@@ -82,7 +82,7 @@ def remove_orphan_files(
     clocks = Clocks(now)
     if not dry_run:
         read_list(directory)  # before anything is written, for one who is wrong about the directory
-        clocks = Clocks(now, _time_there(directory))
+        clocks = Clocks(now, file_system_time(directory, STAGING))
     found = list(_orphans(directory, clocks, older_than))
     if not dry_run:
         in_parallel(lambda one: _remove(directory, one[0].name), found)
@@ -105,11 +105,12 @@ def _orphans(directory: Directory, clocks: Clocks, older_than: datetime.timedelt
     there = data_files(directory)
     in_waiting = [_below(WAITING, info) for info in directory.find(WAITING)]
     waiting = read_waiting(directory)
-    waits = {file.relative for file in waiting.files} | ({waiting.manifest} if waiting.manifest else set())
+    waits = {file.relative for file in waiting.files}
+    waits |= {waiting.manifest.relative} if waiting.manifest else set()
     waits |= {hadoop_checksum_of(name) for name in waits}
     notes = _notes(directory)
     kept = {path for note in notes if not is_old(note.info) for path in note.replaced}
-    named = {entry.relative for part in read_list(directory) for entry in _checked(directory, part)}
+    named = {entry.relative for part in waiting.parts for entry in _checked(directory, part)}
     unlisted = [info for info in there if info.name not in named]
     gone = {info.name for info in unlisted if is_old(info) and info.name not in kept}
     yield from ((info, _UNLISTED) for info in unlisted if info.name in gone)
@@ -156,13 +157,3 @@ def _remove(directory: Directory, name: str) -> None:
 
 def _below(folder: str, info: FileInfo) -> FileInfo:
     return FileInfo(f"{folder}/{info.name}", info.size, info.modified)
-
-
-def _time_there(directory: Directory) -> datetime.datetime | None:
-    """The file system's time: that of a file that is made and deleted."""
-    name = f"{STAGING}/.clock.{uuid.uuid4()}.tmp"
-    write(directory, name, b"")
-    try:
-        return next((i.modified for i in directory.find(STAGING) if f"{STAGING}/{i.name}" == name), None)
-    finally:
-        delete(directory, name)

@@ -71,20 +71,22 @@ class Rewriter:
 
     def plan(self, entries: Sequence[Entry], target: int) -> list[list[Entry]]:
         """Which of the files become one file each."""
-        numbers = self._call("plan", ("java.lang.String", _text(entries)), ("java.lang.String", str(target)))
+        numbers = self._call("plan", ("java.lang.String", _text(_named(entries))), ("java.lang.String", str(target)))
         return [[entries[int(number)] for number in line.split()] for line in str(numbers).splitlines()]
 
     def join(self, format: str, options: Mapping[str, str], entries: Sequence[Entry], target: int) -> list[New]:
         """Joins what :meth:`plan` has said; nothing lists the new files yet."""
-        return self._make("join", format, options, _text(entries), target)
+        return self._make("join", format, options, _named(entries), target)
 
     def publish(
         self, format: str, options: Mapping[str, str], files: Sequence[tuple[str, int]], target: int
     ) -> list[New]:
         """Joins files that wait, given by URL and size, in their final places; nothing lists the new files yet."""
-        return self._make("publish", format, options, "\n".join(f"{url} {size}" for url, size in files), target)
+        return self._make("publish", format, options, files, target)
 
-    def _make(self, method: str, format: str, options: Mapping[str, str], files: str, target: int) -> list[New]:
+    def _make(
+        self, method: str, format: str, options: Mapping[str, str], files: Sequence[tuple[str, int]], target: int
+    ) -> list[New]:
         given = self._jvm.java.util.HashMap()
         for key, value in options.items():
             given.put(str(key), str(value))
@@ -92,7 +94,7 @@ class Rewriter:
             method,
             ("java.lang.String", format),
             ("java.util.Map", given),
-            ("java.lang.String", files),
+            ("java.lang.String", _text(files)),
             ("java.lang.String", str(target)),
             with_session=True,
         )
@@ -116,8 +118,12 @@ class Rewriter:
             raise StateStoreFilesError("PSS_SINK_REWRITE_FAILED", parameters) from error
 
 
-def _text(entries: Sequence[Entry]) -> str:
-    return "\n".join(f"{entry.url} {entry.size}" for entry in entries)
+def _named(entries: Sequence[Entry]) -> list[tuple[str, int]]:
+    return [(entry.url, entry.size) for entry in entries]
+
+
+def _text(files: Sequence[tuple[str, int]]) -> str:
+    return "\n".join(f"{url} {size}" for url, size in files)
 
 
 def _reason(thrown: Any) -> str:

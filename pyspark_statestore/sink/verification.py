@@ -104,15 +104,16 @@ def _waiting(directory: Directory) -> Iterator[tuple[str, str, str]]:
     except StateStoreFilesError as error:
         yield "missing_manifest", directory.location.display(WAITING), f"what waits cannot be known: {error}"
         return
+    manifest = waiting.manifest.relative if waiting.manifest else ""
     for file in waiting.files:
         size = there.get(file.relative)
         path = directory.location.display(file.relative)
         if size is None:
             # A file that began to wait after the listing.
             if not directory.location.fs.exists(directory.location.below(file.relative)):
-                yield "missing_waiting_file", path, f"{waiting.manifest} names it, and it is not there"
+                yield "missing_waiting_file", path, f"{manifest} names it, and it is not there"
         elif size != file.size:
-            yield "wrong_size", path, f"it has {size} bytes, and {waiting.manifest} says {file.size}"
+            yield "wrong_size", path, f"it has {size} bytes, and {manifest} says {file.size}"
 
 
 def _unlisted(

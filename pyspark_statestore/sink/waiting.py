@@ -25,6 +25,7 @@ import pyarrow as pa
 
 from pyspark_statestore.errors import StateStoreFilesError, not_allowed
 from pyspark_statestore.log.columns import table_of
+from pyspark_statestore.log.merged_log import Clocks
 from pyspark_statestore.log.scan import retry_if_gone
 from pyspark_statestore.sink.file_list import (
     EPOCH,
@@ -38,7 +39,7 @@ from pyspark_statestore.sink.file_list import (
     text_of,
 )
 from pyspark_statestore.sink.rewriter import Rewriter, check_options, format_of
-from pyspark_statestore.storage.changes import delete, write
+from pyspark_statestore.storage.changes import delete, file_system_time, write
 from pyspark_statestore.storage.directory import Directory
 
 if TYPE_CHECKING:
@@ -73,11 +74,13 @@ class Waiting:
     """What waits.
 
     Attributes:
-        manifest: The path below the sink's directory of the manifest that counts; None where nothing ever waited.
+        parts: The list by which it waits.
+        manifest: The manifest that counts, the newest that the list names; None where nothing ever waited.
         files: The files.
     """
 
-    manifest: str | None
+    parts: tuple[ListPart, ...]
+    manifest: Manifest | None
     files: tuple[WaitingFile, ...]
 
 
@@ -96,11 +99,6 @@ class SinkPublication:
     dry_run: bool
 
 
-def manifest_of(parts: Sequence[ListPart]) -> Manifest | None:
-    """The newest manifest that the list names."""
-    return next((part.manifests[-1] for part in reversed(parts) if part.manifests), None)
-
-
 def read_waiting(directory: Directory) -> Waiting:
     """Reads what waits.
 
@@ -110,9 +108,10 @@ def read_waiting(directory: Directory) -> Waiting:
     gone: set[str] = set()
 
     def read() -> Waiting:
-        manifest = manifest_of(read_list(directory))
+        parts = tuple(read_list(directory))
+        manifest = next((part.manifests[-1] for part in reversed(parts) if part.manifests), None)
         if manifest is None:
-            return Waiting(None, ())
+            return Waiting(parts, None, ())
         info = next((i for i in directory.files(WAITING) if f"{WAITING}/{i.name}" == manifest.relative), None)
         if info is None and manifest.relative in gone:
             where, reason = directory.location.display(manifest.relative), "Spark's list names it, and it is not there"
@@ -120,7 +119,8 @@ def read_waiting(directory: Directory) -> Waiting:
         if info is None:  # the query may have committed a batch meanwhile
             gone.add(manifest.relative)
             raise FileNotFoundError(manifest.relative)
-        return Waiting(manifest.relative, _parse(directory, manifest, directory.read(manifest.relative, info.size)))
+        data = directory.read(manifest.relative, info.size)
+        return Waiting(parts, manifest, _parse(directory, manifest, data))
 
     return retry_if_gone(directory, read, WAITING)
 
@@ -161,17 +161,15 @@ def publish(
     """Implements :meth:`pyspark_statestore.sink.sink.Sink.publish`."""
     if idle_for < (datetime.timedelta(0) if force else LEAST_IDLE):
         raise not_allowed("idle_for", idle_for, "at least an hour, since a query that runs publishes by itself")
-    waiting, parts = read_waiting(directory), read_list(directory)
+    waiting = read_waiting(directory)
     total = sum(file.size for file in waiting.files)
-    if dry_run or not waiting.files:
+    if dry_run or waiting.manifest is None or not waiting.files:
         return SinkPublication(len(waiting.files), total, dry_run)
-    _check_idle(directory, parts, idle_for, now)
-    last = parts[-1]
+    _check_idle(directory, waiting.parts, idle_for, now)
+    old, last = waiting.manifest, waiting.parts[-1]
     named = format_of(directory, format, [file.relative for file in waiting.files])
     check_options(named, options)
     jvm = Rewriter(directory, spark)
-    old = manifest_of(parts)
-    assert old is not None  # it names the files that wait
     root = old.url.removesuffix(old.relative)
     given = [(root + quote(file.relative), file.size) for file in waiting.files]
     made = jvm.publish(named, options, given, target_file_size)
@@ -190,7 +188,12 @@ def publish(
 def _check_idle(
     directory: Directory, parts: Sequence[ListPart], idle_for: datetime.timedelta, now: datetime.datetime
 ) -> None:
-    modified = [part.info.modified for part in parts if part.info.modified is not None]
-    if modified and now - max(modified) < idle_for:
-        where = directory.location.display(f"{LIST}/{parts[-1].info.name}")
-        raise StateStoreFilesError("PSS_SINK_IN_USE", {"file": where, "changed": max(modified), "idle_for": idle_for})
+    """A clock that is ahead shows idle queries: both have to agree. Without modification times nobody knows."""
+    if not idle_for:
+        return
+    clocks = Clocks(now, file_system_time(directory, WAITING))
+    newest = min(parts, key=lambda part: clocks.age(part.info.modified))
+    if clocks.age(newest.info.modified) < idle_for:
+        changed = newest.info.modified or "at a time that the file system does not tell"
+        where = directory.location.display(f"{LIST}/{newest.info.name}")
+        raise StateStoreFilesError("PSS_SINK_IN_USE", {"file": where, "changed": changed, "idle_for": idle_for})

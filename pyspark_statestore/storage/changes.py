@@ -8,6 +8,7 @@ it. A symbolic link cannot lead a write or a deletion out of the checkpoint.
 
 from __future__ import annotations
 
+import datetime
 import errno
 import os
 import re
@@ -109,6 +110,29 @@ def delete(directory: Directory, relative: str) -> bool:
     except FileNotFoundError:
         return False
     return True
+
+
+def file_system_time(directory: Directory, folder: str) -> datetime.datetime | None:
+    """Asks the file system for the time: makes an empty file, lists it, and deletes it.
+
+    The file is named as Spark names its temporary files. One that stays after a crash goes with theirs.
+
+    Args:
+        directory: The checkpoint's or the sink's.
+        folder: The folder in it where the file is made.
+
+    Returns:
+        The file's modification time; None where the file system does not know it.
+
+    Raises:
+        StateStoreFilesError: The file system fails.
+    """
+    name = f".clock.{uuid.uuid4()}.tmp"
+    write(directory, f"{folder}/{name}", b"")
+    try:
+        return next((info.modified for info in directory.files(folder) if info.name == name), None)
+    finally:
+        delete(directory, f"{folder}/{name}")
 
 
 def is_temporary(name: str) -> bool:

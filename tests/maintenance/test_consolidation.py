@@ -17,6 +17,7 @@ from pyspark_statestore.checkpoint import Checkpoint
 from pyspark_statestore.format import Kind, read_merged_file
 from pyspark_statestore.format.reader import BytesSource
 from pyspark_statestore.log import resolve
+from pyspark_statestore.maintenance.maintenance import Maintenance
 from pyspark_statestore.storage.changes import is_temporary
 from tests.inspect.builders import CREATED_MS, STAMP, add_index, merged_file, merged_paths, refused, simple_checkpoint
 from tests.maintenance.faults import Breakage, DiedError, Trouble, troubled_files
@@ -47,6 +48,17 @@ def checkpoint(tmp_path: Path) -> Path:
 
 def indexes(checkpoint: Path) -> list[Path]:
     return [path for path in merged_paths(checkpoint) if path.name.endswith(".index.merged")]
+
+
+def left_with_its_index_only(checkpoint: Path) -> tuple[Maintenance, Path]:
+    """Consolidates, and deletes all files but the index."""
+    maintenance = Checkpoint(checkpoint).maintenance
+    maintenance.consolidate_index()
+    [index] = indexes(checkpoint)
+    for path in merged_paths(checkpoint):
+        if path != index:
+            path.unlink()
+    return maintenance, index
 
 
 def names(checkpoint: Path) -> set[str]:
@@ -208,12 +220,7 @@ def test_index_that_speaks_mostly_of_what_is_gone_is_written_again(checkpoint: P
 
 
 def test_index_that_speaks_for_nothing_goes_unless_it_has_the_highest_stamp(checkpoint: Path) -> None:
-    maintenance = Checkpoint(checkpoint).maintenance
-    maintenance.consolidate_index()
-    [index] = indexes(checkpoint)
-    for path in merged_paths(checkpoint):
-        if path != index:
-            path.unlink()
+    maintenance, _ = left_with_its_index_only(checkpoint)
     assert maintenance.consolidate_index().removed_files_count == 0, "stamps must not go back (rule 3)"
     with merged_file(checkpoint, 50) as file:
         file.put("0/0/1.changelog", b"new", stamp=STAMP + 50)
@@ -222,12 +229,7 @@ def test_index_that_speaks_for_nothing_goes_unless_it_has_the_highest_stamp(chec
 
 
 def test_compaction_keeps_an_index_that_has_the_highest_stamp(checkpoint: Path) -> None:
-    maintenance = Checkpoint(checkpoint).maintenance
-    maintenance.consolidate_index()
-    [index] = indexes(checkpoint)
-    for path in merged_paths(checkpoint):
-        if path != index:
-            path.unlink()
+    maintenance, index = left_with_its_index_only(checkpoint)
     maintenance.compact()
     assert indexes(checkpoint) == [index], "stamps must not go back (rule 3)"
     with merged_file(checkpoint, 50) as file:

@@ -17,7 +17,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pyspark_statestore import Sink, StateStoreFilesError
-from pyspark_statestore.sink import rewriter
+from pyspark_statestore.sink import orphans, rewriter
+from pyspark_statestore.storage import Directory
 from tests.class_data import MINOR
 from tests.conftest import MakeSpark
 from tests.sampling import sampled
@@ -212,6 +213,21 @@ def test_orphans_go_when_they_are_old(old: FileSink) -> None:
     young.unlink()
     assert sink.ids() == list(range(200))
     assert all((path.parent / path.name[1:-4]).exists() for path in sink.files.rglob(".*.crc"))
+
+
+def test_what_a_compaction_replaces_meanwhile_is_not_removed(old: FileSink, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Readers have taken the old list, and the removal has looked for notes before the compaction wrote one."""
+    sink, before, look = old, listed(old), orphans._notes
+    age([sink.files / file for file in before], 10 * DAY)
+
+    def look_and_compact(directory: Directory) -> object:
+        found = look(directory)
+        Sink(sink.files).compact(older_than=AT_ONCE)
+        return found
+
+    monkeypatch.setattr(orphans, "_notes", look_and_compact)
+    assert Sink(sink.files).remove_orphan_files(dry_run=False).removed_files_count == 0
+    assert set(before) <= set(sink.present())
 
 
 def test_nothing_is_removed_of_a_copy(tmp_path: Path, old: FileSink) -> None:

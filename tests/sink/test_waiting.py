@@ -16,6 +16,8 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from pyspark_statestore import Sink, StateStoreFilesError
+from pyspark_statestore.sink.sink import TARGET_FILE_SIZE
+from pyspark_statestore.sink.waiting import publish
 from tests.conftest import MakeSpark
 from tests.sink import manifest
 from tests.sink.sinks import TASKS, FileSink, rows_of
@@ -228,7 +230,7 @@ def test_a_driver_that_another_has_overtaken_does_not_publish(spark: SparkSessio
     sink = FileSink(spark, tmp_path, "parquet", ("q",))
     sink.feed(rows_of(0))
     sink.run(maxDelay=LONG)
-    before = (tmp_path / "before").with_suffix("")
+    before = tmp_path / "before"
     shutil.copytree(sink.checkpoint, before)
     sink.feed(rows_of(1))
     sink.run(maxDelay=LONG)
@@ -439,3 +441,25 @@ def test_compaction_keeps_the_manifest_that_counts(spark: SparkSession, tmp_path
     sink.feed(rows_of(10))
     sink.run()
     assert sink.ids() == list(range(440))
+
+
+def test_a_clock_that_is_ahead_publishes_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    """By the file system's clock the query has committed a batch just now."""
+    sink = FileSink(spark, tmp_path, "parquet", ("q",))
+    sink.feed(rows_of(0))
+    sink.run(maxDelay=LONG)
+    ahead = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(hours=2)
+    with pytest.raises(StateStoreFilesError, match="PSS_SINK_IN_USE"):
+        publish(
+            Sink(sink.files)._directory,
+            target_file_size=TARGET_FILE_SIZE,
+            idle_for=datetime.timedelta(hours=1),
+            format=None,
+            options={},
+            dry_run=False,
+            force=False,
+            spark=spark,
+            now=ahead,
+        )
+    assert sink.ids() == []
+    assert waiting(sink) == 40
