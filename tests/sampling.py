@@ -1,6 +1,7 @@
 """Samples of sweeps over every operation, failure and setting: ``make test`` runs some cases of each kind, soak all.
 
 A parametrized test carries ``@pytest.mark.sweep(8)``: a sample has eight of its cases, with each value of a parameter.
+Of tests that carry ``@pytest.mark.sweep(2, group="examples")`` it has two.
 Where other things make kinds, it takes ``@pytest.mark.parametrize(names, sampled(cases, 8, kind=...))``. A test that
 loops takes ``sample(cases, 8, kind=...)`` and ``@pytest.mark.sweep``. The choice depends on ``PSS_SAMPLE_SEED`` alone,
 which a failure shows. ``PSS_EXHAUSTIVE=1`` runs everything, and lists what a sample leaves out.
@@ -70,15 +71,20 @@ def left_out(items: Iterable[pytest.Item]) -> list[pytest.Item]:
     """The tests that are not in the sample, by the marks that they carry."""
     left = [item for item in items if item.get_closest_marker("left_out")]
     by_test: dict[tuple[str, int], list[pytest.Function]] = {}
+    groups: dict[tuple[str, int], list[pytest.Item]] = {}
     for item in items:
         mark = item.get_closest_marker("sweep")
-        if mark is not None and mark.args and isinstance(item, pytest.Function):
+        if mark is not None and "group" in mark.kwargs:
+            groups.setdefault((mark.kwargs["group"], mark.args[0]), []).append(item)
+        elif mark is not None and mark.args and isinstance(item, pytest.Function):
             by_test.setdefault((item.nodeid.partition("[")[0], mark.args[0]), []).append(item)
     for (name, count), cases in by_test.items():
         # One object each, which all cases with it share; its index is another one in each case.
         values = [{(parameter, id(value)) for parameter, value in case.callspec.params.items()} for case in cases]
         taken = _with_each_value(values, count, name)
         left += [case for at, case in enumerate(cases) if at not in taken]
+    for (_, count), tests in groups.items():
+        left += [test for test in tests if test not in chosen(tests, count)]
     return left
 
 

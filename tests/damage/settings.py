@@ -16,8 +16,8 @@ from tests.damage.trial import Finding, Tally
 
 SEED = int(os.environ.get("PSS_DAMAGE_SEED", "1"))
 ONLY = os.environ.get("PSS_DAMAGE_ONLY")
-MUTATIONS = int(os.environ.get("PSS_DAMAGE_MUTATIONS", "100"))
-JVM_MUTATIONS = int(os.environ.get("PSS_DAMAGE_JVM_MUTATIONS", "8"))
+MUTATIONS = int(os.environ.get("PSS_DAMAGE_MUTATIONS", "60"))
+JVM_MUTATIONS = int(os.environ.get("PSS_DAMAGE_JVM_MUTATIONS", "5"))
 RESTARTS = int(os.environ.get("PSS_DAMAGE_RESTARTS", "2"))
 
 

@@ -98,8 +98,7 @@ def as_a_job(case: tuple[Setting, str]) -> bool:
     return case[0].format_version == 2 or case[0].store == "heap"
 
 
-@pytest.mark.sweep
-@pytest.mark.parametrize("in_place", [True, False], ids=["in-place", "new-directory"])
+@pytest.mark.parametrize("in_place", sampled([True, False], 1), ids=["in-place", "new-directory"])
 def test_stock_merged_stock(session: SparkSession, tmp_path: Path, in_place: bool) -> None:
     expected, rows, cases = {}, {}, []
     for setting, workload in sample(IN_PLACE if in_place else TO_NEW_DIRECTORY, 1):

@@ -10,6 +10,7 @@ from tests.s3.conftest import MakeQuery
 from tests.s3.harness import Query
 from tests.s3.local_s3 import IMPATIENT
 from tests.s3.proxy import Fault, Injected, Rule
+from tests.sampling import sample
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -41,10 +42,11 @@ def check(query: Query) -> None:
     query.check()
 
 
+@pytest.mark.sweep
 def test_s3a_tries_again(make_query: MakeQuery) -> None:
     query = make_query("provider", "heap", **CONF)
     query.run(1)
-    for fault in PATIENT:
+    for fault in sample(PATIENT, 2):
         # So that there is something to read.
         query.forget()
         with injected(query, fault, "PUT") as put, injected(query, fault, "GET") as got:
@@ -53,10 +55,11 @@ def test_s3a_tries_again(make_query: MakeQuery) -> None:
     check(query)
 
 
+@pytest.mark.sweep
 def test_s3a_gives_up(make_query: MakeQuery) -> None:
     query = make_query("provider", "heap", IMPATIENT, **CONF)
     query.run(1)
-    for fault in HASTY:
+    for fault in sample(HASTY, 2):
         with injected(query, fault, "PUT") as put:
             query.run(1)
         assert len(put.hits) == 1, fault

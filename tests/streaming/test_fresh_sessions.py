@@ -7,12 +7,11 @@ import json
 import os
 import subprocess
 import sys
-from operator import itemgetter
 from pathlib import Path
 
 import pytest
 
-from tests.sampling import sampled
+from tests.sampling import marked
 from tests.streaming.runs import merged_files, plain_state_files
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -28,10 +27,10 @@ CASES = [
     ("configure", ["path"]),
     ("configure", ["provider", "path"]),
 ]
-"""The last one has both in one process, one after the other."""
+"""The last one has both in one process, one after the other. All of tests/cluster starts with ``configure``."""
 
 
-@pytest.mark.parametrize(("how", "modes"), sampled(CASES, 2, kind=itemgetter(0)))
+@pytest.mark.parametrize(("how", "modes"), marked(CASES, lambda case: case[0] == "attach"))
 def test_fresh_session(main_jar: Path, tmp_path: Path, how: str, modes: list[str]) -> None:
     environment = {key: value for key, value in os.environ.items() if key != "PYSPARK_SUBMIT_ARGS"}
     environment |= {"PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_DIRS": str(tmp_path)}

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import MakeSpark
-from tests.sampling import sampled
+from tests.sampling import marked, sampled
 from tests.streaming.runs import STATE_STORE, Run, Setting, plain_state_files, restart_maintenance, segments
 from tests.streaming.workloads import write_batch, write_batches
 
@@ -29,8 +29,9 @@ CASES = [
     (Setting("path", "rocksdb", 1, changelog=True), "outer_join"),
     (Setting("path", "rocksdb", 1, changelog=False), "session_window"),
     (Setting("path", "rocksdb", 2, changelog=True, checksums=True), "aggregation"),
-    (Setting("path", "rocksdb", 2, changelog=True), "transform_with_state"),
 ]
+# It takes longer than all others, because each of its tasks starts Python.
+SLOW = (Setting("path", "rocksdb", 2, changelog=True), "transform_with_state")
 
 
 def retire(run: Run, until: Callable[[int], bool]) -> int:
@@ -57,7 +58,11 @@ def retire(run: Run, until: Callable[[int], bool]) -> int:
     return batch
 
 
-@pytest.mark.parametrize(("setting", "workload"), sampled(CASES, 2, kind=lambda case: case[0].store), ids=str)
+@pytest.mark.parametrize(
+    ("setting", "workload"),
+    [*sampled(CASES, 2, kind=lambda case: case[0].store), *marked([SLOW], lambda _: False)],
+    ids=str,
+)
 def test_from_stock(make_spark: MakeSpark, tmp_path: Path, setting: Setting, workload: str) -> None:
     spark = make_spark(CONF, mode="path", store=setting.store)
     restart_maintenance(spark)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.sampling import sampled
 from tests.streaming.runs import STATE_STORE, Run, Setting, restart_maintenance
 from tests.streaming.workloads import write_batch
 
@@ -19,6 +20,8 @@ SETTINGS = [
     Setting("provider", "rocksdb", changelog=False),
     Setting("path", "rocksdb", format_version=2, changelog=False, checksums=True),
 ]
+
+CASES = [(setting, workload) for setting in SETTINGS for workload in ("aggregation", "outer_join")]
 
 
 @pytest.fixture(scope="module")
@@ -47,9 +50,7 @@ def loaded(spark: SparkSession, run: Run) -> tuple[int, int]:
     return metrics["cachedBytes"], metrics["fetchedBytes"]
 
 
-@pytest.mark.sweep(1)
-@pytest.mark.parametrize("workload", ["aggregation", "outer_join"])
-@pytest.mark.parametrize("setting", SETTINGS, ids=str)
+@pytest.mark.parametrize(("setting", "workload"), sampled(CASES, 1), ids=str)
 def test_a_restart_fetches_nothing(
     session: SparkSession, cache: Path, tmp_path: Path, setting: Setting, workload: str
 ) -> None:
