@@ -46,7 +46,7 @@ SCOPE = "spark.sql.streaming.stateStore.fileMerging.groupCommit.scope"
 STEADY_FROM = 2
 """The first batches make directories and read what is not there yet."""
 
-KINDS = ("PUT", "COPY", "DELETE", "GET", "HEAD", "LIST")
+KINDS = ("PUT", "COPY", "DELETE", "BULK_DELETE", "GET", "HEAD", "LIST")
 
 
 class NoCounters(CallCounters):

@@ -230,3 +230,32 @@ def test_interrupted_relocation_loses_nothing(place: S3Place, here: Here) -> Non
     # The next pass, which nobody interrupts, does not trust the copies that are not there.
     begun(checkpoint.clean).result(60)
     assert place.contents() == live
+
+
+ONE = "0/0/1.changelog"
+DEAD = 10
+
+
+@pytest.mark.usefixtures("by_hand")
+def test_dead_files_go_with_one_request(place: S3Place, here: Here) -> None:
+    """Deleting an object alone, S3A of Hadoop 3.3 asks what it is and whether its directory is empty now."""
+    checkpoint = here()
+    for number in range(DEAD):
+        checkpoint.write(ONE, b"%d" % number)
+    checkpoint.write(ONE, b"new")
+    dead = sorted(place.merged_files())[:-1]
+
+    # What S3A does not tell how much of it was done is tried again.
+    with place.s3.proxy.fault(Fault.HOLD_AND_REFUSE, Rule({"BULK_DELETE"})) as held:
+        done = begun(checkpoint.clean)
+        held.reached()
+        held.release()
+        assert done.result(60) == 0
+    assert len(set(dead) & set(place.merged_files())) == DEAD
+
+    begun_at = len(place.s3.proxy.requests)
+    checkpoint.clean()
+    asked = Counter(request.kind for request in of_merged_files(place, begun_at))
+    assert (asked["BULK_DELETE"], asked["DELETE"], asked["HEAD"]) == (1, 0, 0), asked
+    assert not set(dead) & set(place.merged_files())
+    assert place.contents() == {ONE: b"new"}

@@ -363,7 +363,7 @@ final class Storage {
    */
   Map<String, Exception> deleteAll(List<String> names) {
     Map<String, Exception> failed = new HashMap<>();
-    if (names.size() > 1) {
+    if (deletedAtOnce() > 1 && !names.isEmpty()) {
       bulk().delete(names.stream().map(this::path).toList()).forEach((file, why) -> failed.put(file.getName(), why));
       return failed;
     }
