@@ -200,14 +200,22 @@ def files_where(
     try:
         if isinstance(where, str):
             assert spark is not None
-            rows = spark.createDataFrame(table).where(where).select("file_path").collect()
-            paths = [row["file_path"] for row in rows]
+            paths = _paths_where(where, table, spark)
         else:
             paths = table.filter(where)["file_path"].to_pylist()
     except Exception as error:  # Arrow's and Spark's own, of many kinds
         reason = str(error).strip().partition("\n")[0]
         raise _refused(where, f"a condition on the columns {', '.join(table.column_names)} ({reason})") from error
     return frozenset(path.rpartition("/")[2] for path in paths)
+
+
+def _paths_where(where: str, table: pa.Table, spark: SparkSession) -> list[str]:
+    """Spark 3.5 takes no Arrow tables, so all get rows."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    rows = [tuple(row.values()) for row in table.to_pylist()]
+    found = spark.createDataFrame(rows, from_arrow_schema(table.schema)).where(where).select("file_path").collect()
+    return [row["file_path"] for row in found]
 
 
 def _refused(where: object, allowed: str) -> StateStoreFilesError:

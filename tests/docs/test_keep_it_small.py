@@ -65,6 +65,7 @@ def blocks(language: str, checkpoint: Path) -> list[str]:
     return [text.replace("s3a://bucket/checkpoints/q1", str(checkpoint)) for name, text in BLOCKS if name == language]
 
 
+@pytest.mark.since("4.0", "Python data sources came with Spark 4.0")
 def test_sql(spark: SparkSession, checkpoint: Path) -> None:
     [block] = blocks("sql", checkpoint)
     assert len(merged_paths(checkpoint)) >= 3

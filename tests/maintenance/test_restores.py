@@ -187,7 +187,7 @@ def repair(run: Run) -> None:
 
 
 def everything(run: Run) -> None:
-    for verb in (remove_orphans, consolidate, compact, expire, repair):
+    for verb in (remove_orphans, consolidate, expire, compact, repair):
         verb(run)
     # The one file that is left is opened as quickly as an index of it.
     assert Checkpoint(run.checkpoint).maintenance.consolidate_index().index_file is None

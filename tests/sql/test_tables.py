@@ -84,6 +84,7 @@ def test_filters_that_are_pushed_down_change_no_row(spark: SparkSession, run: Ru
         assert rows(read(spark, run.checkpoint, table=table).where(condition)) == expected
 
 
+@pytest.mark.since("4.1", "Spark hands filters over to Python from 4.1 on")
 def test_spark_hands_equalities_over_where_it_may(spark: SparkSession, run: Run) -> None:
     def plan(condition: str) -> str:
         frame = read(spark, run.checkpoint, table="segments").where(condition)
