@@ -253,6 +253,20 @@ _DECLARED = (
         "a directory of the user's where Java keeps temporary files.",
     ),
     Option(
+        "restore",
+        "eager",
+        "choice",
+        "Whether the load of a RocksDB store waits for all of its SSTs (eager), or needs only their ends. Then the "
+        "rest is fetched when it is read, and in the background (lazy) or not at all (ondemand).",
+        choices=("eager", "lazy", "ondemand"),
+    ),
+    Option(
+        "restore.maxBytesPerSecond",
+        "64m",
+        "bytes",
+        "How fast a process fetches in the background what lazy loads have left out. 0: as fast as it can.",
+    ),
+    Option(
         "heap.copyOnWrite",
         "true",
         "boolean",

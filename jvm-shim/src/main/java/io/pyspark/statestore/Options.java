@@ -24,6 +24,8 @@ import org.apache.hadoop.conf.Configuration;
  * @param verifyChecksums whether segments are checked against their crc32c (rule 9)
  * @param cacheSizeLimit bytes of SSTs that are kept on the host's disk for all its executors; 0 keeps none
  * @param cacheDir where they are kept; empty for a directory of the user's where Java keeps temporary files
+ * @param restore whether a load waits for all of its SSTs
+ * @param restoreMaxBytesPerSecond how fast a process fetches in the background what a load has left out; 0: no bound
  * @param heapCopyOnWrite whether versions of a heap store share what did not change between them
  * @param indexService whether executors learn from the driver what others have written, and not from the files
  * @param fileManagerClass the manager of files that are not state; empty for Spark's own choice
@@ -44,11 +46,23 @@ public record Options(
     boolean verifyChecksums,
     long cacheSizeLimit,
     String cacheDir,
+    Restore restore,
+    long restoreMaxBytesPerSecond,
     boolean heapCopyOnWrite,
     boolean indexService,
     String fileManagerClass,
     String shimVersion) {
   public static final String PREFIX = "spark.sql.streaming.stateStore.fileMerging.";
+
+  /** Whether a load waits for all of its SSTs. */
+  public enum Restore {
+    /** It does. */
+    EAGER,
+    /** It needs their ends only; the rest is fetched when it is read, and in the background. */
+    LAZY,
+    /** As lazy, without the background. */
+    ONDEMAND
+  }
 
   private static final Map<String, String> DEFAULTS = new LinkedHashMap<>();
 
@@ -67,6 +81,8 @@ public record Options(
     DEFAULTS.put("verifyChecksums", "true");
     DEFAULTS.put("cache.sizeLimit", "10g");
     DEFAULTS.put("cache.dir", "");
+    DEFAULTS.put("restore", "eager");
+    DEFAULTS.put("restore.maxBytesPerSecond", "64m");
     DEFAULTS.put("heap.copyOnWrite", "true");
     DEFAULTS.put("indexService.enabled", "true");
     DEFAULTS.put("fileManagerClass", "");
@@ -98,6 +114,15 @@ public record Options(
     return groupCommitMaxWaitMs < 0;
   }
 
+  private static Restore restore(OptionTexts given) throws StateStoreFilesException {
+    for (Restore each : Restore.values()) {
+      if (each.name().equalsIgnoreCase(given.text("restore"))) {
+        return each;
+      }
+    }
+    throw given.invalid("restore", "eager, lazy or ondemand");
+  }
+
   private static Options parse(OptionTexts given) throws StateStoreFilesException {
     String flush = given.text("flush").toLowerCase(Locale.ROOT);
     if (!flush.equals("hflush") && !flush.equals("hsync")) {
@@ -123,6 +148,8 @@ public record Options(
         given.bool("verifyChecksums"),
         given.bytes("cache.sizeLimit", "a size in bytes such as 10g, or 0", 0),
         given.text("cache.dir"),
+        restore(given),
+        given.bytes("restore.maxBytesPerSecond", "a size in bytes such as 64m, or 0", 0),
         given.bool("heap.copyOnWrite"),
         given.bool("indexService.enabled"),
         given.text("fileManagerClass"),

@@ -6,6 +6,7 @@ import io.pyspark.statestore.log.FreshnessKey;
 import io.pyspark.statestore.log.IndexTransport;
 import io.pyspark.statestore.log.MergedLog;
 import io.pyspark.statestore.log.MergedLogs;
+import io.pyspark.statestore.log.PartialFile;
 import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.net.URI;
@@ -252,6 +253,7 @@ public final class MergedFileSystem extends FileSystem {
       return;
     }
     java.nio.file.Path local = java.nio.file.Path.of(source.toUri().getPath());
+    PartialFile.makeWhole(local);
     if (!view.stage(local)) {
       try (FSDataOutputStream out = create(view, overwrite)) {
         Files.copy(local, out);

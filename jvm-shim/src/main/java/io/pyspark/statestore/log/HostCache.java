@@ -189,6 +189,10 @@ final class HostCache {
       return;
     }
     try {
+      if (PartialFile.at(file) != null) {
+        // It would be found out when it is taken, but it may be linked to a store that is just filling it.
+        return;
+      }
       requireMine();
       if (!hasRoom(segment.length())) {
         return;

@@ -36,6 +36,12 @@ public final class LogMetrics {
     FETCHED_BYTES("fetchedBytes"),
     /** Bytes of SSTs that the host had when a store was loaded. */
     CACHED_BYTES("cachedBytes"),
+    /** Bytes of SSTs that were left out when a store was loaded, because it can be read without them. */
+    LEFT_OUT_BYTES("leftOutBytes"),
+    /** Those of them that were fetched because something needed them. */
+    DEMANDED_BYTES("demandedBytes"),
+    /** Those of them that were fetched in the background. */
+    HYDRATED_BYTES("hydratedBytes"),
     RELOCATED_SEGMENTS("relocatedSegments"),
     RELOCATED_BYTES("relocatedBytes"),
     UNLINKED_FILES("unlinkedFiles"),
@@ -160,6 +166,16 @@ public final class LogMetrics {
 
   void cached(long bytes) {
     add(Count.CACHED_BYTES, bytes);
+  }
+
+  /** A store was loaded without these bytes. */
+  void leftOut(long bytes) {
+    add(Count.LEFT_OUT_BYTES, bytes);
+  }
+
+  /** What was left out has been fetched. */
+  void completed(long bytes, boolean inBackground) {
+    add(inBackground ? Count.HYDRATED_BYTES : Count.DEMANDED_BYTES, bytes);
   }
 
   void unlinked() {

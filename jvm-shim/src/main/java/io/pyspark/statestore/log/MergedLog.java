@@ -64,6 +64,7 @@ public final class MergedLog {
   private final LanePool lanes;
   private final FileHandles handles;
   private final SegmentReader reader;
+  private final LazyCopies lazyCopies;
   private final Prefetcher prefetcher;
   private final Pins pins;
   private final IndexReader indexReader;
@@ -175,7 +176,8 @@ public final class MergedLog {
         () -> options().maxOpenFiles());
     handles = new FileHandles(storage, rules);
     reader = new SegmentReader(storage, handles, this::findAfterRefresh, this::options);
-    prefetcher = new Prefetcher(index, this::options, this::cache, handles, reader, threads);
+    lazyCopies = new LazyCopies(reader, this::options, this::cache, metrics, threads);
+    prefetcher = new Prefetcher(index, this::options, this::cache, handles, reader, lazyCopies, threads);
     pins = new Pins(storage, rules);
     RelocationMarkers markers = new RelocationMarkers(storage, index, rules, writer, metrics, threads);
     indexReader = new IndexReader(storage, index, rules, clock);
@@ -491,12 +493,18 @@ public final class MergedLog {
     return new SegmentInputStream(segment, fetched);
   }
 
-  /** Copies a whole segment to the local disk, checked; an SST comes from the host's cache where that has it. */
+  /**
+   * Copies a segment to the local disk, checked. An SST comes from the host's cache where that has it; of others a lazy
+   * load gets the ends.
+   */
   public void copyTo(Segment segment, Path local) throws IOException {
     // The file that is there may be an entry of the cache, too, so nothing is written into it.
     Files.deleteIfExists(local);
     if (cache().linkTo(segment, local)) {
       metrics.cached(segment.length());
+      return;
+    }
+    if (lazyCopies.copy(segment, local)) {
       return;
     }
     boolean whole = false;

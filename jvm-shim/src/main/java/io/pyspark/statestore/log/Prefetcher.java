@@ -47,6 +47,13 @@ final class Prefetcher {
   private final Map<String, Segment> openedOnce = new ConcurrentHashMap<>();
   private final AtomicLong bytesHeld = new AtomicLong();
 
+  private final Lazily lazy;
+
+  /** Takes out of what a load needs what it need not have whole. */
+  interface Lazily {
+    void expect(List<Segment> wanted);
+  }
+
   private record Fetch(Future<byte[]> range, int offset, long sinceNanos) {}
 
   private record Range(MergedFile file, long start, long end, List<Segment> segments) {}
@@ -57,12 +64,14 @@ final class Prefetcher {
       Supplier<HostCache> cache,
       FileHandles handles,
       SegmentReader reader,
+      Lazily lazy,
       Executor threads) {
     this.index = index;
     this.options = options;
     this.cache = cache;
     this.handles = handles;
     this.reader = reader;
+    this.lazy = lazy;
     this.threads = threads;
   }
 
@@ -95,6 +104,7 @@ final class Prefetcher {
     List<Segment> wanted = new ArrayList<>();
     if (segment.path().endsWith(".zip")) {
       namedBy(segment, bytes, wanted);
+      lazy.expect(wanted);
     } else if (segment.entry().type() == Entry.TYPE_CHANGELOG || segment.entry().type() == Entry.TYPE_DELTA) {
       following(segment, wanted);
     }

@@ -92,8 +92,12 @@ final class SegmentReader {
   }
 
   void check(Segment segment, CRC32C crc) throws StateStoreFilesException {
+    check(segment, (int) crc.getValue());
+  }
+
+  void check(Segment segment, int crc32c) throws StateStoreFilesException {
     if (options.get().verifyChecksums()) {
-      checkAlways(segment, (int) crc.getValue());
+      checkAlways(segment, crc32c);
     }
   }
 

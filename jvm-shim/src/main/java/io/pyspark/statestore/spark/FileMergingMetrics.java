@@ -10,6 +10,7 @@ import io.pyspark.statestore.log.LogMetrics;
 import io.pyspark.statestore.log.LogMetrics.Count;
 import io.pyspark.statestore.log.MergedLog;
 import io.pyspark.statestore.log.MergedLogs;
+import io.pyspark.statestore.log.PartialFile;
 import io.pyspark.statestore.log.Totals;
 import io.pyspark.statestore.sink.SinkMetrics;
 import java.util.EnumMap;
@@ -65,6 +66,7 @@ final class FileMergingMetrics implements LogMetrics.Listener, SinkMetrics.Liste
     gauge(registry, "physicalFileCount", () -> totals().files());
     gauge(registry, "physicalFileSize", () -> totals().physicalBytes());
     gauge(registry, "spaceAmplification", () -> totals().spaceAmplification());
+    gauge(registry, "missingBytes", PartialFile::missingInAll);
     for (Count what : Count.values()) {
       counters.put(what, registry.register(PREFIX + name(what), new Counter()));
     }

@@ -39,6 +39,15 @@ final class ProviderConf {
     return copy;
   }
 
+  /** The options, which {@link #mergingPlainPaths} has checked. */
+  static Options options(Configuration conf) {
+    try {
+      return Options.from(conf);
+    } catch (IOException e) {
+      throw new UncheckedIOException(e);
+    }
+  }
+
   /** The merged name of a store's directory: RocksDB copies SSTs through the Hadoop file system of that name. */
   static Path mergedRoot(String directory, Configuration conf) {
     Path root = new Path(directory);

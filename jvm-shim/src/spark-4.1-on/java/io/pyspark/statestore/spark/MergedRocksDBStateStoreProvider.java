@@ -1,7 +1,10 @@
 package io.pyspark.statestore.spark;
 
+import io.pyspark.statestore.Options;
+import io.pyspark.statestore.Options.Restore;
 import io.pyspark.statestore.ShimInfo;
 import io.pyspark.statestore.fs.Schemes;
+import io.pyspark.statestore.log.LazyFiles;
 import java.io.File;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.Path;
@@ -64,11 +67,27 @@ public class MergedRocksDBStateStoreProvider extends RocksDBStateStoreProvider {
       Option<RocksDBEventForwarder> eventForwarder,
       Option<String> uniqueId) {
     Path merged = ProviderConf.mergedRoot(dfsRootDir, hadoopConf);
+    Configuration withClasses = Schemes.withClasses(hadoopConf, merged.toUri().getScheme());
+    Options options = ProviderConf.options(hadoopConf);
+    if (options.restore() != Restore.EAGER && LazyStore.isPossible()) {
+      return new LazyStore(
+          new LazyFiles(options.restore() == Restore.LAZY, options.restoreMaxBytesPerSecond()),
+          merged.toString(),
+          conf,
+          localRootDir,
+          withClasses,
+          loggingId,
+          useColumnFamilies,
+          enableStateStoreCheckpointIds,
+          partitionId,
+          eventForwarder,
+          uniqueId);
+    }
     return super.createRocksDB(
         merged.toString(),
         conf,
         localRootDir,
-        Schemes.withClasses(hadoopConf, merged.toUri().getScheme()),
+        withClasses,
         loggingId,
         useColumnFamilies,
         enableStateStoreCheckpointIds,

@@ -1,0 +1,370 @@
+package io.pyspark.statestore.log;
+
+import io.pyspark.statestore.StateStoreFilesException;
+import java.io.IOException;
+import java.io.InterruptedIOException;
+import java.io.RandomAccessFile;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.attribute.BasicFileAttributes;
+import java.util.BitSet;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.zip.CRC32C;
+
+/**
+ * A local SST of which not all is there yet. It has its right length from the beginning, and holes, which are zeros.
+ *
+ * <p>Why nobody takes it for the whole file: it is in a register by its identity on the disk, not by its name, so each
+ * hard link of it is found, too. It stays there, and is held open so that its identity cannot become another file's,
+ * until it is whole or its store is closed. Whole is what has all bytes and the checksum that the checkpoint says.
+ *
+ * <p>The map of what is there is in memory only. A process that dies leaves a file that no other process ever takes:
+ * each store of Spark's begins with an empty local directory.
+ */
+public final class PartialFile {
+  /** What is there is known by so many bytes. */
+  static volatile int chunkBytes = 64 << 10;
+
+  private static final int MAX_READ = SegmentReader.CHUNK;
+  private static final int BUFFER = 1 << 16;
+  /** By identity on the disk. */
+  private static final Map<Object, PartialFile> ALL = new ConcurrentHashMap<>();
+
+  private enum State { PARTIAL, CHECKING, WHOLE, DAMAGED, CLOSED }
+
+  /** Where the bytes come from, and who is told what became of them. */
+  interface Origin {
+    /** Reads a part. */
+    void read(long position, byte[] buffer, int length) throws IOException;
+
+    /** Bytes were written to the file. */
+    void arrived(int bytes);
+
+    /** All bytes are there. Checks them, and keeps the file for others where they are right. */
+    void check(Path file, int crc32c) throws IOException;
+
+    /** The file is whole, or was found to be damaged. */
+    void decided(PartialFile file, IOException failure);
+  }
+
+  private final Path path;
+  private final long length;
+  private final Origin origin;
+  private final int chunk;
+  private final int chunks;
+  private final Object key;
+  /** Not a channel: the interruption of a task that waits for a channel would close it for all. Guarded by itself. */
+  private final RandomAccessFile file;
+  private final BitSet here;
+  private final BitSet underWay;
+  private long missing;
+  private State state = State.PARTIAL;
+  private IOException failure;
+  /** Background fetching goes on after what was asked for last. */
+  private int cursor;
+  private volatile long touchedNanos;
+
+  /** Makes a file that has nothing but its length. */
+  PartialFile(Path path, long length, Origin origin) throws IOException {
+    this.path = path;
+    this.length = length;
+    this.origin = origin;
+    chunk = chunkBytes;
+    chunks = Math.toIntExact((length + chunk - 1) / chunk);
+    here = new BitSet(chunks);
+    underWay = new BitSet(chunks);
+    missing = length;
+    file = new RandomAccessFile(path.toFile(), "rw");
+    boolean done = false;
+    try {
+      file.setLength(length);
+      key = keyOf(path);
+      if (key == null) {
+        throw new IOException("The disk of " + path + " does not tell files apart");
+      }
+      ALL.put(key, this);
+      done = true;
+    } finally {
+      if (!done) {
+        file.close();
+        Files.deleteIfExists(path);
+      }
+    }
+  }
+
+  /** The file of this name, if parts of it are missing; else null. */
+  static PartialFile at(Path path) throws IOException {
+    return ALL.isEmpty() ? null : ALL.get(keyOf(path));
+  }
+
+  /** Makes a local file whole that is about to be read by somebody else than RocksDB. */
+  public static void makeWhole(Path path) throws IOException {
+    PartialFile partial = at(path);
+    if (partial != null) {
+      partial.awaitWhole();
+    }
+  }
+
+  /** Bytes that are missing in this process. */
+  public static long missingInAll() {
+    return ALL.values().stream().mapToLong(PartialFile::missing).sum();
+  }
+
+  /** What tells the files of which parts are missing from all others. */
+  static Set<Object> allKeys() {
+    return ALL.keySet();
+  }
+
+  /** What tells a file from all others, whatever its name; null where there is nothing. */
+  static Object keyOf(Path path) throws IOException {
+    return Files.readAttributes(path, BasicFileAttributes.class).fileKey();
+  }
+
+  Path path() {
+    return path;
+  }
+
+  Object key() {
+    return key;
+  }
+
+  long touchedNanos() {
+    return touchedNanos;
+  }
+
+  synchronized long missing() {
+    return state == State.PARTIAL || state == State.CHECKING ? missing : 0;
+  }
+
+  synchronized boolean isWhole() {
+    return state == State.WHOLE;
+  }
+
+  /** Whether a range is there. */
+  synchronized boolean has(long from, long to) {
+    int first = (int) (from / chunk);
+    return here.nextClearBit(first) >= chunkAfter(to);
+  }
+
+  /** Begins with bytes that were fetched before. They have to begin where a chunk does, and to reach the file's end. */
+  void begin(byte[] tail) throws IOException {
+    int first = (int) ((length - tail.length) / chunk);
+    write((long) first * chunk, tail, tail.length);
+    arrived(first, chunks, true);
+  }
+
+  /** The start of the chunk that a byte is in. */
+  long chunkStart(long position) {
+    return position - position % chunk;
+  }
+
+  /** Fetches what is missing of a range. Of what others are fetching, it waits for the end. */
+  void need(long from, long to) throws IOException {
+    touchedNanos = System.nanoTime();
+    int last = chunkAfter(to);
+    for (int at = (int) (from / chunk); at < last; ) {
+      int first;
+      int end;
+      synchronized (this) {
+        requireUsable();
+        first = here.nextClearBit(at);
+        if (first < last && underWay.get(first)) {
+          await();
+          continue;
+        }
+        if (first >= last) {
+          break;
+        }
+        end = take(first, last);
+        cursor = end;
+      }
+      fetch(first, end);
+      at = end;
+    }
+    if (isFilled()) {
+      complete();
+    }
+  }
+
+  /** Fetches something that is missing; returns how many bytes, 0 where there is nothing to do. */
+  int fetchSome(int bytes) throws IOException {
+    int first;
+    int end;
+    synchronized (this) {
+      if (state != State.PARTIAL) {
+        return 0;
+      }
+      first = nextToFetch(Math.min(cursor, chunks));
+      if (first >= chunks) {
+        first = nextToFetch(0);
+      }
+      if (first >= chunks) {
+        return 0;
+      }
+      end = take(first, (int) Math.min(chunks, first + Math.max(1L, bytes / chunk)));
+      cursor = end;
+    }
+    fetch(first, end);
+    if (isFilled()) {
+      complete();
+    }
+    return (int) (Math.min((long) end * chunk, length) - (long) first * chunk);
+  }
+
+  private int nextToFetch(int from) {
+    int at = here.nextClearBit(from);
+    while (at < chunks && underWay.get(at)) {
+      at = here.nextClearBit(underWay.nextClearBit(at));
+    }
+    return at;
+  }
+
+  /** Takes a run of chunks that nobody fetches, of which the first is one. */
+  private int take(int first, int last) {
+    int end = first + 1;
+    while (end < last && !here.get(end) && !underWay.get(end) && (end + 1L - first) * chunk <= MAX_READ) {
+      end++;
+    }
+    underWay.set(first, end);
+    return end;
+  }
+
+  private void fetch(int first, int end) throws IOException {
+    boolean done = false;
+    try {
+      long from = (long) first * chunk;
+      byte[] bytes = new byte[(int) (Math.min((long) end * chunk, length) - from)];
+      origin.read(from, bytes, bytes.length);
+      write(from, bytes, bytes.length);
+      done = true;
+      origin.arrived(bytes.length);
+    } finally {
+      arrived(first, end, done);
+    }
+  }
+
+  private void write(long at, byte[] bytes, int n) throws IOException {
+    synchronized (file) {
+      file.seek(at);
+      file.write(bytes, 0, n);
+    }
+  }
+
+  private synchronized void arrived(int first, int end, boolean done) {
+    underWay.clear(first, end);
+    if (done) {
+      here.set(first, end);
+      missing -= Math.min((long) end * chunk, length) - (long) first * chunk;
+    }
+    notifyAll();
+  }
+
+  private synchronized boolean isFilled() {
+    return missing == 0;
+  }
+
+  /** Fetches all that is missing, and returns once the file is whole. */
+  void awaitWhole() throws IOException {
+    need(0, length);
+    complete();
+  }
+
+  /** All bytes are there: checks them, once. */
+  private void complete() throws IOException {
+    synchronized (this) {
+      while (state == State.CHECKING) {
+        await();
+      }
+      if (state == State.WHOLE) {
+        return;
+      }
+      requireUsable();
+      state = State.CHECKING;
+    }
+    State then = State.PARTIAL;
+    IOException found = null;
+    try {
+      origin.check(path, crc32c());
+      then = State.WHOLE;
+    } catch (StateStoreFilesException e) {
+      then = State.DAMAGED;
+      found = e;
+      // Spark takes a local file of the right name and size again.
+      Files.deleteIfExists(path);
+      throw e;
+    } finally {
+      synchronized (this) {
+        if (state == State.CHECKING) {
+          state = then;
+          failure = found;
+        }
+        notifyAll();
+      }
+      if (then == State.WHOLE) {
+        release();
+      }
+      if (then != State.PARTIAL) {
+        origin.decided(this, found);
+      }
+    }
+  }
+
+  private int crc32c() throws IOException {
+    CRC32C crc = new CRC32C();
+    byte[] buffer = new byte[BUFFER];
+    for (long at = 0; at < length; at += buffer.length) {
+      int n = (int) Math.min(buffer.length, length - at);
+      synchronized (file) {
+        file.seek(at);
+        file.readFully(buffer, 0, n);
+      }
+      crc.update(buffer, 0, n);
+    }
+    return (int) crc.getValue();
+  }
+
+  /** The store that has it is closed, and so are all links to it deleted. Nothing more is fetched. */
+  void close() throws IOException {
+    synchronized (this) {
+      if (state == State.WHOLE || state == State.CLOSED) {
+        return;
+      }
+      state = State.CLOSED;
+      notifyAll();
+    }
+    release();
+  }
+
+  private void release() throws IOException {
+    ALL.remove(key, this);
+    synchronized (file) {
+      file.close();
+    }
+  }
+
+  /** Called with the lock. */
+  private void requireUsable() throws IOException {
+    if (state == State.DAMAGED) {
+      throw failure;
+    }
+    if (state == State.CLOSED) {
+      throw new IOException(path + " was closed with its store before all of it was there");
+    }
+  }
+
+  private int chunkAfter(long to) {
+    return (int) Math.min(chunks, (Math.min(to, length) + chunk - 1) / chunk);
+  }
+
+  /** Called with the lock, which is free meanwhile. */
+  private void await() throws InterruptedIOException {
+    try {
+      wait();
+    } catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
+      throw new InterruptedIOException("Interrupted while waiting for a part of " + path);
+    }
+  }
+}

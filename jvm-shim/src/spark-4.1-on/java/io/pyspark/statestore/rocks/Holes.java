@@ -1,0 +1,98 @@
+package io.pyspark.statestore.rocks;
+
+import io.pyspark.statestore.log.LazyFiles;
+import java.io.IOException;
+import java.nio.file.Path;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
+import org.rocksdb.RocksDBException;
+import org.rocksdb.Status;
+
+/**
+ * Repeats reads of RocksDB that found a hole in a file, after the hole was filled.
+ *
+ * <p>A hole is zeros, and no block of zeros has the checksum zero, so RocksDB says which block of which file has the
+ * wrong checksum. If all of that block was there when the read began it is no hole. All files are completed then, which
+ * also checks them; if their bytes are as they were written, the error is RocksDB's own.
+ */
+final class Holes {
+  private static final Pattern BLOCK = Pattern.compile(" in (\\S.*) offset (\\d{1,18}) size (\\d{1,18})");
+
+  private final LazyFiles files;
+
+  Holes(LazyFiles files) {
+    this.files = files;
+  }
+
+  /** A read of RocksDB. */
+  interface Read<T> {
+    T run() throws RocksDBException;
+  }
+
+  /** Reads, until no hole is in the way. */
+  <T> T read(Read<T> read) throws RocksDBException {
+    Attempt attempt = new Attempt();
+    while (true) {
+      attempt.begins();
+      try {
+        return read.run();
+      } catch (RocksDBException e) {
+        attempt.failed(e);
+      }
+    }
+  }
+
+  /** Reads once more and once more, for one purpose. */
+  final class Attempt {
+    private long before;
+    private int found;
+    private boolean wasCompleted;
+
+    /** A read begins. */
+    void begins() {
+      try {
+        files.check();
+      } catch (IOException e) {
+        throw sneak(e);
+      }
+      before = files.progress();
+    }
+
+    /** The read has failed. Fills the hole, or fails as well where there is none. */
+    void failed(RocksDBException e) throws RocksDBException {
+      if (e.getStatus() == null || e.getStatus().getCode() != Status.Code.Corruption) {
+        throw e;
+      }
+      try {
+        Matcher block = BLOCK.matcher(String.valueOf(e.getMessage()));
+        boolean wasFilled = block.find()
+            && files.supply(
+                Path.of(block.group(1)).getFileName().toString(),
+                Long.parseLong(block.group(2)),
+                Long.parseLong(block.group(3)),
+                found++,
+                before);
+        if (!wasFilled) {
+          if (wasCompleted) {
+            throw e;
+          }
+          wasCompleted = true;
+          files.awaitWhole();
+        }
+      } catch (IOException cause) {
+        cause.addSuppressed(e);
+        throw sneak(cause);
+      }
+    }
+  }
+
+  /** Lets an {@code IOException} through: Spark's callers are in Scala, and treat it as one of a load. */
+  static RuntimeException sneak(IOException e) {
+    throw Holes.<RuntimeException>unchecked(e);
+  }
+
+  @SuppressWarnings("unchecked")
+  private static <E extends Exception> E unchecked(Exception e) throws E {
+    throw (E) e;
+  }
+}

@@ -1,0 +1,161 @@
+package io.pyspark.statestore.rocks;
+
+import io.pyspark.statestore.log.LazyFiles;
+import java.io.IOException;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
+import org.rocksdb.FlushOptions;
+import org.rocksdb.MutableColumnFamilyOptions;
+import org.rocksdb.ReadOptions;
+import org.rocksdb.RocksDB;
+import org.rocksdb.RocksDBException;
+import org.rocksdb.RocksIterator;
+
+/**
+ * An open database of which some files have holes. What Spark reads of it is complete all the same, see {@link Holes}
+ * and {@link LazyIterator}; a test compares what Spark calls with what is here. Once all files are whole, it is like any
+ * other.
+ *
+ * <p>It has the native handle of the database that it is made of, which goes on to own it. Until all files are whole
+ * nothing but the reads here reads them: compaction is off (it is opened so), and a flush reads no SST.
+ */
+public final class LazyRocksDB extends RocksDB {
+  private final RocksDB original;
+  private final LazyFiles files;
+  private final Holes holes;
+  private final Set<LazyIterator> iterators = ConcurrentHashMap.newKeySet();
+  private boolean compacts;
+
+  /**
+   * Of a database that was opened with compaction off.
+   *
+   * @param original has just been opened, and is closed with this one
+   */
+  public LazyRocksDB(RocksDB original, LazyFiles files) {
+    super(original.getNativeHandle());
+    storeDefaultColumnFamilyHandle(original.getDefaultColumnFamily());
+    this.original = original;
+    this.files = files;
+    this.holes = new Holes(files);
+  }
+
+  RocksDB original() {
+    return original;
+  }
+
+  Holes holes() {
+    return holes;
+  }
+
+  /** Lets the database compact, once all of its files are whole. For the thread that uses it. */
+  public void compactWhenWhole() {
+    if (!compacts && files.isWhole() && isOwningHandle()) {
+      compacts = true;
+      try {
+        original.setOptions(MutableColumnFamilyOptions.builder().setDisableAutoCompactions(false).build());
+      } catch (RocksDBException e) {
+        throw new IllegalStateException("RocksDB does not take its option to compact back", e);
+      }
+    }
+  }
+
+  @Override
+  public byte[] get(ReadOptions options, byte[] key) throws RocksDBException {
+    return files.isWhole() ? super.get(options, key) : holes.read(() -> super.get(options, key));
+  }
+
+  @Override
+  public byte[] get(byte[] key) throws RocksDBException {
+    return files.isWhole() ? super.get(key) : holes.read(() -> super.get(key));
+  }
+
+  /** Of several keys RocksDB does not say which it could not read: they are null, as those that are not there. */
+  @Override
+  public List<byte[]> multiGetAsList(ReadOptions options, List<byte[]> keys) throws RocksDBException {
+    if (files.isWhole()) {
+      return super.multiGetAsList(options, keys);
+    }
+    List<byte[]> values = new ArrayList<>(super.multiGetAsList(options, keys));
+    for (int i = 0; i < values.size(); i++) {
+      if (values.get(i) == null) {
+        values.set(i, get(options, keys.get(i)));
+      }
+    }
+    return values;
+  }
+
+  @Override
+  public boolean keyExists(byte[] key) {
+    if (files.isWhole()) {
+      return super.keyExists(key);
+    }
+    try {
+      return get(key) != null;
+    } catch (RocksDBException e) {
+      throw new IllegalStateException(e.getMessage(), e);
+    }
+  }
+
+  @Override
+  public RocksIterator newIterator() {
+    if (files.isWhole()) {
+      return original.newIterator();
+    }
+    try (ReadOptions options = new ReadOptions()) {
+      return newIterator(options);
+    }
+  }
+
+  @Override
+  public RocksIterator newIterator(ReadOptions options) {
+    if (files.isWhole()) {
+      return original.newIterator(options);
+    }
+    LazyIterator made = new LazyIterator(this, options);
+    iterators.add(made);
+    return made;
+  }
+
+  void closed(LazyIterator iterator) {
+    iterators.remove(iterator);
+  }
+
+  @Override
+  public void flush(FlushOptions options) throws RocksDBException {
+    try {
+      files.check();
+    } catch (IOException e) {
+      throw Holes.sneak(e);
+    }
+    super.flush(options);
+  }
+
+  @Override
+  public void compactRange() throws RocksDBException {
+    try {
+      files.awaitWhole();
+    } catch (IOException e) {
+      throw Holes.sneak(e);
+    }
+    compactWhenWhole();
+    super.compactRange();
+  }
+
+  @Override
+  public void closeE() throws RocksDBException {
+    if (owningHandle_.compareAndSet(true, false)) {
+      List.copyOf(iterators).forEach(LazyIterator::close);
+      original.closeE();
+    }
+  }
+
+  @Override
+  public void close() {
+    if (owningHandle_.compareAndSet(true, false)) {
+      List.copyOf(iterators).forEach(LazyIterator::close);
+      original.close();
+    }
+  }
+}
