@@ -24,7 +24,9 @@ def open_store(
     retain: int = 2,
     fixes: bool = False,
     options: Mapping[str, str] | None = None,
+    counts: bool = True,
     scheme: str = "file",
+    local: str = "",
 ) -> Any:
     """A RocksDBStore; each is one of Spark's "managers" of the store.
 
@@ -36,12 +38,15 @@ def open_store(
         retain: Versions that maintenance keeps.
         fixes: Whether Spark's own protection against uploading a snapshot too late is on.
         options: Of the merged log, by their names below the prefix.
+        counts: Whether Spark counts the rows.
         scheme: The file system that it is merged over.
+        local: Where the store has its files on this disk; empty for where Java keeps temporary files.
     """
     settings = {
         f"{ROCKSDB}changelogCheckpointing.enabled": str(changelog).lower(),
         f"{ROCKSDB}compactOnCommit": str(compact).lower(),
         f"{ROCKSDB}checkStaleReusedFilesInSnapshot": str(fixes).lower(),
+        f"{ROCKSDB}trackTotalNumberOfRows": str(counts).lower(),
         "spark.sql.streaming.minBatchesToRetain": str(retain),
         "spark.sql.streaming.stateStore.minDeltasForSnapshot": "1",
         "spark.sql.streaming.stateStore.numMinVersionsToDelete": "0",
@@ -53,7 +58,7 @@ def open_store(
         **{f"spark.sql.streaming.stateStore.fileMerging.{name}": value for name, value in (options or {}).items()},
     }
     return getattr(jvm, f"{TESTING}.RocksDBStore")(
-        f"merged+{scheme}:{checkpoint}/state/{STORE}", _java_map(jvm, settings), _java_map(jvm, hadoop)
+        f"merged+{scheme}:{checkpoint}/state/{STORE}", _java_map(jvm, settings), _java_map(jvm, hadoop), local
     )
 
 

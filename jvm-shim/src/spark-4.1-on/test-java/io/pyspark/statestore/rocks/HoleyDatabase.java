@@ -1,0 +1,320 @@
+package io.pyspark.statestore.rocks;
+
+import io.pyspark.statestore.log.HoleySst;
+import io.pyspark.statestore.log.LazyFiles;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Comparator;
+import java.util.List;
+import java.util.Objects;
+import java.util.Random;
+import java.util.stream.Stream;
+import org.rocksdb.BlockBasedTableConfig;
+import org.rocksdb.BloomFilter;
+import org.rocksdb.CompressionType;
+import org.rocksdb.EnvOptions;
+import org.rocksdb.FlushOptions;
+import org.rocksdb.Options;
+import org.rocksdb.ReadOptions;
+import org.rocksdb.RocksDB;
+import org.rocksdb.RocksDBException;
+import org.rocksdb.RocksIterator;
+import org.rocksdb.Slice;
+import org.rocksdb.SstFileWriter;
+import org.rocksdb.StringAppendOperator;
+import org.rocksdb.WriteOptions;
+
+/**
+ * Compares a database whose files have holes with the same one without: random reads, scans in both directions, and
+ * writes in between, as long as there are holes.
+ */
+public final class HoleyDatabase {
+  private static final int KEYS = 400;
+
+  private final Random random;
+  private final List<String> history = new ArrayList<>();
+
+  private HoleyDatabase(long seed) {
+    random = new Random(seed);
+  }
+
+  /** Runs one random history; returns how many bytes had been left out. Fails where the two databases differ. */
+  public static long run(String directory, long seed, int steps) throws Exception {
+    RocksDB.loadLibrary();
+    HoleyDatabase test = new HoleyDatabase(seed);
+    try {
+      return test.run(Path.of(directory), steps);
+    } catch (Throwable e) {
+      throw new AssertionError("seed " + seed + " after " + test.history, e);
+    }
+  }
+
+  /** Writes one SST. */
+  public static void sst(String path, int formatVersion) throws RocksDBException {
+    RocksDB.loadLibrary();
+    BlockBasedTableConfig table =
+        new BlockBasedTableConfig().setFormatVersion(formatVersion).setFilterPolicy(new BloomFilter());
+    try (Options options = new Options().setTableFormatConfig(table);
+        EnvOptions env = new EnvOptions();
+        SstFileWriter writer = new SstFileWriter(env, options)) {
+      writer.open(path);
+      for (int i = 0; i < 2000; i++) {
+        writer.put(String.format("key-%06d", i).getBytes(StandardCharsets.UTF_8), new byte[20]);
+      }
+      writer.finish();
+    }
+  }
+
+  private Options options() {
+    BlockBasedTableConfig table = new BlockBasedTableConfig()
+        .setBlockSize(256)
+        .setFilterPolicy(random.nextBoolean() ? new BloomFilter() : null)
+        .setFormatVersion(random.nextInt(5) + 2)
+        .setNoBlockCache(random.nextBoolean());
+    return new Options()
+        .setCreateIfMissing(true)
+        .setCompressionType(random.nextBoolean() ? CompressionType.LZ4_COMPRESSION : CompressionType.NO_COMPRESSION)
+        .setTargetFileSizeBase(8 << 10)
+        .setMaxBytesForLevelBase(32 << 10)
+        .setLevelZeroFileNumCompactionTrigger(3)
+        .setMergeOperator(new StringAppendOperator())
+        .setTableFormatConfig(table);
+  }
+
+  private long run(Path directory, int steps) throws Exception {
+    Path whole = Files.createDirectories(directory.resolve("whole"));
+    Path holey = Files.createDirectories(directory.resolve("holey"));
+    try (Options options = options()) {
+      try (RocksDB db = RocksDB.open(options, whole.toString())) {
+        fill(db);
+      }
+      LazyFiles files = new LazyFiles(false, 0);
+      long leftOut = copy(whole, holey, files);
+      options.setDisableAutoCompactions(true);
+      try (RocksDB db = RocksDB.open(options, whole.toString());
+          LazyRocksDB lazy = new LazyRocksDB(RocksDB.open(options, holey.toString()), files)) {
+        compare(db, lazy, steps);
+        files.awaitWhole();
+        lazy.compactWhenWhole();
+        same(scan(db.newIterator()), scan(lazy.newIterator()), "the end");
+        lazy.compactRange();
+        same(scan(db.newIterator()), scan(lazy.newIterator()), "compaction");
+      } finally {
+        files.close();
+      }
+      return leftOut;
+    } finally {
+      delete(directory);
+    }
+  }
+
+  private void fill(RocksDB db) throws RocksDBException {
+    try (WriteOptions write = new WriteOptions().setDisableWAL(true); FlushOptions flush = new FlushOptions()) {
+      int rounds = 2 + random.nextInt(8);
+      for (int round = 0; round < rounds; round++) {
+        for (int i = 0; i < KEYS; i++) {
+          change(db, write);
+        }
+        db.flush(flush);
+        if (random.nextInt(3) == 0) {
+          db.compactRange();
+        }
+      }
+    }
+  }
+
+  private String change(RocksDB db, WriteOptions write) throws RocksDBException {
+    byte[] key = key();
+    switch (random.nextInt(12)) {
+      case 0, 1 -> {
+        db.delete(write, key);
+        return "delete " + text(key);
+      }
+      case 2, 3, 4 -> {
+        db.merge(write, key, value());
+        return "merge " + text(key);
+      }
+      case 5 -> {
+        byte[] other = key();
+        if (random.nextInt(10) == 0 && Arrays.compare(key, other) < 0) {
+          db.deleteRange(write, key, other);
+        }
+        return "deleteRange " + text(key) + " " + text(other);
+      }
+      default -> {
+        db.put(write, key, value());
+        return "put " + text(key);
+      }
+    }
+  }
+
+  private static long copy(Path whole, Path holey, Random random, LazyFiles files) throws Exception {
+    long leftOut = 0;
+    try (Stream<Path> all = Files.list(whole)) {
+      for (Path file : (Iterable<Path>) all::iterator) {
+        Path to = holey.resolve(file.getFileName());
+        if (file.toString().endsWith(".sst")) {
+          leftOut += HoleySst.copy(file, to, files, random);
+        } else if (!file.endsWith("LOCK")) {
+          Files.copy(file, to);
+        }
+      }
+    }
+    return leftOut;
+  }
+
+  private long copy(Path whole, Path holey, LazyFiles files) throws Exception {
+    return copy(whole, holey, random, files);
+  }
+
+  private void compare(RocksDB db, LazyRocksDB lazy, int steps) throws Exception {
+    try (ReadOptions read = new ReadOptions();
+        WriteOptions write = new WriteOptions().setDisableWAL(true);
+        FlushOptions flush = new FlushOptions()) {
+      for (int step = 0; step < steps; step++) {
+        switch (random.nextInt(8)) {
+          case 0, 1 -> {
+            byte[] key = key();
+            history.add("get " + text(key));
+            same(text(db.get(read, key)), text(lazy.get(read, key)), "get");
+          }
+          case 2 -> {
+            List<byte[]> keys = Stream.generate(this::key).limit(5).toList();
+            history.add("multiGet");
+            same(texts(db.multiGetAsList(read, keys)), texts(lazy.multiGetAsList(read, keys)), "multiGet");
+          }
+          case 3 -> {
+            byte[] key = key();
+            history.add("exists " + text(key));
+            same(db.get(read, key) != null, lazy.keyExists(key), "exists");
+          }
+          case 4 -> {
+            long same = random.nextLong();
+            random.setSeed(same);
+            history.add(change(db, write));
+            random.setSeed(same);
+            change(lazy, write);
+            if (random.nextInt(4) == 0) {
+              history.add("flush");
+              db.flush(flush);
+              lazy.flush(flush);
+            }
+          }
+          case 5 -> {
+            if (random.nextInt(5) == 0) {
+              history.add("scan");
+              same(scan(db.newIterator()), scan(lazy.newIterator()), "scan");
+            }
+          }
+          case 6 -> bounded(db, lazy);
+          default -> wander(db, lazy, write);
+        }
+      }
+    }
+  }
+
+  private void bounded(RocksDB db, LazyRocksDB lazy) throws RocksDBException {
+    byte[] from = key();
+    byte[] to = key();
+    history.add("bounded " + text(from) + " " + text(to));
+    try (Slice end = new Slice(to); ReadOptions options = new ReadOptions().setIterateUpperBound(end);
+        RocksIterator one = db.newIterator(options); RocksIterator other = lazy.newIterator(options)) {
+      one.seek(from);
+      other.seek(from);
+      while (one.isValid()) {
+        same(at(one), at(other), "bounded");
+        one.next();
+        other.next();
+      }
+      same("end", at(other), "bounded");
+    }
+  }
+
+  /** Moves two iterators in the same way, while the databases are written to. */
+  private void wander(RocksDB db, LazyRocksDB lazy, WriteOptions write) throws RocksDBException {
+    try (RocksIterator one = db.newIterator(); RocksIterator other = lazy.newIterator()) {
+      List<RocksIterator> both = List.of(one, other);
+      int moves = 1 + random.nextInt(20);
+      for (int i = 0; i < moves; i++) {
+        int kind = random.nextInt(12);
+        byte[] key = key();
+        history.add("move " + kind + " " + text(key));
+        if (kind == 0) {
+          both.forEach(RocksIterator::seekToFirst);
+        } else if (kind == 1) {
+          both.forEach(RocksIterator::seekToLast);
+        } else if (kind == 2 || !one.isValid()) {
+          both.forEach(each -> each.seek(key));
+        } else if (kind == 3) {
+          both.forEach(each -> each.seekForPrev(key));
+        } else if (kind == 4) {
+          lazy.put(write, key, key);
+          db.put(write, key, key);
+        } else if (kind == 5) {
+          for (RocksIterator each : both) {
+            each.refresh();
+            each.seek(key);
+          }
+        } else if (kind < 9) {
+          both.forEach(RocksIterator::next);
+        } else {
+          both.forEach(RocksIterator::prev);
+        }
+        same(at(one), at(other), "move " + kind);
+      }
+    }
+  }
+
+  private static String at(RocksIterator iterator) throws RocksDBException {
+    iterator.status();
+    return iterator.isValid() ? text(iterator.key()) + "=" + text(iterator.value()) : "end";
+  }
+
+  private static List<String> scan(RocksIterator iterator) throws RocksDBException {
+    List<String> found = new ArrayList<>();
+    try (iterator) {
+      for (iterator.seekToFirst(); iterator.isValid(); iterator.next()) {
+        found.add(at(iterator));
+      }
+      found.add(at(iterator));
+      for (iterator.seekToLast(); iterator.isValid(); iterator.prev()) {
+        found.add(at(iterator));
+      }
+      found.add(at(iterator));
+    }
+    return found;
+  }
+
+  private static void same(Object expected, Object found, String where) {
+    if (!Objects.equals(expected, found)) {
+      throw new AssertionError(where + ": " + expected + " without holes, and " + found + " with holes");
+    }
+  }
+
+  private byte[] key() {
+    return String.format("key-%05d", random.nextInt(KEYS)).getBytes(StandardCharsets.UTF_8);
+  }
+
+  private byte[] value() {
+    return ("v" + random.nextInt(1 << 20)).repeat(1 + random.nextInt(8)).getBytes(StandardCharsets.UTF_8);
+  }
+
+  private static String text(byte[] bytes) {
+    return bytes == null ? null : new String(bytes, StandardCharsets.UTF_8);
+  }
+
+  private static List<String> texts(List<byte[]> all) {
+    return all.stream().map(HoleyDatabase::text).toList();
+  }
+
+  private static void delete(Path directory) throws Exception {
+    try (Stream<Path> all = Files.walk(directory)) {
+      for (Path path : all.sorted(Comparator.reverseOrder()).toList()) {
+        Files.delete(path);
+      }
+    }
+  }
+}

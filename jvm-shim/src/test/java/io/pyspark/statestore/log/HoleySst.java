@@ -1,0 +1,75 @@
+package io.pyspark.statestore.log;
+
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.Arrays;
+import java.util.Random;
+
+/** A copy of a local SST with holes, as a lazy load makes it, for tests that have no checkpoint. */
+public final class HoleySst implements PartialFile.Origin {
+  private final byte[] whole;
+  private final LazyFiles files;
+
+  private HoleySst(byte[] whole, LazyFiles files) {
+    this.whole = whole;
+    this.files = files;
+  }
+
+  /** Copies the end of an SST and some of its chunks; returns how many bytes are left out. */
+  public static long copy(Path from, Path to, LazyFiles files, Random random) throws IOException {
+    byte[] whole = Files.readAllBytes(from);
+    TableEnd.Answer answer = TableEnd.find(whole, whole.length);
+    if (!answer.isKnown() || answer.from() == TableEnd.UNKNOWN) {
+      throw new IllegalStateException(from + " is no SST");
+    }
+    HoleySst origin = new HoleySst(whole, files);
+    PartialFile file = new PartialFile(to, whole.length, origin);
+    file.need(answer.from(), whole.length);
+    int density = random.nextInt(4);
+    for (long at = 0; density > 0 && at < whole.length; at += PartialFile.chunkBytes) {
+      if (random.nextInt(4) < density) {
+        file.need(at, at + 1);
+      }
+    }
+    long missing = file.missing();
+    if (missing > 0) {
+      files.add(file);
+    }
+    return missing;
+  }
+
+  /** Where the data of a file ends, as its last bytes say, of which more are asked for as long as they do not. */
+  public static long dataEnd(String path, int bytes) throws IOException {
+    byte[] whole = Files.readAllBytes(Path.of(path));
+    long from = Math.max(0, whole.length - bytes);
+    while (true) {
+      TableEnd.Answer answer = TableEnd.find(Arrays.copyOfRange(whole, (int) from, whole.length), whole.length);
+      if (answer.isKnown()) {
+        return answer.from();
+      }
+      if (answer.from() >= from) {
+        throw new IllegalStateException("asks for what it has");
+      }
+      from = answer.from();
+    }
+  }
+
+  @Override
+  public void read(long position, byte[] buffer, int length) {
+    System.arraycopy(whole, (int) position, buffer, 0, length);
+  }
+
+  @Override
+  public void arrived(int bytes) {
+    files.arrived();
+  }
+
+  @Override
+  public void check(Path file, int crc32c) {}
+
+  @Override
+  public void decided(PartialFile file, IOException failure) {
+    files.decided(file, failure);
+  }
+}

@@ -1,0 +1,36 @@
+package io.pyspark.statestore.log;
+
+import java.nio.file.Path;
+
+/** Lets a test decide which files of a lazy load have holes, and how large these are. */
+public final class Lazily {
+  private Lazily() {}
+
+  /** From now on files of so many bytes have holes. */
+  public static void from(long smallest, int chunkBytes, int end) {
+    LazyLoad.smallest = smallest;
+    PartialFile.chunkBytes = chunkBytes;
+    LazyLoad.end = end;
+  }
+
+  /** As in production. */
+  public static void asEver() {
+    from(1 << 20, 64 << 10, 64 << 10);
+    pause(false);
+  }
+
+  /** Whether nothing is fetched in the background from now on. */
+  public static void pause(boolean paused) {
+    Hydrator.paused = paused;
+  }
+
+  /** Whether parts of a local file are missing. */
+  public static boolean isPartial(String path) throws Exception {
+    return PartialFile.at(Path.of(path)) != null;
+  }
+
+  /** How many files of this process are not whole. */
+  public static int partialFiles() {
+    return PartialFile.allKeys().size();
+  }
+}

@@ -1,0 +1,143 @@
+"""A database whose files have holes answers as one without, and files with holes are never taken for whole ones."""
+
+from __future__ import annotations
+
+import random
+import re
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyspark
+import pytest
+
+from tests import class_data
+from tests.jvm.harness import Checkpoint
+from tests.sampling import sample
+
+pytestmark = [pytest.mark.spark, pytest.mark.since("4.1", "stores are loaded lazily from Spark 4.1 on")]
+
+
+@pytest.fixture
+def holes(new_checkpoint: Callable[..., Checkpoint]) -> Iterator[Any]:
+    """Decides which files have holes: here all."""
+    control: Any = new_checkpoint().jvm.io.pyspark.statestore.log.Lazily
+    getattr(control, "from")(600, 256, 256)
+    yield control
+    control.asEver()
+
+
+@pytest.mark.sweep
+def test_random_histories_with_holes(jvm: Any, holes: Any, tmp_path: Path) -> None:
+    left_out = 0
+    for seed in sample(range(400), 40):
+        directory = tmp_path / str(seed)
+        directory.mkdir()
+        left_out += jvm.io.pyspark.statestore.rocks.HoleyDatabase.run(str(directory), seed, 120)
+    assert left_out > 0
+
+
+STATE = "org.apache.spark.sql.execution.streaming.state"
+READS = {"get", "multiGetAsList", "keyExists", "newIterator", "compactRange", "flush"}
+"""What Spark calls that reads files, or has to notice that one is damaged. ``LazyRocksDB`` replaces each."""
+WRITES = {"put", "merge", "delete", "deleteRange"}
+OTHERS = {"open", "close", "closeE", "isClosed", "cancelAllBackgroundWork", "getProperty"}
+INNER = {"handleMetricsUpdate", "getValue", "getDBProperty", "getMemoryUsage", "updateMemoryUsageIfNeeded"} | {
+    "openDB",
+    "closeDB",
+}
+"""Methods of Spark's class that others of it call, which have asked for the database to be replaced."""
+COUNTING = "countKeys"
+
+
+@pytest.fixture(scope="module")
+def spark_calls() -> dict[str, list[str]]:
+    """Of each method of Spark's class: what it does with the database, in order."""
+    jars = Path(pyspark.__file__).parent / "jars"
+    command = ["javap", "-c", "-private", "-cp", f"{jars}/*", f"{STATE}.RocksDB"]
+    if class_data.MINOR >= "4.3":
+        command.append(f"{STATE}.RocksDBIterator")
+    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    calls: dict[str, list[str]] = {}
+    method = ""
+    for line in shown.splitlines():
+        if found := re.match(r"  \w.*?([\w$]+)\(.*\).*;$", line):
+            method = found[1].rpartition("$")[2] if "$$" in found[1] else found[1]
+        elif found := re.search(r"Method (?:[\w/]+/RocksDB\.)?(db|updateMemoryUsageIfNeeded):", line):
+            calls.setdefault(method, []).append(found[1])
+        elif found := re.search(r"Method org/rocksdb/(RocksDB|RocksIterator)\.(\w+):", line):
+            calls.setdefault(method, []).append(f"{found[1]}.{found[2]}")
+    return calls
+
+
+def test_spark_calls_nothing_of_a_database_that_would_meet_a_hole(jvm: Any, spark_calls: dict[str, list[str]]) -> None:
+    used = {call for calls in spark_calls.values() for call in calls if "." in call}
+    of_database = {call.partition(".")[2] for call in used if call.startswith("RocksDB.")}
+    assert of_database <= READS | WRITES | OTHERS
+    replaced = {method.getName() for method in _declared(jvm, "io.pyspark.statestore.rocks.LazyRocksDB")}
+    assert replaced >= READS
+
+
+def _declared(jvm: Any, name: str) -> list[Any]:
+    return list(jvm.java.lang.Class.forName(name).getDeclaredMethods())
+
+
+def test_all_of_an_iterator_is_replaced(jvm: Any) -> None:
+    """It has no native iterator of its own, so what is not replaced would end the process."""
+    modifier = jvm.java.lang.reflect.Modifier
+
+    def public(name: str) -> set[str]:
+        methods = [method for method in _declared(jvm, name) if modifier.isPublic(method.getModifiers())]
+        return {
+            f"{method.getName()}({', '.join(kind.getSimpleName() for kind in method.getParameterTypes())})"
+            for method in methods
+        }
+
+    below = public("org.rocksdb.RocksIterator") | public("org.rocksdb.AbstractRocksIterator")
+    assert below <= public("io.pyspark.statestore.rocks.LazyIterator")
+
+
+def test_spark_does_nothing_with_its_database_before_it_is_replaced(spark_calls: dict[str, list[str]]) -> None:
+    early = {
+        method
+        for method, calls in spark_calls.items()
+        if "db" in calls and "updateMemoryUsageIfNeeded" not in calls[: calls.index("db")]
+    }
+    # A snapshot is made in a commit, which begins so; it is closed, or opened, whatever it is.
+    unexpected = {method for method in early if not method.startswith("$anonfun$createSnapshot$")}
+    assert unexpected - INNER == {COUNTING}
+    assert spark_calls["commit"][0] == spark_calls["load"][0] == "updateMemoryUsageIfNeeded"
+
+
+# ---- where the data of an SST ends
+
+
+def test_the_end_of_the_data_is_found_from_whatever_is_there(jvm: Any, tmp_path: Path) -> None:
+    sst = tmp_path / "one.sst"
+    find = jvm.io.pyspark.statestore.log.HoleySst.dataEnd
+    for version in range(2, 7):
+        jvm.io.pyspark.statestore.rocks.HoleyDatabase.sst(str(sst), version)
+        size = sst.stat().st_size
+        ends = {find(str(sst), taken) for taken in (1, 52, 53, 54, 100, 500, 1000, 2000, size)}
+        (end,) = ends
+        assert size // 2 < end < size
+
+
+def test_what_is_no_table_has_no_end(jvm: Any, tmp_path: Path) -> None:
+    sst = tmp_path / "one.sst"
+    find = jvm.io.pyspark.statestore.log.HoleySst.dataEnd
+    jvm.io.pyspark.statestore.rocks.HoleyDatabase.sst(str(sst), 5)
+    data = sst.read_bytes()
+    end = find(str(sst), len(data))
+    generator = random.Random(5)
+    for _ in range(300):
+        changed = bytearray(data)
+        for _ in range(generator.randrange(1, 4)):
+            changed[generator.randrange(end, len(data))] = generator.randrange(256)
+        sst.write_bytes(changed)
+        # It may not notice. It never fails, and never says that data ends behind the file.
+        assert -1 <= find(str(sst), generator.randrange(1, len(data))) < len(data)
+    for no_table in (b"", b"x" * 10, bytes(1000), data[:-1]):
+        sst.write_bytes(no_table)
+        assert find(str(sst), 64) <= 0

@@ -1,0 +1,453 @@
+"""Spark's RocksDB class, opened with the ends of its SSTs: what it answers, and what happens to it meanwhile."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cluster.stores import open_store
+from tests.jvm.harness import Checkpoint, begun, java_error, result_in_time, until
+from tests.maintenance.harness import merged_log_of
+from tests.maintenance.test_relocation import everything
+
+pytestmark = [pytest.mark.spark, pytest.mark.since("4.3", "they drive the RocksDB class of Spark 4.3 step by step")]
+
+ROWS = 1500
+LENGTH = 100
+VERSIONS = 3
+
+
+@pytest.fixture
+def holes(jvm: Any) -> Iterator[Any]:
+    """Decides which files have holes, here all, and whether they are filled in the background, here not."""
+    control = jvm.io.pyspark.statestore.log.Lazily
+    getattr(control, "from")(4096, 4096, 4096)
+    control.pause(True)
+    yield control
+    assert control.partialFiles() == 0
+    control.asEver()
+
+
+@dataclass
+class Written:
+    """A checkpoint with a store, and how to open that in what is like another process each time.
+
+    Attributes:
+        checkpoint: Its merged files.
+        scans: What a scan of each version gives.
+    """
+
+    checkpoint: Checkpoint
+    scans: dict[int, str]
+
+    @contextmanager
+    def opened(self, version: int | None = VERSIONS, **how: Any) -> Iterator[Any]:
+        """The store as another process loads it."""
+        options = {"cache.sizeLimit": "0", "restore": "lazy", **how.pop("options", {})}
+        settings = {"changelog": False, "compact": False, "scheme": self.checkpoint.scheme, **how}
+        jvm = self.checkpoint.jvm
+        with closing(open_store(jvm, self.checkpoint.directory, options=options, **settings)) as store:
+            if version is not None:
+                store.load(version)
+            yield store
+
+    @property
+    def merged(self) -> list[Path]:
+        """Its merged files."""
+        return sorted(self.checkpoint.merged.glob("*.merged"))
+
+
+@pytest.fixture
+def written(new_checkpoint: Callable[..., Checkpoint], holes: Any) -> Callable[..., Written]:
+    """Writes versions, each with an SST of its own; each replaces some rows of the one before."""
+
+    def write(scheme: str = "file", versions: int = VERSIONS, **how: Any) -> Written:
+        made = Written(new_checkpoint(scheme, cache__sizeLimit="0"), {})
+        with made.opened(None, options={"restore": "eager"}, **how) as store:
+            for version in range(versions):
+                store.load(version)
+                first = version * ROWS // 10
+                store.putMany(first, first + ROWS, LENGTH, version)
+                store.commit()
+                if how.get("changelog"):
+                    store.upload()
+                made.scans[version + 1] = store.scan()
+        made.checkpoint.log.seal()
+        made.checkpoint.forget()
+        return made
+
+    return write
+
+
+def whole_entries(cache: Path) -> int:
+    """How many SSTs a host keeps; each has to have the bytes that its name says."""
+    from pyspark_statestore.format.checksum import crc32c
+
+    entries = [path for path in cache.glob("1/??/*") if path.is_file()]
+    for entry in entries:
+        _, crc, length = entry.name.rsplit("-", 2)
+        data = entry.read_bytes()
+        assert (f"{crc32c(data):08x}", len(data)) == (crc, int(length)), entry
+    return len(entries)
+
+
+def local_ssts(store: Any) -> list[Path]:
+    return sorted(Path(store.local()).glob("workingDir*/*.sst"))
+
+
+# ---- what it answers
+
+
+@pytest.mark.parametrize("restore", ["lazy", "ondemand"])
+def test_reads_fetch_what_they_need(written: Callable[..., Written], holes: Any, restore: str) -> None:
+    made = written()
+    with made.opened(options={"restore": restore}) as store:
+        loaded = made.checkpoint.metrics()
+        assert loaded["leftOutBytes"] > loaded["fetchedBytes"] > 0
+        assert loaded["demandedBytes"] == 0
+        assert store.has(5)
+        assert not store.has(10 * ROWS)
+        one = made.checkpoint.metrics()["demandedBytes"]
+        assert 0 < one < loaded["leftOutBytes"] / 4
+        assert store.scan("key-000100", "key-000200").startswith("100 rows")
+        assert store.scan() == made.scans[VERSIONS]
+        # What newer rows hide is read as well, but not what is behind the last data block.
+        assert made.checkpoint.metrics()["demandedBytes"] == loaded["leftOutBytes"]
+        assert holes.partialFiles() == 0
+
+
+def test_what_nobody_asks_for_is_fetched_in_the_background(
+    written: Callable[..., Written], holes: Any, tmp_path: Path
+) -> None:
+    made = written()
+    cache = tmp_path / "cache"
+    with made.opened(options={"cache.sizeLimit": "1g", "cache.dir": str(cache)}) as store:
+        assert whole_entries(cache) == 0
+        left_out = made.checkpoint.metrics()["leftOutBytes"]
+        assert made.checkpoint.jvm.io.pyspark.statestore.log.PartialFile.missingInAll() == left_out
+        holes.pause(False)
+        until(lambda: holes.partialFiles() == 0, "all of the store")
+        assert made.checkpoint.metrics()["hydratedBytes"] == left_out
+        assert whole_entries(cache) == VERSIONS
+        assert store.scan() == made.scans[VERSIONS]
+        assert made.checkpoint.metrics()["demandedBytes"] == 0
+    made.checkpoint.forget()
+    with made.opened(options={"cache.sizeLimit": "1g", "cache.dir": str(cache)}) as store:
+        assert made.checkpoint.metrics()["fetchedBytes"] == 0
+        assert store.scan() == made.scans[VERSIONS]
+
+
+def test_on_demand_never_fetches_the_rest(written: Callable[..., Written], holes: Any) -> None:
+    made = written()
+    holes.pause(False)
+    with made.opened(options={"restore": "ondemand"}) as store:
+        assert store.has(5)
+        time.sleep(1)
+        assert made.checkpoint.metrics()["hydratedBytes"] == 0
+        assert holes.partialFiles() == VERSIONS
+
+
+def test_the_background_keeps_to_its_rate(written: Callable[..., Written], holes: Any) -> None:
+    made = written()
+    with made.opened(options={"restore.maxBytesPerSecond": "100k"}):
+        holes.pause(False)
+        begin = time.monotonic()
+        until(lambda: holes.partialFiles() == 0, "all of the store")
+        left_out = made.checkpoint.metrics()["leftOutBytes"]
+        assert time.monotonic() - begin > left_out / VERSIONS / 100_000
+
+
+def test_changelogs_are_replayed_over_holes(written: Callable[..., Written], holes: Any) -> None:
+    made = written(changelog=True)
+    with made.opened(VERSIONS, changelog=True, options={"restore": "eager"}) as store:
+        store.putMany(0, 50, LENGTH, 9)
+        store.commit()
+        scan, rows = store.scan(), store.rows()
+    made.checkpoint.forget()
+    with made.opened(VERSIONS + 1, changelog=True) as store:
+        # Spark asks for the row before each put, to count.
+        assert made.checkpoint.metrics()["demandedBytes"] > 0
+        assert store.rows() == rows
+        assert store.scan() == scan
+
+
+def test_keys_that_no_snapshot_has_counted_are_counted_right(written: Callable[..., Written], holes: Any) -> None:
+    made = written(counts=False)
+    with made.opened() as store:
+        assert store.rows() == ROWS + (VERSIONS - 1) * ROWS // 10
+        assert holes.partialFiles() == 0
+
+
+@pytest.mark.parametrize("changelog", [True, False])
+def test_it_goes_on_as_a_whole_one(written: Callable[..., Written], holes: Any, changelog: bool) -> None:
+    """Each version that follows, with a load of the one before in between, and then one in another process."""
+    made = written(changelog=changelog)
+    backup = made.checkpoint.directory.with_name("backup")
+    shutil.copytree(made.checkpoint.directory, backup)
+    scans = []
+    for restore in ("eager", "ondemand"):
+        shutil.rmtree(made.checkpoint.directory)
+        shutil.copytree(backup, made.checkpoint.directory)
+        made.checkpoint.forget()
+        with made.opened(changelog=changelog, options={"restore": restore}) as store:
+            for round_ in range(4):
+                store.putMany(round_ * 40, round_ * 40 + 60, LENGTH, 100 + round_)
+                if changelog:
+                    store.commit()
+                    store.upload()
+                else:
+                    # Changelogs of this store cannot say it.
+                    store.deleteRange(f"key-{round_ * 100 + 500:06}", f"key-{round_ * 100 + 530:06}")
+                    store.commit()
+                scans.append(store.scan("key-000300", "key-000400"))
+                if round_ == 1:
+                    store.rollback()
+                store.load(VERSIONS + round_ + 1)
+            scans += [store.scan(), str(store.rows())]
+        made.checkpoint.log.seal()
+        made.checkpoint.forget()
+        with made.opened(VERSIONS + 4, changelog=changelog, options={"restore": "eager"}) as store:
+            scans.append(store.scan())
+    assert scans[: len(scans) // 2] == scans[len(scans) // 2 :]
+
+
+def test_files_that_a_later_load_uses_again_are_still_lazy(written: Callable[..., Written], holes: Any) -> None:
+    made = written()
+    with made.opened(2) as store:
+        assert holes.partialFiles() == 2
+        before = made.checkpoint.metrics()["leftOutBytes"]
+        store.load(3)
+        assert holes.partialFiles() == 3
+        assert made.checkpoint.metrics()["leftOutBytes"] < 2 * before
+        assert store.scan() == made.scans[3]
+        store.load(1)
+        assert holes.partialFiles() == 1
+        assert store.scan() == made.scans[1]
+
+
+# ---- compaction
+
+
+def test_nothing_is_compacted_before_it_is_whole_and_everything_after(
+    written: Callable[..., Written], holes: Any
+) -> None:
+    """Four files in level 0 are what a compaction waits for."""
+    made = written()
+    with made.opened() as store:
+        for version in (4, 5):
+            store.putMany(0, 10, LENGTH, version)
+            store.commit()
+            time.sleep(0.3)
+        assert store.property("rocksdb.num-files-at-level0") == 5
+        assert store.property("rocksdb.background-errors") == 0
+        assert holes.partialFiles() == VERSIONS
+        scan = store.scan("key-000200", "key-000210")
+        holes.pause(False)
+        until(lambda: holes.partialFiles() == 0, "all of the store")
+        store.putMany(0, 10, LENGTH, 78)
+        store.commit()
+        until(lambda: store.property("rocksdb.num-files-at-level0") < 4, "a compaction")
+        assert store.property("rocksdb.background-errors") == 0
+        assert store.scan("key-000200", "key-000210") == scan
+
+
+def test_a_compaction_with_the_commit_fetches_all(written: Callable[..., Written], holes: Any) -> None:
+    made = written()
+    with made.opened(compact=True, options={"restore": "ondemand"}) as store:
+        store.putMany(0, 10, LENGTH, 77)
+        store.commit()
+        assert holes.partialFiles() == 0
+        assert len(local_ssts(store)) == 1
+        scan = store.scan()
+    made.checkpoint.forget()
+    with made.opened(VERSIONS + 1, options={"restore": "eager"}) as store:
+        assert store.scan() == scan
+
+
+# ---- nothing that is not whole is trusted
+
+
+def test_a_file_with_holes_is_completed_before_it_is_uploaded(written: Callable[..., Written], holes: Any) -> None:
+    made = written()
+    with made.opened(options={"restore": "ondemand"}) as store:
+        (local, *_) = local_ssts(store)
+        assert holes.isPartial(str(local))
+        link = Path(store.local()) / "another-name.sst"
+        os.link(local, link)
+        hadoop = made.checkpoint.jvm.org.apache.hadoop.fs.Path
+        target = "0/1/SSTs/000099-00000000-0000-0000-0000-000000000000.sst"
+        made.checkpoint.fs.copyFromLocalFile(False, True, hadoop(f"file:{link}"), made.checkpoint.path(target))
+        assert not holes.isPartial(str(local))
+        assert holes.partialFiles() == VERSIONS - 1
+        data = local.read_bytes()
+        assert data == link.read_bytes()
+        assert zlib.crc32(data) in {zlib.crc32(found) for found in made.checkpoint.contents().values()}
+
+
+def test_a_store_that_is_closed_meanwhile_leaves_nothing_open(written: Callable[..., Written], holes: Any) -> None:
+    made = written()
+
+    def held() -> list[str]:
+        process = made.checkpoint.jvm.java.lang.ProcessHandle.current().pid()
+        links = []
+        for entry in Path(f"/proc/{process}/fd").iterdir():
+            try:
+                links.append(os.readlink(entry))
+            except FileNotFoundError:
+                continue
+        return [link for link in links if ".sst" in link]
+
+    with made.opened(options={"restore.maxBytesPerSecond": "10k"}) as store:
+        holes.pause(False)
+        assert store.has(5)
+        assert held()
+    assert holes.partialFiles() == 0
+    until(lambda: not held(), "files that are closed")
+
+
+# ---- what happens to the source
+
+
+def test_the_source_is_relocated(written: Callable[..., Written], holes: Any) -> None:
+    made = written()
+    with made.opened() as store:
+        assert store.has(5)
+        before = made.merged
+        relocate_all(made)
+        for path in before:
+            path.unlink()
+        assert store.scan() == made.scans[VERSIONS]
+
+
+def relocate_all(made: Written) -> None:
+    """Copies all that lives, as an offline compaction does."""
+    from pyspark_statestore.maintenance.relocation import relocate
+
+    assert relocate(merged_log_of(made.checkpoint.directory), everything).added
+
+
+def test_the_source_is_lost_and_comes_back(written: Callable[..., Written], holes: Any, tmp_path: Path) -> None:
+    made = written()
+    with made.opened() as store:
+        assert store.has(5)
+        shutil.move(made.checkpoint.merged, tmp_path / "elsewhere")
+        # An open file can be read after that.
+        made.checkpoint.log.seal()
+        with java_error("PSS_MISSING_SEGMENT", str(made.checkpoint.directory), ".merged"):
+            store.scan()
+        shutil.move(tmp_path / "elsewhere", made.checkpoint.merged)
+        store.rollback()
+        store.load(VERSIONS)
+        assert store.scan() == made.scans[VERSIONS]
+
+
+def spoil(made: Written) -> None:
+    """Changes a byte in the middle of each SST."""
+    for name, entry in made.checkpoint.view().live.values():
+        if entry.path.endswith(".sst"):
+            with (made.checkpoint.merged / name).open("r+b") as file:
+                file.seek(entry.offset + entry.length // 2)
+                byte = file.read(1)
+                file.seek(-1, os.SEEK_CUR)
+                file.write(bytes([byte[0] ^ 1]))
+
+
+def test_the_source_is_damaged_where_a_read_comes(written: Callable[..., Written], holes: Any) -> None:
+    made = written()
+    spoil(made)
+    with made.opened(options={"restore": "ondemand"}) as store:
+        with java_error("PSS_CORRUPT_SEGMENT", str(made.checkpoint.directory), ".merged", "offset"):
+            store.scan()
+        store.rollback()
+        # Now the load says it: Spark may take an older snapshot then.
+        with java_error("PSS_CORRUPT_SEGMENT"):
+            store.load(VERSIONS)
+
+
+def test_the_source_is_damaged_where_nothing_reads(written: Callable[..., Written], holes: Any) -> None:
+    """As a load that is not lazy, it fails before anything is built on it."""
+    made = written()
+    spoil(made)
+    with made.opened() as store:
+        assert store.has(5)
+        holes.pause(False)
+        with java_error("PSS_CORRUPT_SEGMENT"):
+            until(lambda: not store.has(5), "the damage to be noticed")
+        with java_error("PSS_CORRUPT_SEGMENT"):
+            store.commit()
+
+
+def test_the_source_is_unreachable_for_a_while(written: Callable[..., Written], holes: Any, faulty: Any) -> None:
+    made = written("faulty")
+    with made.opened() as store:
+        for operation in ("read", "open"):
+            faulty.addRule(operation, ".merged", 1, 1000, "ioexception")
+        with java_error("injected fault"):
+            store.scan()
+        holes.pause(False)
+        time.sleep(1.2)
+        assert holes.partialFiles() == VERSIONS
+        faulty.clear()
+        assert store.scan() == made.scans[VERSIONS]
+        until(lambda: holes.partialFiles() == 0, "all of the store")
+
+
+# ---- others beside it
+
+
+def test_two_stores_of_a_host_fetch_the_same_files(written: Callable[..., Written], holes: Any, tmp_path: Path) -> None:
+    made = written()
+    cache = tmp_path / "cache"
+    kept = {"cache.sizeLimit": "1g", "cache.dir": str(cache)}
+    holes.pause(False)
+    with ExitStack() as stack, ThreadPoolExecutor(2) as pool:
+        stores = [stack.enter_context(made.opened(options=kept)) for _ in range(2)]
+        found = list(pool.map(lambda store: store.scan(), stores))
+        assert found == [made.scans[VERSIONS]] * 2
+        until(lambda: holes.partialFiles() == 0, "all of both stores")
+    assert whole_entries(cache) == VERSIONS
+
+
+def test_several_reads_at_a_time_fetch_each_part_once(written: Callable[..., Written], holes: Any) -> None:
+    made = written(versions=1)
+
+    def read_all(store: Any) -> bool:
+        return all(store.has(row) for row in range(0, ROWS, 10))
+
+    with made.opened(1, options={"restore": "ondemand"}) as store:
+        reads = [begun(read_all, store) for _ in range(3)]
+        assert all(result_in_time(read, "the reads") for read in reads)
+        counted = made.checkpoint.metrics()
+        assert counted["demandedBytes"] == counted["leftOutBytes"]
+
+
+# ---- the local disk
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a small disk is mounted for it")
+def test_the_local_disk_is_full(written: Callable[..., Written], holes: Any, tmp_path: Path) -> None:
+    made = written()
+    disk = tmp_path / "small"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "none", str(disk)], check=True)
+    try:
+        with made.opened(options={"restore": "ondemand"}, local=str(disk)) as store:
+            with java_error("No space left on device"):
+                store.scan()
+            assert store.has(5)
+            assert holes.partialFiles() > 0
+            subprocess.run(["mount", "-o", "remount,size=64m", str(disk)], check=True)
+            assert store.scan() == made.scans[VERSIONS]
+    finally:
+        subprocess.run(["umount", "-l", str(disk)], check=True)
