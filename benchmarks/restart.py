@@ -6,6 +6,7 @@ python benchmarks/restart.py --partitions 8 --batches 8 --rows-per-batch 300000 
     --mb-per-second 100                       # 2.4 million groups
 
 Merged state comes back twice from the same checkpoint: on another host, which has none of its SSTs, and on the same.
+With --lazy also on another host with restore=lazy and restore=ondemand.
 """
 
 from __future__ import annotations
@@ -108,7 +109,8 @@ def come_back(
     (work / side / "input" / f".{file.name}").rename(work / side / "input" / file.name)
     begin = time.monotonic()
     alone = dataclasses.replace(scenario, sides=(side,), options={**scenario.options, **options})
-    process, answer = _start(alone, work, [], f"{side}-again-{len(options)}", megabytes_per_second)
+    name = "-".join([side, "again", *options.values()])
+    process, answer = _start(alone, work, [], name, megabytes_per_second)
     if process.wait() or not answer.exists():
         raise click.ClickException(f"{side} did not come back: {scenario.title()}")
     result: dict[str, Any] = json.loads(answer.read_text())
@@ -124,11 +126,12 @@ def metadata_calls(counts: dict[str, Any], categories: tuple[str, ...]) -> dict[
 def print_table(scenario: Scenario, sides: dict[str, dict[str, Any]]) -> None:
     """Prints what the restarts cost."""
     table = Table(title=f"restart of {scenario.title()}", title_justify="left", title_style="bold")
-    for column in ("", *sides, "merged / stock", "same host / stock", "allowed"):
+    others = [name for name in sides if name != "stock"]
+    for column in ("", *sides, *(f"{name} / stock" for name in others), "allowed"):
         table.add_column(column, justify="right" if column else "left", no_wrap=not column)
 
     def row(label: str, values: dict[str, float], digits: int = 0, limit: float | None = None) -> None:
-        ratios = [values[name] / values["stock"] if values["stock"] else None for name in ("merged", "same host")]
+        ratios = [values[name] / values["stock"] if values["stock"] else None for name in others]
         cells = [f"{value:,.{digits}f}" for value in values.values()]
         cells += ["-" if ratio is None else f"{ratio:.3g}" for ratio in ratios]
         met = "" if limit is None or ratios[0] is None else f"at most {limit}: {ratios[0] <= limit}"
@@ -150,7 +153,10 @@ def print_table(scenario: Scenario, sides: dict[str, dict[str, Any]]) -> None:
     read = {name: calls(side["counts"], STATE_CATEGORIES).get("read_bytes", 0) for name, side in sides.items()}
     row("megabytes read for state", {name: count / 1e6 for name, count in read.items()}, 2)
     fetched = {name: side["ssts"].get("fetchedBytes", read[name]) for name, side in sides.items()}
-    row("  of which SSTs (stock: all)", {name: count / 1e6 for name, count in fetched.items()}, 2)
+    row("  of which SSTs, by the loads (stock: all)", {name: count / 1e6 for name, count in fetched.items()}, 2)
+    demanded = {name: side["ssts"].get("demandedBytes", 0) for name, side in sides.items()}
+    if any(demanded.values()):
+        row("  of which SSTs, because they were read", {name: count / 1e6 for name, count in demanded.items()}, 2)
     row(
         "file-system calls of Spark's own",
         {name: sum(metadata_calls(side["counts"], OWN_CATEGORIES).values()) for name, side in sides.items()},
@@ -177,7 +183,7 @@ def draw(scenario: Scenario, sides: dict[str, dict[str, Any]], target: Path) -> 
     for name in names:
         calls_axis.text(left[name], name, f" {left[name]:,}", va="center", fontweight="bold")
         seconds = sides[name]["seconds"]
-        time_axis.barh([name], [seconds], color=COLOURS[name.replace("same host", "merged")], height=0.6)
+        time_axis.barh([name], [seconds], color=COLOURS["stock" if name == "stock" else "merged"], height=0.6)
         time_axis.text(seconds, name, f" {seconds:.1f} s", va="center", fontweight="bold")
     calls_axis.set_xlim(0, max(left.values()) * 1.15)
     time_axis.set_xlim(0, max(side["seconds"] for side in sides.values()) * 1.15)
@@ -201,6 +207,7 @@ def draw(scenario: Scenario, sides: dict[str, dict[str, Any]], target: Path) -> 
 @click.option("--keys", type=click.IntRange(1), default=50_000, help="Drawn uniformly.")
 @click.option("--changelog/--no-changelog", default=True, help="RocksDB changelog checkpointing.")
 @click.option("--door", type=click.Choice(["provider", "path"]), default="provider")
+@click.option("--lazy", is_flag=True, help="Also with restore=lazy and restore=ondemand (provider door).")
 @click.option("--quick", is_flag=True, help="20 partitions, 8 batches.")
 @click.option("--build/--no-build", default=True, help="Compile the shim first if its sources changed.")
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), default=Path("build/benchmarks"))
@@ -213,6 +220,7 @@ def main(
     keys: int,
     changelog: bool,
     door: str,
+    lazy: bool,
     quick: bool,
     build: bool,
     out: Path,
@@ -238,9 +246,11 @@ def main(
         checkpoint = work / "merged" / "checkpoint"
         shutil.copytree(checkpoint, work / "as-it-was")
         sides = {name: come_back(scenario, work, name, files[-1], mb_per_second, **ANOTHER_HOST) for name in SIDES}
-        shutil.rmtree(checkpoint)
-        (work / "as-it-was").rename(checkpoint)
-        sides["same host"] = come_back(scenario, work, "merged", files[-1], mb_per_second)
+        again = {"lazy": {**ANOTHER_HOST, "restore": "lazy"}, "on demand": {**ANOTHER_HOST, "restore": "ondemand"}}
+        for name, options in {"same host": {}, **(again if lazy else {})}.items():
+            shutil.rmtree(checkpoint)
+            shutil.copytree(work / "as-it-was", checkpoint)
+            sides[name] = come_back(scenario, work, "merged", files[-1], mb_per_second, **options)
     finally:
         shutil.rmtree(work, ignore_errors=True)
     if any(side["output"] != sides["stock"]["output"] or side["batch"] != len(files) - 1 for side in sides.values()):

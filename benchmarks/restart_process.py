@@ -47,10 +47,11 @@ def live_and_die(scenario: Scenario, work: Path, files: list[str], answer: Path)
 
 
 def sst_bytes(spark: Any) -> dict[str, int]:
-    """Bytes of SSTs that merged state had on this host, and that it fetched."""
+    """Bytes of SSTs that merged state had on this host, that it fetched, and that it has left out at first."""
     logs = spark._jvm.io.pyspark.statestore.log.MergedLogs.all().values()
     metrics = [log.metrics().snapshot() for log in logs]
-    return {name: sum(each[name] for each in metrics) for name in ("cachedBytes", "fetchedBytes")}
+    names = ("cachedBytes", "fetchedBytes", "leftOutBytes", "demandedBytes", "hydratedBytes")
+    return {name: sum(each[name] for each in metrics) for name in names}
 
 
 def come_back(scenario: Scenario, work: Path, megabytes_per_second: int) -> dict[str, Any]:
