@@ -24,6 +24,7 @@ from pyspark_statestore.log.merged_log import TARGET_FILE_SIZE, LogSnapshot, Mer
 from pyspark_statestore.maintenance.relocation import Bin, Movable, NewFile, Relocation, SegmentRange
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyarrow.compute import Expression
     from pyspark.sql import SparkSession
 

@@ -149,7 +149,8 @@ def stack(axes: Any, at: np.ndarray, parts: tuple[tuple[str, np.ndarray, str], .
 
 def points(length: int) -> np.ndarray:
     """The places of a long series that are drawn, the first and the last among them."""
-    return np.unique(np.linspace(0, length - 1, _POINTS).astype(int))
+    places: np.ndarray = np.unique(np.linspace(0, length - 1, _POINTS).astype(int))
+    return places
 
 
 def largest(count: int) -> tuple[int, str]:
