@@ -32,6 +32,7 @@ from pyspark_statestore.session.jvm import (
     version_mismatch,
     wrong_spark,
 )
+from pyspark_statestore.session.worker_python import start_with_own_python
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -55,7 +56,9 @@ def configure(
     """Makes a session that is about to start keep its streaming state in merged files.
 
     The builder's own jars, packages, plugins, extensions and checkpoint file manager stay. A second call changes what
-    differs and adds nothing twice.
+    differs and adds nothing twice. In local mode Spark's Python workers are the Python that calls this, unless
+    PYSPARK_PYTHON, PYSPARK_DRIVER_PYTHON or a setting names one: Spark's own choice is ``python3`` from the PATH, which
+    may be one without this package.
 
     Args:
         builder: The session's builder, before ``getOrCreate()``.
@@ -94,6 +97,7 @@ def configure(
     _check_jvm()
     for key in door.remove:
         own.pop(key, None)
+    start_with_own_python(builder)
     return builder.config(map=changed)
 
 

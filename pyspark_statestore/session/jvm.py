@@ -94,8 +94,8 @@ def submit_arguments(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
         if word in ("--conf", "-c") and "=" in value:
             key, _, setting = value.partition("=")
             settings[key] = setting
-        elif name == "--jars":
-            options["spark.jars"] = joined or value
+        elif name in ("--jars", "--master"):
+            options[f"spark.{name.removeprefix('--')}"] = joined or value
     return {**settings, **options}  # spark-submit, too, prefers the option
 
 

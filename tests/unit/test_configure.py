@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import zipfile
 from pathlib import Path
@@ -280,6 +281,44 @@ def test_every_patch_release_is_supported(version: str) -> None:
 def test_what_only_looks_like_a_supported_release_is_not(version: str) -> None:
     with pytest.raises(StateStoreFilesError, match="PSS_UNSUPPORTED_SPARK"):
         doors.spark_minor(version)
+
+
+def test_workers_get_the_python_of_the_script_in_local_mode(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "MASTER"):
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    seen: list[str | None] = []
+    monkeypatch.setattr(SparkSession.Builder, "getOrCreate", lambda self: seen.append(os.environ.get("PYSPARK_PYTHON")))
+
+    def given(builder: SparkSession.Builder) -> str | None:
+        builder.getOrCreate()
+        assert "PYSPARK_PYTHON" not in os.environ  # other processes do not inherit it
+        return seen.pop()
+
+    for master in ("local", "local[*]", "local[2,3]", "local-cluster[2,1,1024]"):
+        assert given(configure(SparkSession.builder.master(master))) == sys.executable
+    assert given(configure(SparkSession.builder)) == sys.executable
+    assert given(configure(configure(SparkSession.builder))) == sys.executable
+    for master in ("yarn", "k8s://https://host", "spark://local:7077", "localhost"):
+        assert given(configure(SparkSession.builder.master(master))) is None
+        assert given(configure(SparkSession.builder).master(master)) is None  # known only then
+    for setting in ("spark.pyspark.python", "spark.pyspark.driver.python"):
+        assert given(configure(SparkSession.builder.config(setting, "/usr/bin/python3"))) is None
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--master yarn pyspark-shell")
+    assert given(configure(SparkSession.builder)) is None
+    monkeypatch.delenv("PYSPARK_SUBMIT_ARGS")
+    monkeypatch.setattr(sys, "executable", "/opt/program/that-embeds")
+    assert given(configure(SparkSession.builder)) is None
+
+
+@pytest.mark.parametrize("name", ["PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"])
+def test_a_python_that_is_set_for_workers_stays(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    for each in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
+        monkeypatch.setenv(each, "")
+    monkeypatch.setenv(name, "/usr/bin/python3.12")
+    monkeypatch.setattr(SparkSession.Builder, "getOrCreate", lambda self: os.environ["PYSPARK_PYTHON"])
+    assert configure(SparkSession.builder.master("local[2]")).getOrCreate() == os.environ["PYSPARK_PYTHON"]
+    assert os.environ[name] == "/usr/bin/python3.12"
 
 
 def test_spark_connect_clients_are_told_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
