@@ -139,8 +139,8 @@ class Checkpoint:
     ) -> pa.Table:
         """Returns the keys and values in a state store, decoded by the schema in the checkpoint.
 
-        It works without a JVM and while the query runs. RocksDB's state is read with ``rocksdict``, which the extra
-        ``state`` installs. docs/look-inside.md has examples.
+        It works without a JVM and while the query runs. RocksDB's state is read with ``rocksdict``.
+        docs/look-inside.md has examples.
 
         Args:
             operator_id: The stateful operator, by Spark's number within the query.
@@ -159,8 +159,9 @@ class Checkpoint:
 
         Raises:
             StateStoreFilesError: There is no such state (PSS_NO_SUCH_STATE), the version cannot be restored
-                (PSS_VERSION_NOT_RESTORABLE), an argument is not allowed (PSS_INVALID_OPTION), ``rocksdict`` is not
-                installed (PSS_MISSING_DEPENDENCY), there is no checkpoint (PSS_NOT_A_CHECKPOINT), or it cannot be read.
+                (PSS_VERSION_NOT_RESTORABLE), an argument is not allowed (PSS_INVALID_OPTION), ``rocksdict`` cannot
+                be imported (PSS_MISSING_DEPENDENCY), there is no checkpoint (PSS_NOT_A_CHECKPOINT), or it cannot be
+                read.
         """
         from pyspark_statestore.state.reader import StateSelection
         from pyspark_statestore.state.tables import read_state

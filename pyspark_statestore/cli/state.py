@@ -88,10 +88,7 @@ def _which_state(command: Function) -> Function:
 @options.rows
 @options.output
 def state_command(checkpoint: Checkpoint, keys: tuple[Any, ...], output: Output, rows: RowChoice, **which: Any) -> None:
-    """Show the keys and values of a state store, without Spark.
-
-    RocksDB's state needs: pip install "pyspark-statestore[state]".
-    """
+    """Show the keys and values of a state store, without Spark."""
     from pyspark_statestore.rendering import counted
 
     found = checkpoint.state(**which, key=one_key(keys))

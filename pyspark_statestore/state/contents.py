@@ -225,7 +225,7 @@ def import_rocksdict() -> Any:
     """Returns the module ``rocksdict``.
 
     Raises:
-        StateStoreFilesError: PSS_MISSING_DEPENDENCY where it is not installed.
+        StateStoreFilesError: PSS_MISSING_DEPENDENCY where it cannot be imported.
     """
     try:
         import rocksdict
@@ -233,7 +233,7 @@ def import_rocksdict() -> Any:
         parameters = {
             "what": "Reading RocksDB state",
             "reason": error,
-            "install": 'pip install "pyspark-statestore[state]"',
+            "install": "pyspark-statestore comes with it, so the installation is not whole: pip install rocksdict",
         }
         raise StateStoreFilesError("PSS_MISSING_DEPENDENCY", parameters) from error
     return rocksdict

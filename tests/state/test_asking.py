@@ -223,7 +223,7 @@ def test_the_attempt_that_was_committed(tmp_path: Path) -> None:
     assert "committed" in refused(checkpoint, "PSS_VERSION_NOT_RESTORABLE", version=1)
 
 
-def test_rocksdict_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rocksdict_cannot_be_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     checkpoint = tmp_path / "q1"
     write_schema(checkpoint)
     archive = io.BytesIO()
@@ -231,7 +231,7 @@ def test_rocksdict_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         files.writestr("metadata", "v1\n" + json.dumps({"sstFiles": [], "numKeys": 0}))
     plain_file(checkpoint, "0/0/1.zip", archive.getvalue())
     monkeypatch.setitem(sys.modules, "rocksdict", None)
-    assert "pyspark-statestore[state]" in refused(checkpoint, "PSS_MISSING_DEPENDENCY", version=1)
+    assert "pip install rocksdict" in refused(checkpoint, "PSS_MISSING_DEPENDENCY", version=1)
 
 
 @pytest.mark.parametrize("name", ["../CURRENT", "/tmp/CURRENT", ".hidden"])
