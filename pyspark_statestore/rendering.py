@@ -63,6 +63,12 @@ def name(value: str) -> str:
     return text(value.rsplit("/", 1)[-1])
 
 
+def state_name(value: str) -> str:
+    """A merged file's name, or the path of a plain state file below ``state/``, since its name is not its only one."""
+    below = value.rpartition("/state/")[2]
+    return name(value) if below.startswith("_merged/") else text(below)
+
+
 def text(value: object) -> str:
     """Any value as text. What could move a terminal's cursor is escaped."""
     shown = value.hex() if isinstance(value, bytes) else str(value)

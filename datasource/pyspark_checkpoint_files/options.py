@@ -15,7 +15,7 @@ from pyspark_statestore.conf import OPTIONS, Option
 from pyspark_statestore.errors import StateStoreFilesError, not_allowed
 from pyspark_statestore.sink.sink import Sink
 
-TABLES = ("files", "segments", "versions", "summary")
+TABLES = ("files", "segments", "versions", "summary", "plain_files")
 """The tables about a checkpoint."""
 
 SINK_TABLES = ("sink_files", "sink_log", "sink_waiting")

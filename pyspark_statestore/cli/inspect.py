@@ -39,14 +39,32 @@ def summary_command(checkpoint: Checkpoint, output: Output) -> None:
         "pyspark-statestore files hdfs://nn/checkpoints/q1",
         "pyspark-statestore files /checkpoints/q1 --sort live_bytes --limit 5",
         "pyspark-statestore files s3a://bucket/q1 --storage-option anon=true --output json",
+        "pyspark-statestore files /checkpoints/of-stock-spark --plain --sort file_size_in_bytes --descending",
     ],
 )
 @options.checkpoint
+@click.option("--plain", is_flag=True, help="List the state files that are not merged instead.")
 @options.rows
 @options.output
-def files_command(checkpoint: Checkpoint, output: Output, rows: RowChoice) -> None:
-    """List the merged files, with how much of each is live."""
-    _list(checkpoint, "files", "merged file", output, rows)
+def files_command(checkpoint: Checkpoint, output: Output, rows: RowChoice, plain: bool) -> None:
+    """List the merged files, with how much of each is live.
+
+    The heading counts the plain state files beside them. In a checkpoint of stock Spark, all are plain: see --plain.
+    """
+    from pyspark_statestore.cli.layouts import TABLES
+    from pyspark_statestore.cli.output import progress
+    from pyspark_statestore.rendering import counted, size
+
+    with progress() as callback:
+        read = checkpoint.inspect.tables("files", "plain_files", callback=callback)
+    beside, bytes_ = read["plain_files"].num_rows, sum(read["plain_files"]["file_size_in_bytes"].to_pylist())
+    shown = "plain_files" if plain else "files"
+    title = f"{counted(read['files'].num_rows, 'merged file')} in {checkpoint.url}"
+    if plain:
+        title = f"{counted(beside, 'plain state file')}, {size(bytes_)}, in {checkpoint.url}"
+    elif beside:
+        title += f"; {counted(beside, 'plain state file')}, {size(bytes_)} (--plain lists them)"
+    output.table(read[shown], TABLES[shown], title, rows)
 
 
 @click.command(
@@ -109,18 +127,20 @@ def top_command(checkpoint: Checkpoint, output: Output, by: str | None, number: 
 
     By partitions, operators and types, the segments in merged files are added up. A segment is dead when it was deleted
     or replaced; its bytes are there until its file is removed. By files, all that is not a live segment counts as dead,
-    also the index.
+    also the index. Plain state files, as stock Spark writes them, are counted, too, and live.
     """
     from pyspark_statestore.cli.layouts import COSTS
     from pyspark_statestore.cli.output import ALL, progress
     from pyspark_statestore.inspect import costs_of_files, costs_of_segments
 
     asked = (by,) if by else ("partitions", "files")
-    needed = {"files" if what == "files" else "segments" for what in asked}
+    needed = {"plain_files", *("files" if what == "files" else "segments" for what in asked)}
     with progress() as callback:
         read = checkpoint.inspect.tables(*needed, callback=callback)
     found = {
-        what: costs_of_files(read["files"]) if what == "files" else costs_of_segments(read["segments"], what)
+        what: costs_of_files(read["files"], read["plain_files"])
+        if what == "files"
+        else costs_of_segments(read["segments"], read["plain_files"], what)
         for what in asked
     }
     tables = {

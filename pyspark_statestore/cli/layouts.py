@@ -19,7 +19,7 @@ class ColumnLayout:
         heading: The column's heading.
         columns: The columns of the Arrow table that its cells are made of.
         form: Makes a cell of their values.
-        optional: Whether the column is left out of a table in which it has no value.
+        optional: Whether the column is left out of a table in which it has no value, or only zeros.
     """
 
     heading: str
@@ -68,11 +68,19 @@ _VERSIONS: TableLayout = (
 )
 
 
+_PLAIN_FILES: TableLayout = (
+    ColumnLayout("plain file", ("logical_path",), rendering.text),
+    ColumnLayout("size", ("file_size_in_bytes",), rendering.size),
+    ColumnLayout("type", ("type",), rendering.text),
+    ColumnLayout("changed (UTC)", ("last_modified_at",), rendering.time),
+)
+
 _FIGURES: TableLayout = (
     ColumnLayout("bytes", ("total_bytes",), rendering.size),
     ColumnLayout("live", ("live_bytes",), rendering.size),
     ColumnLayout("dead", ("dead_bytes",), rendering.size),
     ColumnLayout("live segments", ("live_segment_count", "segment_count"), rendering.part_of),
+    ColumnLayout("plain files", ("plain_file_count",), rendering.count, optional=True),
     ColumnLayout("share of all", ("share",), rendering.share),
 )
 
@@ -84,12 +92,17 @@ COSTS: dict[str, TableLayout] = {
     ),
     "operators": (ColumnLayout("operator", ("operator_id",), rendering.text), *_FIGURES),
     "types": (ColumnLayout("type", ("type",), rendering.text), *_FIGURES),
-    "files": (ColumnLayout("file", ("file_path",), rendering.name), *_FIGURES),
+    "files": (ColumnLayout("file", ("file_path",), rendering.state_name), *_FIGURES),
 }
 """The layouts of the command ``top``, by what it adds up by."""
 
-TABLES: dict[str, TableLayout] = {"files": _FILES, "segments": _SEGMENTS, "versions": _VERSIONS}
-"""The layouts of the commands of these names."""
+TABLES: dict[str, TableLayout] = {
+    "files": _FILES,
+    "segments": _SEGMENTS,
+    "versions": _VERSIONS,
+    "plain_files": _PLAIN_FILES,
+}
+"""The layouts of the tables of these names."""
 
 REWRITTEN: TableLayout = (
     ColumnLayout("file", ("file_path",), rendering.name),

@@ -136,7 +136,7 @@ class TextOutput(Output):
         present = [
             field
             for field in layout
-            if not field.optional or any(table[column].null_count < table.num_rows for column in field.columns)
+            if not field.optional or any(_says_something(table[column]) for column in field.columns)
         ]
         columns = sorted({column for field in present for column in field.columns})
         self._draw_batches(python_rows(table.select(columns)), tuple(present), wrap=wrap)
@@ -186,6 +186,14 @@ def _drawn(lines: list[list[str]], headings: list[str] | None, widths: list[int]
     for line in lines:
         drawn.add_row(*(Text(each) for each in line))
     return drawn
+
+
+def _says_something(column: pa.ChunkedArray) -> bool:
+    import pyarrow.compute as pc
+
+    if pa.types.is_integer(column.type):
+        return bool(pc.any(pc.not_equal(column, 0), min_count=0).as_py())
+    return bool(column.null_count < len(column))
 
 
 def _aligned(lines: list[list[str]], widths: list[int], right: list[bool]) -> str:

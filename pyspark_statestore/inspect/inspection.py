@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from pyspark_statestore.errors import not_allowed
-from pyspark_statestore.inspect.tables import Segments, files_table, summary_table
+from pyspark_statestore.inspect.tables import Segments, files_table, plain_files_table, summary_table
 from pyspark_statestore.log.columns import TABLES
 from pyspark_statestore.log.scan import Scan, retry_if_gone, scan
 from pyspark_statestore.log.state_files import EVERYTHING, StateFiles, StoreFilter, plain_files
 from pyspark_statestore.log.versions import versions_table
 from pyspark_statestore.storage import Directory, Location
+from pyspark_statestore.storage.directory import FileInfo
 
 if TYPE_CHECKING:
     from fsspec.callbacks import Callback
@@ -118,19 +119,35 @@ class Inspection:
         Returns:
             The columns ``file_count``, ``file_size_in_bytes``, ``live_bytes``, ``space_amplification``,
             ``segment_count``, ``live_segment_count``, ``orphan_file_count``, ``operator_count``, ``partition_count``,
-            ``min_version``, ``max_version``, ``plain_file_count``, ``foreign_file_count``, ``foreign_live_bytes``,
-            ``forked_from`` and ``fork_count``; docs/columns.md explains each.
+            ``min_version``, ``max_version``, ``plain_file_count``, ``plain_bytes``, ``foreign_file_count``,
+            ``foreign_live_bytes``, ``forked_from`` and ``fork_count``; docs/columns.md explains each.
 
         Raises:
             StateStoreFilesError: There is no checkpoint (PSS_NOT_A_CHECKPOINT), or it cannot be read.
         """
         return self.tables("summary", callback=callback)["summary"]
 
+    def plain_files(self, callback: Callback | None = None) -> pa.Table:
+        """Returns a row for each state file that is not merged: all of them, where stock Spark wrote the checkpoint.
+
+        Args:
+            callback: An fsspec callback for progress in merged files.
+
+        Returns:
+            The columns ``file_path``, ``file_size_in_bytes``, ``logical_path``, ``type``, ``operator_id``,
+            ``partition_id``, ``store_name``, ``version``, ``state_store_checkpoint_id`` and ``last_modified_at``;
+            docs/columns.md explains each.
+
+        Raises:
+            StateStoreFilesError: There is no checkpoint (PSS_NOT_A_CHECKPOINT), or it cannot be read.
+        """
+        return self.tables("plain_files", callback=callback)["plain_files"]
+
     def table(self, name: str, **narrowed: Any) -> pa.Table:
         """Returns a table by its name.
 
         Args:
-            name: One of ``files``, ``segments``, ``versions`` and ``summary``.
+            name: One of ``files``, ``segments``, ``versions``, ``summary`` and ``plain_files``.
             narrowed: The arguments of the method of that name.
 
         Raises:
@@ -158,9 +175,10 @@ class Inspection:
 
         def read() -> dict[str, pa.Table]:
             merged = self._scan(headers="files" in names, callback=callback)
-            others = {"versions", "summary"}.intersection(names)
-            files = StateFiles.of(merged, plain_files(self._directory, merged)) if others else None
-            return {name: self._table(name, merged, files, wanted) for name in names}
+            others = {"versions", "summary", "plain_files"}.intersection(names)
+            plain = plain_files(self._directory, merged) if others else []
+            files = StateFiles.of(merged, plain) if others else None
+            return {name: self._table(name, merged, files, plain, wanted) for name in names}
 
         return retry_if_gone(self._directory, read)
 
@@ -192,7 +210,9 @@ class Inspection:
         """
         return retry_if_gone(self._directory, lambda: self._scan(headers=headers))
 
-    def _table(self, name: str, merged: Scan, files: StateFiles | None, wanted: StoreFilter) -> pa.Table:
+    def _table(
+        self, name: str, merged: Scan, files: StateFiles | None, plain: Sequence[FileInfo], wanted: StoreFilter
+    ) -> pa.Table:
         if name == "files":
             return files_table(merged, self.location.url, self._closed_after)
         if name == "segments":
@@ -200,6 +220,8 @@ class Inspection:
         assert files is not None
         if name == "versions":
             return versions_table(files, self._directory, wanted)
+        if name == "plain_files":
+            return plain_files_table(files, plain, self.location)
         from pyspark_statestore.log.pins import ForkInfo
 
         return summary_table(merged, files, self._closed_after, ForkInfo.of(self._directory, merged))

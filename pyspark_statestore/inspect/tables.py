@@ -1,4 +1,4 @@
-"""The tables ``files``, ``segments`` and ``summary``, made of a scan, and the costs that ``top`` adds up from them."""
+"""The tables that are made of a scan and of listings, all but ``versions``."""
 
 from __future__ import annotations
 
@@ -9,23 +9,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pyspark_statestore.format import SegmentType, parse_file_name
 from pyspark_statestore.log import Status
 from pyspark_statestore.log.columns import TIMESTAMP, table_of
 from pyspark_statestore.log.entries import CLOCK_BITS
 from pyspark_statestore.log.scan import MERGED, Scan
-from pyspark_statestore.log.state_files import EVERYTHING, PLAIN, StateFiles, StoreFilter, Stores
+from pyspark_statestore.log.state_files import EVERYTHING, PLAIN, STATE, StateFiles, StoreFilter, Stores
+from pyspark_statestore.storage.directory import FileInfo
 from pyspark_statestore.storage.location import Location
 
 if TYPE_CHECKING:
     from pyspark_statestore.log.pins import ForkInfo
-
-KEYS = {"partitions": ("operator_id", "partition_id"), "operators": ("operator_id",), "types": ("type",)}
-"""The columns that segments can be added up by."""
-
-_SUMS = ("total_bytes", "live_bytes", "segment_count", "live_segment_count")
 
 _STATUS = {Status.LIVE: "live", Status.SUPERSEDED: "superseded", Status.DELETED: "deleted"}
 
@@ -169,35 +164,40 @@ def summary_table(scan: Scan, files: StateFiles, closed_after: datetime.timedelt
         "forked_from": fork_info.forked_from,
         "fork_count": fork_info.fork_count,
         "plain_file_count": int(np.count_nonzero(files.merged == PLAIN)),
+        "plain_bytes": int(files.length[files.merged == PLAIN].sum()),
     }
     return table_of("summary", {name: [value] for name, value in columns.items()})
 
 
-def costs_of_files(files: pa.Table) -> pa.Table:
-    """Ranks the merged files by bytes. All that is not a live segment counts as dead, also indexes and torn tails.
+def plain_files_table(files: StateFiles, listed: Sequence[FileInfo], location: Location) -> pa.Table:
+    """Returns a row for each state file that is not merged, by store and name.
 
     Args:
-        files: The table ``files``.
-
-    Returns:
-        ``file_path`` and the columns of :func:`costs_of_segments`.
+        files: The state's files, merged and plain.
+        listed: The plain files, as a listing shows them.
+        location: The checkpoint's location.
     """
-    names = ("file_path", "file_size_in_bytes", "live_bytes", "segment_count", "live_segment_count")
-    return _ranked(files.select(list(names)).rename_columns(["file_path", *_SUMS]), ("file_path",))
-
-
-def costs_of_segments(segments: pa.Table, by: str) -> pa.Table:
-    """Adds up the bytes of segments, and ranks the sums.
-
-    Args:
-        segments: The table ``segments``.
-        by: One of :data:`KEYS`.
-
-    Returns:
-        The columns that ``by`` stands for, then ``total_bytes``, ``live_bytes``, ``dead_bytes``, ``segment_count``,
-        ``live_segment_count`` and ``share``, which is the part of all bytes, from 0 to 1.
-    """
-    return _ranked(_added_up(segments, KEYS[by]), KEYS[by])
+    paths = files.path.filter(pa.array(files.merged == PLAIN)).to_pylist()
+    infos = {info.name: info for info in listed}
+    found = [infos[path] for path in sorted(paths)]
+    stores = Stores.of(pa.chunked_array([pa.array([info.name for info in found], pa.string())]))
+    rows = np.arange(len(found))
+    operator, partition, store = stores.columns(rows)
+    version, checkpoint_id = stores.versions(rows)
+    order = pa.array(np.argsort(stores.store, kind="stable"))
+    columns = {
+        "file_path": [location.display(f"{STATE}/{info.name}") for info in found],
+        "file_size_in_bytes": [info.size for info in found],
+        "logical_path": [info.name for info in found],
+        "type": [SegmentType.of(info.name).name.lower() for info in found],
+        "operator_id": operator,
+        "partition_id": partition,
+        "store_name": store,
+        "version": version,
+        "state_store_checkpoint_id": checkpoint_id,
+        "last_modified_at": [info.modified for info in found],
+    }
+    return table_of("plain_files", columns).take(order)
 
 
 def _text(value: str | None) -> str | None:
@@ -217,25 +217,3 @@ def _in_order(file: np.ndarray, offset: np.ndarray, rows: np.ndarray) -> np.ndar
 
 def _named(numbers: np.ndarray, names: Sequence[str | None]) -> pa.Array:
     return pa.array(names, pa.string()).take(pa.array(numbers))
-
-
-def _added_up(segments: pa.Table, keys: tuple[str, ...]) -> pa.Table:
-    is_live = pc.equal(segments["status"], "live")
-    columns = {
-        **{key: segments[key] for key in keys},
-        "total": segments["length"],
-        "live": pc.if_else(is_live, segments["length"], pa.scalar(0, pa.int64())),
-        "is_live": is_live.cast(pa.int64()),
-    }
-    sums = [("total", "sum"), ("live", "sum"), ("is_live", "count"), ("is_live", "sum")]
-    grouped = pa.table(columns).group_by(list(keys)).aggregate(sums).select([*keys, *("_".join(s) for s in sums)])
-    return grouped.rename_columns([*keys, *_SUMS])
-
-
-def _ranked(sums: pa.Table, keys: tuple[str, ...]) -> pa.Table:
-    total = sums["total_bytes"]
-    everything = pc.sum(total).as_py() or 0
-    share = total.to_numpy() / everything if everything else np.zeros(len(total))
-    table = sums.add_column(len(keys) + 2, "dead_bytes", pc.subtract(total, sums["live_bytes"]))
-    table = table.append_column("share", pa.array(share, pa.float64()))
-    return table.sort_by([("total_bytes", "descending"), *((key, "ascending") for key in keys)])

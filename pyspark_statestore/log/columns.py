@@ -179,14 +179,36 @@ _SUMMARY = (
     Column("min_version", pa.int64(), "The oldest state version of which a file is there; null if there is none."),
     Column("max_version", pa.int64(), "The newest state version of which a file is there; null if there is none."),
     Column("plain_file_count", pa.int64(), "State files that are not merged; metadata is left out."),
+    Column("plain_bytes", pa.int64(), "Bytes of these files; file_size_in_bytes does not count them."),
     Column("foreign_file_count", pa.int64(), "In a fork: files of other checkpoints that hold live segments of it."),
     Column("foreign_live_bytes", pa.int64(), "Bytes of these segments; live_bytes does not count them."),
     Column("forked_from", pa.string(), "In a fork: the checkpoint that it was made from, as a URL; else null."),
     Column("fork_count", pa.int64(), "Forks that have pinned files here; these files stay."),
 )
 
+_PLAIN_FILES = (
+    Column("file_path", pa.string(), "The plain file, as a URL."),
+    Column("file_size_in_bytes", pa.int64(), "Its size."),
+    Column("logical_path", pa.string(), "The same file, relative to <checkpoint>/state/."),
+    Column("type", pa.string(), "sst, changelog, snapshot, delta, checksum, log or other."),
+    *_store_columns(),
+    Column("version", pa.int64(), "The state version in its name; null if the name has none, as for SSTs."),
+    Column(
+        "state_store_checkpoint_id",
+        pa.string(),
+        "The id in its name with Spark's checkpoint format 2; null otherwise.",
+    ),
+    Column("last_modified_at", TIMESTAMP, "When it last changed; null if the file system does not say."),
+)
+
 TABLES: Mapping[str, tuple[Column, ...]] = MappingProxyType(
-    {"files": _FILES, "segments": _SEGMENTS, "versions": _VERSIONS, "summary": _SUMMARY}
+    {
+        "files": _FILES,
+        "segments": _SEGMENTS,
+        "versions": _VERSIONS,
+        "summary": _SUMMARY,
+        "plain_files": _PLAIN_FILES,
+    }
 )
 """By name, in the order in which they are documented."""
 

@@ -19,7 +19,7 @@ from matplotlib.ticker import FuncFormatter, MultipleLocator
 from pyspark_statestore import rendering
 from pyspark_statestore.errors import StateStoreFilesError
 
-GREEN, ORANGE, GREY = "#2a7f62", "#d1603d", "#b9b9b9"
+GREEN, ORANGE, GREY, BLUE = "#2a7f62", "#d1603d", "#b9b9b9", "#4c78a8"
 
 _POINTS = 2000
 """Of a line at most."""
@@ -52,6 +52,7 @@ td:nth-child(3) {{ color: #555; }}
 <table>
 {rows}
 </table>
+{bars}
 </body>
 </html>
 """
@@ -76,6 +77,10 @@ class Picture:
     def figures(self) -> Iterable[tuple[str, str, str]]:
         """The rows of the page's table: name, value and meaning."""
         raise NotImplementedError
+
+    def bars(self) -> Iterable[tuple[str, str, str]]:
+        """What the numbers under the bars of the first panel stand for: number, size and name."""
+        return ()
 
     def draw(self, first: Any, second: Any, third: Any) -> None:
         """Draws the panels."""
@@ -114,10 +119,13 @@ class Picture:
 
 def page_of(picture: Picture) -> str:
     """Returns an HTML page with the picture as SVG and its figures as a table. It loads nothing from elsewhere."""
-    rows = []
-    for row in picture.figures():
-        rows.append("<tr>" + "".join(f"<td>{html.escape(each)}</td>" for each in row) + "</tr>")
-    return _PAGE.format(url=html.escape(picture.url), svg=picture.svg(), rows="\n".join(rows))
+    bars = _rows(picture.bars())
+    listed = f"<h2>Bars of the first panel</h2>\n<table>\n{bars}\n</table>" if bars else ""
+    return _PAGE.format(url=html.escape(picture.url), svg=picture.svg(), rows=_rows(picture.figures()), bars=listed)
+
+
+def _rows(rows: Iterable[tuple[str, str, str]]) -> str:
+    return "\n".join("<tr>" + "".join(f"<td>{html.escape(each)}</td>" for each in row) + "</tr>" for row in rows)
 
 
 def write_whole(path: Path, data: bytes) -> None:

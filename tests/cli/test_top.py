@@ -26,6 +26,7 @@ def test_partitions_add_up(invoke: Invoke, checkpoint: Path) -> None:
         "dead_bytes": 3_000,
         "segment_count": 4,
         "live_segment_count": 3,
+        "plain_file_count": 0,
         "share": round(12_000 / 24_005, 4),
     }
     assert sum(row["share"] for row in found) == pytest.approx(1)

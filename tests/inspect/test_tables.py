@@ -134,6 +134,7 @@ def test_tables_say_what_the_rules_say(files: list[tuple[list[Write], bool]]) ->
             "min_version": min(versions, default=None),
             "max_version": max(versions, default=None),
             "plain_file_count": 0,
+            "plain_bytes": 0,
             "foreign_file_count": 0,
             "foreign_live_bytes": 0,
             "forked_from": None,
