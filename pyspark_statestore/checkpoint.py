@@ -61,6 +61,7 @@ class Checkpoint:
         self._location: Location = Location.of(path, storage_options)
         self._storage_options = storage_options
         self._closed_after = closed_after
+        self._query: Any = None
 
     @classmethod
     def of(
@@ -71,6 +72,8 @@ class Checkpoint:
         closed_after: datetime.timedelta = CLOSED_AFTER,
     ) -> Checkpoint:
         """Returns the checkpoint of a query.
+
+        A query that was stopped tells :meth:`convert` so, which need not wait then.
 
         Args:
             query: A ``StreamingQuery`` of a classic session, running or stopped. The queries of Spark Connect and of
@@ -91,7 +94,9 @@ class Checkpoint:
         except Exception as error:  # py4j's, where the JVM is gone
             reason = f"{type(error).__name__}: {error}".partition("\n")[0]
             raise StateStoreFilesError("PSS_UNKNOWN_LOCATION", {"what": "the query", "reason": reason}) from error
-        return cls(path, storage_options, closed_after=closed_after)
+        checkpoint = cls(path, storage_options, closed_after=closed_after)
+        checkpoint._query = query
+        return checkpoint
 
     @property
     def url(self) -> str:
@@ -256,6 +261,10 @@ class Checkpoint:
         merged files, and the plain copies are removed, unless stock Spark has gone on since. A repartitioning that
         Spark began offline is undone if it has written no state.
 
+        Nothing in a checkpoint says that its query was stopped, so the query counts as running until nothing was
+        written for ``closed_after``. A query knows better: ``Checkpoint.of(query).convert("merged")`` converts at once
+        where the query was stopped and wrote last, and never while it runs.
+
         To ``stock``: :meth:`export` must have written the state back, and has done this already.
 
         Args:
@@ -273,7 +282,8 @@ class Checkpoint:
         """
         from pyspark_statestore.migration.conversion import convert
 
-        return convert(self._merged_log(dry_run), to, door=door, dry_run=dry_run, force=force)
+        log = self._merged_log(dry_run)
+        return convert(log, to, door=door, dry_run=dry_run, force=force, query=self._query)
 
     def export(
         self,

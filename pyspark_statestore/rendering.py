@@ -53,6 +53,17 @@ def time(value: datetime.datetime) -> str:
     return f"{value:%Y-%m-%d %H:%M:%S}"
 
 
+def duration(value: datetime.timedelta) -> str:
+    """A duration in the two largest units that it has, as options take it, such as ``10m`` or ``9m 12s``."""
+    left = max(0, round(value.total_seconds() * 1000))
+    parts = []
+    for unit, length in (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1)):
+        number, left = divmod(left, length)
+        if number:
+            parts.append(f"{number}{unit}")
+    return " ".join(parts[:2]) or "0s"
+
+
 def flag(value: bool) -> str:
     """Yes or no."""
     return "yes" if value else "no"

@@ -18,6 +18,7 @@ from itertools import count
 
 from fsspec.callbacks import Callback
 
+from pyspark_statestore import rendering
 from pyspark_statestore._version import __version__
 from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.format import MergedFile, MergedFileWriter, file_name
@@ -314,31 +315,43 @@ def require_stopped(
     Raises:
         StateStoreFilesError: PSS_QUERY_RUNNING, or the checkpoint cannot be read.
     """
-    for reason in _signs(log, snapshot, plain, now, ours):
-        override = "wait a little, or say so with force=True (--force)"
-        parameters = {"action": action, "path": log.directory.location.url, "reason": reason, "override": override}
-        raise StateStoreFilesError("PSS_QUERY_RUNNING", parameters)
+    signs = list(_signs(log, snapshot, plain, now, ours))
+    if not signs:
+        return
+    # What takes longest says when all of them will have gone.
+    reason, left = max(signs, key=lambda sign: sign[1])
+    at = datetime.datetime.now(datetime.timezone.utc) + left
+    override = (
+        f"nothing in a checkpoint says so, and only silence tells: wait {rendering.duration(left)}, until "
+        f"{at:%H:%M:%S} UTC. Where you know that no process runs it, say so with force=True (--force)"
+    )
+    parameters = {"action": action, "path": log.directory.location.url, "reason": reason, "override": override}
+    raise StateStoreFilesError("PSS_QUERY_RUNNING", parameters)
 
 
 def _signs(
     log: MergedLog, snapshot: LogSnapshot, plain: Iterable[FileInfo], now: Clocks, ours: Collection[str]
-) -> Iterator[str]:
-    def is_new(info: FileInfo, within: datetime.timedelta = log.closed_after) -> bool:
-        return info.modified is None or now.age(info.modified) < within
+) -> Iterator[tuple[str, datetime.timedelta]]:
+    """What a running query may have written lately, each with the time after which it will not count any more."""
 
+    def left(infos: Iterable[FileInfo], within: datetime.timedelta) -> datetime.timedelta:
+        ages = [now.age(info.modified) for info in infos]
+        return within - min(ages, default=within)
+
+    nothing = datetime.timedelta(0)
     for spark_log in (COMMITS, OFFSETS):
-        written = (
+        written = [
             info for info in entries(log.directory, spark_log).values() if f"{spark_log}/{info.name}" not in ours
-        )
-        if any(is_new(info) for info in written):
-            yield f"a file in {spark_log} was written in the last {log.closed_after}"
+        ]
+        if (wait := left(written, log.closed_after)) > nothing:
+            yield f"a file in {spark_log} was written in the last {rendering.duration(log.closed_after)}", wait
     # HDFS shows the time of its creation as that of an open file's last change.
-    within = log.closed_after + (_SEALED_AFTER if log.directory.lists_old_lengths else datetime.timedelta(0))
+    within = log.closed_after + (_SEALED_AFTER if log.directory.lists_old_lengths else nothing)
     for name, file in snapshot.scan.files.items():
-        if not file.sealed and is_new(snapshot.scan.infos[name], within):
-            yield f"{name} is not sealed and was changed in the last {within}"
+        if not file.sealed and (wait := left([snapshot.scan.infos[name]], within)) > nothing:
+            yield f"{name} is not sealed and was changed in the last {rendering.duration(within)}", wait
     newest = time_of(snapshot.highest_stamp)
-    if now.here - newest < log.closed_after:
-        yield f"the newest segment was written at {newest:%Y-%m-%d %H:%M:%S} UTC"
-    if any(is_new(info) for info in plain):
-        yield f"a state file was written in the last {log.closed_after}"
+    if (wait := log.closed_after - (now.here - newest)) > nothing:
+        yield f"the newest segment was written at {newest:%Y-%m-%d %H:%M:%S} UTC", wait
+    if (wait := left(plain, log.closed_after)) > nothing:
+        yield f"a state file was written in the last {rendering.duration(log.closed_after)}", wait

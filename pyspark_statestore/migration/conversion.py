@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -42,6 +43,7 @@ from pyspark_statestore.migration.checks import (
 )
 from pyspark_statestore.migration.export_marker import ExportMarker, remove_markers
 from pyspark_statestore.migration.offset_log import OffsetChanges, UnfinishedRepartition
+from pyspark_statestore.migration.stopped import was_stopped
 from pyspark_statestore.storage.changes import delete, forget_checksum
 from pyspark_statestore.storage.directory import Directory, FileInfo, in_parallel
 
@@ -76,7 +78,7 @@ class Conversion:
 
 
 def convert(
-    log: MergedLog, to: str, *, door: str = "provider", dry_run: bool = False, force: bool = False
+    log: MergedLog, to: str, *, door: str = "provider", dry_run: bool = False, force: bool = False, query: Any = None
 ) -> Conversion:
     """Implements :meth:`pyspark_statestore.Checkpoint.convert`."""
     _check_word("to", to, TARGETS)
@@ -98,7 +100,7 @@ def convert(
             back = _GoingBack.planned(log, marker, found, there)
         elif not force:  # force never overrules a marker
             require_fresh(directory, found, there.values())
-    if not force and (changes.are_any or back):
+    if not force and (changes.are_any or back) and not was_stopped(query, directory, f"Converting to {to}"):
         require_query_stopped(log, found, marker, changes.ours, f"Converting to {to}", dry_run=dry_run)
     copy = None
     if not dry_run:
