@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -9,6 +10,7 @@ from typing import IO, Any
 
 import click
 
+from pyspark_statestore.cli.dialect import spoken
 from pyspark_statestore.errors import StateStoreFilesError
 
 INTERRUPTED = 130
@@ -24,6 +26,10 @@ _EXIT_STATUS = (
     (str(DAMAGED), "verify found damage that is not repaired."),
     (str(INTERRUPTED), "Interrupted with Ctrl-C."),
 )
+
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""There is no room, on the disk or for this user."""
 
 
 class Command(click.Command):
@@ -45,6 +51,8 @@ class Command(click.Command):
         """Runs the command, and after Ctrl-C says what it has left. The group sets the exit status."""
         try:
             return super().invoke(ctx)
+        except StateStoreFilesError as error:
+            raise Failure(spoken(str(error), ctx.params)) from error
         except KeyboardInterrupt:
             if self.interrupted:
                 click.echo(f"Interrupted. {self.interrupted}", err=True)
@@ -73,10 +81,17 @@ class Group(click.Group):
             result = super().invoke(ctx)
             sys.stdout.flush()
         except StateStoreFilesError as error:
-            raise Failure(str(error)) from error
+            raise Failure(spoken(str(error))) from error
         except BrokenPipeError:
             forget_stdout()
             ctx.exit(0)
+        except OSError as error:
+            if error.errno not in _FULL:
+                raise
+            # What the package reads and writes raises its own errors: this is stdout, which may be a file.
+            forget_stdout()
+            parameters = {"path": "the output", "reason": error.strerror}
+            raise Failure(str(StateStoreFilesError("PSS_WRITE_FAILED", parameters))) from error
         except KeyboardInterrupt:
             ctx.exit(INTERRUPTED)
         return result

@@ -217,3 +217,31 @@ def _list(checkpoint: Checkpoint, name: str, what: str, output: Output, rows: Ro
 
     table = _read(checkpoint, name, **store)
     output.table(table, TABLES[name], f"{counted(table.num_rows, what)} in {checkpoint.url}", rows)
+    if not table.num_rows and any(value is not None for value in store.values()):
+        said = _what_is_there(checkpoint, name, store)
+        if said:
+            click.echo(said, err=True)
+
+
+_NARROWED = {"operator_id": "operator", "partition_id": "partition", "store_name": "store"}
+"""The options that narrow a table, by the columns that they are about."""
+
+
+def _what_is_there(checkpoint: Checkpoint, name: str, store: dict[str, Any]) -> str:
+    """Says which option matches nothing, and what it could have matched; nothing where each matches something."""
+    found = checkpoint.inspect.tables("segments", "plain_files")
+    tables = [found["segments"]] if name == "segments" else list(found.values())
+    there = {row for table in tables for row in zip(*(table[column].to_pylist() for column in _NARROWED), strict=True)}
+    for at, (column, word) in enumerate(_NARROWED.items()):
+        wanted = store.get(column)
+        if wanted is None:
+            continue
+        matching = {row for row in there if row[at] == wanted}
+        if not matching:
+            known = sorted({row[at] for row in there if row[at] is not None})
+            shown = ", ".join(map(str, known[:20])) + (", ..." if len(known) > 20 else "")
+            plain = len(found["plain_files"])
+            beside = f" {plain:,} state files are plain: see pyspark-statestore files --plain." if plain else ""
+            return f"Nothing has --{word} {wanted}. There are: {shown or 'none'}.{beside if name == 'segments' else ''}"
+        there = matching
+    return ""

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 import click
 import pyarrow as pa
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from pyspark_statestore import rendering
 from pyspark_statestore.cli.layouts import ColumnLayout, TableLayout, all_columns
+from pyspark_statestore.cli.lines import Lines
 from pyspark_statestore.cli.output import ALL, Output, Report, RowChoice, python_rows
 from pyspark_statestore.rendering import form_of
 
@@ -67,7 +67,7 @@ class TextOutput(Output):
                 self._rows(table, layout, name, RowChoice(), "--output json")
         if report.note:
             self._line()
-            self._line(report.note, style="bold yellow")
+            self._line(report.note, style="bold yellow", wrap=True)
 
     def tables(self, tables: Mapping[str, tuple[pa.Table, TableLayout, str]]) -> None:
         """Writes the tables one after the other."""
@@ -110,22 +110,20 @@ class TextOutput(Output):
             self._line(f"... and {len(group.entries) - limit:,} more; --output json shows all.", style="dim")
 
     def _rows(self, table: pa.Table, layout: TableLayout, title: str, rows: RowChoice, whole_with: str) -> None:
+        ordered = rows.ordered(table)  # which may refuse, before anything is written
         self._line(title, style="bold")
         if not table.num_rows:
             return
         limit = self._limit(rows)
-        self._draw(
-            rows.ordered(table).slice(0, limit), all_columns(table.schema) if rows.wide else layout, wrap=not rows.wide
-        )
+        self._draw(ordered.slice(0, limit), all_columns(table.schema) if rows.wide else layout, wrap=not rows.wide)
         if table.num_rows > limit:
             self._line(f"... and {table.num_rows - limit:,} more; {whole_with} shows all.", style="dim")
 
     def _figures(self, title: str, figures: Mapping[str, tuple[Any, pa.DataType]]) -> None:
         self._line(title, style="bold")
-        lines = Table(box=None, show_header=False, pad_edge=False)
+        width = max(map(len, figures), default=0)
         for name, (value, type_) in figures.items():
-            lines.add_row(name, Text(rendering.exact(value, form_of(name, type_))))
-        self._print(lines)
+            self._line(f"{name:<{width}}  {rendering.exact(value, form_of(name, type_))}".rstrip())
 
     def _limit(self, rows: RowChoice) -> int:
         if rows.limit is None:
@@ -147,45 +145,36 @@ class TextOutput(Output):
 
     def _draw_batches(self, batches: Iterator[list[dict[str, Any]]], layout: TableLayout, *, wrap: bool) -> None:
         """Draws batch by batch, so that a reader of the beginning need not wait for the end."""
-        headings = [field.heading for field in layout]
+        # rich would take minutes for a million rows, and would break names that are to be pasted.
+        room = shutil.get_terminal_size().columns if self._on_terminal and wrap else None
         right = [field.form in rendering.IS_NUMBER for field in layout]
-        widths = [len(heading) for heading in headings]
+        lines = Lines([field.heading for field in layout], right, room)
         for number, rows in enumerate(batches):
-            lines = [[rendering.cell([row[c] for c in field.columns], field.form) for field in layout] for row in rows]
-            columns = zip(*lines, strict=True)
-            widths = [max(width, *map(len, column)) for width, column in zip(widths, columns, strict=True)]
-            if self._on_terminal and wrap:
-                self._print(_drawn(lines, headings if number == 0 else None, widths, right))
-            else:
-                # rich would take minutes for a million rows, and there is nothing to wrap or to color here.
-                click.echo(_aligned(lines if number else [headings, *lines], widths, right), nl=False)
+            cells = [[rendering.cell([row[c] for c in field.columns], field.form) for field in layout] for row in rows]
+            if number == 0:
+                self._line(lines.heading(cells).removesuffix("\n"), style="bold", skip_empty=True)
+            click.echo(lines.body(cells), nl=False)
 
-    def _line(self, text: str = "", style: str = "") -> None:
-        self._print(Text(text, style=style))
+    def _line(self, text: str = "", style: str = "", *, wrap: bool = False, skip_empty: bool = False) -> None:
+        """Writes lines. The terminal may break them, but not this program: they may have names in them.
 
-    def _print(self, what: Any) -> None:
+        Args:
+            text: The lines.
+            style: How they look on a terminal.
+            wrap: Whether they are sentences, and break between words.
+            skip_empty: Whether an empty text is no line.
+        """
+        if text or not skip_empty:
+            self._print(Text(text, style=style), soft_wrap=not wrap)
+
+    def _print(self, what: Any, *, soft_wrap: bool = False) -> None:
         """Draws to text and writes that, so that this command line handles a broken stdout and rich does not."""
         width = shutil.get_terminal_size().columns if self._on_terminal else _ANY_WIDTH
         drawn = io.StringIO()
-        Console(file=drawn, width=width, force_terminal=self._on_terminal, highlight=False).print(what)
+        console = Console(file=drawn, width=width, force_terminal=self._on_terminal, highlight=False)
+        console.print(what, soft_wrap=soft_wrap)
         lines = drawn.getvalue().split("\n")
         click.echo("\n".join(line.rstrip() for line in lines), nl=False)
-
-
-def _drawn(lines: list[list[str]], headings: list[str] | None, widths: list[int], right: list[bool]) -> Table:
-    """Makes a table for a terminal. Where that is too narrow, names are folded and numbers are not."""
-    drawn = Table(box=None, pad_edge=False, show_header=headings is not None, header_style="bold", padding=(0, 2, 0, 0))
-    for i, (width, is_number) in enumerate(zip(widths, right, strict=True)):
-        drawn.add_column(
-            headings[i] if headings else "",
-            justify="right" if is_number else "left",
-            no_wrap=is_number,
-            overflow="fold",
-            max_width=width,
-        )
-    for line in lines:
-        drawn.add_row(*(Text(each) for each in line))
-    return drawn
 
 
 def _says_something(column: pa.ChunkedArray) -> bool:
@@ -194,10 +183,3 @@ def _says_something(column: pa.ChunkedArray) -> bool:
     if pa.types.is_integer(column.type):
         return bool(pc.any(pc.not_equal(column, 0), min_count=0).as_py())
     return bool(column.null_count < len(column))
-
-
-def _aligned(lines: list[list[str]], widths: list[int], right: list[bool]) -> str:
-    shape = "  ".join(
-        f"{{:{'>' if is_number else '<'}{width}}}" for width, is_number in zip(widths, right, strict=True)
-    )
-    return "".join(f"{shape.format(*line).rstrip()}\n" for line in lines)

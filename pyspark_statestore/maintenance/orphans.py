@@ -27,6 +27,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pyspark_statestore import rendering
 from pyspark_statestore.errors import StateStoreFilesError, not_allowed
 from pyspark_statestore.log.entries import time_of
 from pyspark_statestore.log.merged_log import Clocks, LogSnapshot, MergedLog, ask_file_system
@@ -119,7 +120,8 @@ def _check_age(older_than: object, force: bool) -> None:
     if not isinstance(older_than, datetime.timedelta) or older_than < least:
         allowed = "a datetime.timedelta of at least 0" if force else "a datetime.timedelta of at least an hour"
         hint = "" if force else "; force=True allows less, if nobody writes to the checkpoint"
-        raise not_allowed("older_than", older_than, allowed + hint)
+        shown = rendering.duration(older_than) if isinstance(older_than, datetime.timedelta) else older_than
+        raise not_allowed("older_than", shown, allowed + hint)
 
 
 def _orphans(log: MergedLog, older_than: datetime.timedelta, clocks: Clocks) -> list[_Orphan]:

@@ -138,7 +138,7 @@ def _read_list(directory: Directory, only_current: bool) -> list[ListPart]:
     named = [(info, found) for info in directory.files(LIST) if (found := _PART.fullmatch(info.name))]
     if not named:
         where = directory.location.display()
-        reason = f"there is no {LIST} in it that names files"
+        reason = "it is a file" if directory.is_file() else f"there is no {LIST} in it that names files"
         raise StateStoreFilesError("PSS_NOT_A_SINK", {"path": where, "reason": reason})
     newest = max((int(found[1]) for _, found in named if found[2]), default=-1)
 

@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from pyspark_statestore import rendering
 from pyspark_statestore.errors import StateStoreFilesError, not_allowed
 from pyspark_statestore.log.columns import TIMESTAMP
 from pyspark_statestore.log.merged_log import Clocks
@@ -78,7 +79,8 @@ def remove_orphan_files(
 ) -> SinkOrphanRemoval:
     """Implements :meth:`pyspark_statestore.sink.sink.Sink.remove_orphan_files`."""
     if older_than < (datetime.timedelta(0) if force else LEAST):
-        raise not_allowed("older_than", older_than, "at least an hour, since a batch lists files after it wrote them")
+        allowed = "at least an hour, since a batch lists files after it wrote them; force=True allows less"
+        raise not_allowed("older_than", rendering.duration(older_than), allowed)
     clocks = Clocks(now)
     if not dry_run:
         read_list(directory)  # before anything is written, for one who is wrong about the directory

@@ -23,6 +23,7 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
+from pyspark_statestore import rendering
 from pyspark_statestore.errors import StateStoreFilesError, not_allowed
 from pyspark_statestore.log.columns import table_of
 from pyspark_statestore.log.merged_log import Clocks
@@ -160,7 +161,8 @@ def publish(
 ) -> SinkPublication:
     """Implements :meth:`pyspark_statestore.sink.sink.Sink.publish`."""
     if idle_for < (datetime.timedelta(0) if force else LEAST_IDLE):
-        raise not_allowed("idle_for", idle_for, "at least an hour, since a query that runs publishes by itself")
+        allowed = "at least an hour, since a query that runs publishes by itself; force=True allows less"
+        raise not_allowed("idle_for", rendering.duration(idle_for), allowed)
     waiting = read_waiting(directory)
     total = sum(file.size for file in waiting.files)
     if dry_run or waiting.manifest is None or not waiting.files:

@@ -89,6 +89,11 @@ class Directory:
         """Lists the files directly in a directory; none where it does not exist."""
         return [_file_info(_name(info), info) for info in self._ls(relative) if _is_file(info)]
 
+    def is_file(self) -> bool:
+        """Whether the location is a file, not a directory. Listing it finds nothing, as for one that does not exist."""
+        with self._errors("look at", ""):
+            return bool(self._fs.isfile(self.location.below("").rstrip("/")))
+
     def find(self, relative: str, leave_out: Collection[str] = ()) -> list[FileInfo]:
         """Lists the files at any depth below a directory, by their paths from there; none where it does not exist.
 
