@@ -32,6 +32,7 @@ from pyspark_statestore.cli.maintain import (
     orphans_command,
     verify_command,
 )
+from pyspark_statestore.cli.settings import settings_command
 from pyspark_statestore.cli.sink import sink_group
 from pyspark_statestore.cli.state import diff_command, state_command
 
@@ -83,6 +84,7 @@ for command in (
     fork_command,
     release_command,
     sink_group,
+    settings_command,
 ):
     cli.add_command(command)
 

@@ -89,16 +89,27 @@ def configure(
     _check_classic(builder, own)
     existing = {**inherited_settings(), **{key: str(value) for key, value in own.items()}}
     door = door_settings(existing, mode=mode, store=store, sink=sink, options=options)
-    changed = dict(door.set)
-    changed.update({f"spark.hadoop.{key}": value for key, value in file_system_settings().items()})
-    changed[JARS_KEY] = _with_jar(existing.get(JARS_KEY, ""))
-    changed[PLUGINS_KEY] = _with(existing.get(PLUGINS_KEY, ""), METRICS_PLUGIN)
-    changed[EXTENSIONS_KEY] = _with(existing.get(EXTENSIONS_KEY, ""), MERGED_EXTENSIONS)
+    changed = {**door.set, **start_settings(existing, _with_jar(existing.get(JARS_KEY, "")))}
     _check_jvm()
     for key in door.remove:
         own.pop(key, None)
     start_with_own_python(builder)
     return builder.config(map=changed)
+
+
+def start_settings(existing: Mapping[str, str], jars: str) -> dict[str, str]:
+    """Returns the settings that Spark takes only when an application starts, whichever the door is.
+
+    Args:
+        existing: The settings so far, whose plugins and extensions stay.
+        jars: The value of ``spark.jars``.
+    """
+    return {
+        **{f"spark.hadoop.{key}": value for key, value in file_system_settings().items()},
+        JARS_KEY: jars,
+        PLUGINS_KEY: _with(existing.get(PLUGINS_KEY, ""), METRICS_PLUGIN),
+        EXTENSIONS_KEY: _with(existing.get(EXTENSIONS_KEY, ""), MERGED_EXTENSIONS),
+    }
 
 
 def attach(

@@ -58,7 +58,7 @@ def test_every_command_is_on_the_page() -> None:
 
     shown = set(re.findall(r"^pyspark-statestore (\S+)", "\n".join(examples()), re.MULTILINE))
 
-    assert set(cli.commands) - {"jar-path"} == shown
+    assert set(cli.commands) - {"jar-path", "settings"} == shown
     of_sinks = [f"sink {command}" for command in cli.commands["sink"].commands]  # type: ignore[attr-defined]
     table = DOCS.read_text().partition("| command | what it shows |")[2].partition("\n\n")[0]
     listed = set(re.findall(r"^\| (?:\[)?`((?:sink )?[a-z-]+)", table, re.MULTILINE))
