@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from pyspark_statestore import rendering
 from pyspark_statestore.checkpoint import Checkpoint
 from pyspark_statestore.conf import OPTIONS
 from pyspark_statestore.errors import StateStoreFilesError, not_allowed
@@ -158,6 +159,20 @@ class BackgroundMaintenance:
     def pool(self) -> str:
         """The scheduler pool of the Spark jobs."""
         return self._queries.pool
+
+    def __repr__(self) -> str:
+        """Says whether it works, how often, and what the last run did."""
+        state = "active" if self.is_active else "stopped"
+        interval = rendering.duration(datetime.timedelta(seconds=self._interval_s))
+        last = self.last_run
+        if last is None:
+            return f"<BackgroundMaintenance: {state}, every {interval}, no run yet>"
+        failed = sum(query.error is not None for query in last.queries) + (last.error is not None)
+        done = f"{len(last.queries):,} {'query' if len(last.queries) == 1 else 'queries'}"
+        return (
+            f"<BackgroundMaintenance: {state}, every {interval}, run {last.number} ended at "
+            f"{rendering.time(last.ended_at)} UTC: {done}, {rendering.counted(failed, 'error')}>"
+        )
 
     def stop(self, timeout: float | None = None) -> bool:
         """Stops the maintenance and waits for the current step, such as the compaction of one checkpoint.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -13,6 +14,16 @@ Form: TypeAlias = Callable[..., str]
 
 NOTHING = "-"
 """What a cell shows for null."""
+
+_EPOCH = datetime.datetime(1970, 1, 1)
+_SPARKS_TIMES: Mapping[str, str] = {
+    "expiresAtMicros": "microseconds",
+    "ttlExpirationMs": "milliseconds",
+    "expirationMs": "milliseconds",
+    "expiryTimestampMs": "milliseconds",
+    "timeoutTimestamp": "milliseconds",
+}
+"""Columns of Spark's own state that keep times as numbers, and the unit."""
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
@@ -62,6 +73,56 @@ def duration(value: datetime.timedelta) -> str:
         if number:
             parts.append(f"{number}{unit}")
     return " ".join(parts[:2]) or "0s"
+
+
+def moment(value: datetime.datetime) -> str:
+    """A point in time as a user's own data has it, with the part of a second where there is one."""
+    part = f"{value:%f}".rstrip("0")
+    return f"{value:%Y-%m-%d %H:%M:%S}" + (f".{part}" if part else "")
+
+
+def milliseconds(value: int) -> str:
+    """A number of milliseconds since 1970 that Spark keeps for a time, and the time in UTC."""
+    return _with_time(value, 1000)
+
+
+def microseconds(value: int) -> str:
+    """A number of microseconds since 1970 that Spark keeps for a time, and the time in UTC."""
+    return _with_time(value, 1_000_000)
+
+
+def _with_time(value: int, per_second: int) -> str:
+    try:
+        at = _EPOCH + datetime.timedelta(microseconds=value * 1_000_000 // per_second)
+    except OverflowError:
+        return str(value)  # as Long.MaxValue, for never
+    return f"{value} ({moment(at)})"
+
+
+def collection(type_: pa.DataType) -> Form:
+    """Makes the form for lists, maps and structs of a type: JSON, with times as elsewhere."""
+
+    def shown(value: Any) -> str:
+        return text(json.dumps(_simple(value, type_), ensure_ascii=False))
+
+    return shown
+
+
+def _simple(value: Any, type_: pa.DataType) -> Any:
+    """Returns a value as JSON has it."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if pa.types.is_struct(type_):
+        return {field.name: _simple(value[field.name], field.type) for field in type_}
+    if pa.types.is_map(type_):
+        return {_key(_simple(key, type_.key_type)): _simple(each, type_.item_type) for key, each in value}
+    if isinstance(value, list):
+        return [_simple(each, type_.value_type) for each in value]
+    return moment(value) if isinstance(value, datetime.datetime) else text(value)
+
+
+def _key(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def flag(value: bool) -> str:
@@ -121,8 +182,13 @@ IS_NUMBER: frozenset[Form] = frozenset((size, count, ratio, share, part_of))
 
 def form_of(column: str, type_: pa.DataType) -> Form:
     """Chooses the form for a column that has none of its own, by its name and type."""
+    if pa.types.is_nested(type_):
+        return collection(type_)
     if "." in column:  # a field of a user's own, whatever its name is
-        return time if pa.types.is_timestamp(type_) else text
+        unit = _SPARKS_TIMES.get(column.rpartition(".")[2]) if pa.types.is_int64(type_) else None
+        if unit is not None:
+            return milliseconds if unit == "milliseconds" else microseconds
+        return moment if pa.types.is_timestamp(type_) else text
     if column in ("length", "size") or column.endswith(("_bytes", "_bytes_count")):
         return size
     if column == "share":
