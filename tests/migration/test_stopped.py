@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from pyspark_statestore import Checkpoint, StateStoreFilesError
+from tests.conftest import MakeSpark
 from tests.maintenance import builders
 from tests.migration.builders import MERGED, STOCK, make, providers, stock_goes_on
 
@@ -84,3 +85,27 @@ def test_the_error_says_how_long_to_wait_before_it_speaks_of_force(stock: Path) 
     until = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(minutes=10)
     assert found[2] <= f"{until:%H:%M:%S}" or until.hour == 0
     Checkpoint(stock, closed_after=datetime.timedelta(0)).convert("merged")
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_a_query_of_stock_spark_is_converted_when_it_was_stopped(make_spark: MakeSpark, tmp_path: Path) -> None:
+    spark = make_spark()
+    stream = spark.readStream.format("rate").option("rowsPerSecond", 100).load().groupBy("value").count()
+    writer = stream.writeStream.format("noop").outputMode("update").trigger(processingTime="200 milliseconds")
+    query = writer.option("checkpointLocation", str(tmp_path / "q1")).start()
+    try:
+        while query.lastProgress is None or query.lastProgress["batchId"] < 2:
+            assert not query.awaitTermination(1), query.exception()
+        with pytest.raises(StateStoreFilesError, match="is active in this session"):
+            Checkpoint.of(query).convert("merged")
+    finally:
+        query.stop()
+
+    with pytest.raises(StateStoreFilesError, match="PSS_QUERY_RUNNING.*wait"):
+        Checkpoint(tmp_path / "q1").convert("merged")
+    done = Checkpoint.of(query).convert("merged")
+
+    assert done.changed_entries_count > 2
+    assert done.provider_after is not None
+    assert "Merged" in done.provider_after
