@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from pyspark_checkpoint_files.options import NARROWED, SINK_TABLES, ReadOptions
+from pyspark_checkpoint_files.plain_errors import plain_errors
 from pyspark_checkpoint_files.pushdown import is_offered, push
 
 if TYPE_CHECKING:
@@ -49,9 +50,10 @@ class SinkReader(DataSourceReader):
         Raises:
             StateStoreFilesError: As the methods of :class:`pyspark_statestore.sink.sink.Sink`.
         """
-        sink = self._options.sink()
-        tables = {"sink_files": sink.files, "sink_log": sink.log, "sink_waiting": sink.waiting}
-        yield from tables[self._options.table]().to_batches(BATCH_ROWS)
+        with plain_errors():
+            sink = self._options.sink()
+            tables = {"sink_files": sink.files, "sink_log": sink.log, "sink_waiting": sink.waiting}
+            yield from tables[self._options.table]().to_batches(BATCH_ROWS)
 
 
 class TableReader(DataSourceReader):
@@ -86,7 +88,8 @@ class TableReader(DataSourceReader):
         """
         if self._nothing:
             return
-        yield from self._options.checkpoint().inspect.batches(self._options.table, BATCH_ROWS, **self._narrowed)
+        with plain_errors():
+            yield from self._options.checkpoint().inspect.batches(self._options.table, BATCH_ROWS, **self._narrowed)
 
 
 class FilteringReader(TableReader):

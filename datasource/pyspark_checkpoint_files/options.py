@@ -120,6 +120,26 @@ class ReadOptions:
         """
         return Sink(self._required_path(), self.storage)
 
+    def require_path(self) -> None:
+        """Makes sure that there is something at the path, if it is given yet. One listing tells.
+
+        Raises:
+            StateStoreFilesError: PSS_NOT_A_CHECKPOINT or PSS_NOT_A_SINK, or the path cannot be used or listed.
+        """
+        if not self.path:
+            return
+        from pyspark_statestore.storage import Directory, Location
+
+        directory = Directory(Location.of(self.path, self.storage))
+        if self.table in SINK_TABLES:
+            from pyspark_statestore.sink.file_list import check_sink
+
+            check_sink(directory)
+        else:
+            from pyspark_statestore.log.scan import check_checkpoint
+
+            check_checkpoint(directory)
+
     def _required_path(self) -> str:
         if not self.path:
             reason = "the option path is missing: give it to load(), to OPTIONS (path '...') or to WITH (path = '...')"

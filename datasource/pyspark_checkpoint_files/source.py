@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, DataSourceWriter
 
 from pyspark_checkpoint_files.options import STREAMED, TABLES, ReadOptions
+from pyspark_checkpoint_files.plain_errors import plain_errors
 from pyspark_statestore.errors import not_allowed
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ class DefaultSource(DataSource):
         >>> spark.read.format("checkpoint_files").option("table", "versions").load("s3a://bucket/checkpoints/q1")
     """
 
+    @plain_errors()
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
         # Parsed here, because the errors of a reader appear only when the query runs.
@@ -40,18 +42,35 @@ class DefaultSource(DataSource):
         """Returns the name for ``format(...)`` and ``USING``."""
         return "checkpoint_files"
 
-    def schema(self) -> str:
-        """Returns the columns of the table."""
-        from pyspark_statestore.inspect import spark_schema_of
+    @plain_errors()
+    def schema(self) -> StructType:
+        """Returns the columns of the table, each with its comment for DESCRIBE.
 
-        return spark_schema_of(self._parsed.table)
+        Spark asks for them when a frame or a view is made, so a wrong path is said then.
 
+        Raises:
+            StateStoreFilesError: There is no checkpoint, or no sink, at the path, or it cannot be listed.
+        """
+        from pyspark.sql import types
+        from pyspark.sql.pandas.types import from_arrow_type
+
+        from pyspark_statestore.inspect import comments_of, schema_of
+
+        self._parsed.require_path()
+        made = types.StructType()
+        comments = comments_of(self._parsed.table)
+        for field in schema_of(self._parsed.table):
+            made.add(field.name, from_arrow_type(field.type), True, {"comment": comments[field.name]})
+        return made
+
+    @plain_errors()
     def reader(self, schema: StructType) -> DataSourceReader:
         """Returns what reads the table once."""
         from pyspark_checkpoint_files.batch import reader_of
 
         return reader_of(self._options_for(schema))
 
+    @plain_errors()
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Returns what rewrites the files whose rows are inserted.
 
@@ -72,6 +91,7 @@ class DefaultSource(DataSource):
             raise not_allowed("schema", ", ".join(schema.names), allowed)
         return CompactionWriter(self._parsed)
 
+    @plain_errors()
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Returns what follows the segments as they are committed.
 
@@ -88,13 +108,14 @@ class DefaultSource(DataSource):
 
     def _options_for(self, schema: StructType) -> ReadOptions:
         """Finds the table by a schema: users may give one, and a catalog remembers the one of the table it created."""
-        from pyspark_statestore.inspect import SINK_TABLES, TABLES
+        from pyspark_statestore.inspect import SINK_TABLES, TABLES, spark_schema_of
 
         tables = {**TABLES, **SINK_TABLES}
         found = [name for name, columns in tables.items() if [column.name for column in columns] == list(schema.names)]
         if "table" not in self.options and found:
             return replace(self._parsed, table=found[0])
         if found != [self._parsed.table]:
-            allowed = f"no schema at all, or that of the table {self._parsed.table}: {self.schema()}"
+            columns = spark_schema_of(self._parsed.table)
+            allowed = f"no schema at all, or that of the table {self._parsed.table}: {columns}"
             raise not_allowed("schema", ", ".join(schema.names), allowed)
         return self._parsed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from pyspark_checkpoint_files.options import ReadOptions
+from pyspark_checkpoint_files.plain_errors import plain_errors
 from pyspark_statestore.errors import StateStoreFilesError
 
 if TYPE_CHECKING:
@@ -30,9 +32,13 @@ class Rewritten(WriterCommitMessage):
 
     Attributes:
         failures: The errors that it met.
+        files: How many files' rows it had.
+        added: How many files it wrote.
     """
 
     failures: tuple[StateStoreFilesError, ...] = ()
+    files: int = 0
+    added: int = 0
 
 
 class CompactionWriter(DataSourceArrowWriter):
@@ -52,6 +58,7 @@ class CompactionWriter(DataSourceArrowWriter):
         options.checkpoint()
         self._options = options
 
+    @plain_errors()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Rewritten:
         """Copies the live segments of the files into new ones.
 
@@ -59,26 +66,41 @@ class CompactionWriter(DataSourceArrowWriter):
             StateStoreFilesError: The file system failed in a way that may not happen again.
         """
         from pyspark_statestore.maintenance.compaction import rewrite
+        from pyspark_statestore.maintenance.relocation import Relocation
 
         try:
             names = self._names(iterator)
-            failures = tuple(rewrite(self._log, names).failures) if names else ()
+            done = rewrite(self._log, names) if names else Relocation()
+            result = Rewritten(tuple(done.failures), len(names), len(done.added))
         except StateStoreFilesError as error:
-            failures = (error,)
-        for failure in failures:
+            result = Rewritten((error,))
+        for failure in result.failures:
             if failure.getErrorClass() in _RETRYABLE:
                 raise failure
-        return Rewritten(failures)
+        return result
 
+    @plain_errors()
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Unlinks the files that nobody needs any more.
+        """Unlinks the files that nobody needs any more, and says in the driver's log what the INSERT did.
+
+        Spark shows no result of an INSERT, and takes no row count from a Python data source.
 
         Raises:
             StateStoreFilesError: A row was refused, a live segment is corrupt, or the checkpoint cannot be cleaned.
         """
         from pyspark_statestore.maintenance.cleaning import clean
+        from pyspark_statestore.rendering import counted, size
 
-        clean(self._log, self._log.snapshot().closed_tombstones)
+        cleaned = clean(self._log, self._log.snapshot().closed_tombstones)
+        done = [message for message in messages if isinstance(message, Rewritten)]
+        rewritten, added = sum(each.files for each in done), sum(each.added for each in done)
+        print(
+            f"pyspark-statestore: INSERT into {self._log.directory.location.url}: rows of "
+            f"{counted(rewritten, 'file')} came, {counted(added + len(cleaned.added), 'file')} added, "
+            f"{counted(len(cleaned.files), 'file')} of {size(cleaned.size_in_bytes)} removed",
+            file=sys.stderr,  # of a worker, which the JVM hands on to the driver's log
+            flush=True,
+        )
         for message in messages:
             if isinstance(message, Rewritten) and message.failures:
                 raise message.failures[0]

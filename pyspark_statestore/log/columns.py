@@ -45,6 +45,11 @@ def spark_schema_of(table: str) -> str:
     return ", ".join(f"{column.name} {_SPARK_TYPES[column.type]}" for column in _columns_of(table))
 
 
+def comments_of(table: str) -> dict[str, str]:
+    """What each column of a table says, by its name."""
+    return {column.name: column.about for column in _columns_of(table)}
+
+
 def _columns_of(table: str) -> tuple[Column, ...]:
     return TABLES[table] if table in TABLES else SINK_TABLES[table]
 

@@ -134,12 +134,26 @@ def read_list(directory: Directory, *, only_current: bool = True) -> list[ListPa
     return retry_if_gone(directory, lambda: _read_list(directory, only_current), LIST)
 
 
-def _read_list(directory: Directory, only_current: bool) -> list[ListPart]:
+def check_sink(directory: Directory) -> None:
+    """Refuses a directory that has no list of files. One listing tells.
+
+    Raises:
+        StateStoreFilesError: PSS_NOT_A_SINK, or it cannot be listed.
+    """
+    _parts(directory)
+
+
+def _parts(directory: Directory) -> list[tuple[FileInfo, re.Match[str]]]:
     named = [(info, found) for info in directory.files(LIST) if (found := _PART.fullmatch(info.name))]
     if not named:
         where = directory.location.display()
         reason = "it is a file" if directory.is_file() else f"there is no {LIST} in it that names files"
         raise StateStoreFilesError("PSS_NOT_A_SINK", {"path": where, "reason": reason})
+    return named
+
+
+def _read_list(directory: Directory, only_current: bool) -> list[ListPart]:
+    named = _parts(directory)
     newest = max((int(found[1]) for _, found in named if found[2]), default=-1)
 
     def read(one: tuple[FileInfo, re.Match[str]]) -> ListPart:

@@ -9,10 +9,13 @@ from pathlib import Path
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from pyspark_checkpoint_files import DefaultSource
 from pyspark_checkpoint_files.options import ReadOptions
+from pyspark_checkpoint_files.plain_errors import HIDE
 
 from pyspark_statestore import StateStoreFilesError
 from pyspark_statestore.format import MergedFileWriter, file_name
+from pyspark_statestore.inspect import comments_of
 
 NAME = file_name(1_700_000_000_000, 7, 0)
 
@@ -73,12 +76,12 @@ def test_what_cannot_be_read_says_why(
     spark: SparkSession, tmp_path: Path, prepare: Callable[[Path], object], words: list[str], table: str
 ) -> None:
     prepare(tmp_path / "it")
-    frame = spark.read.format("checkpoint_files").option("table", table).load(str(tmp_path / "it"))
 
     with pytest.raises(PySparkException) as caught:
-        frame.collect()
+        spark.read.format("checkpoint_files").option("table", table).load(str(tmp_path / "it")).collect()
 
     said = str(caught.value)
+    assert "Traceback" not in said
     assert [word for word in [*words, str(tmp_path / "it")] if word not in said] == []
 
 
@@ -98,7 +101,42 @@ def test_wrong_options_are_refused_before_anything_runs(
         spark.read.format("checkpoint_files").options(**options).load(str(tmp_path))
 
     said = str(caught.value)
+    assert "Traceback" not in said
     assert [word for word in words if word not in said] == []
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("table", ["files", "sink_files"])
+def test_a_view_on_a_wrong_path_says_so_when_it_is_made(spark: SparkSession, tmp_path: Path, table: str) -> None:
+    with pytest.raises(PySparkException) as caught:
+        spark.sql(
+            f"CREATE TEMPORARY VIEW wrong USING checkpoint_files OPTIONS (path '{tmp_path / 'no'}', table '{table}')"
+        )
+
+    said = str(caught.value)
+    assert ("[PSS_NOT_A_SINK]" if table == "sink_files" else "[PSS_NOT_A_CHECKPOINT]") in said
+    assert "Traceback" not in said
+
+
+@pytest.mark.spark
+def test_describe_explains_the_columns(spark: SparkSession, tmp_path: Path) -> None:
+    healthy(tmp_path / "it")
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW it USING checkpoint_files OPTIONS (path '{tmp_path / 'it'}')")
+
+    described = {row["col_name"]: row["comment"] for row in spark.sql("DESCRIBE it").collect()}
+
+    assert described == comments_of("files")
+
+
+def test_only_a_worker_hides_tracebacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(HIDE, "")
+    with pytest.raises(StateStoreFilesError):
+        DefaultSource({"table": "nope"})
+    assert os.environ[HIDE] == ""
+    monkeypatch.setattr("pyspark_checkpoint_files.plain_errors._is_worker", lambda: True)
+    with pytest.raises(StateStoreFilesError):
+        DefaultSource({"table": "nope"})
+    assert os.environ[HIDE] == "1"
 
 
 @pytest.mark.spark

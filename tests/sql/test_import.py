@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
+from pathlib import Path
 
 import pyspark_checkpoint_files
 
@@ -44,14 +45,11 @@ def test_spark_finds_one_source_and_its_name() -> None:
     assert dir(pyspark_checkpoint_files).count("DefaultSource") == 1
 
 
-def test_a_source_and_its_readers_travel_by_pickle() -> None:
-    from pyspark.sql.types import StructType
-
-    source = pyspark_checkpoint_files.DefaultSource({"PATH": "/x", "table": "segments", "operatorId": "3"})
+def test_a_source_and_its_readers_travel_by_pickle(tmp_path: Path) -> None:
+    (tmp_path / "offsets").mkdir()
+    source = pyspark_checkpoint_files.DefaultSource({"PATH": str(tmp_path), "table": "segments", "operatorId": "3"})
     there = pickle.loads(pickle.dumps(source))
-    schema = StructType()
-    for column in there.schema().split(", "):
-        schema.add(column.split(" ")[0], "string")
+    schema = there.schema()
 
     assert pickle.loads(pickle.dumps(there.reader(schema))).partitions()
     assert pickle.loads(pickle.dumps(there.streamReader(schema))).initialOffset() == {"version": 1, "writers": {}}

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSourceWriter
 from pyspark.sql.types import StructType
 from pyspark_checkpoint_files import DefaultSource
+from pyspark_checkpoint_files.options import ReadOptions
 from pyspark_checkpoint_files.writer import CompactionWriter, Rewritten
 
 from pyspark_statestore import Checkpoint
@@ -180,3 +181,18 @@ def test_compact_with_a_session(spark: SparkSession, checkpoint: Path) -> None:
     assert live_files(checkpoint) == before
     with refused("PSS_INVALID_OPTION", "where", "nonsense"):
         Checkpoint(checkpoint).maintenance.compact(spark=spark, where="nonsense > 1")
+
+
+def test_an_insert_tells_what_it_did(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    writer = CompactionWriter(ReadOptions.parse({"path": str(checkpoint)}))
+    paths = [file.as_uri() for file in merged_paths(checkpoint)]
+
+    done = writer.write(iter([pa.record_batch({"file_path": paths})]))
+    writer.commit([done, None])
+
+    said = capsys.readouterr().err
+    assert said.startswith(
+        f"pyspark-statestore: INSERT into {checkpoint.as_uri()}: rows of {len(paths)} files came, 1 file added, "
+        f"{len(paths)} files of "
+    )
+    assert said.endswith(" removed\n")

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark_statestore import Checkpoint
 from pyspark_statestore.inspect import TABLES, spark_schema_of
 from tests.conftest import MakeSpark
+from tests.inspect.builders import plain_file
 from tests.jvm.harness import until
 from tests.streaming.runs import Run, Setting, session_conf
 from tests.streaming.workloads import write_batch, write_batches
@@ -44,8 +45,19 @@ def test_a_table_in_sql_is_the_one_in_python(spark: SparkSession, run: Run, tabl
     frame = read(spark, run.checkpoint, table=table)
 
     assert rows(frame) == Checkpoint(run.checkpoint).inspect.table(table).to_pylist()
-    assert frame.count() > 0
+    assert (frame.count() > 0) == (table != "plain_files")  # all of this query's state is merged
     assert [f"{name} {type_}" for name, type_ in frame.dtypes] == spark_schema_of(table).split(", ")
+
+
+def test_plain_files_in_sql(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "offsets").mkdir()
+    for path in ("0/0/1.changelog", "0/0/1.zip", "0/1/left-keyToNumValues/2_abc.delta"):
+        plain_file(tmp_path, path)
+
+    found = rows(read(spark, tmp_path, table="plain_files").orderBy("file_path"))
+
+    assert found == Checkpoint(tmp_path).inspect.plain_files().to_pylist()
+    assert [row["version"] for row in found] == [1, 1, 2]
 
 
 def test_files_is_what_is_read_without_the_option(spark: SparkSession, run: Run) -> None:
