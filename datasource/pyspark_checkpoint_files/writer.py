@@ -93,6 +93,8 @@ class CompactionWriter(DataSourceArrowWriter):
 
         cleaned = clean(self._log, self._log.snapshot().closed_tombstones)
         done = [message for message in messages if isinstance(message, Rewritten)]
+        for failure in (failure for each in done for failure in each.failures):
+            raise failure
         rewritten, added = sum(each.files for each in done), sum(each.added for each in done)
         print(
             f"pyspark-statestore: INSERT into {self._log.directory.location.url}: rows of "
@@ -101,9 +103,6 @@ class CompactionWriter(DataSourceArrowWriter):
             file=sys.stderr,  # of a worker, which the JVM hands on to the driver's log
             flush=True,
         )
-        for message in messages:
-            if isinstance(message, Rewritten) and message.failures:
-                raise message.failures[0]
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Does nothing: the copies are as good as the originals."""
