@@ -104,6 +104,20 @@ TABLES: dict[str, TableLayout] = {
 }
 """The layouts of the tables of these names."""
 
+CHECKPOINTS: TableLayout = (
+    ColumnLayout("checkpoint", ("checkpoint",), rendering.text),
+    ColumnLayout("files", ("file_count",), rendering.count),
+    ColumnLayout("size", ("file_size_in_bytes",), rendering.size),
+    ColumnLayout("live", ("live_bytes",), rendering.size),
+    ColumnLayout("amplif.", ("space_amplification",), rendering.ratio),
+    ColumnLayout("plain files", ("plain_file_count",), rendering.count, optional=True),
+    ColumnLayout("their size", ("plain_bytes",), rendering.size, optional=True),
+    ColumnLayout("partitions", ("partition_count",), rendering.count),
+    ColumnLayout("version", ("max_version",), rendering.text),
+    ColumnLayout("error", ("error",), rendering.text, optional=True),
+)
+"""The layout of the command ``list``."""
+
 REWRITTEN: TableLayout = (
     ColumnLayout("file", ("file_path",), rendering.name),
     ColumnLayout("size", ("file_size_in_bytes",), rendering.size),

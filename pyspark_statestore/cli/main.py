@@ -32,6 +32,7 @@ from pyspark_statestore.cli.maintain import (
     orphans_command,
     verify_command,
 )
+from pyspark_statestore.cli.overview import list_command
 from pyspark_statestore.cli.settings import settings_command
 from pyspark_statestore.cli.sink import sink_group
 from pyspark_statestore.cli.state import diff_command, state_command
@@ -64,6 +65,7 @@ def jar_path_command(spark: str | None) -> None:
 
 
 for command in (
+    list_command,
     summary_command,
     files_command,
     segments_command,
