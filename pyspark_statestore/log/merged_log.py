@@ -320,7 +320,7 @@ def require_stopped(
         return
     # What takes longest says when all of them will have gone.
     reason, left = max(signs, key=lambda sign: sign[1])
-    at = datetime.datetime.now(datetime.timezone.utc) + left
+    at = now.here + left
     override = (
         f"nothing in a checkpoint says so, and only silence tells: wait {rendering.duration(left)}, until "
         f"{at:%H:%M:%S} UTC. Where you know that no process runs it, say so with force=True (--force)"

@@ -27,27 +27,35 @@ def was_stopped(query: Any, directory: Directory, action: str) -> bool:
 
     Returns:
         False where the query does not tell: another one has written to the checkpoint since, or it made no progress.
+        One of another application that has written nothing yet is not noticed, as where only silence tells.
 
     Raises:
         StateStoreFilesError: PSS_QUERY_RUNNING where the query runs.
     """
     if query is None:
         return False
-    if query.isActive:
+    run = query.runId if query.isActive else _run_in_session(query)
+    if run is not None:
         parameters = {
             "action": action,
             "path": directory.location.url,
-            "reason": f"its run {query.runId} is active in this session",
-            "override": "its last batch is about to end: try again",
+            "reason": f"its run {run} is active in this session",
+            "override": "stop it, or wait for its last batch, and try again",
         }
         raise StateStoreFilesError("PSS_QUERY_RUNNING", parameters)
     progress = query.lastProgress
     if not progress or _id_of(directory) != str(query.id):
         return False
-    # A batch that was planned when the query was stopped made no progress. A trigger without data reports the next one.
-    last = int(progress["batchId"])
+    # A trigger without data reports the next batch. One that was planned when the query was stopped made no progress.
+    last = int(progress["batchId"]) - ("addBatch" not in progress["durationMs"])
     planned, committed = (max(entries(directory, log), default=-1) for log in (OFFSETS, COMMITS))
     return planned <= last + 1 and committed <= last
+
+
+def _run_in_session(query: Any) -> str | None:
+    """The run of the same query that was started again in its session; None without one."""
+    running = query._jsq.sparkSession().streams().get(str(query.id))
+    return None if running is None else str(running.runId().toString())
 
 
 def _id_of(directory: Directory) -> str | None:

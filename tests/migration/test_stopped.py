@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pyspark.sql.streaming import StreamingQuery
 
 from pyspark_statestore import Checkpoint, StateStoreFilesError
 from tests.conftest import MakeSpark
@@ -16,14 +17,23 @@ from tests.maintenance import builders
 from tests.migration.builders import MERGED, STOCK, make, providers, stock_goes_on
 
 
+def progress(batch: int, *, had_data: bool = True) -> dict[str, Any]:
+    """Of a batch, or of a trigger before it that found no data."""
+    return {"batchId": batch, "durationMs": {"triggerExecution": 7} | ({"addBatch": 5} if had_data else {})}
+
+
 class Query:
     """What a StreamingQuery says of itself; it wrote all that is in the checkpoint."""
 
     def __init__(self, checkpoint: Path, **others: Any) -> None:
-        self._jsq = SimpleNamespace(streamingQuery=lambda: SimpleNamespace(resolvedCheckpointRoot=lambda: checkpoint))
+        streams = SimpleNamespace(get=lambda _: None)
+        self._jsq = SimpleNamespace(
+            streamingQuery=lambda: SimpleNamespace(resolvedCheckpointRoot=lambda: checkpoint),
+            sparkSession=lambda: SimpleNamespace(streams=lambda: streams),
+        )
         self.isActive = False
         self.id, self.runId = "4f5b", "run"
-        self.lastProgress: Any = {"batchId": builders.LAST}
+        self.lastProgress: Any = progress(builders.LAST)
         for name, value in others.items():
             setattr(self, name, value)
 
@@ -58,9 +68,18 @@ def test_a_query_that_runs_is_never_converted(stock: Path) -> None:
         Checkpoint.of(Query(stock, isActive=True)).convert("merged")
 
 
-@pytest.mark.parametrize("others", [{"lastProgress": None}, {"id": "another"}, {"lastProgress": {"batchId": 2}}])
+@pytest.mark.parametrize("others", [{"lastProgress": None}, {"id": "another"}, {"lastProgress": progress(2)}])
 def test_a_query_that_was_not_the_last_says_nothing(stock: Path, others: dict[str, Any]) -> None:
     assert convert(Query(stock, **others)) == "PSS_QUERY_RUNNING"
+
+
+def test_a_trigger_without_data_wrote_no_batch(stock: Path) -> None:
+    idle = progress(builders.LAST + 1, had_data=False)
+    assert convert(Query(stock, lastProgress=idle)) == MERGED
+
+
+def test_somebody_else_has_gone_on_after_a_trigger_without_data(stock: Path) -> None:
+    assert convert(Query(stock, lastProgress=progress(builders.LAST, had_data=False))) == "PSS_QUERY_RUNNING"
 
 
 def test_somebody_else_has_gone_on(stock: Path) -> None:
@@ -87,16 +106,21 @@ def test_the_error_says_how_long_to_wait_before_it_speaks_of_force(stock: Path) 
     Checkpoint(stock, closed_after=datetime.timedelta(0)).convert("merged")
 
 
+def await_batch(query: StreamingQuery, batch: int) -> None:
+    """Waits until it has run; the query then waits for its next trigger."""
+    while query.lastProgress is None or query.lastProgress["batchId"] < batch:
+        assert not query.awaitTermination(0.05), query.exception()
+
+
 @pytest.mark.spark
 @pytest.mark.slow
 def test_a_query_of_stock_spark_is_converted_when_it_was_stopped(make_spark: MakeSpark, tmp_path: Path) -> None:
     spark = make_spark()
     stream = spark.readStream.format("rate").option("rowsPerSecond", 100).load().groupBy("value").count()
-    writer = stream.writeStream.format("noop").outputMode("update").trigger(processingTime="200 milliseconds")
+    writer = stream.writeStream.format("noop").outputMode("update").trigger(processingTime="2 seconds")
     query = writer.option("checkpointLocation", str(tmp_path / "q1")).start()
     try:
-        while query.lastProgress is None or query.lastProgress["batchId"] < 2:
-            assert not query.awaitTermination(1), query.exception()
+        await_batch(query, 2)
         with pytest.raises(StateStoreFilesError, match="is active in this session"):
             Checkpoint.of(query).convert("merged")
     finally:
@@ -104,7 +128,14 @@ def test_a_query_of_stock_spark_is_converted_when_it_was_stopped(make_spark: Mak
 
     with pytest.raises(StateStoreFilesError, match="PSS_QUERY_RUNNING.*wait"):
         Checkpoint(tmp_path / "q1").convert("merged")
-    done = Checkpoint.of(query).convert("merged")
+    again = writer.start()
+    try:
+        await_batch(again, 3)
+        with pytest.raises(StateStoreFilesError, match=f"its run {again.runId} is active in this session"):
+            Checkpoint.of(query).convert("merged")
+    finally:
+        again.stop()
+    done = Checkpoint.of(again).convert("merged")
 
     assert done.changed_entries_count > 2
     assert done.provider_after is not None
