@@ -82,7 +82,7 @@ def test_equal_to_stock_when_each_batch_is_restored(
     lazy = Run(session, workload, setting, tmp_path / "lazy", tmp_path / "input")
     stock_setting = Setting("stock", "rocksdb", setting.format_version, setting.changelog)
     stock = Run(session, workload, stock_setting, tmp_path / "stock", tmp_path / "input")
-    left_out = demanded = 0
+    left_out = demanded = hydrated = 0
     for batch in range(BATCHES + 1):
         write_batch(lazy.input, batch)
         for run, conf in ((stock, {}), (lazy, lazily(how))):
@@ -91,11 +91,13 @@ def test_equal_to_stock_when_each_batch_is_restored(
         counted = figures(session, lazy)
         left_out += counted["leftOutBytes"]
         demanded += counted["demandedBytes"]
-        assert how == "lazy" or counted["hydratedBytes"] == 0
+        hydrated += counted["hydratedBytes"]
     assert lazy.rows == stock.rows
     assert lazy.metrics == stock.metrics
     assert left_out > 0
-    assert demanded > 0
+    # The background may be faster than a query that begins late.
+    assert demanded + hydrated > 0
+    assert how == "lazy" or (demanded > 0 and hydrated == 0)
 
 
 @pytest.fixture(autouse=True)
