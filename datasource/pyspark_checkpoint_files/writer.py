@@ -93,8 +93,9 @@ class CompactionWriter(DataSourceArrowWriter):
 
         cleaned = clean(self._log, self._log.snapshot().closed_tombstones)
         done = [message for message in messages if isinstance(message, Rewritten)]
-        for failure in (failure for each in done for failure in each.failures):
-            raise failure
+        failures = [failure for each in done for failure in each.failures]
+        if failures:
+            raise failures[0]
         rewritten, added = sum(each.files for each in done), sum(each.added for each in done)
         print(
             f"pyspark-statestore: INSERT into {self._log.directory.location.url}: rows of "

@@ -68,8 +68,7 @@ def list_command(
 
     directory = Directory(Location.of(root, dict(storage_options)))
     if not directory.names():
-        reason = "it is a file" if directory.is_file() else "it does not exist or is empty"
-        parameters = {"action": "list", "path": directory.location.url, "reason": reason}
+        parameters = {"action": "list", "path": directory.location.url, "reason": directory.why_empty()}
         raise StateStoreFilesError("PSS_READ_FAILED", parameters)
     with progress("Reading checkpoints", ""):
         table = _table(directory, list(_below(directory, depth)), dict(storage_options))
@@ -79,13 +78,12 @@ def list_command(
 
 def _below(directory: Directory, depth: int, folder: str = "") -> Iterator[str]:
     """Yields the paths of the checkpoints in a folder, in the order of their names."""
-    names = set(directory.names(folder))
-    if names >= _OF_A_QUERY:
+    below = directory.directories(folder)
+    if _OF_A_QUERY.issubset(below):
         yield folder
         return
     if not depth:
         return
-    below = names - {info.name for info in directory.files(folder)}
     for name in sorted(below):
         if not name.startswith(("_", ".")):
             yield from _below(directory, depth - 1, f"{folder}/{name}" if folder else name)

@@ -321,8 +321,7 @@ def check_checkpoint(directory: Directory) -> None:
     """
     names = directory.names()
     if _OF_A_CHECKPOINT.isdisjoint(names):
-        there = f"it has none of {', '.join(sorted(_OF_A_CHECKPOINT))}"
-        reason = there if names else "it is a file" if directory.is_file() else "it does not exist or is empty"
+        reason = f"it has none of {', '.join(sorted(_OF_A_CHECKPOINT))}" if names else directory.why_empty()
         raise StateStoreFilesError("PSS_NOT_A_CHECKPOINT", {"path": directory.location.url, "reason": reason})
 
 

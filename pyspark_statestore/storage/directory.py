@@ -89,6 +89,14 @@ class Directory:
         """Lists the files directly in a directory; none where it does not exist."""
         return [_file_info(_name(info), info) for info in self._ls(relative) if _is_file(info)]
 
+    def directories(self, relative: str = "") -> list[str]:
+        """Lists the names of the directories directly in a directory; none where it does not exist."""
+        return [_name(info) for info in self._ls(relative) if not _is_file(info)]
+
+    def why_empty(self) -> str:
+        """Says why listing the location finds nothing."""
+        return "it is a file" if self.is_file() else "it does not exist or is empty"
+
     def is_file(self) -> bool:
         """Whether the location is a file, not a directory. Listing it finds nothing, as for one that does not exist."""
         with self._errors("look at", ""):

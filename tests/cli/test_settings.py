@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +15,7 @@ from pyspark_statestore import configure
 from pyspark_statestore.session import configure as configuring
 from pyspark_statestore.session import jvm
 from tests.cli.conftest import Invoke
+from tests.scripts import run_script
 
 ROOT = Path(__file__).resolve().parents[2]
 CASES: list[tuple[list[str], dict[str, Any]]] = [
@@ -96,16 +94,5 @@ def test_a_spark_that_only_has_these_settings_merges(main_jar: Path, tmp_path: P
     defaults = tmp_path / "spark-defaults.conf"
     more = "spark.ui.enabled false\nspark.sql.shuffle.partitions 2\nspark.log.level ERROR\n"
     defaults.write_text(invoke("settings", "--jar", main_jar).stdout + more)
-    environment = {key: value for key, value in os.environ.items() if key != "PYSPARK_SUBMIT_ARGS"}
-    environment |= {"SPARK_CONF_DIR": str(tmp_path), "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, str(tmp_path)],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        env=environment,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-5000:]
+    run_script(SCRIPT, tmp_path, cwd=tmp_path, SPARK_CONF_DIR=str(tmp_path))
     assert list((tmp_path / "q1" / "state" / "_merged").glob("*.merged"))

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from pyspark_statestore.format import MergedFileWriter, file_name
+from tests.scripts import run_script
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -61,20 +59,10 @@ def test_everything_works_through_connect(main_jar: Path, tmp_path: Path) -> Non
         for stamp, path in enumerate(paths, start=1):
             log.put(path, b"abc", stamp=stamp)
         log.seal()
-    environment = {key: value for key, value in os.environ.items() if key != "PYSPARK_SUBMIT_ARGS"}
-    environment |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_DIRS": str(tmp_path), "SPARK_LOCAL_IP": "127.0.0.1"}
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, str(tmp_path / "checkpoint"), str(tmp_path / "followed")],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        env=environment,
-        timeout=300,
-        check=False,
-    )
+    folders = (tmp_path / "checkpoint", tmp_path / "followed")
+    said = run_script(SCRIPT, *folders, cwd=tmp_path, SPARK_LOCAL_DIRS=str(tmp_path))
 
-    assert done.returncode == 0, done.stderr[-5000:]
-    found = json.loads(done.stdout.splitlines()[-1])
+    found = json.loads(said.splitlines()[-1])
     assert found["files"] == 1
     assert found["view"] == paths[2:]
     assert found["generations"] == [2], "compaction in Python, then in SQL"

@@ -4,6 +4,7 @@ import io.pyspark.statestore.Options;
 import io.pyspark.statestore.StateFileNotFoundException;
 import io.pyspark.statestore.StateStoreFilesException;
 import io.pyspark.statestore.StateStoreFilesException.Id;
+import io.pyspark.statestore.Unchecked;
 import io.pyspark.statestore.log.FreshnessKey;
 import io.pyspark.statestore.log.LogOutputStream;
 import io.pyspark.statestore.log.MergedLog;
@@ -251,17 +252,11 @@ public final class MergedFiles {
     T run() throws Exception;
   }
 
-  /** Lets an {@code IOException} through: Scala's methods declare none, and Spark expects them all the same. */
   private static <T> T io(Io<T> action) {
     try {
       return action.run();
     } catch (Exception e) {
-      throw MergedFiles.<RuntimeException>sneak(e);
+      throw Unchecked.raise(e);
     }
-  }
-
-  @SuppressWarnings("unchecked")
-  private static <E extends Exception> E sneak(Exception e) throws E {
-    throw (E) e;
   }
 }

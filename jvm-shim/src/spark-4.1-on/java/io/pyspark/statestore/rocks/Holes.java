@@ -1,5 +1,6 @@
 package io.pyspark.statestore.rocks;
 
+import io.pyspark.statestore.Unchecked;
 import io.pyspark.statestore.log.LazyFiles;
 import java.io.IOException;
 import java.nio.file.Path;
@@ -53,7 +54,7 @@ final class Holes {
       try {
         files.check();
       } catch (IOException e) {
-        throw sneak(e);
+        throw Unchecked.raise(e);
       }
       before = files.progress();
     }
@@ -81,18 +82,8 @@ final class Holes {
         }
       } catch (IOException cause) {
         cause.addSuppressed(e);
-        throw sneak(cause);
+        throw Unchecked.raise(cause);
       }
     }
-  }
-
-  /** Lets an {@code IOException} through: Spark's callers are in Scala, and treat it as one of a load. */
-  static RuntimeException sneak(IOException e) {
-    throw Holes.<RuntimeException>unchecked(e);
-  }
-
-  @SuppressWarnings("unchecked")
-  private static <E extends Exception> E unchecked(Exception e) throws E {
-    throw (E) e;
   }
 }

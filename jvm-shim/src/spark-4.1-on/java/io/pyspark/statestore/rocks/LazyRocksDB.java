@@ -1,5 +1,6 @@
 package io.pyspark.statestore.rocks;
 
+import io.pyspark.statestore.Unchecked;
 import io.pyspark.statestore.log.LazyFiles;
 import java.io.IOException;
 import java.util.ArrayList;
@@ -127,7 +128,7 @@ public final class LazyRocksDB extends RocksDB {
     try {
       files.check();
     } catch (IOException e) {
-      throw Holes.sneak(e);
+      throw Unchecked.raise(e);
     }
     super.flush(options);
   }
@@ -137,7 +138,7 @@ public final class LazyRocksDB extends RocksDB {
     try {
       files.awaitWhole();
     } catch (IOException e) {
-      throw Holes.sneak(e);
+      throw Unchecked.raise(e);
     }
     compactWhenWhole();
     super.compactRange();

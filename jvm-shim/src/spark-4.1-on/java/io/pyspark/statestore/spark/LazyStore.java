@@ -1,5 +1,6 @@
 package io.pyspark.statestore.spark;
 
+import io.pyspark.statestore.Unchecked;
 import io.pyspark.statestore.log.LazyFiles;
 import io.pyspark.statestore.log.LazyLoad;
 import io.pyspark.statestore.rocks.LazyRocksDB;
@@ -88,53 +89,46 @@ final class LazyStore extends RocksDB {
       String codecName,
       String loggingId,
       StateStoreConf storeConf) {
-    return new Files(dfsRootDir, localTempDir, hadoopConf, codecName, loggingId, storeConf);
+    return new RocksDBFileManager(
+        dfsRootDir,
+        localTempDir,
+        hadoopConf,
+        codecName,
+        loggingId,
+        storeConf,
+        conf().fileChecksumEnabled(),
+        fileChecksumThreadPoolSize()) {
+      @Override
+      public RocksDBCheckpointMetadata loadCheckpointFromDfs(
+          long version, File localDir, RocksDBFileMapping mapping, Option<String> checkpointId) {
+        opensLazily = false;
+        open = null;
+        RocksDBCheckpointMetadata metadata;
+        LazyLoad load = LazyLoad.begin(files);
+        try {
+          metadata = super.loadCheckpointFromDfs(version, localDir, mapping, checkpointId);
+        } finally {
+          load.close();
+        }
+        loaded(localDir, metadata);
+        return metadata;
+      }
+    };
   }
 
-  private final class Files extends RocksDBFileManager {
-    Files(
-        String dfsRootDir,
-        File localTempDir,
-        Configuration hadoopConf,
-        String codecName,
-        String loggingId,
-        StateStoreConf storeConf) {
-      super(
-          dfsRootDir,
-          localTempDir,
-          hadoopConf,
-          codecName,
-          loggingId,
-          storeConf,
-          conf().fileChecksumEnabled(),
-          fileChecksumThreadPoolSize());
-    }
-
-    @Override
-    public RocksDBCheckpointMetadata loadCheckpointFromDfs(
-        long version, File localDir, RocksDBFileMapping mapping, Option<String> checkpointId) {
-      RocksDBCheckpointMetadata metadata;
-      opensLazily = false;
-      open = null;
-      LazyLoad load = LazyLoad.begin(files);
-      try {
-        metadata = super.loadCheckpointFromDfs(version, localDir, mapping, checkpointId);
-      } finally {
-        load.close();
+  /** A version's files are in place, and its database is about to be opened. */
+  private void loaded(File localDir, RocksDBCheckpointMetadata metadata) {
+    try {
+      files.loaded(localDir.toPath(), localRootDir().toPath());
+      if (conf().trackTotalNumberOfRows() && metadata.numKeys() < 0) {
+        files.awaitWhole();
       }
-      try {
-        files.loaded(localDir.toPath(), localRootDir().toPath());
-        if (conf().trackTotalNumberOfRows() && metadata.numKeys() < 0) {
-          files.awaitWhole();
-        }
-      } catch (IOException e) {
-        throw LazyStore.<RuntimeException>sneak(e);
-      }
-      // A compaction could begin as soon as the database is open.
-      opensLazily = !files.isWhole();
-      rocksDbOptions().setDisableAutoCompactions(opensLazily);
-      return metadata;
+    } catch (IOException e) {
+      throw Unchecked.raise(e);
     }
+    // A compaction could begin as soon as the database is open.
+    opensLazily = !files.isWhole();
+    rocksDbOptions().setDisableAutoCompactions(opensLazily);
   }
 
   /** Spark does this first, whatever it does with its database. */
@@ -162,10 +156,5 @@ final class LazyStore extends RocksDB {
   public void close() {
     super.close();
     files.close();
-  }
-
-  @SuppressWarnings("unchecked")
-  private static <E extends Exception> E sneak(Exception e) throws E {
-    throw (E) e;
   }
 }
