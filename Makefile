@@ -16,7 +16,7 @@ SOAK := -m pytest --timeout=0
 PYTHON_CODE := $(wildcard pyspark_statestore datasource jvm-shim benchmarks examples tests setup.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help install register jar jars demo test test-spark test-sparks test-hdfs test-s3 test-clouds test-jars lint typecheck unit soak bench matrix wheel release clean check-python check-jdk check-version
+.PHONY: help install register jar jars demo test test-spark test-sparks test-rest test-hdfs test-s3 test-clouds test-jars lint typecheck unit soak bench matrix wheel release clean check-python check-jdk check-version
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -81,6 +81,9 @@ test-sparks: $(INSTALLED) ## a short set on each other version of Spark, and che
 	$(BIN)/python jvm-shim/build.py --tests
 	$(BIN)/python -m pytest -rs --numprocesses 2 --dist loadfile -m "travel or each_spark" \
 		tests/each_spark/test_travel.py tests/each_spark/test_wrong_jar.py tests/each_spark/test_scala.py $(PYTEST_ARGS)
+
+test-rest: test-jars ## the files of tests with several processes of which `make test` has a sample; CI runs both
+	PSS_REST=1 $(BIN)/python -m pytest --numprocesses $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 test-hdfs: jar ## the tests on a real HDFS, which is downloaded once; they are part of `make test`, too
 	$(BIN)/python -m pytest -rs tests/hdfs $(PYTEST_ARGS)

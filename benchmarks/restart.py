@@ -3,7 +3,9 @@
 python benchmarks/restart.py                  # 200 partitions, 5 ms for each metadata call
 python benchmarks/restart.py --quick          # 20 partitions
 python benchmarks/restart.py --partitions 8 --batches 8 --rows-per-batch 300000 --keys 100000000 --no-changelog \
-    --mb-per-second 100                       # 2.4 million groups
+    --mb-per-second 100 --lazy                # 2.4 million groups
+python benchmarks/restart.py --partitions 8 --batches 8 --rows-per-batch 300000 --keys 100000000 --no-changelog \
+    --mb-per-second 100 --lazy --value-bytes 1700 --probe 1 --probe 10 --probe 100 --following 20    # 4 GB of state
 
 Merged state comes back twice from the same checkpoint: on another host, which has none of its SSTs, and on the same.
 With --lazy also on another host with restore=lazy and restore=ondemand.
@@ -24,6 +26,8 @@ from pathlib import Path
 from typing import Any
 
 import click
+import numpy as np
+import pyarrow.parquet as pq
 from rich.console import Console
 from rich.table import Table
 
@@ -35,7 +39,7 @@ from benchmarks.filesystems import METADATA_CALLS, calls  # noqa: E402
 from benchmarks.report import COLOURS, KIND_COLOURS  # noqa: E402
 from benchmarks.scenario import SIDES, Scenario  # noqa: E402
 from benchmarks.shim import build_shim  # noqa: E402
-from benchmarks.workloads import write_input  # noqa: E402
+from benchmarks.workloads import write_batch, write_input  # noqa: E402
 
 MOST_TIME = 0.6
 MOST_CALLS = 0.1
@@ -47,15 +51,22 @@ ANOTHER_HOST = {"cache_size_limit": "0"}
 
 
 def _start(
-    scenario: Scenario, work: Path, files: list[Path], name: str, megabytes_per_second: int = 0
+    scenario: Scenario,
+    work: Path,
+    files: list[Path],
+    name: str,
+    megabytes_per_second: int = 0,
+    following: list[Path] | None = None,
 ) -> tuple[subprocess.Popen[bytes], Path]:
     order, answer = work / f"{name}-in.json", work / f"{name}-out.json"
+    answer.unlink(missing_ok=True)
     order.write_text(
         json.dumps(
             {
                 "scenario": scenario.to_json(),
                 "work": str(work),
                 "files": [str(file) for file in files],
+                "following": [str(file) for file in following or []],
                 "megabytes_per_second": megabytes_per_second,
             }
         )
@@ -90,37 +101,57 @@ def live_and_die(scenario: Scenario, work: Path, files: list[Path]) -> dict[str,
 
 
 def come_back(
-    scenario: Scenario, work: Path, side: str, file: Path, megabytes_per_second: int, **options: str
+    scenario: Scenario, work: Path, side: str, files: list[Path], megabytes_per_second: int, **options: str
 ) -> dict[str, Any]:
-    """Starts one side again, and waits for its first batch.
+    """Starts one side again, waits for its first batch, and runs some more.
 
     Args:
         scenario: What is run.
         work: The directory of everything that was written.
         side: The side to start.
-        file: The input of its first batch.
+        files: The input of its first batch, and of each following one.
         megabytes_per_second: What each stream reads; 0 is as fast as it goes.
         options: More options of merged state.
 
     Returns:
         What was measured.
     """
-    shutil.copyfile(file, work / side / "input" / f".{file.name}")
-    (work / side / "input" / f".{file.name}").rename(work / side / "input" / file.name)
+    first, *following = files
+    shutil.copyfile(first, work / side / "input" / f".{first.name}")
+    (work / side / "input" / f".{first.name}").rename(work / side / "input" / first.name)
     begin = time.monotonic()
     alone = dataclasses.replace(scenario, sides=(side,), options={**scenario.options, **options})
-    name = "-".join([side, "again", *options.values()])
-    process, answer = _start(alone, work, [], name, megabytes_per_second)
+    process, answer = _start(alone, work, [], f"{side}-again", megabytes_per_second, following)
     if process.wait() or not answer.exists():
         raise click.ClickException(f"{side} did not come back: {scenario.title()}")
+    for file in files:
+        (work / side / "input" / file.name).unlink()
     result: dict[str, Any] = json.loads(answer.read_text())
     return {**result, "process_seconds": time.monotonic() - begin}
+
+
+def write_probes(scenario: Scenario, staged: list[Path], percent: float, following: int) -> list[Path]:
+    """Writes batches of keys that have state: one of this share of them, and more of at most a hundredth each."""
+    groups = np.unique(np.concatenate([pq.read_table(file, columns=["key"])["key"].to_numpy() for file in staged]))
+    random = np.random.default_rng(scenario.seed + 1)
+    files = []
+    for batch, share in enumerate([percent] + [min(percent, 1.0)] * following, len(staged)):
+        keys = random.choice(groups, max(1, round(len(groups) * share / 100)), replace=False)
+        files.append(staged[0].with_name(f"{batch:05}-probe-{percent:g}.parquet"))
+        write_batch(files[-1], random, batch, keys, None if scenario.value_bytes else 0)
+    return files
 
 
 def metadata_calls(counts: dict[str, Any], categories: tuple[str, ...]) -> dict[str, int]:
     """Metadata calls by kind, none left out."""
     found = calls(counts, categories)
     return {kind: found.get(kind, 0) for kind in METADATA_CALLS}
+
+
+def load_seconds(side: dict[str, Any]) -> float:
+    """What Spark's metric says of the time in which stores were loaded."""
+    milliseconds: int = sum(operator.get("rocksdbLoadLatency", 0) for operator in side["operators"])
+    return milliseconds / 1000
 
 
 def print_table(scenario: Scenario, sides: dict[str, dict[str, Any]]) -> None:
@@ -145,6 +176,7 @@ def print_table(scenario: Scenario, sides: dict[str, dict[str, Any]]) -> None:
     )
     durations = {name: side["durations_ms"] for name, side in sides.items()}
     row("  of which the batch's tasks", {name: each["addBatch"] / 1000 for name, each in durations.items()}, 2)
+    row("  of which loads, summed over all tasks", {name: load_seconds(side) for name, side in sides.items()}, 2)
     by_kind = {name: metadata_calls(side["counts"], STATE_CATEGORIES) for name, side in sides.items()}
     row("file-system calls for state", {name: sum(each.values()) for name, each in by_kind.items()}, 0, MOST_CALLS)
     for kind in METADATA_CALLS:
@@ -157,6 +189,14 @@ def print_table(scenario: Scenario, sides: dict[str, dict[str, Any]]) -> None:
     demanded = {name: side["ssts"].get("demandedBytes", 0) for name, side in sides.items()}
     if any(demanded.values()):
         row("  of which SSTs, because they were read", {name: count / 1e6 for name, count in demanded.items()}, 2)
+    if all(side["following_ms"] for side in sides.values()):
+        following = {name: [ms / 1000 for ms in side["following_ms"]] for name, side in sides.items()}
+        row(
+            f"of the next {len(following['stock'])} batches the 99th percentile, seconds",
+            {name: float(np.percentile(each, 99)) for name, each in following.items()},
+            2,
+        )
+        row("  the median", {name: float(np.median(each)) for name, each in following.items()}, 2)
     row(
         "file-system calls of Spark's own",
         {name: sum(metadata_calls(side["counts"], OWN_CATEGORIES).values()) for name, side in sides.items()},
@@ -205,6 +245,14 @@ def draw(scenario: Scenario, sides: dict[str, dict[str, Any]], target: Path) -> 
 @click.option("--mb-per-second", type=click.IntRange(0), default=0, help="What a stream reads after the restart.")
 @click.option("--rows-per-batch", type=click.IntRange(1), default=5_000)
 @click.option("--keys", type=click.IntRange(1), default=50_000, help="Drawn uniformly.")
+@click.option("--value-bytes", type=click.IntRange(0), default=0, help="Random bytes in each group's state.")
+@click.option(
+    "--probe",
+    type=click.FloatRange(0, 100, min_open=True),
+    multiple=True,
+    help="The batch after the restart has keys of so many percent of the groups, and no new ones; more than once.",
+)
+@click.option("--following", type=click.IntRange(0), default=0, help="Batches after it, of at most 1 % of the groups.")
 @click.option("--changelog/--no-changelog", default=True, help="RocksDB changelog checkpointing.")
 @click.option("--door", type=click.Choice(["provider", "path"]), default="provider")
 @click.option("--lazy", is_flag=True, help="Also with restore=lazy and restore=ondemand (provider door).")
@@ -218,6 +266,9 @@ def main(
     mb_per_second: int,
     rows_per_batch: int,
     keys: int,
+    value_bytes: int,
+    probe: tuple[float, ...],
+    following: int,
     changelog: bool,
     door: str,
     lazy: bool,
@@ -226,41 +277,65 @@ def main(
     out: Path,
 ) -> None:
     """Kill a driver with all of its threads by SIGKILL, start it again, and see what its first batch costs."""
+    if following and not probe:
+        raise click.UsageError("--following needs --probe: without it there is one more batch and no other.")
     if build:
         build_shim()
     scenario = Scenario(
         partitions=min(partitions, 20) if quick else partitions,
-        batches=(min(batches, 8) if quick else batches) + 1,
+        batches=(min(batches, 8) if quick else batches) + (0 if probe else 1),
         delay_ms=delay_ms,
         rows_per_batch=rows_per_batch,
         keys=keys,
+        value_bytes=value_bytes,
         changelog=changelog,
         door=door,
         maintenance_interval="2s",
     )
     work = Path(tempfile.mkdtemp(prefix="restart-"))
     scenario = dataclasses.replace(scenario, options={"cache_dir": str(work / "cache")})
+    again: dict[str, dict[str, str]] = {"stock": {}, "merged": ANOTHER_HOST, "same host": {}}
+    if lazy:
+        again |= {"lazy": {**ANOTHER_HOST, "restore": "lazy"}, "on demand": {**ANOTHER_HOST, "restore": "ondemand"}}
+    out.mkdir(parents=True, exist_ok=True)
+    raw: dict[str, Any] = {"scenario": scenario.to_json()}
     try:
         files = write_input(scenario, work / "staging")
-        found = live_and_die(scenario, work, files[:-1])
-        checkpoint = work / "merged" / "checkpoint"
-        shutil.copytree(checkpoint, work / "as-it-was")
-        sides = {name: come_back(scenario, work, name, files[-1], mb_per_second, **ANOTHER_HOST) for name in SIDES}
-        again = {"lazy": {**ANOTHER_HOST, "restore": "lazy"}, "on demand": {**ANOTHER_HOST, "restore": "ondemand"}}
-        for name, options in {"same host": {}, **(again if lazy else {})}.items():
-            shutil.rmtree(checkpoint)
-            shutil.copytree(work / "as-it-was", checkpoint)
-            sides[name] = come_back(scenario, work, "merged", files[-1], mb_per_second, **options)
+        before = files if probe else files[:-1]
+        raw["environment"] = live_and_die(scenario, work, before)
+        shutil.rmtree(work / "local", ignore_errors=True)
+        for side in SIDES:
+            shutil.copytree(work / side / "checkpoint", work / "as-it-was" / side)
+        probes = {f"{percent:g} %": write_probes(scenario, before, percent, following) for percent in probe}
+        for share, batch in (probes or {"": files[-1:]}).items():
+            sides = {}
+            for name, options in again.items():
+                side = "stock" if name == "stock" else "merged"
+                restore_checkpoint(work, side)
+                sides[name] = come_back(scenario, work, side, batch, mb_per_second, **options)
+            check_same(sides, len(before))
+            raw[f"sides {share}".strip()] = sides
+            (out / "restart.json").write_text(json.dumps(raw, indent=1) + "\n")
+            if share:
+                click.echo(f"Keys of {share} of the groups:")
+            print_table(scenario, sides)
+            draw(scenario, sides, out / f"restart{share.replace(' %', 'pc')}.png")
     finally:
         shutil.rmtree(work, ignore_errors=True)
-    if any(side["output"] != sides["stock"]["output"] or side["batch"] != len(files) - 1 for side in sides.values()):
-        raise click.ClickException(f"the sides did not do the same: {[side['output'] for side in sides.values()]}")
-    out.mkdir(parents=True, exist_ok=True)
-    raw = {"scenario": scenario.to_json(), "environment": found, "sides": sides}
-    (out / "restart.json").write_text(json.dumps(raw, indent=1) + "\n")
-    draw(scenario, sides, out / "restart.png")
-    print_table(scenario, sides)
-    print(f"raw numbers: {out}/restart.json, picture: {out}/restart.png", file=sys.stderr)
+    print(f"raw numbers: {out}/restart.json, pictures: {out}/restart*.png", file=sys.stderr)
+
+
+def restore_checkpoint(work: Path, side: str) -> None:
+    """Makes a side's checkpoint what it was when everything was killed. No file of it is written to any more."""
+    shutil.rmtree(work / side / "checkpoint")
+    shutil.copytree(work / "as-it-was" / side, work / side / "checkpoint", copy_function=os.link)
+
+
+def check_same(sides: dict[str, dict[str, Any]], batch: int) -> None:
+    """Fails where sides wrote different rows."""
+    for name in ("output", "following_output"):
+        if any(side[name] != sides["stock"][name] or side["batch"] != batch for side in sides.values()):
+            raise click.ClickException(f"the sides did not do the same: {[side[name] for side in sides.values()]}")
 
 
 if __name__ == "__main__":

@@ -54,16 +54,18 @@ def sst_bytes(spark: Any) -> dict[str, int]:
     return {name: sum(each[name] for each in metrics) for name in names}
 
 
-def come_back(scenario: Scenario, work: Path, megabytes_per_second: int) -> dict[str, Any]:
+def come_back(scenario: Scenario, work: Path, megabytes_per_second: int, following: list[str]) -> dict[str, Any]:
     """Starts a killed side again, with one file to process.
 
     Args:
         scenario: What to run; its only side is the one to start.
         work: The directory of everything that was written.
         megabytes_per_second: What each stream reads; 0 is as fast as it goes.
+        following: The input of more batches.
 
     Returns:
-        seconds from the start of the query to the end of its first batch, its counts, output and durations.
+        seconds from the start of the query to the end of its first batch, its counts, output and durations, and what
+        following batches took.
     """
     (name,) = scenario.sides
     merged = merged_settings(scenario) if name == "merged" else {}
@@ -78,6 +80,10 @@ def come_back(scenario: Scenario, work: Path, megabytes_per_second: int) -> dict
     counts = counters.snapshot(name)
     progress = side.progress()
     ssts = sst_bytes(spark) if merged else {}
+    side.first_batch = progress["batchId"] + 1
+    for file in following:
+        side.run_batch(Path(file))
+    ssts_at_the_end = sst_bytes(spark) if merged else {}
     counters.delay(0)
     side.stop()
     spark.stop()
@@ -88,6 +94,10 @@ def come_back(scenario: Scenario, work: Path, megabytes_per_second: int) -> dict
         "batch": progress["batchId"],
         "output": list(progress["observedMetrics"]["check"]),
         "durations_ms": dict(progress["durationMs"]),
+        "operators": [dict(operator["customMetrics"]) for operator in progress["stateOperators"]],
+        "following_ms": [batch["trigger_ms"] for batch in side.batches],
+        "following_output": [batch["output"] for batch in side.batches],
+        "ssts_at_the_end": ssts_at_the_end,
     }
 
 
@@ -100,7 +110,7 @@ def main() -> int:
         if order["files"]:
             live_and_die(scenario, work, order["files"], answer)
         else:
-            answer.write_text(json.dumps(come_back(scenario, work, order["megabytes_per_second"])))
+            answer.write_text(json.dumps(come_back(scenario, work, order["megabytes_per_second"], order["following"])))
     except BenchmarkError as error:
         print(f"FAILED: {error}", file=sys.stderr)
         return 1

@@ -26,6 +26,7 @@ class Scenario:
         filesystem: "counting" (a disk with hflush) or "objectstore" (visible at close, rename copies).
         rows_per_batch: Rows of an input file.
         keys: How many keys there are. They are drawn uniformly.
+        value_bytes: Random bytes in each row, of which the aggregation keeps the largest of each key.
         sides: The sides to run.
         changelog: RocksDB changelog checkpointing.
         checkpoint_version: spark.sql.streaming.stateStore.checkpointFormatVersion; 2 adds a `.crc` file to each file.
@@ -46,6 +47,7 @@ class Scenario:
     filesystem: str = "counting"
     rows_per_batch: int = 5_000
     keys: int = 50_000
+    value_bytes: int = 0
     sides: tuple[str, ...] = SIDES
     changelog: bool = True
     checkpoint_version: int = 1

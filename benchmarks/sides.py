@@ -106,6 +106,7 @@ class Side:
         root: The local directory of everything that the side writes.
         counters: The JVM's counters.
         batches: What was measured, one entry for each batch.
+        first_batch: The number of the first of them, where the query has run before.
     """
 
     name: str
@@ -114,6 +115,7 @@ class Side:
     root: Path
     counters: CallCounters
     batches: list[dict[str, Any]] = field(default_factory=list)
+    first_batch: int = 0
     _query: StreamingQuery | None = None
     _before: dict[str, Counts] = field(default_factory=dict)
     _space: SpaceReader | None = None
@@ -147,7 +149,7 @@ class Side:
                 if key.startswith("spark.sql.streaming."):
                     self.session.conf.set(key, value)
         self.counters.register(self.name, str(self.directory))
-        result = streaming_result(self.session, self.scenario.workload, self.root / "input")
+        result = streaming_result(self.session, self.scenario, self.root / "input")
         self._query = (
             result.observe("check", *fingerprint(result.columns))
             .writeStream.format("noop")
@@ -180,7 +182,7 @@ class Side:
             lock.unlock()
         self._query.processAllAvailable()
         progress = self._query.lastProgress
-        expected = len(self.batches)
+        expected = self.first_batch + len(self.batches)
         if progress is None or progress["batchId"] != expected or progress["numInputRows"] == 0:
             recent = [
                 (each["batchId"], each["numInputRows"], each["timestamp"], each["sources"][0]["endOffset"])

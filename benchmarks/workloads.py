@@ -16,6 +16,7 @@ from pyspark.sql import functions as sf
 from benchmarks.scenario import Scenario
 
 SCHEMA = "key long, side int, ts timestamp, amount long"
+VALUE = "value binary"
 START = datetime(2013, 1, 1, tzinfo=timezone.utc)
 BATCH_SECONDS = 60
 
@@ -44,43 +45,62 @@ def write_input(scenario: Scenario, directory: Path) -> list[Path]:
     random = np.random.default_rng(scenario.seed)
     directory.mkdir(parents=True)
     files = []
-    rows = scenario.rows_per_batch
     for batch in range(scenario.batches):
-        begin = int(START.timestamp() * 1e6) + batch * BATCH_SECONDS * 1_000_000
-        table = pa.table(
-            {
-                "key": pa.array(random.integers(0, scenario.keys, rows), pa.int64()),
-                "side": pa.array(random.integers(0, 2, rows), pa.int32()),
-                "ts": pa.array(
-                    begin + random.integers(0, BATCH_SECONDS * 1_000_000, rows), pa.timestamp("us", tz="UTC")
-                ),
-                "amount": pa.array(random.integers(0, 1_000, rows), pa.int64()),
-            }
-        )
         files.append(directory / f"{batch:05}.parquet")
-        pq.write_table(table, files[-1])
+        keys = random.integers(0, scenario.keys, scenario.rows_per_batch)
+        write_batch(files[-1], random, batch, keys, scenario.value_bytes)
     return files
 
 
-def streaming_result(spark: SparkSession, workload: str, input_directory: Path) -> DataFrame:
+def write_batch(file: Path, random: np.random.Generator, batch: int, keys: Any, value_bytes: int | None = 0) -> None:
+    """Writes the input of a batch.
+
+    Args:
+        file: Where to write it.
+        random: Of everything but the keys.
+        batch: Its number, which decides the time of its rows.
+        keys: An array with each row's key.
+        value_bytes: Random bytes in each row; None for a column of nulls, 0 for no such column.
+    """
+    rows = len(keys)
+    begin = int(START.timestamp() * 1e6) + batch * BATCH_SECONDS * 1_000_000
+    columns = {
+        "key": pa.array(keys, pa.int64()),
+        "side": pa.array(random.integers(0, 2, rows), pa.int32()),
+        "ts": pa.array(begin + random.integers(0, BATCH_SECONDS * 1_000_000, rows), pa.timestamp("us", tz="UTC")),
+        "amount": pa.array(random.integers(0, 1_000, rows), pa.int64()),
+    }
+    if value_bytes:
+        values = pa.py_buffer(random.bytes(rows * value_bytes))
+        columns["value"] = pa.Array.from_buffers(pa.binary(value_bytes), rows, [None, values]).cast(pa.binary())
+    elif value_bytes is None:
+        columns["value"] = pa.nulls(rows, pa.binary())
+    # Readers hold a row group's column in memory.
+    group = 20_000 if value_bytes else None
+    pq.write_table(pa.table(columns), file, use_dictionary=not value_bytes, row_group_size=group)
+
+
+def streaming_result(spark: SparkSession, scenario: Scenario, input_directory: Path) -> DataFrame:
     """Returns the query's result as a streaming DataFrame.
 
     Args:
         spark: The side's session.
-        workload: The query's name.
+        scenario: Which query, and whether its rows have values.
         input_directory: Where its input files appear.
 
     Returns:
         A streaming DataFrame.
     """
-    reader = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1)
+    schema = f"{SCHEMA}, {VALUE}" if scenario.value_bytes else SCHEMA
+    reader = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1)
     events = reader.parquet(f"file:{input_directory}")
-    return BUILDERS[workload](events)
+    return BUILDERS[scenario.workload](events)
 
 
 def _aggregation(events: DataFrame) -> DataFrame:
+    largest = [sf.max("value").alias("largest")] if "value" in events.columns else []
     return events.groupBy("key").agg(
-        sf.count("*").alias("events"), sf.sum("amount").alias("amount"), sf.max("ts").alias("latest")
+        sf.count("*").alias("events"), sf.sum("amount").alias("amount"), sf.max("ts").alias("latest"), *largest
     )
 
 

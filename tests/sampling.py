@@ -1,7 +1,9 @@
 """Samples of sweeps over every operation, failure and setting: ``make test`` runs some cases of each kind, soak all.
 
 A parametrized test carries ``@pytest.mark.sweep(8)``: a sample has eight of its cases, with each value of a parameter.
-Of tests that carry ``@pytest.mark.sweep(2, group="examples")`` it has two.
+Of tests that carry ``@pytest.mark.sweep(2, group="examples")`` it has two; of files whose tests carry
+``@pytest.mark.sweep(2, files="clusters")`` it has two. ``PSS_REST=1`` runs the other files of such groups, and nothing
+else: ``make test-rest``.
 Where other things make kinds, it takes ``@pytest.mark.parametrize(names, sampled(cases, 8, kind=...))``. A test that
 loops takes ``sample(cases, 8, kind=...)`` and ``@pytest.mark.sweep``. The choice depends on ``PSS_SAMPLE_SEED`` alone,
 which a failure shows. ``PSS_EXHAUSTIVE=1`` runs everything, and lists what a sample leaves out.
@@ -18,6 +20,7 @@ from typing import Any, TypeVar
 import pytest
 
 EXHAUSTIVE = os.environ.get("PSS_EXHAUSTIVE") == "1"
+REST = os.environ.get("PSS_REST") == "1"
 SEED = int(os.environ.get("PSS_SAMPLE_SEED", "13"))
 
 LOOPS: dict[str, tuple[int, int]] = {}
@@ -73,7 +76,7 @@ def left_out(items: Iterable[pytest.Item]) -> list[pytest.Item]:
     by_test: dict[tuple[str, int], list[pytest.Function]] = {}
     groups: dict[tuple[str, int], list[pytest.Item]] = {}
     for item in items:
-        mark = item.get_closest_marker("sweep")
+        mark = next((mark for mark in item.iter_markers("sweep") if "files" not in mark.kwargs), None)
         if mark is not None and "group" in mark.kwargs:
             groups.setdefault((mark.kwargs["group"], mark.args[0]), []).append(item)
         elif mark is not None and mark.args and isinstance(item, pytest.Function):
@@ -85,6 +88,21 @@ def left_out(items: Iterable[pytest.Item]) -> list[pytest.Item]:
         left += [case for at, case in enumerate(cases) if at not in taken]
     for (_, count), tests in groups.items():
         left += [test for test in tests if test not in chosen(tests, count)]
+    return left
+
+
+def files_left_out(items: Iterable[pytest.Item]) -> list[pytest.Item]:
+    """The tests of the files that are not in the sample of their group of files."""
+    groups: dict[tuple[str, int], dict[str, list[pytest.Item]]] = {}
+    for item in items:
+        for mark in item.iter_markers("sweep"):
+            if "files" in mark.kwargs:
+                files = groups.setdefault((mark.kwargs["files"], mark.args[0]), {})
+                files.setdefault(item.nodeid.partition("::")[0], []).append(item)
+    left = []
+    for (_, count), files in groups.items():
+        taken = chosen(sorted(files), count)
+        left += [item for file, tests in files.items() if file not in taken for item in tests]
     return left
 
 

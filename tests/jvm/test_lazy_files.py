@@ -38,6 +38,32 @@ def test_random_histories_with_holes(jvm: Any, holes: Any, tmp_path: Path) -> No
     assert left_out > 0
 
 
+def test_reads_of_few_rows_fetch_their_blocks_and_those_of_many_take_few_requests(jvm: Any, tmp_path: Path) -> None:
+    length, block, chunk = 4 << 20, 4 << 10, 1 << 10
+
+    def cost(reads: int) -> list[int]:
+        path = jvm.java.io.File(str(tmp_path / str(reads))).toPath()
+        return list(jvm.io.pyspark.statestore.log.HoleySst.blocks(path, length, reads, jvm.java.util.Random(reads)))
+
+    few = length // block // 32
+    requests, fetched, missing = cost(few)
+    assert requests <= few
+    assert missing == length - fetched
+    assert few * block * 0.9 < fetched <= few * (block + chunk)
+    many = length // block
+    requests, fetched, missing = cost(many)
+    assert requests <= few + 2 * length // (64 << 10)
+    assert missing < length // 10
+    assert fetched < 1.5 * length
+
+
+def test_rows_of_a_database_are_read_without_the_rest_of_its_files(jvm: Any, tmp_path: Path) -> None:
+    gets = 400
+    left_out, missing = jvm.io.pyspark.statestore.rocks.HoleyDatabase.gets(str(tmp_path), 40_000, 1_700, gets)
+    assert left_out > 60 << 20
+    assert gets * 1_700 < left_out - missing < gets * (8 << 10)
+
+
 STATE = "org.apache.spark.sql.execution.streaming.state"
 READS = {"get", "multiGetAsList", "keyExists", "newIterator", "compactRange", "flush"}
 """What Spark calls that reads files, or has to notice that one is damaged. ``LazyRocksDB`` replaces each."""

@@ -29,9 +29,9 @@ import java.util.stream.Stream;
 public final class LazyFiles implements AutoCloseable {
   /** A read that needs more than this has it fetched by several threads. */
   private static final int SHARE = 1 << 20;
-  /** The first hole that a scan finds has so many bytes after it fetched as well, and each next one twice as many. */
-  private static final int AHEAD = 64 << 10;
-  private static final int MAX_DOUBLINGS = 8;
+  /** The first hole that a scan finds has so many chunks after it fetched as well, and each next one twice as many. */
+  private static final int AHEAD = 8;
+  private static final int MAX_DOUBLINGS = 11;
 
   private final boolean hydrates;
   private final long bytesPerSecond;
@@ -86,18 +86,22 @@ public final class LazyFiles implements AutoCloseable {
    * Has a range filled that a read could not understand.
    *
    * @param name of the file
-   * @param doublings how many holes the same scan has found before
+   * @param holes how many the same scan has found before; less than 0 for the read of a single row
    * @param before {@link #progress} when the read began
    * @return false where all of it was there when the read began, so that it is not a hole what is wrong
    */
-  public boolean supply(String name, long offset, long size, int doublings, long before) throws IOException {
+  public boolean supply(String name, long offset, long size, int holes, long before) throws IOException {
     touchedNanos = System.nanoTime();
     check();
     PartialFile file = open.get(name);
     if (file == null || file.has(offset, offset + size)) {
       return progress.get() != before;
     }
-    long end = offset + size + ((long) AHEAD << Math.min(doublings, MAX_DOUBLINGS));
+    if (holes < 0) {
+      file.needBlock(offset, offset + size);
+      return true;
+    }
+    long end = offset + size + ((long) AHEAD * PartialFile.chunkBytes << Math.min(holes, MAX_DOUBLINGS));
     if (end - offset > 2 * SHARE) {
       inParallel(shares(file, offset, end));
     } else {

@@ -19,8 +19,8 @@ public final class LazyLoad implements AutoCloseable {
   /** At first as much of a file's end is fetched. Mostly that is all that is behind the data. */
   static volatile int end = 64 << 10;
 
-  /** Of a large file, one part in so many. */
-  private static final int END_SHARE = 32;
+  /** Of a large file, one part in so many. What is behind the data and is not in it takes another request. */
+  private static final int END_SHARE = 64;
   private static final ThreadLocal<LazyLoad> CURRENT = new ThreadLocal<>();
 
   private final LazyFiles files;

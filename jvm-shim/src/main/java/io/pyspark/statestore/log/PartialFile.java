@@ -24,9 +24,15 @@ import java.util.zip.CRC32C;
  * each store of Spark's begins with an empty local directory.
  */
 public final class PartialFile {
-  /** What is there is known by so many bytes. */
-  static volatile int chunkBytes = 64 << 10;
+  /** What is there is known by so many bytes. A data block is mostly 4 KB, and begins anywhere. */
+  static volatile int chunkBytes = 1 << 10;
 
+  /** Reads of single rows fetch nothing but blocks, until they have asked for one part in so many of the file. */
+  private static final int EXACT_SHARE = 32;
+  /** After that each fetches so many chunks around it: most of the file will be asked for, and requests cost more. */
+  private static final int WIDE = 64;
+  /** Fewer chunks than this between two holes are fetched again, so that both take one request. */
+  private static final int BRIDGE = 32;
   private static final int MAX_READ = SegmentReader.CHUNK;
   private static final int BUFFER = 1 << 16;
   /** By identity on the disk. */
@@ -60,6 +66,8 @@ public final class PartialFile {
   private final BitSet here;
   private final BitSet underWay;
   private long missing;
+  /** Of blocks that reads of single rows have asked for. */
+  private long asked;
   private State state = State.PARTIAL;
   private IOException failure;
   /** Background fetching goes on after what was asked for last. */
@@ -155,9 +163,19 @@ public final class PartialFile {
     arrived(first, chunks, true);
   }
 
-  /** The start of the chunk that a byte is in. */
-  long chunkStart(long position) {
-    return position - position % chunk;
+  /** Fetches a block for a read of a single row, and what is around it where such reads have become many. */
+  void needBlock(long from, long to) throws IOException {
+    boolean isWide;
+    synchronized (this) {
+      asked += to - from;
+      isWide = asked > length / EXACT_SHARE;
+    }
+    if (isWide) {
+      long wide = (long) WIDE * chunk;
+      need(from - from % wide, Math.min(length, (to + wide - 1) / wide * wide));
+    } else {
+      need(from, to);
+    }
   }
 
   /** Fetches what is missing of a range. Of what others are fetching, it waits for the end. */
@@ -221,11 +239,14 @@ public final class PartialFile {
     return at;
   }
 
-  /** Takes a run of chunks that nobody fetches, of which the first is one. */
+  /** Takes a run of chunks that nobody fetches. The first and the last of it are missing. */
   private int take(int first, int last) {
+    long most = Math.min(last, first + Math.max(1L, MAX_READ / chunk));
     int end = first + 1;
-    while (end < last && !here.get(end) && !underWay.get(end) && (end + 1L - first) * chunk <= MAX_READ) {
-      end++;
+    for (int at = end; at < most && !underWay.get(at) && at - end < BRIDGE; at++) {
+      if (!here.get(at)) {
+        end = at + 1;
+      }
     }
     underWay.set(first, end);
     return end;
@@ -239,9 +260,11 @@ public final class PartialFile {
       origin.read(from, bytes, bytes.length);
       write(from, bytes, bytes.length);
       done = true;
-      origin.arrived(bytes.length);
     } finally {
-      arrived(first, end, done);
+      int filled = arrived(first, end, done);
+      if (done) {
+        origin.arrived(filled);
+      }
     }
   }
 
@@ -252,13 +275,20 @@ public final class PartialFile {
     }
   }
 
-  private synchronized void arrived(int first, int end, boolean done) {
+  /** Returns how many bytes were missing before. */
+  private synchronized int arrived(int first, int end, boolean done) {
     underWay.clear(first, end);
+    long before = missing;
     if (done) {
-      here.set(first, end);
-      missing -= Math.min((long) end * chunk, length) - (long) first * chunk;
+      for (int from = here.nextClearBit(first); from < end; from = here.nextClearBit(from)) {
+        int to = here.nextSetBit(from);
+        to = to < 0 ? end : Math.min(to, end);
+        here.set(from, to);
+        missing -= Math.min((long) to * chunk, length) - (long) from * chunk;
+      }
     }
     notifyAll();
+    return (int) (before - missing);
   }
 
   private synchronized boolean isFilled() {

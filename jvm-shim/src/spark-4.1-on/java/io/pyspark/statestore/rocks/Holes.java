@@ -18,6 +18,8 @@ import org.rocksdb.Status;
  */
 final class Holes {
   private static final Pattern BLOCK = Pattern.compile(" in (\\S.*) offset (\\d{1,18}) size (\\d{1,18})");
+  /** Behind each block, and not in the size that RocksDB tells: how it is compressed, and its checksum. */
+  private static final int BLOCK_TRAILER = 5;
 
   private final LazyFiles files;
 
@@ -30,9 +32,9 @@ final class Holes {
     T run() throws RocksDBException;
   }
 
-  /** Reads, until no hole is in the way. */
+  /** Reads a row, until no hole is in the way. */
   <T> T read(Read<T> read) throws RocksDBException {
-    Attempt attempt = new Attempt();
+    Attempt attempt = new Attempt(false);
     while (true) {
       attempt.begins();
       try {
@@ -43,11 +45,16 @@ final class Holes {
     }
   }
 
-  /** Reads once more and once more, for one purpose. */
+  /** Reads once more and once more, for one purpose: a row, or a scan. */
   final class Attempt {
+    private final boolean isScan;
     private long before;
     private int found;
     private boolean wasCompleted;
+
+    Attempt(boolean isScan) {
+      this.isScan = isScan;
+    }
 
     /** A read begins. */
     void begins() {
@@ -70,8 +77,8 @@ final class Holes {
             && files.supply(
                 Path.of(block.group(1)).getFileName().toString(),
                 Long.parseLong(block.group(2)),
-                Long.parseLong(block.group(3)),
-                found++,
+                Long.parseLong(block.group(3)) + BLOCK_TRAILER,
+                isScan ? found++ : -1,
                 before);
         if (!wasFilled) {
           if (wasCompleted) {

@@ -45,7 +45,7 @@ final class LazyIterator extends RocksIterator {
       takeSnapshot();
     }
     below = original.newIterator(options);
-    attempt = db.holes().new Attempt();
+    attempt = db.holes().new Attempt(true);
   }
 
   private void takeSnapshot() {
@@ -220,7 +220,7 @@ final class LazyIterator extends RocksIterator {
   private void reopen() {
     below = original.newIterator(options);
     key = null;
-    attempt = db.holes().new Attempt();
+    attempt = db.holes().new Attempt(true);
   }
 
   private void release() {

@@ -52,6 +52,36 @@ public final class HoleyDatabase {
     }
   }
 
+  /** Reads single rows of a database that has only the ends of its files; returns what was missing before, and after. */
+  public static long[] gets(String directory, int rows, int valueBytes, int gets) throws Exception {
+    RocksDB.loadLibrary();
+    Path whole = Files.createDirectories(Path.of(directory, "whole"));
+    Path holey = Files.createDirectories(Path.of(directory, "holey"));
+    Random random = new Random(7);
+    byte[] value = new byte[valueBytes];
+    // Two, as a block that the one has read is found in the cache by the other.
+    try (Options options = new Options().setCreateIfMissing(true);
+        Options lazily = new Options().setDisableAutoCompactions(true);
+        LazyFiles files = new LazyFiles(false, 0)) {
+      try (RocksDB db = RocksDB.open(options, whole.toString()); FlushOptions flush = new FlushOptions()) {
+        for (int i = 0; i < rows; i++) {
+          random.nextBytes(value);
+          db.put(key(i), value);
+        }
+        db.flush(flush);
+      }
+      long before = copy(whole, holey, sst -> HoleySst.copy(whole.resolve(sst), holey.resolve(sst), files, 0, random));
+      try (RocksDB db = RocksDB.open(options, whole.toString());
+          LazyRocksDB lazy = new LazyRocksDB(RocksDB.open(lazily, holey.toString()), files)) {
+        for (int i = 0; i < gets; i++) {
+          byte[] key = key(random.nextInt(rows));
+          same(Arrays.hashCode(db.get(key)), Arrays.hashCode(lazy.get(key)), "get");
+        }
+      }
+      return new long[] {before, HoleySst.missing(files)};
+    }
+  }
+
   /** Writes one SST. */
   public static void sst(String path, int formatVersion) throws RocksDBException {
     RocksDB.loadLibrary();
@@ -68,7 +98,7 @@ public final class HoleyDatabase {
     }
   }
 
-  private Options options() {
+  private Options options(Random random) {
     BlockBasedTableConfig table = new BlockBasedTableConfig()
         .setBlockSize(256)
         .setFilterPolicy(random.nextBoolean() ? new BloomFilter() : null)
@@ -87,15 +117,18 @@ public final class HoleyDatabase {
   private long run(Path directory, int steps) throws Exception {
     Path whole = Files.createDirectories(directory.resolve("whole"));
     Path holey = Files.createDirectories(directory.resolve("holey"));
-    try (Options options = options()) {
+    long seed = random.nextLong();
+    // Two of the same kind, as a block that the one database has read is found in the cache by the other.
+    try (Options options = options(new Random(seed)); Options lazily = options(new Random(seed))) {
       try (RocksDB db = RocksDB.open(options, whole.toString())) {
         fill(db);
       }
       LazyFiles files = new LazyFiles(false, 0);
-      long leftOut = copy(whole, holey, files);
+      long leftOut = copy(whole, holey, sst -> HoleySst.copy(whole.resolve(sst), holey.resolve(sst), files, random));
       options.setDisableAutoCompactions(true);
+      lazily.setDisableAutoCompactions(true);
       try (RocksDB db = RocksDB.open(options, whole.toString());
-          LazyRocksDB lazy = new LazyRocksDB(RocksDB.open(options, holey.toString()), files)) {
+          LazyRocksDB lazy = new LazyRocksDB(RocksDB.open(lazily, holey.toString()), files)) {
         compare(db, lazy, steps);
         files.awaitWhole();
         lazy.compactWhenWhole();
@@ -151,23 +184,23 @@ public final class HoleyDatabase {
     }
   }
 
-  private static long copy(Path whole, Path holey, Random random, LazyFiles files) throws Exception {
+  /** Copies an SST by its name, and says how many bytes are left out. */
+  private interface Copy {
+    long of(Path sst) throws Exception;
+  }
+
+  private static long copy(Path whole, Path holey, Copy sst) throws Exception {
     long leftOut = 0;
     try (Stream<Path> all = Files.list(whole)) {
       for (Path file : (Iterable<Path>) all::iterator) {
-        Path to = holey.resolve(file.getFileName());
         if (file.toString().endsWith(".sst")) {
-          leftOut += HoleySst.copy(file, to, files, random);
+          leftOut += sst.of(file.getFileName());
         } else if (!file.endsWith("LOCK")) {
-          Files.copy(file, to);
+          Files.copy(file, holey.resolve(file.getFileName()));
         }
       }
     }
     return leftOut;
-  }
-
-  private long copy(Path whole, Path holey, LazyFiles files) throws Exception {
-    return copy(whole, holey, random, files);
   }
 
   private void compare(RocksDB db, LazyRocksDB lazy, int steps) throws Exception {
@@ -295,7 +328,11 @@ public final class HoleyDatabase {
   }
 
   private byte[] key() {
-    return String.format("key-%05d", random.nextInt(KEYS)).getBytes(StandardCharsets.UTF_8);
+    return key(random.nextInt(KEYS));
+  }
+
+  private static byte[] key(int number) {
+    return String.format("key-%05d", number).getBytes(StandardCharsets.UTF_8);
   }
 
   private byte[] value() {

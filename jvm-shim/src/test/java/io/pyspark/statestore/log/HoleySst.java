@@ -10,6 +10,8 @@ import java.util.Random;
 public final class HoleySst implements PartialFile.Origin {
   private final byte[] whole;
   private final LazyFiles files;
+  private int requests;
+  private long fetched;
 
   private HoleySst(byte[] whole, LazyFiles files) {
     this.whole = whole;
@@ -18,6 +20,11 @@ public final class HoleySst implements PartialFile.Origin {
 
   /** Copies the end of an SST and some of its chunks; returns how many bytes are left out. */
   public static long copy(Path from, Path to, LazyFiles files, Random random) throws IOException {
+    return copy(from, to, files, random.nextInt(4), random);
+  }
+
+  /** Copies the end of an SST and so many quarters of its chunks; returns how many bytes are left out. */
+  public static long copy(Path from, Path to, LazyFiles files, int density, Random random) throws IOException {
     byte[] whole = Files.readAllBytes(from);
     TableEnd.Answer answer = TableEnd.find(whole, whole.length);
     if (!answer.isKnown() || answer.from() == TableEnd.UNKNOWN) {
@@ -26,7 +33,6 @@ public final class HoleySst implements PartialFile.Origin {
     HoleySst origin = new HoleySst(whole, files);
     PartialFile file = new PartialFile(to, whole.length, origin);
     file.need(answer.from(), whole.length);
-    int density = random.nextInt(4);
     for (long at = 0; density > 0 && at < whole.length; at += PartialFile.chunkBytes) {
       if (random.nextInt(4) < density) {
         file.need(at, at + 1);
@@ -37,6 +43,11 @@ public final class HoleySst implements PartialFile.Origin {
       files.add(file);
     }
     return missing;
+  }
+
+  /** Bytes that are missing of the files that a database reads. */
+  public static long missing(LazyFiles files) {
+    return files.toHydrate().stream().mapToLong(PartialFile::missing).sum();
   }
 
   /** Where the data of a file ends, as its last bytes say, of which more are asked for as long as they do not. */
@@ -55,8 +66,35 @@ public final class HoleySst implements PartialFile.Origin {
     }
   }
 
+  /**
+   * Reads blocks of 4 KB of a file that has nothing yet, as reads of single rows do.
+   *
+   * @return the requests that it took, the bytes that were fetched, and those that are missing now
+   */
+  public static long[] blocks(Path path, int length, int reads, Random random) throws IOException {
+    HoleySst origin = new HoleySst(new byte[length], new LazyFiles(false, 0));
+    random.nextBytes(origin.whole);
+    PartialFile file = new PartialFile(path, length, origin);
+    for (int i = 0; i < reads; i++) {
+      int at = random.nextInt(length - (4 << 10));
+      file.needBlock(at, at + (4 << 10));
+      byte[] found = Files.readAllBytes(path);
+      if (!Arrays.equals(found, at, at + (4 << 10), origin.whole, at, at + (4 << 10))) {
+        throw new IllegalStateException("a block is not there");
+      }
+    }
+    long[] cost = {origin.requests, origin.fetched, file.missing()};
+    file.awaitWhole();
+    if (file.missing() != 0 || !Arrays.equals(Files.readAllBytes(path), origin.whole)) {
+      throw new IllegalStateException("not whole");
+    }
+    return cost;
+  }
+
   @Override
   public void read(long position, byte[] buffer, int length) {
+    requests++;
+    fetched += length;
     System.arraycopy(whole, (int) position, buffer, 0, length);
   }
 

@@ -15,7 +15,7 @@ public final class Lazily {
 
   /** As in production. */
   public static void asEver() {
-    from(1 << 20, 64 << 10, 64 << 10);
+    from(1 << 20, 1 << 10, 64 << 10);
     pause(false);
   }
 
