@@ -341,6 +341,7 @@ def log_lines(jvm: Any, name: str = MAINTENANCE) -> Iterator[Callable[[], list[s
 
 
 @pytest.mark.slow
+@pytest.mark.each_spark
 def test_executors(main_jar: Path, test_jar: Path, tmp_path: Path) -> None:
     """In processes of their own, by what a CSV sink writes."""
     script = Path(__file__).with_name("metrics_session.py")

@@ -43,7 +43,8 @@ public final class MergedFiles {
   private volatile FreshnessKey lastKey;
 
   /** @param sparks makes the manager of what is not state */
-  MergedFiles(Path path, Configuration conf, FileManager.Maker sparks) throws IOException {
+  MergedFiles(Path path, Configuration given, FileManager.Maker sparks) throws IOException {
+    this.conf = ProcessIdentity.withRun(given);
     this.mergedNames = Schemes.isMerged(path);
     boolean merges = mergedNames || conf.getBoolean(MERGE_PLAIN_PATHS, false);
     this.options = merges ? MergedFileSystem.checkedOptions(conf) : null;
@@ -51,7 +52,6 @@ public final class MergedFiles {
     Path qualified = merges && !mergedNames ? real.getFileSystem(conf).makeQualified(real) : path;
     this.fs = merges ? Schemes.mergedFileSystem(Schemes.toMerged(qualified), conf) : null;
     this.location = path;
-    this.conf = conf;
     this.plain = sparks.make(real, withoutThis(conf, conf.get(Options.PREFIX + "fileManagerClass", "")));
     IndexEndpoint.managerMade(real.getFileSystem(conf).makeQualified(real), conf);
     StatePath store = statePath(path);

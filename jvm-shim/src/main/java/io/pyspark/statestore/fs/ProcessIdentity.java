@@ -26,7 +26,33 @@ final class ProcessIdentity {
   /** The local property that Spark sets for the jobs of a batch, {@code MicroBatchExecution.BATCH_ID_KEY}. */
   private static final String BATCH_ID = "streaming.sql.batchId";
 
+  /** The local property that Spark sets for the jobs of a query, {@code StreamExecution.QUERY_ID_KEY}. */
+  private static final String QUERY_ID = "sql.streaming.queryId";
+
+  /** The local property of a job's group. A query's is the id of its run, by which it cancels its jobs. */
+  private static final String JOB_GROUP = "spark.jobGroup.id";
+
+  private static final Pattern UUID = Pattern.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}");
+
   private ProcessIdentity() {}
+
+  /**
+   * The configuration of a store, with the id of the query's run. Spark puts it there from 4.0 on; for 3.5 the current
+   * task says it, which makes the store.
+   */
+  static Configuration withRun(Configuration conf) {
+    TaskContext task = TaskContext.get();
+    if (task == null || conf.get(MergedFileSystem.RUN_ID) != null || task.getLocalProperty(QUERY_ID) == null) {
+      return conf;
+    }
+    String group = task.getLocalProperty(JOB_GROUP);
+    if (group == null || !UUID.matcher(group).matches()) {
+      return conf;
+    }
+    Configuration copy = new Configuration(conf);
+    copy.set(MergedFileSystem.RUN_ID, group);
+    return copy;
+  }
 
   /** This process, for the log of a checkpoint. */
   static MergedLog.ProcessFacts facts(String queryRunId, Configuration conf) {

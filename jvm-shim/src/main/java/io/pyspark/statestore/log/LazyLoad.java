@@ -20,7 +20,7 @@ public final class LazyLoad implements AutoCloseable {
   static volatile int end = 64 << 10;
 
   /** Of a large file, one part in so many. What is behind the data and is not in it takes another request. */
-  private static final int END_SHARE = 64;
+  private static final int END_SHARE = 256;
   private static final ThreadLocal<LazyLoad> CURRENT = new ThreadLocal<>();
 
   private final LazyFiles files;
