@@ -19,10 +19,12 @@ if TYPE_CHECKING:
     from pyspark_statestore.forks.fork import Fork
     from pyspark_statestore.inspect import Inspection
     from pyspark_statestore.log.merged_log import MergedLog
+    from pyspark_statestore.maintenance.compaction import Compaction
     from pyspark_statestore.maintenance.maintenance import Maintenance
     from pyspark_statestore.migration.conversion import Conversion
     from pyspark_statestore.migration.dropping import Drop
     from pyspark_statestore.migration.export import Export
+    from pyspark_statestore.report.page import Report
     from pyspark_statestore.storage import Directory, Location
 
 
@@ -208,6 +210,40 @@ class Checkpoint:
 
         wanted = StateSelection(operator_id, partition_id, store_name, state_variable)
         return read_changes(self._directory, self.inspect, wanted, from_version, to_version, key)
+
+    def report(self, *, callback: Callback | None = None) -> Report:
+        """Makes a page about the checkpoint for a browser: what it holds, how it grew, what to do about it.
+
+        It reads the indexes of the merged files, but no state, and works for stock Spark's state, too. docs/report.md
+        says what is on the page.
+
+        Args:
+            callback: An fsspec callback for progress in merged files.
+
+        Returns:
+            The page, which :meth:`~pyspark_statestore.report.page.Report.write` writes, and the advice on it. In a
+            notebook it shows itself.
+
+        Raises:
+            StateStoreFilesError: There is no checkpoint (PSS_NOT_A_CHECKPOINT), or it cannot be read.
+
+        Example:
+            >>> report = Checkpoint("s3://bucket/checkpoints/q1").report()
+            >>> [advice.rule for advice in report.advice]
+            ['compact']
+            >>> report.write("q1.html")
+        """
+        from pyspark_statestore.report.checkpoint import CheckpointReading, checkpoint_report
+
+        reading = CheckpointReading.of(self.inspect, self._directory, self._closed_after, callback)
+        return checkpoint_report(reading, self._planned_compaction)
+
+    def _planned_compaction(self) -> Compaction | None:
+        """What a compaction would do; None where it would be refused, which the call itself explains."""
+        try:
+            return self.maintenance.compact(dry_run=True)
+        except StateStoreFilesError:
+            return None
 
     def fork(
         self,

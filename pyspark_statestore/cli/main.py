@@ -33,6 +33,7 @@ from pyspark_statestore.cli.maintain import (
     verify_command,
 )
 from pyspark_statestore.cli.overview import list_command
+from pyspark_statestore.cli.report import report_command
 from pyspark_statestore.cli.settings import settings_command
 from pyspark_statestore.cli.sink import sink_group
 from pyspark_statestore.cli.state import diff_command, state_command
@@ -75,6 +76,7 @@ for command in (
     top_command,
     show_command,
     plot_command,
+    report_command,
     compact_command,
     orphans_command,
     verify_command,

@@ -200,6 +200,35 @@ def _path(ctx: click.Context, param: click.Parameter, value: str) -> Path:
         raise click.BadParameter(str(error)) from error
 
 
+STDOUT = "-"
+"""Stands for stdout where a file is asked for."""
+
+
+def _page(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    if value is None or value == STDOUT or Path(value).suffix.lower() == ".html":
+        return value
+    raise click.BadParameter(f"{value!r} is not a file that ends in .html, nor {STDOUT} for stdout.")
+
+
+page = click.option(
+    "-o",
+    "--out",
+    required=True,
+    callback=_page,
+    metavar="FILE",
+    help="The page (.html); - writes it to stdout.",
+)
+"""Where a page goes."""
+
+optional_page = click.option(
+    "-o",
+    "--out",
+    callback=_page,
+    metavar="FILE",
+    help="Write a page for a browser (.html) with a line for each; - writes it to stdout.",
+)
+"""Where a page goes, for a command that prints a table unless it is asked for a page."""
+
 out = click.option(
     "-o",
     "--out",

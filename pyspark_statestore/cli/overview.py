@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +29,7 @@ _FIGURES = (
     "partition_count",
     "max_version",
 )
-"""The columns of the table ``summary`` that the overview has."""
+"""The columns of the table ``summary`` that the list has; the page goes by all."""
 
 _OF_A_QUERY = {"offsets", "commits"}
 """What Spark makes in each checkpoint when its query starts."""
@@ -41,6 +42,7 @@ _OF_A_QUERY = {"offsets", "commits"}
         "pyspark-statestore list hdfs://nn/checkpoints",
         "pyspark-statestore list /checkpoints --sort space_amplification --descending --limit 10",
         "pyspark-statestore list s3a://bucket/checkpoints --depth 1 --output json",
+        "pyspark-statestore list /checkpoints -o overview.html",
     ],
 )
 @click.argument("root")
@@ -54,12 +56,20 @@ _OF_A_QUERY = {"offsets", "commits"}
 )
 @options.rows
 @options.output
+@options.optional_page
 def list_command(
-    root: str, storage_options: tuple[tuple[str, Any], ...], output: Output, rows: RowChoice, depth: int
+    root: str,
+    storage_options: tuple[tuple[str, Any], ...],
+    output: Output,
+    rows: RowChoice,
+    depth: int,
+    out: str | None,
 ) -> None:
     """List the checkpoints below ROOT, with what each holds.
 
     A checkpoint that cannot be read has the reason in its line. What is inside of a checkpoint is not looked into.
+
+    With --out, the list is a page for a browser, which also says what to do.
     """
     from pyspark_statestore.cli.layouts import CHECKPOINTS
     from pyspark_statestore.cli.output import progress
@@ -70,10 +80,19 @@ def list_command(
     if not directory.names():
         parameters = {"action": "list", "path": directory.location.url, "reason": directory.why_empty()}
         raise StateStoreFilesError("PSS_READ_FAILED", parameters)
+    at = datetime.datetime.now(datetime.timezone.utc)
     with progress("Reading checkpoints", ""):
         table = _table(directory, list(_below(directory, depth)), dict(storage_options))
+    if out is not None:
+        from pyspark_statestore.cli.report import write_page
+        from pyspark_statestore.report.overview import overview_report
+
+        ordered = rows.ordered(table)
+        limited = ordered.slice(0, rows.limit) if rows.limit else ordered
+        write_page(overview_report(directory.location.url, limited, at), out)
+        return
     title = f"{counted(table.num_rows, 'checkpoint')} in {directory.location.url}"
-    output.table(table, CHECKPOINTS, title, rows)
+    output.table(table.select(["checkpoint", *_FIGURES, "error"]), CHECKPOINTS, title, rows)
 
 
 def _below(directory: Directory, depth: int, folder: str = "") -> Iterator[str]:
@@ -96,13 +115,7 @@ def _table(directory: Directory, paths: list[str], storage_options: dict[str, An
     from pyspark_statestore.inspect import schema_of
 
     figures = schema_of("summary")
-    schema = pa.schema(
-        [
-            ("checkpoint", pa.string()),
-            *((name, figures.field(name).type) for name in _FIGURES),
-            ("error", pa.string()),
-        ]
-    )
+    schema = pa.schema([("checkpoint", pa.string()), *figures, ("error", pa.string())])
     found: list[dict[str, Any]] = []
     for path in paths:
         row: dict[str, Any] = {"checkpoint": directory.location.display(path)}

@@ -1,4 +1,4 @@
-"""The commands of ``pyspark-statestore sink``: files, log, waiting, plot, verify, compact, publish, orphans."""
+"""The commands of ``pyspark-statestore sink``: files, log, waiting, plot, report, verify, compact, publish, orphans."""
 
 from __future__ import annotations
 
@@ -64,6 +64,29 @@ def plot_command(sink: Sink, out: Path) -> None:
     with progress("Drawing", ""):
         plot_sink(sink, out)
     click.echo(f"Wrote {out}", err=True)
+
+
+@sink_group.command(
+    "report",
+    examples=[
+        "pyspark-statestore sink report /tables/clicks -o clicks.html",
+        "pyspark-statestore sink report hdfs://nn/tables/clicks -o - > clicks.html",
+    ],
+)
+@_sink
+@options.page
+def report_command(sink: Sink, out: str) -> None:
+    """Write a page about the sink for a browser, with what to do about it.
+
+    The page is one HTML file without scripts, and loads nothing. The command lists the sink's directory and reads
+    Spark's list, but no data file.
+    """
+    from pyspark_statestore.cli.output import progress
+    from pyspark_statestore.cli.report import write_page
+
+    with progress("Reading the sink", ""):
+        report = sink.report()
+    write_page(report, out)
 
 
 def _writer(command: options.Function) -> options.Function:

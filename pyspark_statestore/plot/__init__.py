@@ -92,7 +92,8 @@ def _write(path: str | os.PathLike[str], what: str, make: Callable[[], Picture])
         install = 'pip install "pyspark-statestore[plot]"'
         parameters = {"what": what, "reason": error, "install": install}
         raise StateStoreFilesError("PSS_MISSING_DEPENDENCY", parameters) from error
-    from pyspark_statestore.plot.picture import page_of, write_whole
+    from pyspark_statestore.plot.picture import page_of
+    from pyspark_statestore.report.page import write_whole
 
     picture = make()
     write_whole(target, picture.png() if target.suffix.lower() == ".png" else page_of(picture).encode())

@@ -5,9 +5,7 @@ from __future__ import annotations
 import html
 import io
 import math
-import os
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 import matplotlib
@@ -17,7 +15,6 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MultipleLocator
 
 from pyspark_statestore import rendering
-from pyspark_statestore.errors import StateStoreFilesError
 
 GREEN, ORANGE, GREY, BLUE = "#2a7f62", "#d1603d", "#b9b9b9", "#4c78a8"
 
@@ -126,24 +123,6 @@ def page_of(picture: Picture) -> str:
 
 def _rows(rows: Iterable[tuple[str, str, str]]) -> str:
     return "\n".join("<tr>" + "".join(f"<td>{html.escape(each)}</td>" for each in row) + "</tr>" for row in rows)
-
-
-def write_whole(path: Path, data: bytes) -> None:
-    """Writes a file whole or not at all. A file that exists is replaced once all is written.
-
-    Raises:
-        StateStoreFilesError: PSS_WRITE_FAILED.
-    """
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        try:
-            beside.write_bytes(data)
-            beside.replace(path)
-        finally:
-            beside.unlink(missing_ok=True)
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise StateStoreFilesError("PSS_WRITE_FAILED", {"path": path, "reason": reason}) from error
 
 
 def stack(axes: Any, at: np.ndarray, parts: tuple[tuple[str, np.ndarray, str], ...]) -> None:

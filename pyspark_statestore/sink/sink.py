@@ -7,10 +7,13 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from pyspark_statestore.errors import StateStoreFilesError
+
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
+    from pyspark_statestore.report.page import Report
     from pyspark_statestore.sink.compaction import SinkCompaction
     from pyspark_statestore.sink.orphans import SinkOrphanRemoval
     from pyspark_statestore.sink.verification import SinkVerification
@@ -94,6 +97,46 @@ class Sink:
         from pyspark_statestore.sink.waiting import read_waiting, waiting_table
 
         return waiting_table(self._directory, read_waiting(self._directory))
+
+    def report(self) -> Report:
+        """Makes a page about the sink for a browser: how large its files are, where the small ones are, what to do.
+
+        It lists the sink's directory and reads Spark's list, but no data file.
+
+        Returns:
+            The page, which :meth:`~pyspark_statestore.report.page.Report.write` writes, and the advice on it.
+
+        Raises:
+            StateStoreFilesError: As :meth:`files`.
+
+        Example:
+            >>> Sink("hdfs://nn/tables/clicks").report().write("clicks.html")
+        """
+        from pyspark_statestore.report.sink import SinkReading, sink_report
+
+        at = datetime.datetime.now(datetime.timezone.utc)
+        problems = self.verify().problems.to_pylist()
+        reading = SinkReading(
+            url=self.url,
+            at=at,
+            files=self.files(),
+            log=self.log(),
+            waiting=self.waiting(),
+            damages=sum(problem["severity"] == "damage" for problem in problems),
+            unlisted=sum(problem["kind"] == "unlisted" for problem in problems),
+            orphans=self._orphans(),
+        )
+        return sink_report(reading)
+
+    def _orphans(self) -> tuple[int, int] | None:
+        """The files that a removal of orphans would remove, and their bytes; None where nobody may say."""
+        try:
+            found = self.remove_orphan_files()
+        except StateStoreFilesError as error:
+            if error.getErrorClass() != "PSS_SINK_ELSEWHERE":
+                raise
+            return None
+        return found.removed_files_count, found.removed_bytes_count
 
     def publish(
         self,

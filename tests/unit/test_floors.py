@@ -24,6 +24,7 @@ FLOORS: tuple[frozenset[str], ...] = tuple(
             ("session", "storage"),
             ("log",),
             ("inspect",),
+            ("report",),
             ("forks", "maintenance", "migration", "sink", "state"),
             ("checkpoint",),
             ("background", "plot"),
