@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 import click
@@ -47,7 +48,11 @@ def write_page(report: Report, out: str) -> None:
     if out == options.STDOUT:
         from pyspark_statestore.report.page import encoded
 
-        click.echo(encoded(report.html), nl=False)
+        stdout = sys.stdout.buffer
+        left = memoryview(encoded(report.html))
+        while left:  # with PYTHONUNBUFFERED, a stream writes what there is room for and says nothing of the rest
+            left = left[stdout.write(left) or 0 :]
+        stdout.flush()
         return
     report.write(out)
     click.echo(f"Wrote {out}", err=True)

@@ -41,6 +41,9 @@ RETAINED = 100
 SKEWED = 4.0
 """A partition of more than so many times the average has skewed keys."""
 
+MOSTLY = 2.0
+"""Changelogs of more than so many times the bytes of snapshots are most of a state."""
+
 PLAIN_FILE = 1 << 20
 """Bytes. A plain state file below this is called small."""
 
@@ -133,10 +136,14 @@ class CheckpointFacts:
         return not self.summary["file_count"] and bool(self.summary["plain_file_count"]) and not self.is_exported
 
     @property
-    def is_bloated(self) -> bool:
+    def is_amplified(self) -> bool:
         """Whether more is kept for each live byte than executors allow."""
-        size, live = self.summary["file_size_in_bytes"], self.summary["live_bytes"]
-        return bool(size > MOST_AMPLIFICATION * live and self.dead_bytes >= LITTLE)
+        return bool(self.summary["file_size_in_bytes"] > MOST_AMPLIFICATION * self.summary["live_bytes"])
+
+    @property
+    def is_bloated(self) -> bool:
+        """Whether that is so much that it matters."""
+        return self.is_amplified and self.dead_bytes >= LITTLE
 
     def command(self, verb: str, *options: str) -> str:
         """A command line about this checkpoint."""
@@ -247,15 +254,14 @@ def _versions(facts: CheckpointFacts) -> Iterator[Advice]:
 
 
 def _snapshots(facts: CheckpointFacts) -> Iterator[Advice]:
-    if facts.log_bytes <= max(facts.base_bytes, LITTLE):
+    if facts.log_bytes <= max(MOSTLY * facts.base_bytes, LITTLE):
         return
-    why = (
-        f"Changelogs and deltas have {rendering.size(facts.log_bytes)}, snapshots {rendering.size(facts.base_bytes)}: "
-    )
-    why += "snapshots are rare compared with what changes, and a restart replays much. More snapshots make it shorter. "
-    why += "The default is 10."
+    why = f"Changelogs and deltas have {rendering.size(facts.log_bytes)}, snapshots and SSTs "
+    why += f"{rendering.size(facts.base_bytes)}: snapshots are rare compared with what changes. Where a restart takes "
+    why += "long, have more of them. The default is one after 10 versions."
     python = ('spark.conf.set("spark.sql.streaming.stateStore.minDeltasForSnapshot", "5")',)
-    yield Advice("snapshots", "look", "Have more snapshots", why, (), python, "docs/what-fills-my-checkpoint.md")
+    title = "Most bytes are changelogs"
+    yield Advice("snapshots", "fine", title, why, (), python, "docs/what-fills-my-checkpoint.md")
 
 
 def _skew(facts: CheckpointFacts) -> Iterator[Advice]:

@@ -17,6 +17,7 @@ from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.inspect import TABLES, Inspection, costs_of_segments
 from pyspark_statestore.log.spark_logs import COMMITS, content_of, entries, operator_metadata, operators
 from pyspark_statestore.report.advice import (
+    LITTLE,
     MOST_OPENS,
     PLAIN_FILE,
     SKEWED,
@@ -197,6 +198,8 @@ def checkpoint_report(reading: CheckpointReading, planned: Callable[[], PlannedC
     facts = reading.facts(planned)
     advice = checkpoint_advice(facts)
     fine = "Everything is within the limits that executors keep by themselves."
+    if facts.is_amplified:
+        fine = f"Less than {rendering.size(LITTLE)} is dead. Executors leave so little alone, whatever its share is."
     if not reading.summary["file_count"] and not reading.summary["plain_file_count"]:
         fine = "There is no state here yet, or the query has no stateful operator."
     sections: list[Part] = [
@@ -237,10 +240,10 @@ def _tiles(reading: CheckpointReading, facts: CheckpointFacts) -> Iterator[tuple
     size, live = figures_["file_size_in_bytes"], figures_["live_bytes"]
     if figures_["file_count"]:
         amplification = rendering.cell([figures_["space_amplification"]], rendering.ratio)
-        level = "act" if facts.is_bloated else "fine"
-        yield "space amplification", amplification, "bytes kept for each live one", level
-        open_ = facts.unsealed_count or 0
-        yield "merged files", rendering.count(figures_["file_count"]), f"{open_:,} not sealed by their writers", ""
+        level = "act" if facts.is_bloated else "" if facts.is_amplified else "fine"
+        left_alone = ": too few to matter" if facts.is_amplified and not facts.is_bloated else ""
+        yield "space amplification", amplification, f"bytes kept for each live one{left_alone}", level
+        yield "merged files", rendering.count(figures_["file_count"]), _sealed(facts.unsealed_count or 0), ""
         yield "size", rendering.size(size), f"{rendering.size(live)} live, {rendering.size(size - live)} dead", ""
         held = f"{rendering.count(figures_['segment_count'] - figures_['live_segment_count'])} dead beside them"
         yield "live segments", rendering.count(figures_["live_segment_count"]), f"files to Spark; {held}", ""
@@ -256,7 +259,7 @@ def _tiles(reading: CheckpointReading, facts: CheckpointFacts) -> Iterator[tuple
         yield "files of a version", f"about {each:,.0f}", "and SSTs besides, where there are any", ""
     oldest, newest = figures_["min_version"], figures_["max_version"]
     versions = "-" if newest is None else f"{oldest:,} to {newest:,}"
-    yield "state versions", versions, f"{facts.version_count or 0:,} have files of their own", ""
+    yield "state versions", versions, f"{facts.version_count or 0:,} with files of their own", ""
     stores = rendering.counted(figures_["partition_count"], "partition")
     names = ", ".join(sorted(set(reading.names.values())))
     named = f"{stores}: {names}" if names else stores
@@ -270,6 +273,10 @@ def _tiles(reading: CheckpointReading, facts: CheckpointFacts) -> Iterator[tuple
         ago = rendering.duration(datetime.timedelta(seconds=seconds))
         running = "its query seems to run" if facts.is_running else "its query seems to be stopped"
         yield "last written", f"{ago} ago", running, ""
+
+
+def _sealed(unsealed: int) -> str:
+    return f"{unsealed:,} not sealed by their writers" if unsealed else "all sealed by their writers"
 
 
 def _covered(reading: CheckpointReading) -> str:
@@ -423,7 +430,7 @@ def _files(reading: CheckpointReading) -> Iterator[Markup]:
             Column("live and dead"),
             Column("state"),
             Column("begun (UTC)"),
-            Column("executor"),
+            Column("by"),
         ]
 
         def list_of(order: str) -> tuple[list[list[Part]], Markup]:

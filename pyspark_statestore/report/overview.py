@@ -113,6 +113,7 @@ def _tiles(checkpoints: pa.Table, advice: Sequence[Sequence[Advice]]) -> Iterato
 def _lines(url: str, rows: Sequence[Mapping[str, Any]], advice: Sequence[Sequence[Advice]]) -> list[Part]:
     columns = [
         Column("checkpoint", "name"),
+        Column("what to do", "wide"),
         Column("live, dead, plain"),
         Column("amplif.", "number"),
         Column("merged files", "number"),
@@ -122,7 +123,6 @@ def _lines(url: str, rows: Sequence[Mapping[str, Any]], advice: Sequence[Sequenc
         Column("plain", "number"),
         Column("partitions", "number"),
         Column("version", "number"),
-        Column("what to do", "wide"),
     ]
     whole = max((_size(row) for row in rows), default=0)
     made: list[list[Part]] = []
@@ -130,13 +130,14 @@ def _lines(url: str, rows: Sequence[Mapping[str, Any]], advice: Sequence[Sequenc
         name = row["checkpoint"].removeprefix(url.rstrip("/") + "/")
         said = ", ".join(each.title for each in given) or "-"
         if row["error"]:
-            made.append([name, *["-"] * (len(columns) - 2), row["error"]])
+            made.append([name, row["error"], *[rendering.NOTHING] * (len(columns) - 2)])
             continue
         live = row["live_bytes"]
         parts = [("live", live), ("dead", row["file_size_in_bytes"] - live), ("plain", row["plain_bytes"])]
         made.append(
             [
                 name,
+                said,
                 bar(parts, whole),
                 rendering.cell([row["space_amplification"]], rendering.ratio),
                 rendering.count(row["file_count"]),
@@ -146,7 +147,6 @@ def _lines(url: str, rows: Sequence[Mapping[str, Any]], advice: Sequence[Sequenc
                 rendering.size(row["plain_bytes"]),
                 rendering.count(row["partition_count"]),
                 rendering.cell([row["max_version"]], rendering.count),
-                said,
             ]
         )
     key = legend([("live", "live"), ("dead", "dead"), ("plain", "plain")])

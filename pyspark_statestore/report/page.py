@@ -187,13 +187,14 @@ class Column:
     kind: str = ""
 
 
-def table(label: str, columns: Sequence[Column], rows: Iterable[Sequence[Part]]) -> Markup:
+def table(label: str, columns: Sequence[Column], rows: Iterable[Sequence[Part]], kind: str = "") -> Markup:
     """A table that scrolls by itself where the page is too narrow for it.
 
     Args:
         label: What it shows, for those who do not see it.
         columns: Its columns.
         rows: The cells of each row.
+        kind: ``figures`` for one whose sentences are below its figures where the page is narrow.
     """
     head = element("tr", [element("th", each.heading, class_=each.kind or None, scope="col") for each in columns])
     body = [
@@ -205,7 +206,7 @@ def table(label: str, columns: Sequence[Column], rows: Iterable[Sequence[Part]])
         for row in rows
     ]
     made = element("table", element("thead", head), element("tbody", body))
-    return element("div", made, class_="scroll", tabindex="0", role="region", aria_label=label)
+    return element("div", made, class_=f"scroll {kind}".strip(), tabindex="0", role="region", aria_label=label)
 
 
 def bar(parts: Iterable[tuple[str, int]], whole: int, *, tall: bool = False) -> Markup:
@@ -256,7 +257,7 @@ def left_out(shown: int, there: int, command: str) -> Markup | None:
 def figures(label: str, rows: Iterable[tuple[str, str, str]]) -> Markup:
     """All figures with their names and meanings."""
     columns = (Column("figure", "name"), Column("value", "number"), Column("meaning", "wide"))
-    return table(label, columns, rows)
+    return table(label, columns, rows, "figures")
 
 
 def title_of(what: str, url: str) -> str:

@@ -35,13 +35,13 @@ line-height:1.45;user-select:all;-webkit-user-select:all}
 code{background:var(--code);border-radius:.25rem;padding:0 .25rem;font-size:.9em}
 .scroll{overflow-x:auto;border:1px solid var(--line);border-radius:.5rem}
 table{border-collapse:collapse;width:100%;font-size:.87rem}
-th,td{padding:.32rem .7rem;text-align:left;border-bottom:1px solid var(--line);white-space:nowrap;vertical-align:top}
+th,td{padding:.32rem .55rem;text-align:left;border-bottom:1px solid var(--line);white-space:nowrap;vertical-align:top}
 tr:last-child td{border-bottom:0}
 th{color:var(--soft);font-weight:600;background:var(--card)}
 .number{text-align:right;font-variant-numeric:tabular-nums}
 td.wide{white-space:normal;min-width:16rem}
 td.name{overflow-wrap:anywhere;font-size:.82rem}
-.bar{display:flex;height:.75rem;min-width:7rem;background:var(--code);border-radius:.2rem;overflow:hidden;margin-top:.28rem}
+.bar{display:flex;height:.75rem;min-width:5rem;background:var(--code);border-radius:.2rem;overflow:hidden;margin-top:.28rem}
 .bar i{display:block;height:100%}
 .bar.tall{height:1.5rem;border-radius:.35rem;margin:.3rem 0 .5rem}
 .live{background:var(--live);fill:var(--live)}.dead{background:var(--dead);fill:var(--dead)}
@@ -62,7 +62,10 @@ border-radius:.2rem;background:var(--code);isolation:isolate}
 .dense .cell{width:1rem;height:1rem}
 footer{margin-top:2.5rem;border-top:1px solid var(--line);padding-top:.7rem}
 @media (max-width:30rem){body{padding:.6rem .7rem 2rem}.tiles{grid-template-columns:1fr 1fr;gap:.5rem}
-svg text{font-size:16px}.tile{padding:.55rem .65rem}.tile b{font-size:1.2rem}}
+svg text{font-size:16px}.tile{padding:.55rem .65rem}.tile b{font-size:1.2rem}
+pre{white-space:pre-wrap;overflow-wrap:anywhere}.figures thead{display:none}
+.figures tr{display:grid;grid-template-columns:1fr auto;border-bottom:1px solid var(--line)}.figures td{border:0}
+.figures td.wide{grid-column:1/-1;padding-top:0;color:var(--soft)}}
 @media print{body{max-width:none;font-size:12px}.scroll{overflow:visible;border:0}th,td,td.name{white-space:normal;
 padding:.2rem .4rem}pre{white-space:pre-wrap;overflow-wrap:anywhere}h2{break-after:avoid}tr{break-inside:avoid}
 *{-webkit-print-color-adjust:exact;print-color-adjust:exact}}
