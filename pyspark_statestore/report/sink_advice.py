@@ -113,7 +113,7 @@ def _join(facts: SinkFacts) -> Iterator[Advice]:
     commands = [facts.command("compact", "--dry-run"), facts.command("compact")]
     if facts.young_files:
         commands.append(facts.command("compact", "--older-than 0s"))
-    python = (facts.python("compact(spark=spark)"), "spark = configure(SparkSession.builder, sink=True).getOrCreate()")
+    python = ("spark = configure(SparkSession.builder, sink=True).getOrCreate()", facts.python("compact(spark=spark)"))
     yield Advice("sink-join", "act", "Join small files", why, tuple(commands), python, _PAGE)
 
 
@@ -132,7 +132,7 @@ def _publish(facts: SinkFacts) -> Iterator[Advice]:
     why += "them; "
     why += "never do so while it runs, since rows could be there twice."
     commands = (facts.command("publish", "--dry-run"), facts.command("publish"))
-    python = (facts.python("publish(spark=spark)"),)
+    python = ("spark = configure(SparkSession.builder, sink=True).getOrCreate()", facts.python("publish(spark=spark)"))
     yield Advice("sink-waiting", "look", "Publish rows that wait", why, commands, python, _PAGE)
 
 

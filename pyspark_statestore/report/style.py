@@ -23,7 +23,7 @@ p{margin:.3rem 0;max-width:60rem}
 .tile,.chart,.card{background:var(--card);border:1px solid var(--line);border-radius:.5rem;padding:.7rem .85rem;
 min-width:0;margin:0;break-inside:avoid}
 .tile b{display:block;font-size:1.45rem;line-height:1.25;font-weight:650;overflow-wrap:anywhere}
-.tile span{display:block;color:var(--soft);font-size:.83rem;line-height:1.35}
+.tile span{display:block;overflow-wrap:anywhere;color:var(--soft);font-size:.83rem;line-height:1.35}
 .tile.act{border-left:.3rem solid var(--act)}.tile.act b{color:var(--act)}
 .tile.fine{border-left:.3rem solid var(--fine)}
 .card{border-left:.3rem solid var(--line)}

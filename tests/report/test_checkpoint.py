@@ -132,12 +132,12 @@ def test_transform_with_state_takes_the_path_door(tmp_path: Path) -> None:
     assert "transformWithStateExec" in Checkpoint(tmp_path).report().html
 
 
-def bloated(folder: Path, *, seal: bool = True) -> Path:
-    """A checkpoint of which most is dead: each version of its only partition has replaced the one before."""
+def bloated(folder: Path, *, seal: bool = True, size: int = 1 << 20) -> Path:
+    """A checkpoint of which most is dead: each write of its only file has replaced the one before."""
     (folder / "offsets").mkdir(parents=True)
     for number in range(1, 5):
         with merged_file(folder, number, seal=seal) as file:
-            file.put("0/0/1.changelog", bytes(1 << 20), stamp=STAMP + number)
+            file.put("0/0/1.changelog", bytes(size), stamp=STAMP + number)
     return folder
 
 
@@ -174,6 +174,24 @@ def test_dead_bytes_of_a_stopped_query_are_compacted(tmp_path: Path) -> None:
     assert run.returncode == 0, run.stderr
     Checkpoint(folder).maintenance.compact()
     assert rules(folder) == []
+
+
+def test_so_few_dead_bytes_are_left_alone(tmp_path: Path) -> None:
+    report = Checkpoint(old(bloated(tmp_path, size=100_000))).report()
+    page = Page(report.html)
+
+    assert report.advice == ()
+    assert float(page.tiles["space amplification"][0]) > 3
+    assert page.tiles["space amplification"][1] == "bytes kept for each live one: too few to matter"
+    assert "Less than 1.0 MiB is dead." in page.text
+
+
+def test_a_stamp_that_is_far_ahead(tmp_path: Path) -> None:
+    (tmp_path / "offsets").mkdir()
+    with merged_file(tmp_path, 1) as file:
+        file.put("0/0/1.changelog", bytes(100), stamp=(1 << 63) - 1)
+    page = Page(Checkpoint(tmp_path).report().html)
+    assert page.tiles["last written"] == ("1s ago", "its query seems to run")
 
 
 def test_dead_bytes_beside_a_query_that_runs_are_looked_at(tmp_path: Path) -> None:
