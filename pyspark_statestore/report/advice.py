@@ -11,6 +11,7 @@ import math
 import shlex
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Protocol
 
@@ -86,6 +87,10 @@ class PlannedCompaction(Protocol):
     def reclaimed_bytes_count(self) -> int:
         """Their size in bytes."""
 
+    @property
+    def added_bytes_count(self) -> int:
+        """Bytes of the files that would be written in their place."""
+
 
 def _nothing_planned() -> PlannedCompaction | None:
     return None
@@ -145,6 +150,18 @@ class CheckpointFacts:
         """Whether that is so much that it matters."""
         return self.is_amplified and self.dead_bytes >= LITTLE
 
+    @cached_property
+    def plan(self) -> PlannedCompaction | None:
+        """What a compaction would do, where the checkpoint is bloated and that is known."""
+        return self.planned() if self.is_bloated else None
+
+    @property
+    def wants_compaction(self) -> bool:
+        """Whether a compaction would help. Of tiny files in the state, most bytes are their index, which stays."""
+        if self.plan is None or self.unsealed_count:
+            return self.is_bloated
+        return self.plan.reclaimed_bytes_count - self.plan.added_bytes_count >= LITTLE
+
     def command(self, verb: str, *options: str) -> str:
         """A command line about this checkpoint."""
         return " ".join(["pyspark-statestore", verb, shlex.quote(self.url), *options])
@@ -186,7 +203,7 @@ def _convert(facts: CheckpointFacts) -> Iterator[Advice]:
 
 
 def _compact(facts: CheckpointFacts) -> Iterator[Advice]:
-    if not facts.is_bloated:
+    if not facts.wants_compaction:
         return
     size = facts.summary["file_size_in_bytes"]
     why = f"{rendering.size(facts.dead_bytes)} of {rendering.size(size)} in merged files are dead: more than "
@@ -197,14 +214,11 @@ def _compact(facts: CheckpointFacts) -> Iterator[Advice]:
         why += "at the metrics failedDeletes and spaceAmplification. Compaction is safe meanwhile. "
     elif facts.is_running is False:
         why += "Nobody has written here lately. While a query is stopped, nothing cleans up. "
-    planned = facts.planned()
     commands = [facts.command("compact", "--dry-run"), facts.command("compact")]
-    if planned is not None:
-        removed, freed = planned.removed_files_count, rendering.size(planned.reclaimed_bytes_count)
-        why += (
-            f"By a dry run, compact would rewrite {rendering.counted(planned.rewritten_files_count, 'file')} now, and "
-        )
-        why += f"remove {rendering.counted(removed, 'file')} of {freed}. "
+    if facts.plan is not None:
+        removed, freed = facts.plan.removed_files_count, rendering.size(facts.plan.reclaimed_bytes_count)
+        why += f"By a dry run, compact would now write {rendering.size(facts.plan.added_bytes_count)} in the place of "
+        why += f"{rendering.counted(removed, 'file')} of {freed}. "
     if facts.unsealed_count and facts.is_running is False:
         why += f"{rendering.counted(facts.unsealed_count, 'file')} may still be open in a process, and "
         why += "are left alone for a day. Where you know that no process of the query is alive, shorten that."
@@ -216,7 +230,7 @@ def _compact(facts: CheckpointFacts) -> Iterator[Advice]:
 
 
 def _join(facts: CheckpointFacts) -> Iterator[Advice]:
-    if facts.is_bloated or (facts.small_file_count or 0) <= MANY_SMALL:
+    if facts.wants_compaction or (facts.small_file_count or 0) <= MANY_SMALL:
         return
     why = f"{facts.small_file_count:,} merged files are of at most {rendering.size(SMALL_FILE)}. Object stores make a "
     why += (

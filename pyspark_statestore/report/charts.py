@@ -103,7 +103,7 @@ def growth(title: str, form: Form, series: Sequence[Series], *, stacked: bool = 
 
 
 def heat_map(title: str, names: Sequence[int], values: Sequence[int], form: Form, note: str) -> Markup:
-    """Draws a map of numbered things, such as partitions, darker where a value is higher.
+    """Draws a map of numbered things, such as partitions, with a stronger color where a value is higher.
 
     Args:
         title: What it is.

@@ -202,7 +202,9 @@ def checkpoint_report(reading: CheckpointReading, planned: Callable[[], PlannedC
     facts = reading.facts(planned)
     advice = checkpoint_advice(facts)
     fine = "Everything is within the limits that executors keep by themselves."
-    if facts.is_amplified:
+    if facts.is_bloated:
+        fine = "What is not live is index, which compaction cannot make smaller: the files in this state are tiny."
+    elif facts.is_amplified:
         fine = f"Less than {rendering.size(LITTLE)} is dead. Executors leave so little alone, whatever its share is."
     if not reading.summary["file_count"] and not reading.summary["plain_file_count"]:
         fine = "There is no state here yet, or the query has no stateful operator."
@@ -244,7 +246,7 @@ def _tiles(reading: CheckpointReading, facts: CheckpointFacts) -> Iterator[tuple
     size, live = figures_["file_size_in_bytes"], figures_["live_bytes"]
     if figures_["file_count"]:
         amplification = rendering.cell([figures_["space_amplification"]], rendering.ratio)
-        level = "act" if facts.is_bloated else "" if facts.is_amplified else "fine"
+        level = "act" if facts.wants_compaction else "" if facts.is_amplified else "fine"
         left_alone = ": too few to matter" if facts.is_amplified and not facts.is_bloated else ""
         yield "space amplification", amplification, f"bytes kept for each live one{left_alone}", level
         yield "merged files", rendering.count(figures_["file_count"]), _sealed(facts.unsealed_count or 0), ""
@@ -386,7 +388,7 @@ def _partitions(reading: CheckpointReading) -> Iterator[Markup]:
         means[operator] = sum(sizes) / len(sizes)
         times = max(sizes) / max(means[operator], 1)
         said = f"The largest has {times:.1f} times the average of {rendering.size(int(means[operator]))}. "
-        said += f"Darker cells hold more; those of more than {SKEWED:g} times the average have another color."
+        said += f"Stronger colors hold more; those of more than {SKEWED:g} times the average have another color."
         if len(maps) < _MAPS:
             title = f"Operator {operator}{_named(reading, operator)}: {rendering.counted(len(sizes), 'partition')}"
             maps.append(heat_map(title, ordered["partition_id"].to_pylist(), sizes, rendering.size, said))
@@ -446,7 +448,8 @@ def _files(reading: CheckpointReading) -> Iterator[Markup]:
         parts: list[Part] = [element("h3", "With the most dead bytes"), deadest]
         if len(files) > ROWS:
             parts += [element("h3", "The largest", style="margin-top:1rem"), list_of("file_size_in_bytes")[1]]
-        yield section("Merged files", *parts, everything)
+        remark = note("Of a file, all that is no live segment counts as dead, its index, too.")
+        yield section("Merged files", *parts, remark, everything)
     if len(reading.plain):
         ranked = reading.plain.sort_by([("file_size_in_bytes", "descending")]).slice(0, ROWS)
         columns = [Column("file", "name"), Column("size", "number"), Column("type"), Column("changed (UTC)")]

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 SHEET = """
 :root{color-scheme:light dark;--bg:#fff;--ink:#1a2227;--soft:#56636c;--line:#d8dee2;--card:#f4f6f7;--code:#eaeef0;
---live:#2a7f62;--dead:#d1603d;--rest:#a9b3b9;--plain:#4c78a8;--act:#b3261e;--look:#8a5a00;--fine:#23704f}
+--live:#2a7f62;--dead:#d1603d;--rest:#a9b3b9;--plain:#4c78a8;--act:#b3261e;--look:#8a5a00;--fine:#23704f;
+--map:#6d9bd0;--skew:#e58a6a}
 @media (prefers-color-scheme:dark){:root{--bg:#12171a;--ink:#e4e9ec;--soft:#9dabb4;--line:#2f3a41;--card:#1b2327;
---code:#263036;--live:#46a683;--dead:#e07a55;--rest:#64717a;--plain:#79a3d0;--act:#ff8f84;--look:#e3b253;--fine:#66c79f}}
+--code:#263036;--live:#46a683;--dead:#e07a55;--rest:#64717a;--plain:#79a3d0;--act:#ff8f84;--look:#e3b253;
+--fine:#66c79f;--map:#35618f;--skew:#a84a2b}}
 *{box-sizing:border-box}
 body{margin:0 auto;max-width:76rem;padding:1rem 1rem 3rem;background:var(--bg);color:var(--ink);
 font:15px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",Arial,sans-serif}
@@ -27,10 +29,12 @@ min-width:0;margin:0;break-inside:avoid}
 .tile.act{border-left:.3rem solid var(--act)}.tile.act b{color:var(--act)}
 .tile.fine{border-left:.3rem solid var(--fine)}
 .card{border-left:.3rem solid var(--line)}
-.card.act{border-left-color:var(--act)}.card.look{border-left-color:var(--look)}.card.fine{border-left-color:var(--fine)}
+.card.act{border-left-color:var(--act)}.card.look{border-left-color:var(--look)}.card.fine{
+border-left-color:var(--fine)}
 .level{font-size:.72rem;font-weight:700;letter-spacing:.05em;text-transform:uppercase;margin-right:.5rem}
 .act .level{color:var(--act)}.look .level{color:var(--look)}.fine .level{color:var(--fine)}
-pre{margin:.45rem 0 0;padding:.5rem .65rem;background:var(--code);border-radius:.35rem;overflow-x:auto;font-size:.85rem;
+pre{margin:.45rem 0 0;padding:.5rem .65rem;background:var(--code);border-radius:.35rem;overflow-x:auto;
+font-size:.85rem;
 line-height:1.45;user-select:all;-webkit-user-select:all}
 code{background:var(--code);border-radius:.25rem;padding:0 .25rem;font-size:.9em}
 .scroll{overflow-x:auto;border:1px solid var(--line);border-radius:.5rem}
@@ -41,7 +45,8 @@ th{color:var(--soft);font-weight:600;background:var(--card)}
 .number{text-align:right;font-variant-numeric:tabular-nums}
 td.wide{white-space:normal;min-width:16rem}
 td.name{overflow-wrap:anywhere;font-size:.82rem}
-.bar{display:flex;height:.75rem;min-width:5rem;background:var(--code);border-radius:.2rem;overflow:hidden;margin-top:.28rem}
+.bar{display:flex;height:.75rem;min-width:5rem;background:var(--code);border-radius:.2rem;overflow:hidden;
+margin-top:.28rem}
 .bar i{display:block;height:100%}
 .bar.tall{height:1.5rem;border-radius:.35rem;margin:.3rem 0 .5rem}
 .live{background:var(--live);fill:var(--live)}.dead{background:var(--dead);fill:var(--dead)}
@@ -55,10 +60,12 @@ svg .grid{stroke:var(--line);stroke-width:1}
 svg .line{fill:none;stroke:var(--plain);stroke-width:2}
 svg .hover{fill:transparent}svg .hover:hover{fill:var(--ink);fill-opacity:.12}
 .map{display:flex;flex-wrap:wrap;gap:2px;margin:.5rem 0}
-.cell{position:relative;width:2.2rem;height:1.7rem;line-height:1.7rem;text-align:center;font-style:normal;font-size:.75rem;
+.cell{position:relative;width:2.2rem;height:1.7rem;line-height:1.7rem;text-align:center;font-style:normal;
+font-size:.75rem;
 border-radius:.2rem;background:var(--code);isolation:isolate}
-.cell::before{content:"";position:absolute;inset:0;z-index:-1;border-radius:.2rem;background:var(--plain);opacity:var(--v)}
-.cell.skewed::before{background:var(--dead)}
+.cell::before{content:"";position:absolute;inset:0;z-index:-1;border-radius:.2rem;background:var(--map);
+opacity:var(--v)}
+.cell.skewed::before{background:var(--skew)}
 .dense .cell{width:1rem;height:1rem}
 footer{margin-top:2.5rem;border-top:1px solid var(--line);padding-top:.7rem}
 @media (max-width:30rem){body{padding:.6rem .7rem 2rem}.tiles{grid-template-columns:1fr 1fr;gap:.5rem}
@@ -66,7 +73,8 @@ svg text{font-size:16px}.tile{padding:.55rem .65rem}.tile b{font-size:1.2rem}
 pre{white-space:pre-wrap;overflow-wrap:anywhere}.figures thead{display:none}
 .figures tr{display:grid;grid-template-columns:1fr auto;border-bottom:1px solid var(--line)}.figures td{border:0}
 .figures td.wide{grid-column:1/-1;padding-top:0;color:var(--soft)}}
-@media print{body{max-width:none;font-size:12px}.scroll{overflow:visible;border:0}th,td,td.name{white-space:normal;
+@media print{body{max-width:none;font-size:12px}table{font-size:9px}td.name{min-width:9rem;font-size:8px}
+.scroll{overflow:visible;border:0}th,td,td.name{white-space:normal;
 padding:.2rem .4rem}pre{white-space:pre-wrap;overflow-wrap:anywhere}h2{break-after:avoid}tr{break-inside:avoid}
 *{-webkit-print-color-adjust:exact;print-color-adjust:exact}}
 """

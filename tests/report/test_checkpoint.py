@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.inspect_checkpoint import Shape
+from benchmarks.inspect_checkpoint import write_checkpoint as write_large
 from pyspark_statestore import Checkpoint, StateStoreFilesError, rendering
 from pyspark_statestore.inspect import TABLES
 from pyspark_statestore.report.advice import MANY_SMALL, MOST_OPENS
@@ -155,9 +157,8 @@ def test_dead_bytes_of_a_stopped_query_are_compacted(tmp_path: Path) -> None:
 
     assert (advice.rule, advice.level) == ("compact", "act")
     assert "nothing cleans up" in advice.why
-    assert (
-        f"remove {planned.removed_files_count} files of {rendering.size(planned.reclaimed_bytes_count)}" in advice.why
-    )
+    sizes = [rendering.size(size) for size in (planned.added_bytes_count, planned.reclaimed_bytes_count)]
+    assert f"write {sizes[0]} in the place of {planned.removed_files_count} files of {sizes[1]}" in advice.why
     assert planned.removed_files_count >= 3
     assert advice.commands[1] == f"pyspark-statestore compact '{Checkpoint(folder).url}'"
     run = subprocess.run(
@@ -174,6 +175,21 @@ def test_dead_bytes_of_a_stopped_query_are_compacted(tmp_path: Path) -> None:
     assert run.returncode == 0, run.stderr
     Checkpoint(folder).maintenance.compact()
     assert rules(folder) == []
+
+
+def test_a_compaction_that_would_gain_nothing_is_not_advised(tmp_path: Path) -> None:
+    """Segments of 16 bytes have index entries that are larger than they are."""
+    write_large(tmp_path / "q", Shape(segments=40_000, files=10, partitions=50))
+    folder = old(tmp_path / "q")
+    assert "compact" in rules(folder)
+    Checkpoint(folder).maintenance.compact()
+
+    report = Checkpoint(old(folder)).report()
+
+    [summary] = Checkpoint(folder).inspect.summary().to_pylist()
+    assert summary["space_amplification"] > 3
+    assert summary["file_size_in_bytes"] - summary["live_bytes"] > 1 << 20
+    assert "compact" not in {advice.rule for advice in report.advice}
 
 
 def test_so_few_dead_bytes_are_left_alone(tmp_path: Path) -> None:
@@ -355,9 +371,6 @@ def test_a_notebook_shows_the_page_in_a_frame(checkpoint: Path) -> None:
 
 
 def test_a_large_checkpoint_has_a_small_page(tmp_path: Path) -> None:
-    from benchmarks.inspect_checkpoint import Shape
-    from benchmarks.inspect_checkpoint import write_checkpoint as write_large
-
     write_large(tmp_path / "q", Shape(segments=100_000, files=300, partitions=2_000))
     report = Checkpoint(tmp_path / "q").report()
     page = Page(report.html)
