@@ -54,7 +54,6 @@ if TYPE_CHECKING:
 _MAPS = 12
 """Operators of which there is a map; the page says how many there are."""
 
-_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
 _LOGS = ("changelog", "delta")
 _BASES = ("snapshot", "sst")
 
@@ -140,14 +139,11 @@ class CheckpointReading:
 
     @property
     def newest(self) -> datetime.datetime | None:
-        """When something was written last, by any clock that has said so. A clock that is ahead says: now."""
+        """When something was written last, by any clock that has said so."""
         columns = [self.files["last_modified_at"], self.segments["written_at"], self.plain["last_modified_at"]]
-        found = [pc.max(column.cast(pa.int64())).as_py() for column in columns if len(column)]
-        if self.last_commit and self.last_commit[1]:
-            found.append((self.last_commit[1] - _EPOCH) // datetime.timedelta(microseconds=1))
-        now = (self.at - _EPOCH) // datetime.timedelta(microseconds=1)
-        known = [min(each, now) for each in found if each is not None]
-        return _EPOCH + datetime.timedelta(microseconds=max(known)) if known else None
+        found = [pc.max(column).as_py() for column in columns]
+        found.append(self.last_commit[1] if self.last_commit else None)
+        return max((each for each in found if each is not None), default=None)
 
     def skewed(self) -> tuple[int, int, float] | None:
         """The partition that stands out most of its operator, where that is worth a word."""

@@ -18,7 +18,7 @@ from pyspark_statestore.inspect import TABLES
 from pyspark_statestore.report.advice import MANY_SMALL, MOST_OPENS
 from pyspark_statestore.report.markup import element
 from pyspark_statestore.report.page import Report
-from tests.cli.builders import name, write_checkpoint, write_index_only
+from tests.cli.builders import age, name, write_checkpoint, write_index_only
 from tests.cli.conftest import Invoke
 from tests.conftest import ROOT
 from tests.inspect.builders import STAMP, merged_file, plain_file, simple_checkpoint
@@ -219,9 +219,17 @@ def test_dead_bytes_beside_a_query_that_runs_are_looked_at(tmp_path: Path) -> No
 
 
 def test_files_that_nobody_has_sealed_want_to_be_abandoned(tmp_path: Path) -> None:
-    [advice] = Checkpoint(old(bloated(tmp_path, seal=False)), closed_after=datetime.timedelta(0)).report().advice
+    """Their query was killed two hours ago: a compaction would leave them alone for a day."""
+    folder = bloated(tmp_path, seal=False)
+    for path in folder.rglob("*"):
+        age(path, minutes=120)
+    assert Checkpoint(folder).maintenance.compact(dry_run=True).reclaimed_bytes_count == 0
 
+    [advice] = Checkpoint(folder).report().advice
+
+    assert (advice.rule, advice.level) == ("compact", "act")
     assert advice.commands[-1].endswith("--abandoned-after 10m")
+    assert "4 files may still be open in a process" in advice.why
 
 
 def test_an_index_of_all_files(tmp_path: Path) -> None:

@@ -69,6 +69,26 @@ def test_a_sink_that_is_in_order(sink: Path) -> None:
     assert Page(report.html).figures(FIGURES)["unlisted_files"] == "15"
 
 
+def listing(folder: Path, files: dict[str, int]) -> Path:
+    """A sink whose list has one batch of these files, by path, of these sizes. The files are there."""
+    log = folder / "_spark_metadata"
+    log.mkdir(parents=True)
+    lines = []
+    for path, size in files.items():
+        (folder / path).parent.mkdir(exist_ok=True)
+        (folder / path).write_bytes(bytes(size))
+        line = {"path": (folder / path).as_uri(), "size": size, "isDir": False, "modificationTime": 1_760_000_000_000}
+        lines.append(json.dumps({**line, "blockReplication": 1, "blockSize": 1, "action": "add"}))
+    (log / "0").write_text("\n".join(["v1", *lines]))
+    return folder
+
+
+def test_files_that_cannot_be_fewer(tmp_path: Path) -> None:
+    assert rules(listing(tmp_path / "one each", {f"p={n}/part-0.parquet": 100 for n in range(12)})) == []
+    assert rules(listing(tmp_path / "few", {f"p=1/part-{n}.parquet": 100 for n in range(10)})) == []
+    assert rules(listing(tmp_path / "more", {f"p=1/part-{n}.parquet": 100 for n in range(11)})) == ["sink-join"]
+
+
 def test_files_that_are_missing_and_that_nobody_lists(sink: Path) -> None:
     first, second, *_ = sorted((sink / "day=2").iterdir())
     first.unlink()
