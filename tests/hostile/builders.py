@@ -17,6 +17,7 @@ from tests.inspect.builders import CREATED_MS, STAMP, merged_file, plain_file
 from tests.inspect.spark_files import lz4, snappy
 from tests.maintenance.builders import write_logs
 from tests.migration.builders import MERGED, offsets_text
+from tests.report.pages import Page
 from tests.state.small_stores import changelog, delta, java_text, pairs, schema_json, write_schema
 
 Contents = dict[str, bytes]
@@ -140,6 +141,7 @@ LOOKS: dict[str, Verb] = {
     "segments": lambda path, _: _at(path).inspect.segments(),
     "versions": lambda path, _: _at(path).inspect.versions(),
     "summary": lambda path, _: _at(path).inspect.summary(),
+    "report": lambda path, _: Page(_at(path).report().html),
     "state": lambda path, _: _at(path).state(0),
     "state at 2": lambda path, _: _at(path).state(0, version=2),
     "state of families": lambda path, _: _at(path).state(1),
@@ -166,6 +168,7 @@ CHANGES: dict[str, Verb] = {
 COMMANDS: dict[str, list[str]] = {
     "summary": [],
     "versions": ["--format", "json"],
+    "report": ["-o", "-"],
     "state": [],
     "verify": [],
     "show": [],
