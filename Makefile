@@ -13,10 +13,10 @@ SOAK_MINUTES ?= 240
 # A soak's tests take as long as they are told to.
 SOAK := -m pytest --timeout=0
 # What exists of these is checked.
-PYTHON_CODE := $(wildcard pyspark_statestore datasource jvm-shim benchmarks examples tests setup.py)
+PYTHON_CODE := $(wildcard pyspark_statestore datasource jvm-shim benchmarks examples tests website setup.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help install register jar jars demo test test-spark test-sparks test-rest test-hdfs test-s3 test-clouds test-jars lint typecheck unit soak bench matrix wheel release clean check-python check-jdk check-version
+.PHONY: help install register jar jars demo docs docs-serve test test-spark test-sparks test-rest test-hdfs test-s3 test-clouds test-jars lint typecheck unit soak bench matrix wheel release clean check-python check-jdk check-version
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -111,6 +111,12 @@ lint: $(INSTALLED) ## ruff
 
 typecheck: $(INSTALLED) ## mypy
 	$(BIN)/mypy $(PYTHON_CODE)
+
+docs: $(INSTALLED) ## the documentation site in build/site, or an error if a link leads nowhere
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --clean
+
+docs-serve: $(INSTALLED) ## the documentation site on http://127.0.0.1:8000, as it is while you write
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs serve
 
 bench: jar ## benchmarks/small_files.py; its options in BENCH_ARGS="..."
 	$(BIN)/python jvm-shim/build.py --tests

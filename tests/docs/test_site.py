@@ -1,0 +1,176 @@
+"""The documentation site: it builds without a warning, every link in it leads somewhere, and it needs no network."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+import pyspark_statestore
+from tests.conftest import ROOT
+
+LOADS = {
+    "script": "src",
+    "img": "src",
+    "iframe": "src",
+    "source": "src",
+    "video": "src",
+    "audio": "src",
+    "embed": "src",
+}
+"""Elements that a browser loads something for, whoever clicks on what."""
+NO_LOAD = {"canonical", "next", "prev", "alternate"}
+"""What a <link> may be without making a browser load anything."""
+LEFT_OF_MARKDOWN = re.compile(r"^(\* |\d+\. |\||#+ |:::)|```|\]\(|\\\|", re.MULTILINE)
+
+
+class Html(HTMLParser):
+    """What a page loads, links to, and has anchors for; and its text in paragraphs that is no code."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.loads: list[str] = []
+        self.links: list[str] = []
+        self.anchors: set[str] = set()
+        self.paragraphs: list[str] = []
+        self._open: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        values = {name: value or "" for name, value in attrs}
+        self.anchors |= {values[name] for name in ("id", "name") if values.get(name)}
+        if tag in LOADS and values.get("src"):
+            self.loads.append(values["src"])
+        elif tag == "link" and not set(values.get("rel", "").split()) <= NO_LOAD:
+            self.loads.append(values["href"])
+        elif tag == "a" and "href" in values:
+            self.links.append(values["href"])
+        if tag == "p":
+            self.paragraphs.append("")
+        if tag in ("p", "code"):
+            self._open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in self._open:
+            del self._open[len(self._open) - 1 - self._open[::-1].index(tag) :]
+
+    def handle_data(self, data: str) -> None:
+        if self._open and self._open[-1] == "p":
+            self.paragraphs[-1] += data
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site, built as `make docs` does, which fails at the first warning."""
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+@cache
+def read(page: Path) -> Html:
+    """A page of the site."""
+    return Html(page.read_text(encoding="utf-8"))
+
+
+def pages(site: Path) -> list[Path]:
+    """All pages of the site that can be reached by a link."""
+    return [page for page in sorted(site.rglob("*.html")) if page.name != "404.html"]
+
+
+def broken(site: Path, page: Path, reference: str) -> bool:
+    """Whether something in the site that a page names is not there."""
+    url = urlsplit(reference)
+    target = (page.parent / unquote(url.path)).resolve() if url.path else page
+    if target.is_dir():
+        target /= "index.html"
+    if not target.is_relative_to(site) or not target.is_file():
+        return True
+    # "#__search" and the like are for switches of the page itself, which has them as ids, too.
+    return bool(url.fragment) and target.suffix == ".html" and unquote(url.fragment) not in read(target).anchors
+
+
+def is_elsewhere(reference: str) -> bool:
+    """Whether a reference leads out of the site."""
+    return bool(urlsplit(reference).scheme or urlsplit(reference).netloc)
+
+
+def test_every_link_leads_somewhere(site: Path) -> None:
+    found = pages(site)
+    assert len(found) > 50
+    wrong = [
+        f"{page.relative_to(site)}: {reference}"
+        for page in found
+        for reference in {*read(page).links, *read(page).loads}
+        if not is_elsewhere(reference) and broken(site, page, reference)
+    ]
+    assert wrong == []
+
+
+def test_no_page_loads_anything_from_elsewhere(site: Path) -> None:
+    loaded = {(page.name, each) for page in site.rglob("*.html") for each in read(page).loads if is_elsewhere(each)}
+    assert {each for each in loaded if not each[1].startswith("data:")} == set()
+    assert any(read(page).loads for page in pages(site))
+
+    styles = "".join(style.read_text(encoding="utf-8") for style in site.rglob("*.css"))
+    assert re.findall(r"(?:url\(|@import)\s*[\"']?((?:https?:)?//[^\"')]*)", styles) == []
+
+
+def test_no_page_makes_its_script_load_anything_from_elsewhere(site: Path) -> None:
+    """Material's script fetches Mermaid for diagrams, and figures of a repository for its link, from elsewhere."""
+    for page in site.rglob("*.html"):
+        text = page.read_text(encoding="utf-8")
+        assert 'class="mermaid"' not in text, page
+        assert 'data-md-component="source"' not in text, page
+        assert 'class="md-consent' not in text, page
+
+
+def test_nothing_of_the_markdown_is_left(site: Path) -> None:
+    """What reads well as a plain file may be no Markdown for the site: a list without an empty line before it."""
+    left = [
+        f"{page.relative_to(site)}: {paragraph[:100]}"
+        for page in pages(site)
+        for paragraph in read(page).paragraphs
+        if LEFT_OF_MARKDOWN.search(paragraph)
+    ]
+    assert left == []
+
+
+def documented(site: Path) -> Iterator[str]:
+    """The names that the reference explains."""
+    for page in (site / "reference").glob("*.html"):
+        yield from (each for each in read(page).anchors if each.startswith("pyspark_statestore."))
+
+
+def test_every_public_name_is_in_the_reference(site: Path) -> None:
+    names = set(documented(site))
+    explained_in_words = {"OPTIONS", "SINK_OPTIONS", "__version__"}
+    assert {f"pyspark_statestore.{name}" for name in set(pyspark_statestore.__all__) - explained_in_words} <= names
+    assert {f"pyspark_statestore.Checkpoint.{name}" for name in ("of", "state", "convert", "url")} <= names
+    words = (ROOT / "docs" / "reference" / "sessions.md").read_text(encoding="utf-8")
+    assert all(f"`pyspark_statestore.{name}`" in words for name in ("OPTIONS", "SINK_OPTIONS"))
+
+
+def test_docstrings_are_shown_as_markdown(site: Path) -> None:
+    for page in (site / "reference").glob("*.html"):
+        text = page.read_text(encoding="utf-8")
+        assert not re.search(r":(meth|class|func|attr|data|mod):", text), page
+        assert "<blockquote>" not in text, page
+
+
+def test_the_front_page_shows_the_picture_first(site: Path) -> None:
+    text = (site / "index.html").read_text(encoding="utf-8")
+    article = text.partition("<article")[2].partition("</article>")[0]
+    assert 0 < article.index("pictures/files.svg") < article.index("<p>Spark")
+    assert {"tutorial.html", "is-it-for-me.html", "operations.html"} <= set(read(site / "index.html").links)

@@ -1,0 +1,98 @@
+"""Makes a site of pages that are written for people who read them as plain files.
+
+MkDocs calls the functions whose names begin with ``on_``. They make three things the same as where the repository is
+shown: links to files outside of docs/ lead to pages of the site, headings have the anchors that GitHub gives them, and
+what its Markdown allows and MkDocs' does not is put in MkDocs' words.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+ROOT = Path(__file__).resolve().parent.parent
+
+PROJECT_PAGES = {
+    "README.md": "project/readme.md",
+    "ARCHITECTURE.md": "project/architecture.md",
+    "CHANGELOG.md": "project/changelog.md",
+    "CONTRIBUTING.md": "project/contributing.md",
+    "benchmarks/README.md": "project/benchmarks.md",
+    "examples/README.md": "project/examples.md",
+}
+"""Pages of the site that are not in docs/: where they are in the repository, and on the site."""
+
+_IN_REPOSITORY = {on_site: path for path, on_site in PROJECT_PAGES.items()}
+_FENCED = re.compile(r"(^ *```.*?^ *```$)", re.DOTALL | re.MULTILINE)
+_FENCE_WITH_WORDS = re.compile(r"^( *```\w+) \w+$", re.MULTILINE)
+_LINK = re.compile(r"\]\((?!https?://|#)([^)\s#]+)(#[^)\s]*)?\)")
+_CODE_IN_TABLE = re.compile(r"`[^`\n]*\\\|[^`\n]*`")
+
+
+def anchor_of(heading: str, separator: str = "-") -> str:
+    """Returns the anchor of a heading, as GitHub makes it."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", separator)
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Sets what a file in YAML cannot: a function."""
+    config.mdx_configs.setdefault("toc", {})["slugify"] = anchor_of
+    return config
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Adds the pages that are not in docs/, and the files that these show by a link."""
+    for path, on_site in PROJECT_PAGES.items():
+        files.append(File.generated(config, on_site, abs_src_path=str(ROOT / path)))
+        for link, _ in _LINK.findall((ROOT / path).read_text(encoding="utf-8")):
+            target = _target(path, link)
+            if target not in PROJECT_PAGES and not target.startswith("docs/") and (ROOT / target).is_file():
+                files.append(File.generated(config, _on_site(target), abs_src_path=str(ROOT / target)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Puts a page in MkDocs' words."""
+    source = page.file.src_uri
+    here = _IN_REPOSITORY.get(source, f"docs/{source}")
+
+    def link(found: re.Match[str]) -> str:
+        target = _target(here, found[1])
+        if not (ROOT / target).is_file():
+            return found[0]
+        return f"]({posixpath.relpath(_on_site(target), posixpath.dirname(source))}{found[2] or ''})"
+
+    def text(part: str) -> str:
+        return _CODE_IN_TABLE.sub(lambda code: code[0].replace(r"\|", "|"), _LINK.sub(link, part))
+
+    return _outside_fences(_FENCE_WITH_WORDS.sub(r"\1", markdown), text)
+
+
+def on_env(env: Any, config: MkDocsConfig, files: Files) -> None:
+    """Tells templates which page is the first one."""
+    env.globals["is_front"] = lambda page: page is not None and page.file.src_uri == "index.md"
+
+
+def _outside_fences(markdown: str, change: Callable[[str], str]) -> str:
+    """Changes all of a page but its blocks of code."""
+    parts = _FENCED.split(markdown)
+    return "".join(part if at % 2 else change(part) for at, part in enumerate(parts))
+
+
+def _target(page: str, link: str) -> str:
+    """Where a link of a page leads in the repository."""
+    return posixpath.normpath(posixpath.join(posixpath.dirname(page), link))
+
+
+def _on_site(path: str) -> str:
+    """Where a file of the repository is on the site."""
+    if path in PROJECT_PAGES:
+        return PROJECT_PAGES[path]
+    return path.removeprefix("docs/") if path.startswith("docs/") else f"project/files/{path}"
