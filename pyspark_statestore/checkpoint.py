@@ -37,7 +37,8 @@ class Checkpoint:
         path: The query's ``checkpointLocation``: a local path or a URL, with or without ``merged+`` before it. The URLs
             of Hadoop (``s3a://``, ``wasbs://``) work, too.
         storage_options: Options of the fsspec file system, such as ``{"anon": True}``.
-        closed_after: The query's ``closedAfter``: nobody appends to a file that has not changed for this long.
+        closed_after: The query's ``closedAfter``, ten minutes if not given: nobody appends to a file that has not
+            changed for this long.
 
     Raises:
         StateStoreFilesError: PSS_BAD_PATH, PSS_MISSING_DEPENDENCY (names the extra to install), PSS_INVALID_OPTION.
