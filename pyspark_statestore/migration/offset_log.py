@@ -91,8 +91,10 @@ class OffsetEntry:
         """Returns the entry with another class, and every other byte as it was.
 
         Raises:
-            ValueError: The class cannot be replaced without changing something else.
+            ValueError: The class cannot be replaced without changing something else, or the entry has none.
         """
+        if self.provider is None:
+            raise ValueError("it names no provider class")
         head, newline, rest = self.data.decode("utf-8").partition("\n")
         metadata, end, sources = rest.partition("\n")
         pattern = re.compile(rf"({re.escape(json.dumps(PROVIDER_KEY))}\s*:\s*){re.escape(json.dumps(self.provider))}")

@@ -65,6 +65,15 @@ def test_where_the_session_decides_nothing_has_to_be_changed(stock: Path, text: 
     assert done.kept_copy is None
 
 
+@pytest.mark.parametrize("metadata", ['{"batchWatermarkMs":0}', '{"conf":{"x":null}}', "{}"])
+def test_an_entry_that_lost_its_class_meanwhile_is_left_alone(stock: Path, metadata: str) -> None:
+    at(stock).convert("merged")
+    entry = stock / "offsets" / "1"
+    entry.write_text(f"v1\n{metadata}\n{{}}")
+    assert at(stock).convert("stock").changed_entries_count == 3
+    assert entry.read_text() == f"v1\n{metadata}\n{{}}"
+
+
 def test_a_superseded_plain_file_is_replaced_and_its_checksum_goes(tmp_path: Path) -> None:
     checkpoint = make_small(tmp_path / "small")
     before = state_of_merged(checkpoint)
