@@ -73,7 +73,8 @@ def _active(spark: SparkSession) -> Iterator[None]:
 
     with SparkContext._lock:  # stopping needs it, too
         check_running(spark, why_not_connect="", action="Give a session that is running")
-        sessions = getattr(spark._jvm, "org.apache.spark.sql.classic.SparkSession")
+        # Spark 4.0 has moved the class to another package.
+        sessions = getattr(spark._jvm, spark._jsparkSession.getClass().getName())
         before = sessions.getActiveSession()
         sessions.setActiveSession(spark._jsparkSession)
         try:

@@ -16,6 +16,9 @@ from tests.jvm.harness import CREATED_MS, PREFIX, TESTING, View
 pytestmark = pytest.mark.spark
 
 
+NEEDS_THE_READER = pytest.mark.since("4.0", "Spark's reader of state, which they ask, came with Spark 4.0")
+
+
 @pytest.fixture(scope="module")
 def session(make_spark: Any) -> SparkSession:
     spark: SparkSession = make_spark(CONF, mode="path", master=MASTER)
@@ -41,6 +44,7 @@ def files_of(directory: Path) -> dict[str, bytes]:
         ("shimVersion", "9.9.9", ["PSS_VERSION_MISMATCH", "9.9.9", __version__]),
     ],
 )
+@NEEDS_THE_READER
 def test_settings_that_are_wrong(
     new_query: Callable[..., Query],
     session: SparkSession,
@@ -93,6 +97,7 @@ def test_a_checkpoint_that_is_a_file(new_query: Callable[..., Query], door: str)
     assert query.checkpoint.read_text() == "somebody's"
 
 
+@NEEDS_THE_READER
 def test_no_permission_to_make_the_checkpoint(new_query: Callable[..., Query], jvm: Any) -> None:
     query = new_query()
     query.feed(0)
@@ -117,6 +122,7 @@ def test_no_permission_to_make_the_checkpoint(new_query: Callable[..., Query], j
         ("garbage", b"#!/bin/sh\n" * 30, ["PSS_CORRUPT_FILE"]),
     ],
 )
+@NEEDS_THE_READER
 def test_files_that_do_not_belong_there(
     new_query: Callable[..., Query], door: str, store: str, what: str, content: bytes, words: list[str]
 ) -> None:
@@ -138,6 +144,7 @@ def test_files_that_do_not_belong_there(
     query.assert_right()
 
 
+@NEEDS_THE_READER
 def test_files_that_are_not_called_merged_are_left_alone(new_query: Callable[..., Query]) -> None:
     query = new_query(scheme="file")
     query.feed(0)
