@@ -267,6 +267,20 @@ _DECLARED = (
         "How fast a process fetches in the background what lazy loads have left out. 0: as fast as it can.",
     ),
     Option(
+        "upload",
+        "commit",
+        "choice",
+        "When the SSTs of a RocksDB store are uploaded: with the snapshot that names them (commit), or as soon as "
+        "RocksDB has made them (created), so that publishing a snapshot writes little more than its zip.",
+        choices=("commit", "created"),
+    ),
+    Option(
+        "upload.maxBytesPerSecond",
+        "64m",
+        "bytes",
+        "How fast a process uploads the SSTs of a checkpoint that no snapshot names yet. 0: as fast as it can.",
+    ),
+    Option(
         "heap.copyOnWrite",
         "true",
         "boolean",

@@ -25,16 +25,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_statestore.errors import not_allowed
-from pyspark_statestore.format import Kind
-from pyspark_statestore.format.index_block import ENTRY_TYPE
 from pyspark_statestore.log.merged_log import Clocks, LogSnapshot, MergedLog, ask_file_system, require_stopped
-from pyspark_statestore.log.payload import paths_of
 from pyspark_statestore.log.pins import check_unclaimed
 from pyspark_statestore.log.restorability import committed
 from pyspark_statestore.log.scan import retry_if_gone
 from pyspark_statestore.log.state_files import STATE, StateFiles, Stores, files_below_state, is_state_file, store_folder
 from pyspark_statestore.log.versions import versions_table
-from pyspark_statestore.maintenance.cleaning import clean
+from pyspark_statestore.maintenance.cleaning import clean, delete_segments
 from pyspark_statestore.sparkfiles import files_named
 from pyspark_statestore.storage.changes import delete, hadoop_checksum_of
 from pyspark_statestore.storage.directory import Directory, FileInfo, in_parallel
@@ -256,15 +253,7 @@ def _delete_plain(log: MergedLog, paths: Sequence[str]) -> None:
 
 
 def _delete_merged(log: MergedLog, snapshot: LogSnapshot, files: StateFiles, expired: _Expired) -> None:
-    """Writes one file with a tombstone for each segment (rule 4)."""
-    entries = snapshot.scan.entries
+    """Deletes the segments among the expired files."""
     rows = files.entry_rows(snapshot.scan)[expired.rows[files.is_merged(expired.rows)]]
-    if not len(rows):
-        return
-    records: np.ndarray = np.zeros(len(rows), ENTRY_TYPE)
-    records["kind"] = Kind.DELETE
-    for name in ("type", "stamp", "writer"):
-        records[name] = getattr(entries, name)[rows]
-    with log.new_file(snapshot) as (_, out):
-        out.add_columns(records, paths_of(entries, rows))
-        out.seal(group_stamp=snapshot.highest_stamp)
+    if len(rows):
+        delete_segments(log, snapshot, rows)

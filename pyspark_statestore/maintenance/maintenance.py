@@ -94,12 +94,12 @@ class Maintenance:
     ) -> OrphanRemoval:
         """Removes files that nobody can need.
 
-        These are merged files without a valid group, what crashed writers, relocations and forks have left, and plain
-        state files that nothing refers to.
+        These are merged files without a valid group, what crashed writers, relocations and forks have left, and state
+        files that nothing refers to: plain ones, and SSTs that were uploaded before a snapshot that never came.
 
         Args:
-            older_than: Keep younger files: a process may be about to refer to them. Merged files and temporary files
-                stay for a day in any case, since they might still be open.
+            older_than: Keep younger files: a process may be about to refer to them. Merged files, segments and
+                temporary files stay for a day in any case, since they might still be open or named.
             dry_run: Change nothing; only return what would be removed. The default.
             force: Allow ``older_than`` to be less than an hour. Use it only where nobody writes to the checkpoint.
 

@@ -5,11 +5,14 @@ What is removed, each kind only when it is old enough:
 * merged files without a group that could be read;
 * temporary files of writers that have crashed, and markers of relocations that have ended;
 * pins of forks that do not exist or need nothing here any more, and files of a claimed source that nobody reads;
-* RocksDB's immutable files, plain ones, that no snapshot names, and checksums of files that do not exist.
+* RocksDB's immutable files that no snapshot names, and checksums of files that do not exist. Merged ones have to be a
+  day old: executors upload SSTs before their snapshot, and may name one for half a day.
 
 What stays, though nothing refers to it: what a fork needs; plain files under a path that lives in a merged file, too
 (they are few, and of use should the merged file be lost); and an immutable file that is younger than its store's newest
 snapshot, since RocksDB may name it in the next one.
+
+Merged files' segments are deleted as executors delete them, with a tombstone each (rule 4 of docs/guarantees.md).
 
 A file is old where both clocks, this process's and the file system's, say so. A dry run writes nothing, so it cannot
 ask for the file system's clock, and may list more than is removed. Each file is removed on its own: a crash in the
@@ -41,6 +44,7 @@ from pyspark_statestore.log.state_files import (
     is_state_file,
     parse_store,
 )
+from pyspark_statestore.maintenance.cleaning import clean, delete_segments
 from pyspark_statestore.maintenance.fork_release import unneeded_claimed, unneeded_pins
 from pyspark_statestore.sparkfiles import files_named
 from pyspark_statestore.storage.changes import delete, is_temporary
@@ -85,6 +89,8 @@ class _Orphan:
     info: FileInfo
     reason: str
     least_age: datetime.timedelta
+    entry_row: int | None = None
+    """Of the entry whose segment it is; None for a file."""
 
 
 def remove_orphan_files(
@@ -93,7 +99,7 @@ def remove_orphan_files(
     """Implements :meth:`pyspark_statestore.maintenance.maintenance.Maintenance.remove_orphan_files`."""
     _check_age(older_than, force)
     clocks = Clocks(log.clock())
-    found = retry_if_gone(log.directory, lambda: _orphans(log, older_than, clocks))
+    snapshot, found = retry_if_gone(log.directory, lambda: _orphans(log, older_than, clocks))
     if not dry_run:
         gone = {_base(orphan.info.name) for orphan in found}
         for pin in read_pins(log.directory):
@@ -102,7 +108,12 @@ def remove_orphan_files(
     if found and not dry_run:
         clocks = ask_file_system(log)
         found = [orphan for orphan in found if clocks.age(orphan.info.modified) >= orphan.least_age]
-        in_parallel(lambda orphan: delete(log.directory, orphan.info.name), found)
+        files = [orphan for orphan in found if orphan.entry_row is None]
+        in_parallel(lambda orphan: delete(log.directory, orphan.info.name), files)
+        rows = [orphan.entry_row for orphan in found if orphan.entry_row is not None]
+        if rows:
+            delete_segments(log, snapshot, np.array(rows, "i8"))
+            clean(log, snapshot.closed_tombstones)
     sizes = [orphan.info.size for orphan in found]
     table = pa.table(
         {
@@ -124,7 +135,7 @@ def _check_age(older_than: object, force: bool) -> None:
         raise not_allowed("older_than", shown, allowed + hint)
 
 
-def _orphans(log: MergedLog, older_than: datetime.timedelta, clocks: Clocks) -> list[_Orphan]:
+def _orphans(log: MergedLog, older_than: datetime.timedelta, clocks: Clocks) -> tuple[LogSnapshot, list[_Orphan]]:
     # Plain files first: what is scanned afterwards has a snapshot that is committed meanwhile, though Spark may have
     # deleted an older one for it.
     plain = list(files_below_state(log.directory).values())
@@ -135,7 +146,26 @@ def _orphans(log: MergedLog, older_than: datetime.timedelta, clocks: Clocks) -> 
     gone |= {info.name: _UNNAMED for info in _unnamed(log.directory, snapshot, plain, immutable)}
     gone |= dict.fromkeys(_lost_checksums(snapshot, plain, old, gone), _CHECKSUM)
     found = [_Orphan(_in_checkpoint(STATE, i), gone[i.name], older_than) for i in old if i.name in gone]
-    return [*_merged_orphans(log, snapshot, older_than, clocks), *found]
+    found += _unnamed_segments(log, snapshot, plain, max(older_than, log.closed_after, log.abandoned_after), clocks)
+    return snapshot, [*_merged_orphans(log, snapshot, older_than, clocks), *found]
+
+
+def _unnamed_segments(
+    log: MergedLog, snapshot: LogSnapshot, plain: Sequence[FileInfo], least_age: datetime.timedelta, clocks: Clocks
+) -> list[_Orphan]:
+    """Live segments of immutable files that no snapshot names: a process was killed that had uploaded them early."""
+    rows = StateFiles.entry_rows(snapshot.scan)
+    entries = snapshot.scan.entries
+    paths = entries.path.take(pa.array(rows))
+    immutable = np.array(pc.match_substring_regex(paths, rf"^(?:{IMMUTABLE.pattern})$"), bool)
+    rows, old = rows[immutable], {}
+    for path, row in zip(paths.filter(pa.array(immutable)).to_pylist(), rows.tolist(), strict=True):
+        written = time_of(int(entries.stamp[row]))
+        modified = snapshot.scan.infos[entries.files[entries.file[row]]].modified
+        if log.clock() - written >= least_age and clocks.age(modified) >= least_age:
+            old[path] = (FileInfo(path, int(entries.length[row]), written), row)
+    found = _unnamed(log.directory, snapshot, plain, [info for info, _ in old.values()])
+    return [_Orphan(_in_checkpoint(STATE, info), _UNNAMED, least_age, old[info.name][1]) for info in found]
 
 
 def _merged_orphans(

@@ -374,3 +374,54 @@ def test_stock_checkpoint_gets_no_merged_directory(tmp_path: Path) -> None:
 def test_place_that_is_no_checkpoint(tmp_path: Path) -> None:
     with refused("PSS_NOT_A_CHECKPOINT", str(tmp_path)):
         Checkpoint(tmp_path / "nothing").maintenance.remove_orphan_files()
+
+
+SST = "0/0/SSTs/000012-5b5d9c0a-0f3c-4c43-9a3e-6a1d0a3f5b11.sst"
+
+
+def uploaded(checkpoint: Path, days: float, path: str = SST) -> None:
+    """A segment that an executor has uploaded before the snapshot that was to name it."""
+    stamp = int((time.time() - days * DAY) * 1000) << 16
+    with merged_file(checkpoint, 2, plain=True) as file:
+        file.put(path, b"an SST", stamp=stamp)
+    for merged in merged_paths(checkpoint):
+        aged(merged, days)
+
+
+def live(checkpoint: Path) -> set[str]:
+    return set(Checkpoint(checkpoint).inspect.segments()["logical_path"].to_pylist())
+
+
+@pytest.mark.parametrize(
+    ("days", "older_than", "goes"),
+    [
+        pytest.param(10, 3, True, id="old"),
+        pytest.param(8.001, 3, False, id="as young as the newest snapshot"),
+        pytest.param(10, 12, False, id="younger than asked for"),
+    ],
+)
+def test_a_segment_that_no_snapshot_names(checkpoint: Path, days: float, older_than: float, goes: bool) -> None:
+    uploaded(checkpoint, days)
+    before = live(checkpoint)
+    narrowed = {"older_than": datetime.timedelta(days=older_than)}
+    expected = {SST: "no snapshot names it"} if goes else {}
+    assert reasons(checkpoint, dry_run=True, **narrowed) == expected
+    assert live(checkpoint) == before
+    assert reasons(checkpoint, **narrowed) == expected
+    assert live(checkpoint) == before - expected.keys()
+    assert reasons(checkpoint, **narrowed) == {}
+
+
+def test_a_segment_stays_for_a_day_whatever_is_asked_for(checkpoint: Path) -> None:
+    with merged_file(checkpoint, 3, plain=True) as file:
+        file.put("0/0/6.zip", zip_of("a", "m"), stamp=int((time.time() - 0.1 * DAY) * 1000) << 16)
+    uploaded(checkpoint, 0.9)
+    soon = {"older_than": datetime.timedelta(hours=1), "force": True}
+    assert SST not in reasons(checkpoint, **soon)
+    assert SST in live(checkpoint)
+
+
+def test_a_segment_that_a_snapshot_names_stays(checkpoint: Path) -> None:
+    uploaded(checkpoint, 10, "0/0/SSTs/m.sst")
+    assert reasons(checkpoint) == {}
+    assert "0/0/SSTs/m.sst" in live(checkpoint)

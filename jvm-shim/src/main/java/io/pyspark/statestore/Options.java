@@ -26,6 +26,8 @@ import org.apache.hadoop.conf.Configuration;
  * @param cacheDir where they are kept; empty for a directory of the user's where Java keeps temporary files
  * @param restore whether a load waits for all of its SSTs
  * @param restoreMaxBytesPerSecond how fast a process fetches in the background what a load has left out; 0: no bound
+ * @param uploadAsCreated whether SSTs are uploaded when RocksDB has made them, and not with the snapshot that names them
+ * @param uploadMaxBytesPerSecond how fast a process uploads them for a checkpoint; 0: no bound
  * @param heapCopyOnWrite whether versions of a heap store share what did not change between them
  * @param indexService whether executors learn from the driver what others have written, and not from the files
  * @param fileManagerClass the manager of files that are not state; empty for Spark's own choice
@@ -48,6 +50,8 @@ public record Options(
     String cacheDir,
     Restore restore,
     long restoreMaxBytesPerSecond,
+    boolean uploadAsCreated,
+    long uploadMaxBytesPerSecond,
     boolean heapCopyOnWrite,
     boolean indexService,
     String fileManagerClass,
@@ -83,6 +87,8 @@ public record Options(
     DEFAULTS.put("cache.dir", "");
     DEFAULTS.put("restore", "eager");
     DEFAULTS.put("restore.maxBytesPerSecond", "64m");
+    DEFAULTS.put("upload", "commit");
+    DEFAULTS.put("upload.maxBytesPerSecond", "64m");
     DEFAULTS.put("heap.copyOnWrite", "true");
     DEFAULTS.put("indexService.enabled", "true");
     DEFAULTS.put("fileManagerClass", "");
@@ -133,6 +139,10 @@ public record Options(
     if (!scope.equals("task") && !scope.equals("batch")) {
       throw given.invalid("groupCommit.scope", "task or batch");
     }
+    String upload = given.text("upload").toLowerCase(Locale.ROOT);
+    if (!upload.equals("commit") && !upload.equals("created")) {
+      throw given.invalid("upload", "commit or created");
+    }
     Options options = new Options(
         given.bytes("maxFileSize", "a size in bytes such as 128m, at least 64k", 64 << 10),
         (int) given.number("maxOpenFiles", 1, 64, "a whole number from 1 to 64"),
@@ -150,6 +160,8 @@ public record Options(
         given.text("cache.dir"),
         restore(given),
         given.bytes("restore.maxBytesPerSecond", "a size in bytes such as 64m, or 0", 0),
+        upload.equals("created"),
+        given.bytes("upload.maxBytesPerSecond", "a size in bytes such as 64m, or 0", 0),
         given.bool("heap.copyOnWrite"),
         given.bool("indexService.enabled"),
         given.text("fileManagerClass"),

@@ -2,6 +2,7 @@ package io.pyspark.statestore.fs;
 
 import io.pyspark.statestore.Options;
 import io.pyspark.statestore.ShimInfo;
+import io.pyspark.statestore.log.EarlyFiles;
 import io.pyspark.statestore.log.FreshnessKey;
 import io.pyspark.statestore.log.IndexTransport;
 import io.pyspark.statestore.log.MergedLog;
@@ -118,6 +119,17 @@ public final class MergedFileSystem extends FileSystem {
       log.serveQueries();
     }
     return new StateView(log, real, state, queryRunId, mergedNames ? Schemes::toMerged : path -> path);
+  }
+
+  /**
+   * Of a store that is about to be opened: what is to know its SSTs as soon as RocksDB has made them.
+   *
+   * @param store its directory, with a name of this file system; qualified
+   * @return null where that is no store's
+   */
+  public static EarlyFiles earlyFiles(Path store) {
+    StatePath state = StatePath.of(Schemes.toReal(store));
+    return state == null || state.isFile() ? null : new EarlyFiles(state.stateDirectory(), state.relative());
   }
 
   /** Reads the options, and refuses to work with another Spark or another Python package than this jar's. */

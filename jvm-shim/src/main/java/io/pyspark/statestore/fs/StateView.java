@@ -9,6 +9,7 @@ import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.util.LinkedHashMap;
 import java.util.Map;
+import java.util.Set;
 import java.util.function.UnaryOperator;
 import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.hadoop.fs.FileAlreadyExistsException;
@@ -197,7 +198,11 @@ final class StateView {
     for (String name : log.index().subdirectories(relative)) {
       found.putIfAbsent(name, directoryStatus(new Path(realPath, name)));
     }
+    Set<String> hidden = log.unpublished(relative);
     for (Segment live : log.index().list(relative)) {
+      if (hidden.contains(live.path())) {
+        continue;
+      }
       Path path = new Path(realPath, live.path().substring(relative.length() + 1));
       found.put(path.getName(), fileStatus(path, live));
     }

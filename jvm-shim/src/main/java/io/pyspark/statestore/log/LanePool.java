@@ -20,6 +20,8 @@ final class LanePool {
   private final List<Lane> snapshots = new ArrayList<>();
   /** What survives long enough to be moved is kept apart from what is new. */
   private final Lane relocations;
+  /** Made when it is first needed; then there is one less for snapshots. */
+  private volatile Lane early;
 
   LanePool(Supplier<Lane> newLane, IntSupplier maxOpenFiles) {
     this.newLane = newLane;
@@ -36,10 +38,24 @@ final class LanePool {
     return maxOpenFiles.getAsInt() > 2 ? relocations : commits;
   }
 
+  /**
+   * A lane for which no commit of Spark's waits, for SSTs that no snapshot names yet; null where so few files may be
+   * open that there is none.
+   */
+  synchronized Lane forEarlyUploads() {
+    if (maxOpenFiles.getAsInt() <= 3) {
+      return maxOpenFiles.getAsInt() == 3 ? relocations : null;
+    }
+    if (early == null) {
+      early = newLane.get();
+    }
+    return early;
+  }
+
   /** The lane for a commit of logical files. */
   synchronized Lane choose(Commit commit) {
     boolean snapshot = commit.items().stream().anyMatch(item -> isSnapshot(item.path()));
-    int lanes = maxOpenFiles.getAsInt() - 2;
+    int lanes = maxOpenFiles.getAsInt() - (early == null ? 2 : 3);
     if (!snapshot || lanes < 0) {
       return commits;
     }
@@ -76,6 +92,9 @@ final class LanePool {
     List<Lane> lanes = new ArrayList<>(snapshots);
     lanes.add(commits);
     lanes.add(relocations);
+    if (early != null) {
+      lanes.add(early);
+    }
     return lanes;
   }
 }

@@ -67,6 +67,17 @@ public final class LocalSpace {
     return Payload.ofFile(kept);
   }
 
+  /** Keeps an immutable local file as itself, by a hard link. Fails where that is not possible. */
+  Payload link(Path file) throws IOException {
+    Path kept = newFile("-" + file.getFileName());
+    try {
+      Files.createLink(kept, file);
+    } catch (UnsupportedOperationException e) {
+      throw new IOException(e);
+    }
+    return Payload.ofFile(kept);
+  }
+
   static void deleteQuietly(Path file) {
     try {
       Files.deleteIfExists(file);

@@ -42,6 +42,10 @@ public final class LogMetrics {
     DEMANDED_BYTES("demandedBytes"),
     /** Those of them that were fetched in the background. */
     HYDRATED_BYTES("hydratedBytes"),
+    /** Bytes of SSTs that were written before a snapshot named them. They are written bytes, too. */
+    EARLY_BYTES("earlyBytes"),
+    /** Those of them that were deleted because no snapshot is going to name them. */
+    WASTED_BYTES("wastedBytes"),
     RELOCATED_SEGMENTS("relocatedSegments"),
     RELOCATED_BYTES("relocatedBytes"),
     UNLINKED_FILES("unlinkedFiles"),
@@ -176,6 +180,16 @@ public final class LogMetrics {
   /** What was left out has been fetched. */
   void completed(long bytes, boolean inBackground) {
     add(inBackground ? Count.HYDRATED_BYTES : Count.DEMANDED_BYTES, bytes);
+  }
+
+  /** An SST was written before its snapshot. */
+  void uploadedEarly(long bytes) {
+    add(Count.EARLY_BYTES, bytes);
+  }
+
+  /** An SST that was written before its snapshot is not needed. */
+  void uploadedInVain(long bytes) {
+    add(Count.WASTED_BYTES, bytes);
   }
 
   void unlinked() {

@@ -17,6 +17,7 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.function.IntSupplier;
+import java.util.function.Predicate;
 import java.util.function.Supplier;
 import java.util.zip.CRC32C;
 import java.util.zip.CheckedOutputStream;
@@ -79,6 +80,7 @@ public final class MergedLog {
   private final ServedRelocations relocations;
   private final BatchCommits batchCommits;
   private final SnapshotGuard snapshotGuard;
+  private final EarlyUploads earlyUploads;
   private final Garbage garbage;
   private final Cleaner cleaner;
   private final ExecutorService threads;
@@ -90,6 +92,7 @@ public final class MergedLog {
   /** The newest run that has begun. */
   private volatile FreshnessKey.QueryRun run;
   private final AtomicBoolean warnedOfNoBatch = new AtomicBoolean();
+  private final AtomicBoolean warnedOfNoEarlyUploads = new AtomicBoolean();
 
   /**
    * The process that a log works in.
@@ -186,8 +189,11 @@ public final class MergedLog {
     files = new FilesSource(refresher, index, stateDirectory.toString());
     source = this.service == null ? files : this.service;
     snapshotGuard = new SnapshotGuard(
-        storage, index, rules, writer.id(), source, this::bornMerged, staged -> this.staged.find(staged) != null);
+        storage, index, rules, writer.id(), source, this::bornMerged);
     garbage = new Garbage(index, rules, pins, this::serves);
+    earlyUploads = new EarlyUploads(
+        stateDirectory, this::options, lanes::forEarlyUploads, localSpace, index, pins, metrics, garbage::written,
+        threads);
     Relocator relocator = new Relocator(
         garbage, source, storage, markers, metrics, reader, this::newBuffer, this::writeRelocated);
     cleaner = new Cleaner(
@@ -316,10 +322,22 @@ public final class MergedLog {
   void commit(LogOutputStream stream, String path, Payload payload, long openedBy, UploadWatch watch)
       throws IOException {
     String store = path.endsWith(ZIP) ? SnapshotZip.store(path) : null;
-    List<Commit.Item> companions = store == null ? List.of() : companions(store, path, payload);
+    EarlyFiles.Publication early = EarlyFiles.Publication.NONE;
+    List<Commit.Item> companions = List.of();
     boolean done = false;
     try {
-      List<Commit.Item> items = new ArrayList<>(companions);
+      List<Commit.Item> items = new ArrayList<>();
+      if (store != null) {
+        Set<String> named = SnapshotGuard.filesNamed(path, payload);
+        early = EarlyFiles.publication(
+            storage.stateDirectory(), store, named, each -> staged.find(each) != null, index);
+        companions = companions(store, path, named, early);
+        for (Commit.Item companion : companions) {
+          if (!early.leavesOut(companion.path())) {
+            items.add(companion);
+          }
+        }
+      }
       items.add(new Commit.Item(path, payload));
       Commit commit = new Commit(items, List.of(), openedBy, watch);
       Lane lane = lanes.choose(commit);
@@ -333,6 +351,7 @@ public final class MergedLog {
       done = true;
       garbage.written(commit.length());
     } finally {
+      early.ended(done);
       if (done) {
         companions.forEach(this::keepOnHost);
       } else if (store != null) {
@@ -366,15 +385,16 @@ public final class MergedLog {
   }
 
   /** Checks a snapshot and takes what was staged for it. */
-  private List<Commit.Item> companions(String store, String zip, Payload payload) throws IOException {
-    Set<String> named = SnapshotGuard.filesNamed(zip, payload);
+  private List<Commit.Item> companions(
+      String store, String zip, Set<String> named, EarlyFiles.Publication early) throws IOException {
+    Predicate<String> comes = path -> staged.find(path) != null && !early.leavesOut(path);
     if (named.isEmpty()) {
       // A zip that cannot be read as a snapshot's takes all that is staged for its store.
-      snapshotGuard.check(zip, named, served.unwrittenMs(zip));
+      snapshotGuard.check(zip, named, comes, served.unwrittenMs(zip));
       return staged.take(store, path -> true);
     }
     staged.named(store, SnapshotZip.version(zip), named);
-    snapshotGuard.check(zip, named, served.unwrittenMs(zip));
+    snapshotGuard.check(zip, named, comes, served.unwrittenMs(zip));
     return staged.take(store, named::contains);
   }
 
@@ -394,8 +414,36 @@ public final class MergedLog {
       return false;
     }
     checkPath(path);
+    if (options.uploadAsCreated()) {
+      if (EarlyFiles.isKnown(storage.stateDirectory(), store)) {
+        EarlyFiles.handedOver(storage.stateDirectory(), store, path, localFile);
+      } else if (!warnedOfNoEarlyUploads.getAndSet(true)) {
+        LOG.warn("upload=created has no effect for {}: RocksDB says which SSTs it makes with the provider door, on Spark"
+            + " 4.1 and later. They are written with their snapshots", checkpoint());
+      }
+    }
     staged.add(store, new Commit.Item(path, localSpace.keep(localFile)));
     return true;
+  }
+
+  /** Deletes an SST that was uploaded and that no snapshot is going to name, if it is still that which lives there. */
+  void deleteEarly(EarlyFile file) {
+    Tombstone tombstone = null;
+    synchronized (index) {
+      Segment live = index.find(file.path());
+      if (live != null && live.compareKeyTo(file.entry().stamp(), file.entry().writer()) == 0) {
+        tombstone = index.delete(file.path());
+      }
+    }
+    if (tombstone != null) {
+      tombstones.add(tombstone);
+      metrics.uploadedInVain(file.bytes());
+    }
+  }
+
+  /** The files of a directory that no snapshot names yet, see {@link EarlyFiles#unpublished}. */
+  public Set<String> unpublished(String directory) {
+    return EarlyFiles.unpublished(storage.stateDirectory(), directory);
   }
 
   /** Deletes what this process sees of a path; returns whether there was anything. */
@@ -665,6 +713,7 @@ public final class MergedLog {
       lanes.forTombstones().writeTombstones();
     }
     sealDue();
+    earlyUploads.runIfDue();
     if (service != null) {
       service.forgetUnserved(this::isLoaded, options.closedAfterMs());
       relocations.runIfDue();

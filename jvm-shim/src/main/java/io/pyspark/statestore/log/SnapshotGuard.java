@@ -32,28 +32,22 @@ final class SnapshotGuard {
   private final long writerId;
   private final IndexSource source;
   private final BooleanSupplier bornMerged;
-  private final Predicate<String> isStaged;
   private volatile long refreshedNanos = System.nanoTime() - VIEW_NANOS;
 
-  /**
-   * @param bornMerged whether the checkpoint was begun with merging, so that no plain state file can exist in it
-   * @param isStaged whether a file waits for a zip in this process
-   */
+  /** @param bornMerged whether the checkpoint was begun with merging, so that no plain state file can exist in it */
   SnapshotGuard(
       Storage storage,
       Index index,
       Rules rules,
       long writerId,
       IndexSource source,
-      BooleanSupplier bornMerged,
-      Predicate<String> isStaged) {
+      BooleanSupplier bornMerged) {
     this.storage = storage;
     this.index = index;
     this.rules = rules;
     this.writerId = writerId;
     this.source = source;
     this.bornMerged = bornMerged;
-    this.isStaged = isStaged;
   }
 
   /** The immutable files that a zip names; none where it cannot be read as a snapshot's, which Spark has to report. */
@@ -70,14 +64,15 @@ final class SnapshotGuard {
    * Checks a zip that is about to be committed.
    *
    * @param named the files that it needs
+   * @param comes whether a file is written with it
    * @param unwrittenMs how long this process has written nothing else to the partition
    * @throws StateStoreFilesException PSS_STALE_SNAPSHOT; nothing of the snapshot is visible then
    */
-  void check(String path, Set<String> named, long unwrittenMs) throws IOException {
+  void check(String path, Set<String> named, Predicate<String> comes, long unwrittenMs) throws IOException {
     if (MergedLog.isMaintenanceThread()) {
       // Another process may have deleted what it shares with older snapshots, and an old view does not show that.
       long surelyOwnMs = Math.min(SURELY_OWN_MS, rules.options().idleSealMs() / 2);
-      if (unwrittenMs > surelyOwnMs && !named.stream().allMatch(isStaged)) {
+      if (unwrittenMs > surelyOwnMs && !named.stream().allMatch(comes)) {
         refreshIfOld(path);
       }
       String newer = newerOfAnother(path);
@@ -85,11 +80,11 @@ final class SnapshotGuard {
         throw stale(path, "another process has taken the partition over and written state/" + newer);
       }
     }
-    if (notPlain(missing(named)).isEmpty()) {
+    if (notPlain(missing(named, comes)).isEmpty()) {
       return;
     }
     source.refreshFromFiles(path);
-    List<String> missing = notPlain(missing(named));
+    List<String> missing = notPlain(missing(named, comes));
     if (!missing.isEmpty()) {
       throw stale(path, "it needs state/" + missing.get(0) + ", which was deleted since the snapshot was taken");
     }
@@ -127,8 +122,8 @@ final class SnapshotGuard {
     }
   }
 
-  private List<String> missing(Set<String> named) {
-    return named.stream().filter(p -> index.find(p) == null && !isStaged.test(p)).toList();
+  private List<String> missing(Set<String> named, Predicate<String> comes) {
+    return named.stream().filter(p -> index.find(p) == null && !comes.test(p)).toList();
   }
 
   private String newerOfAnother(String path) {

@@ -3,7 +3,9 @@ package io.pyspark.statestore.spark;
 import io.pyspark.statestore.Options;
 import io.pyspark.statestore.Options.Restore;
 import io.pyspark.statestore.ShimInfo;
+import io.pyspark.statestore.fs.MergedFileSystem;
 import io.pyspark.statestore.fs.Schemes;
+import io.pyspark.statestore.log.EarlyFiles;
 import io.pyspark.statestore.log.LazyFiles;
 import java.io.File;
 import org.apache.hadoop.conf.Configuration;
@@ -69,9 +71,14 @@ public class MergedRocksDBStateStoreProvider extends RocksDBStateStoreProvider {
     Path merged = ProviderConf.mergedRoot(dfsRootDir, hadoopConf);
     Configuration withClasses = Schemes.withClasses(hadoopConf, merged.toUri().getScheme());
     Options options = ProviderConf.options(hadoopConf);
-    if (options.restore() != Restore.EAGER && LazyStore.isPossible()) {
-      return new LazyStore(
-          new LazyFiles(options.restore() == Restore.LAZY, options.restoreMaxBytesPerSecond()),
+    LazyFiles lazy = options.restore() != Restore.EAGER && MergedRocksDB.opensLazily()
+        ? new LazyFiles(options.restore() == Restore.LAZY, options.restoreMaxBytesPerSecond())
+        : null;
+    EarlyFiles early = options.uploadAsCreated() ? MergedFileSystem.earlyFiles(merged) : null;
+    if (lazy != null || early != null) {
+      return new MergedRocksDB(
+          lazy,
+          early,
           merged.toString(),
           conf,
           localRootDir,

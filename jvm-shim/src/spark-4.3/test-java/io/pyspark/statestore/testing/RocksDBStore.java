@@ -17,6 +17,7 @@ import org.apache.spark.sql.execution.streaming.state.RocksDB;
 import org.apache.spark.sql.execution.streaming.state.RocksDBConf$;
 import org.apache.spark.sql.execution.streaming.state.StateStoreConf;
 import org.apache.spark.sql.internal.SQLConf;
+import org.rocksdb.FlushOptions;
 import scala.Option;
 import scala.collection.Iterator;
 
@@ -126,6 +127,24 @@ public final class RocksDBStore implements AutoCloseable {
         Method asked = RocksDB.class.getDeclaredMethod("getDBProperty", String.class);
         asked.setAccessible(true);
         return (long) asked.invoke(db, name);
+    }
+
+    /** Has RocksDB write what is in memory to an SST, as it does by itself when there is much. */
+    public void flush() throws Exception {
+        try (FlushOptions options = new FlushOptions()) {
+            open().flush(options);
+        }
+    }
+
+    /** Has RocksDB make one SST of all, as it does by itself when there are many. */
+    public void compact() throws Exception {
+        open().compactRange();
+    }
+
+    private org.rocksdb.RocksDB open() throws Exception {
+        Method open = RocksDB.class.getDeclaredMethod("db");
+        open.setAccessible(true);
+        return (org.rocksdb.RocksDB) open.invoke(db);
     }
 
     /** Commits the next version. */

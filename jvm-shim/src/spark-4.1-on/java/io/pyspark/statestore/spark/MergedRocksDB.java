@@ -1,13 +1,16 @@
 package io.pyspark.statestore.spark;
 
 import io.pyspark.statestore.Unchecked;
+import io.pyspark.statestore.log.EarlyFiles;
 import io.pyspark.statestore.log.LazyFiles;
 import io.pyspark.statestore.log.LazyLoad;
 import io.pyspark.statestore.rocks.LazyRocksDB;
+import io.pyspark.statestore.rocks.TableFiles;
 import java.io.File;
 import java.io.IOException;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
+import java.util.List;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.spark.sql.execution.streaming.state.RocksDB;
 import org.apache.spark.sql.execution.streaming.state.RocksDBCheckpointMetadata;
@@ -15,32 +18,42 @@ import org.apache.spark.sql.execution.streaming.state.RocksDBConf;
 import org.apache.spark.sql.execution.streaming.state.RocksDBEventForwarder;
 import org.apache.spark.sql.execution.streaming.state.RocksDBFileManager;
 import org.apache.spark.sql.execution.streaming.state.RocksDBFileMapping;
+import org.apache.spark.sql.execution.streaming.state.RocksDBImmutableFile;
 import org.apache.spark.sql.execution.streaming.state.StateStoreConf;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 import scala.Option;
 
 /**
- * Spark's RocksDB of one store, opened with the ends of its SSTs. Between the opening and the first read the open
- * database is replaced by a {@link LazyRocksDB}.
+ * Spark's RocksDB of one store, as far as Spark lets it be another one.
  *
- * <p>Why no read comes before that: {@code loadCheckpointFromDfs} is what Spark calls before each opening, and all that
- * Spark then does with a database, also while it replays changelogs, begins with {@code updateMemoryUsageIfNeeded}. Only
- * the counting of keys does not, where a snapshot does not say how many it has; all files are completed then. A test
- * goes through the methods of Spark's class.
+ * <p><b>Opened with the ends of its SSTs.</b> Between the opening and the first read the open database is replaced by a
+ * {@link LazyRocksDB}. Why no read comes before that: {@code loadCheckpointFromDfs} is what Spark calls before each
+ * opening, and all that Spark then does with a database, also while it replays changelogs, begins with {@code
+ * updateMemoryUsageIfNeeded}. Only the counting of keys does not, where a snapshot does not say how many it has; all files
+ * are completed then. A test goes through the methods of Spark's class.
+ *
+ * <p><b>Its SSTs are uploaded as they are made.</b> RocksDB tells {@link EarlyFiles} of them. Spark makes the name that an
+ * SST has in the checkpoint with {@code newDFSFileName}, when it takes a snapshot, and gets the name that the SST has
+ * already. Which snapshot a name was made for Spark finds out with {@code dfsFileSuffix}.
  */
-final class LazyStore extends RocksDB {
-  private static final Logger LOG = LoggerFactory.getLogger(LazyStore.class);
+final class MergedRocksDB extends RocksDB {
+  private static final Logger LOG = LoggerFactory.getLogger(MergedRocksDB.class);
   /** The open database of Spark's class; null where this Spark has no such field. */
   private static final VarHandle DB = findDatabase();
 
+  /** Null where files are copied whole. */
   private final LazyFiles files;
+  /** Null where SSTs are uploaded with their snapshots. */
+  private final EarlyFiles early;
+  private final TableFiles listener;
   /** Whether the next database that is opened has holes. */
   private volatile boolean opensLazily;
   private LazyRocksDB open;
 
-  LazyStore(
+  MergedRocksDB(
       LazyFiles files,
+      EarlyFiles early,
       String dfsRootDir,
       RocksDBConf conf,
       File localRootDir,
@@ -63,6 +76,11 @@ final class LazyStore extends RocksDB {
         eventForwarder,
         uniqueId);
     this.files = files;
+    this.early = early;
+    listener = early == null ? null : new TableFiles(early);
+    if (listener != null) {
+      rocksDbOptions().setListeners(List.of(listener));
+    }
   }
 
   private static VarHandle findDatabase() {
@@ -75,8 +93,8 @@ final class LazyStore extends RocksDB {
     }
   }
 
-  /** Whether this Spark's class can be used so. */
-  static boolean isPossible() {
+  /** Whether this Spark's class can be opened with the ends of its SSTs. */
+  static boolean opensLazily() {
     return DB != null;
   }
 
@@ -101,6 +119,12 @@ final class LazyStore extends RocksDB {
       @Override
       public RocksDBCheckpointMetadata loadCheckpointFromDfs(
           long version, File localDir, RocksDBFileMapping mapping, Option<String> checkpointId) {
+        if (early != null) {
+          early.loading();
+        }
+        if (files == null) {
+          return super.loadCheckpointFromDfs(version, localDir, mapping, checkpointId);
+        }
         opensLazily = false;
         open = null;
         RocksDBCheckpointMetadata metadata;
@@ -112,6 +136,18 @@ final class LazyStore extends RocksDB {
         }
         loaded(localDir, metadata);
         return metadata;
+      }
+
+      @Override
+      public String newDFSFileName(String localFileName, String dfsFileSuffix) {
+        String name = early == null ? null : early.nameFor(localFileName, dfsFileSuffix);
+        return name == null ? super.newDFSFileName(localFileName, dfsFileSuffix) : name;
+      }
+
+      @Override
+      public String dfsFileSuffix(RocksDBImmutableFile file) {
+        String suffix = early == null ? null : early.suffixOf(file.dfsFileName());
+        return suffix == null ? super.dfsFileSuffix(file) : suffix;
       }
     };
   }
@@ -155,6 +191,12 @@ final class LazyStore extends RocksDB {
   @Override
   public void close() {
     super.close();
-    files.close();
+    if (files != null) {
+      files.close();
+    }
+    if (early != null) {
+      early.close();
+      listener.close();
+    }
   }
 }

@@ -1,0 +1,370 @@
+"""Spark's RocksDB class, whose SSTs are uploaded as RocksDB makes them: what a snapshot writes, and what is left."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cluster.stores import STORE, open_store
+from tests.jvm.harness import Checkpoint, java_error, until
+
+pytestmark = [pytest.mark.spark, pytest.mark.since("4.3", "they drive the RocksDB class of Spark 4.3 step by step")]
+
+ROWS = 1000
+LENGTH = 100
+NEVER = 10**9
+
+
+@pytest.fixture
+def early(jvm: Any) -> Iterator[Any]:
+    """Decides which files are uploaded early, here all at once."""
+    control = jvm.io.pyspark.statestore.log.Early
+    getattr(control, "from")(1, 0)
+    yield control
+    control.asEver()
+
+
+@dataclass
+class Stores:
+    """A checkpoint with a store, and how to open that in what is like another process each time.
+
+    Attributes:
+        checkpoint: Its merged files.
+        early: Which files are uploaded early.
+        scans: What a scan of each version gives.
+    """
+
+    checkpoint: Checkpoint
+    early: Any
+    scans: dict[int, str] = field(default_factory=dict)
+
+    @contextmanager
+    def opened(self, version: int | None = None, upload: str = "created", **how: Any) -> Iterator[Any]:
+        """The store as another process loads it."""
+        options = {"cache.sizeLimit": "0", "upload": upload, **how.pop("options", {})}
+        settings = {"changelog": True, "compact": False, "scheme": self.checkpoint.scheme, **how}
+        with closing(open_store(self.checkpoint.jvm, self.checkpoint.directory, options=options, **settings)) as store:
+            if version is not None:
+                store.load(version)
+            yield store
+
+    def wait(self, count: int = 1) -> list[str]:
+        """Waits until so many files are uploaded that no snapshot names."""
+        return until(lambda: len(found := self.unpublished()) >= count and found, f"{count} early uploads")
+
+    def unpublished(self) -> list[str]:
+        """The files that are durable, and that no snapshot names."""
+        directory = f"{self.checkpoint.scheme}:{self.checkpoint.state}"
+        paths = list(self.early.unpublished(directory, STORE))
+        return sorted(path for path in paths if path in self.live())
+
+    def live(self) -> set[str]:
+        """The SSTs that live in merged files, as Python reads them."""
+        return {path for path in self.checkpoint.view().live if path.endswith(".sst")}
+
+    def put(self, store: Any, version: int) -> None:
+        """Commits the version after this one, with an SST of its own."""
+        store.load(version)
+        store.putMany(version * ROWS // 10, version * ROWS // 10 + ROWS, LENGTH, version)
+        store.commit()
+        self.scans[version + 1] = store.scan()
+
+    def forget(self) -> None:
+        """What is left when the process is killed."""
+        self.checkpoint.forget()
+
+    def check(self) -> None:
+        """Each version is what it was, read in what is like another process."""
+        self.forget()
+        with self.opened(upload="commit") as store:
+            for version, scan in self.scans.items():
+                store.load(version)
+                assert store.scan() == scan, version
+
+
+@pytest.fixture
+def stores(new_checkpoint: Callable[..., Checkpoint], early: Any) -> Callable[..., Stores]:
+    """A new checkpoint."""
+    return lambda scheme="file", **options: Stores(new_checkpoint(scheme, **options), early)
+
+
+def written(stores: Stores) -> int:
+    """Bytes that were written so far."""
+    return stores.checkpoint.metrics()["writtenBytes"]
+
+
+# ---- what is written
+
+
+@pytest.mark.parametrize("scheme", ["file", "objectstore"])
+def test_a_snapshot_is_its_zip(stores: Callable[..., Stores], scheme: str) -> None:
+    by_snapshot = {}
+    for upload in ("commit", "created"):
+        made = stores(scheme, name=upload)
+        by_snapshot[upload] = 0
+        with made.opened(upload=upload) as store:
+            for version in range(3):  # the fourth is what a compaction waits for
+                made.put(store, version)
+                if upload == "created":
+                    made.wait()
+                before = written(made)
+                store.upload()
+                by_snapshot[upload] += written(made) - before
+                assert made.unpublished() == []
+            figures = made.checkpoint.metrics()
+        assert (figures["earlyBytes"] > 0) is (upload == "created")
+        assert figures["wastedBytes"] == 0
+        assert len(made.live()) == 3
+        made.check()
+    assert by_snapshot["created"] <= 0.1 * by_snapshot["commit"]
+
+
+def test_without_a_changelog_what_is_new_comes_with_the_commit(stores: Callable[..., Stores], early: Any) -> None:
+    """Each commit flushes, takes its snapshot and uploads that. What a compaction has made before is there already."""
+    made = stores()
+    with made.opened(changelog=False) as store:
+        for version in range(2):
+            made.put(store, version)
+        store.compact()
+        (compacted,) = made.wait()
+        before = written(made)
+        made.put(store, 2)
+        assert made.unpublished() == []
+        assert compacted in made.live()
+        own = written(made) - before
+        assert own < made.checkpoint.view().live[compacted][1].length
+    made.check()
+
+
+def test_two_snapshots_that_wait_name_the_same_files(stores: Callable[..., Stores]) -> None:
+    """Spark uploads the newer one only. Stock Spark uploads under a name of its own what the older one had, too."""
+    made = stores()
+    with made.opened() as store:
+        made.put(store, 0)
+        first = made.wait()
+        made.put(store, 1)
+        assert set(first) < set(made.wait(2))
+        before = written(made)
+        store.upload()
+        assert written(made) - before < 20_000
+        assert made.unpublished() == []
+        assert len(made.live()) == 2
+    made.check()
+
+
+def test_small_and_young_files_come_with_their_snapshot(stores: Callable[..., Stores], early: Any) -> None:
+    made = stores()
+    with made.opened() as store:
+        for version, (smallest, grace_ms) in enumerate([(1 << 30, 0), (1, NEVER)]):
+            getattr(early, "from")(smallest, grace_ms)
+            made.put(store, version)
+            store.upload()
+        assert made.checkpoint.metrics()["earlyBytes"] == 0
+        assert len(made.live()) == 2
+    made.check()
+
+
+def test_the_background_keeps_to_its_rate(stores: Callable[..., Stores]) -> None:
+    made = stores()
+    with made.opened(options={"upload.maxBytesPerSecond": "50k"}) as store:
+        made.put(store, 0)
+        made.wait()
+        begin = time.monotonic()
+        made.put(store, 1)
+        made.wait(2)
+        assert time.monotonic() - begin > 1
+
+
+def test_a_store_that_is_only_read_uploads_nothing(stores: Callable[..., Stores]) -> None:
+    """Replaying changelogs makes an SST where there is much to replay; here the load before it has made one."""
+    made = stores()
+    with made.opened() as store:
+        made.put(store, 0)
+        store.upload()
+    made.forget()
+    with made.opened(1) as store:
+        store.putMany(0, ROWS, LENGTH, 7)
+        store.flush()
+        time.sleep(0.5)
+        assert made.checkpoint.metrics()["earlyBytes"] == 0
+        assert len(made.live()) == 1
+
+
+# ---- what nobody needs
+
+
+def test_a_store_that_is_closed_leaves_nothing(stores: Callable[..., Stores]) -> None:
+    made = stores()
+    with made.opened() as store:
+        made.put(store, 0)
+        store.upload()
+        made.put(store, 1)
+        made.wait()
+    made.checkpoint.log.seal()
+    assert made.checkpoint.metrics()["wastedBytes"] > 0
+    assert len(made.live()) == 1
+    made.check()
+
+
+def test_a_file_that_is_compacted_away_is_deleted(stores: Callable[..., Stores]) -> None:
+    """It belongs to a snapshot that Spark skips, because a newer one waits. Any zip after the next may be that newer one."""
+    made = stores()
+    with made.opened() as store:
+        made.put(store, 0)
+        made.put(store, 1)
+        gone = made.wait(2)
+        store.compact()
+        made.put(store, 2)
+        made.wait(4)
+        store.upload()
+        assert made.unpublished() == gone
+        made.put(store, 3)
+        store.upload()
+        assert made.unpublished() == []
+        made.checkpoint.log.seal()
+        assert set(gone).isdisjoint(made.live())
+        assert made.checkpoint.metrics()["wastedBytes"] > 0
+    made.check()
+
+
+def test_a_file_that_no_snapshot_has_asked_for_goes_with_rocksdbs(stores: Callable[..., Stores]) -> None:
+    made = stores()
+    with made.opened() as store:
+        made.put(store, 0)
+        made.put(store, 1)
+        store.upload()
+        store.compact()
+        (unnamed,) = made.wait()
+        store.putMany(0, ROWS, LENGTH, 77)
+        store.flush()
+        store.compact()
+        until(lambda: unnamed not in made.unpublished(), "its deletion")
+        made.checkpoint.log.seal()
+        assert unnamed not in made.live()
+        assert made.checkpoint.metrics()["wastedBytes"] > 0
+    made.check()
+
+
+def test_a_version_is_loaded_again_and_file_numbers_are_used_again(stores: Callable[..., Stores]) -> None:
+    """The names on the local disk are the same, the files are others."""
+    made = stores()
+    with made.opened() as store:
+        made.put(store, 0)
+        made.wait()
+        store.upload()
+        for seed in range(3):
+            store.load(1)
+            store.putMany(0, ROWS, LENGTH, 50 + seed)
+            store.commit()
+            made.wait()
+            scan = store.scan()
+            if seed < 2:
+                store.rollback()
+        store.upload()
+        made.scans[2] = scan
+    made.check()
+
+
+# ---- what goes wrong
+
+
+def test_a_segment_that_is_gone_is_written_again(stores: Callable[..., Stores]) -> None:
+    made = stores()
+    with made.opened() as store:
+        made.put(store, 0)
+        (path,) = made.wait()
+        assert made.checkpoint.delete(path)
+        store.upload()
+        assert path in made.live()
+    made.check()
+
+
+def test_a_file_with_the_name_of_another_is_written(stores: Callable[..., Stores]) -> None:
+    """What is uploaded is not what Spark hands over: the bytes on the local disk are others, of the same length."""
+    made = stores()
+    with made.opened() as store:
+        made.put(store, 0)
+        (path,) = made.wait()
+        (local,) = Path(store.local()).glob("checkpoint*/*.sst")
+        data = local.read_bytes()
+        local.unlink()
+        local.write_bytes(data)
+        before = written(made)
+        store.upload()
+        assert written(made) - before > len(data), "another file on the disk, whatever is in it"
+        assert made.checkpoint.contents()[path] == data
+        assert made.unpublished() == []
+    made.checkpoint.log.seal()
+    assert path in made.live()
+    made.check()
+
+
+@pytest.mark.parametrize("kind", ["ioexception", "torn", "success_but_error"])
+def test_an_upload_that_fails_comes_with_the_snapshot(
+    jvm: Any, stores: Callable[..., Stores], faulty: Any, kind: str
+) -> None:
+    made = stores("faulty")
+    with made.opened() as store:
+        getattr(made.early, "from")(1, NEVER)
+        made.put(store, 0)
+        faulty.addRule("hflush", str(made.checkpoint.merged), 1, kind)
+        getattr(made.early, "from")(1, 0)
+        until(lambda: faulty.fired() > 0, "the failure")
+        faulty.clear()
+        store.upload()
+        assert made.unpublished() == []
+        assert made.checkpoint.metrics()["failedGroups"] == 1
+    made.check()
+
+
+def test_a_snapshot_that_fails_keeps_what_was_uploaded(stores: Callable[..., Stores], faulty: Any) -> None:
+    made = stores("faulty")
+    with made.opened() as store:
+        made.put(store, 0)
+        paths = made.wait()
+        faulty.addRule("hflush", str(made.checkpoint.merged), 1, "torn")
+        with java_error("PSS_WRITE_FAILED"):
+            store.upload()
+        faulty.clear()
+        assert made.unpublished() == paths
+        made.put(store, 1)
+        made.wait(2)
+        before = written(made)
+        store.upload()
+        assert written(made) - before < 20_000
+        assert set(paths) < made.live()
+    made.check()
+
+
+def test_what_a_killed_process_leaves_is_an_orphan(stores: Callable[..., Stores], early: Any) -> None:
+    """Spark's own cleaning does not see what its process has not published. To another process it is an orphan."""
+    made = stores()
+    with ExitStack() as old:
+        store = old.enter_context(made.opened())
+        made.put(store, 0)
+        store.upload()
+        made.put(store, 1)
+        (orphan,) = made.wait()
+        assert Path(orphan).name not in made.checkpoint.names("0/0/SSTs")
+        early.forgetAll()
+        made.forget()
+        assert orphan in made.live()
+        assert Path(orphan).name in made.checkpoint.names("0/0/SSTs")
+        made.forget()
+        version = 1
+        with made.opened() as store:
+            while orphan in made.live():
+                assert version < 20, "Spark's cleaning leaves it"
+                made.put(store, version)
+                store.upload()
+                store.cleanUp()
+                made.checkpoint.log.seal()
+                version += 1
+        made.scans = {version: made.scans[version]}
+        made.check()
