@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
@@ -11,8 +12,12 @@ from typing import Any
 
 import pytest
 
+from pyspark_statestore.maintenance.orphans import remove_orphan_files
+from pyspark_statestore.maintenance.relocation import relocate
 from tests.cluster.stores import STORE, open_store
 from tests.jvm.harness import Checkpoint, java_error, until
+from tests.maintenance.harness import merged_log_of
+from tests.maintenance.test_relocation import everything
 
 pytestmark = [pytest.mark.spark, pytest.mark.since("4.3", "they drive the RocksDB class of Spark 4.3 step by step")]
 
@@ -213,7 +218,7 @@ def test_a_store_that_is_closed_leaves_nothing(stores: Callable[..., Stores]) ->
 
 
 def test_a_file_that_is_compacted_away_is_deleted(stores: Callable[..., Stores]) -> None:
-    """It belongs to a snapshot that Spark skips, because a newer one waits. Any zip after the next may be that newer one."""
+    """It belongs to a snapshot that Spark skips. The next zip might be of one before it, the one after that is not."""
     made = stores()
     with made.opened() as store:
         made.put(store, 0)
@@ -268,6 +273,42 @@ def test_a_version_is_loaded_again_and_file_numbers_are_used_again(stores: Calla
                 store.rollback()
         store.upload()
         made.scans[2] = scan
+    made.check()
+
+
+# ---- what happens to it meanwhile
+
+
+def test_a_segment_that_was_relocated_is_published_all_the_same(stores: Callable[..., Stores]) -> None:
+    """Its bytes are elsewhere than where they were written."""
+    made = stores()
+    with made.opened() as store:
+        made.put(store, 0)
+        (path,) = made.wait()
+        before = made.checkpoint.view().live[path]
+        made.checkpoint.log.seal()
+        assert relocate(merged_log_of(made.checkpoint.directory), everything).added
+        assert made.checkpoint.view().live[path][0] != before[0]
+        made.checkpoint.log.refresh()
+        bytes_before = written(made)
+        store.upload()
+        assert written(made) - bytes_before < 20_000
+        assert made.checkpoint.view().live[path][1].key == before[1].key
+    made.check()
+
+
+def test_the_removal_of_orphans_leaves_it_alone(stores: Callable[..., Stores]) -> None:
+    """The newest snapshot is younger than the segment, and was taken before the file was made."""
+    made = stores()
+    with made.opened() as store:
+        made.put(store, 0)
+        store.upload()
+        made.put(store, 1)
+        paths = made.wait()
+        log = merged_log_of(made.checkpoint.directory, later=datetime.timedelta(hours=20))
+        assert remove_orphan_files(log, datetime.timedelta(0), dry_run=False, force=True).removed_files_count == 0
+        store.upload()
+        assert set(paths) < made.live()
     made.check()
 
 
