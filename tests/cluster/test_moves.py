@@ -60,3 +60,44 @@ def test_partitions_that_move_with_every_batch(
     sums.assert_right(BATCHES)
     await_gone(sums, running[0], BATCHES)
     running[0].stop()
+
+
+@pytest.mark.since("4.1", "SSTs are uploaded as they are made from Spark 4.1 on")
+def test_partitions_that_move_while_their_ssts_are_uploaded(
+    make_spark: Callable[..., Any], main_jar: Path, test_jar: Path, tmp_path: Path
+) -> None:
+    """What an executor has uploaded for a snapshot of its own is of no use to the next, and does it no harm."""
+    plugin = {"spark__plugins": f"{TESTING}.EarlyPlugin"}
+    spark = make_spark(
+        settings((main_jar, test_jar), spark__locality__wait="60s", **plugin),
+        mode="provider",
+        master=MASTER,
+        upload="created",
+        **OPTIONS,
+    )
+    sums = Sums(spark, tmp_path)
+    sums.feed(range(BATCHES))
+    mover = getattr(spark.sparkContext._jvm, f"{TESTING}.PartitionMover")
+    running: list[StreamingQuery] = []
+    uploaded: set[str] = set()
+
+    def move(batch: int) -> None:
+        until(lambda: running, "the query's start")
+        if batch % 2:
+            # Long enough for a snapshot to be published where its store is.
+            until(lambda: uploaded < (found := ssts(sums)) and not uploaded.update(found), "another SST")
+        assert mover.move(f"{sums.location}/state", PARTITIONS, str(running[0].runId), ["0", "1"]) == PARTITIONS
+
+    sums.after = move
+    running.append(sums.start(available_now=False))
+    running[0].processAllAvailable()
+    assert uploaded
+    # A lane of its own wrote them, and no zip.
+    files = sums.look().files.values()
+    assert {"sst"} in [{entry.path.rpartition(".")[2] for entry in file if entry.length} for file in files]
+    sums.assert_right(BATCHES)
+
+
+def ssts(sums: Sums) -> set[str]:
+    """All SSTs that live."""
+    return {path for path in sums.look().live if path.endswith(".sst")}

@@ -61,7 +61,8 @@ class Stores:
 
     def wait(self, count: int = 1) -> list[str]:
         """Waits until so many files are uploaded that no snapshot names."""
-        return until(lambda: len(found := self.unpublished()) >= count and found, f"{count} early uploads")
+        until(lambda: len(self.unpublished()) >= count, f"{count} early uploads")
+        return self.unpublished()
 
     def unpublished(self) -> list[str]:
         """The files that are durable, and that no snapshot names."""
