@@ -18,12 +18,14 @@ from tests.cluster.stores import STORE, open_store
 from tests.jvm.harness import Checkpoint, java_error, until
 from tests.maintenance.harness import merged_log_of
 from tests.maintenance.test_relocation import everything
+from tests.streaming.test_metrics import log_lines
 
 pytestmark = [pytest.mark.spark, pytest.mark.since("4.3", "they drive the RocksDB class of Spark 4.3 step by step")]
 
 ROWS = 1000
 LENGTH = 100
 NEVER = 10**9
+UPLOADS = "io.pyspark.statestore.log.EarlyUploads"
 
 
 @pytest.fixture
@@ -164,6 +166,27 @@ def test_two_snapshots_that_wait_name_the_same_files(stores: Callable[..., Store
     made.check()
 
 
+@pytest.mark.parametrize("uploads", [False, True])
+def test_what_a_skipped_snapshot_has_comes_with_the_next(
+    stores: Callable[..., Stores], early: Any, uploads: bool
+) -> None:
+    """Spark skips a snapshot where a newer one waits. It must not take the files of the older for uploaded."""
+    getattr(early, "from")(1, 0 if uploads else NEVER)
+    made = stores()
+    with made.opened() as store:
+        for version in range(2):
+            made.put(store, version)
+            if uploads:
+                made.wait(version + 1)
+        paths = set(made.unpublished())
+        for path in paths:
+            assert made.checkpoint.delete(path)
+        store.upload()
+        assert len(made.live()) == 2
+        assert paths <= made.live()
+    made.check()
+
+
 def test_small_and_young_files_come_with_their_snapshot(stores: Callable[..., Stores], early: Any) -> None:
     made = stores()
     with made.opened() as store:
@@ -173,6 +196,22 @@ def test_small_and_young_files_come_with_their_snapshot(stores: Callable[..., St
             store.upload()
         assert made.checkpoint.metrics()["earlyBytes"] == 0
         assert len(made.live()) == 2
+    made.check()
+
+
+@pytest.mark.parametrize(("files", "is_early"), [("2", False), ("3", True)])
+def test_it_needs_a_file_that_no_commit_waits_for(stores: Callable[..., Stores], files: str, is_early: bool) -> None:
+    made = stores()
+    with made.opened(options={"maxOpenFiles": files}) as store, log_lines(made.checkpoint.jvm, UPLOADS) as lines:
+        for version in range(2):
+            made.put(store, version)
+            if is_early:
+                made.wait()
+            else:
+                until(lambda: any("maxOpenFiles" in line for line in lines()), "a warning")
+            store.upload()
+        assert (made.checkpoint.metrics()["earlyBytes"] > 0) is is_early
+        assert len([line for line in lines() if "maxOpenFiles" in line]) == int(not is_early)
     made.check()
 
 

@@ -21,7 +21,8 @@ from tests.maintenance.harness import merged_log_of
 from tests.maintenance.test_relocation import everything
 from tests.sampling import sampled
 from tests.streaming.runs import STATE_STORE, Run, Setting, assert_state_is_merged
-from tests.streaming.test_lazy_restore import ADMITTED, CHANGELOG, FILE_MERGING, NO_CACHE, SETTINGS, forget
+from tests.streaming.test_lazy_restore import ADMITTED, CHANGELOG, FILE_MERGING, NO_CACHE, SETTINGS, figures, forget
+from tests.streaming.test_metrics import log_lines
 from tests.streaming.workloads import BATCHES, write_batch
 
 pytestmark = [pytest.mark.spark, pytest.mark.since("4.1", "SSTs are uploaded as they are made from Spark 4.1 on")]
@@ -158,3 +159,16 @@ def test_a_killed_process_leaves_orphans_that_do_no_harm(
     forget(session, early)
     assert orphans.isdisjoint(named(early.checkpoint))
     assert checkpoint.maintenance.verify().damages == ()
+
+
+def test_the_path_door_says_that_it_cannot(make_spark: Callable[..., SparkSession], tmp_path: Path) -> None:
+    spark = make_spark({f"{FILE_MERGING}upload": "created"}, mode="path")
+    run = Run(spark, "aggregation", Setting("path", "rocksdb", changelog=False), tmp_path)
+    with log_lines(spark.sparkContext._jvm, "io.pyspark.statestore.log.MergedLog") as lines:
+        for batch in range(2):
+            write_batch(run.input, batch)
+            run.run()
+        said = [line for line in lines() if "upload=created has no effect" in line]
+    assert len(said) == 1
+    assert str(run.checkpoint) in said[0]
+    assert figures(spark, run)["earlyBytes"] == 0
