@@ -60,6 +60,7 @@ def run(scenario: Scenario, work: Path) -> dict[str, Any]:
                 "after_stop": minus(counters.snapshot(side.name), before),
                 "space": space.get(side.name),
                 "memory": memory if len(sides) == 1 else None,
+                "uploads": _uploads(spark) if side.name == "merged" else None,
                 "state": state_fingerprint(side.session, scenario.workload, side.checkpoint),
             }
         _verify(scenario, result["sides"])
@@ -81,6 +82,21 @@ def _space(sides: list[Side]) -> dict[str, Any]:
                 return {}
             return {"merged": {**vars(space), "amplification": space.amplification}}
     return {}
+
+
+def _uploads(spark: Any) -> dict[str, int]:
+    """Bytes that merged state wrote: in commits, before the snapshots that name them, and of these in vain.
+
+    Compare ``--option upload=created`` with ``--option upload=commit``.
+    """
+    logs = spark._jvm.io.pyspark.statestore.log.MergedLogs.all().values()
+    metrics = [log.metrics().snapshot() for log in logs]
+    written, early, moved, wasted = (
+        sum(each[name] for each in metrics) for name in ("writtenBytes", "earlyBytes", "relocatedBytes", "wastedBytes")
+    )
+    uploads = {"commit_bytes": written - early - moved, "early_bytes": early, "wasted_bytes": wasted}
+    print("  merged wrote " + ", ".join(f"{name} {count:,}" for name, count in uploads.items()), file=sys.stderr)
+    return uploads
 
 
 def _verify(scenario: Scenario, sides: dict[str, Any]) -> None:

@@ -170,7 +170,7 @@ def orphans_command(
     """Find and remove files that nobody can need.
 
     Nothing is removed without --no-dry-run. Orphans are merged files from which nothing can be read, leftovers of
-    crashed writers and compactions, and plain state files that nothing refers to. The query may be running.
+    crashed writers and compactions, and state files that nothing refers to. The query may be running.
     """
     from pyspark_statestore.cli.layouts import ORPHANS
     from pyspark_statestore.cli.output import Report, figures_of, progress

@@ -9,6 +9,7 @@ import java.util.Collection;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.LinkedHashMap;
+import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
@@ -50,6 +51,8 @@ public final class EarlyFiles implements AutoCloseable {
   private final Map<String, EarlyFile> local = new HashMap<>();
   /** Those of which a snapshot may still rely on the segment, by path. */
   private final Map<String, EarlyFile> known = new HashMap<>();
+  /** Those of which nothing was done yet, the oldest first. */
+  private final Set<EarlyFile> waiting = new LinkedHashSet<>();
   /** What Spark would find in the names of files that are gone, had it made them. */
   private final Map<String, String> suffixes = new LinkedHashMap<>() {
     private static final long serialVersionUID = 1L;
@@ -103,6 +106,7 @@ public final class EarlyFiles implements AutoCloseable {
       }
       unneeded = gone(local.put(name, made));
       known.put(path, made);
+      waiting.add(made);
     }
     delete(unneeded);
   }
@@ -176,6 +180,7 @@ public final class EarlyFiles implements AutoCloseable {
       }
       local.clear();
       known.clear();
+      waiting.clear();
       notifyAll();
     }
     unneeded.forEach(EarlyFiles::delete);
@@ -187,6 +192,7 @@ public final class EarlyFiles implements AutoCloseable {
       return null;
     }
     file.isGone = true;
+    waiting.remove(file);
     if (file.isNamed()) {
       // A snapshot that waits has it.
       if (file.state == EarlyFile.State.WAITING) {
@@ -238,19 +244,18 @@ public final class EarlyFiles implements AutoCloseable {
     return !of(stateDirectory, store).isEmpty();
   }
 
-  /** Takes files that have lived long enough, up to so many bytes, and at least one if there is one. */
+  /** Takes files that have lived long enough, until they have so many bytes. */
   static List<EarlyFile> takeDue(org.apache.hadoop.fs.Path stateDirectory, long mostBytes) {
     List<EarlyFile> due = new ArrayList<>();
     long bytes = 0;
     for (EarlyFiles files : of(stateDirectory)) {
       synchronized (files) {
-        for (EarlyFile file : files.isWritten ? files.local.values() : List.<EarlyFile>of()) {
-          boolean fits = due.isEmpty() || bytes + file.bytes() <= mostBytes;
-          if (file.state == EarlyFile.State.WAITING && file.ageMs() >= graceMs && fits) {
-            file.state = EarlyFile.State.WRITING;
-            due.add(file);
-            bytes += file.bytes();
-          }
+        while (files.isAnyDue() && (due.isEmpty() || bytes < mostBytes)) {
+          EarlyFile file = files.waiting.iterator().next();
+          files.waiting.remove(file);
+          file.state = EarlyFile.State.WRITING;
+          due.add(file);
+          bytes += file.bytes();
         }
       }
     }
@@ -261,13 +266,16 @@ public final class EarlyFiles implements AutoCloseable {
   static boolean isAnyDue(org.apache.hadoop.fs.Path stateDirectory) {
     for (EarlyFiles files : of(stateDirectory)) {
       synchronized (files) {
-        if (files.isWritten && files.local.values().stream()
-            .anyMatch(file -> file.state == EarlyFile.State.WAITING && file.ageMs() >= graceMs)) {
+        if (files.isAnyDue()) {
           return true;
         }
       }
     }
     return false;
+  }
+
+  private boolean isAnyDue() {
+    return isWritten && !waiting.isEmpty() && waiting.iterator().next().ageMs() >= graceMs;
   }
 
   /** A file's segment is durable. */
@@ -338,6 +346,7 @@ public final class EarlyFiles implements AutoCloseable {
     }
     if (file.state == EarlyFile.State.WAITING) {
       file.state = EarlyFile.State.GIVEN_UP;
+      waiting.remove(file);
     }
     try {
       while (file.state == EarlyFile.State.WRITING) {
@@ -426,6 +435,7 @@ public final class EarlyFiles implements AutoCloseable {
     for (EarlyFile file : List.copyOf(known.values())) {
       if (named.contains(file.path())) {
         if (!relied.containsKey(file.path())) {
+          waiting.remove(file);
           file.state = EarlyFile.State.GIVEN_UP;
           if (file.isGone) {
             forget(file);

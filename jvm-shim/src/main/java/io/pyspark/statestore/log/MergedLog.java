@@ -414,13 +414,11 @@ public final class MergedLog {
       return false;
     }
     checkPath(path);
-    if (options.uploadAsCreated()) {
-      if (EarlyFiles.isKnown(storage.stateDirectory(), store)) {
-        EarlyFiles.handedOver(storage.stateDirectory(), store, path, localFile);
-      } else if (!warnedOfNoEarlyUploads.getAndSet(true)) {
-        LOG.warn("upload=created has no effect for {}: RocksDB says which SSTs it makes with the provider door, on Spark"
-            + " 4.1 and later. They are written with their snapshots", checkpoint());
-      }
+    if (EarlyFiles.isKnown(storage.stateDirectory(), store)) {
+      EarlyFiles.handedOver(storage.stateDirectory(), store, path, localFile);
+    } else if (options.uploadAsCreated() && !warnedOfNoEarlyUploads.getAndSet(true)) {
+      LOG.warn("upload=created has no effect for {}: RocksDB says which SSTs it makes with the provider door, on Spark"
+          + " 4.1 and later. They are written with their snapshots", checkpoint());
     }
     staged.add(store, new Commit.Item(path, localSpace.keep(localFile)));
     return true;
