@@ -85,7 +85,7 @@ def test_partitions_that_move_while_their_ssts_are_uploaded(
         until(lambda: running, "the query's start")
         if batch % 2:
             # Long enough for a snapshot to be published where its store is.
-            until(lambda: uploaded < (found := ssts(sums)) and not uploaded.update(found), "another SST")
+            uploaded.update(until(lambda: ssts(sums) - uploaded, "another SST"))
         assert mover.move(f"{sums.location}/state", PARTITIONS, str(running[0].runId), ["0", "1"]) == PARTITIONS
 
     sums.after = move
