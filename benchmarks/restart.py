@@ -148,25 +148,21 @@ def metadata_calls(counts: dict[str, Any], categories: tuple[str, ...]) -> dict[
     return {kind: found.get(kind, 0) for kind in METADATA_CALLS}
 
 
-def load_seconds(side: dict[str, Any]) -> float:
-    """What Spark's metric says of the time in which stores were loaded."""
-    milliseconds: int = sum(operator.get("rocksdbLoadLatency", 0) for operator in side["operators"])
-    return milliseconds / 1000
-
-
 def print_table(scenario: Scenario, sides: dict[str, dict[str, Any]]) -> None:
     """Prints what the restarts cost."""
     table = Table(title=f"restart of {scenario.title()}", title_justify="left", title_style="bold")
     others = [name for name in sides if name != "stock"]
-    for column in ("", *sides, *(f"{name} / stock" for name in others), "allowed"):
-        table.add_column(column, justify="right" if column else "left", no_wrap=not column)
+    table.caption = "In parentheses: of stock's."
+    for column in ("", *sides, "allowed"):
+        table.add_column(column, justify="right" if column else "left", no_wrap=True)
 
     def row(label: str, values: dict[str, float], digits: int = 0, limit: float | None = None) -> None:
-        ratios = [values[name] / values["stock"] if values["stock"] else None for name in others]
-        cells = [f"{value:,.{digits}f}" for value in values.values()]
-        cells += ["-" if ratio is None else f"{ratio:.3g}" for ratio in ratios]
-        met = "" if limit is None or ratios[0] is None else f"at most {limit}: {ratios[0] <= limit}"
-        table.add_row(label, *cells, met)
+        ratios = {name: values[name] / values["stock"] if values["stock"] else None for name in others}
+        cells = [f"{values['stock']:,.{digits}f}"]
+        for name, ratio in ratios.items():
+            cells.append(f"{values[name]:,.{digits}f}" + ("" if ratio is None else f" ({ratio:.3g})"))
+        merged = ratios["merged"]
+        table.add_row(label, *cells, "" if limit is None or merged is None else f"{limit}: {merged <= limit}")
 
     row(
         "seconds from the query's start to its first batch's end",
@@ -176,7 +172,7 @@ def print_table(scenario: Scenario, sides: dict[str, dict[str, Any]]) -> None:
     )
     durations = {name: side["durations_ms"] for name, side in sides.items()}
     row("  of which the batch's tasks", {name: each["addBatch"] / 1000 for name, each in durations.items()}, 2)
-    row("  of which loads, summed over all tasks", {name: load_seconds(side) for name, side in sides.items()}, 2)
+    row("  of which loads, summed over all tasks", {name: sum(side["load_seconds"]) for name, side in sides.items()}, 2)
     by_kind = {name: metadata_calls(side["counts"], STATE_CATEGORIES) for name, side in sides.items()}
     row("file-system calls for state", {name: sum(each.values()) for name, each in by_kind.items()}, 0, MOST_CALLS)
     for kind in METADATA_CALLS:
@@ -305,7 +301,11 @@ def main(
         raw["environment"] = live_and_die(scenario, work, before)
         shutil.rmtree(work / "local", ignore_errors=True)
         for side in SIDES:
-            shutil.copytree(work / side / "checkpoint", work / "as-it-was" / side)
+            # As large as the state, and read for the last time.
+            for file in before:
+                (work / side / "input" / file.name).unlink()
+            (work / "as-it-was").mkdir(exist_ok=True)
+            (work / side / "checkpoint").rename(work / "as-it-was" / side)
         probes = {f"{percent:g} %": write_probes(scenario, before, percent, following) for percent in probe}
         for share, batch in (probes or {"": files[-1:]}).items():
             sides = {}
@@ -327,7 +327,7 @@ def main(
 
 def restore_checkpoint(work: Path, side: str) -> None:
     """Makes a side's checkpoint what it was when everything was killed. No file of it is written to any more."""
-    shutil.rmtree(work / side / "checkpoint")
+    shutil.rmtree(work / side / "checkpoint", ignore_errors=True)
     shutil.copytree(work / "as-it-was" / side, work / side / "checkpoint", copy_function=os.link)
 
 

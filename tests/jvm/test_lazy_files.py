@@ -38,23 +38,45 @@ def test_random_histories_with_holes(jvm: Any, holes: Any, tmp_path: Path) -> No
     assert left_out > 0
 
 
-def test_reads_of_few_rows_fetch_their_blocks_and_those_of_many_take_few_requests(jvm: Any, tmp_path: Path) -> None:
-    length, block, chunk = 4 << 20, 4 << 10, 1 << 10
+BLOCK, CHUNK, WIDE = 4 << 10, 1 << 10, 1 << 20
 
-    def cost(reads: int) -> list[int]:
-        path = jvm.java.io.File(str(tmp_path / str(reads))).toPath()
-        return list(jvm.io.pyspark.statestore.log.HoleySst.blocks(path, length, reads, jvm.java.util.Random(reads)))
 
-    few = length // block // 32
-    requests, fetched, missing = cost(few)
-    assert requests <= few
-    assert missing == length - fetched
-    assert few * block * 0.9 < fetched <= few * (block + chunk)
-    many = length // block
-    requests, fetched, missing = cost(many)
-    assert requests <= few + 2 * length // (64 << 10)
-    assert missing < length // 10
-    assert fetched < 1.5 * length
+@pytest.fixture
+def cost_of_reads(jvm: Any, tmp_path: Path) -> Callable[..., list[int]]:
+    """Reads random blocks of a file of 16 MB that has nothing yet: requests, bytes fetched, bytes missing then."""
+
+    def cost(reads: int, request_ms: int, whole_bytes_per_second: int) -> list[int]:
+        path = jvm.java.io.File(str(tmp_path / "file")).toPath()
+        seeded = jvm.java.util.Random(reads)
+        sst = jvm.io.pyspark.statestore.log.HoleySst
+        return list(sst.blocks(path, 16 << 20, reads, request_ms, whole_bytes_per_second, seeded))
+
+    return cost
+
+
+@pytest.mark.parametrize("reads", [30, 3_000])
+def test_reads_of_rows_fetch_blocks_as_long_as_requests_are_fast(
+    cost_of_reads: Callable[..., list[int]], reads: int
+) -> None:
+    # As much time as the whole file takes at 1 KB/s is never spent.
+    requests, fetched, missing = cost_of_reads(reads, 0, 1 << 10)
+    assert requests <= reads
+    assert missing >= (16 << 20) - fetched
+    assert fetched <= reads * (BLOCK + CHUNK)
+
+
+def test_reads_of_many_rows_fetch_all_where_requests_are_slow(cost_of_reads: Callable[..., list[int]]) -> None:
+    # The whole file takes 160 ms at 100 MB/s, which eight requests take at least. Then 16 or less fetch 1 MB each.
+    requests, fetched, missing = cost_of_reads(1_000, 20, 100 << 20)
+    assert requests <= 9 + 16 + 16  # a read at an end of 1 MB, and one beside what is there, take two
+    assert missing == 0
+    assert fetched < 1.5 * (16 << 20)
+
+
+def test_reads_of_few_rows_fetch_their_blocks_where_requests_are_slow(cost_of_reads: Callable[..., list[int]]) -> None:
+    _, fetched, missing = cost_of_reads(5, 20, 1 << 20)
+    assert missing >= (16 << 20) - fetched
+    assert fetched <= 5 * (BLOCK + CHUNK)
 
 
 def test_rows_of_a_database_are_read_without_the_rest_of_its_files(jvm: Any, tmp_path: Path) -> None:

@@ -27,10 +27,14 @@ public final class PartialFile {
   /** What is there is known by so many bytes. A data block is mostly 4 KB, and begins anywhere. */
   static volatile int chunkBytes = 1 << 10;
 
-  /** Reads of single rows fetch nothing but blocks, until they have asked for one part in so many of the file. */
-  private static final int EXACT_SHARE = 32;
-  /** After that each fetches so many chunks around it: most of the file will be asked for, and requests cost more. */
-  private static final int WIDE = 64;
+  /**
+   * How fast a whole file is thought to come. Reads of single rows fetch nothing but blocks, until they have waited for
+   * as long as the whole file would have taken. So a file costs at most about twice what it costs to copy it at once,
+   * however long a request takes and however many rows are read.
+   */
+  static volatile long wholeBytesPerSecond = 100 << 20;
+  /** After that each fetches so many bytes around it. */
+  private static final int WIDE = 1 << 20;
   /** Fewer chunks than this between two holes are fetched again, so that both take one request. */
   private static final int BRIDGE = 32;
   private static final int MAX_READ = SegmentReader.CHUNK;
@@ -66,8 +70,8 @@ public final class PartialFile {
   private final BitSet here;
   private final BitSet underWay;
   private long missing;
-  /** Of blocks that reads of single rows have asked for. */
-  private long asked;
+  /** How long reads of single rows have waited for their blocks. */
+  private long waitedNanos;
   private State state = State.PARTIAL;
   private IOException failure;
   /** Background fetching goes on after what was asked for last. */
@@ -163,19 +167,21 @@ public final class PartialFile {
     arrived(first, chunks, true);
   }
 
-  /** Fetches a block for a read of a single row, and what is around it where such reads have become many. */
+  /** Fetches a block for a read of a single row, and what is around it where such reads have waited for long. */
   void needBlock(long from, long to) throws IOException {
-    boolean isWide;
-    synchronized (this) {
-      asked += to - from;
-      isWide = asked > length / EXACT_SHARE;
-    }
-    if (isWide) {
-      long wide = (long) WIDE * chunk;
-      need(from - from % wide, Math.min(length, (to + wide - 1) / wide * wide));
+    long began = System.nanoTime();
+    if (isCheaperWhole()) {
+      need(from - from % WIDE, Math.min(length, (to + WIDE - 1) / WIDE * WIDE));
     } else {
       need(from, to);
     }
+    synchronized (this) {
+      waitedNanos += System.nanoTime() - began;
+    }
+  }
+
+  private synchronized boolean isCheaperWhole() {
+    return waitedNanos > 1e9 * length / wholeBytesPerSecond;
   }
 
   /** Fetches what is missing of a range. Of what others are fetching, it waits for the end. */

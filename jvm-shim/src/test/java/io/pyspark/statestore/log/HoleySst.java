@@ -1,6 +1,7 @@
 package io.pyspark.statestore.log;
 
 import java.io.IOException;
+import java.io.InterruptedIOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Arrays;
@@ -12,6 +13,7 @@ public final class HoleySst implements PartialFile.Origin {
   private final LazyFiles files;
   private int requests;
   private long fetched;
+  private long requestMs;
 
   private HoleySst(byte[] whole, LazyFiles files) {
     this.whole = whole;
@@ -69,10 +71,24 @@ public final class HoleySst implements PartialFile.Origin {
   /**
    * Reads blocks of 4 KB of a file that has nothing yet, as reads of single rows do.
    *
+   * @param requestMs what each request takes
+   * @param wholeBytesPerSecond how fast the file is thought to come whole
    * @return the requests that it took, the bytes that were fetched, and those that are missing now
    */
-  public static long[] blocks(Path path, int length, int reads, Random random) throws IOException {
+  public static long[] blocks(
+      Path path, int length, int reads, long requestMs, long wholeBytesPerSecond, Random random) throws IOException {
+    long inProduction = PartialFile.wholeBytesPerSecond;
+    PartialFile.wholeBytesPerSecond = wholeBytesPerSecond;
+    try {
+      return blocks(path, length, reads, requestMs, random);
+    } finally {
+      PartialFile.wholeBytesPerSecond = inProduction;
+    }
+  }
+
+  private static long[] blocks(Path path, int length, int reads, long requestMs, Random random) throws IOException {
     HoleySst origin = new HoleySst(new byte[length], new LazyFiles(false, 0));
+    origin.requestMs = requestMs;
     random.nextBytes(origin.whole);
     PartialFile file = new PartialFile(path, length, origin);
     for (int i = 0; i < reads; i++) {
@@ -83,6 +99,7 @@ public final class HoleySst implements PartialFile.Origin {
         throw new IllegalStateException("a block is not there");
       }
     }
+    origin.requestMs = 0;
     long[] cost = {origin.requests, origin.fetched, file.missing()};
     file.awaitWhole();
     if (file.missing() != 0 || !Arrays.equals(Files.readAllBytes(path), origin.whole)) {
@@ -92,7 +109,12 @@ public final class HoleySst implements PartialFile.Origin {
   }
 
   @Override
-  public void read(long position, byte[] buffer, int length) {
+  public void read(long position, byte[] buffer, int length) throws IOException {
+    try {
+      Thread.sleep(requestMs);
+    } catch (InterruptedException e) {
+      throw new InterruptedIOException();
+    }
     requests++;
     fetched += length;
     System.arraycopy(whole, (int) position, buffer, 0, length);
