@@ -117,8 +117,7 @@ def come_back(
         What was measured.
     """
     first, *following = files
-    shutil.copyfile(first, work / side / "input" / f".{first.name}")
-    (work / side / "input" / f".{first.name}").rename(work / side / "input" / first.name)
+    (work / side / "input" / first.name).hardlink_to(first)
     begin = time.monotonic()
     alone = dataclasses.replace(scenario, sides=(side,), options={**scenario.options, **options})
     process, answer = _start(alone, work, [], f"{side}-again", megabytes_per_second, following)
@@ -301,9 +300,6 @@ def main(
         raw["environment"] = live_and_die(scenario, work, before)
         shutil.rmtree(work / "local", ignore_errors=True)
         for side in SIDES:
-            # As large as the state, and read for the last time.
-            for file in before:
-                (work / side / "input" / file.name).unlink()
             (work / "as-it-was").mkdir(exist_ok=True)
             (work / side / "checkpoint").rename(work / "as-it-was" / side)
         probes = {f"{percent:g} %": write_probes(scenario, before, percent, following) for percent in probe}

@@ -8,31 +8,15 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
 from benchmarks.filesystems import CallCounters
+from benchmarks.loads import Loads, java_option
 from benchmarks.scenario import Scenario
 from benchmarks.sides import BenchmarkError, Side, environment, merged_settings, start_session
-
-# Spark's metric of a load is cleared by the second load of the same task, so the times come from what stores log.
-_LOG_OF_LOADS = """
-rootLogger.level = error
-rootLogger.appenderRef.file.ref = file
-appender.file.type = File
-appender.file.name = file
-appender.file.fileName = {file}
-appender.file.append = false
-appender.file.layout.type = PatternLayout
-appender.file.layout.pattern = %tid %d{{UNIX_MILLIS}} %m%n
-logger.spark.name = org.apache.spark.sql.execution.streaming.state
-logger.spark.level = info
-logger.merged.name = io.pyspark.statestore
-logger.merged.level = info
-"""
 
 
 def live_and_die(scenario: Scenario, work: Path, files: list[str], answer: Path) -> None:
@@ -71,17 +55,6 @@ def sst_bytes(spark: Any) -> dict[str, int]:
     return {name: sum(each[name] for each in metrics) for name in names}
 
 
-def load_seconds(log: Path) -> list[float]:
-    """Seconds that loads took, the longest first: from "Loading version" to "Loaded version" of the same thread."""
-    seconds, began = [], {}
-    for thread, when, what in re.findall(r"^(\d+) (\d+) (Loading|Loaded) \d+\b", log.read_text(), re.MULTILINE):
-        if what == "Loading":
-            began[thread] = int(when)
-        elif thread in began:
-            seconds.append((int(when) - began.pop(thread)) / 1000)
-    return sorted(seconds, reverse=True)
-
-
 def come_back(scenario: Scenario, work: Path, megabytes_per_second: int, following: list[str]) -> dict[str, Any]:
     """Starts a killed side again, with one file to process.
 
@@ -97,9 +70,8 @@ def come_back(scenario: Scenario, work: Path, megabytes_per_second: int, followi
     """
     (name,) = scenario.sides
     merged = merged_settings(scenario) if name == "merged" else {}
-    configuration, log = work / "log4j2.properties", work / "loads.log"
-    configuration.write_text(_LOG_OF_LOADS.format(file=log))
-    option = {"spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={configuration}"}
+    log = work / "loads.log"
+    option = {"spark.driver.extraJavaOptions": java_option(work / "log4j2.properties", str(log))}
     spark = start_session(scenario, work, merged, more=option)
     counters = CallCounters(spark)
     counters.delay(scenario.delay_ms)
@@ -111,7 +83,7 @@ def come_back(scenario: Scenario, work: Path, megabytes_per_second: int, followi
     counts = counters.snapshot(name)
     progress = side.progress()
     ssts = sst_bytes(spark) if merged else {}
-    loads = load_seconds(log)
+    loads = Loads(log).seconds()
     side.first_batch = progress["batchId"] + 1
     for file in following:
         side.run_batch(Path(file))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -171,7 +170,8 @@ class Side:
         """
         assert self._query is not None
         hidden = self.root / "input" / f".{source.name}"
-        shutil.copyfile(source, hidden)
+        # It may be large, and takes no room as a second name of the same file.
+        hidden.hardlink_to(source)
         # A self-join has two file sources. Spark asks both for their offsets under this lock, so both see the file in
         # the same batch.
         lock = self._query._jsq.streamingQuery().awaitProgressLock()
@@ -205,6 +205,12 @@ class Side:
         self._before = after
         self.batches.append(record)
         return record
+
+    @property
+    def run_id(self) -> str:
+        """The id of the query's run."""
+        assert self._query is not None
+        return str(self._query.runId)
 
     def progress(self) -> dict[str, Any]:
         """The query's progress in its last batch with input."""

@@ -29,12 +29,13 @@ public final class PartialFile {
 
   /**
    * How fast a whole file is thought to come. Reads of single rows fetch nothing but blocks, until they have waited for
-   * as long as the whole file would have taken. So a file costs at most about twice what it costs to copy it at once,
-   * however long a request takes and however many rows are read.
+   * as long as the whole file would have taken. After that each also fetches what comes in the time that it waits for its
+   * request in any case, on the average. So a file costs never much more than copying it at once, however long a request
+   * takes and however many rows are read, and no read suddenly takes far longer than others.
    */
   static volatile long wholeBytesPerSecond = 100 << 20;
-  /** After that each fetches so many bytes around it. */
-  private static final int WIDE = 1 << 20;
+  /** It fetches so many bytes at most. */
+  private static final int WIDEST = 1 << 20;
   /** Fewer chunks than this between two holes are fetched again, so that both take one request. */
   private static final int BRIDGE = 32;
   private static final int MAX_READ = SegmentReader.CHUNK;
@@ -70,7 +71,8 @@ public final class PartialFile {
   private final BitSet here;
   private final BitSet underWay;
   private long missing;
-  /** How long reads of single rows have waited for their blocks. */
+  /** How many reads of single rows have waited for their blocks, and how long in all. */
+  private long waits;
   private long waitedNanos;
   private State state = State.PARTIAL;
   private IOException failure;
@@ -170,18 +172,21 @@ public final class PartialFile {
   /** Fetches a block for a read of a single row, and what is around it where such reads have waited for long. */
   void needBlock(long from, long to) throws IOException {
     long began = System.nanoTime();
-    if (isCheaperWhole()) {
-      need(from - from % WIDE, Math.min(length, (to + WIDE - 1) / WIDE * WIDE));
-    } else {
-      need(from, to);
-    }
+    long width = width();
+    need(from - from % width, Math.min(length, (to + width - 1) / width * width));
     synchronized (this) {
+      waits++;
       waitedNanos += System.nanoTime() - began;
     }
   }
 
-  private synchronized boolean isCheaperWhole() {
-    return waitedNanos > 1e9 * length / wholeBytesPerSecond;
+  /** The bytes to whose multiples the read of a row is extended. */
+  private synchronized long width() {
+    double wholeNanos = 1e9 * length / wholeBytesPerSecond;
+    if (waitedNanos <= wholeNanos) {
+      return 1;
+    }
+    return Math.max(1, Math.min(WIDEST, waitedNanos / waits * wholeBytesPerSecond / 1_000_000_000));
   }
 
   /** Fetches what is missing of a range. Of what others are fetching, it waits for the end. */

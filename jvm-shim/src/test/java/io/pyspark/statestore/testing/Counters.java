@@ -28,10 +28,15 @@ final class Counters {
     private record Root(String label, String prefix) {}
 
     private static final Map<Key, LongAdder> COUNTS = new ConcurrentHashMap<>();
-    private static final Map<String, Long> DELAYS = new ConcurrentHashMap<>();
+    /** Executors, which nobody can call, are told at their start. */
+    private static final Map<String, Long> DELAYS =
+            new ConcurrentHashMap<>(Map.of("*", Long.getLong("pyspark.statestore.testing.delayMillis", 0)));
     private static volatile List<Root> roots = List.of();
     /** What a stream reads in a second; 0 is as fast as it goes. */
-    private static volatile long bytesPerSecond;
+    private static volatile long bytesPerSecond = Long.getLong("pyspark.statestore.testing.bytesPerSecond", 0);
+
+    private static final long SHORTEST_WAIT_NANOS = 1_000_000;
+    private static final ThreadLocal<long[]> OWED_NANOS = ThreadLocal.withInitial(() -> new long[1]);
 
     private Counters() {}
 
@@ -55,11 +60,20 @@ final class Counters {
         bytesPerSecond = bytes;
     }
 
-    /** Waits as long as these bytes take on the way. */
+    /**
+     * Waits as long as these bytes take on the way. A short wait takes longer than it is told, so a thread remembers what
+     * it owes until that is a millisecond; otherwise whoever reads little at a time would be slowed down more.
+     */
     static void transfer(Path path, long bytes) throws InterruptedIOException {
         long rate = bytesPerSecond;
         if (rate > 0 && bytes > 0) {
-            LockSupport.parkNanos(bytes * 1_000_000_000L / rate);
+            long[] owed = OWED_NANOS.get();
+            owed[0] += bytes * 1_000_000_000L / rate;
+            if (owed[0] >= SHORTEST_WAIT_NANOS) {
+                long began = System.nanoTime();
+                LockSupport.parkNanos(owed[0]);
+                owed[0] -= System.nanoTime() - began;
+            }
             if (Thread.currentThread().isInterrupted()) {
                 throw new InterruptedIOException("interrupted while " + path + " was read slowly");
             }
