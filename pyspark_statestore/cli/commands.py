@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -86,12 +87,9 @@ class Group(click.Group):
             forget_stdout()
             ctx.exit(0)
         except OSError as error:
-            if error.errno not in _FULL:
-                raise
-            # What the package reads and writes raises its own errors: this is stdout, which may be a file.
-            forget_stdout()
-            parameters = {"path": "the output", "reason": error.strerror}
-            raise Failure(str(StateStoreFilesError("PSS_WRITE_FAILED", parameters))) from error
+            if failure := output_failure(error):
+                raise failure from error
+            raise
         except KeyboardInterrupt:
             ctx.exit(INTERRUPTED)
         return result
@@ -103,6 +101,28 @@ class Failure(click.ClickException):
     def show(self, file: IO[Any] | None = None) -> None:
         """Writes the message to stderr."""
         click.echo(self.message, file=file, err=file is None)
+
+
+def output_failure(error: OSError) -> Failure | None:
+    """The failure to write stdout, which may be a file, and is written no more; None if the error is another one.
+
+    What the package reads and writes raises errors of its own.
+    """
+    if error.errno not in _FULL:
+        return None
+    forget_stdout()
+    return Failure(str(StateStoreFilesError("PSS_WRITE_FAILED", {"path": "the output", "reason": error.strerror})))
+
+
+def buffer_stdout() -> None:
+    """Gives stdout a buffer if it has none, as with ``PYTHONUNBUFFERED=1``.
+
+    A nearly full disk takes a part of what is written. Without a buffer, Python drops the rest and says nothing.
+    """
+    raw = getattr(sys.stdout, "buffer", None)
+    if isinstance(raw, io.RawIOBase):
+        buffered = io.BufferedWriter(io.FileIO(raw.fileno(), "w", closefd=False))
+        sys.stdout = io.TextIOWrapper(buffered, sys.stdout.encoding, sys.stdout.errors, line_buffering=True)
 
 
 def forget_stdout() -> None:

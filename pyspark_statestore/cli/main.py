@@ -8,7 +8,7 @@ import sys
 import click
 
 from pyspark_statestore import __version__
-from pyspark_statestore.cli.commands import INTERRUPTED, Group, forget_stdout
+from pyspark_statestore.cli.commands import INTERRUPTED, Group, buffer_stdout, forget_stdout, output_failure
 from pyspark_statestore.cli.fork_and_migrate import (
     convert_command,
     drop_merged_command,
@@ -95,6 +95,7 @@ for command in (
 
 def main() -> None:
     """Runs the command line. An error ends it with a message on stderr and an exit status, not with a stack trace."""
+    buffer_stdout()
     try:
         cli(prog_name="pyspark-statestore")
     except BrokenPipeError:
@@ -102,6 +103,9 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
     except Exception as error:
+        if isinstance(error, OSError) and (failure := output_failure(error)):  # of the help, which no command writes
+            failure.show()
+            sys.exit(failure.exit_code)
         if os.environ.get("PYSPARK_STATESTORE_DEBUG"):
             raise
         click.echo(f"Unexpected {type(error).__name__}: {error}", err=True)

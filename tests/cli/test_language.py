@@ -143,6 +143,38 @@ def test_a_full_disk_is_no_defect(checkpoint: Path, form: str) -> None:
     assert len(done.stderr.splitlines()) == 1
 
 
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("arguments", [["segments", "PATH"], ["segments", "PATH", "--output", "json"], ["--help"]])
+def test_a_nearly_full_disk_loses_no_output_in_silence(
+    checkpoint: Path, tmp_path: Path, arguments: list[str], unbuffered: str
+) -> None:
+    """It takes a part of a write. Python without a buffer counts that as all of it."""
+    words = [str(checkpoint) if word == "PATH" else word for word in arguments]
+    code = f"""
+import resource, sys
+resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
+sys.argv[1:] = {words!r}
+from pyspark_statestore.cli.main import main
+main()
+"""
+    environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered, "PYTHONDONTWRITEBYTECODE": "1"}
+    with (tmp_path / "out").open("w") as out:
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            stdout=out,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+            env=environment,
+            timeout=300,
+            check=False,
+        )
+    assert (tmp_path / "out").stat().st_size == 100
+    assert done.returncode == 1
+    assert done.stderr.startswith("[PSS_WRITE_FAILED] Writing the output failed: File too large.")
+    assert len(done.stderr.splitlines()) == 1
+
+
 def test_the_name_of_a_file_can_be_pasted(monkeypatch: pytest.MonkeyPatch, invoke: Invoke, checkpoint: Path) -> None:
     on_terminal(monkeypatch, 40)
     path = checkpoint / "state" / "_merged" / name(1)
