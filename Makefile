@@ -10,13 +10,15 @@ SPARK_RELEASES ?= >=3.5,<4.4
 TEST_PROCESSES ?= 3
 BENCH_ARGS ?=
 SOAK_MINUTES ?= 240
+# What signs the checksums of a release: gpg:<id of a key> or ssh:<file of a key>.
+SIGN_WITH ?=
 # A soak's tests take as long as they are told to.
 SOAK := -m pytest --timeout=0
 # What exists of these is checked.
-PYTHON_CODE := $(wildcard pyspark_statestore datasource jvm-shim benchmarks examples tests website setup.py)
+PYTHON_CODE := $(wildcard pyspark_statestore datasource jvm-shim benchmarks examples release tests website setup.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help install register jar jars demo docs docs-serve test test-spark test-sparks test-rest test-hdfs test-s3 test-clouds test-jars lint typecheck unit soak bench matrix wheel release clean check-python check-jdk check-version
+.PHONY: help install register jar jars demo docs docs-serve test test-spark test-sparks test-rest test-hdfs test-s3 test-clouds test-jars lint typecheck unit soak bench matrix wheel full-wheel sdist release clean check-python check-jdk check-version
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -125,11 +127,27 @@ bench: jar ## benchmarks/small_files.py; its options in BENCH_ARGS="..."
 matrix: $(INSTALLED) ## what works on which version of Spark, and what it costs: the table in README.md
 	$(BIN)/python benchmarks/matrix.py --write
 
-release: jars wheel ## dist/*.whl with the jars of all versions of Spark, or an error
+# From one commit, with the same tools, come the same bytes.
+wheel full-wheel sdist release: export SOURCE_DATE_EPOCH ?= $(or $(shell git log -1 --format=%ct 2>/dev/null),$(shell date +%s))
+
+release: $(INSTALLED) ## what is published, in dist/: wheel, source distribution, checksums; SIGN_WITH=gpg:KEY or ssh:FILE signs them
+	$(BIN)/python -m release.ready
+	rm -rf dist
+	$(MAKE) --no-print-directory full-wheel
+	$(MAKE) --no-print-directory sdist
+	$(BIN)/python -m release.checksums dist $(if $(SIGN_WITH),--sign-with "$(SIGN_WITH)")
+
+full-wheel: jars ## dist/*.whl with the jars of all versions of Spark, or an error
+	$(MAKE) --no-print-directory wheel
 	$(BIN)/python jvm-shim/check_wheel.py dist/*.whl
 
+# A module that is gone from the sources would be taken out of build/lib.
 wheel: $(INSTALLED) ## dist/*.whl, with the jars that are built inside
+	rm -rf build/lib build/bdist.*
 	$(BIN)/python -m pip wheel --no-deps --no-build-isolation --wheel-dir dist .
+
+sdist: $(INSTALLED) ## dist/*.tar.gz, the sources from which pip makes a jar for the PySpark that is there
+	$(BIN)/python -c 'from setuptools import build_meta; build_meta.build_sdist("dist")' >/dev/null
 
 clean: ## remove what was built, but not .venv
 	rm -rf build dist pyspark_statestore/jars *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

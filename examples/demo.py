@@ -23,15 +23,14 @@ from rich.table import Table
 
 from benchmarks.filesystems import METADATA_CALLS, TEST_JAR
 from examples import flights
-from examples.harness import Settings
+from examples.harness import look_next
+from examples.options import Settings
 from examples.progress import BatchProgress
 
 ROOT = Path(__file__).resolve().parent.parent
 TITLES = {"stock": "stock Spark", "merged": "merged state"}
 NEXT = """\
-[bold]Where to look next[/bold]
-  ls {checkpoint}/state/_merged
-                                          the state of the query on the disk
+Then:
   python -m examples.follow_aircraft      every example: stopped half-way, restarted, compared with batch
   python -m benchmarks.small_files        the benchmark: joins, deduplication, sessions, both doors, added latency
   README.md, examples/README.md           how to switch it on for a query of yours: one call
@@ -172,7 +171,8 @@ def main(only: str | None, **values: Any) -> None:
     if len(results) == 2:
         console.print(f"Both wrote the same {rows:,} rows.\n")
     if "merged" in results:
-        console.print(NEXT.format(checkpoint=results["merged"]["checkpoint"]), highlight=False, soft_wrap=True)
+        look_next(Path(results["merged"]["checkpoint"]), "report {checkpoint} -o {run}/report.html", "list {work}")
+        click.echo(NEXT, nl=False)
 
 
 if __name__ == "__main__":

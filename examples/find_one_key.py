@@ -16,6 +16,7 @@ import click
 from pyspark.sql import SparkSession
 
 from examples import first_sightings, harness
+from examples.options import Settings, with_settings
 from pyspark_statestore import Checkpoint
 
 NAME = "find_one_key"
@@ -32,13 +33,13 @@ def find_aircraft(checkpoint: Checkpoint) -> str:
     return aircraft
 
 
-def history(checkpoint: Checkpoint, aircraft: str, newest: int) -> int:
-    """Prints the changes of an aircraft from version to version, and returns how many there were."""
-    changes = 0
+def history(checkpoint: Checkpoint, aircraft: str, newest: int) -> list[int]:
+    """Prints the changes of an aircraft from version to version, and returns the versions with a change."""
+    changes = []
     for version in range(1, newest + 1):
         for row in checkpoint.state_changes(version - 1, version, key={"tailnum": aircraft}).to_pylist():
             click.echo(f"  version {version}: {row['change']} {row['key']}")
-            changes += 1
+            changes.append(version)
     return changes
 
 
@@ -49,11 +50,10 @@ def as_spark_says(spark: SparkSession, where: harness.RunPaths) -> set[tuple[Any
 
 
 @click.command(help=__doc__)
-@harness.options(files_per_trigger=2)
-def main(settings: harness.Settings) -> None:
+@with_settings(files_per_trigger=2)
+def main(settings: Settings) -> None:
     """Runs the example."""
-    spark = harness.session(settings, NAME)
-    try:
+    with harness.session(settings, NAME) as spark:
         where = harness.prepare_run(settings, NAME)
         checkpoint = Checkpoint(where.folder)
         query = first_sightings.start(spark, where)
@@ -64,10 +64,11 @@ def main(settings: harness.Settings) -> None:
         changes = history(checkpoint, aircraft, newest)
         ours = {tuple(row.values()) for row in checkpoint.state(version=newest).flatten().to_pylist()}
         spark_says = as_spark_says(spark, where)
-    finally:
-        spark.stop()
     equal = ours == spark_says
     click.echo(f"{'equal to' if equal else 'DIFFERENT from'} what Spark's statestore source reads ({len(ours):,} keys)")
+    for version in changes[:1]:
+        diff = f"--from {version - 1} --to {version} --key tailnum={aircraft}"
+        harness.look_next(where.folder, f"diff {{checkpoint}} {diff}", "state {checkpoint} --limit 5 --output json")
     sys.exit(0 if equal and changes else 1)
 
 

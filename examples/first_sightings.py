@@ -8,15 +8,13 @@ delay. It is stopped half-way and restarted; the result equals the batch computa
 
 from __future__ import annotations
 
-import sys
-
-import click
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from examples import flights, harness
+from examples import harness
 
 NAME = "first_sightings"
+LOOK = ("state {checkpoint} --limit 5", "state {checkpoint} --sort key.tailnum --limit 5")
 
 
 def sightings(departures: DataFrame) -> DataFrame:
@@ -34,32 +32,17 @@ def sightings(departures: DataFrame) -> DataFrame:
     )
 
 
-def start(spark: SparkSession, where: harness.RunPaths) -> StreamingQuery:
+def start(spark: SparkSession, where: harness.FlightPaths) -> StreamingQuery:
     """Starts the query, or restarts it if its checkpoint is there."""
-    departures = flights.read_flights(spark, where.source, files_per_trigger=where.files_per_trigger)
-    return (
-        sightings(departures)
-        .writeStream.format("parquet")
-        .outputMode("append")
-        .option("path", str(where.output))
-        .option("checkpointLocation", where.checkpoint)
-        .trigger(availableNow=True)
-        .start()
-    )
+    return where.write(sightings(where.stream(spark)))
 
 
-def expected(spark: SparkSession, where: harness.RunPaths) -> DataFrame:
+def expected(spark: SparkSession, where: harness.FlightPaths) -> DataFrame:
     """Does the same in batch. The stream writes a first row at once, so it holds nothing back at its end."""
-    departures = flights.read_flights(spark, where.source).where("tailnum IS NOT NULL")
-    return departures.select("service_day", "tailnum").distinct()
+    return where.table(spark).where("tailnum IS NOT NULL").select("service_day", "tailnum").distinct()
 
 
-@click.command(help=__doc__)
-@harness.options()
-def main(settings: harness.Settings) -> None:
-    """Runs the example."""
-    sys.exit(harness.main(NAME, settings, start, expected))
-
+main = harness.command(__doc__, NAME, start, expected, LOOK)
 
 if __name__ == "__main__":
     main()

@@ -26,13 +26,16 @@ from pyspark.sql import DataFrame, SparkSession
 
 YEAR_DAYS = 365
 
-FLIGHTS_SCHEMA = """
-    scheduled timestamp, service_day date, carrier string, flight int, tailnum string, origin string, dest string,
-    dep_delay int, arr_delay int, distance int
-"""
-WEATHER_SCHEMA = """
-    observed timestamp, service_day date, origin string, temp double, wind_speed double, precip double, visib double
-"""
+SCHEMAS = {
+    "flights": """
+        scheduled timestamp, service_day date, carrier string, flight int, tailnum string, origin string, dest string,
+        dep_delay int, arr_delay int, distance int
+    """,
+    "weather": """
+        observed timestamp, service_day date, origin string, temp double, wind_speed double, precip double,
+        visib double
+    """,
+}
 
 _CSV = pacsv.ConvertOptions(null_values=["NA"], strings_can_be_null=True, timestamp_parsers=["%Y-%m-%dT%H:%M:%SZ"])
 
@@ -128,20 +131,13 @@ def write_days(table: pa.Table, event_time: str, folder: Path, days: int) -> Non
         os.utime(file, (seconds, seconds))
 
 
-def read_flights(spark: SparkSession, source: Path, *, files_per_trigger: int = 0) -> DataFrame:
-    """Reads the flights: as a stream of `files_per_trigger` days a batch, or as a table if that is 0."""
-    return _read(spark, source / "flights", FLIGHTS_SCHEMA, files_per_trigger)
-
-
-def read_weather(spark: SparkSession, source: Path, *, files_per_trigger: int = 0) -> DataFrame:
-    """Reads the weather: as a stream of `files_per_trigger` days a batch, or as a table if that is 0."""
-    return _read(spark, source / "weather", WEATHER_SCHEMA, files_per_trigger)
-
-
-def _read(spark: SparkSession, folder: Path, schema: str, files_per_trigger: int) -> DataFrame:
+def read(spark: SparkSession, source: Path, name: str, *, files_per_trigger: int = 0) -> DataFrame:
+    """Reads "flights" or "weather": as a stream of `files_per_trigger` days a batch, or as a table if that is 0."""
+    folder = str(source / name)
     if files_per_trigger:
-        return spark.readStream.schema(schema).option("maxFilesPerTrigger", files_per_trigger).parquet(str(folder))
-    return spark.read.schema(schema).parquet(str(folder))
+        stream = spark.readStream.option("maxFilesPerTrigger", files_per_trigger)
+        return stream.schema(SCHEMAS[name]).parquet(folder)
+    return spark.read.schema(SCHEMAS[name]).parquet(folder)
 
 
 def _local_day(raw: pa.Table) -> pa.ChunkedArray:

@@ -9,17 +9,15 @@ stopped half-way and restarted; the result equals the batch computation.
 
 from __future__ import annotations
 
-import sys
-
-import click
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StreamingQuery
 
-from examples import flights, harness
+from examples import harness
 
 NAME = "flights_with_weather"
 LATENESS = "2 hours"
+LOOK = ("state {checkpoint} --store left-keyWithIndexToValue --limit 5", "top {checkpoint} --by operators")
 
 
 def with_weather(departures: DataFrame, weather: DataFrame) -> DataFrame:
@@ -52,22 +50,12 @@ def with_weather(departures: DataFrame, weather: DataFrame) -> DataFrame:
     )
 
 
-def start(spark: SparkSession, where: harness.RunPaths) -> StreamingQuery:
+def start(spark: SparkSession, where: harness.FlightPaths) -> StreamingQuery:
     """Starts the query, or restarts it if its checkpoint is there."""
-    departures = flights.read_flights(spark, where.source, files_per_trigger=where.files_per_trigger)
-    weather = flights.read_weather(spark, where.source, files_per_trigger=where.files_per_trigger)
-    return (
-        with_weather(departures, weather)
-        .writeStream.format("parquet")
-        .outputMode("append")
-        .option("path", str(where.output))
-        .option("checkpointLocation", where.checkpoint)
-        .trigger(availableNow=True)
-        .start()
-    )
+    return where.write(with_weather(where.stream(spark), where.stream(spark, "weather")))
 
 
-def expected(spark: SparkSession, where: harness.RunPaths) -> DataFrame:
+def expected(spark: SparkSession, where: harness.FlightPaths) -> DataFrame:
     """The same in batch, without the flights that the stream still waits for.
 
     A match is written at once. A flight without one is written when it leaves the state. With two streams the
@@ -77,7 +65,7 @@ def expected(spark: SparkSession, where: harness.RunPaths) -> DataFrame:
     order, so no row is late.) The weather of 2013 ends on 30 December, so the full year's last flights are among
     those held back.
     """
-    departures, weather = flights.read_flights(spark, where.source), flights.read_weather(spark, where.source)
+    departures, weather = where.table(spark), where.table(spark, "weather")
     newest = departures.agg(F.max("scheduled").alias("flight")).crossJoin(
         weather.agg(F.max("observed").alias("weather"))
     )
@@ -86,12 +74,7 @@ def expected(spark: SparkSession, where: harness.RunPaths) -> DataFrame:
     return joined.where("observed IS NOT NULL OR scheduled < watermark")
 
 
-@click.command(help=__doc__)
-@harness.options()
-def main(settings: harness.Settings) -> None:
-    """Runs the example."""
-    sys.exit(harness.main(NAME, settings, start, expected))
-
+main = harness.command(__doc__, NAME, start, expected, LOOK)
 
 if __name__ == "__main__":
     main()

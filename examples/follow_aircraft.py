@@ -10,20 +10,19 @@ front of the checkpoint's path. The query is stopped half-way and restarted; the
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from typing import Any
 
-import click
 import pandas as pd
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StreamingQuery
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-from examples import flights, harness
+from examples import harness
 
 NAME = "follow_aircraft"
+LOOK = ("state {checkpoint} --variable totals --limit 5", "diff {checkpoint} --variable visits --from 0 --limit 5")
 ORDER = ["scheduled", "carrier", "flight", "origin"]
 INPUT = ["tailnum", *ORDER, "dest", "dep_delay"]
 DEST = INPUT.index("dest")
@@ -76,24 +75,15 @@ class LogBook(StatefulProcessor):
         """Nothing to close."""
 
 
-def start(spark: SparkSession, where: harness.RunPaths) -> StreamingQuery:
+def start(spark: SparkSession, where: harness.FlightPaths) -> StreamingQuery:
     """Starts the query, or restarts it if its checkpoint is there."""
-    departures = flights.read_flights(spark, where.source, files_per_trigger=where.files_per_trigger)
-    return (
-        departures.where("tailnum IS NOT NULL")
-        .select(INPUT)
-        .groupBy("tailnum")
-        .transformWithStateInPandas(LogBook(), LOG_SCHEMA, outputMode="append", timeMode="none")
-        .writeStream.format("parquet")
-        .outputMode("append")
-        .option("path", str(where.output))
-        .option("checkpointLocation", where.checkpoint)
-        .trigger(availableNow=True)
-        .start()
+    by_aircraft = where.stream(spark).where("tailnum IS NOT NULL").select(INPUT).groupBy("tailnum")
+    return where.write(
+        by_aircraft.transformWithStateInPandas(LogBook(), LOG_SCHEMA, outputMode="append", timeMode="none")
     )
 
 
-def expected(spark: SparkSession, where: harness.RunPaths) -> DataFrame:
+def expected(spark: SparkSession, where: harness.FlightPaths) -> DataFrame:
     """Does the same in batch, with window functions. The stream writes every flight at once and holds nothing back.
 
     Within a batch the log book sorts by `ORDER`, and batches follow each other in event time, so an aircraft's lines
@@ -103,7 +93,7 @@ def expected(spark: SparkSession, where: harness.RunPaths) -> DataFrame:
     so_far = aircraft.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     three_before = F.array_compact(F.array(*(F.lag("dest", back).over(aircraft) for back in (3, 2, 1))))
     return (
-        flights.read_flights(spark, where.source)
+        where.table(spark)
         .where("tailnum IS NOT NULL")
         .select(
             *("tailnum", *ORDER, "dest"),
@@ -115,12 +105,7 @@ def expected(spark: SparkSession, where: harness.RunPaths) -> DataFrame:
     )
 
 
-@click.command(help=__doc__)
-@harness.options(doors=("path",), stores=("rocksdb",), files_per_trigger=28)
-def main(settings: harness.Settings) -> None:
-    """Runs the example."""
-    sys.exit(harness.main(NAME, settings, start, expected))
-
+main = harness.command(__doc__, NAME, start, expected, LOOK, doors=("path",), stores=("rocksdb",), files_per_trigger=28)
 
 if __name__ == "__main__":
     main()

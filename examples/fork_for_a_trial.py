@@ -17,6 +17,7 @@ from dataclasses import replace
 import click
 
 from examples import harness, windowed_delays
+from examples.options import Settings, with_settings
 from pyspark_statestore import Checkpoint, merged_path
 
 NAME = "fork_for_a_trial"
@@ -24,7 +25,7 @@ HALF_WAY = 5
 SINK_LOG = "_spark_metadata"
 
 
-def fork(where: harness.RunPaths, door: str) -> tuple[harness.RunPaths, list[str]]:
+def fork(where: harness.FlightPaths, door: str) -> tuple[harness.FlightPaths, list[str]]:
     """Forks the query. Returns the trial's paths and the files that the query had written before."""
     folder = where.folder.with_name("trial")
     made = Checkpoint(where.folder).fork(folder)
@@ -45,7 +46,7 @@ def fork(where: harness.RunPaths, door: str) -> tuple[harness.RunPaths, list[str
     return replace(where, folder=folder, output=output, checkpoint=checkpoint, files_per_trigger=2), before
 
 
-def make_independent(trial: harness.RunPaths, source: harness.RunPaths) -> bool:
+def make_independent(trial: harness.FlightPaths, source: harness.FlightPaths) -> bool:
     """Copies the shared state into the fork, deletes the first checkpoint, and returns whether the fork is sound."""
     checkpoint = Checkpoint(trial.folder)
     [before] = checkpoint.inspect.summary().to_pylist()
@@ -57,13 +58,12 @@ def make_independent(trial: harness.RunPaths, source: harness.RunPaths) -> bool:
 
 
 @click.command(help=__doc__)
-@harness.options(files_per_trigger=1)
-def main(settings: harness.Settings) -> None:
+@with_settings(files_per_trigger=1)
+def main(settings: Settings) -> None:
     """Runs the example."""
     if settings.state != "merged":
         raise click.BadParameter("only merged state can be forked", param_hint="--state")
-    spark = harness.session(settings, NAME)
-    try:
+    with harness.session(settings, NAME) as spark:
         where = harness.prepare_run(settings, NAME)
         query = windowed_delays.start(spark, where)
         harness.follow(query, harness.Quiet(), until=HALF_WAY)
@@ -75,16 +75,10 @@ def main(settings: harness.Settings) -> None:
             "the query": spark.read.parquet(str(where.output)),
             "the trial": spark.read.parquet(*before).union(spark.read.parquet(str(trial.output))),
         }
-        outcomes = {
-            name: harness.compare(result, expected, stopped_after=HALF_WAY, batches=0, seconds=0.0)
-            for name, result in results.items()
-        }
-    finally:
-        spark.stop()
-    for name, outcome in outcomes.items():
-        said = "equal to" if outcome.equal else "DIFFERENT from"
-        click.echo(f"{name}: {said} the batch computation ({outcome.expected:,} rows)")
-    sys.exit(0 if all(each.equal for each in outcomes.values()) and make_independent(trial, where) else 1)
+        equal = [harness.tell(harness.compare(result, expected), name) for name, result in results.items()]
+    sound = all(equal) and make_independent(trial, where)
+    harness.look_next(trial.folder, "summary {checkpoint}", "list {run}")
+    sys.exit(0 if sound else 1)
 
 
 if __name__ == "__main__":

@@ -1,14 +1,14 @@
-"""What the examples share: a session, stopping half-way and restarting, comparing with batch, command-line options."""
+"""What the examples share: a session, stopping half-way and restarting, comparing with batch, what to look at next."""
 
 from __future__ import annotations
 
-import functools
 import math
+import shlex
 import shutil
-import tempfile
+import sys
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from examples import flights
+from examples.options import Settings, with_settings
 from examples.progress import BatchProgress
 
 STOCK_PROVIDERS = {
@@ -26,45 +27,51 @@ STOCK_PROVIDERS = {
 
 
 @dataclass(frozen=True)
-class Settings:
-    """How to run an example: its command-line options.
-
-    Attributes:
-        state: "merged", or "stock" for plain Spark without this package.
-        door: "provider" (a configuration key) or "path" (`merged+…` in front of the checkpoint's path).
-        store: "rocksdb" or "heap".
-        days: how many days of the year.
-        work_dir: where input, checkpoint and result go.
-        partitions: shuffle partitions, that is, state stores for each stateful operator.
-        files_per_trigger: days in a batch.
-    """
-
-    state: str = "merged"
-    door: str = "provider"
-    store: str = "rocksdb"
-    days: int = flights.YEAR_DAYS
-    work_dir: Path = Path(tempfile.gettempdir()) / "pyspark-statestore-examples"
-    partitions: int = 4
-    files_per_trigger: int = 14
-
-
-@dataclass(frozen=True)
 class RunPaths:
-    """Where a run of an example reads and writes. Its `start` and `expected` get it.
+    """Where a run of an example writes.
 
     Attributes:
-        source: the daily files.
         output: the result, written by the query.
         checkpoint: the query's checkpointLocation: `merged+file:…` for the path door.
         folder: the real folder of that checkpoint.
+    """
+
+    output: Path
+    checkpoint: str
+    folder: Path
+
+    def write(self, rows: DataFrame, *, available_now: bool = True) -> StreamingQuery:
+        """Starts a query that appends rows to the result, or restarts it if its checkpoint is there.
+
+        Args:
+            rows: a stream.
+            available_now: end when all is read that is there now; otherwise the query goes on until it is stopped.
+        """
+        writer = rows.writeStream.format("parquet").outputMode("append").option("path", str(self.output))
+        if available_now:
+            writer = writer.trigger(availableNow=True)
+        return writer.option("checkpointLocation", self.checkpoint).start()
+
+
+@dataclass(frozen=True)
+class FlightPaths(RunPaths):
+    """Where a run reads flights and writes. The `start` and `expected` of an example get it.
+
+    Attributes:
+        source: the daily files.
         files_per_trigger: days in a batch.
     """
 
     source: Path
-    output: Path
-    checkpoint: str
-    folder: Path
     files_per_trigger: int
+
+    def stream(self, spark: SparkSession, name: str = "flights") -> DataFrame:
+        """Reads "flights" or "weather" as a stream of so many days a batch."""
+        return flights.read(spark, self.source, name, files_per_trigger=self.files_per_trigger)
+
+    def table(self, spark: SparkSession, name: str = "flights") -> DataFrame:
+        """Reads the same rows as a table."""
+        return flights.read(spark, self.source, name)
 
 
 @dataclass(frozen=True)
@@ -85,9 +92,9 @@ class Outcome:
     expected: int
     missing: list[Any]
     surplus: list[Any]
-    stopped_after: int
-    batches: int
-    seconds: float
+    stopped_after: int = 0
+    batches: int = 0
+    seconds: float = 0.0
 
     @property
     def equal(self) -> bool:
@@ -109,8 +116,8 @@ class Quiet:
         """Shows nothing."""
 
 
-Start = Callable[[SparkSession, RunPaths], StreamingQuery]
-Expected = Callable[[SparkSession, RunPaths], DataFrame]
+Start = Callable[[SparkSession, FlightPaths], StreamingQuery]
+Expected = Callable[[SparkSession, FlightPaths], DataFrame]
 
 
 def session(settings: Settings, app_name: str, more: Mapping[str, str] | None = None) -> SparkSession:
@@ -120,6 +127,9 @@ def session(settings: Settings, app_name: str, more: Mapping[str, str] | None = 
         settings: how to run.
         app_name: the application's name.
         more: further configuration.
+
+    Returns:
+        The session; as a context manager it stops at the end.
     """
     builder = (
         SparkSession.builder.appName(app_name)
@@ -147,14 +157,13 @@ def run_folder(settings: Settings, name: str) -> Path:
     return settings.work_dir / "-".join((name, settings.state, settings.door, settings.store))
 
 
-def prepare_run(settings: Settings, name: str) -> RunPaths:
-    """Writes the input if it does not exist, and makes an empty folder for one run.
+def new_run(settings: Settings, name: str) -> RunPaths:
+    """Makes an empty folder for one run of an example.
 
     Args:
         settings: how to run.
         name: the example's name, which the folder's name begins with.
     """
-    source = flights.prepare(settings.work_dir, settings.days)
     run = run_folder(settings, name)
     shutil.rmtree(run, ignore_errors=True)
     run.mkdir(parents=True)
@@ -164,7 +173,13 @@ def prepare_run(settings: Settings, name: str) -> RunPaths:
         from pyspark_statestore import merged_path
 
         checkpoint = merged_path(checkpoint)
-    return RunPaths(source, run / "result", checkpoint, folder, settings.files_per_trigger)
+    return RunPaths(run / "result", checkpoint, folder)
+
+
+def prepare_run(settings: Settings, name: str) -> FlightPaths:
+    """Makes an empty folder for one run, and writes the daily files if they do not exist."""
+    source = flights.prepare(settings.work_dir, settings.days)
+    return FlightPaths(**vars(new_run(settings, name)), source=source, files_per_trigger=settings.files_per_trigger)
 
 
 def run(
@@ -255,69 +270,88 @@ def state_files(folder: Path) -> dict[str, int]:
     return {"merged": merged, "plain": len(files) - merged, "bytes": sum(file.stat().st_size for file in files)}
 
 
-def main(name: str, settings: Settings, start: Start, expected: Expected) -> int:
-    """Runs an example from the command line, prints the result, and returns the exit code."""
-    spark = session(settings, name)
-    try:
+def tell(outcome: Outcome, whose: str = "") -> bool:
+    """Prints whether a result equals the batch computation, and some of the differences; returns whether it does."""
+    prefix = f"{whose}: " if whose else ""
+    if outcome.equal:
+        click.echo(f"{prefix}equal to the batch computation, row for row ({outcome.expected:,} rows)")
+        return True
+    click.echo(f"{prefix}DIFFERENT from the batch computation, which has {outcome.expected:,} rows", err=True)
+    for kind, rows in (("missing", outcome.missing), ("surplus", outcome.surplus)):
+        for row in rows:
+            click.echo(f"  {kind}: {row}", err=True)
+    return False
+
+
+def look_next(checkpoint: Path, *commands: str) -> None:
+    """Prints commands to paste, which look into what a run has left.
+
+    Args:
+        checkpoint: the checkpoint's folder.
+        commands: commands of pyspark-statestore without its name. `{checkpoint}` is the checkpoint, `{run}` the folder
+            that it is in, `{work}` the one around that.
+    """
+    folders = {"checkpoint": checkpoint, "run": checkpoint.parent, "work": checkpoint.parent.parent}
+    places = {name: shlex.quote(str(folder)) for name, folder in folders.items()}
+    click.echo("Look at next:")
+    for command in commands:
+        click.echo(f"  {command_line()} {command.format(**places)}")
+
+
+def command_line() -> str:
+    """Returns how to call pyspark-statestore: by its name if the PATH leads to this environment's, else by its path."""
+    command = Path(sys.executable).with_name("pyspark-statestore")
+    if shutil.which(command.name) == str(command):
+        return command.name
+    if command.exists():
+        return shlex.quote(str(command))
+    return f"{shlex.quote(sys.executable)} -m pyspark_statestore.cli"
+
+
+def main(name: str, settings: Settings, start: Start, expected: Expected, look: Sequence[str]) -> int:
+    """Runs an example from the command line, prints the result, and returns the exit code.
+
+    Args:
+        name: the example's name.
+        settings: how to run.
+        start: starts the query.
+        expected: does the same computation in batch.
+        look: commands to look at next; see `look_next`.
+    """
+    with session(settings, name) as spark:
         outcome = run(spark, settings, name, start, expected)
-    finally:
-        spark.stop()
-    checkpoint = run_folder(settings, name) / "checkpoint"
+    return conclude(name, settings, outcome, look)
+
+
+def conclude(name: str, settings: Settings, outcome: Outcome, look: Sequence[str]) -> int:
+    """Prints what a run has done and left, and returns the exit code."""
+    checkpoint = run_folder(settings, name).resolve() / "checkpoint"
     files = state_files(checkpoint)
     click.echo(
         f"{name}: {outcome.rows:,} rows from {outcome.batches} batches in {outcome.seconds:.0f} s, "
-        f"stopped after batch {outcome.stopped_after} and restarted"
+        f"stopped after {outcome.stopped_after} of them and restarted"
     )
     click.echo(f"files under state/: {files['merged']} merged, {files['plain']} plain, {files['bytes']:,} bytes")
-    click.echo(f"checkpoint: {checkpoint}")
-    if outcome.equal:
-        click.echo(f"equal to the batch computation, row for row ({outcome.expected:,} rows)")
-        return 0
-    click.echo(f"DIFFERENT from the batch computation, which has {outcome.expected:,} rows", err=True)
-    for row in outcome.missing:
-        click.echo(f"  missing: {row}", err=True)
-    for row in outcome.surplus:
-        click.echo(f"  surplus: {row}", err=True)
-    return 1
+    equal = tell(outcome)
+    look_next(checkpoint, *look)
+    return 0 if equal else 1
 
 
-def options(
-    *,
-    doors: tuple[str, ...] = ("provider", "path"),
-    stores: tuple[str, ...] = ("rocksdb", "heap"),
-    files_per_trigger: int = Settings.files_per_trigger,
-) -> Any:
-    """Adds the examples' options to a command, which gets them as one `Settings` before its own options.
+def command(text: str | None, name: str, start: Start, expected: Expected, look: Sequence[str], **choices: Any) -> Any:
+    """Returns the command of an example that does no more than `main`.
 
     Args:
-        doors: the doors that the example can take, the default one first.
-        stores: the stores that it can use, the default one first.
-        files_per_trigger: the default number of days in a batch.
+        text: the help.
+        name: the example's name; `start`, `expected` and `look` are as for `main`.
+        start: starts the query.
+        expected: does the same computation in batch.
+        look: commands to look at next.
+        choices: which options the example has; see `with_settings`.
     """
 
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        @functools.wraps(command)
-        def call(**values: Any) -> None:
-            settings = Settings(**{field.name: values.pop(field.name) for field in fields(Settings)})
-            command(settings, **values)
+    @click.command(help=text)
+    @with_settings(**choices)
+    def call(settings: Settings) -> None:
+        sys.exit(main(name, settings, start, expected, look))
 
-        defaults = Settings()
-        for option in reversed(
-            (
-                click.option(
-                    "--state", type=click.Choice(("merged", "stock")), default="merged", help="Stock is plain Spark."
-                ),
-                click.option(
-                    "--door", type=click.Choice(doors), default=doors[0], help="How merged state is switched on."
-                ),
-                click.option("--store", type=click.Choice(stores), default=stores[0], help="Spark's state store."),
-                click.option("--days", type=click.IntRange(2, flights.YEAR_DAYS), default=defaults.days),
-                click.option("--work-dir", type=click.Path(path_type=Path), default=defaults.work_dir),
-                click.option("--partitions", type=click.IntRange(1), default=defaults.partitions),
-                click.option("--files-per-trigger", type=click.IntRange(1), default=files_per_trigger),
-            )
-        ):
-            call = option(call)
-        return call
-
-    return decorate
+    return call

@@ -18,6 +18,7 @@ from typing import Any
 import click
 
 from examples import harness, windowed_delays
+from examples.options import Settings, with_settings
 from pyspark_statestore import Checkpoint, maintain
 from pyspark_statestore.conf import settings_of
 
@@ -73,26 +74,24 @@ def show(when: str, checkpoint: Checkpoint) -> None:
 
 
 @click.command(help=__doc__)
-@harness.options()
-def main(settings: harness.Settings) -> None:
+@with_settings()
+def main(settings: Settings) -> None:
     """Runs the example."""
     if settings.state != "merged":
         raise click.BadParameter("there is nothing to maintain without merged state", param_hint="--state")
     more = settings_of({"idle_seal": IDLE_SEAL, "closed_after": CLOSED_AFTER})
     # With FAIR, Spark gives the jobs of the maintenance a share. Without it they would queue with those of the query.
-    spark = harness.session(settings, NAME, {"spark.scheduler.mode": "FAIR", **more})
-    try:
+    with harness.session(settings, NAME, {"spark.scheduler.mode": "FAIR", **more}) as spark:
         where = harness.prepare_run(settings, NAME)
         with maintain(spark, INTERVAL, compact={"max_space_amplification": 1.2}, listener=print_run):
             query = windowed_delays.start(spark, where)
             query.awaitTermination()
-        actual, expected = spark.read.parquet(str(where.output)), windowed_delays.expected(spark, where)
         wait_until_sealed(where.folder)
-        outcome = harness.compare(actual, expected, stopped_after=0, batches=0, seconds=0.0)
-    finally:
-        spark.stop()
-    click.echo(f"{'equal to' if outcome.equal else 'DIFFERENT from'} the batch computation ({outcome.expected:,} rows)")
-    sys.exit(0 if keep_small(where.folder) and outcome.equal else 1)
+        actual, expected = spark.read.parquet(str(where.output)), windowed_delays.expected(spark, where)
+        equal = harness.tell(harness.compare(actual, expected))
+    sound = keep_small(where.folder)
+    harness.look_next(where.folder, "versions {checkpoint}", "verify {checkpoint}")
+    sys.exit(0 if sound and equal else 1)
 
 
 if __name__ == "__main__":

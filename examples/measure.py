@@ -17,7 +17,8 @@ from pyspark.sql import DataFrame
 
 from benchmarks import disk
 from benchmarks.filesystems import TEST_JAR, CallCounters, calls, filesystem_settings
-from examples import flights, harness, windowed_delays
+from examples import harness, windowed_delays
+from examples.options import Settings, with_settings
 
 STATE = ("state", "merged", "state_meta")
 
@@ -35,9 +36,9 @@ class EventWriter:
 
 
 @click.command()
-@harness.options()
+@with_settings()
 @click.option("--delay", type=click.IntRange(0), default=0)
-def main(settings: harness.Settings, delay: int) -> None:
+def main(settings: Settings, delay: int) -> None:
     """Runs the windowed aggregation over the counting file system."""
     events = EventWriter()
     more = filesystem_settings(merged=settings.state == "merged") | {"spark.jars": str(TEST_JAR)}
@@ -56,10 +57,9 @@ def main(settings: harness.Settings, delay: int) -> None:
         # partition of each batch on both sides, and hide the files that matter here.
         pq.write_table(rows.toArrow(), where.output / f"{batch:06d}.parquet")
 
-    departures = flights.read_flights(spark, where.source, files_per_trigger=settings.files_per_trigger)
     began = time.monotonic()
     query = (
-        windowed_delays.delays(departures)
+        windowed_delays.delays(where.stream(spark))
         .writeStream.foreachBatch(write)
         .outputMode("append")
         .option("checkpointLocation", checkpoint)

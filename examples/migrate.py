@@ -15,41 +15,29 @@ from dataclasses import replace
 import click
 
 from examples import harness, windowed_delays
+from examples.options import Settings, with_settings
 from pyspark_statestore import Checkpoint, attach, convert, export
 
 NAME = "migrate"
 
 
-def go_on(settings: harness.Settings, where: harness.RunPaths, batches: int | None, *, merged: bool = False) -> int:
+def go_on(settings: Settings, where: harness.FlightPaths, batches: int | None, *, merged: bool = False) -> int:
     """Starts or restarts the query, stops it after so many batches or at the end, and returns how many it has done."""
-    spark = harness.session(settings, NAME)
-    try:
+    with harness.session(settings, NAME) as spark:
         if merged:
             attach(spark, store=settings.store)  # the session was started without the jar, like stock Spark
         query = windowed_delays.start(spark, where)
         done = harness.follow(query, harness.Quiet(), batches)
         harness.stop(spark, query)
-    finally:
-        spark.stop()
     files = harness.state_files(where.folder)
     how = "merged" if merged else "stock"
     click.echo(f"{how}: until batch {done}; {files['plain']} plain files and {files['merged']} merged ones")
     return done
 
 
-def compare(settings: harness.Settings, where: harness.RunPaths) -> harness.Outcome:
-    """Compares what the query has written with the batch computation."""
-    spark = harness.session(settings, NAME)
-    try:
-        actual, expected = spark.read.parquet(str(where.output)), windowed_delays.expected(spark, where)
-        return harness.compare(actual, expected, stopped_after=0, batches=0, seconds=0.0)
-    finally:
-        spark.stop()
-
-
 @click.command(help=__doc__)
-@harness.options(doors=("provider",))
-def main(settings: harness.Settings) -> None:
+@with_settings(doors=("provider",))
+def main(settings: Settings) -> None:
     """Runs the example."""
     if settings.state != "merged":
         raise click.BadParameter("the example begins and ends with stock Spark anyway", param_hint="--state")
@@ -70,9 +58,12 @@ def main(settings: harness.Settings) -> None:
     go_on(stock, where, None)
     click.echo(f"dropped {checkpoint.drop_merged(dry_run=False).removed_files_count} merged files")
 
-    outcome = compare(stock, where)
-    click.echo(f"{'equal to' if outcome.equal else 'DIFFERENT from'} the batch computation ({outcome.expected:,} rows)")
-    sys.exit(0 if outcome.equal else 1)
+    with harness.session(stock, NAME) as spark:
+        equal = harness.tell(
+            harness.compare(spark.read.parquet(str(where.output)), windowed_delays.expected(spark, where))
+        )
+    harness.look_next(where.folder, "list {run}", "files {checkpoint} --plain --limit 5")
+    sys.exit(0 if equal else 1)
 
 
 if __name__ == "__main__":

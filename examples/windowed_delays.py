@@ -8,17 +8,15 @@ when the watermark has passed its end. It is stopped half-way and restarted; the
 
 from __future__ import annotations
 
-import sys
-
-import click
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StreamingQuery
 
-from examples import flights, harness
+from examples import harness
 
 NAME = "windowed_delays"
 LATENESS = "2 hours"
+LOOK = ("report {checkpoint} -o {run}/report.html    # and open it in a browser", "top {checkpoint} -n 3")
 
 
 def delays(departures: DataFrame) -> DataFrame:
@@ -36,38 +34,24 @@ def delays(departures: DataFrame) -> DataFrame:
     )
 
 
-def start(spark: SparkSession, where: harness.RunPaths) -> StreamingQuery:
+def start(spark: SparkSession, where: harness.FlightPaths) -> StreamingQuery:
     """Starts the query, or restarts it if its checkpoint is there."""
-    departures = flights.read_flights(spark, where.source, files_per_trigger=where.files_per_trigger)
-    return (
-        delays(departures)
-        .writeStream.format("parquet")
-        .outputMode("append")
-        .option("path", str(where.output))
-        .option("checkpointLocation", where.checkpoint)
-        .trigger(availableNow=True)
-        .start()
-    )
+    return where.write(delays(where.stream(spark)))
 
 
-def expected(spark: SparkSession, where: harness.RunPaths) -> DataFrame:
+def expected(spark: SparkSession, where: harness.FlightPaths) -> DataFrame:
     """Does the same in batch, without the hours that the stream holds back.
 
     Append mode writes a window when `end <= watermark`. The watermark at the end of the stream is the newest event time
     less the lateness: files come in event-time order, so no row is older than the watermark and none is dropped; and a
     query with `availableNow` ends with a batch without data if its last batch moved the watermark.
     """
-    departures = flights.read_flights(spark, where.source)
+    departures = where.table(spark)
     watermark = departures.agg((F.max("scheduled") - F.expr(f"INTERVAL {LATENESS}")).alias("watermark"))
     return delays(departures).crossJoin(watermark).where("end <= watermark")
 
 
-@click.command(help=__doc__)
-@harness.options()
-def main(settings: harness.Settings) -> None:
-    """Runs the example."""
-    sys.exit(harness.main(NAME, settings, start, expected))
-
+main = harness.command(__doc__, NAME, start, expected, LOOK)
 
 if __name__ == "__main__":
     main()

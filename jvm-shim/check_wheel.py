@@ -1,10 +1,11 @@
-"""Makes sure that a wheel can be released: it has a jar for each minor version of Spark, compiled from these sources.
+"""Makes sure that a wheel can be released: it has these sources, and a jar of them for each minor version of Spark.
 
 python jvm-shim/check_wheel.py dist/pyspark_statestore-*.whl
 """
 
 from __future__ import annotations
 
+import re
 import sys
 import zipfile
 from collections.abc import Sequence
@@ -40,13 +41,43 @@ def missing(wheel: Path, jars: Path, source: Path, stamps: Path) -> list[str]:
     return found
 
 
+def other_than(wheel: Path, roots: Sequence[Path]) -> list[str]:
+    """What a wheel has beside its jars that is not in the sources, or has not, in words.
+
+    Args:
+        wheel: The wheel.
+        roots: The packages' directories.
+    """
+    expected = {
+        f"{root.name}/{path.relative_to(root).as_posix()}": path
+        for root in roots
+        for path in root.rglob("*")
+        if path.suffix == ".py" or path.name == "py.typed"
+    }
+    with zipfile.ZipFile(wheel) as archive:
+        names = {name for name in archive.namelist() if not re.match(r"[^/]+\.dist-info/|.*\.jar$", name)}
+        found = [f"it has no {name}" for name in sorted(expected.keys() - names)]
+        found += [f"it has {name}" for name in sorted(names - expected.keys())]
+        found += [
+            f"its {name} is not that of the sources"
+            for name in sorted(names & expected.keys())
+            if archive.read(name) != expected[name].read_bytes()
+        ]
+    return found
+
+
 def main(arguments: Sequence[str]) -> int:
     """Command line; returns the exit status."""
     shim = build.ROOT / "jvm-shim" / "src"
+    packages = (build.ROOT / "pyspark_statestore", build.ROOT / "datasource" / "pyspark_checkpoint_files")
     status = 0
-    for wheel in arguments:
-        for problem in missing(Path(wheel), build.ROOT / "pyspark_statestore" / "jars", shim, build.ROOT / "build"):
-            print(f"{wheel} cannot be released: {problem}. Run: make release", file=sys.stderr)
+    for name in arguments:
+        wheel = Path(name)
+        problems = missing(wheel, build.ROOT / "pyspark_statestore" / "jars", shim, build.ROOT / "build")
+        if build.project_version() != wheel.name.split("-")[1]:
+            problems.append(f"it is not of version {build.project_version()}")
+        for problem in problems + other_than(wheel, packages):
+            print(f"{wheel} cannot be released: {problem}. Run: make full-wheel", file=sys.stderr)
             status = 1
     return status
 

@@ -2,11 +2,12 @@
 
 MkDocs calls the functions whose names begin with ``on_``. They make three things the same as where the repository is
 shown: links to files outside of docs/ lead to pages of the site, headings have the anchors that GitHub gives them, and
-what its Markdown allows and MkDocs' does not is put in MkDocs' words.
+what its Markdown allows and MkDocs' does not is put in MkDocs' words. A notebook becomes a page.
 """
 
 from __future__ import annotations
 
+import json
 import posixpath
 import re
 from collections.abc import Callable
@@ -26,6 +27,7 @@ PROJECT_PAGES = {
     "CONTRIBUTING.md": "project/contributing.md",
     "benchmarks/README.md": "project/benchmarks.md",
     "examples/README.md": "project/examples.md",
+    "examples/state_in_sql.ipynb": "project/notebook.md",
 }
 """Pages of the site that are not in docs/: where they are in the repository, and on the site."""
 
@@ -50,7 +52,11 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Adds the pages that are not in docs/, and the files that these show by a link."""
     for path, on_site in PROJECT_PAGES.items():
-        files.append(File.generated(config, on_site, abs_src_path=str(ROOT / path)))
+        if path.endswith(".ipynb"):
+            files.append(File.generated(config, on_site, content=_notebook(path)))
+            files.append(File.generated(config, f"project/files/{path}", abs_src_path=str(ROOT / path)))
+        else:
+            files.append(File.generated(config, on_site, abs_src_path=str(ROOT / path)))
         for link, _ in _LINK.findall((ROOT / path).read_text(encoding="utf-8")):
             target = _target(path, link)
             if target not in PROJECT_PAGES and not target.startswith("docs/") and (ROOT / target).is_file():
@@ -78,6 +84,16 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 def on_env(env: Any, config: MkDocsConfig, files: Files) -> None:
     """Tells templates which page is the first one."""
     env.globals["is_front"] = lambda page: page is not None and page.file.src_uri == "index.md"
+
+
+def _notebook(path: str) -> str:
+    """A notebook as a page: its text as it is, its code in blocks. It is kept without output."""
+    parts = []
+    for cell in json.loads((ROOT / path).read_text(encoding="utf-8"))["cells"]:
+        text = "".join(cell["source"])
+        parts.append(f"```python\n{text}\n```" if cell["cell_type"] == "code" else text)
+    parts.append(f"This page is a notebook, `{path}`: [download it](files/{path}), and open it in Jupyter.")
+    return "\n\n".join(parts)
 
 
 def _outside_fences(markdown: str, change: Callable[[str], str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -167,6 +168,22 @@ def test_docstrings_are_shown_as_markdown(site: Path) -> None:
         text = page.read_text(encoding="utf-8")
         assert not re.search(r":(meth|class|func|attr|data|mod):", text), page
         assert "<blockquote>" not in text, page
+
+
+def test_the_notebook_is_a_page_and_can_be_downloaded(site: Path) -> None:
+    notebook = json.loads((ROOT / "examples" / "state_in_sql.ipynb").read_text(encoding="utf-8"))
+    page = site / "project" / "notebook.html"
+    text = page.read_text(encoding="utf-8")
+    headings = [cell["source"][0] for cell in notebook["cells"] if cell["source"][0].startswith("#")]
+    assert headings
+    titles = [each.lstrip("# ").strip() for each in headings]
+    assert [each for each in titles if f">{each}<a" not in text] == []
+    code = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    assert len(re.findall(r"<pre", text)) == len(code)
+    (file,) = [link for link in read(page).links if link.endswith(".ipynb")]
+    assert (page.parent / file).read_bytes() == (ROOT / "examples" / "state_in_sql.ipynb").read_bytes()
+    for other in ("examples.html", "readme.html"):
+        assert "notebook.html" in read(site / "project" / other).links
 
 
 def test_the_front_page_shows_the_picture_first(site: Path) -> None:

@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from examples import demo
+from tests.examples.look import run_commands
 
 OPTIONS = demo.Options(
     days=6, batches=3, partitions=2, store="rocksdb", door="provider", delay=0, work_dir=Path("unused")
@@ -82,6 +83,7 @@ def test_small_demo(test_jar, tmp_path) -> None:
     arguments = f"--days 6 --batches 3 --partitions 2 --door path --work-dir {tmp_path}"
     result = CliRunner().invoke(demo.main, arguments.split())
     assert result.exit_code == 0, result.output
+    assert len(run_commands(result.stdout)) == 2
     assert "Both wrote the same" in result.output
     assert "merged state: batch 3 of 3" in result.stderr
     line = next(line for line in result.stdout.splitlines() if "files created under state/" in line)

@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from examples import first_sightings, flights_with_weather, follow_aircraft, harness, windowed_delays
+from examples import first_sightings, flights_with_weather, follow_aircraft, harness, kafka_shaped, windowed_delays
+from examples.options import Settings
+from tests.examples.look import run_commands
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -25,7 +27,7 @@ def work_dir(tmp_path_factory):
 )
 def settings(request, work_dir):
     door, store = request.param
-    return harness.Settings(
+    return Settings(
         state="merged", door=door, store=store, days=DAYS, work_dir=work_dir, files_per_trigger=FILES_PER_TRIGGER
     )
 
@@ -33,6 +35,12 @@ def settings(request, work_dir):
 def run_example(make_spark, settings, example):
     spark = make_spark(mode=settings.door, store=settings.store)
     return harness.run(spark, settings, example.NAME, example.start, example.expected, quiet=True)
+
+
+def assert_commands_work(settings, example, outcome, capsys):
+    capsys.readouterr()
+    assert harness.conclude(example.NAME, settings, outcome, example.LOOK) == 0
+    return run_commands(capsys.readouterr().out)
 
 
 def assert_equal_to_batch(outcome):
@@ -51,19 +59,54 @@ def assert_state_is_merged(settings, example):
 
 @pytest.mark.sweep(2)
 @pytest.mark.parametrize("example", [windowed_delays, first_sightings, flights_with_weather], ids=lambda e: e.NAME)
-def test_equal_to_batch(make_spark, settings, example) -> None:
+def test_equal_to_batch(make_spark, settings, example, capsys) -> None:
     outcome = run_example(make_spark, settings, example)
     assert_equal_to_batch(outcome)
     assert_state_is_merged(settings, example)
+    assert_commands_work(settings, example, outcome, capsys)
 
 
-def test_transform_with_state_is_equal_to_batch(make_spark, work_dir) -> None:
+def test_records_of_kafka_are_equal_to_batch(make_spark, settings, capsys) -> None:
+    spark = make_spark(mode=settings.door, store=settings.store)
+    outcome = kafka_shaped.run(spark, settings, 4, quiet=True)
+    assert_equal_to_batch(outcome)
+    assert_state_is_merged(settings, kafka_shaped)
+    _, ids, windows = assert_commands_work(settings, kafka_shaped, outcome, capsys)
+    assert "key.id" in ids
+    assert "key.shop" in windows
+
+
+def test_records_look_like_those_of_kafka(make_spark) -> None:
+    spark = make_spark(mode="path")
+    numbers = spark.range(4_000).selectExpr("id AS value", "current_timestamp() AS timestamp")
+    records = kafka_shaped.records(numbers)
+    # As the integration guide of Spark's Kafka source lists them, headers aside.
+    assert [(field.name, field.dataType.simpleString()) for field in records.schema] == [
+        ("key", "binary"),
+        ("value", "binary"),
+        ("topic", "string"),
+        ("partition", "int"),
+        ("offset", "bigint"),
+        ("timestamp", "timestamp"),
+        ("timestampType", "int"),
+    ]
+    assert records.select("topic", "partition", "offset").distinct().count() == 4_000
+    orders = kafka_shaped.orders(records)
+    assert orders.count() == 4_000 - 4, "some are no JSON"
+    retried = orders.groupBy("id").count().where("count > 1").count()
+    assert retried == sum(1 for n in range(kafka_shaped.TRIED_AGAIN_AFTER, 4_000) if n % 10 == 9)
+    assert orders.where("shop IS NULL OR cents IS NULL OR at IS NULL").count() == 0
+
+
+def test_transform_with_state_is_equal_to_batch(make_spark, work_dir, capsys) -> None:
     """Through the path door and with RocksDB, because Spark admits transformWithState with no provider but its own."""
     pytest.importorskip("google.protobuf", reason="pyspark's transformWithStateInPandas needs protobuf")
-    settings = harness.Settings(door="path", days=DAYS, work_dir=work_dir, files_per_trigger=FILES_PER_TRIGGER)
+    settings = Settings(door="path", days=DAYS, work_dir=work_dir, files_per_trigger=FILES_PER_TRIGGER)
     outcome = run_example(make_spark, settings, follow_aircraft)
     assert_equal_to_batch(outcome)
     assert_state_is_merged(settings, follow_aircraft)
+    totals, _ = assert_commands_work(settings, follow_aircraft, outcome, capsys)
+    assert "value.flights" in totals
 
 
 def test_comparison_sees_every_difference(make_spark) -> None:

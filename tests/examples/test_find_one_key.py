@@ -1,5 +1,6 @@
 """The example about looking inside, for real."""
 
+import json
 import re
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from click.testing import CliRunner
 
 from examples import find_one_key
 from tests.conftest import ROOT
+from tests.examples.look import run_commands
 
 
 @pytest.mark.spark
@@ -24,6 +26,9 @@ def test_a_key_and_its_history(main_jar, tmp_path) -> None:
     assert re.search(r"^  partition \d: .*'tailnum': 'N\w+'.* -> .*expiresAtMicros", done.stdout, re.MULTILINE)
     assert re.search(r"^  version \d+: added .*'tailnum': 'N\w+'", done.stdout, re.MULTILINE)
     assert re.search(r"equal to what Spark's statestore source reads \([1-9]", done.stdout)
+    changes, found = run_commands(done.stdout)
+    assert "added" in changes
+    assert json.loads(found)
 
 
 def test_help_shows_the_command() -> None:

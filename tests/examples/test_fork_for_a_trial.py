@@ -9,6 +9,7 @@ from click.testing import CliRunner
 
 from examples import fork_for_a_trial
 from tests.conftest import ROOT
+from tests.examples.look import run_commands
 
 
 @pytest.mark.spark
@@ -23,6 +24,7 @@ def test_the_trial_ends_as_the_query_does(main_jar, tmp_path) -> None:
     assert re.search(r"forked at version \d+: [1-9]\d* segments, [1-9][\d,]* bytes, none of them copied", done.stdout)
     assert done.stdout.count("equal to the batch computation") == 2
     assert re.search(r"read elsewhere: [\d,]+ bytes, then 0", done.stdout)
+    assert "forked_from" in run_commands(done.stdout)[0]
 
 
 def test_without_merged_state_there_is_nothing_to_fork() -> None:

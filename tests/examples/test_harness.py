@@ -1,5 +1,9 @@
 """What the example programs say and return, and the options that they refuse."""
 
+import os
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -7,12 +11,17 @@ import pytest
 from click.testing import CliRunner
 
 from examples import first_sightings, flights, flights_with_weather, follow_aircraft, harness, windowed_delays
+from examples.options import Settings
+from pyspark_statestore import __version__
 
 EXAMPLES = [windowed_delays, first_sightings, flights_with_weather, follow_aircraft]
 
 
 class NoSession:
-    def stop(self):
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
         pass
 
 
@@ -76,9 +85,9 @@ def test_bad_options_are_refused(wrong) -> None:
 def test_paths_of_both_doors(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(flights, "prepare", lambda work_dir, days: work_dir / "input")
     settings = {"work_dir": tmp_path, "days": 5}
-    by_key = harness.prepare_run(harness.Settings(**settings, door="provider"), "e")
-    by_path = harness.prepare_run(harness.Settings(**settings, door="path"), "e")
-    stock = harness.prepare_run(harness.Settings(**settings, door="path", state="stock"), "e")
+    by_key = harness.prepare_run(Settings(**settings, door="provider"), "e")
+    by_path = harness.prepare_run(Settings(**settings, door="path"), "e")
+    stock = harness.prepare_run(Settings(**settings, door="path", state="stock"), "e")
     assert by_key.checkpoint == by_key.folder.as_uri()
     assert by_path.checkpoint == "merged+" + by_path.folder.as_uri()
     assert stock.checkpoint == stock.folder.as_uri()
@@ -87,7 +96,7 @@ def test_paths_of_both_doors(tmp_path, monkeypatch) -> None:
 
 def test_a_run_begins_with_an_empty_folder_and_leaves_others_alone(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(flights, "prepare", lambda work_dir, days: work_dir / "input")
-    settings = harness.Settings(work_dir=tmp_path)
+    settings = Settings(work_dir=tmp_path)
     old = harness.prepare_run(settings, "one").folder / "state" / "old"
     other = harness.prepare_run(settings, "two").folder / "state" / "old"
     for file in (old, other):
@@ -96,6 +105,32 @@ def test_a_run_begins_with_an_empty_folder_and_leaves_others_alone(tmp_path, mon
     harness.prepare_run(settings, "one")
     assert not old.exists()
     assert other.exists()
+
+
+def test_the_command_line_is_named_so_that_a_shell_finds_it(tmp_path, monkeypatch) -> None:
+    """In an environment that is activated and in one that is not; beside a command of the same name, too."""
+    other = tmp_path / "with space" / "pyspark-statestore"
+    other.parent.mkdir()
+    other.write_text("#!/bin/sh\nexit 1\n")
+    other.chmod(0o755)
+    own = str(Path(sys.executable).parent)
+    before = os.environ["PATH"]
+    for path in (f"{own}:{before}", f"{other.parent}:{before}", "/usr/bin:/bin"):
+        monkeypatch.setenv("PATH", path)
+        command = ["bash", "-c", f"{harness.command_line()} --version"]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+        assert done.stdout == f"pyspark-statestore, version {__version__}\n", done.stderr
+    monkeypatch.setattr(sys, "executable", str(other.with_name("python")))
+    assert harness.command_line() == f"'{other}'"
+
+
+def test_commands_to_look_at_next_have_the_run_s_paths(tmp_path, capsys) -> None:
+    folder = tmp_path / "a b" / "checkpoint"
+    harness.look_next(folder, "top {checkpoint}", "report {checkpoint} -o {run}/report.html", "list {work}")
+    title, *lines = capsys.readouterr().out.splitlines()
+    assert title == "Look at next:"
+    words = [shlex.split(line)[-1] for line in lines]
+    assert words == [str(folder), str(folder.parent / "report.html"), str(tmp_path)]
 
 
 def test_state_files_are_counted_by_kind(tmp_path) -> None:

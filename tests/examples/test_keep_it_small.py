@@ -9,6 +9,7 @@ from click.testing import CliRunner
 
 from examples import keep_it_small
 from tests.conftest import ROOT
+from tests.examples.look import run_commands
 
 
 @pytest.mark.spark
@@ -20,7 +21,7 @@ def test_it_ends_small_and_sound(main_jar, tmp_path) -> None:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=500, check=False)
 
     assert done.returncode == 0, done.stderr
-    assert re.search(r"equal to the batch computation \([1-9]", done.stdout)
+    assert re.search(r"equal to the batch computation, row for row \([1-9]", done.stdout)
     before, after = (
         [int(figure.replace(",", "")) for figure in figures]
         for figures in re.findall(r": \d+ files, ([\d,]+) bytes \(([\d,]+) live\), (\d+) versions", done.stdout)
@@ -29,6 +30,7 @@ def test_it_ends_small_and_sound(main_jar, tmp_path) -> None:
     # Some more than what lives: tombstones stay while a relocation marker counts that the query's process has left.
     assert after[0] < min(before[0] / 2, 1.5 * after[1]), done.stdout
     assert re.search(r"verified: [1-9]\d* segments", done.stdout)
+    run_commands(done.stdout)
     # With a closedAfter of five seconds, a slow machine may refuse a run; it goes on with the next one.
     failed = [line for line in done.stderr.splitlines() if line.startswith("run ") and "raise it" not in line]
     assert failed == []

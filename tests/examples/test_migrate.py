@@ -9,6 +9,7 @@ from click.testing import CliRunner
 
 from examples import migrate
 from tests.conftest import ROOT
+from tests.examples.look import run_commands
 
 
 @pytest.mark.spark
@@ -20,11 +21,12 @@ def test_it_gets_in_and_out(main_jar, tmp_path) -> None:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=500, check=False)
 
     assert done.returncode == 0, done.stderr
-    assert re.search(r"equal to the batch computation \([1-9]", done.stdout)
+    assert re.search(r"equal to the batch computation, row for row \([1-9]", done.stdout)
     assert re.search(r"converted [1-9]", done.stdout)
     assert re.search(r"exported [1-9]", done.stdout)
     assert re.search(r"dropped [1-9]", done.stdout)
     assert re.search(r"^merged: .* and [1-9]\d* merged ones", done.stdout, re.MULTILINE)
+    run_commands(done.stdout)
 
 
 def test_stock_alone_migrates_nowhere() -> None:

@@ -1,0 +1,1 @@
+"""What a maintainer runs to make a release; docs/releases.md has the steps."""
