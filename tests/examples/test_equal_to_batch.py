@@ -66,12 +66,13 @@ def test_equal_to_batch(make_spark, settings, example, capsys) -> None:
     assert_commands_work(settings, example, outcome, capsys)
 
 
-def test_records_of_kafka_are_equal_to_batch(make_spark, settings, capsys) -> None:
+def test_records_of_kafka_are_equal_to_batch(make_spark, work_dir, capsys) -> None:
+    settings = Settings(work_dir=work_dir)
     spark = make_spark(mode=settings.door, store=settings.store)
     outcome = kafka_shaped.run(spark, settings, 4, quiet=True)
     assert_equal_to_batch(outcome)
     assert_state_is_merged(settings, kafka_shaped)
-    _, ids, windows = assert_commands_work(settings, kafka_shaped, outcome, capsys)
+    _, windows, ids = assert_commands_work(settings, kafka_shaped, outcome, capsys)
     assert "key.id" in ids
     assert "key.shop" in windows
 

@@ -182,7 +182,8 @@ def gpg_key(gnupg: dict[str, str], tmp_path: Path) -> str:
     done = run("gpg", "--batch", "--passphrase", "", "--quick-generate-key", *key, cwd=tmp_path, **gnupg)
     assert done.returncode == 0, done.stderr
     listed = run("gpg", "--list-secret-keys", "--with-colons", cwd=tmp_path, **gnupg).stdout
-    return re.findall(r"^fpr:+([0-9A-F]+):", listed, re.MULTILINE)[0]
+    fingerprints: list[str] = re.findall(r"^fpr:+([0-9A-F]+):", listed, re.MULTILINE)
+    return fingerprints[0]
 
 
 @pytest.fixture

@@ -127,7 +127,7 @@ def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     (site_packages,) = (home / "lib").glob("python*/site-packages")
     for needed in needed_by(wheel).values():
         for name in {file.parts[0] for file in needed.files or [] if file.parts[0] not in ("..", "__pycache__")}:
-            (site_packages / name).symlink_to(needed.locate_file(name))
+            (site_packages / name).symlink_to(str(needed.locate_file(name)))
     return home
 
 
