@@ -87,7 +87,7 @@ def test_every_command_is_one_that_is_run() -> None:
     before, after = PAGE.partition("## 2.")[0], PAGE.partition("## 9.")[2]
     assert {command.split()[0] for command in COMMANDS} == {"python", "pyspark-statestore"}
     others = re.findall(r"^```bash\n(.*?)^```$", before + after, re.DOTALL | re.MULTILINE)
-    assert [block.split()[0] for block in others] == ["python3", "mkdir", "cd"]
+    assert [block.split()[0] for block in others] == ["python3", "pip", "mkdir", "cd"]
     done = subprocess.run(
         ["bash", "-n"], input="\n".join(others), text=True, capture_output=True, check=False, env=dict(os.environ)
     )
