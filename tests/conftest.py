@@ -109,6 +109,7 @@ _TIED_FILES: Mapping[str, tuple[str, str]] = {
     "cluster/test_spark_bugs.py": ("4.3", "they drive the RocksDB class of Spark 4.3 step by step"),
     "cluster/test_speculation.py": ("4.3", "they drive the RocksDB class of Spark 4.3 step by step"),
     "cluster/test_zombies.py": ("4.3", "they drive the RocksDB class of Spark 4.3 step by step"),
+    "docs/test_monitoring.py": ("4.3", "these files do not depend on Spark, and are parsed beside the newest"),
     "docs/test_queries.py": ("4.0", "Python data sources came with Spark 4.0"),
     "docs/test_site.py": ("4.3", "the site does not depend on Spark, and is built with the newest"),
     "examples": ("4.0", "transformWithState, which an example has, came with Spark 4.0"),

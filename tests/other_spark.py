@@ -33,7 +33,7 @@ CONSTRAINTS: Mapping[str, tuple[str, ...]] = {
 """By minor version, packages that Spark does not work with in their newest versions, and does not refuse itself."""
 
 # The site is built with the newest Spark only.
-_NOT_FOR_TESTS = ("mkdocs", "mkdocs-material", "mkdocstrings", "mypy", "ruff", "pytest-spark")
+_NOT_FOR_TESTS = ("mkdocs", "mkdocs-material", "mkdocstrings", "mypy", "promql-parser", "ruff", "pytest-spark")
 # Spark asks for its own versions of these, by its extras.
 _OF_SPARK = ("googleapis-common-protos", "grpcio", "grpcio-status", "protobuf", "zstandard")
 _EXTRAS = {"3.5": "sql"}

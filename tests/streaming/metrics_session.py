@@ -3,7 +3,7 @@
     python metrics_session.py <directory> <test jar>
 
 It runs a query until both executors show what is on the disk, and prints as JSON what every process shows, what is on
-the disk and how many logical files were written.
+the disk, how many logical files were written, and what the tab in Spark's pages shows.
 """
 
 import csv
@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 
 from pyspark_statestore import configure
 from tests.streaming.runs import Run, Setting, segments
+from tests.streaming.tab import tab
 from tests.streaming.test_metrics import GAUGES, PLUGIN, USER_PLUGIN, on_disk
 from tests.streaming.workloads import write_batches
 
@@ -60,7 +61,7 @@ def main() -> None:
     (directory / "csv").mkdir()
     builder = (
         SparkSession.builder.master(MASTER)
-        .config("spark.ui.enabled", "false")
+        .config("spark.ui.port", "0")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.log.level", "ERROR")
         .config("spark.local.dir", str(directory / "local"))
@@ -93,8 +94,12 @@ def main() -> None:
         if agree(values, expected, written) and on_disk(state) == expected:
             break
         time.sleep(0.2)
+    page: dict[str, tuple[str, str]] = {}
+    while time.monotonic() < end and float(page.get("Commits", ("", "-1"))[1]) != written:
+        time.sleep(0.2)
+        page = tab(spark).of_one()
     query.stop()
-    print(json.dumps({"shown": values, "on_disk": expected, "written": written}))
+    print(json.dumps({"shown": values, "on_disk": expected, "written": written, "tab": page}))
     spark.stop()
 
 

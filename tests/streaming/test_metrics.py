@@ -368,3 +368,10 @@ def test_executors(main_jar: Path, test_jar: Path, tmp_path: Path) -> None:
             assert values["indexQuestions"] > 0
     # Every changelog was committed by one of them.
     assert sum(found["shown"][executor]["commits"] for executor in ("0", "1")) == found["written"]
+    # They tell the driver, whose page has the whole.
+    page = {name: float(exact) for name, (_, exact) in found["tab"].items()}
+    assert page["Commits"] == found["written"]
+    assert page["Groups"] == sum(found["shown"][executor]["groupCommits"] for executor in ("0", "1"))
+    assert page["Merged files"] == found["on_disk"]["physicalFileCount"]
+    assert page["Mean flush"] > 0
+    assert re.fullmatch(r"[1-9]\d* questions, the last \d+ s ago", found["tab"]["Index service"][0])

@@ -85,6 +85,15 @@ public final class LogMetrics {
   private final LongAdder refreshNanos = new LongAdder();
   private final AtomicLong recentWriteNanos = new AtomicLong();
   private volatile long lastUsedNanos = System.nanoTime();
+  private volatile Pass lastPass;
+
+  /**
+   * A cleaning pass that is over.
+   *
+   * @param endedMs by the wall clock of this process, only to be shown
+   * @param stopped whether it stopped before its end
+   */
+  public record Pass(long endedMs, long tookMs, boolean stopped) {}
 
   LogMetrics() {
     for (Count what : Count.values()) {
@@ -207,6 +216,15 @@ public final class LogMetrics {
 
   void carriedOver(int tombstones) {
     add(Count.CARRIED_OVER_TOMBSTONES, tombstones);
+  }
+
+  void cleaned(Pass pass) {
+    lastPass = pass;
+  }
+
+  /** The last cleaning pass of this process; null before the first. */
+  public Pass lastPass() {
+    return lastPass;
   }
 
   private void add(Count what, long by) {

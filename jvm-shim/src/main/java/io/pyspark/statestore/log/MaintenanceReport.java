@@ -41,6 +41,7 @@ final class MaintenanceReport {
 
   /** The pass is over. Logs at INFO if it did anything or stopped, else at DEBUG. */
   void end() {
+    metrics.cleaned(new LogMetrics.Pass(System.currentTimeMillis(), tookMs(), stopped));
     if (stopped || OF_A_PASS.stream().anyMatch(what -> done(what) != 0)) {
       LOG.info(text());
     } else if (LOG.isDebugEnabled()) {
@@ -50,6 +51,10 @@ final class MaintenanceReport {
 
   private long done(Count what) {
     return metrics.count(what) - before.get(what);
+  }
+
+  private long tookMs() {
+    return (System.nanoTime() - beganNanos) / 1_000_000;
   }
 
   private String text() {
@@ -62,7 +67,7 @@ final class MaintenanceReport {
     add(line, "liveBytes", now.liveBytes());
     add(line, "spaceAmplification",
         now.liveBytes() == 0 ? "none" : String.format(Locale.ROOT, "%.2f", now.spaceAmplification()));
-    add(line, "tookMs", (System.nanoTime() - beganNanos) / 1_000_000);
+    add(line, "tookMs", tookMs());
     add(line, "stopped", stopped);
     return line.toString();
   }

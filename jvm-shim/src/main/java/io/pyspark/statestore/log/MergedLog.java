@@ -658,6 +658,11 @@ public final class MergedLog {
     return service != null;
   }
 
+  /** Whether this log is the one behind the index service of its checkpoint. */
+  public boolean answersExecutors() {
+    return serves != null;
+  }
+
   /** The index service that this log is behind; null where it is behind none. */
   IndexService service() {
     return serves;
