@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import promql_parser
 import pytest
@@ -40,7 +41,7 @@ def test_the_docs_list_the_alerts() -> None:
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["alert"])
-def test_an_alert_says_of_what_and_what_to_do(rule: dict) -> None:
+def test_an_alert_says_of_what_and_what_to_do(rule: dict[str, Any]) -> None:
     assert rule["labels"]["severity"] in ("critical", "warning", "info")
     assert "{{ $labels.application }}" in rule["annotations"]["summary"]
     assert rule["annotations"]["description"].endswith(".")
