@@ -104,7 +104,7 @@ def _lost_stores(directory: Directory, files: StateFiles, version: int, batches:
         restorable[operator, partition, name].add(checkpoint_id or "")
     return [
         store
-        for store in expected_stores(directory, files.stores().known)
+        for store in expected_stores(directory, files.stores().known, version - 1)
         if not _has_committed(restorable[store], store, batches, version)
     ]
 

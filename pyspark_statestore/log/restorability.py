@@ -19,7 +19,14 @@ import pyarrow.compute as pc
 
 from pyspark_statestore.log import damage
 from pyspark_statestore.log.damage import Damage
-from pyspark_statestore.log.spark_logs import COMMITS, content_of, entries, operator_metadata, operators
+from pyspark_statestore.log.spark_logs import (
+    COMMITS,
+    content_of,
+    entries,
+    operator_metadata,
+    operators,
+    partitions_of,
+)
 from pyspark_statestore.log.state_files import DEFAULT_STORE, STATE, StateFiles, Stores, store_folder
 from pyspark_statestore.log.versions import versions_table
 from pyspark_statestore.parsing import objects, whole_number
@@ -69,7 +76,7 @@ def check_versions(directory: Directory, files: StateFiles, batches: Batches) ->
     needed = batches.needed(committed(directory))
     if not needed:
         return Restorability(len(table), ())
-    stores = expected_stores(directory, known)
+    stores = expected_stores(directory, known, batches.last)
     oldest: dict[Store, int] = {}
     missing: list[Damage] = []
     for store in stores:
@@ -143,8 +150,14 @@ def read_batches(directory: Directory, *, with_ids: bool) -> Batches:
     return Batches(found, dict(zip(found, in_parallel(read, found), strict=True)))
 
 
-def stores_of_operator(directory: Directory, operator: int) -> list[Store] | None:
+def stores_of_operator(directory: Directory, operator: int, partitions: int | None = None) -> list[Store] | None:
     """Returns the stores that an operator has by its own metadata; None where there is none that is understood.
+
+    Args:
+        directory: The checkpoint's directory.
+        operator: The operator.
+        partitions: How many partitions it has at the batch in question, if that is known: metadata may be from before a
+            repartitioning, or from after it.
 
     Raises:
         StateStoreFilesError: The metadata cannot be read.
@@ -154,33 +167,36 @@ def stores_of_operator(directory: Directory, operator: int) -> list[Store] | Non
         if metadata is None:
             return None
         found = objects(content_of(metadata[1])["stateStoreInfo"], "stateStoreInfo")
-        partitions = [whole_number(store["numPartitions"], "numPartitions", _PARTITIONS) for store in found]
-        if sum(partitions) > _PARTITIONS:
+        counts = [whole_number(store["numPartitions"], "numPartitions", _PARTITIONS) for store in found]
+        if partitions is not None:
+            counts = [partitions] * len(found)
+        if sum(counts) > _PARTITIONS:
             return None
         names = [str(store.get("storeName") or DEFAULT_STORE) for store in found]
         return [
-            (operator, partition, name)
-            for name, count in zip(names, partitions, strict=True)
-            for partition in range(count)
+            (operator, partition, name) for name, count in zip(names, counts, strict=True) for partition in range(count)
         ]
     except (ValueError, KeyError, FileNotFoundError):
         return None
 
 
-def expected_stores(directory: Directory, known: Collection[Store]) -> list[Store]:
+def expected_stores(directory: Directory, known: Collection[Store], batch: int) -> list[Store]:
     """Returns all stores of the query, also one that has lost all of its files.
 
     Args:
         directory: The checkpoint's directory.
         known: Stores that have files.
+        batch: The batch after which they are asked for: a repartitioning makes partitions and leaves others behind.
 
     Raises:
-        StateStoreFilesError: The metadata of operators cannot be read.
+        StateStoreFilesError: The metadata of operators, or the offset log, cannot be read.
     """
     found: set[Store] = set()
+    partitions = partitions_of(directory, batch)
     for operator in {*operators(directory), *(store[0] for store in known)}:
-        of_metadata = stores_of_operator(directory, operator)
-        found |= set(of_metadata or (store for store in known if store[0] == operator))
+        of_metadata = stores_of_operator(directory, operator, partitions)
+        there = (s for s in known if s[0] == operator and (partitions is None or s[1] < partitions))
+        found |= set(of_metadata or there)
     return sorted(found)
 
 

@@ -16,6 +16,9 @@ _OPERATOR = re.compile(r"0|[1-9][0-9]{0,8}")
 COMMITS, OFFSETS = "commits", "offsets"
 """Logs of the query, in its checkpoint."""
 
+PARTITIONS_KEY = "spark.sql.shuffle.partitions"
+"""The setting in the offset log that says how many state partitions each stateful operator has."""
+
 
 def entries(directory: Directory, log: str) -> dict[int, FileInfo]:
     """Lists the files of a log, by batch, in ascending order.
@@ -38,6 +41,24 @@ def content_of(data: bytes) -> dict[str, Any]:
         ValueError: There is no JSON object.
     """
     return parse_object(data.decode("utf-8").partition("\n")[2].partition("\n")[0])
+
+
+def partitions_of(directory: Directory, batch: int) -> int | None:
+    """Returns how many state partitions each stateful operator had in a batch; None where the offset log does not say.
+
+    Metadata of operators says it, too. In its first format it keeps the first number, whatever a repartitioning does.
+
+    Raises:
+        StateStoreFilesError: The entry cannot be read.
+    """
+    info = entries(directory, OFFSETS).get(batch)
+    if info is None:
+        return None
+    try:
+        said = content_of(directory.read(f"{OFFSETS}/{batch}", info.size)).get("conf", {})
+        return int(said[PARTITIONS_KEY])
+    except (ValueError, KeyError, TypeError, FileNotFoundError):
+        return None
 
 
 def operators(directory: Directory) -> list[int]:

@@ -25,13 +25,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_statestore.errors import not_allowed
+from pyspark_statestore.log.deletion import delete_segments
 from pyspark_statestore.log.merged_log import Clocks, LogSnapshot, MergedLog, ask_file_system, require_stopped
 from pyspark_statestore.log.pins import check_unclaimed
 from pyspark_statestore.log.restorability import committed
 from pyspark_statestore.log.scan import retry_if_gone
 from pyspark_statestore.log.state_files import STATE, StateFiles, Stores, files_below_state, is_state_file, store_folder
 from pyspark_statestore.log.versions import versions_table
-from pyspark_statestore.maintenance.cleaning import clean, delete_segments
+from pyspark_statestore.maintenance.cleaning import clean
 from pyspark_statestore.sparkfiles import files_named
 from pyspark_statestore.storage.changes import delete, hadoop_checksum_of
 from pyspark_statestore.storage.directory import Directory, FileInfo, in_parallel

@@ -32,6 +32,7 @@ import pyarrow.compute as pc
 
 from pyspark_statestore import rendering
 from pyspark_statestore.errors import StateStoreFilesError, not_allowed
+from pyspark_statestore.log.deletion import delete_segments
 from pyspark_statestore.log.entries import time_of
 from pyspark_statestore.log.merged_log import Clocks, LogSnapshot, MergedLog, ask_file_system
 from pyspark_statestore.log.pins import CLAIM, claimed, pins_among, read_pins, unpinned
@@ -44,7 +45,7 @@ from pyspark_statestore.log.state_files import (
     is_state_file,
     parse_store,
 )
-from pyspark_statestore.maintenance.cleaning import clean, delete_segments
+from pyspark_statestore.maintenance.cleaning import clean
 from pyspark_statestore.maintenance.fork_release import unneeded_claimed, unneeded_pins
 from pyspark_statestore.sparkfiles import files_named
 from pyspark_statestore.storage.changes import delete, is_temporary

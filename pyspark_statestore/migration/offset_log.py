@@ -24,7 +24,7 @@ from io import BytesIO
 
 from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.log.merged_log import MergedLog
-from pyspark_statestore.log.spark_logs import COMMITS, OFFSETS, entries
+from pyspark_statestore.log.spark_logs import COMMITS, OFFSETS, PARTITIONS_KEY, entries
 from pyspark_statestore.migration.checks import highest_version
 from pyspark_statestore.parsing import opened_zip, parse_json, parse_object
 from pyspark_statestore.session.doors import MERGED_PROVIDERS, PROVIDER_KEY, STOCK_PROVIDERS
@@ -39,8 +39,6 @@ _UNDONE = "undone"
 
 _LARGEST = 256 << 20
 """Bytes of the entries in one zip at most."""
-
-PARTITIONS_KEY = "spark.sql.shuffle.partitions"
 
 _VERSIONS = ("v1", "v2")
 
@@ -296,33 +294,43 @@ def kept(directory: Directory) -> list[dict[int, bytes]]:
 
 @dataclass(frozen=True)
 class UnfinishedRepartition:
-    """What an unfinished offline repartitioning by Spark has left in a query's logs.
+    """What an offline repartitioning by Spark, unfinished unless it is asked for, has left in a query's logs.
 
     Attributes:
         batch: The batch that it entered in the offset log.
         partitions: The number of partitions that was asked for.
+        base: The batch whose state was taken.
         files: Contents of the files that it wrote, such as ``offsets/7``, in the order in which they are deleted.
     """
 
     batch: int
     partitions: str
+    base: int
     files: Mapping[str, bytes] = field(repr=False)
 
     @classmethod
-    def found(cls, directory: Directory, log: Sequence[OffsetEntry]) -> UnfinishedRepartition | None:
-        """Finds one in a checkpoint, given all entries of its offset log; None without one."""
+    def found(
+        cls, directory: Directory, log: Sequence[OffsetEntry], *, or_finished: bool = False
+    ) -> UnfinishedRepartition | None:
+        """Finds one in a checkpoint, given all entries of its offset log; None without one.
+
+        Args:
+            directory: The checkpoint's directory.
+            log: The entries.
+            or_finished: Whether one counts, too, that was committed, if the query has not gone on.
+        """
         if not log or not log[-1].is_whole:
             return None
         newest = log[-1]
         committed = entries(directory, COMMITS)
-        base = None if newest.batch in committed else _base_of(newest, log[:-1])
+        base = None if newest.batch in committed and not or_finished else _base_of(newest, log[:-1])
         if base is None:
             return None
         # The entry that bars the query from starting goes last: after a crash, the next run finds the rest by it.
         skipped = [batch for batch in reversed(committed) if batch > base.batch]
         files = {f"{COMMITS}/{b}": directory.read(f"{COMMITS}/{b}", committed[b].size) for b in skipped}
         files[f"{OFFSETS}/{newest.batch}"] = newest.data
-        return cls(newest.batch, _without_partitions(newest)[0], files)
+        return cls(newest.batch, _without_partitions(newest)[0], base.batch, files)
 
     def require_no_state(self, directory: Directory, state: Iterable[str]) -> None:
         """Refuses to undo what has written any of these state files: the query would take them for its own.

@@ -10,7 +10,7 @@ import numpy as np
 
 from pyspark_statestore.errors import StateStoreFilesError, not_allowed
 from pyspark_statestore.inspect import Inspection
-from pyspark_statestore.log.spark_logs import COMMITS, OFFSETS, content_of, entries, operators
+from pyspark_statestore.log.spark_logs import COMMITS, OFFSETS, content_of, entries, operators, partitions_of
 from pyspark_statestore.log.state_files import DEFAULT_STORE, StateFiles, StoreFilter, plain_files
 from pyspark_statestore.log.versions import NOTHING, Restores
 from pyspark_statestore.state.contents import Contents, ContentsReader, Encoding
@@ -115,13 +115,22 @@ class StateReader:
         if version == 0:
             return []
         ids = checkpoint_ids(self._directory, self._wanted.operator_id, version)
-        rows = [self._row(store, version, ids) for store in self._stores]
+        stores = self._stores_at(version)
+        rows = [self._row(store, version, ids) for store in stores]
         reader = ContentsReader(self._directory, self._restores, encoding(self._directory, version))
         known = self._restores.stores.known
         return [
             PartitionContents(known[store][1], reader.read(row, self.family_name))
-            for store, row in zip(self._stores, rows, strict=True)
+            for store, row in zip(stores, rows, strict=True)
         ]
+
+    def _stores_at(self, version: int) -> list[int]:
+        """The wanted stores that the query had then: a repartitioning makes partitions, and leaves others behind."""
+        partitions = partitions_of(self._directory, version - 1)
+        if partitions is None or self._wanted.partition_id is not None:
+            return self._stores
+        known = self._restores.stores.known
+        return [store for store in self._stores if known[store][1] < partitions]
 
     def _row(self, store: int, version: int, ids: Collection[str] | None) -> int:
         """Finds the attempt at a version that was committed."""

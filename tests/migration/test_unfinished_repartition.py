@@ -15,7 +15,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from pyspark_statestore import Checkpoint
-from pyspark_statestore.migration.offset_log import PARTITIONS_KEY
+from pyspark_statestore.log.spark_logs import PARTITIONS_KEY
 from pyspark_statestore.session.doors import FILE_MANAGER_KEY
 from tests.conftest import MakeSpark
 from tests.inspect.builders import refused
