@@ -26,7 +26,7 @@ final class DoorCheck {
   private static final Logger LOG = LoggerFactory.getLogger(DoorCheck.class);
   private static final ObjectMapper JSON = new ObjectMapper();
   private static final String PROVIDER_KEY = SQLConf.STATE_STORE_PROVIDER_CLASS().key();
-  private static final String OWN_PROVIDERS = "io.pyspark.statestore.spark.";
+  static final String OWN_PROVIDERS = "io.pyspark.statestore.spark.";
   private static final String REPARTITIONING =
       "org.apache.spark.sql.execution.streaming.state.OfflineStateRepartitionRunner";
 
@@ -62,6 +62,13 @@ final class DoorCheck {
       boolean merged = Schemes.isMerged(offsets);
       check(Schemes.toReal(offsets).getParent(), conf, check -> check.repartition(merged));
     }
+  }
+
+  /** The class that the newest entry of a checkpoint's offset log names; empty if there is none. */
+  static String providerIn(Path checkpoint, Configuration conf) throws IOException {
+    FileSystem fs = checkpoint.getFileSystem(conf);
+    String provider = new DoorCheck(fs, fs.makeQualified(checkpoint), conf).providerInOffsetLog();
+    return provider == null ? "" : provider;
   }
 
   private static boolean isRepartitioning() {
@@ -110,10 +117,10 @@ final class DoorCheck {
     String provider = inLog.isEmpty() ? sessionProvider : inLog;
     if (isOwn(provider)) {
       throw refusal(Id.PSS_CANNOT_REPARTITION, "Spark's offline repartitioning knows the state of Spark's own classes only,"
-          + " and " + checkpoint + " has " + provider + ". Nothing was written. Let the query go through the path door:"
-          + " pyspark-statestore convert " + checkpoint + " --to merged --door path; then repartition "
-          + Schemes.toMerged(checkpoint) + ". To come back afterwards: pyspark-statestore convert " + checkpoint
-          + " --to merged.");
+          + " and " + checkpoint + " has " + provider + ". Nothing was written. " + (provider.contains("RocksDB")
+              ? "Use pyspark-statestore repartition " + checkpoint + " --partitions N instead, or"
+                  + " Checkpoint(...).repartition(N, spark=spark)."
+              : "It does not know heap stores at all."));
     }
     if (!byMergedName) {
       refuseMerged(provider);

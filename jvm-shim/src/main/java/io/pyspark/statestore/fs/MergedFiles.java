@@ -33,6 +33,8 @@ public final class MergedFiles {
   /** Null where nothing is merged. */
   private final Options options;
   private final boolean mergedNames;
+  /** Whether Spark reads its own classes in the offset log where it names ours. */
+  private final boolean showsSparksProviders;
   /** Manages what is not state, under real names. */
   private final FileManager plain;
   /** Null where nothing is merged. */
@@ -46,6 +48,7 @@ public final class MergedFiles {
   MergedFiles(Path path, Configuration given, FileManager.Maker sparks) throws IOException {
     this.conf = ProcessIdentity.withRun(given);
     this.mergedNames = Schemes.isMerged(path);
+    this.showsSparksProviders = mergedNames && conf.getBoolean(SparksProviders.KEY, false);
     boolean merges = mergedNames || conf.getBoolean(MERGE_PLAIN_PATHS, false);
     this.options = merges ? MergedFileSystem.checkedOptions(conf) : null;
     Path real = Schemes.toReal(path);
@@ -115,7 +118,9 @@ public final class MergedFiles {
         return new NewSegment(view.create(overwriteIfPossible));
       }
       Path real = Schemes.toReal(path);
-      return BatchEnd.of(real, plain.createAtomic(real, overwriteIfPossible), conf);
+      String own = showsSparksProviders ? SparksProviders.ownFor(real, conf) : "";
+      AtomicFile made = SparksProviders.written(plain.createAtomic(real, overwriteIfPossible), own);
+      return BatchEnd.of(real, made, conf);
     });
   }
 
@@ -123,7 +128,9 @@ public final class MergedFiles {
     return io(() -> {
       StateView view = file(path);
       if (view == null) {
-        return plain.open(Schemes.toReal(path));
+        Path real = Schemes.toReal(path);
+        FSDataInputStream opened = plain.open(real);
+        return showsSparksProviders ? SparksProviders.shown(real, opened) : opened;
       }
       // Every load of a RocksDB store asks for its versions first; one of a heap store opens files straight away.
       boolean askedBefore = path.getName().contains(".changelog") || path.getName().contains(".zip");
@@ -182,7 +189,7 @@ public final class MergedFiles {
 
   boolean exists(Path path) {
     return io(() -> {
-      if (path.getName().equals("offsets")) {
+      if (path.getName().equals("offsets") && !showsSparksProviders) {
         // This is Spark's first question to a log. An exception from the constructor would reach the user wrapped.
         DoorCheck.beforeRepartitioning(path, conf);
       }
