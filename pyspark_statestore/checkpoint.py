@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import os
 from collections.abc import Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from pyspark_statestore.conf import CLOSED_AFTER
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from pyspark_statestore.migration.conversion import Conversion
     from pyspark_statestore.migration.dropping import Drop
     from pyspark_statestore.migration.export import Export
+    from pyspark_statestore.migration.repartition import Repartition
+    from pyspark_statestore.migration.repartition_undo import RepartitionUndo
     from pyspark_statestore.report.page import Report
     from pyspark_statestore.storage import Directory, Location
 
@@ -253,6 +255,8 @@ class Checkpoint:
         version: int | None = None,
         *,
         storage_options: Mapping[str, Any] | None = None,
+        partitions: int | None = None,
+        spark: SparkSession | None = None,
         dry_run: bool = False,
         force: bool = False,
     ) -> Fork:
@@ -269,6 +273,8 @@ class Checkpoint:
             version: The state version to begin with. Batch n leaves version n + 1. The version of the last committed
                 batch if not given.
             storage_options: Options of the fsspec file system of ``dst``; this checkpoint's if not given.
+            partitions: Repartition the fork, as :meth:`repartition` does; it has this checkpoint's number if not given.
+            spark: The session that repartitions it, as for :meth:`repartition`.
             dry_run: Only report what the fork would hold.
             force: Allow ``claim`` where the query seems to be running.
 
@@ -279,13 +285,81 @@ class Checkpoint:
             StateStoreFilesError: ``dst`` is not empty (PSS_NOT_EMPTY) or in another file system
                 (PSS_OTHER_FILE_SYSTEM), the version cannot be restored (PSS_VERSION_NOT_RESTORABLE), ``claim`` was
                 asked for and the query runs (PSS_QUERY_RUNNING), this checkpoint was claimed (PSS_CLAIMED), an argument
-                is not allowed (PSS_INVALID_OPTION, PSS_BAD_PATH), there is no checkpoint (PSS_NOT_A_CHECKPOINT), or
-                something cannot be read or written. What was written of the fork is deleted then.
+                is not allowed (PSS_INVALID_OPTION, PSS_BAD_PATH), there is no checkpoint (PSS_NOT_A_CHECKPOINT), the
+                fork cannot be repartitioned (as :meth:`repartition`), or something cannot be read or written. What was
+                written of the fork is deleted then.
         """
         from pyspark_statestore.forks.fork import fork_checkpoint
 
         target = self._location_of(dst, storage_options)
-        return fork_checkpoint(self._merged_log(dry_run), target, mode, version, dry_run=dry_run, force=force)
+        afterwards = None
+        if partitions is not None:
+            from pyspark_statestore.migration.repartition import check_number
+
+            check_number(partitions)
+            options = self._storage_options if storage_options is None else storage_options
+            fork = Checkpoint(dst, options, closed_after=self._closed_after)
+            # Nobody runs a query on a fork that is being made.
+            afterwards = partial(fork.repartition, partitions, spark=spark, force=True)
+        log = self._merged_log(dry_run)
+        return fork_checkpoint(log, target, mode, version, dry_run=dry_run, force=force, afterwards=afterwards)
+
+    def repartition(
+        self, partitions: int, *, spark: SparkSession | None = None, dry_run: bool = False, force: bool = False
+    ) -> Repartition:
+        """Gives the stateful operators of a stopped query another number of state partitions.
+
+        Spark's own offline repartitioning does it, for either door: it adds a batch to the query's logs which has the
+        same state in other partitions. The query goes on with the next batch, and needs no setting for it: a restart
+        takes the number from the logs. Call it again after an interruption. docs/reshape.md says more.
+
+        The old partitions stay as they are. :meth:`undo_repartition` goes back to them as long as the query has not
+        gone on, and ``maintenance.remove_old_partitions`` deletes those that the query has no more.
+
+        It takes Spark 4.3, and state in RocksDB. A query counts as running until nothing was written for
+        ``closed_after``, as for :meth:`convert`; ``Checkpoint.of(query)`` knows better.
+
+        Args:
+            partitions: How many state partitions each operator gets.
+            spark: A classic session with the package, whose tasks read and write the state; the active one if not
+                given. A dry run needs none.
+            dry_run: Only check, and report what would be done.
+            force: Allow it where the query seems to be running.
+
+        Raises:
+            StateStoreFilesError: PSS_INVALID_OPTION, PSS_CANNOT_REPARTITION (says why, before anything is changed),
+                PSS_UNFINISHED_REPARTITION (another number was begun), PSS_QUERY_RUNNING, PSS_VERSION_NOT_RESTORABLE,
+                PSS_EXPORTED, PSS_CLAIMED, PSS_NOT_A_CHECKPOINT, PSS_SPARK_NOT_RUNNING, PSS_JAR_MISSING, or
+                PSS_REPARTITION_FAILED where Spark failed half-way: repeat it, or take it back.
+
+        Example:
+            >>> done = Checkpoint("hdfs://nn/checkpoints/q1").repartition(400, spark=spark)
+            >>> done.partitions_before, done.partitions, done.batch
+            (200, 400, 1043)
+        """
+        from pyspark_statestore.migration.repartition import repartition
+
+        log = self._merged_log(dry_run)
+        return repartition(log, partitions, spark=spark, dry_run=dry_run, force=force, query=self._query)
+
+    def undo_repartition(self, *, dry_run: bool = False, force: bool = False) -> RepartitionUndo:
+        """Takes a repartitioning back: the query goes on with the partitions that it had before.
+
+        It takes back a finished one as long as the query has not gone on, and one that was interrupted. What is taken
+        out of the query's logs is kept in ``_replaced``; the new state is deleted. Call it again after an interruption.
+
+        Args:
+            dry_run: Only report what would be deleted.
+            force: Allow it where the query seems to be running: after a repartitioning it does for ``closed_after``.
+
+        Raises:
+            StateStoreFilesError: PSS_CANNOT_UNDO_REPARTITION where there is none, the query has gone on, or old
+                partitions were removed; PSS_QUERY_RUNNING, PSS_EXPORTED, PSS_CLAIMED, PSS_NOT_A_CHECKPOINT, or the
+                checkpoint cannot be read or written.
+        """
+        from pyspark_statestore.migration.repartition_undo import undo_repartition
+
+        return undo_repartition(self._merged_log(dry_run), dry_run=dry_run, force=force, query=self._query)
 
     def convert(self, to: str, *, door: str = "provider", dry_run: bool = False, force: bool = False) -> Conversion:
         """Lets a stopped query go on with merged state, or with stock Spark's.
@@ -402,6 +476,8 @@ def fork(
     storage_options: Mapping[str, Any] | None = None,
     dst_storage_options: Mapping[str, Any] | None = None,
     closed_after: datetime.timedelta = CLOSED_AFTER,
+    partitions: int | None = None,
+    spark: SparkSession | None = None,
     dry_run: bool = False,
     force: bool = False,
 ) -> Fork:
@@ -415,6 +491,8 @@ def fork(
         storage_options: Options of the fsspec file system of ``src``.
         dst_storage_options: Options of the file system of ``dst``; those of ``src`` if not given.
         closed_after: As for :class:`Checkpoint`.
+        partitions: State partitions of the fork; those of ``src`` if not given.
+        spark: The session that repartitions it.
         dry_run: Only report what the fork would hold.
         force: Allow ``claim`` where the query seems to be running.
 
@@ -426,7 +504,16 @@ def fork(
         1043
     """
     source = Checkpoint(src, storage_options, closed_after=closed_after)
-    return source.fork(dst, mode, version, storage_options=dst_storage_options, dry_run=dry_run, force=force)
+    return source.fork(
+        dst,
+        mode,
+        version,
+        storage_options=dst_storage_options,
+        partitions=partitions,
+        spark=spark,
+        dry_run=dry_run,
+        force=force,
+    )
 
 
 def convert(

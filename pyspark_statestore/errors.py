@@ -123,14 +123,19 @@ ERROR_CLASSES: Mapping[str, str] = MappingProxyType(
             "convert the checkpoint (pyspark-statestore convert --to merged), or start the query with "
             "merged_path(...)."
         ),
-        "PSS_CANNOT_REPARTITION": (
-            "Spark's offline repartitioning cannot read the state of {path}, whose provider is {provider}. Move the "
-            "query to the path door first: pyspark-statestore convert --to merged --door path."
-        ),
+        "PSS_CANNOT_REPARTITION": "{path} cannot be repartitioned: {reason}. Nothing was changed.",
         "PSS_UNFINISHED_REPARTITION": (
-            "Spark's offline repartitioning of {path} to {partitions} partitions has written state for batch {batch} "
-            "and did not finish: {reason}. Nothing was changed. Let it finish: ask Spark for {partitions} partitions "
-            "once more."
+            "A repartitioning of {path} to {partitions} partitions, batch {batch}, was begun and did not finish: "
+            "{reason}. Nothing was changed. Let it finish (pyspark-statestore repartition --partitions {partitions}) "
+            "or take it back (pyspark-statestore undo-repartition)."
+        ),
+        "PSS_REPARTITION_FAILED": (
+            "{path} could not be repartitioned to {partitions} partitions: {reason}. The old partitions are as they "
+            "were, and the query does not start before this is finished or taken back: repeat it with the same number, "
+            "or pyspark-statestore undo-repartition."
+        ),
+        "PSS_CANNOT_UNDO_REPARTITION": (
+            "The newest batch of {path} cannot be taken back as a repartitioning: {reason}. Nothing was changed."
         ),
         "PSS_MISSING_STATE_FILE": (
             "{path} does not exist, and no merged file of {checkpoint} has it: {reason}. Find out more with "

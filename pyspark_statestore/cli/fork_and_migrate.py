@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import click
@@ -27,6 +28,7 @@ _force = click.option(
         "pyspark-statestore fork /checkpoints/q1 /checkpoints/q1-test",
         "pyspark-statestore fork s3a://bucket/q1 s3a://bucket/q1-blue --version 1042",
         "pyspark-statestore fork hdfs://nn/checkpoints/q1 hdfs://nn/backup/q1 --mode copy",
+        "pyspark-statestore fork /checkpoints/q1 /checkpoints/q1-wide --partitions 400",
     ],
     interrupted="The unfinished fork was deleted. The checkpoint that it was made of is unchanged.",
 )
@@ -46,10 +48,26 @@ _force = click.option(
     show_default="that of the last committed batch",
     help="The state version that the fork begins with. Batch n leaves version n + 1.",
 )
+@click.option(
+    "--partitions",
+    type=click.IntRange(min=1),
+    show_default="as PATH has",
+    help="Repartition the fork, with Spark. --master and --conf are for that.",
+)
+@options.spark
 @click.option("--force", is_flag=True, help="Claim PATH even if its query seems to be running. It must be stopped.")
 @options.output
 def fork_command(
-    checkpoint: Checkpoint, output: Output, dry_run: bool, fork: str, mode: str, version: int | None, force: bool
+    checkpoint: Checkpoint,
+    output: Output,
+    dry_run: bool,
+    fork: str,
+    mode: str,
+    version: int | None,
+    partitions: int | None,
+    master: str,
+    conf: tuple[tuple[str, str], ...],
+    force: bool,
 ) -> None:
     """Make a second checkpoint that goes on from a version of PATH.
 
@@ -57,9 +75,14 @@ def fork_command(
     copied, and neither side deletes what the other one needs. See docs/fork.md.
     """
     from pyspark_statestore.cli.output import Report, figures_of, progress
+    from pyspark_statestore.cli.session import session
 
-    with progress("Forking", ""):
-        made = checkpoint.fork(fork, mode, version, dry_run=dry_run, force=force)
+    with ExitStack() as stack:
+        spark = None
+        if partitions is not None and not dry_run:
+            spark = stack.enter_context(session(master, dict(conf)))
+        stack.enter_context(progress("Forking", ""))
+        made = checkpoint.fork(fork, mode, version, partitions=partitions, spark=spark, dry_run=dry_run, force=force)
     title = f"Fork of {made.source}: {made.path}"
     output.report(Report.of(title, figures_of(made, "path", "source"), dry_run=made.dry_run))
 

@@ -33,6 +33,11 @@ from pyspark_statestore.cli.maintain import (
     verify_command,
 )
 from pyspark_statestore.cli.overview import list_command
+from pyspark_statestore.cli.repartition import (
+    old_partitions_command,
+    repartition_command,
+    undo_repartition_command,
+)
 from pyspark_statestore.cli.report import report_command
 from pyspark_statestore.cli.settings import settings_command
 from pyspark_statestore.cli.sink import sink_group
@@ -45,8 +50,9 @@ def cli() -> None:
     """Spark Structured Streaming state in a few merged files instead of thousands of small ones.
 
     The commands show what is in a checkpoint, also while its query runs, and keep it small and sound. They need no
-    Spark. Each command that changes anything has --dry-run. PATH is the query's checkpointLocation: a local path or a
-    URL such as hdfs://, s3a://, abfss:// or gs://, with or without merged+ before it.
+    Spark, except for repartition and for joining the files of sinks. Each command that changes anything has --dry-run.
+    PATH is the query's checkpointLocation: a local path or a URL such as hdfs://, s3a://, abfss:// or gs://, with or
+    without merged+ before it.
     """
 
 
@@ -87,6 +93,9 @@ for command in (
     drop_merged_command,
     fork_command,
     release_command,
+    repartition_command,
+    undo_repartition_command,
+    old_partitions_command,
     sink_group,
     settings_command,
 ):

@@ -128,6 +128,16 @@ def dry_run(about: str, *, default: bool = False) -> Callable[[Function], Functi
     return click.option("--dry-run/--no-dry-run", default=default, show_default=True, help=about)
 
 
+def spark(command: Function) -> Function:
+    """Adds where Spark runs; the command gets ``master``, and pairs as ``conf``: see ``cli.session``."""
+    for option in (
+        click.option("--conf", type=Setting(), multiple=True, help="A setting of Spark. Repeat it for more."),
+        click.option("--master", default="local[*]", show_default=True, help="Where Spark runs."),
+    ):
+        command = option(command)
+    return command
+
+
 def abandoned_after(command: Function) -> Function:
     """Adds ``--abandoned-after``; the command gets a timedelta."""
     return click.option(

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import datetime
 import functools
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +13,6 @@ from pyspark_statestore.cli import options
 from pyspark_statestore.cli.commands import DAMAGED, Command, Group
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from pyspark_statestore.cli.output import Output, RowChoice
     from pyspark_statestore.sink.sink import Sink
 
@@ -100,8 +96,7 @@ def _writer(command: options.Function) -> options.Function:
             multiple=True,
             help="An option with which the query writes, such as header=true, which CSV needs. Repeat it for more.",
         ),
-        click.option("--master", default="local[*]", show_default=True, help="Where Spark runs."),
-        click.option("--conf", type=options.Setting(), multiple=True, help="A setting of Spark. Repeat it for more."),
+        options.spark,
     )
     for decorator in reversed(decorators):
         command = decorator(command)
@@ -237,8 +232,9 @@ def compact_command(
     """
     from pyspark_statestore.cli.layouts import SINK_JOINED
     from pyspark_statestore.cli.output import Report, figures_of, progress
+    from pyspark_statestore.cli.session import session
 
-    with _session(master, dict(conf)) as spark, progress("Joining files", ""):
+    with session(master, dict(conf)) as spark, progress("Joining files", ""):
         done = sink.compact(
             target_file_size=target_file_size,
             older_than=older_than,
@@ -289,8 +285,9 @@ def publish_command(
     A query that runs publishes them by itself. Do not use this while it runs: rows could be there twice.
     """
     from pyspark_statestore.cli.output import Report, figures_of, progress
+    from pyspark_statestore.cli.session import session
 
-    with _session(master, dict(conf)) as spark, progress("Publishing", ""):
+    with session(master, dict(conf)) as spark, progress("Publishing", ""):
         done = sink.publish(
             target_file_size=target_file_size,
             idle_for=idle_for,
@@ -302,21 +299,6 @@ def publish_command(
         )
     title = f"Publication of what waits in {sink.url}"
     output.report(Report.of(title, figures_of(done), {}, dry_run=done.dry_run))
-
-
-@contextmanager
-def _session(master: str, conf: dict[str, str]) -> Iterator[SparkSession]:
-    from pyspark.sql import SparkSession
-
-    from pyspark_statestore.session.configure import configure
-
-    builder = SparkSession.builder.master(master).appName("pyspark-statestore sink")
-    builder = builder.config("spark.ui.enabled", "false").config("spark.log.level", "ERROR").config(map=conf)
-    spark = configure(builder).getOrCreate()
-    try:
-        yield spark
-    finally:
-        spark.stop()
 
 
 @sink_group.command(

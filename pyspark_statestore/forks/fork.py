@@ -104,8 +104,9 @@ def fork_checkpoint(
     *,
     dry_run: bool = False,
     force: bool = False,
+    afterwards: Callable[[], object] | None = None,
 ) -> Fork:
-    """Implements :meth:`pyspark_statestore.Checkpoint.fork`."""
+    """Implements :meth:`pyspark_statestore.Checkpoint.fork`; what is done with it ``afterwards`` belongs to it."""
     fork = MergedLog(Directory(target), log.closed_after)
     _check_arguments(mode, version)
     _check_target(log.directory.location, fork.directory, needs_same_file_system=mode != COPY)
@@ -114,7 +115,11 @@ def fork_checkpoint(
     pins = _Pins(log, target.absolute)
     try:
         with _removed_on_failure(fork) as there:
-            return _Forking(log, there, mode, version, force).make(pins)
+            made = _Forking(log, there, mode, version, force).make(pins)
+        if afterwards is not None:
+            with _removed_on_failure(fork, is_whole=True):
+                afterwards()
+        return made
     except BaseException:
         pins.drop_all()
         raise
@@ -356,20 +361,23 @@ class _Pins:
 
 
 @contextmanager
-def _removed_on_failure(there: MergedLog) -> Iterator[MergedLog]:
-    """The fork's directory, which was empty; it is emptied again if the block raises."""
+def _removed_on_failure(there: MergedLog, *, is_whole: bool = False) -> Iterator[MergedLog]:
+    """The fork's directory, which was empty; it is emptied again if the block raises.
+
+    While it is not whole, another process may be making a fork in the same place.
+    """
     try:
         yield there
     except BaseException:
         with suppress(Exception):
-            _remove_all(there)
+            _remove_all(there, is_ours=is_whole)
         raise
 
 
-def _remove_all(there: MergedLog) -> None:
+def _remove_all(there: MergedLog, *, is_ours: bool) -> None:
     directory = there.directory
     merged = there.directory.names(MERGED)
-    if any(f"-{there.writer:016x}-" not in name for name in merged):
+    if not is_ours and any(f"-{there.writer:016x}-" not in name for name in merged):
         return  # another process is making a fork in the same place
     for name in directory.names():
         files = [f"{name}/{info.name}" for info in directory.find(name)]

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pyspark_statestore.maintenance.consolidation import Consolidation
     from pyspark_statestore.maintenance.expiry import Expiry
     from pyspark_statestore.maintenance.fork_release import ForkRelease
+    from pyspark_statestore.maintenance.old_partitions import OldPartitions
     from pyspark_statestore.maintenance.orphans import OrphanRemoval
     from pyspark_statestore.maintenance.verify.verification import Verification
 
@@ -152,6 +153,23 @@ class Maintenance:
         from pyspark_statestore.maintenance.expiry import expire
 
         return expire(self._log(dry_run), retain_last, dry_run=dry_run, force=force)
+
+    def remove_old_partitions(self, *, dry_run: bool = True) -> OldPartitions:
+        """Deletes the state of partitions that the query has no more, since it was repartitioned to fewer.
+
+        Spark leaves it for ever. Afterwards the query can neither go back to a batch before the repartitioning, nor can
+        the repartitioning be taken back.
+
+        Args:
+            dry_run: Change nothing; only return what would be deleted. The default.
+
+        Raises:
+            StateStoreFilesError: PSS_NOT_A_CHECKPOINT, PSS_CLAIMED, PSS_EXPORTED, or the checkpoint cannot be read or
+                written. What the query needs is there then.
+        """
+        from pyspark_statestore.maintenance.old_partitions import remove_old_partitions
+
+        return remove_old_partitions(self._log(dry_run), dry_run=dry_run)
 
     def verify(
         self,

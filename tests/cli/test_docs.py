@@ -13,6 +13,8 @@ import pytest
 from tests.cli.builders import age, name, write_checkpoint, write_sink
 from tests.conftest import ROOT
 from tests.maintenance.builders import make
+from tests.migration.builders import make as make_with_offsets
+from tests.migration.test_unfinished_repartition import begin_repartitioning
 from tests.state.small_stores import write_store
 
 DOCS = ROOT / "docs" / "command-line.md"
@@ -33,6 +35,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         age(path, minutes=60)  # its query is stopped
     write_store(folder / "checkpoints" / "clicks")
     make(folder / "checkpoints" / "orders")
+    begin_repartitioning(make_with_offsets(folder / "checkpoints" / "carts"))
     write_sink(folder / "tables" / "clicks")
     command = folder / "bin" / "pyspark-statestore"
     command.parent.mkdir()

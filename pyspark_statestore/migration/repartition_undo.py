@@ -1,0 +1,161 @@
+"""The way back from a repartitioning: the query goes on with the partitions that it had before.
+
+A repartitioning writes the state anew and leaves the old partitions as they are. Until the query has gone on, nothing
+but the new state and the entries in the query's logs says that there was one. They are taken away in this order: the
+commit, which bars the query from starting; the metadata of operators; the new state; the entry of the offset log. After
+a crash the checkpoint has a repartitioning that is not finished. This, repeated, ends what was begun; the
+repartitioning, repeated, writes the state again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyspark_statestore.errors import StateStoreFilesError
+from pyspark_statestore.log.deletion import delete_segments
+from pyspark_statestore.log.merged_log import LogSnapshot, MergedLog
+from pyspark_statestore.log.pins import check_unclaimed
+from pyspark_statestore.log.restorability import expected_stores
+from pyspark_statestore.log.scan import retry_if_gone
+from pyspark_statestore.log.spark_logs import OFFSETS, entries, operators, partitions_of
+from pyspark_statestore.log.state_files import STATE, StateFiles, files_below_state, is_state_file, store_folder
+from pyspark_statestore.log.versions import versions_table
+from pyspark_statestore.migration.checks import require_query_stopped
+from pyspark_statestore.migration.offset_log import UnfinishedRepartition, keep, read_offsets
+from pyspark_statestore.migration.stopped import was_stopped
+from pyspark_statestore.sparkfiles import files_named
+from pyspark_statestore.storage.changes import delete, forget_checksum
+from pyspark_statestore.storage.directory import Directory, in_parallel
+
+
+@dataclass(frozen=True)
+class RepartitionUndo:
+    """What was taken back, or would be.
+
+    Attributes:
+        batch: The batch that was the repartitioning.
+        partitions_before: State partitions that the repartitioning had made.
+        partitions: State partitions that the query goes on with.
+        removed_files_count: State files that were deleted.
+        removed_bytes_count: Their size in bytes.
+        kept_copy: URL of a zip with the entries that were taken out of the query's logs; None in a dry run.
+        dry_run: Whether nothing was changed.
+    """
+
+    batch: int
+    partitions_before: int
+    partitions: int
+    removed_files_count: int
+    removed_bytes_count: int
+    kept_copy: str | None
+    dry_run: bool
+
+
+def undo_repartition(
+    log: MergedLog, *, dry_run: bool = False, force: bool = False, query: Any = None
+) -> RepartitionUndo:
+    """Implements :meth:`pyspark_statestore.Checkpoint.undo_repartition`."""
+    directory = log.directory
+    snapshot = log.snapshot()
+    check_unclaimed(directory, snapshot.scan.others)
+    done = UnfinishedRepartition.found(directory, read_offsets(directory, {}), or_finished=True)
+    if done is None:
+        raise _refused(directory, "it is none, or the query has gone on since")
+    is_finished = any(not name.startswith(OFFSETS) for name in done.files)
+    if is_finished and not force and not was_stopped(query, directory, "Taking a repartitioning back"):
+        require_query_stopped(log, snapshot.scan, None, (), "Taking a repartitioning back", dry_run=dry_run)
+    before = partitions_of(directory, done.base)
+    assert before is not None, "an entry that differs in the number has one"
+    snapshot, files, rows = retry_if_gone(directory, lambda: _written(log, done))
+    result = RepartitionUndo(
+        done.batch, int(done.partitions), before, len(rows), int(files.length[rows].sum()), None, dry_run
+    )
+    if dry_run:
+        return result
+    copy = keep(log, [], done.files)
+    for name in done.files:
+        if not name.startswith(OFFSETS):
+            _forget(directory, name)
+    for operator in operators(directory):
+        folder = f"{STATE}/{operator}/_metadata/v2"
+        for batch in entries(directory, folder):
+            if batch >= done.batch:
+                _forget(directory, f"{folder}/{batch}")
+    _delete(log, snapshot, files, rows)
+    _forget(directory, f"{OFFSETS}/{done.batch}")
+    return replace(result, kept_copy=copy)
+
+
+def _written(log: MergedLog, done: UnfinishedRepartition) -> tuple[LogSnapshot, StateFiles, np.ndarray]:
+    """Finds the state files that the repartitioning wrote, and makes sure that the others restore what was before.
+
+    Raises:
+        FileNotFoundError: A file was deleted meanwhile: look again.
+        StateStoreFilesError: PSS_CANNOT_UNDO_REPARTITION.
+    """
+    snapshot = log.snapshot()
+    plain = [info for name, info in files_below_state(log.directory).items() if is_state_file(name)]
+    files = StateFiles.of(snapshot.scan, plain)
+    stores = files.stores()
+    number, _, extension = stores.version_files(np.arange(len(files.length)))
+    newest = pc.max(number).as_py() or 0
+    if newest > done.batch + 1:
+        raise _refused(log.directory, f"there are state files of version {newest}, so the query has gone on")
+    is_store = stores.store >= 0
+    is_new = np.array(pc.equal(number, done.batch + 1).fill_null(False), bool) & is_store
+    _require_restorable(log.directory, files.without(np.flatnonzero(is_new)), done.base)
+    is_zip = np.array(pc.equal(extension, "zip").fill_null(False), bool) & is_store
+    of_new, of_others = (_named(log.directory, files, np.flatnonzero(is_zip & each)) for each in (is_new, ~is_new))
+    gone = [name for path in of_new - of_others for name in (path, f"{path}.crc")]
+    is_immutable = np.array(pc.is_in(files.path, value_set=pa.array(gone, pa.string())), bool)
+    return snapshot, files, np.flatnonzero(is_new | is_immutable)
+
+
+def _named(directory: Directory, files: StateFiles, zips: np.ndarray) -> set[str]:
+    """Paths of the files that snapshots name."""
+    stores = files.stores()
+    named = files.read(directory, zips, lambda data: files_named(data or b""))
+    folders = [store_folder(stores.known[stores.store[row]]) for row in zips.tolist()]
+    return {f"{folder}/{name}" for folder, names in zip(folders, named, strict=True) for name in names or {}}
+
+
+def _require_restorable(directory: Directory, files: StateFiles, batch: int) -> None:
+    table = versions_table(files, directory)
+    table = table.filter(pc.and_(pc.equal(table["version"], batch + 1), table["is_restorable"]))
+    columns = (table[name].to_pylist() for name in ("operator_id", "partition_id", "store_name"))
+    there = set(zip(*columns, strict=True))
+    lost = [store for store in expected_stores(directory, files.stores().known, batch) if store not in there]
+    if lost:
+        reason = (
+            f"version {batch + 1} of {store_folder(lost[0])} cannot be restored; {len(lost)} of the old partitions' "
+            "stores are gone or damaged"
+        )
+        raise _refused(directory, reason)
+
+
+def _delete(log: MergedLog, snapshot: LogSnapshot, files: StateFiles, rows: np.ndarray) -> None:
+    """Deletes the SSTs before the snapshots that name them: what is left says what remains to be deleted."""
+    merged = rows[files.is_merged(rows)]
+    there = files_below_state(log.directory)
+    # A plain file that a merged one supersedes would be read without it (rule 10).
+    paths = [path for path in files.path.take(pa.array(rows)).to_pylist() if path in there]
+    is_sst = [path.endswith((".sst", ".log")) for path in paths]
+    for wanted in (True, False):
+        if not wanted and len(merged):
+            delete_segments(log, snapshot, files.entry_rows(snapshot.scan)[merged])
+        chosen = [path for path, each in zip(paths, is_sst, strict=True) if each is wanted]
+        in_parallel(lambda path: _forget(log.directory, f"{STATE}/{path}"), chosen)
+
+
+def _forget(directory: Directory, name: str) -> None:
+    forget_checksum(directory, name)
+    delete(directory, name)
+
+
+def _refused(directory: Directory, reason: str) -> StateStoreFilesError:
+    return StateStoreFilesError("PSS_CANNOT_UNDO_REPARTITION", {"path": directory.location.url, "reason": reason})

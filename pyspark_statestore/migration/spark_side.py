@@ -1,0 +1,168 @@
+"""Spark's offline repartitioning, run in a session that is right for the checkpoint, whichever door its query uses.
+
+Spark knows for every operator which key belongs into which partition, and writes the new partitions. Its runner takes
+only its own provider class. State of the provider door is therefore given to it by the merged path, and ``fs`` of the
+shim shows it the offset log with Spark's class (``SparksProviders``). All of this is set in a clone of the caller's
+session, which keeps its settings and its temporary views.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from pyspark_statestore._version import __version__
+from pyspark_statestore.conf import OPTIONS
+from pyspark_statestore.errors import StateStoreFilesError
+from pyspark_statestore.session.doors import (
+    FILE_MANAGER_KEY,
+    MERGED_FILE_MANAGER,
+    OWN_FILE_MANAGER_KEY,
+    SHIM_VERSION_KEY,
+    SUPPORTED_SPARK,
+    file_system_settings,
+    spark_minor,
+)
+from pyspark_statestore.session.jvm import check_loaded, check_running, jar_missing, loaded_jar
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+FIRST_SPARK = "4.3"
+"""The first minor version of Spark whose repartitioning is used."""
+
+_SHOW_KEY = "io.pyspark.statestore.showSparksProviders"
+_FORMAT_KEY = "spark.sql.streaming.stateStore.checkpointFormatVersion"
+_RUNNER = "org.apache.spark.sql.execution.streaming.state.OfflineStateRepartitionRunner"
+_ALL_FAMILIES = "_readAllColumnFamilies"
+"""The option with which Spark's runner reads state: only then does Spark ask for what it partitions by."""
+
+_ACTION = "Start one with configure(builder), or attach(spark) to one, and give it as spark="
+
+
+class SparkSide:
+    """A session in which Spark can repartition a checkpoint.
+
+    Args:
+        spark: The caller's session; the active one if not given.
+        location: The checkpoint as Spark is told: its merged path where state is merged.
+        format_version: Spark's checkpoint format, in which the new state has to be written: 1 or 2.
+
+    Raises:
+        StateStoreFilesError: PSS_SPARK_NOT_RUNNING, PSS_JAR_MISSING, PSS_VERSION_MISMATCH, PSS_WRONG_SPARK, or
+            PSS_CANNOT_REPARTITION where this Spark is too old.
+    """
+
+    def __init__(self, spark: SparkSession | None, location: str, format_version: int) -> None:
+        self._spark = _checked(spark, location)
+        self._location = location
+        self._jvm: Any = self._spark.sparkContext._jvm
+        self._session: Any = self._spark._jsparkSession.cloneSession()
+        for key, value in self._settings(format_version).items():
+            self._session.conf().set(key, value)
+
+    def _settings(self, format_version: int) -> Mapping[str, str]:
+        settings = {
+            **file_system_settings(),
+            FILE_MANAGER_KEY: MERGED_FILE_MANAGER,
+            SHIM_VERSION_KEY: __version__,
+            _SHOW_KEY: "true",
+            _FORMAT_KEY: str(format_version),
+            # No query's thread makes the commit, before which what tasks have kept would be called in.
+            OPTIONS["groupCommit.scope"].key: "task",
+        }
+        manager = self._spark.conf.get(FILE_MANAGER_KEY, None)
+        if manager and manager != MERGED_FILE_MANAGER:
+            settings[OWN_FILE_MANAGER_KEY] = manager
+        return settings
+
+    def check(self, batch: int, stores: Sequence[tuple[int, str]]) -> None:
+        """Lets Spark say whether it can repartition these stores; it reads metadata and schemas, and writes nothing.
+
+        Args:
+            batch: The batch after which the state is taken.
+            stores: Operators and names of their stores.
+
+        Raises:
+            StateStoreFilesError: PSS_CANNOT_REPARTITION with what Spark says.
+        """
+        for operator, name in stores:
+            try:
+                with self._active():
+                    reader = self._session.read().format("statestore").option("path", self._location)
+                    reader = reader.option("batchId", str(batch)).option("operatorId", str(operator))
+                    reader.option("storeName", name).option(_ALL_FAMILIES, "true").load()
+            except _spark_errors() as error:
+                reason = f"Spark says of operator {operator}, store {name!r}: {first_line(error)}"
+                raise cannot(self._location, reason) from error
+
+    def repartition(self, partitions: int) -> int:
+        """Runs it, and returns the batch that it has made.
+
+        Raises:
+            StateStoreFilesError: PSS_REPARTITION_FAILED.
+        """
+        runner = self._jvm
+        for name in _RUNNER.split("."):
+            runner = getattr(runner, name)
+        try:
+            with self._active():
+                return int(runner(self._session, self._location, partitions, True).run())
+        except _spark_errors() as error:
+            parameters = {"path": self._location, "partitions": partitions, "reason": first_line(error)}
+            raise StateStoreFilesError("PSS_REPARTITION_FAILED", parameters) from error
+
+    @contextmanager
+    def _active(self) -> Iterator[None]:
+        """Makes the clone the active session of this thread, which Spark's reader of state asks for."""
+        sessions = getattr(self._jvm, self._session.getClass().getName())
+        before = sessions.getActiveSession()
+        sessions.setActiveSession(self._session)
+        try:
+            yield
+        finally:
+            if before.isDefined():
+                sessions.setActiveSession(before.get())
+            else:
+                sessions.clearActiveSession()
+
+
+def _checked(spark: SparkSession | None, location: str) -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    session = spark or SparkSession.getActiveSession()
+    if session is None:
+        reason = "Repartitioning needs a Spark session, and none is active"
+        raise StateStoreFilesError("PSS_SPARK_NOT_RUNNING", {"reason": reason, "action": _ACTION})
+    check_running(session, why_not_connect="and state is repartitioned from the driver", action=_ACTION)
+    minor = spark_minor(session.version)
+    if SUPPORTED_SPARK.index(minor) < SUPPORTED_SPARK.index(FIRST_SPARK):
+        raise cannot(location, f"this is Spark {session.version}, and it takes Spark {FIRST_SPARK} or newer")
+    loaded = loaded_jar(session.sparkContext._jvm, session._jsparkSession.sharedState().jarClassLoader())
+    if loaded is None:
+        raise jar_missing("the session was started without the jar", _ACTION)
+    check_loaded(loaded, session.version)
+    return session
+
+
+def cannot(path: str, reason: str) -> StateStoreFilesError:
+    """The error that a checkpoint cannot be repartitioned, and nothing was changed."""
+    return StateStoreFilesError("PSS_CANNOT_REPARTITION", {"path": path, "reason": reason})
+
+
+def first_line(error: Exception) -> str:
+    """What the innermost cause of an error of Spark says, in a line."""
+    thrown = getattr(error, "java_exception", None)
+    if thrown is None:
+        return str(error).strip().partition("\n")[0].rstrip(".")
+    while thrown.getCause() is not None:
+        thrown = thrown.getCause()
+    return str(thrown.getMessage() or thrown.getClass().getName()).strip().partition("\n")[0].rstrip(".")
+
+
+def _spark_errors() -> tuple[type[Exception], ...]:
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+
+    return (Py4JJavaError, PySparkException)

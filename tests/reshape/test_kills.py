@@ -1,0 +1,157 @@
+"""A process that dies, or a file system that fails, at each operation: the same call once more ends it."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
+
+from pyspark_statestore import StateStoreFilesError
+from pyspark_statestore.migration.spark_side import SparkSide
+from tests.faults.queries import CONF, MASTER, Query
+from tests.maintenance.faults import Breakage, DiedError
+from tests.maintenance.harness import live_files
+from tests.migration.builders import at, make
+from tests.reshape.builders import repartition_by_hand
+from tests.reshape.harness import everything, partitions_with_files, since
+from tests.sampling import note, numbers
+
+FAULTS = [
+    ("create", "ioexception"),
+    ("create", "success_but_error"),
+    ("hflush", "torn"),
+    ("close", "ioexception"),
+    ("rename", "ioexception"),
+    ("rename", "success_but_error"),
+    ("mkdirs", "ioexception"),
+    ("open", "ioexception"),
+    ("listStatus", "ioexception"),
+]
+SHARE = 12
+"""Of the calls, one in so many fails in a sample."""
+
+
+def dies_at_each_operation(
+    breakage: Breakage, original: Path, folder: Path, verb: Callable[[Path], object], is_done: Callable[[Path], None]
+) -> None:
+    """Dies at one operation after the other; the next call, whole, has to leave what one that never died leaves."""
+    for operation in itertools.count():
+        checkpoint = Path(shutil.copytree(original, folder / str(operation)))
+        breakage.mended()
+        breakage.at, breakage.deadly, breakage.torn = operation, True, True
+        try:
+            verb(checkpoint)
+        except DiedError:
+            breakage.mended()
+            verb(checkpoint)
+            is_done(checkpoint)
+        else:
+            break
+    breakage.mended()
+    is_done(checkpoint)
+    assert operation > 10
+
+
+def test_taking_back(tmp_path: Path, breakage: Breakage) -> None:
+    original = make(tmp_path / "original", "mixed")
+    before = everything(original)
+    repartition_by_hand(original)
+    assert len(everything(original)) == len(before) + 4, "two entries, a snapshot and its SST"
+
+    def back(checkpoint: Path) -> None:
+        try:
+            at(checkpoint).undo_repartition()
+        except StateStoreFilesError as error:  # all was done but for what nobody sees
+            assert error.getErrorClass() == "PSS_CANNOT_UNDO_REPARTITION"
+
+    def is_back(checkpoint: Path) -> None:
+        assert everything(checkpoint) == before
+
+    dies_at_each_operation(breakage, original, tmp_path, back, is_back)
+
+
+def test_removing_old_partitions(tmp_path: Path, breakage: Breakage) -> None:
+    original = repartition_by_hand(make(tmp_path / "original", "mixed"))
+    assert partitions_with_files(original) == {0, 1}
+    kept = {path: data for path, data in live_files(original).items() if path.startswith("0/0/")}
+
+    def remove(checkpoint: Path) -> None:
+        at(checkpoint).maintenance.remove_old_partitions(dry_run=False)
+
+    def is_removed(checkpoint: Path) -> None:
+        assert partitions_with_files(checkpoint) == {0}
+        assert live_files(checkpoint) == kept
+
+    dies_at_each_operation(breakage, original, tmp_path, remove, is_removed)
+
+
+@pytest.fixture(scope="module")
+def session(make_spark: Any) -> SparkSession:
+    spark: SparkSession = make_spark(CONF, mode="path", master=MASTER)
+    return spark
+
+
+@dataclass
+class Copied(Query):
+    """A query on a copy of another one's checkpoint, with that one's input."""
+
+    of: Query | None = None
+
+    def __post_init__(self) -> None:
+        assert self.of is not None
+        self.rows = self.of.rows
+        shutil.copytree(self.of.checkpoint, self.checkpoint)
+
+    @property
+    def source(self) -> Path:
+        assert self.of is not None
+        return self.of.source
+
+
+def asked_for(spark: SparkSession, query: Query, n: int) -> None:
+    SparkSide(spark, f"merged+faulty:{query.checkpoint}", 1).repartition(n)
+
+
+@since
+@pytest.mark.spark
+@pytest.mark.sweep(3)
+@pytest.mark.parametrize(("operation", "kind"), FAULTS)
+@pytest.mark.parametrize("door", ["provider", "path"])
+@pytest.mark.usefixtures("by_hand")
+def test_a_file_system_that_fails(
+    session: SparkSession, tmp_path: Path, faulty: Any, door: str, operation: str, kind: str
+) -> None:
+    """From one call on, every call of that operation fails, as where the process is gone; then the same call again."""
+    original = Query(session, tmp_path / "original", door)
+    original.feed(0, 1)
+    original.run()
+    original.feed(2)  # to go on with
+    for n in numbers(SHARE, (door, operation, kind)):
+        query = Copied(session, tmp_path / str(n), door, of=original)
+        faulty.addRule(operation, str(query.checkpoint), n, 1_000_000, kind)
+        try:
+            asked_for(session, query, 3)
+        except (StateStoreFilesError, Py4JJavaError) as error:
+            assert "PSS_REPARTITION_FAILED" in str(error)
+            ended = False
+        else:
+            ended = True
+        reached = faulty.fired() > 0
+        faulty.clear()
+        if not ended:
+            asked_for(session, query, 3)
+        assert not query.checkpoint.joinpath("offsets", "3").exists()
+        query.run()
+        query.assert_right()
+        assert {path.split("/")[1] for path in live_files(query.checkpoint)} == {"0", "1", "2"}
+        if not reached:
+            break
+    note(1 + n // SHARE, n)
+    assert n > 1
