@@ -1,0 +1,184 @@
+"""How long does another number of partitions take, beside Spark's own repartitioning, and what is left afterwards?
+
+python benchmarks/reshape.py                          # a million and five million keys, 8 -> 16 -> 8 -> 12 -> 4
+python benchmarks/reshape.py --keys 20000 --no-build  # to see that it runs
+
+Two queries with the same input, one with merged state and one on stock Spark, in one session. They are repartitioned in
+turn, and a batch follows each time, after which both have to have the same state.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import click
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from benchmarks.targets import Figure, draw_bars, publish  # noqa: E402
+from pyspark_statestore import Checkpoint, configure  # noqa: E402
+from pyspark_statestore.session.doors import PROVIDER_KEY, STOCK_PROVIDERS  # noqa: E402
+
+NUMBERS = (8, 16, 8, 12, 4)
+SIDES = ("stock", "merged")
+
+
+def session(work: Path) -> Any:
+    """Starts the session of both sides: the provider door, all cores."""
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.master("local[*]").appName("reshape")
+    for key, value in {
+        "spark.ui.enabled": "false",
+        "spark.log.level": "ERROR",
+        "spark.driver.memory": "4g",
+        "spark.local.dir": str(work / "local"),
+        "spark.sql.shuffle.partitions": str(NUMBERS[0]),
+        "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    }.items():
+        builder = builder.config(key, value)
+    return configure(builder).getOrCreate()
+
+
+def write_input(spark: Any, folder: Path, batch: int, keys: int) -> None:
+    """Writes the input of a batch: all keys at first, then a hundredth of them."""
+    rows = spark.range(0, keys, 1 if batch == 0 else 100).selectExpr("id", f"id * {batch + 1} AS v")
+    rows.coalesce(1).write.mode("append").parquet(str(folder))
+
+
+def run_batch(spark: Any, side: str, work: Path) -> None:
+    """Runs a side's query over what is new."""
+    own = spark.conf.get(PROVIDER_KEY)
+    if side == "stock":
+        spark.conf.set(PROVIDER_KEY, STOCK_PROVIDERS["rocksdb"])
+    try:
+        stream = spark.readStream.schema("id long, v long").parquet(str(work / "input"))
+        counted = stream.groupBy("id").agg({"v": "sum", "*": "count"})
+        writer = counted.writeStream.format("noop").outputMode("update").trigger(availableNow=True)
+        writer.option("checkpointLocation", str(work / side)).start().awaitTermination()
+    finally:
+        spark.conf.set(PROVIDER_KEY, own)
+
+
+def state_of(spark: Any, side: str, work: Path) -> tuple[Any, ...]:
+    """How many keys a side has, and a checksum over them with their partitions."""
+    rows = spark.read.format("statestore").load(str(work / side))
+    return tuple(rows.selectExpr("count(*)", "sum(xxhash64(key, value, partition_id) % 1000003)").first())
+
+
+def size_of(folder: Path) -> int:
+    """Bytes of all files."""
+    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+
+
+def dead_files(folder: Path, partitions: int) -> int:
+    """Files of partitions that are gone: plain ones, and live segments."""
+    below = [path for path in (folder / "state" / "0").rglob("*") if path.is_file()]
+    plain = [path.relative_to(folder / "state" / "0").parts[0] for path in below]
+    rows = Checkpoint(folder).inspect.segments().select(["logical_path", "status"]).to_pylist()
+    live = [row["logical_path"].split("/")[1] for row in rows if row["status"] == "live"]
+    return sum(part.isdecimal() and int(part) >= partitions for part in [*plain, *live])
+
+
+def measure(keys: int, work: Path) -> dict[str, Any]:
+    """Repartitions both sides through all numbers.
+
+    Returns:
+        For each step, what both took, wrote and left.
+    """
+    spark = session(work)
+    steps: list[dict[str, Any]] = []
+    try:
+        write_input(spark, work / "input", 0, keys)
+        for side in SIDES:
+            run_batch(spark, side, work)
+        for batch, (before, after) in enumerate(pairwise(NUMBERS), 1):
+            step: dict[str, Any] = {"before": before, "after": after}
+            for side in SIDES if batch % 2 else SIDES[::-1]:
+                size = size_of(work / side)
+                begin = time.perf_counter()
+                if side == "stock":
+                    spark._streamingCheckpointManager.repartition(str(work / side), after)
+                else:
+                    Checkpoint(work / side).repartition(after, spark=spark, force=True)
+                step[f"{side}_seconds"] = time.perf_counter() - begin
+                step[f"{side}_bytes"] = size_of(work / side) - size
+            write_input(spark, work / "input", batch, keys)
+            for side in SIDES:
+                run_batch(spark, side, work)
+            if state_of(spark, "stock", work) != state_of(spark, "merged", work):
+                raise click.ClickException(f"the states differ after {before} -> {after}")
+            Checkpoint(work / "merged").maintenance.remove_old_partitions(dry_run=False)
+            step |= {f"{side}_dead_files": dead_files(work / side, after) for side in SIDES}
+            step["amplification"] = Checkpoint(work / "merged").inspect.summary()["space_amplification"][0].as_py()
+            steps.append(step)
+            print(json.dumps(step), file=sys.stderr, flush=True)
+    finally:
+        spark.stop()
+    return {"keys": keys, "steps": steps}
+
+
+def figures_of(raw: list[dict[str, Any]]) -> list[Figure]:
+    """Turns raw numbers into figures, with the targets."""
+    found: list[Figure] = []
+    for run in raw:
+        for step in run["steps"]:
+            name = f"{run['keys']:,} keys, {step['before']} -> {step['after']}"
+            grows = step["after"] % step["before"] == 0
+            found.append(Figure(f"{name}: stock", step["stock_seconds"], "s"))
+            found.append(Figure(f"{name}: merged", step["merged_seconds"], "s"))
+            ratio = step["merged_seconds"] / step["stock_seconds"]
+            found.append(Figure(f"{name}: time, merged ÷ stock", ratio, "", 0.1 if grows else 0.4))
+            if grows:
+                share = step["merged_bytes"] / max(1, step["stock_bytes"])
+                found.append(Figure(f"{name}: bytes, merged ÷ stock", share, "", 0.05))
+            found.append(Figure(f"{name}: space amplification afterwards", step["amplification"], "", 1.5))
+            found.append(Figure(f"{name}: files of partitions that are gone", step["merged_dead_files"], "", 0))
+    return found
+
+
+def draw(figures: list[Figure], target: Path) -> None:
+    """Draws the times side by side."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    times = [figure for figure in figures if figure.unit == "s"]
+    picture, axis = plt.subplots(figsize=(10, 0.4 * len(times) + 1), layout="constrained")
+    draw_bars(axis, "s", "seconds", [(figure.name, figure) for figure in times])
+    picture.savefig(target, dpi=110)
+    plt.close(picture)
+
+
+@click.command(context_settings={"show_default": True})
+@click.option("--keys", type=click.IntRange(1), multiple=True, default=(1_000_000, 5_000_000))
+@click.option("--build/--no-build", default=True, help="Compile the shim first, if its sources have changed.")
+@click.option("--out", type=click.Path(file_okay=False, path_type=Path), default=Path("build/benchmarks"))
+def main(keys: tuple[int, ...], build: bool, out: Path) -> None:
+    """Repartition the same state with Spark's own call and with this package."""
+    if build:
+        subprocess.run([sys.executable, str(ROOT / "jvm-shim" / "build.py")], check=True)
+    raw = []
+    for number in keys:
+        work = Path(tempfile.mkdtemp(prefix="reshape-"))
+        try:
+            raw.append(measure(number, work))
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
+    figures = figures_of(raw)
+    publish("reshape", "another number of state partitions", {"runs": raw}, figures, partial(draw, figures), out)
+
+
+if __name__ == "__main__":
+    main()
