@@ -88,17 +88,19 @@ def repartition(
     )
     if plan.new_batch is None:
         return result
+    # Spark lets no query start between the two entries, so one that was begun has no query beside it.
+    if not plan.is_begun and not force and not was_stopped(query, directory, "Repartitioning"):
+        require_query_stopped(log, snapshot.scan, None, (), "Repartitioning", dry_run=dry_run)
+    side = None
+    if not dry_run:
+        is_merged = bool(snapshot.scan.files) or plan.provider in MERGED_PROVIDERS.values()
+        url = directory.location.url
+        side = SparkSide(spark, merged_path(url) if is_merged else url, _format_version(directory, plan.batch))
+        side.check(plan.batch, names)
     if not plan.is_begun:
-        # Spark lets no query start between the two entries, so one that was begun has no query beside it.
-        if not force and not was_stopped(query, directory, "Repartitioning"):
-            require_query_stopped(log, snapshot.scan, None, (), "Repartitioning", dry_run=dry_run)
         retry_if_gone(directory, lambda: check_restorable(directory, log.snapshot().scan))
-    if dry_run:
+    if side is None:
         return result
-    is_merged = bool(snapshot.scan.files) or plan.provider in MERGED_PROVIDERS.values()
-    url = directory.location.url
-    side = SparkSide(spark, merged_path(url) if is_merged else url, _format_version(directory, plan.batch))
-    side.check(plan.batch, names)
     made = side.repartition(partitions)
     written = retry_if_gone(directory, lambda: _bytes_of(log, made + 1))
     return replace(result, batch=made, written_bytes_count=written)

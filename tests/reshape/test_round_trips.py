@@ -21,6 +21,7 @@ from tests.reshape.harness import (
     state_of,
 )
 from tests.streaming.runs import Run, Setting, assert_state_is_merged, plain_state_files
+from tests.streaming.workloads import WORKLOADS, Workload
 
 pytestmark = [pytest.mark.spark, since]
 
@@ -117,6 +118,22 @@ def test_a_fork_that_cannot_be_repartitioned_is_not_made(make_spark: MakeSpark, 
     assert Checkpoint(run.checkpoint).inspect.summary().to_pylist()[0]["fork_count"] == 0
     with refused("PSS_CANNOT_REPARTITION", "heap"):
         at(run).repartition(5, spark=spark)
+
+
+def test_an_operator_that_spark_does_not_know(
+    make_spark: MakeSpark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark itself notices when the query is barred already."""
+    monkeypatch.setitem(WORKLOADS, "limit", Workload(lambda stream: stream().select("key").limit(7), "append"))
+    spark = make_spark(mode="provider")
+    run = Run(spark, "limit", PROVIDER, tmp_path / "query")
+    go_on(run, range(2), ONLY_DATA)
+    before = everything(run.checkpoint)
+    with refused("PSS_CANNOT_REPARTITION", "Spark says of operator 0"):
+        at(run).repartition(5, spark=spark)
+    assert everything(run.checkpoint) == before
+    go_on(run, [2], ONLY_DATA)
+    assert sum(map(len, given_out(run))) == 7
 
 
 def test_state_that_stock_spark_has_written(make_spark: MakeSpark, tmp_path: Path) -> None:
