@@ -7,12 +7,14 @@ so a repartitioning that begins meanwhile loses nothing.
 
 Segments are deleted with a tombstone each, all in one file, and their merged files are cleaned; plain files are deleted
 one by one. After a crash some are left, and the next run deletes them.
+
+Empty directories stay. Spark's reader of state finds partitions by their directories, and executors remember which
+they have made: should the query get more partitions again, state in a directory that is gone would not be read.
 """
 
 from __future__ import annotations
 
 import re
-from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,7 +24,7 @@ from pyspark_statestore.log.merged_log import LogSnapshot, MergedLog
 from pyspark_statestore.log.pins import check_unclaimed
 from pyspark_statestore.log.restorability import committed
 from pyspark_statestore.log.scan import retry_if_gone
-from pyspark_statestore.log.spark_logs import OFFSETS, entries, operators, partitions_of
+from pyspark_statestore.log.spark_logs import OFFSETS, entries, partitions_of
 from pyspark_statestore.log.state_files import STATE, StateFiles, files_below_state, is_state_file
 from pyspark_statestore.maintenance.cleaning import clean
 from pyspark_statestore.storage.changes import delete
@@ -61,8 +63,6 @@ def remove_old_partitions(log: MergedLog, *, dry_run: bool = True) -> OldPartiti
         if len(old.rows):
             delete_segments(log, old.snapshot, old.files.entry_rows(old.snapshot.scan)[old.rows])
             clean(log, old.snapshot.closed_tombstones)
-    if not dry_run and old.partitions is not None:
-        _remove_directories(log.directory, old.partitions)
     size = int(old.files.length[old.rows].sum()) + sum(info.size for info in old.plain)
     return OldPartitions(old.partitions, len(old.found_in), len(old.rows) + len(old.plain), size, dry_run)
 
@@ -122,23 +122,3 @@ def _partitions_now(directory: Directory) -> int | None:
     later = [batch for batch in entries(directory, OFFSETS) if batch >= batches[-1]]
     said = [partitions_of(directory, batch) for batch in {batches[-1], *later}]
     return None if None in said else max(each for each in said if each is not None)
-
-
-def _remove_directories(directory: Directory, partitions: int) -> None:
-    """Removes what is empty of old partitions; a directory that is not, or that cannot be removed, does no harm."""
-    if directory.is_flat:
-        return
-    for operator in operators(directory):
-        for name in directory.names(f"{STATE}/{operator}"):
-            if name.isdecimal() and int(name) >= partitions:
-                with suppress(Exception):
-                    _remove_empty(directory, directory.location.below(f"{STATE}/{operator}/{name}"))
-
-
-def _remove_empty(directory: Directory, path: str) -> None:
-    """Removes a directory and those in it, if no file is left in any."""
-    fs = directory.location.fs
-    if fs.find(path):
-        return
-    for below in sorted({path, *fs.find(path, withdirs=True)}, reverse=True):
-        fs.rmdir(below)

@@ -11,6 +11,7 @@ would not notice, or that could not be taken back.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,7 @@ from pyspark_statestore.log.pins import check_unclaimed
 from pyspark_statestore.log.restorability import committed, stores_of_operator
 from pyspark_statestore.log.scan import retry_if_gone
 from pyspark_statestore.log.spark_logs import COMMITS, entries, operators, partitions_of
-from pyspark_statestore.log.state_files import StateFiles, plain_files
+from pyspark_statestore.log.state_files import STATE, StateFiles, plain_files
 from pyspark_statestore.migration.checks import check_restorable, require_query_stopped
 from pyspark_statestore.migration.offset_log import OffsetEntry, UnfinishedRepartition, read_offsets
 from pyspark_statestore.migration.spark_side import SparkSide, cannot
@@ -32,7 +33,8 @@ from pyspark_statestore.migration.stopped import was_stopped
 from pyspark_statestore.paths import merged_path
 from pyspark_statestore.session.doors import MERGED_PROVIDERS, STOCK_PROVIDERS
 from pyspark_statestore.sparkfiles import files_named
-from pyspark_statestore.storage.directory import Directory
+from pyspark_statestore.storage.changes import make_directory
+from pyspark_statestore.storage.directory import Directory, in_parallel
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -101,9 +103,16 @@ def repartition(
         retry_if_gone(directory, lambda: check_restorable(directory, log.snapshot().scan))
     if side is None:
         return result
+    # Spark's reader finds partitions by their directories, of which merged state needs none.
+    _make_directories(directory, operators(directory), max(plan.before, partitions))
     made = side.repartition(partitions)
     written = retry_if_gone(directory, lambda: _bytes_of(log, made + 1))
     return replace(result, batch=made, written_bytes_count=written)
+
+
+def _make_directories(directory: Directory, found: Sequence[int], partitions: int) -> None:
+    paths = [f"{STATE}/{operator}/{partition}" for operator in found for partition in range(partitions)]
+    in_parallel(lambda path: make_directory(directory, path), paths)
 
 
 def check_number(partitions: object) -> None:

@@ -68,11 +68,9 @@ def state_of(run: Run, spark: SparkSession | None = None) -> dict[str, list[str]
 
 
 def partitions_with_files(checkpoint: Path) -> set[int]:
-    """The state partitions of operator 0 that have live segments, plain files, or a directory."""
-    folder = checkpoint / "state" / "0"
+    """The state partitions of operator 0 that have live segments or plain files."""
     paths = [*live_files(checkpoint), *plain_state_files(checkpoint)]
-    found = {int(path.split("/")[1]) for path in paths}
-    return found | {int(each.name) for each in folder.iterdir() if each.name.isdecimal()}
+    return {int(path.split("/")[1]) for path in paths}
 
 
 def everything(checkpoint: Path) -> dict[str, Any]:

@@ -82,6 +82,12 @@ def test_again_and_again(make_spark: MakeSpark, tmp_path: Path) -> None:
     assert at(run).maintenance.remove_old_partitions(dry_run=False).removed_partitions_count == 2
     assert at(run).maintenance.remove_old_partitions(dry_run=False).removed_files_count == 0
     assert partitions_with_files(run.checkpoint) == {0, 1}
+    for partition in (2, 3):  # as somebody does who tidies up
+        (run.checkpoint / "state" / "0" / str(partition)).rmdir()
+    keys_now = at(run).state().num_rows
+    for n in (4, 3):  # Spark's reader finds all that it has written
+        at(run).repartition(n, spark=spark)
+        assert at(run).state().num_rows == len(state_of(run)["{}"]) == keys_now
     go_on(run, [3], ONLY_DATA)
     assert given_out(run) == expected(run, tmp_path / "stock")
     assert Checkpoint(tmp_path / "old").state().num_rows == keys, "the fork has pinned what it needs"
