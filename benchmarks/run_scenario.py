@@ -19,6 +19,7 @@ from benchmarks.filesystems import CallCounters, minus
 from benchmarks.scenario import Scenario
 from benchmarks.sides import BenchmarkError, Side, environment, jvm_memory, merged_settings, start_session
 from benchmarks.workloads import state_fingerprint, write_input
+from pyspark_statestore import Checkpoint
 
 
 def run(scenario: Scenario, work: Path) -> dict[str, Any]:
@@ -51,6 +52,7 @@ def run(scenario: Scenario, work: Path) -> dict[str, Any]:
         result: dict[str, Any] = {"scenario": scenario.to_json(), "environment": environment(spark), "sides": {}}
         space = _space(sides)
         memory = jvm_memory(spark)
+        uploads = _uploads(spark, sides)
         for side in sides:
             before = counters.snapshot(side.name)
             side.stop()
@@ -60,7 +62,7 @@ def run(scenario: Scenario, work: Path) -> dict[str, Any]:
                 "after_stop": minus(counters.snapshot(side.name), before),
                 "space": space.get(side.name),
                 "memory": memory if len(sides) == 1 else None,
-                "uploads": _uploads(spark) if side.name == "merged" else None,
+                "uploads": uploads.get(side.name),
                 "state": state_fingerprint(side.session, scenario.workload, side.checkpoint),
             }
         _verify(scenario, result["sides"])
@@ -84,19 +86,33 @@ def _space(sides: list[Side]) -> dict[str, Any]:
     return {}
 
 
-def _uploads(spark: Any) -> dict[str, int]:
-    """Bytes that merged state wrote: in commits, before the snapshots that name them, and of these in vain.
+def _uploads(spark: Any, sides: list[Side]) -> dict[str, dict[str, int]]:
+    """Bytes that each side wrote when it published snapshots; for merged state also those before, and these in vain.
 
-    Compare ``--option upload=created`` with ``--option upload=commit``.
+    Nothing may have been deleted yet: ``retain`` is more than the batches. Compare ``--option upload=created`` with
+    ``--option upload=commit``.
     """
-    logs = spark._jvm.io.pyspark.statestore.log.MergedLogs.all().values()
-    metrics = [log.metrics().snapshot() for log in logs]
-    written, early, moved, wasted = (
-        sum(each[name] for each in metrics) for name in ("writtenBytes", "earlyBytes", "relocatedBytes", "wastedBytes")
-    )
-    uploads = {"commit_bytes": written - early - moved, "early_bytes": early, "wasted_bytes": wasted}
-    print("  merged wrote " + ", ".join(f"{name} {count:,}" for name, count in uploads.items()), file=sys.stderr)
-    return uploads
+    found = {}
+    for side in sides:
+        if side.name == "stock":
+            state = side.directory.rglob("*")
+            uploads = {"published_bytes": sum(f.stat().st_size for f in state if f.suffix in (".zip", ".sst"))}
+        else:
+            logs = spark._jvm.io.pyspark.statestore.log.MergedLogs.all().values()
+            metrics = [log.metrics().snapshot() for log in logs]
+            names = ("writtenBytes", "earlyBytes", "relocatedBytes", "wastedBytes")
+            written, early, moved, wasted = (sum(each[name] for each in metrics) for name in names)
+            changelogs = sum(
+                row["length"]
+                for row in Checkpoint(side.directory).inspect.segments().to_pylist()
+                if row["logical_path"].endswith(".changelog")
+            )
+            published = written - early - moved - changelogs
+            uploads = {"published_bytes": published, "early_bytes": early, "wasted_bytes": wasted}
+        found[side.name] = uploads
+        figures = ", ".join(f"{name} {count:,}" for name, count in uploads.items())
+        print(f"  {side.name}: {figures}", file=sys.stderr)
+    return found
 
 
 def _verify(scenario: Scenario, sides: dict[str, Any]) -> None:
