@@ -305,8 +305,8 @@ def main(
         probes = {f"{percent:g} %": write_probes(scenario, before, percent, following) for percent in probe}
         for file in before:
             # The query has read it. It is as large as the state, and the host's cache wants a part of the disk free.
-            for name in (file, *(work / side / "input" / file.name for side in SIDES)):
-                name.unlink()
+            for copy in (file, *(work / side / "input" / file.name for side in SIDES)):
+                copy.unlink()
         for share, batch in (probes or {"": files[-1:]}).items():
             sides = {}
             for name, options in again.items():
