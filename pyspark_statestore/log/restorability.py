@@ -31,6 +31,7 @@ from pyspark_statestore.log.state_files import DEFAULT_STORE, STATE, StateFiles,
 from pyspark_statestore.log.versions import versions_table
 from pyspark_statestore.parsing import objects, whole_number
 from pyspark_statestore.sparkfiles import files_named
+from pyspark_statestore.sparkfiles.records import has_one_key
 from pyspark_statestore.storage.directory import Directory, in_parallel
 
 _Key = tuple[int, str]
@@ -193,11 +194,41 @@ def expected_stores(directory: Directory, known: Collection[Store], batch: int) 
     """
     found: set[Store] = set()
     partitions = partitions_of(directory, batch)
+    single = single_partition_operators(directory, known)
     for operator in {*operators(directory), *(store[0] for store in known)}:
-        of_metadata = stores_of_operator(directory, operator, partitions)
-        there = (s for s in known if s[0] == operator and (partitions is None or s[1] < partitions))
+        count = 1 if operator in single else partitions
+        of_metadata = stores_of_operator(directory, operator, count)
+        there = (s for s in known if s[0] == operator and (count is None or s[1] < count))
         found |= set(of_metadata or there)
     return sorted(found)
+
+
+def single_partition_operators(directory: Directory, known: Collection[Store]) -> set[int]:
+    """Returns the operators that keep everything in partition 0, as global aggregations and limits do.
+
+    Their metadata says otherwise: Spark gives them the number of partitions that it would give any other. What tells
+    them is that their keys cannot differ. Keys that are all null can be in another partition, too, so an operator
+    counts only if no other partition has ever left a file.
+
+    Args:
+        directory: The checkpoint's directory.
+        known: Stores that have files.
+
+    Raises:
+        StateStoreFilesError: A schema cannot be read.
+    """
+    partitions: dict[int, set[int]] = defaultdict(set)
+    for operator, partition, _ in known:
+        partitions[operator].add(partition)
+    return {operator for operator, found in partitions.items() if found == {0} and _has_one_key(directory, operator)}
+
+
+def _has_one_key(directory: Directory, operator: int) -> bool:
+    folder = f"{STATE}/{operator}/0/_metadata"
+    for info in directory.files(folder):
+        if info.name == "schema":
+            return has_one_key(directory.read(f"{folder}/schema", info.size))
+    return False
 
 
 def ids_of(data: bytes) -> dict[int, list[list[str]]]:

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from pyspark_statestore.errors import StateStoreFilesError, not_allowed
 from pyspark_statestore.log.merged_log import MergedLog
 from pyspark_statestore.log.pins import check_unclaimed
-from pyspark_statestore.log.restorability import committed, stores_of_operator
+from pyspark_statestore.log.restorability import committed, single_partition_operators, stores_of_operator
 from pyspark_statestore.log.scan import retry_if_gone
 from pyspark_statestore.log.spark_logs import COMMITS, entries, operators, partitions_of
 from pyspark_statestore.log.state_files import STATE, StateFiles, plain_files
@@ -85,6 +85,7 @@ def repartition(
     check_unclaimed(directory, snapshot.scan.others)
     plan = Plan.of(directory, partitions)
     names = plan.store_names(directory)
+    _require_many_partitions(log)
     result = Repartition(
         plan.before, partitions, plan.new_batch, len({each[0] for each in names}), len(names) * partitions, 0, dry_run
     )
@@ -113,6 +114,19 @@ def repartition(
 def _make_directories(directory: Directory, found: Sequence[int], partitions: int) -> None:
     paths = [f"{STATE}/{operator}/{partition}" for operator in found for partition in range(partitions)]
     in_parallel(lambda path: make_directory(directory, path), paths)
+
+
+def _require_many_partitions(log: MergedLog) -> None:
+    scan = log.snapshot().scan
+    single = single_partition_operators(
+        log.directory, StateFiles.of(scan, plain_files(log.directory, scan)).stores().known
+    )
+    if single:
+        reason = (
+            f"operator {min(single)} keeps everything in one partition, as a global aggregation or a limit does, and "
+            "Spark would look for its state in others"
+        )
+        raise cannot(log.directory.location.url, reason)
 
 
 def check_number(partitions: object) -> None:

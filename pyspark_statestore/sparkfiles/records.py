@@ -152,6 +152,61 @@ def java_utf(data: bytes) -> tuple[str | None, bytes]:
     return data[2:end].decode("utf-8", "replace"), data[end:]
 
 
+class JavaReader:
+    """Reads what Java's ``DataOutputStream`` has written."""
+
+    def __init__(self, data: bytes) -> None:
+        self._rest = data
+
+    def number(self, length: int) -> int:
+        """Reads a whole number of so many bytes.
+
+        Raises:
+            ValueError: The data was cut off.
+        """
+        if len(self._rest) < length:
+            raise ValueError("it was cut off")
+        number = int.from_bytes(self._rest[:length], "big", signed=True)
+        self._rest = self._rest[length:]
+        return number
+
+    def text(self) -> str:
+        """Reads a text.
+
+        Raises:
+            ValueError: The data was cut off.
+        """
+        text, self._rest = java_utf(self._rest)
+        if text is None:
+            raise ValueError("it was cut off")
+        return text
+
+    def chunks(self) -> str:
+        """Reads a long text, which Spark writes in pieces.
+
+        Raises:
+            ValueError: The data was cut off.
+        """
+        return "".join(self.text() for _ in range(self.number(4)))
+
+
+def has_one_key(schema: bytes) -> bool:
+    """Whether a schema file of a store leaves its keys no choice: they have no columns, or only some of type ``void``.
+
+    Global aggregations and limits have such keys. Files of version 3 have a name and keys for each column family; the
+    operators that write these always have keys.
+    """
+    try:
+        reader = JavaReader(schema)
+        version = reader.text()
+        if version not in ("v1", "v2"):
+            return False
+        key = parse_object(reader.text() if version == "v1" else reader.chunks())
+        return all(field["type"] in ("void", "null") for field in objects(key["fields"], "fields"))
+    except (ValueError, KeyError):
+        return False
+
+
 # Snapshots: the zip of a RocksDB snapshot names the immutable files that it needs.
 
 _METADATA = "metadata"

@@ -18,7 +18,7 @@ from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.log.spark_logs import operator_metadata
 from pyspark_statestore.log.state_files import DEFAULT_STORE, store_folder
 from pyspark_statestore.parsing import objects, parse_json, parse_object, whole_number
-from pyspark_statestore.sparkfiles.records import java_utf
+from pyspark_statestore.sparkfiles.records import JavaReader
 from pyspark_statestore.storage import Directory
 
 DEFAULT_FAMILY = "default"
@@ -213,7 +213,7 @@ def _schema_of(
     directory: Directory, where: str, data: bytes, metadata: Mapping[str, Any], info: Mapping[str, Any]
 ) -> StoreSchema:
     try:
-        reader = _Reader(data)
+        reader = JavaReader(data)
         version = reader.text()
         if version == "v3":
             many = _variables_of_many(metadata)
@@ -231,7 +231,7 @@ def _schema_of(
         raise unreadable(directory, where, error) from error
 
 
-def _family(reader: _Reader, many: frozenset[str]) -> Family:
+def _family(reader: JavaReader, many: frozenset[str]) -> Family:
     name = reader.text()
     reader.number(2)  # the id of the key's schema, which UnsafeRows do not contain
     key = reader.chunks()
@@ -246,29 +246,6 @@ def _variables_of_many(metadata: Mapping[str, Any]) -> frozenset[str]:
     properties = parse_object(str(metadata.get("operatorPropertiesJson") or "{}"))
     variables = objects(properties.get("stateVariables"), "stateVariables")
     return frozenset(str(each["stateName"]) for each in variables if each["stateVariableType"] == "ListState")
-
-
-class _Reader:
-    """Reads what Java's ``DataOutputStream`` has written."""
-
-    def __init__(self, data: bytes) -> None:
-        self._rest = data
-
-    def number(self, length: int) -> int:
-        if len(self._rest) < length:
-            raise ValueError("it was cut off")
-        number = int.from_bytes(self._rest[:length], "big", signed=True)
-        self._rest = self._rest[length:]
-        return number
-
-    def text(self) -> str:
-        text, self._rest = java_utf(self._rest)
-        if text is None:
-            raise ValueError("it was cut off")
-        return text
-
-    def chunks(self) -> str:
-        return "".join(self.text() for _ in range(self.number(4)))
 
 
 def _type_of(what: Any) -> SparkType:

@@ -132,7 +132,10 @@ def resolves(owner: str, name: str, descriptor: str) -> bool:
     )
 
 
-REFUSES = {f"io/pyspark/statestore/sink/{name}.class" for name in ("CompactingCommitProtocol", "FileFormats")}
+REFUSES = {
+    f"io/pyspark/statestore/{name}.class"
+    for name in ("sink/CompactingCommitProtocol", "sink/FileFormats", "spark/StateFilesPage")
+}
 """Work with Scala 2.12 only; what uses them says so in another one before it does anything."""
 
 

@@ -68,14 +68,15 @@ def everything(folder: Path) -> Contents:
         said = {"sstFiles": files, "logFiles": [], "columnFamilyMapping": {"default": 0}}
         plain_file(folder, f"0/{partition}/3_cccc.zip", snapshot(said))
         plain_file(folder, f"0/{partition}/SSTs/000008-x.sst", b"s" * 20)
-    value = {"storeName": "default", "numColsPrefixKey": 0, "numPartitions": 1}
+    value = {"storeName": "default", "numColsPrefixKey": 0, "numPartitions": 2}
     value["stateSchemaFilePaths"] = ["file:/elsewhere/state/1/_stateSchema/default/0_x"]
     said = {"operatorInfo": {"operatorId": 1}, "stateStoreInfo": [value], "operatorPropertiesJson": "{}"}
     plain_file(folder, "1/_metadata/v2/0", b"v2\n" + json.dumps(said).encode())
     plain_file(folder, "1/_stateSchema/default/0_x", schema_of_families())
-    plain_file(folder, "1/0/1.delta", delta({(1, 1): (2,)}))
-    plain_file(folder, "1/0/2.snapshot", lz4(pairs({(1, 1): (2,)})))
-    plain_file(folder, "1/0/3.delta", snappy(pairs({(1, 2): (3,)})))
+    for partition in range(2):
+        plain_file(folder, f"1/{partition}/1.delta", delta({(1, 1): (2,)}))
+        plain_file(folder, f"1/{partition}/2.snapshot", lz4(pairs({(1, 1): (2,)})))
+        plain_file(folder, f"1/{partition}/3.delta", snappy(pairs({(1, 2): (3,)})))
     plain_file(folder, "1/0/1.delta.crc", b'{"algorithm":"CRC32C","value":1,"mainFileSize":9,"timestampMs":1}')
     (folder / "metadata").write_text('{"id":"4f5b"}')
     source = folder / "sources" / "0" / "0"
