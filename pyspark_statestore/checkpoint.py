@@ -6,7 +6,7 @@ import datetime
 import os
 from collections.abc import Mapping
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from pyspark_statestore.conf import CLOSED_AFTER
 from pyspark_statestore.errors import StateStoreFilesError, not_allowed
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pyspark_statestore.migration.export import Export
     from pyspark_statestore.migration.repartition import Repartition
     from pyspark_statestore.migration.repartition_undo import RepartitionUndo
+    from pyspark_statestore.migration.store_conversion import StoreConversion
     from pyspark_statestore.report.page import Report
     from pyspark_statestore.storage import Directory, Location
 
@@ -361,8 +362,25 @@ class Checkpoint:
 
         return undo_repartition(self._merged_log(dry_run), dry_run=dry_run, force=force, query=self._query)
 
-    def convert(self, to: str, *, door: str = "provider", dry_run: bool = False, force: bool = False) -> Conversion:
-        """Lets a stopped query go on with merged state, or with stock Spark's.
+    @overload
+    def convert(self, to: str, *, door: str = "provider", dry_run: bool = False, force: bool = False) -> Conversion: ...
+
+    @overload
+    def convert(
+        self, *, store: str, spark: SparkSession | None = None, dry_run: bool = False, force: bool = False
+    ) -> StoreConversion: ...
+
+    def convert(
+        self,
+        to: str | None = None,
+        *,
+        store: str | None = None,
+        door: str = "provider",
+        spark: SparkSession | None = None,
+        dry_run: bool = False,
+        force: bool = False,
+    ) -> Conversion | StoreConversion:
+        """Lets a stopped query go on with merged state, or with stock Spark's; or with another store.
 
         A restarted query takes the class that keeps its state from the checkpoint's offset log, not from the session.
         This rewrites the class there, keeps a copy of what it replaces, and touches no state. It can be repeated after
@@ -378,22 +396,47 @@ class Checkpoint:
 
         To ``stock``: :meth:`export` must have written the state back, and has done this already.
 
+        With ``store``, the state is written anew for RocksDB or for the heap store, by Spark 4.3, and the newest entry
+        of the offset log names the other class then. The files of the old store stay, unread, until
+        ``maintenance.remove_old_partitions``. A heap store has room for one column family and checkpoint format 1 only.
+        docs/reshape.md says more.
+
         Args:
             to: ``merged`` or ``stock``.
+            store: ``rocksdb`` or ``heap``, instead of ``to``.
             door: The door for the merged query, ``provider`` or ``path``. For the path door, a checkpoint of stock
                 Spark needs no conversion; one of the provider door, or after an export, does.
+            spark: For ``store``, a classic session with the package, whose tasks read and write the state; the active
+                one if not given. A dry run needs none.
             dry_run: Only report what would change.
             force: Allow it where the query seems to be running, or merged files seem to be older than plain ones. After
                 an export in place, what the export's marker says holds even so.
 
+        Returns:
+            A ``Conversion``; with ``store``, a ``StoreConversion``.
+
         Raises:
             StateStoreFilesError: PSS_QUERY_RUNNING, PSS_NOT_EXPORTED, PSS_STALE_MERGED, PSS_NEEDS_PATH_DOOR,
                 PSS_UNKNOWN_PROVIDER, PSS_UNFINISHED_REPARTITION, PSS_UNREADABLE_STATE, PSS_NOT_A_CHECKPOINT,
-                PSS_INVALID_OPTION, or the checkpoint cannot be read or written.
+                PSS_INVALID_OPTION, or the checkpoint cannot be read or written. With ``store`` also
+                PSS_CANNOT_CONVERT_STORE, PSS_STORE_CONVERSION_FAILED, PSS_VERSION_NOT_RESTORABLE, PSS_EXPORTED,
+                PSS_CLAIMED, PSS_SPARK_NOT_RUNNING or PSS_JAR_MISSING.
+
+        Example:
+            >>> Checkpoint("hdfs://nn/checkpoints/q1").convert(store="rocksdb", spark=spark).store_before
+            'heap'
         """
+        log = self._merged_log(dry_run)
+        if store is not None:
+            from pyspark_statestore.migration.store_conversion import convert_store
+
+            if to is not None:
+                raise not_allowed("to", to, "not given where store is: one thing after the other")
+            return convert_store(log, store, spark=spark, dry_run=dry_run, force=force, query=self._query)
         from pyspark_statestore.migration.conversion import convert
 
-        log = self._merged_log(dry_run)
+        if to is None:
+            raise not_allowed("to", to, "merged or stock, or store has to be given")
         return convert(log, to, door=door, dry_run=dry_run, force=force, query=self._query)
 
     def export(
@@ -516,6 +559,7 @@ def fork(
     )
 
 
+@overload
 def convert(
     path: str | os.PathLike[str],
     to: str,
@@ -525,7 +569,34 @@ def convert(
     door: str = "provider",
     dry_run: bool = False,
     force: bool = False,
-) -> Conversion:
+) -> Conversion: ...
+
+
+@overload
+def convert(
+    path: str | os.PathLike[str],
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+    closed_after: datetime.timedelta = CLOSED_AFTER,
+    store: str,
+    spark: SparkSession | None = None,
+    dry_run: bool = False,
+    force: bool = False,
+) -> StoreConversion: ...
+
+
+def convert(
+    path: str | os.PathLike[str],
+    to: str | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    *,
+    closed_after: datetime.timedelta = CLOSED_AFTER,
+    store: str | None = None,
+    door: str = "provider",
+    spark: SparkSession | None = None,
+    dry_run: bool = False,
+    force: bool = False,
+) -> Conversion | StoreConversion:
     """Converts the checkpoint at a path: see :meth:`Checkpoint.convert`.
 
     Args:
@@ -533,7 +604,9 @@ def convert(
         to: ``merged`` or ``stock``.
         storage_options: Options of the fsspec file system.
         closed_after: As for :class:`Checkpoint`.
+        store: ``rocksdb`` or ``heap``, instead of ``to``.
         door: ``provider`` or ``path``.
+        spark: For ``store``, the session whose tasks read and write the state; the active one if not given.
         dry_run: Only report what would change.
         force: Allow it where the query seems to be running, or merged files seem to be older than plain ones.
 
@@ -545,7 +618,9 @@ def convert(
         100
     """
     checkpoint = Checkpoint(path, storage_options, closed_after=closed_after)
-    return checkpoint.convert(to, door=door, dry_run=dry_run, force=force)
+    if store is not None and to is None:
+        return checkpoint.convert(store=store, spark=spark, dry_run=dry_run, force=force)
+    return checkpoint.convert(to, store=store, door=door, dry_run=dry_run, force=force)  # type: ignore[call-overload, no-any-return]
 
 
 def export(

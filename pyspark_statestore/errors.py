@@ -134,6 +134,11 @@ ERROR_CLASSES: Mapping[str, str] = MappingProxyType(
             "were, and the query does not start before this is finished or taken back: repeat it with the same number, "
             "or pyspark-statestore undo-repartition."
         ),
+        "PSS_CANNOT_CONVERT_STORE": "{path} cannot be converted to another store: {reason}. Nothing was changed.",
+        "PSS_STORE_CONVERSION_FAILED": (
+            "{path} could not be converted to another store: {reason}. The query goes on with the store that it has; "
+            "to convert it, do the same once more."
+        ),
         "PSS_CANNOT_UNDO_REPARTITION": (
             "The newest batch of {path} cannot be taken back as a repartitioning: {reason}. Nothing was changed."
         ),

@@ -120,12 +120,18 @@ def release_command(checkpoint: Checkpoint, output: Output, dry_run: bool, fork:
         "pyspark-statestore convert /checkpoints/q1 --to merged --dry-run",
         "pyspark-statestore convert /checkpoints/q1 --to merged",
         "pyspark-statestore convert /checkpoints/q1 --to merged --door path",
+        "pyspark-statestore convert /checkpoints/q1 --store rocksdb --master 'local[*]'",
     ],
     interrupted="Run it again before you start the query.",
 )
 @options.dry_run("Only show what would change.")
 @options.checkpoint
-@click.option("--to", type=click.Choice(["merged", "stock"]), required=True, help="How the query goes on.")
+@click.option("--to", type=click.Choice(["merged", "stock"]), help="How the query goes on.")
+@click.option(
+    "--store",
+    type=click.Choice(["rocksdb", "heap"]),
+    help="Write the state anew for this store instead, with Spark. --master and --conf are for that.",
+)
 @click.option(
     "--door",
     type=click.Choice(["provider", "path"]),
@@ -134,19 +140,45 @@ def release_command(checkpoint: Checkpoint, output: Output, dry_run: bool, fork:
     help="The door for the merged query; see docs/turn-it-on.md.",
 )
 @_force
+@options.spark
 @options.output
-def convert_command(checkpoint: Checkpoint, output: Output, dry_run: bool, to: str, door: str, force: bool) -> None:
-    """Switch a stopped query to merged state, or back.
+def convert_command(
+    checkpoint: Checkpoint,
+    output: Output,
+    dry_run: bool,
+    to: str | None,
+    store: str | None,
+    door: str,
+    force: bool,
+    master: str,
+    conf: tuple[tuple[str, str], ...],
+) -> None:
+    """Switch a stopped query to merged state, or back; or to another store.
 
     This rewrites the class that keeps the state in the checkpoint's offset log, and keeps a copy of what it replaces.
     After an export in place, --to merged goes back to the merged files, unless stock Spark has gone on since. An
     offline repartitioning that Spark began and could not finish is undone.
+
+    With --store, the state is written anew for RocksDB or for the heap store. It takes Spark 4.3. The old store's files
+    stay until old-partitions removes them. See docs/reshape.md.
     """
     from pyspark_statestore.cli.output import Report, figures_of, progress
+    from pyspark_statestore.cli.session import session
 
-    with progress("Converting", ""):
-        done = checkpoint.convert(to, door=door, dry_run=dry_run, force=force)
-    output.report(Report.of(f"Conversion of {checkpoint.url}", figures_of(done), dry_run=done.dry_run))
+    if (to is None) == (store is None):
+        raise click.UsageError("Give --to or --store, one of them.")
+    title = f"Conversion of {checkpoint.url}"
+    if store is None:
+        with progress("Converting", ""):
+            done = checkpoint.convert(str(to), door=door, dry_run=dry_run, force=force)
+        output.report(Report.of(title, figures_of(done), dry_run=done.dry_run))
+        return
+    with ExitStack() as stack:
+        spark = None if dry_run else stack.enter_context(session(master, dict(conf)))
+        stack.enter_context(progress("Converting", ""))
+        other = checkpoint.convert(store=store, spark=spark, dry_run=dry_run, force=force)
+    note = "" if other.version is not None else "It has that store already."
+    output.report(Report.of(title, figures_of(other), dry_run=other.dry_run, note=note))
 
 
 @click.command(

@@ -45,7 +45,7 @@ def repartition_command(
     """Give a stopped query another number of state partitions, with Spark.
 
     It adds a batch to the query's logs which has the same state in other partitions. The old ones stay, for
-    undo-repartition, until old-partitions removes them. It takes Spark 4.3, and state in RocksDB. See docs/reshape.md.
+    undo-repartition, until old-partitions removes them. It takes Spark 4.3. See docs/reshape.md.
     """
     from pyspark_statestore.cli.output import Report, figures_of, progress
     from pyspark_statestore.cli.session import session
@@ -99,7 +99,8 @@ def undo_repartition_command(checkpoint: Checkpoint, output: Output, dry_run: bo
 def old_partitions_command(checkpoint: Checkpoint, output: Output, dry_run: bool) -> None:
     """Remove the state of partitions that the query has no more, since it was repartitioned to fewer.
 
-    Nothing is removed without --no-dry-run. The repartitioning cannot be taken back then. The query may run.
+    The files of the store that the query had before convert --store go, too. Nothing is removed without --no-dry-run.
+    The repartitioning cannot be taken back then. The query may run.
     """
     from pyspark_statestore.cli.output import Report, figures_of, progress
 

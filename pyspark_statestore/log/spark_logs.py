@@ -51,12 +51,24 @@ def partitions_of(directory: Directory, batch: int) -> int | None:
     Raises:
         StateStoreFilesError: The entry cannot be read.
     """
+    try:
+        return int(setting_of(directory, batch, PARTITIONS_KEY) or "")
+    except ValueError:
+        return None
+
+
+def setting_of(directory: Directory, batch: int, key: str) -> str | None:
+    """Returns a setting that the offset log has for a batch; None where it does not say.
+
+    Raises:
+        StateStoreFilesError: The entry cannot be read.
+    """
     info = entries(directory, OFFSETS).get(batch)
     if info is None:
         return None
     try:
         said = content_of(directory.read(f"{OFFSETS}/{batch}", info.size)).get("conf", {})
-        return int(said[PARTITIONS_KEY])
+        return str(said[key])
     except (ValueError, KeyError, TypeError, FileNotFoundError):
         return None
 

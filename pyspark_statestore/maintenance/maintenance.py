@@ -157,8 +157,8 @@ class Maintenance:
     def remove_old_partitions(self, *, dry_run: bool = True) -> OldPartitions:
         """Deletes the state of partitions that the query has no more, since it was repartitioned to fewer.
 
-        Spark leaves it for ever. Afterwards the query can neither go back to a batch before the repartitioning, nor can
-        the repartitioning be taken back.
+        Also the files of the store that it had before it was converted to another one. Spark leaves all of it for ever.
+        Afterwards the query can neither go back to a batch before that, nor can a repartitioning be taken back.
 
         Args:
             dry_run: Change nothing; only return what would be deleted. The default.

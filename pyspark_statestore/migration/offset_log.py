@@ -167,8 +167,8 @@ class OffsetChanges:
     undone: UnfinishedRepartition | None = None
 
     @classmethod
-    def planned(cls, directory: Directory, to: str) -> OffsetChanges:
-        """Plans the change to ``merged`` or ``stock`` classes.
+    def planned(cls, directory: Directory, to: str | None) -> OffsetChanges:
+        """Plans the change to ``merged`` or ``stock`` classes; None changes nothing.
 
         Raises:
             StateStoreFilesError: PSS_UNKNOWN_PROVIDER, PSS_UNREADABLE_STATE, or the log cannot be read.
@@ -176,9 +176,24 @@ class OffsetChanges:
         copies = kept(directory)
         replaced = {batch: data for copy in copies for batch, data in copy.items()}
         before = read_offsets(directory, replaced)
-        changed = [_changed(directory, entry, to) for entry in before]
+        changed = [] if to is None else [_changed(directory, entry, to) for entry in before]
         ours = {f"{OFFSETS}/{entry.batch}" for entry in before if any(_is_ours(entry, copy) for copy in copies)}
         return cls(tuple(before), tuple(entry for entry in changed if entry is not None), frozenset(ours))
+
+    @classmethod
+    def of_newest(cls, directory: Directory, provider: str) -> OffsetChanges:
+        """Plans to have another class in the newest entry only: state of earlier batches stays with the old one.
+
+        Raises:
+            StateStoreFilesError: PSS_UNREADABLE_STATE, or the log cannot be read.
+        """
+        planned = cls.planned(directory, None)
+        newest = planned.before[-1]
+        try:
+            return replace(planned, changed=(newest.with_provider(provider),))
+        except ValueError as error:
+            where = directory.location.display(f"{OFFSETS}/{newest.batch}")
+            raise StateStoreFilesError("PSS_UNREADABLE_STATE", {"path": where, "reason": error}) from error
 
     def undoing(self, unfinished: UnfinishedRepartition) -> OffsetChanges:
         """The same changes, and the undoing of a repartitioning."""

@@ -1,15 +1,16 @@
-"""Spark's offline repartitioning, run in a session that is right for the checkpoint, whichever door its query uses.
+"""State that is written anew, in a session that is right for the checkpoint, whichever door its query uses.
 
-Spark knows for every operator which key belongs into which partition, and writes the new partitions. Its runner takes
-only its own provider class. State of the provider door is therefore given to it by the merged path, and ``fs`` of the
-shim shows it the offset log with Spark's class (``SparksProviders``). All of this is set in a clone of the caller's
-session, which keeps its settings and its temporary views.
+Spark knows for every operator which key belongs into which partition. ``reshape`` of the shim asks it, and moves the
+rows. Spark says so of its own RocksDB class only. State of the provider door is therefore given to it by the merged
+path, and ``fs`` of the shim shows it the offset log with that class (``SparksProviders``). All of this is set in a
+clone of the caller's session, which keeps its settings and its temporary views.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark_statestore._version import __version__
@@ -24,7 +25,7 @@ from pyspark_statestore.session.doors import (
     file_system_settings,
     spark_minor,
 )
-from pyspark_statestore.session.jvm import check_loaded, check_running, jar_missing, loaded_jar
+from pyspark_statestore.session.jvm import call_static, check_loaded, check_running, jar_missing, loaded_jar
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,28 +35,54 @@ FIRST_SPARK = "4.3"
 
 _SHOW_KEY = "io.pyspark.statestore.showSparksProviders"
 _FORMAT_KEY = "spark.sql.streaming.stateStore.checkpointFormatVersion"
-_RUNNER = "org.apache.spark.sql.execution.streaming.state.OfflineStateRepartitionRunner"
+_REWRITER = "io.pyspark.statestore.reshape.StateRewrite"
 _ALL_FAMILIES = "_readAllColumnFamilies"
 """The option with which Spark's runner reads state: only then does Spark ask for what it partitions by."""
+
+Refuse = Callable[[str, str], StateStoreFilesError]
+"""Makes an error of the checkpoint's URL and a reason."""
 
 _ACTION = "Start one with configure(builder), or attach(spark) to one, and give it as spark="
 
 
+@dataclass(frozen=True)
+class Rewrite:
+    """What is to be written anew.
+
+    Attributes:
+        batch: The batch that left the state.
+        provider: Spark's class that keeps it.
+        next_provider: Spark's class that is to keep it.
+        partitions: How many state partitions the query has.
+        single: Operators that keep everything in partition 0.
+    """
+
+    batch: int
+    provider: str
+    next_provider: str
+    partitions: int
+    single: frozenset[int]
+
+
 class SparkSide:
-    """A session in which Spark can repartition a checkpoint.
+    """A session in which a checkpoint's state can be written anew.
 
     Args:
         spark: The caller's session; the active one if not given.
         location: The checkpoint as Spark is told: its merged path where state is merged.
         format_version: Spark's checkpoint format, in which the new state has to be written: 1 or 2.
+        refuse: Makes the error, of a URL and a reason, where it cannot be done; PSS_CANNOT_REPARTITION if not given.
 
     Raises:
-        StateStoreFilesError: PSS_SPARK_NOT_RUNNING, PSS_JAR_MISSING, PSS_VERSION_MISMATCH, PSS_WRONG_SPARK, or
-            PSS_CANNOT_REPARTITION where this Spark is too old.
+        StateStoreFilesError: PSS_SPARK_NOT_RUNNING, PSS_JAR_MISSING, PSS_VERSION_MISMATCH, PSS_WRONG_SPARK, or what
+            ``refuse`` makes where this Spark is too old.
     """
 
-    def __init__(self, spark: SparkSession | None, location: str, format_version: int) -> None:
-        self._spark = _checked(spark, location)
+    def __init__(
+        self, spark: SparkSession | None, location: str, format_version: int, refuse: Refuse | None = None
+    ) -> None:
+        self._cannot = refuse or cannot
+        self._spark = _checked(spark, location, self._cannot)
         self._location = location
         self._jvm: Any = self._spark.sparkContext._jvm
         self._session: Any = self._spark._jsparkSession.cloneSession()
@@ -77,41 +104,67 @@ class SparkSide:
             settings[OWN_FILE_MANAGER_KEY] = manager
         return settings
 
-    def check(self, batch: int, stores: Sequence[tuple[int, str]]) -> None:
-        """Lets Spark say whether it can repartition these stores; it reads metadata and schemas, and writes nothing.
+    def check(self, rewrite: Rewrite, stores: Sequence[tuple[int, str]]) -> None:
+        """Lets Spark say whether it can rewrite these stores; it reads metadata and schemas, and writes nothing.
 
         Args:
-            batch: The batch after which the state is taken.
+            rewrite: What is to be done.
             stores: Operators and names of their stores.
 
         Raises:
-            StateStoreFilesError: PSS_CANNOT_REPARTITION with what Spark says.
+            StateStoreFilesError: What ``refuse`` makes of what Spark says.
         """
         for operator, name in stores:
             try:
                 with self._active():
                     reader = self._session.read().format("statestore").option("path", self._location)
-                    reader = reader.option("batchId", str(batch)).option("operatorId", str(operator))
+                    reader = reader.option("batchId", str(rewrite.batch)).option("operatorId", str(operator))
                     reader.option("storeName", name).option(_ALL_FAMILIES, "true").load()
             except _spark_errors() as error:
                 reason = f"Spark says of operator {operator}, store {name!r}: {first_line(error)}"
-                raise cannot(self._location, reason) from error
+                raise self._cannot(self._location, reason) from error
+        with self._active():
+            obstacle = self._rewriter(rewrite).obstacle(rewrite.batch)
+        if obstacle:
+            raise self._cannot(self._location, obstacle)
 
-    def repartition(self, partitions: int) -> int:
-        """Runs it, and returns the batch that it has made.
+    def repartition(self, rewrite: Rewrite, partitions: int) -> int:
+        """Writes the state in so many partitions, as a batch of the query's logs, and returns that batch.
 
         Raises:
             StateStoreFilesError: PSS_REPARTITION_FAILED.
         """
-        runner = self._jvm
-        for name in _RUNNER.split("."):
-            runner = getattr(runner, name)
         try:
             with self._active():
-                return int(runner(self._session, self._location, partitions, True).run())
+                return int(self._rewriter(rewrite).repartition(partitions))
         except _spark_errors() as error:
             parameters = {"path": self._location, "partitions": partitions, "reason": first_line(error)}
             raise StateStoreFilesError("PSS_REPARTITION_FAILED", parameters) from error
+
+    def convert(self, rewrite: Rewrite) -> None:
+        """Writes the state for the next class; the query's logs stay as they are.
+
+        Raises:
+            StateStoreFilesError: PSS_STORE_CONVERSION_FAILED.
+        """
+        try:
+            with self._active():
+                self._rewriter(rewrite).convert(rewrite.batch)
+        except _spark_errors() as error:
+            parameters = {"path": self._location, "reason": first_line(error)}
+            raise StateStoreFilesError("PSS_STORE_CONVERSION_FAILED", parameters) from error
+
+    def _rewriter(self, rewrite: Rewrite) -> Any:
+        java_class = self._session.sharedState().jarClassLoader().loadClass(_REWRITER)
+        texts = (
+            self._location,
+            rewrite.provider,
+            rewrite.next_provider,
+            str(rewrite.partitions),
+            " ".join(map(str, sorted(rewrite.single))),
+        )
+        arguments = [("java.lang.String", text) for text in texts]
+        return call_static(self._jvm, java_class, "of", (self._session.getClass().getName(), self._session), *arguments)
 
     @contextmanager
     def _active(self) -> Iterator[None]:
@@ -128,17 +181,17 @@ class SparkSide:
                 sessions.clearActiveSession()
 
 
-def _checked(spark: SparkSession | None, location: str) -> SparkSession:
+def _checked(spark: SparkSession | None, location: str, refuse: Refuse) -> SparkSession:
     from pyspark.sql import SparkSession
 
     session = spark or SparkSession.getActiveSession()
     if session is None:
-        reason = "Repartitioning needs a Spark session, and none is active"
+        reason = "State is written anew by a Spark session, and none is active"
         raise StateStoreFilesError("PSS_SPARK_NOT_RUNNING", {"reason": reason, "action": _ACTION})
-    check_running(session, why_not_connect="and state is repartitioned from the driver", action=_ACTION)
+    check_running(session, why_not_connect="and state is written anew from the driver", action=_ACTION)
     minor = spark_minor(session.version)
     if SUPPORTED_SPARK.index(minor) < SUPPORTED_SPARK.index(FIRST_SPARK):
-        raise cannot(location, f"this is Spark {session.version}, and it takes Spark {FIRST_SPARK} or newer")
+        raise refuse(location, f"this is Spark {session.version}, and it takes Spark {FIRST_SPARK} or newer")
     loaded = loaded_jar(session.sparkContext._jvm, session._jsparkSession.sharedState().jarClassLoader())
     if loaded is None:
         raise jar_missing("the session was started without the jar", _ACTION)

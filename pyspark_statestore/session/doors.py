@@ -36,8 +36,23 @@ MERGED_PROVIDERS = {
     "rocksdb": "io.pyspark.statestore.spark.MergedRocksDBStateStoreProvider",
     "heap": "io.pyspark.statestore.spark.MergedHDFSBackedStateStoreProvider",
 }
+_STORES = {provider: store for names in (STOCK_PROVIDERS, MERGED_PROVIDERS) for store, provider in names.items()}
 MODES = ("provider", "path")
 STORES = tuple(STOCK_PROVIDERS)
+
+
+def store_of(provider: str) -> str:
+    """Returns which store a class keeps: ``rocksdb`` or ``heap``.
+
+    Raises:
+        KeyError: It is no class of Spark's or of this package.
+    """
+    return _STORES[provider]
+
+
+def known_store(provider: str | None) -> str | None:
+    """Returns what :func:`store_of` does, and None for any other class."""
+    return _STORES.get(provider or "")
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,8 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from pyspark_statestore import StateStoreFilesError
-from pyspark_statestore.migration.spark_side import SparkSide
+from pyspark_statestore.migration.spark_side import Rewrite, SparkSide
+from pyspark_statestore.session.doors import STOCK_PROVIDERS
 from tests.faults.queries import CONF, MASTER, Query
 from tests.maintenance.faults import Breakage, DiedError
 from tests.maintenance.harness import live_files
@@ -116,7 +117,8 @@ class Copied(Query):
 
 
 def asked_for(spark: SparkSession, query: Query, n: int) -> None:
-    SparkSide(spark, f"merged+faulty:{query.checkpoint}", 1).repartition(n)
+    rewrite = Rewrite(1, STOCK_PROVIDERS["rocksdb"], STOCK_PROVIDERS["rocksdb"], 1, frozenset())
+    SparkSide(spark, f"merged+faulty:{query.checkpoint}", 1).repartition(rewrite, n)
 
 
 @since

@@ -111,35 +111,43 @@ def test_a_fork_with_another_number(make_spark: MakeSpark, tmp_path: Path, mode:
     assert_state_is_merged(fork)
 
 
-def test_a_fork_that_cannot_be_repartitioned_is_not_made(make_spark: MakeSpark, tmp_path: Path) -> None:
-    spark = make_spark(mode="provider", store="heap")
-    run = Run(spark, "aggregation", Setting("provider", "heap"), tmp_path / "query")
-    go_on(run, range(2), ONLY_DATA)
-    before = everything(run.checkpoint)
-    with refused("PSS_CANNOT_REPARTITION", "heap"):
-        Checkpoint(run.checkpoint).fork(tmp_path / "fork", partitions=5, spark=spark)
+@pytest.fixture
+def limited(make_spark: MakeSpark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """A query whose operator Spark does not know how to repartition."""
+    monkeypatch.setitem(WORKLOADS, "limit", Workload(lambda stream: stream().select("key").limit(7), "append"))
+    run = Run(make_spark(mode="provider"), "limit", PROVIDER, tmp_path / "query")
+    return go_on(run, range(2), ONLY_DATA)
+
+
+def test_an_operator_that_spark_does_not_know(limited: Run) -> None:
+    """Spark itself notices when the query is barred already."""
+    before = everything(limited.checkpoint)
+    with refused("PSS_CANNOT_REPARTITION", "Spark says of operator 0"):
+        at(limited).repartition(5, spark=limited.spark)
+    assert everything(limited.checkpoint) == before
+    go_on(limited, [2], ONLY_DATA)
+    assert sum(map(len, given_out(limited))) == 7
+
+
+def test_a_fork_that_cannot_be_repartitioned_is_not_made(limited: Run, tmp_path: Path) -> None:
+    before = everything(limited.checkpoint)
+    with refused("PSS_CANNOT_REPARTITION", "Spark says of operator 0"):
+        Checkpoint(limited.checkpoint).fork(tmp_path / "fork", partitions=5, spark=limited.spark)
     assert not list((tmp_path / "fork").rglob("*.merged"))
     assert not (tmp_path / "fork" / "metadata").exists()
-    assert everything(run.checkpoint) == before
-    assert Checkpoint(run.checkpoint).inspect.summary().to_pylist()[0]["fork_count"] == 0
-    with refused("PSS_CANNOT_REPARTITION", "heap"):
-        at(run).repartition(5, spark=spark)
+    assert everything(limited.checkpoint) == before
+    assert Checkpoint(limited.checkpoint).inspect.summary().to_pylist()[0]["fork_count"] == 0
 
 
-def test_an_operator_that_spark_does_not_know(
-    make_spark: MakeSpark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Spark itself notices when the query is barred already."""
-    monkeypatch.setitem(WORKLOADS, "limit", Workload(lambda stream: stream().select("key").limit(7), "append"))
+def test_a_row_that_is_not_where_it_should_be(make_spark: MakeSpark, tmp_path: Path) -> None:
+    """No new partition would read it, and it would be lost: a log that is wrong about the number must not do that."""
     spark = make_spark(mode="provider")
-    run = Run(spark, "limit", PROVIDER, tmp_path / "query")
-    go_on(run, range(2), ONLY_DATA)
-    before = everything(run.checkpoint)
-    with refused("PSS_CANNOT_REPARTITION", "Spark says of operator 0"):
-        at(run).repartition(5, spark=spark)
-    assert everything(run.checkpoint) == before
-    go_on(run, [2], ONLY_DATA)
-    assert sum(map(len, given_out(run))) == 7
+    run = started(spark, tmp_path / "query", n=4)
+    newest = max((run.checkpoint / "offsets").glob("[0-9]*"), key=lambda path: int(path.name))
+    newest.write_text(newest.read_text().replace('shuffle.partitions":"4"', 'shuffle.partitions":"3"'))
+    (newest.parent / f".{newest.name}.crc").unlink(missing_ok=True)
+    with refused("PSS_REPARTITION_FAILED", "belongs into partition"):
+        at(run).repartition(6, spark=spark)
 
 
 def test_state_that_stock_spark_has_written(make_spark: MakeSpark, tmp_path: Path) -> None:

@@ -58,7 +58,6 @@ def test_a_query_that_seems_to_run(checkpoint: Path) -> None:
 @pytest.mark.parametrize(
     ("what", "words"),
     [
-        ("heap", "heap store"),
         ("another provider", "org.example.Store"),
         ("no provider", "does not name"),
         ("a batch under way", f"batch {BATCH} was begun"),
@@ -70,9 +69,7 @@ def test_a_query_that_seems_to_run(checkpoint: Path) -> None:
 )
 def test_what_cannot_be(checkpoint: Path, what: str, words: str) -> None:
     offsets = checkpoint / "offsets"
-    if what == "heap":
-        write_offsets(checkpoint, MERGED_PROVIDERS["heap"], range(BATCH))
-    elif what == "another provider":
+    if what == "another provider":
         write_offsets(checkpoint, "org.example.Store", range(BATCH))
     elif what in ("no provider", "no number"):
         newest = offsets / str(builders.LAST)

@@ -132,7 +132,7 @@ JAVA_FLOORS: tuple[frozenset[str], ...] = (
     frozenset({""}),
     frozenset({"format"}),
     frozenset({"log"}),
-    frozenset({"fs", "heap", "rocks", "sink"}),
+    frozenset({"fs", "heap", "reshape", "rocks", "sink"}),
     frozenset({"spark"}),
 )
 """Packages of the shim, from the ground up; the empty name is ``io.pyspark.statestore`` itself."""

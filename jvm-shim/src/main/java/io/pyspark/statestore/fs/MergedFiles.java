@@ -33,7 +33,7 @@ public final class MergedFiles {
   /** Null where nothing is merged. */
   private final Options options;
   private final boolean mergedNames;
-  /** Whether Spark reads its own classes in the offset log where it names ours. */
+  /** Whether Spark reads its own class for RocksDB in the offset log, whatever is there. */
   private final boolean showsSparksProviders;
   /** Manages what is not state, under real names. */
   private final FileManager plain;
@@ -48,7 +48,7 @@ public final class MergedFiles {
   MergedFiles(Path path, Configuration given, FileManager.Maker sparks) throws IOException {
     this.conf = ProcessIdentity.withRun(given);
     this.mergedNames = Schemes.isMerged(path);
-    this.showsSparksProviders = mergedNames && conf.getBoolean(SparksProviders.KEY, false);
+    this.showsSparksProviders = conf.getBoolean(SparksProviders.KEY, false);
     boolean merges = mergedNames || conf.getBoolean(MERGE_PLAIN_PATHS, false);
     this.options = merges ? MergedFileSystem.checkedOptions(conf) : null;
     Path real = Schemes.toReal(path);

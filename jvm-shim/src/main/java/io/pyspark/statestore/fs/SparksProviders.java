@@ -13,20 +13,27 @@ import org.apache.hadoop.fs.FSInputStream;
 import org.apache.hadoop.fs.Path;
 
 /**
- * The offset log of the provider door, as Spark's offline repartitioning can use it: Spark compares the name of the class
- * in it with that of its own. Given the merged path, Spark's own class finds the same state as ours.
+ * The offset log as Spark's offline repartitioning can use it: Spark compares the name of the class in it with that of
+ * its own for RocksDB. Given the merged path, Spark's own class finds the same state as ours.
  *
- * <p>Entries that name our class are read as if they named Spark's. A new entry that names Spark's is written with ours,
- * where the newest one has ours. So no file ever says anything else than before, whoever dies when. Only a session in
+ * <p>Entries that name another class are read as if they named that one. A new entry that names it is written with
+ * the other, where the newest one has the other. So no file ever says anything else than before, whoever dies when. Only a session in
  * which {@link #KEY} is set sees it so: {@code Checkpoint.repartition} makes one for itself.
  */
 final class SparksProviders {
   static final String KEY = "io.pyspark.statestore.showSparksProviders";
 
-  /** By ours. Spark repartitions no heap stores. */
+  private static final String PACKAGE = "org.apache.spark.sql.execution.streaming.state.";
+  private static final String ROCKSDB = PACKAGE + "RocksDBStateStoreProvider";
+
+  /**
+   * What Spark is shown for each. It says only of RocksDB by what it partitions, and that does not depend on the store:
+   * {@code reshape} reads and writes heap stores as such.
+   */
   private static final Map<String, String> SPARKS = Map.of(
-      DoorCheck.OWN_PROVIDERS + "MergedRocksDBStateStoreProvider",
-      "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider");
+      DoorCheck.OWN_PROVIDERS + "MergedRocksDBStateStoreProvider", ROCKSDB,
+      DoorCheck.OWN_PROVIDERS + "MergedHDFSBackedStateStoreProvider", ROCKSDB,
+      PACKAGE + "HDFSBackedStateStoreProvider", ROCKSDB);
   private static final Pattern NUMBER = Pattern.compile("\\d{1,18}");
 
   private SparksProviders() {

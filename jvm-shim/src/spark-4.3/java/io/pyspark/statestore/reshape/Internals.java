@@ -1,0 +1,44 @@
+package io.pyspark.statestore.reshape;
+
+import io.pyspark.statestore.Unchecked;
+import java.lang.reflect.Field;
+import java.lang.reflect.InvocationTargetException;
+import java.lang.reflect.Method;
+
+/** What Spark's classes keep to themselves: a jar is for one minor version of Spark, so it is known what they have. */
+final class Internals {
+  private final Object object;
+
+  Internals(Object object) {
+    this.object = object;
+  }
+
+  /**
+   * Calls the only method of that name and number of arguments.
+   *
+   * @throws NoSuchMethodException if there is none, so this is another Spark than the jar is for
+   */
+  Object call(String name, Object... arguments) throws ReflectiveOperationException {
+    for (Method method : object.getClass().getDeclaredMethods()) {
+      if (method.getName().equals(name) && method.getParameterCount() == arguments.length) {
+        method.setAccessible(true);
+        try {
+          return method.invoke(object, arguments);
+        } catch (InvocationTargetException e) {
+          if (e.getCause() instanceof Exception) {
+            throw Unchecked.raise((Exception) e.getCause());
+          }
+          throw e;
+        }
+      }
+    }
+    throw new NoSuchMethodException(object.getClass().getName() + "." + name);
+  }
+
+  /** Replaces the value of a field. */
+  void set(String name, Object value) throws ReflectiveOperationException {
+    Field field = object.getClass().getDeclaredField(name);
+    field.setAccessible(true);
+    field.set(object, value);
+  }
+}

@@ -1,0 +1,103 @@
+package io.pyspark.statestore.reshape;
+
+import io.pyspark.statestore.Unchecked;
+import java.io.IOException;
+import java.util.Iterator;
+import java.util.NoSuchElementException;
+import org.apache.spark.TaskContext;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.UnsafeProjection;
+import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
+import org.apache.spark.sql.connector.read.PartitionReader;
+import org.apache.spark.util.TaskCompletionListener;
+
+/**
+ * Those rows of old partitions that belong into a new one; one old partition is open at a time.
+ *
+ * <p>Each row is checked to be where Spark would look for it. A row elsewhere would be read by no new partition that it
+ * belongs into, and be lost.
+ */
+final class MovedRows implements Iterator<InternalRow> {
+  /** Not a partition: all rows are wanted. */
+  static final int ALL = -1;
+
+  private final StoreRewrite store;
+  private final int[] parents;
+  private final int to;
+  private final UnsafeProjection places;
+  private int at = -1;
+  private PartitionReader<InternalRow> reader;
+  private InternalRow row;
+
+  MovedRows(StoreRewrite store, int[] parents, int to) {
+    this.store = store;
+    this.parents = parents;
+    this.to = to;
+    places = store.places();
+    TaskContext task = TaskContext.get();
+    if (task != null) {
+      task.addTaskCompletionListener((TaskCompletionListener) context -> close());
+    }
+  }
+
+  @Override
+  public boolean hasNext() {
+    try {
+      while (row == null && (reader != null || at + 1 < parents.length)) {
+        advance();
+      }
+      return row != null;
+    } catch (IOException e) {
+      throw Unchecked.raise(e);
+    }
+  }
+
+  private void advance() throws IOException {
+    if (reader == null) {
+      reader = store.open(parents[++at]);
+    }
+    if (!reader.next()) {
+      close();
+      return;
+    }
+    InternalRow found = reader.get();
+    if (isWanted(found)) {
+      row = found;
+    }
+  }
+
+  private boolean isWanted(InternalRow found) {
+    if (store.isSingle()) {
+      return true;
+    }
+    UnsafeRow place = places.apply(found);
+    if (place.getInt(0) != parents[at]) {
+      throw new IllegalStateException(
+          "A row of partition " + parents[at] + " of store " + store.name() + " belongs into partition " + place.getInt(0)
+              + " of " + store.partitionsBefore() + ", so the query has put it there by another rule than is known");
+    }
+    return to == ALL || place.getInt(1) == to;
+  }
+
+  @Override
+  public InternalRow next() {
+    if (!hasNext()) {
+      throw new NoSuchElementException();
+    }
+    InternalRow found = row;
+    row = null;
+    return found;
+  }
+
+  private void close() {
+    PartitionReader<InternalRow> open = reader;
+    reader = null;
+    if (open != null) {
+      try {
+        open.close();
+      } catch (IOException e) {
+        throw Unchecked.raise(e);
+      }
+    }
+  }
+}

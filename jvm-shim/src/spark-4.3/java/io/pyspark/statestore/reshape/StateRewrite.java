@@ -1,0 +1,216 @@
+package io.pyspark.statestore.reshape;
+
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.stream.Collectors;
+import java.util.stream.IntStream;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.spark.api.java.JavaRDD;
+import org.apache.spark.api.java.JavaSparkContext;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.execution.datasources.v2.state.metadata.StateMetadataPartitionReader;
+import org.apache.spark.sql.execution.streaming.runtime.StreamingQueryCheckpointMetadata;
+import org.apache.spark.sql.execution.streaming.state.OfflineStateRepartitionRunner;
+import org.apache.spark.sql.execution.streaming.state.OperatorStateMetadata;
+import org.apache.spark.sql.execution.streaming.state.StatePartitionWriterColumnFamilyInfo;
+import org.apache.spark.sql.execution.streaming.state.StateRewriter;
+import org.apache.spark.sql.execution.streaming.state.StateSchemaProvider;
+import org.apache.spark.sql.execution.streaming.state.StateStoreCheckpointInfo;
+import org.apache.spark.sql.execution.streaming.state.StateStoreMetadata;
+import org.apache.spark.sql.functions;
+import org.apache.spark.sql.internal.SQLConf;
+import org.apache.spark.util.SerializableConfiguration;
+import scala.Option;
+import scala.Some;
+import scala.Tuple2;
+import scala.jdk.javaapi.CollectionConverters;
+
+/**
+ * Writes the state of a stopped query anew: in another number of partitions, or for another kind of store.
+ *
+ * <p>Spark decides everything about what is written: which operators can be, which part of a key says where it goes, how
+ * rows are read and written, and what its logs say when. Its own {@code OfflineStateRepartitionRunner} and
+ * {@code StateRewriter} are asked for all of it. What is done differently is how the rows get from one partition to the
+ * other. A key of partition {@code p} of {@code n} can only go to the partitions of {@code m} that leave the same rest as
+ * {@code p} when they are divided by the greatest common divisor of {@code n} and {@code m}. So where that leaves few,
+ * a new partition reads the old ones and takes what is its own, and there is no shuffle. All stores of all operators are
+ * written in one job.
+ *
+ * <p>Every row is checked to be in the partition in which Spark would look for it. Otherwise rows would be left out.
+ */
+public final class StateRewrite {
+  /** A new partition reads so many old ones at most. Reading costs less than a shuffle, which also writes and sorts. */
+  private static final int MOST_PARENTS = 8;
+
+  private final SparkSession session;
+  private final String location;
+  private final Configuration conf;
+  private final String provider;
+  private final String next;
+  private final int before;
+  private final Set<Long> single;
+
+  private StateRewrite(
+      SparkSession session, String location, String provider, String next, int before, Set<Long> single) {
+    this.session = session;
+    this.location = location;
+    this.provider = provider;
+    this.next = next;
+    this.before = before;
+    this.single = single;
+    this.conf = session.sessionState().newHadoopConf();
+  }
+
+  /**
+   * Returns a rewriting; nothing is read yet. All but the session are texts, as all that comes from Python.
+   *
+   * @param location the checkpoint, as Spark is told
+   * @param provider Spark's class that keeps the state
+   * @param next Spark's class that is to keep it
+   * @param before how many partitions the query has
+   * @param single ids of operators that keep everything in partition 0, with spaces between
+   */
+  public static StateRewrite of(
+      SparkSession session, String location, String provider, String next, String before, String single) {
+    Set<Long> ids =
+        Arrays.stream(single.split(" ")).filter(id -> !id.isEmpty()).map(Long::valueOf).collect(Collectors.toSet());
+    return new StateRewrite(session, location, provider, next, Integer.parseInt(before), ids);
+  }
+
+  /**
+   * Finds out whether Spark can read and write the stores; reads metadata and schemas, and writes nothing.
+   *
+   * @param batch the batch that left the state
+   * @return why not; empty if it can
+   */
+  public String obstacle(long batch) throws ReflectiveOperationException {
+    return stores(batch, batch, before).stream()
+        .map(StoreRewrite::obstacle)
+        .filter(each -> !each.isEmpty())
+        .findFirst()
+        .orElse("");
+  }
+
+  /**
+   * Gives the stores another number of partitions, as a batch of the query's logs.
+   *
+   * @return the batch that was added
+   */
+  public long repartition(int partitions) throws ReflectiveOperationException {
+    Internals runner = new Internals(new OfflineStateRepartitionRunner(session, location, partitions, true));
+    long last = (Long) runner.call("getLastCommittedBatchId");
+    long batch = (Long) runner.call("createNewBatchIfNeeded", runner.call("getLastBatchId"), last);
+    Object ids = write(last, batch, partitions);
+    runner.call("updateNumPartitionsInOperatorMetadata", batch, last);
+    runner.call("commitBatch", batch, last, ids);
+    return batch;
+  }
+
+  /** Writes the state that a batch left for another kind of store. The query's logs stay as they are. */
+  public void convert(long batch) throws ReflectiveOperationException {
+    // Spark's reader and writer both take the number of a batch, for the version that it leaves.
+    write(batch, batch, before);
+  }
+
+  /**
+   * Writes all stores.
+   *
+   * @param last the batch whose state is read
+   * @param batch the batch whose state is written
+   * @param partitions how many each store gets
+   * @return the ids of what was written, as Spark's commit log wants them: an option, empty in its first format
+   */
+  private Object write(long last, long batch, int partitions) throws ReflectiveOperationException {
+    List<StoreRewrite> stores = stores(last, batch, partitions);
+    List<StateWriting> near = new ArrayList<>();
+    List<StoreRewrite> far = new ArrayList<>();
+    for (StoreRewrite store : stores) {
+      if (store.parents(0).length > MOST_PARENTS) {
+        far.add(store);
+      } else {
+        IntStream.range(0, store.partitions()).forEach(to -> near.add(new StateWriting(store, to)));
+      }
+    }
+    Map<String, StateStoreCheckpointInfo[]> written = new HashMap<>();
+    stores.forEach(store -> written.put(store.name(), new StateStoreCheckpointInfo[store.partitions()]));
+    JavaSparkContext spark = JavaSparkContext.fromSparkContext(session.sparkContext());
+    List<StateWriting.Done> done = new ArrayList<>();
+    if (!near.isEmpty()) {
+      done.addAll(spark.parallelize(near, near.size()).map(StateWriting::write).collect());
+    }
+    far.forEach(store -> done.addAll(shuffle(spark, store)));
+    done.forEach(each -> written.get(each.store())[each.info().partitionId()] = each.info());
+    return next.equals(StoreRewrite.HEAP) ? Option.empty() : ids(last, batch, stores, written);
+  }
+
+  /** As Spark does it, where nearly every new partition gets something of nearly every old one. */
+  private List<StateWriting.Done> shuffle(JavaSparkContext spark, StoreRewrite store) {
+    List<Integer> old = IntStream.range(0, store.partitionsBefore()).boxed().collect(Collectors.toList());
+    JavaRDD<InternalRow> rows = spark.parallelize(old, old.size()).flatMap(store::readAll);
+    return session
+        .internalCreateDataFrame(rows.rdd(), store.schema(), false)
+        .repartition(store.partitions(), functions.col(StoreRewrite.PARTITION_KEY))
+        .queryExecution()
+        .toRdd()
+        .toJavaRDD()
+        .mapPartitionsWithIndex((to, moved) -> List.of(new StateWriting(store, to).write(moved)).iterator(), true)
+        .collect();
+  }
+
+  private Object ids(long last, long batch, List<StoreRewrite> stores, Map<String, StateStoreCheckpointInfo[]> written)
+      throws ReflectiveOperationException {
+    Map<Object, List<StateStoreCheckpointInfo[]>> found = new HashMap<>();
+    stores.forEach(s -> found.computeIfAbsent(s.operator(), id -> new ArrayList<>()).add(written.get(s.name())));
+    Map<Object, StateStoreCheckpointInfo[][]> arrays = new HashMap<>();
+    found.forEach((operator, infos) -> arrays.put(operator, infos.toArray(new StateStoreCheckpointInfo[0][])));
+    Object map = scala.collection.immutable.Map$.MODULE$.from(CollectionConverters.asScala(arrays));
+    return rewriter(last, batch).call("extractCheckpointIdsPerPartition", map);
+  }
+
+  @SuppressWarnings("unchecked")
+  private List<StoreRewrite> stores(long last, long batch, int partitions)
+      throws ReflectiveOperationException {
+    Internals rewriter = rewriter(last, batch);
+    SQLConf sqlConf = (SQLConf) ((Tuple2<?, ?>) rewriter.call("createConfsFromOffsetLog"))._2();
+    SerializableConfiguration hadoop = new SerializableConfiguration(conf);
+    List<StoreRewrite> found = new ArrayList<>();
+    for (OperatorStateMetadata operator :
+        new StateMetadataPartitionReader(location, hadoop, last).allOperatorStateMetadata()) {
+      scala.collection.immutable.Map<?, ?> schemaFiles =
+          (scala.collection.immutable.Map<?, ?>) rewriter.call("getStoreToSchemaFilesMap", operator);
+      Object variables = rewriter.call("getStateVariablesIfTWS", operator);
+      String name = operator.operatorInfo().operatorName();
+      boolean isSingle = single.contains(operator.operatorInfo().operatorId());
+      for (StateStoreMetadata store : CollectionConverters.asJava(operator.stateStoresMetadata())) {
+        Object files = CollectionConverters.asJava(schemaFiles).get(store.storeName());
+        Object families = rewriter.call(
+            "getWriterColFamilyInfoMap", operator.operatorInfo().operatorId(), store, files, variables);
+        Object schemas = rewriter.call("createStoreSchemaProviderIfTWS", name, files);
+        StoreRewrite known = new StoreRewrite(
+            operator.operatorInfo().operatorId(), name, store.storeName(), location, batch, isSingle ? 1 : before,
+            isSingle ? 1 : partitions, isSingle, null, null, null, (scala.collection.immutable.Map<String, StatePartitionWriterColumnFamilyInfo>) families,
+            (Option<StateSchemaProvider>) schemas, null, hadoop);
+        found.add(StoreRewrite.of(known, session, last, sqlConf, provider, next));
+      }
+    }
+    return found;
+  }
+
+  private Internals rewriter(long last, long batch) {
+    // Given a location to read from, Spark does not insist on a newer batch to write.
+    return new Internals(new StateRewriter(
+        session,
+        last,
+        batch,
+        location,
+        conf,
+        Some.apply(location),
+        Option.empty(),
+        Some.apply(new StreamingQueryCheckpointMetadata(session, location, false))));
+  }
+}
