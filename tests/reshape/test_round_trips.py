@@ -42,9 +42,10 @@ def expected(run: Run, folder: Path) -> list[list[str]]:
     return given_out(stock)
 
 
-def test_back_before_the_query_has_gone_on(make_spark: MakeSpark, tmp_path: Path) -> None:
-    spark = make_spark(mode="provider")
-    run = started(spark, tmp_path / "query")
+@pytest.mark.parametrize("store", ["rocksdb", "heap"])
+def test_back_before_the_query_has_gone_on(make_spark: MakeSpark, tmp_path: Path, store: str) -> None:
+    spark = make_spark(mode="provider", store=store)
+    run = started(spark, tmp_path / "query", Setting("provider", store))
     before, state = everything(run.checkpoint), state_of(run)
     done = at(run).repartition(5, spark=spark)
     assert everything(run.checkpoint) != before

@@ -127,23 +127,28 @@ public final class StateRewrite {
    */
   private Object write(long last, long batch, int partitions) throws ReflectiveOperationException {
     List<StoreRewrite> stores = stores(last, batch, partitions);
-    List<StateWriting> near = new ArrayList<>();
     List<StoreRewrite> far = new ArrayList<>();
-    for (StoreRewrite store : stores) {
+    List<int[]> near = new ArrayList<>();
+    for (int at = 0; at < stores.size(); at++) {
+      StoreRewrite store = stores.get(at);
       if (store.parents(0).length > MOST_PARENTS) {
         far.add(store);
       } else {
-        IntStream.range(0, store.partitions()).forEach(to -> near.add(new StateWriting(store, to)));
+        for (int to = 0; to < store.partitions(); to++) {
+          near.add(new int[] {at, to});
+        }
       }
     }
-    Map<String, StateStoreCheckpointInfo[]> written = new HashMap<>();
-    stores.forEach(store -> written.put(store.name(), new StateStoreCheckpointInfo[store.partitions()]));
     JavaSparkContext spark = JavaSparkContext.fromSparkContext(session.sparkContext());
     List<StateWriting.Done> done = new ArrayList<>();
     if (!near.isEmpty()) {
-      done.addAll(spark.parallelize(near, near.size()).map(StateWriting::write).collect());
+      // What tasks are told of the stores is sent once, with their code.
+      done.addAll(
+          spark.parallelize(near, near.size()).map(at -> new StateWriting(stores.get(at[0]), at[1]).write()).collect());
     }
     far.forEach(store -> done.addAll(shuffle(spark, store)));
+    Map<String, StateStoreCheckpointInfo[]> written = new HashMap<>();
+    stores.forEach(store -> written.put(store.name(), new StateStoreCheckpointInfo[store.partitions()]));
     done.forEach(each -> written.get(each.store())[each.info().partitionId()] = each.info());
     return next.equals(StoreRewrite.HEAP) ? Option.empty() : ids(last, batch, stores, written);
   }
