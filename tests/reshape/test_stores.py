@@ -92,7 +92,9 @@ def test_there_and_back(make_spark: MakeSpark, tmp_path: Path) -> None:
 
     assert at(run).convert(store="rocksdb", spark=run.spark).provider.endswith("MergedRocksDBStateStoreProvider")
     assert at(run).repartition(2, spark=run.spark).partitions == 2
-    assert at(run).convert(store="heap", spark=run.spark).provider.endswith("MergedHDFSBackedStateStoreProvider")
+    back = at(run).convert(store="heap", spark=run.spark)
+    assert (back.store_before, back.version) == ("rocksdb", 3)
+    assert back.provider.endswith("MergedHDFSBackedStateStoreProvider")
 
     assert sum(map(len, state_of(run).values())) == sum(map(len, state.values()))
     at(run).maintenance.remove_old_partitions(dry_run=False)
