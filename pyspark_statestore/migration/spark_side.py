@@ -123,8 +123,11 @@ class SparkSide:
             except _spark_errors() as error:
                 reason = f"Spark says of operator {operator}, store {name!r}: {first_line(error)}"
                 raise self._cannot(self._location, reason) from error
-        with self._active():
-            obstacle = self._rewriter(rewrite).obstacle(rewrite.batch)
+        try:
+            with self._active():
+                obstacle = self._rewriter(rewrite).obstacle(rewrite.batch)
+        except _spark_errors() as error:
+            raise self._cannot(self._location, first_line(error)) from error
         if obstacle:
             raise self._cannot(self._location, obstacle)
 

@@ -35,10 +35,19 @@ final class Internals {
     throw new NoSuchMethodException(object.getClass().getName() + "." + name);
   }
 
+  /** Returns the value of a field. */
+  Object get(String name) throws ReflectiveOperationException {
+    return field(name).get(object);
+  }
+
   /** Replaces the value of a field. */
   void set(String name, Object value) throws ReflectiveOperationException {
+    field(name).set(object, value);
+  }
+
+  private Field field(String name) throws ReflectiveOperationException {
     Field field = object.getClass().getDeclaredField(name);
     field.setAccessible(true);
-    field.set(object, value);
+    return field;
   }
 }

@@ -178,8 +178,7 @@ public final class StateRewrite {
   }
 
   @SuppressWarnings("unchecked")
-  private List<StoreRewrite> stores(long last, long batch, int partitions)
-      throws ReflectiveOperationException {
+  private List<StoreRewrite> stores(long last, long batch, int partitions) throws ReflectiveOperationException {
     Internals rewriter = rewriter(last, batch);
     SQLConf sqlConf = (SQLConf) ((Tuple2<?, ?>) rewriter.call("createConfsFromOffsetLog"))._2();
     SerializableConfiguration hadoop = new SerializableConfiguration(conf);
@@ -198,8 +197,8 @@ public final class StateRewrite {
         Object schemas = rewriter.call("createStoreSchemaProviderIfTWS", name, files);
         StoreRewrite known = new StoreRewrite(
             operator.operatorInfo().operatorId(), name, store.storeName(), location, batch, isSingle ? 1 : before,
-            isSingle ? 1 : partitions, isSingle, null, null, null, (scala.collection.immutable.Map<String, StatePartitionWriterColumnFamilyInfo>) families,
-            (Option<StateSchemaProvider>) schemas, null, hadoop);
+            isSingle ? 1 : partitions, isSingle, null, null, null,
+            (scala.collection.immutable.Map<String, StatePartitionWriterColumnFamilyInfo>) families, (Option<StateSchemaProvider>) schemas, null, hadoop);
         found.add(StoreRewrite.of(known, session, last, sqlConf, provider, next));
       }
     }

@@ -19,6 +19,7 @@ import org.apache.spark.sql.connector.read.PartitionReader;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.sql.execution.datasources.v2.BatchScanExec;
+import org.apache.spark.sql.execution.datasources.v2.state.StateSourceOptions;
 import org.apache.spark.sql.execution.datasources.v2.state.StateStoreInputPartition;
 import org.apache.spark.sql.execution.streaming.state.StatePartitionWriterColumnFamilyInfo;
 import org.apache.spark.sql.execution.streaming.state.StateSchemaProvider;
@@ -43,7 +44,7 @@ import scala.jdk.javaapi.CollectionConverters;
  * @param partitions how many there will be
  * @param isSingle whether everything is in partition 0, and stays there
  * @param reader Spark's reader of all column families of a partition
- * @param example what the reader is given for a partition
+ * @param options of the reader
  * @param schema of the reader's rows
  * @param families of the store, by name
  * @param schemas what Spark needs to read rows that have older schemas
@@ -60,7 +61,7 @@ record StoreRewrite(
     int partitions,
     boolean isSingle,
     PartitionReaderFactory reader,
-    StateStoreInputPartition example,
+    StateSourceOptions options,
     StructType schema,
     scala.collection.immutable.Map<String, StatePartitionWriterColumnFamilyInfo> families,
     Option<StateSchemaProvider> schemas,
@@ -77,7 +78,7 @@ record StoreRewrite(
   /**
    * What is known of a store.
    *
-   * @param found the store; its conf, reader, example and schema are replaced
+   * @param found the store; its conf, reader, options and schema are replaced
    * @param last the batch whose state is read
    * @param sqlConf the settings that its batch has
    * @param provider Spark's class that keeps it
@@ -101,7 +102,9 @@ record StoreRewrite(
     new Internals(reader).set("storeConf", conf(sqlConf, provider));
     return new StoreRewrite(
         found.operator, found.operatorName, found.storeName, found.location, found.batch, found.partitionsBefore,
-        found.partitions, found.isSingle, reader, (StateStoreInputPartition) scan.planInputPartitions()[0],
+        found.partitions, found.isSingle, reader,
+        // Its own plan has a partition for each directory, of which merged state needs none.
+        (StateSourceOptions) new Internals(scan).get("sourceOptions"),
         rows.schema(), found.families, found.schemas, conf(sqlConf, next), found.hadoop);
   }
 
@@ -162,7 +165,7 @@ record StoreRewrite(
 
   /** Opens an old partition. */
   PartitionReader<InternalRow> open(int from) {
-    return reader.createReader(new StateStoreInputPartition(from, UUID.randomUUID(), example.sourceOptions()));
+    return reader.createReader(new StateStoreInputPartition(from, UUID.randomUUID(), options));
   }
 
   /** Says for a row in which of the old partitions it has to be, and in which of the new ones. */
