@@ -84,7 +84,7 @@ test-sparks: $(INSTALLED) ## a short set on each other version of Spark, and che
 	$(BIN)/python -m pytest -rs --numprocesses 2 --dist loadfile -m "travel or each_spark" \
 		tests/each_spark/test_travel.py tests/each_spark/test_wrong_jar.py tests/each_spark/test_scala.py $(PYTEST_ARGS)
 
-test-rest: test-jars ## the files of tests with several processes of which `make test` has a sample; CI runs both
+test-rest: test-jars ## the files of long tests that `make test` leaves out; CI runs both
 	PSS_REST=1 $(BIN)/python -m pytest --numprocesses $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 test-hdfs: jar ## the tests on a real HDFS, which is downloaded once; they are part of `make test`, too

@@ -14,7 +14,7 @@ from tests.cluster.sums import MASTER, OPTIONS, Sums, await_gone, executor_count
 from tests.jvm.harness import TESTING
 from tests.streaming.runs import NO_FILE_CHECKSUMS, session_conf
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.sweep(2, files="clusters")]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.sweep(1, files="clusters")]
 
 BATCHES = 6
 

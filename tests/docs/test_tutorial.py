@@ -20,7 +20,11 @@ from click.testing import CliRunner
 from pyspark_statestore.cli.main import cli
 from tests.conftest import ROOT, MakeSpark
 
-pytestmark = [pytest.mark.spark, pytest.mark.since("4.0", "Python data sources came with Spark 4.0")]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.since("4.0", "Python data sources came with Spark 4.0"),
+    pytest.mark.sweep(2, files="what a reader runs first"),
+]
 
 PAGE = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
 SCRIPTS = dict(re.findall(r'^```python title="(.+?)"\n(.*?)^```$', PAGE, re.DOTALL | re.MULTILINE))

@@ -13,6 +13,8 @@ import pytest
 from tests.examples.look import run_commands
 from tests.examples.strip import NOTEBOOK, stripped
 
+pytestmark = pytest.mark.sweep(2, files="what a reader runs first")
+
 
 def code_cells(notebook: nbformat.NotebookNode) -> list[nbformat.NotebookNode]:
     return [cell for cell in notebook.cells if cell.cell_type == "code"]

@@ -22,7 +22,7 @@ from tests.conftest import MakeSpark
 from tests.hdfs.harness import Disk, Hdfs, Place
 from tests.hdfs.query_process import stream, totals
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.sweep(1, files="HDFS")]
 
 ROOT = Path(__file__).resolve().parents[2]
 STATE_STORE = "spark.sql.streaming.stateStore."

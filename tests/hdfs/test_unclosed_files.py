@@ -11,7 +11,7 @@ from benchmarks.local_hdfs import LocalHdfs
 from tests.hdfs.harness import Hdfs, SharedCheckpoint, Shell, expected, text, write_all
 from tests.jvm.harness import java_error, until
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.sweep(1, files="HDFS")]
 
 Here = Callable[..., SharedCheckpoint]
 StartShell = Callable[..., Shell]

@@ -12,7 +12,7 @@ from tests.s3.local_s3 import IMPATIENT
 from tests.s3.proxy import Fault, Injected, Rule
 from tests.sampling import sample
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.sweep(2, files="queries on S3")]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.sweep(1, files="queries on S3")]
 
 # Tasks are tried again where S3A gives up.
 CONF = {"spark.master": "local[2,4]"}

@@ -17,7 +17,7 @@ from tests.s3.proxy import area, counts, table
 from tests.sampling import sampled
 from tests.streaming.runs import NO_FILE_CHECKSUMS
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.sweep(2, files="queries on S3")]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.sweep(1, files="queries on S3")]
 
 MERGED = "state/_merged/"
 

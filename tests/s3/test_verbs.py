@@ -14,7 +14,7 @@ from tests.s3.conftest import MakeQuery
 from tests.s3.harness import CHANGELOG, Query
 from tests.s3.local_s3 import BUCKET, LocalS3
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.sweep(2, files="queries on S3")]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.sweep(1, files="queries on S3")]
 
 HEAP = ("provider", "heap")
 

@@ -9,7 +9,12 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.since("4.0", "checkpoint_files came with Spark 4.0")]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.slow,
+    pytest.mark.since("4.0", "checkpoint_files came with Spark 4.0"),
+    pytest.mark.sweep(2, files="sessions in processes"),
+]
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = """

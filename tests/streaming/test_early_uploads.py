@@ -25,7 +25,11 @@ from tests.streaming.test_lazy_restore import ADMITTED, CHANGELOG, FILE_MERGING,
 from tests.streaming.test_metrics import log_lines
 from tests.streaming.workloads import BATCHES, write_batch
 
-pytestmark = [pytest.mark.spark, pytest.mark.since("4.1", "SSTs are uploaded as they are made from Spark 4.1 on")]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.since("4.1", "SSTs are uploaded as they are made from Spark 4.1 on"),
+    pytest.mark.sweep(1, files="early and late"),
+]
 
 CREATED = {**NO_CACHE, f"{FILE_MERGING}upload": "created"}
 NEVER_PUBLISHED = {f"{STATE_STORE}maintenanceInterval": "1h", f"{STATE_STORE}minDeltasForSnapshot": "1"}

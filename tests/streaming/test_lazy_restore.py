@@ -21,7 +21,11 @@ from tests.streaming.lazy_process import COUNTS
 from tests.streaming.runs import STATE_STORE, Run, Setting, restart_maintenance, session_conf
 from tests.streaming.workloads import BATCHES, WORKLOADS, write_batch
 
-pytestmark = [pytest.mark.spark, pytest.mark.since("4.1", "stores are loaded lazily from Spark 4.1 on")]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.since("4.1", "stores are loaded lazily from Spark 4.1 on"),
+    pytest.mark.sweep(1, files="early and late"),
+]
 
 FILE_MERGING = f"{STATE_STORE}fileMerging."
 NO_CACHE = {f"{FILE_MERGING}cache.sizeLimit": "0"}
