@@ -19,16 +19,23 @@ final class Internals {
    * @throws NoSuchMethodException if there is none, so this is another Spark than the jar is for
    */
   Object call(String name, Object... arguments) throws ReflectiveOperationException {
-    for (Method method : object.getClass().getDeclaredMethods()) {
-      if (method.getName().equals(name) && method.getParameterCount() == arguments.length) {
-        method.setAccessible(true);
-        try {
-          return method.invoke(object, arguments);
-        } catch (InvocationTargetException e) {
-          if (e.getCause() instanceof Exception) {
-            throw Unchecked.raise((Exception) e.getCause());
-          }
-          throw e;
+    Method method = method(name, arguments.length);
+    method.setAccessible(true);
+    try {
+      return method.invoke(object, arguments);
+    } catch (InvocationTargetException e) {
+      if (e.getCause() instanceof Exception) {
+        throw Unchecked.raise((Exception) e.getCause());
+      }
+      throw e;
+    }
+  }
+
+  private Method method(String name, int arguments) throws NoSuchMethodException {
+    for (Class<?> each = object.getClass(); each != null; each = each.getSuperclass()) {
+      for (Method method : each.getDeclaredMethods()) {
+        if (method.getName().equals(name) && method.getParameterCount() == arguments) {
+          return method;
         }
       }
     }
@@ -46,8 +53,14 @@ final class Internals {
   }
 
   private Field field(String name) throws ReflectiveOperationException {
-    Field field = object.getClass().getDeclaredField(name);
-    field.setAccessible(true);
-    return field;
+    for (Class<?> each = object.getClass(); each != null; each = each.getSuperclass()) {
+      for (Field field : each.getDeclaredFields()) {
+        if (field.getName().equals(name)) {
+          field.setAccessible(true);
+          return field;
+        }
+      }
+    }
+    throw new NoSuchFieldException(object.getClass().getName() + "." + name);
   }
 }

@@ -2,8 +2,11 @@ package io.pyspark.statestore.reshape;
 
 import io.pyspark.statestore.Unchecked;
 import java.io.IOException;
+import java.util.Arrays;
 import java.util.Iterator;
 import java.util.NoSuchElementException;
+import java.util.Set;
+import java.util.stream.Collectors;
 import org.apache.spark.TaskContext;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.UnsafeProjection;
@@ -12,27 +15,31 @@ import org.apache.spark.sql.connector.read.PartitionReader;
 import org.apache.spark.util.TaskCompletionListener;
 
 /**
- * Those rows of old partitions that belong into a new one; one old partition is open at a time.
+ * Those rows of old partitions that belong into certain new ones; one old partition is open at a time.
  *
  * <p>Each row is checked to be where Spark would look for it. A row elsewhere would be read by no new partition that it
  * belongs into, and be lost.
  */
 final class MovedRows implements Iterator<InternalRow> {
-  /** Not a partition: all rows are wanted. */
-  static final int ALL = -1;
-
   private final StoreRewrite store;
   private final int[] parents;
-  private final int to;
+  private final Set<Integer> wanted;
   private final UnsafeProjection places;
   private int at = -1;
   private PartitionReader<InternalRow> reader;
   private InternalRow row;
+  private int to;
 
-  MovedRows(StoreRewrite store, int[] parents, int to) {
+  /**
+   * Finds the rows of some old partitions that belong into some new ones.
+   *
+   * @param parents the old partitions
+   * @param wanted the new partitions
+   */
+  MovedRows(StoreRewrite store, int[] parents, int[] wanted) {
     this.store = store;
     this.parents = parents;
-    this.to = to;
+    this.wanted = Arrays.stream(wanted).boxed().collect(Collectors.toSet());
     places = store.places();
     TaskContext task = TaskContext.get();
     if (task != null) {
@@ -76,7 +83,8 @@ final class MovedRows implements Iterator<InternalRow> {
           "A row of partition " + parents[at] + " of store " + store.name() + " belongs into partition " + place.getInt(0)
               + " of " + store.partitionsBefore() + ", so the query has put it there by another rule than is known");
     }
-    return to == ALL || place.getInt(1) == to;
+    to = place.getInt(1);
+    return wanted.contains(to);
   }
 
   @Override
@@ -87,6 +95,11 @@ final class MovedRows implements Iterator<InternalRow> {
     InternalRow found = row;
     row = null;
     return found;
+  }
+
+  /** The new partition that the last row belongs into. Ask before the next one. */
+  int to() {
+    return to;
   }
 
   private void close() {

@@ -1,5 +1,6 @@
 package io.pyspark.statestore.reshape;
 
+import java.io.Serializable;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashMap;
@@ -47,6 +48,9 @@ public final class StateRewrite {
   /** A new partition reads so many old ones at most. Reading costs less than a shuffle, which also writes and sorts. */
   private static final int MOST_PARENTS = 8;
 
+  /** A task writes so many new partitions at most. Each has a store open until the task ends. */
+  private static final int MOST_CHILDREN = 8;
+
   private final SparkSession session;
   private final String location;
   private final Configuration conf;
@@ -54,6 +58,9 @@ public final class StateRewrite {
   private final String next;
   private final int before;
   private final Set<Long> single;
+
+  /** What a task writes: some partitions of a store, which is one of a list. */
+  private record Share(int store, int[] partitions) implements Serializable {}
 
   private StateRewrite(
       SparkSession session, String location, String provider, String next, int before, Set<Long> single) {
@@ -128,29 +135,42 @@ public final class StateRewrite {
   private Object write(long last, long batch, int partitions) throws ReflectiveOperationException {
     List<StoreRewrite> stores = stores(last, batch, partitions);
     List<StoreRewrite> far = new ArrayList<>();
-    List<int[]> near = new ArrayList<>();
+    List<Share> near = new ArrayList<>();
+    JavaSparkContext spark = JavaSparkContext.fromSparkContext(session.sparkContext());
     for (int at = 0; at < stores.size(); at++) {
       StoreRewrite store = stores.get(at);
       if (store.parents(0).length > MOST_PARENTS) {
         far.add(store);
+      } else if (isReadOnce(store, spark.defaultParallelism())) {
+        for (int first = 0; first < store.step(); first++) {
+          near.add(new Share(at, store.siblings(first)));
+        }
       } else {
         for (int to = 0; to < store.partitions(); to++) {
-          near.add(new int[] {at, to});
+          near.add(new Share(at, new int[] {to}));
         }
       }
     }
-    JavaSparkContext spark = JavaSparkContext.fromSparkContext(session.sparkContext());
     List<StateWriting.Done> done = new ArrayList<>();
     if (!near.isEmpty()) {
       // What tasks are told of the stores is sent once, with their code.
-      done.addAll(
-          spark.parallelize(near, near.size()).map(at -> new StateWriting(stores.get(at[0]), at[1]).write()).collect());
+      done.addAll(spark.parallelize(near, near.size())
+          .flatMap(share -> new StateWriting(stores.get(share.store()), share.partitions()).write().iterator())
+          .collect());
     }
     far.forEach(store -> done.addAll(shuffle(spark, store)));
     Map<String, StateStoreCheckpointInfo[]> written = new HashMap<>();
     stores.forEach(store -> written.put(store.name(), new StateStoreCheckpointInfo[store.partitions()]));
     done.forEach(each -> written.get(each.store())[each.info().partitionId()] = each.info());
     return next.equals(StoreRewrite.HEAP) ? Option.empty() : ids(last, batch, stores, written);
+  }
+
+  /**
+   * Whether one task writes all new partitions that get something of the same old ones, and reads these once. Where that
+   * would leave cores idle, each new partition has a task.
+   */
+  private static boolean isReadOnce(StoreRewrite store, int cores) {
+    return SortedFiles.suit(store) && store.step() >= cores && store.siblings(0).length <= MOST_CHILDREN;
   }
 
   /** As Spark does it, where nearly every new partition gets something of nearly every old one. */
@@ -163,7 +183,7 @@ public final class StateRewrite {
         .queryExecution()
         .toRdd()
         .toJavaRDD()
-        .mapPartitionsWithIndex((to, moved) -> List.of(new StateWriting(store, to).write(moved)).iterator(), true)
+        .mapPartitionsWithIndex((to, moved) -> List.of(new StateWriting(store, new int[] {to}).write(moved)).iterator(), true)
         .collect();
   }
 
@@ -197,7 +217,7 @@ public final class StateRewrite {
         Object schemas = rewriter.call("createStoreSchemaProviderIfTWS", name, files);
         StoreRewrite known = new StoreRewrite(
             operator.operatorInfo().operatorId(), name, store.storeName(), location, batch, isSingle ? 1 : before,
-            isSingle ? 1 : partitions, isSingle, null, null, null,
+            isSingle ? 1 : partitions, isSingle, false, null, null, null,
             (scala.collection.immutable.Map<String, StatePartitionWriterColumnFamilyInfo>) families, (Option<StateSchemaProvider>) schemas, null, hadoop);
         found.add(StoreRewrite.of(known, session, last, sqlConf, provider, next));
       }

@@ -2,20 +2,24 @@ package io.pyspark.statestore.reshape;
 
 import java.io.IOException;
 import java.io.Serializable;
+import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.Iterator;
+import java.util.List;
+import java.util.Map;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.execution.streaming.state.StatePartitionAllColumnFamiliesWriter;
 import org.apache.spark.sql.execution.streaming.state.StateStoreCheckpointInfo;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * The writing of one new partition of a store, in a task. Repeated, it writes the same version again, and the newest
- * write counts.
+ * The writing of new partitions of a store, in a task. Repeated, it writes the same version again, and the newest write
+ * counts.
  *
  * @param store the store
- * @param to the number of the partition
+ * @param partitions the numbers of the partitions; all get something of the same old ones
  */
-record StateWriting(StoreRewrite store, int to) implements Serializable {
+record StateWriting(StoreRewrite store, int[] partitions) implements Serializable {
 
   /**
    * What was written.
@@ -25,18 +29,42 @@ record StateWriting(StoreRewrite store, int to) implements Serializable {
    */
   record Done(String store, StateStoreCheckpointInfo info) implements Serializable {}
 
-  Done write() throws IOException {
-    return write(store.rowsOf(to));
+  List<Done> write() throws Exception {
+    MovedRows rows = new MovedRows(store, store.parents(partitions[0]), partitions);
+    return SortedFiles.suit(store) ? writeSorted(rows) : List.of(write(rows));
   }
 
-  /** Writes rows that have been brought together for this partition. */
+  /** Writes rows that have been brought together for the only partition. */
   Done write(Iterator<InternalRow> rows) throws IOException {
     if (store.isHeap()) {
-      return new Done(store.name(), new HeapSnapshot(store, to).write(rows));
+      return new Done(store.name(), new HeapSnapshot(store, partitions[0]).write(rows));
     }
-    StatePartitionAllColumnFamiliesWriter writer = new StatePartitionAllColumnFamiliesWriter(
-        store.conf(), store.hadoop().value(), to, store.location(), store.operator(), store.storeName(), store.batch(),
-        store.families(), store.schemas());
-    return new Done(store.name(), writer.write(CollectionConverters.asScala(rows)));
+    return new Done(store.name(), sparksWriter(partitions[0]).write(CollectionConverters.asScala(rows)));
+  }
+
+  private List<Done> writeSorted(MovedRows rows) throws Exception {
+    Map<Integer, SortedFiles> files = new HashMap<>();
+    try {
+      for (int each : partitions) {
+        files.put(each, new SortedFiles(store, sparksWriter(each)));
+      }
+      while (rows.hasNext()) {
+        InternalRow row = rows.next();
+        files.get(rows.to()).add(row);
+      }
+      List<Done> done = new ArrayList<>();
+      for (int each : partitions) {
+        done.add(new Done(store.name(), files.get(each).commit()));
+      }
+      return done;
+    } finally {
+      files.values().forEach(SortedFiles::close);
+    }
+  }
+
+  private StatePartitionAllColumnFamiliesWriter sparksWriter(int partition) {
+    return new StatePartitionAllColumnFamiliesWriter(
+        store.conf(), store.hadoop().value(), partition, store.location(), store.operator(), store.storeName(),
+        store.batch(), store.families(), store.schemas());
   }
 }

@@ -43,6 +43,7 @@ import scala.jdk.javaapi.CollectionConverters;
  * @param partitionsBefore how many partitions there are
  * @param partitions how many there will be
  * @param isSingle whether everything is in partition 0, and stays there
+ * @param isSorted whether the reader gives the rows of a column family in the order of their keys, as RocksDB does
  * @param reader Spark's reader of all column families of a partition
  * @param options of the reader
  * @param schema of the reader's rows
@@ -60,6 +61,7 @@ record StoreRewrite(
     int partitionsBefore,
     int partitions,
     boolean isSingle,
+    boolean isSorted,
     PartitionReaderFactory reader,
     StateSourceOptions options,
     StructType schema,
@@ -102,7 +104,8 @@ record StoreRewrite(
     new Internals(reader).set("storeConf", conf(sqlConf, provider));
     return new StoreRewrite(
         found.operator, found.operatorName, found.storeName, found.location, found.batch, found.partitionsBefore,
-        found.partitions, found.isSingle, reader,
+        found.partitions, found.isSingle, !provider.equals(HEAP),
+        reader,
         // Its own plan has a partition for each directory, of which merged state needs none.
         (StateSourceOptions) new Internals(scan).get("sourceOptions"),
         rows.schema(), found.families, found.schemas, conf(sqlConf, next), found.hadoop);
@@ -149,18 +152,26 @@ record StoreRewrite(
 
   /** The old partitions that a new one gets something of. */
   int[] parents(int to) {
-    int step = BigInteger.valueOf(partitionsBefore).gcd(BigInteger.valueOf(partitions)).intValue();
-    return IntStream.iterate(to % step, from -> from < partitionsBefore, from -> from + step).toArray();
+    return every(step(), to, partitionsBefore);
   }
 
-  /** What a new partition gets: all rows of the others that belong there. */
-  Iterator<InternalRow> rowsOf(int to) {
-    return new MovedRows(this, parents(to), to);
+  /** The new partitions that get something of the same old ones as this new one. */
+  int[] siblings(int to) {
+    return every(step(), to, partitions);
+  }
+
+  /** How many groups of old partitions there are that have no new partition in common. */
+  int step() {
+    return BigInteger.valueOf(partitionsBefore).gcd(BigInteger.valueOf(partitions)).intValue();
+  }
+
+  private static int[] every(int step, int one, int end) {
+    return IntStream.iterate(one % step, each -> each < end, each -> each + step).toArray();
   }
 
   /** All rows of an old partition. */
   Iterator<InternalRow> readAll(int from) {
-    return new MovedRows(this, new int[] {from}, MovedRows.ALL);
+    return new MovedRows(this, new int[] {from}, IntStream.range(0, partitions).toArray());
   }
 
   /** Opens an old partition. */
