@@ -209,7 +209,7 @@ def _place(item: pytest.Item) -> int:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leaves out what is not in a sample, unless it was asked for by its name, and puts the longest files first."""
     _leave_out_others(config, items)
-    # Who names files or folders wants all of them.
+    # A run that is given files or folders has all of them.
     everywhere = sampling.REST or config.args == config.getini("testpaths")
     in_other_files = set(sampling.files_left_out(items)) if everywhere else set()
     left_out = set(sampling.left_out(items))

@@ -9,7 +9,6 @@ import java.util.UUID;
 import org.apache.hadoop.fs.Path;
 import org.apache.spark.SparkEnv;
 import org.apache.spark.sql.catalyst.InternalRow;
-import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager;
 import org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider;
 import org.apache.spark.sql.execution.streaming.state.StateStore;
@@ -63,8 +62,8 @@ final class HeapSnapshot {
     try {
       while (rows.hasNext()) {
         InternalRow row = rows.next();
-        state.put(unsafe(row.getBinary(1), schema.keySchema().length()),
-            unsafe(row.getBinary(2), schema.valueSchema().length()), FAMILY);
+        state.put(MovedRows.unsafe(row.getBinary(1), schema.keySchema().length()),
+            MovedRows.unsafe(row.getBinary(2), schema.valueSchema().length()), FAMILY);
       }
       state.commit();
     } finally {
@@ -72,12 +71,6 @@ final class HeapSnapshot {
         state.abort();
       }
     }
-  }
-
-  private static UnsafeRow unsafe(byte[] bytes, int columns) {
-    UnsafeRow row = new UnsafeRow(columns);
-    row.pointTo(bytes, bytes.length);
-    return row;
   }
 
   private void publish(File snapshot) throws IOException {

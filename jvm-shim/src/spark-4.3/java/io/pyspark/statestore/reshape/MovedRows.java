@@ -102,6 +102,13 @@ final class MovedRows implements Iterator<InternalRow> {
     return to;
   }
 
+  /** A key or a value of such a row, of which Spark's reader gives the bytes. */
+  static UnsafeRow unsafe(byte[] bytes, int columns) {
+    UnsafeRow row = new UnsafeRow(columns);
+    row.pointTo(bytes, bytes.length);
+    return row;
+  }
+
   private void close() {
     PartitionReader<InternalRow> open = reader;
     reader = null;

@@ -8,7 +8,6 @@ import java.util.List;
 import java.util.Map;
 import org.apache.spark.SparkEnv;
 import org.apache.spark.sql.catalyst.InternalRow;
-import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 import org.apache.spark.sql.execution.streaming.operators.stateful.transformwithstate.StateStoreColumnFamilySchemaUtils;
 import org.apache.spark.sql.execution.streaming.state.KeyValueChecksum;
 import org.apache.spark.sql.execution.streaming.state.KeyValueChecksumEncoder;
@@ -100,8 +99,8 @@ final class SortedFiles implements AutoCloseable {
       current = name.clone();
       family = families.get(current);
     }
-    byte[] key = family.keys.encodeKey(unsafe(row.getBinary(1), family.keyColumns));
-    byte[] value = family.values.encodeValue(unsafe(row.getBinary(2), family.valueColumns));
+    byte[] key = family.keys.encodeKey(MovedRows.unsafe(row.getBinary(1), family.keyColumns));
+    byte[] value = family.values.encodeValue(MovedRows.unsafe(row.getBinary(2), family.valueColumns));
     if (rocks.conf().rowChecksumEnabled()) {
       value =
           KeyValueChecksumEncoder.encodeValueRowWithChecksum(value, KeyValueChecksum.create(key, Some.apply(value)));
@@ -196,11 +195,5 @@ final class SortedFiles implements AutoCloseable {
     byte[] joined = Arrays.copyOf(prefix, prefix.length + key.length);
     System.arraycopy(key, 0, joined, prefix.length, key.length);
     return joined;
-  }
-
-  private static UnsafeRow unsafe(byte[] bytes, int columns) {
-    UnsafeRow row = new UnsafeRow(columns);
-    row.pointTo(bytes, bytes.length);
-    return row;
   }
 }
