@@ -144,9 +144,14 @@ def test_equal_to_batch_and_to_disk(
         assert 1 <= len(run.place.merged_files()) <= 4
     # After the first batch of each of its two runs no request is for a store.
     assert [asked_for_stores(on, batch) for batch in (1, 3)] == [[], []]
-    # The same logical files, but for the names that RocksDB's snapshots make up for theirs.
-    names = [{path for path in run.place.view().live if not path.endswith(".sst")} for run in runs.values()]
-    assert names[0] == names[1]
+    # Both have the same logical files that a batch commits. A snapshot beside changelogs or deltas is not of these:
+    # Spark's maintenance writes it when its thread comes to it. Nor are names that RocksDB makes up for its files.
+    by_maintenance = {("rocksdb", "true"): ".zip", ("heap", "false"): ".snapshot"}.get((store, changelog), ".sst")
+    names = [
+        {path for path in run.place.view().live if not path.endswith((".sst", by_maintenance))}
+        for run in runs.values()
+    ]
+    assert names[0] == names[1] != set()
 
 
 @pytest.mark.parametrize("data_node", ["as it was", "restarted"])
