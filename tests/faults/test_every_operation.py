@@ -13,7 +13,7 @@ from tests.faults.scripts import CLEAN, LIFE, OPTIONS, SEAL, Model, Step, change
 from tests.jvm.harness import PREFIX, TESTING, View, file_system_conf, in_time
 from tests.sampling import EXHAUSTIVE, note, numbers
 
-pytestmark = [pytest.mark.spark, pytest.mark.sweep, pytest.mark.sweep(2, files="calls that fail")]
+pytestmark = [pytest.mark.spark, pytest.mark.sweep, pytest.mark.sweep(1, files="calls that fail")]
 
 OPERATIONS = ["create", "write", "hflush", "hsync", "close", "open", "read", "listStatus", "delete"]
 ERRORS = ["ioexception", "torn", "fs_error", "success_but_error"]

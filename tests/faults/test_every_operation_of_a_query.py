@@ -20,7 +20,7 @@ from tests.faults.queries import CONF, MASTER, Query, said_by
 from tests.jvm.harness import TESTING, View, in_time
 from tests.sampling import note, numbers
 
-pytestmark = [pytest.mark.spark, pytest.mark.sweep(2, files="calls that fail")]
+pytestmark = [pytest.mark.spark, pytest.mark.sweep(1, files="calls that fail")]
 
 DOORS = [("path", "rocksdb"), ("provider", "heap")]
 FAULTS = [

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from tests.faults.queries import CONF, MASTER, Query, said_by
 from tests.jvm.harness import TESTING, View, in_time
 
-pytestmark = [pytest.mark.spark, pytest.mark.sweep(2, files="calls that fail")]
+pytestmark = [pytest.mark.spark, pytest.mark.sweep(1, files="calls that fail")]
 
 DOORS = [("path", "rocksdb"), ("provider", "rocksdb"), ("provider", "heap")]
 

@@ -17,7 +17,7 @@ from tests.forks.harness import pins
 from tests.streaming.runs import STATE_STORE, Run, Setting, assert_state_is_merged, restart_maintenance, session_conf
 from tests.streaming.workloads import write_batches
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.sweep(3, files="compared with Spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.sweep(2, files="compared with Spark")]
 
 CONF = {f"{STATE_STORE}maintenanceInterval": "200ms", f"{STATE_STORE}minDeltasForSnapshot": "1"}
 # Spark adds batches without data to run after those with data, but not after a restart; two batches are kept.

@@ -148,8 +148,7 @@ def test_equal_to_batch_and_to_disk(
     # Spark's maintenance writes it when its thread comes to it. Nor are names that RocksDB makes up for its files.
     by_maintenance = {("rocksdb", "true"): ".zip", ("heap", "false"): ".snapshot"}.get((store, changelog), ".sst")
     names = [
-        {path for path in run.place.view().live if not path.endswith((".sst", by_maintenance))}
-        for run in runs.values()
+        {path for path in run.place.view().live if not path.endswith((".sst", by_maintenance))} for run in runs.values()
     ]
     assert names[0] == names[1] != set()
 

@@ -25,7 +25,7 @@ from tests.sampling import sample, sampled
 from tests.streaming.runs import Run, Setting, merged_files, plain_state_files, segments
 from tests.streaming.workloads import write_batches
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.sweep(1, files="in and out")]
 
 IN_PLACE = [
     (Setting("provider", "heap"), "aggregation"),

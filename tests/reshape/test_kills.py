@@ -24,7 +24,7 @@ from tests.reshape.builders import repartition_by_hand
 from tests.reshape.harness import everything, partitions_with_files, since
 from tests.sampling import note, numbers
 
-pytestmark = pytest.mark.sweep(2, files="reshape")
+pytestmark = pytest.mark.sweep(1, files="reshape")
 
 FAULTS = [
     ("create", "ioexception"),

@@ -28,7 +28,7 @@ from tests.sampling import sampled
 from tests.streaming.runs import Run, Setting, assert_state_is_merged
 from tests.streaming.workloads import BATCHES, WORKLOADS
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, since, pytest.mark.sweep(2, files="reshape")]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, since, pytest.mark.sweep(1, files="reshape")]
 
 NUMBERS = [(3, 5), (4, 2), (2, 6), (9, 4)]
 """Before and after: neither is a multiple, a fraction, a multiple, and too many old ones for each new one to read."""

@@ -23,7 +23,7 @@ from tests.reshape.harness import (
 from tests.streaming.runs import Run, Setting, assert_state_is_merged, plain_state_files
 from tests.streaming.workloads import WORKLOADS, Workload
 
-pytestmark = [pytest.mark.spark, since, pytest.mark.sweep(2, files="reshape")]
+pytestmark = [pytest.mark.spark, since, pytest.mark.sweep(1, files="reshape")]
 
 ONLY_DATA = {"spark.sql.streaming.noDataMicroBatches.enabled": "false"}
 PROVIDER = Setting("provider", "rocksdb")

@@ -16,7 +16,7 @@ from tests.sampling import sampled
 from tests.streaming.runs import Run, Setting, plain_state_files, session_conf
 from tests.streaming.workloads import BATCHES, WORKLOADS
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, since, pytest.mark.sweep(2, files="reshape")]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, since, pytest.mark.sweep(1, files="reshape")]
 
 OTHER = {"rocksdb": "heap", "heap": "rocksdb"}
 ENDS = {"rocksdb": (".zip", ".sst", ".changelog", ".log"), "heap": (".delta", ".snapshot")}

@@ -18,7 +18,7 @@ from tests.conftest import ROOT, MakeSpark
 from tests.sink.sinks import TASKS, FileSink, rows_of
 from tests.sink.test_old_sinks import listed, old_sink
 
-pytestmark = [pytest.mark.spark, pytest.mark.sweep(2, files="sinks")]
+pytestmark = [pytest.mark.spark, pytest.mark.sweep(1, files="sinks")]
 
 
 @pytest.fixture(scope="module")

@@ -25,7 +25,7 @@ from tests.jvm.harness import TESTING, in_time, until
 from tests.sampling import sample
 from tests.sink.sinks import FileSink, rows_of
 
-pytestmark = [pytest.mark.spark, pytest.mark.sweep(2, files="calls that fail")]
+pytestmark = [pytest.mark.spark, pytest.mark.sweep(1, files="calls that fail")]
 
 FAULTS = [
     ("create", "ioexception"),

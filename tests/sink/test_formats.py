@@ -13,7 +13,7 @@ from tests.class_data import MINOR
 from tests.conftest import MakeSpark
 from tests.sink.sinks import TASKS, FileSink, both, rows_of
 
-pytestmark = [pytest.mark.spark, pytest.mark.sweep(2, files="sinks")]
+pytestmark = [pytest.mark.spark, pytest.mark.sweep(1, files="sinks")]
 
 FORMATS = {
     "parquet": ("parquet", {}),

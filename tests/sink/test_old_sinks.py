@@ -25,7 +25,7 @@ from tests.sampling import sampled
 from tests.sink import manifest
 from tests.sink.sinks import TASKS, FileSink, rows_of
 
-pytestmark = [pytest.mark.spark, pytest.mark.sweep(2, files="sinks")]
+pytestmark = [pytest.mark.spark, pytest.mark.sweep(1, files="sinks")]
 
 INTERVAL = {"spark.sql.streaming.fileSink.log.compactInterval": "3"}
 AT_ONCE = datetime.timedelta(0)

@@ -22,7 +22,7 @@ from tests.conftest import MakeSpark
 from tests.sink import manifest
 from tests.sink.sinks import TASKS, FileSink, rows_of
 
-pytestmark = [pytest.mark.spark, pytest.mark.sweep(2, files="sinks")]
+pytestmark = [pytest.mark.spark, pytest.mark.sweep(1, files="sinks")]
 
 LONG = "10h"
 """No test lasts so long."""

@@ -19,7 +19,7 @@ from tests.jvm.harness import until
 from tests.streaming.runs import Run, Setting
 from tests.streaming.workloads import write_batch
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.sweep(1, files="a table as a stream")]
 
 BYTES = b"x" * 4000
 

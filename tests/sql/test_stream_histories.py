@@ -14,6 +14,8 @@ from pyspark_checkpoint_files import stream_limited
 from tests.sampling import sampled
 from tests.sql.histories import Follower, World
 
+pytestmark = pytest.mark.sweep(1, files="a table as a stream")
+
 STEPS = 120
 
 

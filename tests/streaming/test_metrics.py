@@ -26,7 +26,7 @@ from tests.streaming.workloads import write_batches
 
 __all__ = ["by_hand", "faulty", "jvm", "new_checkpoint"]
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.sweep(1, files="figures of queries")]
 
 PLUGIN = "io.pyspark.statestore.spark.FileMergingPlugin"
 MAINTENANCE = "io.pyspark.statestore.log.MaintenanceReport"

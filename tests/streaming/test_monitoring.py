@@ -29,7 +29,7 @@ from tests.streaming.workloads import write_batches
 
 __all__ = ["jvm"]
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.sweep(1, files="figures of queries")]
 
 MONITORING = ROOT / "docs" / "monitoring"
 SERVLET = "spark.metrics.conf.driver.sink.prometheusServlet."
