@@ -92,6 +92,21 @@ def test_aggregation_join_and_deduplication_over_a_restart_and_an_export(
         assert run.metrics == stock[setting.store][name].metrics
 
 
+@pytest.mark.parametrize("store", ["rocksdb", "heap"])
+def test_the_progress_says_what_was_written(make_spark: MakeSpark, tmp_path: Path, store: str) -> None:
+    spark = make_spark({f"{STATE_STORE}maintenanceInterval": "10m"}, mode="provider", store=store)
+    run = Run(spark, "aggregation", Setting("provider", store), tmp_path)
+    write_batches(run.input, range(1))
+    query = run.start()
+    run.finish(query)
+    operators = [operator for progress in query.recentProgress for operator in progress["stateOperators"]]
+    written = [operator["customMetrics"]["fileMergingWrittenSegments"] for operator in operators]
+    assert sum(written) == Checkpoint(run.checkpoint).inspect.segments().num_rows > 0
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None
+    assert list(jvm.io.pyspark.statestore.spark.PassedOn.notPassedOn()) == []
+
+
 @pytest.mark.since("4.0", "transformWithState came with Spark 4.0")
 def test_transform_with_state_through_the_path_door(make_spark: MakeSpark, tmp_path: Path) -> None:
     spark = make_spark(CONF, mode="path")

@@ -52,7 +52,9 @@ for part in range(2):
     spark.range(part * 10, part * 10 + 10).write.mode("append").parquet(source)
     stream = spark.readStream.schema("id long").parquet(source).groupBy((F.col("id") % 5).alias("k")).count()
     query = stream.writeStream.format("noop").outputMode("update").option("checkpointLocation", location)
-    query.trigger(availableNow=True).start().awaitTermination()
+    query = query.trigger(availableNow=True).start()
+    query.awaitTermination()
+    metrics = query.recentProgress[0]["stateOperators"][0]["customMetrics"]
 wrong_door = ""
 if mode == "path":
     try:
@@ -68,6 +70,7 @@ try:
 except StateStoreFilesError as error:
     refused.append(error.getErrorClass())
 result = {"refused": refused, "untouched": untouched, "rows": sorted(rows), "files": files, "wrong": wrong_door}
+result["segments"] = metrics.get("fileMergingWrittenSegments")
 print(json.dumps(result))
 """
 
@@ -86,6 +89,7 @@ def test_a_session_without_the_jar_goes_on_with_merged_state(mode: str, main_jar
     assert result["refused"] == ["PSS_JAR_MISSING", "PSS_INVALID_OPTION", "PSS_INVALID_OPTION", "PSS_SPARK_NOT_RUNNING"]
     assert result["untouched"]
     assert result["wrong"].startswith("[PSS_WRONG_DOOR] ") == (mode == "path"), result["wrong"]
+    assert bool(result["segments"]) == (mode == "provider")
     assert result["rows"] == [[k, 4] for k in range(5)]
     assert [name for name in result["files"] if name.endswith(".merged")]
     assert not [name for name in result["files"] if name.endswith((".changelog", ".zip", ".sst"))]

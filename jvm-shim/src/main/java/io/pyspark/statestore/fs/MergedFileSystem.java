@@ -8,6 +8,7 @@ import io.pyspark.statestore.log.IndexTransport;
 import io.pyspark.statestore.log.MergedLog;
 import io.pyspark.statestore.log.MergedLogs;
 import io.pyspark.statestore.log.PartialFile;
+import io.pyspark.statestore.log.StoreFigures;
 import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.net.URI;
@@ -130,6 +131,17 @@ public final class MergedFileSystem extends FileSystem {
   public static EarlyFiles earlyFiles(Path store) {
     StatePath state = StatePath.of(Schemes.toReal(store));
     return state == null || state.isFile() ? null : new EarlyFiles(state.stateDirectory(), state.relative());
+  }
+
+  /**
+   * Takes what this process has done for a store since this was last called.
+   *
+   * @param store its directory, with a name of this file system or its real one; qualified
+   */
+  public static StoreFigures takeFiguresOf(Path store) {
+    StatePath state = StatePath.of(Schemes.toReal(store));
+    MergedLog log = state == null ? null : MergedLogs.open(state.stateDirectory());
+    return log == null ? StoreFigures.NONE : log.metrics().takeOf(state.relative());
   }
 
   /** Reads the options, and refuses to work with another Spark or another Python package than this jar's. */

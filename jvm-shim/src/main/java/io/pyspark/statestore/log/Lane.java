@@ -238,6 +238,7 @@ final class Lane {
     }
     long startedNanos = System.nanoTime();
     boolean killed = false;
+    boolean beganFile = false;
     Reporter.Receipt report;
     try {
       forgetIfGone();
@@ -245,6 +246,7 @@ final class Lane {
       sealIfIdle();
       if (open == null) {
         open = files.create();
+        beganFile = true;
         window.groupsAreFiles(!open.canFlush());
       }
       open.beginGroup(group, deletions);
@@ -296,7 +298,7 @@ final class Lane {
       }
     }
     tombstones.written(deletions);
-    metrics.groupWritten(group, System.nanoTime() - startedNanos);
+    metrics.groupWritten(group, beganFile, System.nanoTime() - startedNanos);
     group.forEach(c -> c.done(report));
     sealIfFull();
   }

@@ -109,7 +109,7 @@ final class LazyCopies implements Prefetcher.Lazily {
         Files.deleteIfExists(local);
       }
     }
-    metrics.fetched(segment.length() - file.missing());
+    metrics.fetched(segment, segment.length() - file.missing());
     if (file.missing() > 0) {
       metrics.leftOut(file.missing());
       arrival.isLoaded = true;

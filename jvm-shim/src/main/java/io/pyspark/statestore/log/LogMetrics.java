@@ -4,6 +4,7 @@ import java.util.EnumMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.atomic.LongAdder;
 
@@ -79,6 +80,8 @@ public final class LogMetrics {
   }
 
   private final Map<Count, LongAdder> counts = new EnumMap<>(Count.class);
+  /** What nobody has asked for yet, by the directory of the store. */
+  private final Map<String, StoreFigures> byStore = new ConcurrentHashMap<>();
   private final LongAdder writeNanos = new LongAdder();
   private final LongAdder waitNanos = new LongAdder();
   private final LongAdder reportWaitNanos = new LongAdder();
@@ -113,7 +116,12 @@ public final class LogMetrics {
     LISTENER.remove(listener);
   }
 
-  void groupWritten(List<Commit> group, long nanos) {
+  /**
+   * A group is durable.
+   *
+   * @param beganFile whether a new file begins with it
+   */
+  void groupWritten(List<Commit> group, boolean beganFile, long nanos) {
     long now = System.nanoTime();
     int segments = group.stream().mapToInt(commit -> commit.items().size()).sum();
     lastUsedNanos = now;
@@ -124,11 +132,35 @@ public final class LogMetrics {
     add(Count.SEGMENTS, segments);
     add(Count.WRITTEN_BYTES, group.stream().mapToLong(Commit::length).sum());
     LISTENER.tell(listener -> listener.flushed(segments, nanos));
+    boolean begins = beganFile;
     for (Commit commit : group) {
       long waited = now - commit.queuedAtNanos();
       waitNanos.add(waited);
       LISTENER.tell(listener -> listener.committed(waited));
+      begins &= !tellOfStores(commit, begins, waited);
     }
+  }
+
+  /** Returns whether there was a store to tell of: moved segments are nobody's. */
+  private boolean tellOfStores(Commit commit, boolean beganFile, long waited) {
+    List<Commit.Item> written = commit.items().stream().filter(item -> item.copied() == null).toList();
+    written.forEach(item -> of(item.path(), StoreFigures.written(item.payload().length())));
+    written.stream().findFirst().ifPresent(item -> of(item.path(), StoreFigures.committed(beganFile, waited)));
+    return !written.isEmpty();
+  }
+
+  private void of(String path, StoreFigures figures) {
+    byStore.merge(StoreFigures.storeOf(path), figures, StoreFigures::plus);
+  }
+
+  /**
+   * What this process has done for a store since this was last called.
+   *
+   * @param store its directory, relative to {@code state/}
+   */
+  public StoreFigures takeOf(String store) {
+    StoreFigures taken = byStore.remove(store);
+    return taken == null ? StoreFigures.NONE : taken;
   }
 
   /** A task has waited for the report of its commit, mostly when everything else was done. */
@@ -173,12 +205,16 @@ public final class LogMetrics {
     add(Count.INDEX_QUESTIONS, 1);
   }
 
-  void fetched(long bytes) {
+  /** So many bytes of an SST were read of its merged file. */
+  void fetched(Segment segment, long bytes) {
     add(Count.FETCHED_BYTES, bytes);
+    of(segment.path(), StoreFigures.fetched(bytes));
   }
 
-  void cached(long bytes) {
-    add(Count.CACHED_BYTES, bytes);
+  /** The host had an SST. */
+  void cached(Segment segment) {
+    add(Count.CACHED_BYTES, segment.length());
+    of(segment.path(), StoreFigures.cached(segment.length()));
   }
 
   /** A store was loaded without these bytes. */

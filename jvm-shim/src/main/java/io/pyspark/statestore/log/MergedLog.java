@@ -547,7 +547,7 @@ public final class MergedLog {
     // The file that is there may be an entry of the cache, too, so nothing is written into it.
     Files.deleteIfExists(local);
     if (cache().linkTo(segment, local)) {
-      metrics.cached(segment.length());
+      metrics.cached(segment);
       return;
     }
     if (lazyCopies.copy(segment, local)) {
@@ -563,7 +563,7 @@ public final class MergedLog {
         Files.deleteIfExists(local);
       }
     }
-    metrics.fetched(segment.length());
+    metrics.fetched(segment, segment.length());
     if ((int) checked.getChecksum().getValue() == segment.entry().crc32c()) {
       cache().fetched(segment, local);
     }

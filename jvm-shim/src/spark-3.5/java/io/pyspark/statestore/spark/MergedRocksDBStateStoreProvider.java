@@ -10,10 +10,13 @@ import org.apache.spark.SparkEnv;
 import org.apache.spark.sql.execution.streaming.state.RocksDB;
 import org.apache.spark.sql.execution.streaming.state.RocksDBConf$;
 import org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider;
+import org.apache.spark.sql.execution.streaming.state.StateStore;
 import org.apache.spark.sql.execution.streaming.state.StateStoreConf;
+import org.apache.spark.sql.execution.streaming.state.StateStoreCustomMetric;
 import org.apache.spark.sql.execution.streaming.state.StateStoreId;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.util.Utils;
+import scala.collection.Seq;
 
 /**
  * The provider door for RocksDB: stock Spark over the merged file system.
@@ -25,6 +28,7 @@ public class MergedRocksDBStateStoreProvider extends RocksDBStateStoreProvider {
   private StateStoreConf storeConf;
   private Configuration conf;
   private RocksDB rocksDB;
+  private ProgressFigures figures;
 
   /** Spark calls this by reflection. */
   public MergedRocksDBStateStoreProvider() {
@@ -43,6 +47,21 @@ public class MergedRocksDBStateStoreProvider extends RocksDBStateStoreProvider {
     this.conf = ProviderConf.mergingPlainPaths(hadoopConf);
     super.init(
         stateStoreId, keySchema, valueSchema, numColsPrefixKey, storeConf, conf);
+    figures = new ProgressFigures(stateStoreId, conf);
+  }
+
+  @Override
+  public StateStore getStore(long version) {
+    return metered(super.getStore(version));
+  }
+
+  private StateStore metered(StateStore store) {
+    return MeteredStore.of(store, metrics -> MoreMetrics.added(metrics, figures.take()));
+  }
+
+  @Override
+  public Seq<StateStoreCustomMetric> supportedCustomMetrics() {
+    return ProgressFigures.addedTo(super.supportedCustomMetrics().toList());
   }
 
   /** In Scala a lazy value, by which Spark reaches the store everywhere. */

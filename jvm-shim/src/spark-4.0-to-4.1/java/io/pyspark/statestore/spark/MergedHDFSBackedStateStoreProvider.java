@@ -6,9 +6,12 @@ import org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvid
 import org.apache.spark.sql.execution.streaming.state.KeyStateEncoderSpec;
 import org.apache.spark.sql.execution.streaming.state.StateSchemaProvider;
 import org.apache.spark.sql.execution.streaming.state.StateStoreConf;
+import org.apache.spark.sql.execution.streaming.state.StateStoreCustomMetric;
 import org.apache.spark.sql.execution.streaming.state.StateStoreId;
 import org.apache.spark.sql.types.StructType;
 import scala.Option;
+import scala.collection.immutable.Map;
+import scala.collection.immutable.Seq;
 
 /**
  * The provider door for the heap store: stock Spark with the merged file manager. This Spark makes its maps where they
@@ -16,6 +19,8 @@ import scala.Option;
  * which Spark's coordinator knows it.
  */
 public class MergedHDFSBackedStateStoreProvider extends HDFSBackedStateStoreProvider {
+  private ProgressFigures figures;
+
   /** Spark calls this by reflection. */
   public MergedHDFSBackedStateStoreProvider() {
     ShimInfo.checkSpark();
@@ -43,6 +48,19 @@ public class MergedHDFSBackedStateStoreProvider extends HDFSBackedStateStoreProv
         conf,
         useMultipleValuesPerKey,
         stateSchemaProvider);
+    figures = new ProgressFigures(stateStoreId, conf);
     MapsOfSpark.warnIfUnwanted(conf);
+  }
+
+  @Override
+  public Seq<StateStoreCustomMetric> supportedCustomMetrics() {
+    return ProgressFigures.addedTo(super.supportedCustomMetrics().toList());
+  }
+
+  /** Adds what was done to merged files. */
+  @Override
+  @SuppressWarnings("unchecked")
+  public synchronized Map<String, Object> getMetricsForProvider() {
+    return MoreMetrics.named(super.getMetricsForProvider(), figures.take());
   }
 }

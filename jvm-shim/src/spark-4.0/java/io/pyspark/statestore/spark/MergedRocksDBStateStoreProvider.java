@@ -12,11 +12,14 @@ import org.apache.spark.sql.execution.streaming.state.RocksDB;
 import org.apache.spark.sql.execution.streaming.state.RocksDBConf$;
 import org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider;
 import org.apache.spark.sql.execution.streaming.state.StateSchemaProvider;
+import org.apache.spark.sql.execution.streaming.state.StateStore;
 import org.apache.spark.sql.execution.streaming.state.StateStoreConf;
+import org.apache.spark.sql.execution.streaming.state.StateStoreCustomMetric;
 import org.apache.spark.sql.execution.streaming.state.StateStoreId;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.util.Utils;
 import scala.Option;
+import scala.collection.immutable.Seq;
 
 /**
  * The provider door for RocksDB: stock Spark over the merged file system.
@@ -30,6 +33,7 @@ public class MergedRocksDBStateStoreProvider extends RocksDBStateStoreProvider {
   private Configuration conf;
   private boolean useColumnFamilies;
   private RocksDB rocksDB;
+  private ProgressFigures figures;
 
   /** Spark calls this by reflection. */
   public MergedRocksDBStateStoreProvider() {
@@ -60,6 +64,21 @@ public class MergedRocksDBStateStoreProvider extends RocksDBStateStoreProvider {
         conf,
         useMultipleValuesPerKey,
         stateSchemaProvider);
+    figures = new ProgressFigures(stateStoreId, conf);
+  }
+
+  @Override
+  public StateStore getStore(long version, Option<String> uniqueId) {
+    return metered(super.getStore(version, uniqueId));
+  }
+
+  private StateStore metered(StateStore store) {
+    return MeteredStore.of(store, metrics -> MoreMetrics.added(metrics, figures.take()));
+  }
+
+  @Override
+  public Seq<StateStoreCustomMetric> supportedCustomMetrics() {
+    return ProgressFigures.addedTo(super.supportedCustomMetrics().toList());
   }
 
   /** In Scala a lazy value, by which Spark reaches the store everywhere. */

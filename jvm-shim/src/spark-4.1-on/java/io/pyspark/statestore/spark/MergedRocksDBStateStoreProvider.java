@@ -1,7 +1,7 @@
 package io.pyspark.statestore.spark;
 
-import io.pyspark.statestore.Options;
 import io.pyspark.statestore.Options.Restore;
+import io.pyspark.statestore.Options;
 import io.pyspark.statestore.ShimInfo;
 import io.pyspark.statestore.fs.MergedFileSystem;
 import io.pyspark.statestore.fs.Schemes;
@@ -14,7 +14,6 @@ import org.apache.spark.sql.execution.streaming.state.KeyStateEncoderSpec;
 import org.apache.spark.sql.execution.streaming.state.RocksDB;
 import org.apache.spark.sql.execution.streaming.state.RocksDBConf;
 import org.apache.spark.sql.execution.streaming.state.RocksDBEventForwarder;
-import org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider;
 import org.apache.spark.sql.execution.streaming.state.StateSchemaProvider;
 import org.apache.spark.sql.execution.streaming.state.StateStoreConf;
 import org.apache.spark.sql.execution.streaming.state.StateStoreId;
@@ -27,7 +26,7 @@ import scala.Option;
  * <p>RocksDB copies SSTs through a Hadoop file system, so its root directory gets the merged scheme. Spark's change
  * feed makes a file manager for the store's plain location, so the configuration merges plain paths, too.
  */
-public class MergedRocksDBStateStoreProvider extends RocksDBStateStoreProvider {
+public class MergedRocksDBStateStoreProvider extends MeteredRocksDBProvider {
   /** Spark calls this by reflection. */
   public MergedRocksDBStateStoreProvider() {
     ShimInfo.checkSpark();
@@ -44,6 +43,7 @@ public class MergedRocksDBStateStoreProvider extends RocksDBStateStoreProvider {
       Configuration hadoopConf,
       boolean useMultipleValuesPerKey,
       Option<StateSchemaProvider> stateSchemaProvider) {
+    Configuration conf = ProviderConf.mergingPlainPaths(hadoopConf);
     super.init(
         stateStoreId,
         keySchema,
@@ -51,9 +51,10 @@ public class MergedRocksDBStateStoreProvider extends RocksDBStateStoreProvider {
         keyStateEncoderSpec,
         useColumnFamilies,
         storeConf,
-        ProviderConf.mergingPlainPaths(hadoopConf),
+        conf,
         useMultipleValuesPerKey,
         stateSchemaProvider);
+    figures = new ProgressFigures(stateStoreId, conf);
   }
 
   @Override

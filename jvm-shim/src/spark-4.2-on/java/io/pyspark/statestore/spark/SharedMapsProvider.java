@@ -21,17 +21,20 @@ import org.apache.spark.sql.execution.streaming.state.PrefixKeyScanStateEncoderS
 import org.apache.spark.sql.execution.streaming.state.StateSchemaProvider;
 import org.apache.spark.sql.execution.streaming.state.StateStore;
 import org.apache.spark.sql.execution.streaming.state.StateStoreConf;
+import org.apache.spark.sql.execution.streaming.state.StateStoreCustomMetric;
 import org.apache.spark.sql.execution.streaming.state.StateStoreId;
 import org.apache.spark.sql.execution.streaming.state.StateStoreProviderId;
 import org.apache.spark.sql.types.StructType;
 import scala.Option;
 import scala.collection.immutable.Map;
+import scala.collection.immutable.Seq;
 
 /**
  * The provider door for the heap store: stock Spark with the merged file manager, and with maps in which a new version
  * costs only what changes in it. The store keeps its plain location, by which Spark's coordinator knows it.
  */
 abstract class SharedMapsProvider extends HDFSBackedStateStoreProvider {
+  private ProgressFigures figures;
   /** The store's schema; null where Spark's own maps are used. */
   private RowSchema schema;
   private StateStoreConf storeConf;
@@ -62,6 +65,7 @@ abstract class SharedMapsProvider extends HDFSBackedStateStoreProvider {
         conf,
         useMultipleValuesPerKey,
         stateSchemaProvider);
+    figures = new ProgressFigures(stateStoreId, conf);
     providerId = new StateStoreProviderId(stateStoreId, UUID.fromString(hadoopConf.get(MergedFileSystem.RUN_ID)));
     if (MapsOfSpark.areUnwanted(conf) && canChooseMaps()) {
       int prefixFields = keyStateEncoderSpec instanceof PrefixKeyScanStateEncoderSpec s ? s.numColsPrefixKey() : 0;
@@ -91,11 +95,16 @@ abstract class SharedMapsProvider extends HDFSBackedStateStoreProvider {
     return new HeapStateStoreMap(schema, verifier);
   }
 
-  /** Adds the memory that all versions take together; what they share counts once. */
+  @Override
+  public Seq<StateStoreCustomMetric> supportedCustomMetrics() {
+    return ProgressFigures.addedTo(super.supportedCustomMetrics().toList());
+  }
+
+  /** Adds what was done to merged files, and the memory of all versions together; what they share counts once. */
   @Override
   @SuppressWarnings("unchecked")
   public Map<String, Object> getMetricsForProvider() {
-    Map<String, Object> metrics = super.getMetricsForProvider();
+    Map<String, Object> metrics = MoreMetrics.named(super.getMetricsForProvider(), figures.take());
     if (schema == null) {
       return metrics;
     }

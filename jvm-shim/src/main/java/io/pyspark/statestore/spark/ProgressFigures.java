@@ -1,0 +1,76 @@
+package io.pyspark.statestore.spark;
+
+import io.pyspark.statestore.fs.MergedFileSystem;
+import io.pyspark.statestore.log.StoreFigures;
+import java.util.LinkedHashMap;
+import java.util.Map;
+import java.util.function.BiFunction;
+import java.util.function.ToLongFunction;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.Path;
+import org.apache.spark.sql.execution.streaming.state.StateStoreCustomMetric;
+import org.apache.spark.sql.execution.streaming.state.StateStoreCustomSumMetric;
+import org.apache.spark.sql.execution.streaming.state.StateStoreCustomTimingMetric;
+import org.apache.spark.sql.execution.streaming.state.StateStoreId;
+import scala.collection.immutable.List;
+
+/**
+ * What the progress of a query says of merged files: metrics that a store of the provider door has beside Spark's own.
+ * Each batch says what has been done for the store since the batch before. Spark adds up the stores of an operator.
+ */
+final class ProgressFigures {
+  /** Sizes are sums, too: from 4.3 on a metric of Spark's for sizes has one more property. */
+  private enum Figure {
+    CREATED_FILES("CreatedFiles", "merged files created", StateStoreCustomSumMetric::new, StoreFigures::createdFiles),
+    SEGMENTS("WrittenSegments", "logical files written", StateStoreCustomSumMetric::new, StoreFigures::segments),
+    BYTES("WrittenBytes", "bytes written", StateStoreCustomSumMetric::new, StoreFigures::writtenBytes),
+    WAIT("CommitWaitMs", "wait until commits were durable", StateStoreCustomTimingMetric::new,
+        StoreFigures::waitMs),
+    FETCHED_BYTES("FetchedBytes", "bytes of SSTs read when the store was loaded", StateStoreCustomSumMetric::new,
+        StoreFigures::fetchedBytes),
+    CACHED_BYTES("CachedBytes", "bytes of SSTs that the host had when the store was loaded",
+        StateStoreCustomSumMetric::new, StoreFigures::cachedBytes);
+
+    private final StateStoreCustomMetric metric;
+    private final ToLongFunction<StoreFigures> value;
+
+    Figure(
+        String name,
+        String description,
+        BiFunction<String, String, StateStoreCustomMetric> kind,
+        ToLongFunction<StoreFigures> value) {
+      this.metric = kind.apply("fileMerging" + name, "file merging: " + description);
+      this.value = value;
+    }
+  }
+
+  private final Path store;
+  /** Parts of a millisecond. */
+  private StoreFigures unsaid = StoreFigures.NONE;
+
+  /** Of a store that is opened now: what was done for it before does not count. */
+  ProgressFigures(StateStoreId id, Configuration conf) {
+    store = ProviderConf.mergedRoot(id.storeCheckpointLocation().toString(), conf);
+    MergedFileSystem.takeFiguresOf(store);
+  }
+
+  /** Adds these metrics to those that a store of Spark's has. */
+  static List<StateStoreCustomMetric> addedTo(List<StateStoreCustomMetric> sparks) {
+    List<StateStoreCustomMetric> all = sparks;
+    for (Figure figure : Figure.values()) {
+      all = all.$colon$colon(figure.metric);
+    }
+    return all;
+  }
+
+  /** What has been done for the store since this was last called. */
+  Map<StateStoreCustomMetric, Long> take() {
+    StoreFigures figures = unsaid.plus(MergedFileSystem.takeFiguresOf(store));
+    unsaid = figures.belowMs();
+    Map<StateStoreCustomMetric, Long> taken = new LinkedHashMap<>();
+    for (Figure figure : Figure.values()) {
+      taken.put(figure.metric, figure.value.applyAsLong(figures));
+    }
+    return taken;
+  }
+}

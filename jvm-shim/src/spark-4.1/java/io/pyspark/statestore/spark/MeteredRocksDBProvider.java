@@ -1,0 +1,33 @@
+package io.pyspark.statestore.spark;
+
+import org.apache.spark.sql.execution.streaming.state.ReadStateStore;
+import org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider;
+import org.apache.spark.sql.execution.streaming.state.StateStore;
+import org.apache.spark.sql.execution.streaming.state.StateStoreCustomMetric;
+import scala.Option;
+import scala.collection.immutable.Seq;
+
+/** Spark's provider for RocksDB, with stores that say in a query's progress what was done to merged files. */
+abstract class MeteredRocksDBProvider extends RocksDBStateStoreProvider {
+  /** What has been done for the store, from the end of {@code init} on. */
+  ProgressFigures figures;
+
+  @Override
+  public StateStore getStore(long version, Option<String> uniqueId) {
+    return metered(super.getStore(version, uniqueId));
+  }
+
+  @Override
+  public StateStore upgradeReadStoreToWriteStore(ReadStateStore read, long version, Option<String> uniqueId) {
+    return metered(super.upgradeReadStoreToWriteStore(read, version, uniqueId));
+  }
+
+  private StateStore metered(StateStore store) {
+    return MeteredStore.of(store, metrics -> MoreMetrics.added(metrics, figures.take()));
+  }
+
+  @Override
+  public Seq<StateStoreCustomMetric> supportedCustomMetrics() {
+    return ProgressFigures.addedTo(super.supportedCustomMetrics().toList());
+  }
+}
