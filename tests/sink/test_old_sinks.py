@@ -21,6 +21,7 @@ from pyspark_statestore.sink import orphans, rewriter
 from pyspark_statestore.storage import Directory
 from tests.class_data import MINOR
 from tests.conftest import MakeSpark
+from tests.meanwhile import meanwhile
 from tests.sampling import sampled
 from tests.sink import manifest
 from tests.sink.sinks import TASKS, FileSink, rows_of
@@ -341,6 +342,38 @@ def test_the_list_may_change_meanwhile(monkeypatch: pytest.MonkeyPatch, old: Fil
     done = Sink(sink.files).compact(older_than=AT_ONCE)
     assert (done.rewritten_data_files_count, done.added_data_files_count) == (48, 2)
     assert sink.ids() == list(range(240))
+
+
+def test_a_part_of_the_list_is_never_gone(make_spark: MakeSpark, tmp_path: Path) -> None:
+    """Hadoop's rename deletes what it replaces first on a local disk, and keeps a checksum file beside each file."""
+    spark = make_spark()
+    sink = old_sink(spark, tmp_path, batches=1)
+    part = sink.files / "_spark_metadata" / "0"
+    lists = rewriter.Rewriter(Sink(sink.files)._directory, spark)
+    lines = part.read_text().splitlines()
+    texts = ["\n".join(lines), "\n".join([lines[0], *reversed(lines[1:])])]
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None
+    hadoop = jvm.org.apache.hadoop.fs.Path(str(part))
+    fs = hadoop.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())
+    wrong = []
+
+    def read() -> None:
+        try:
+            assert part.read_text() in texts
+            stream = fs.open(hadoop)
+            read_by_hadoop = bytes(stream.readAllBytes()).decode()
+            stream.close()
+            assert read_by_hadoop in texts
+        except Exception as error:
+            wrong.append(repr(error)[:300])
+
+    with meanwhile(read, 0):
+        for turn in range(300):
+            lists.replace_list(part.name, texts[turn % 2])
+    assert wrong == []
+    assert sum(sink.read().values()) == 40
+    assert [file.name for file in part.parent.iterdir() if file.name.endswith(".tmp")] == []
 
 
 def test_readers_and_the_query_go_on_meanwhile(make_spark: MakeSpark, tmp_path: Path) -> None:

@@ -6,7 +6,12 @@ import io.pyspark.statestore.log.ObjectStores;
 import io.pyspark.statestore.sink.Bins.Bin;
 import java.io.IOException;
 import java.io.OutputStream;
+import java.nio.ByteBuffer;
+import java.nio.channels.FileChannel;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.StandardCopyOption;
+import java.nio.file.StandardOpenOption;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
@@ -117,6 +122,10 @@ public final class SinkRewrite {
       write(fs, list, text);
       return;
     }
+    if (fs.getUri().getScheme().equals("file")) {
+      replaceOnDisk(java.nio.file.Path.of(fs.makeQualified(list).toUri().getPath()), text);
+      return;
+    }
     Path whole = new Path(list.getParent(), "." + name + "." + UUID.randomUUID() + ".tmp");
     boolean done = false;
     try {
@@ -127,6 +136,28 @@ public final class SinkRewrite {
       if (!done) {
         fs.delete(whole, false);
       }
+    }
+  }
+
+  /**
+   * Hadoop's rename deletes what it replaces first on a local disk, and its checksum file is of the old text for a
+   * while. A file without one is read unchecked, so that goes first.
+   */
+  private static void replaceOnDisk(java.nio.file.Path list, String text) throws IOException {
+    String name = list.getFileName().toString();
+    java.nio.file.Path whole = list.resolveSibling("." + name + "." + UUID.randomUUID() + ".tmp");
+    try {
+      try (FileChannel out = FileChannel.open(whole, StandardOpenOption.CREATE_NEW, StandardOpenOption.WRITE)) {
+        ByteBuffer bytes = ByteBuffer.wrap(text.getBytes(StandardCharsets.UTF_8));
+        while (bytes.hasRemaining()) {
+          out.write(bytes);
+        }
+        out.force(true);
+      }
+      Files.deleteIfExists(list.resolveSibling("." + name + ".crc"));
+      Files.move(whole, list, StandardCopyOption.ATOMIC_MOVE);
+    } finally {
+      Files.deleteIfExists(whole);
     }
   }
 
