@@ -9,7 +9,11 @@ import pytest
 
 from tests.jvm.harness import Checkpoint, calls
 
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("by_hand")]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.usefixtures("by_hand"),
+    pytest.mark.since("4.0", "Hadoop deletes many files at once from 3.4.1 on, which came with Spark 4.0"),
+]
 
 ONE = "0/0/1.changelog"
 DEAD = 10

@@ -239,6 +239,7 @@ def test_many_threads_commit_and_share_files(make: MakeStore, jvm: Any, store: s
 
 
 @pytest.mark.slow
+@pytest.mark.since("4.0", "Spark has a state reader from 4.0 on")
 @pytest.mark.parametrize("store", marked([AZURE, FLUSHING], lambda store: store == FLUSHING))
 def test_a_query_equals_a_batch(make_spark: MakeSpark, jvm: Any, tmp_path: Path, store: str) -> None:
     """Its state is read from outside after each batch, and it is restarted as if its process had been killed."""

@@ -21,7 +21,7 @@ SCRIPT = """
 import json, sys
 from pathlib import Path
 from pyspark.sql import SparkSession, functions as F
-from pyspark_statestore import StateStoreFilesError, attach, configure, merged_path
+from pyspark_statestore import Checkpoint, StateStoreFilesError, attach, configure, merged_path
 
 mode, directory = sys.argv[1:]
 spark = (
@@ -41,7 +41,7 @@ for call in (
         call()
     except StateStoreFilesError as error:
         refused.append(error.getErrorClass())
-untouched = not [key for key in spark.conf.getAll if "fileMerging" in key or "merged+" in key]
+untouched = not [row for row in spark.sql("SET").collect() if "fileMerging" in row.key or "merged+" in row.key]
 
 spark.range(10).groupBy("id").count().collect()  # executors have started without the jar
 assert attach(attach(spark, mode=mode), mode=mode) is spark
@@ -61,7 +61,11 @@ if mode == "path":
         stream.writeStream.format("noop").outputMode("update").option("checkpointLocation", checkpoint).start()
     except Exception as error:
         wrong_door = str(error)
-rows = spark.read.format("statestore").load(location).select("key.*", "value.*").collect()
+if spark.version.startswith("3.5"):
+    state = Checkpoint(checkpoint).state().to_pylist()
+    rows = [[*row["key"].values(), *row["value"].values()] for row in state]
+else:
+    rows = spark.read.format("statestore").load(location).select("key.*", "value.*").collect()
 files = [path.relative_to(checkpoint).as_posix() for path in Path(checkpoint, "state").rglob("*") if path.is_file()]
 
 spark.stop()

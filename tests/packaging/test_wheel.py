@@ -42,9 +42,13 @@ spark.range(100).write.parquet(numbers)
 counts = spark.readStream.schema("id long").parquet(numbers).selectExpr("id % 7 AS k").groupBy("k").count()
 query = counts.writeStream.outputMode("update").format("noop").option("checkpointLocation", f"{folder}/checkpoint")
 query.trigger(availableNow=True).start().awaitTermination()
-files = spark.read.format("checkpoint_files").load(f"{folder}/checkpoint")
+if spark.version.startswith("3.5"):
+    files = [row["file_path"] for row in Checkpoint(f"{folder}/checkpoint").inspect.files().to_pylist()]
+else:
+    read = spark.read.format("checkpoint_files").load(f"{folder}/checkpoint")
+    files = [row.file_path for row in read.collect()]
 result = {
-    "merged": [row.file_path.rpartition("/")[2] for row in files.collect()],
+    "merged": [file.rpartition("/")[2] for file in files],
     "states": Checkpoint(f"{folder}/checkpoint").state().num_rows,
     "from": [pyspark_checkpoint_files.__file__, jar_path()],
 }

@@ -8,6 +8,7 @@ import pytest
 
 from pyspark_statestore import Checkpoint, Sink, rendering
 from pyspark_statestore.inspect import costs_of_segments
+from tests.class_data import MINOR
 from tests.cli.conftest import Invoke, rows
 from tests.conftest import MakeSpark
 from tests.report.pages import Page, loads
@@ -50,7 +51,8 @@ def test_the_page_of_a_real_query(
 
     assert loads(report.html) == []
     assert_figures_are_the_summary(page, run.checkpoint)
-    assert f"Operator 0 ({operator}): 3 partitions" in page.text
+    named = "" if MINOR == "3.5" else f" ({operator})"  # Spark notes what an operator is from 4.0 on
+    assert f"Operator 0{named}: 3 partitions" in page.text
     assert ("heap store" if setting.store == "heap" else "RocksDB") in page.text
     assert page.tiles["last commit"][0] == f"batch {max(run.rows)}"
     assert page.tiles["state versions"][0] == f"{summary['min_version']} to {summary['max_version']}"

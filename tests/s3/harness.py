@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from pyspark_statestore import Checkpoint, merged_path
+from tests.class_data import MINOR
 from tests.hdfs.harness import Place
 from tests.hdfs.query_process import stream, totals
 from tests.s3.local_s3 import BUCKET, LocalS3
@@ -131,7 +132,10 @@ class Query:
         return {key: row for _, batch in sorted(self.given_out.items()) for key, row in batch.items()}
 
     def state(self, **options: Any) -> Rows:
-        """What Spark's state reader finds."""
+        """What Spark's state reader finds, or Python where Spark has none."""
+        if MINOR == "3.5":
+            batch = options.get("batchId")
+            return self.state_in_python(None if batch is None else batch + 1)
         read = self.spark.read.format("statestore").options(**options).load(self.location)
         return rows(read.select("key.*", "value.*").toDF("k", "n", "total"))
 
@@ -146,9 +150,9 @@ class Query:
         asked = self.s3.proxy.requests[self.marks[batch - 1] : self.marks[batch]]
         return [request for request in asked if area(request.key, self.key)]
 
-    def state_in_python(self) -> Rows:
-        """What Python finds in the state, without a JVM."""
-        found = self.checkpoint().state().to_pylist()
+    def state_in_python(self, version: int | None = None) -> Rows:
+        """What Python finds in the state, or in a version of it, without a JVM."""
+        found = self.checkpoint().state(version=version).to_pylist()
         return {key: tuple(row["value"].values()) for row in found for key in row["key"].values()}
 
     def checkpoint(self) -> Checkpoint:

@@ -9,6 +9,7 @@ import pytest
 
 from pyspark_statestore import maintain
 from pyspark_statestore.storage import Directory, Location
+from tests.class_data import MINOR
 from tests.jvm.harness import until
 from tests.s3.conftest import MakeQuery
 from tests.s3.harness import CHANGELOG, Query
@@ -35,9 +36,11 @@ def test_looked_at_and_compacted_between_batches(make_query: MakeQuery) -> None:
     checkpoint = query.checkpoint()
 
     spark = query.spark
-    options = data_source_options(query)
-    read = spark.read.format("checkpoint_files").options(table="segments", **options).load(query.url)
-    assert read.count() == checkpoint.inspect.segments().num_rows > 0
+    segments = checkpoint.inspect.segments().num_rows
+    if MINOR != "3.5":
+        read = spark.read.format("checkpoint_files").options(table="segments", **data_source_options(query))
+        assert read.load(query.url).count() == segments
+    assert segments > 0
     assert query.state_in_python() == query.expected()
     assert checkpoint.maintenance.verify().is_clean
 

@@ -22,6 +22,7 @@ from tests.streaming.runs import session_conf
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.sweep(2, files="compared with Spark")]
 
 UTC = datetime.timezone.utc
+ENCODERS = pytest.mark.since("4.0", "these encoders came with Spark 4.0")
 
 
 @pytest.fixture(scope="module")
@@ -209,6 +210,7 @@ def _check_keys(
     assert compared(found.to_pylist()) == compared([expected(schema, value) for value in values])
 
 
+@ENCODERS
 @SLOW
 @given(given_rows=rows(st.lists(ANY, min_size=1, max_size=3)))
 def test_keys_that_are_rows(session: SparkSession, given_rows: Any) -> None:
@@ -216,6 +218,7 @@ def test_keys_that_are_rows(session: SparkSession, given_rows: Any) -> None:
     _check_keys(session, given_rows, name, lambda state, schema: state.NoPrefixKeyStateEncoderSpec(schema))
 
 
+@ENCODERS
 @SLOW
 @given(given_rows=rows(st.lists(ANY, min_size=2, max_size=5)), data=st.data())
 def test_keys_with_a_prefix(session: SparkSession, given_rows: Any, data: st.DataObject) -> None:
@@ -230,6 +233,7 @@ def test_keys_with_a_prefix(session: SparkSession, given_rows: Any, data: st.Dat
     )
 
 
+@ENCODERS
 @SLOW
 @given(given_rows=rows(st.lists(st.sampled_from(NUMBERS), min_size=1, max_size=5)), data=st.data())
 def test_keys_to_scan_in_order(session: SparkSession, given_rows: Any, data: st.DataObject) -> None:

@@ -22,6 +22,16 @@ public final class ShimInfo {
   }
 
   /**
+   * Whether methods of Spark's that take or return a {@code Seq} are those that this jar was compiled for: Spark 3.5
+   * comes with Scala 2.12 and 2.13, in which that name means two classes, and its jar is compiled for 2.12.
+   *
+   * @param scala the version of Scala that runs
+   */
+  public static boolean knowsSequencesOf(String scala) {
+    return !sparkMinor().equals("3.5") || scala.startsWith("2.12.");
+  }
+
+  /**
    * Refuses to work in a Spark that this jar was not compiled for. Whatever users name by its class calls this before
    * all else.
    *

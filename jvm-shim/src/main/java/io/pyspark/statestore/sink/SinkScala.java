@@ -25,7 +25,7 @@ public final class SinkScala {
    * @throws UncheckedIOException PSS_SINK_COMPACTION_FAILED
    */
   public static void check(String found) {
-    if (ShimInfo.sparkMinor().equals("3.5") && !found.startsWith("2.12.")) {
+    if (!ShimInfo.knowsSequencesOf(found)) {
       StateStoreFilesException why = new StateStoreFilesException(
           Id.PSS_SINK_COMPACTION_FAILED, "File sinks compact in Spark 3.5 with Scala 2.12, and this is Scala " + found
               + ". Nothing was written. Unset spark.sql.streaming.commitProtocolClass, or use Spark 4.0 or newer.");

@@ -1,5 +1,6 @@
 package io.pyspark.statestore.spark;
 
+import io.pyspark.statestore.ShimInfo;
 import io.pyspark.statestore.fs.MergedFileSystem;
 import io.pyspark.statestore.log.StoreFigures;
 import java.util.LinkedHashMap;
@@ -13,6 +14,7 @@ import org.apache.spark.sql.execution.streaming.state.StateStoreCustomSumMetric;
 import org.apache.spark.sql.execution.streaming.state.StateStoreCustomTimingMetric;
 import org.apache.spark.sql.execution.streaming.state.StateStoreId;
 import scala.collection.immutable.List;
+import scala.util.Properties;
 
 /**
  * What the progress of a query says of merged files: metrics that a store of the provider door has beside Spark's own.
@@ -44,6 +46,9 @@ final class ProgressFigures {
     }
   }
 
+  /** Else Spark would not ask our class which metrics it supports, and fail a query for one that it does not know. */
+  private static final boolean SUPPORTED = ShimInfo.knowsSequencesOf(Properties.versionNumberString());
+
   private final Path store;
   /** Parts of a millisecond. */
   private StoreFigures unsaid = StoreFigures.NONE;
@@ -63,8 +68,11 @@ final class ProgressFigures {
     return all;
   }
 
-  /** What has been done for the store since this was last called. */
+  /** What has been done for the store since this was last called; nothing where Spark does not take these metrics. */
   Map<StateStoreCustomMetric, Long> take() {
+    if (!SUPPORTED) {
+      return Map.of();
+    }
     StoreFigures figures = unsaid.plus(MergedFileSystem.takeFiguresOf(store));
     unsaid = figures.belowMs();
     Map<StateStoreCustomMetric, Long> taken = new LinkedHashMap<>();
