@@ -16,7 +16,7 @@ from tests.conftest import MakeSpark
 from tests.streaming.runs import Run, Setting
 from tests.streaming.workloads import write_batches
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.sweep(1, files="queries of pages")]
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "what-fills-my-checkpoint.md"
 VIEWS, *QUERIES = re.findall(r"^```sql\n(.+?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)

@@ -134,7 +134,7 @@ def resolves(owner: str, name: str, descriptor: str) -> bool:
 
 REFUSES = {
     f"io/pyspark/statestore/{name}.class"
-    for name in ("sink/CompactingCommitProtocol", "sink/FileFormats", "spark/StateFilesPage")
+    for name in ("sink/CompactingCommitProtocol", "sink/FileFormats", "spark/StateFilesPage", "spark/MoreMetrics")
 }
 """Work with Scala 2.12 only; what uses them says so in another one before it does anything."""
 
@@ -162,7 +162,7 @@ SUPPORTED_METRICS = {
     (f"org/apache/spark/sql/execution/streaming/state/{store}StateStoreProvider", "supportedCustomMetrics")
     for store in ("RocksDB", "HDFSBacked")
 }
-"""What our providers call of Spark's in a method that Spark calls with Scala 2.12 only, as ``ProgressFigures`` knows."""
+"""What our providers call in a method that Spark calls with Scala 2.12 only, as ``ProgressFigures`` knows."""
 
 
 def test_no_type_stands_for_another_class_in_the_other_scala() -> None:

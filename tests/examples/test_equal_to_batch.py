@@ -8,7 +8,7 @@ from examples import first_sightings, flights_with_weather, follow_aircraft, har
 from examples.options import Settings
 from tests.examples.look import run_commands
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.sweep(2, files="equal queries")]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.sweep(1, files="equal queries")]
 
 DAYS = 6
 FILES_PER_TRIGGER = 2

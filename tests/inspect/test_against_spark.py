@@ -29,7 +29,7 @@ from tests.streaming.runs import (
 )
 from tests.streaming.workloads import WORKLOADS, write_batches
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.sweep(2, files="compared with Spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.sweep(1, files="compared with Spark")]
 
 # Maintenance is part of each task, so the versions that have snapshots are the same in every run.
 CONF = {

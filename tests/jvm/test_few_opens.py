@@ -17,7 +17,7 @@ from pyspark_statestore.format import BytesSource, Kind, file_name, read_merged_
 from tests.jvm.harness import CREATED_MS, STAMP, Checkpoint, calls, in_time, refer, until
 from tests.sampling import EXHAUSTIVE, sample
 
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("by_hand")]
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("by_hand"), pytest.mark.sweep(1, files="few reads")]
 
 AT_ONCE = {"groupCommit__maxWait": "0ms"}
 MOST = 20

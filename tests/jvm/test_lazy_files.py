@@ -16,7 +16,11 @@ from tests import class_data
 from tests.jvm.harness import Checkpoint
 from tests.sampling import sample
 
-pytestmark = [pytest.mark.spark, pytest.mark.since("4.1", "stores are loaded lazily from Spark 4.1 on")]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.since("4.1", "stores are loaded lazily from Spark 4.1 on"),
+    pytest.mark.sweep(1, files="few reads"),
+]
 
 
 @pytest.fixture

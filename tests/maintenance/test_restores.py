@@ -34,7 +34,7 @@ from tests.streaming.runs import (
 )
 from tests.streaming.workloads import write_batches
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.sweep(2, files="compared with Spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.sweep(1, files="compared with Spark")]
 
 BATCHES = 6
 RETAINED = 3

@@ -77,7 +77,9 @@ def modules_of(checkout: Path) -> set[str]:
     return {str(file.relative_to(root)) for root, name in packages for file in (root / name).rglob("*.py")}
 
 
-def environment_without(variables: tuple[str, ...] = ("PYTHONPATH", "PYSPARK_SUBMIT_ARGS")) -> dict[str, str]:
+def environment_without(
+    variables: tuple[str, ...] = ("PYTHONPATH", "PYSPARK_SUBMIT_ARGS", "PYSPARK_PYTHON"),
+) -> dict[str, str]:
     """This process's environment, without what leads to the checkout."""
     return {key: value for key, value in os.environ.items() if key not in variables}
 
@@ -187,7 +189,7 @@ def test_in_a_clean_environment_a_query_has_merged_state(environment: Path, tmp_
             cwd=tmp_path,
             env={**variables, "SPARK_LOCAL_IP": "127.0.0.1"},
         )
-        assert done.returncode == 0, done.stdout + done.stderr[-3000:]
+        assert done.returncode == 0, done.stdout + done.stderr[:3000] + " ... " + done.stderr[-3000:]
         return done.stdout
 
     assert run(*PIP, "--python", environment / "bin" / "python", "check").strip() == "No broken requirements found."

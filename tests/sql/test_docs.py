@@ -14,7 +14,7 @@ from tests import class_data
 from tests.streaming.runs import Run, Setting
 from tests.streaming.workloads import write_batches
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.sweep(1, files="queries of pages")]
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "sql.md"
 _IS_UNLIMITED = class_data.MINOR in ("4.0", "4.1")

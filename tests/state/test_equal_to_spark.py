@@ -18,7 +18,7 @@ from tests.streaming.runs import (
 )
 from tests.streaming.workloads import BATCHES, WORKLOADS, write_batches
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.sweep(2, files="compared with Spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.sweep(1, files="compared with Spark")]
 
 # Every second version has a snapshot, so that there is a changelog after it.
 CONF = {f"{STATE_STORE}unloadOnCommit": "true", f"{STATE_STORE}minDeltasForSnapshot": "2"}

@@ -19,7 +19,7 @@ from tests.streaming.workloads import BATCHES, WORKLOADS, Workload, write_batche
 if TYPE_CHECKING:
     import pandas as pd
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.sweep(2, files="compared with Spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.sweep(1, files="compared with Spark")]
 
 CONF = {f"{STATE_STORE}unloadOnCommit": "true", f"{STATE_STORE}minDeltasForSnapshot": "2"}
 NO_EMPTY_BATCHES = {"spark.sql.streaming.noDataMicroBatches.enabled": "false"}

@@ -19,7 +19,7 @@ from pyspark_statestore.state.schemas import parse_schema
 from tests.conftest import MakeSpark
 from tests.streaming.runs import session_conf
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.sweep(2, files="compared with Spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.sweep(1, files="compared with Spark")]
 
 UTC = datetime.timezone.utc
 ENCODERS = pytest.mark.since("4.0", "these encoders came with Spark 4.0")

@@ -20,7 +20,7 @@ from tests.sampling import EXHAUSTIVE, chosen, marked
 from tests.streaming.runs import STATE_STORE, Run, Setting, assert_state_is_merged, restart_maintenance
 from tests.streaming.workloads import BATCHES, WORKLOADS, write_batches
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.sweep(2, files="equal queries")]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.sweep(1, files="equal queries")]
 
 CONF = {
     # Snapshots are written by maintenance, in the middle of these short queries.

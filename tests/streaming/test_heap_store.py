@@ -40,7 +40,7 @@ from tests.streaming.workloads import BATCHES, WORKLOADS, write_batches
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.slow,
-    pytest.mark.sweep(2, files="equal queries"),
+    pytest.mark.sweep(1, files="equal queries"),
     pytest.mark.since("4.2", "the heap store's maps can be replaced from Spark 4.2 on"),
 ]
 

@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pyspark_statestore import Checkpoint
+from tests import class_data
 from tests.conftest import MakeSpark
 from tests.streaming.runs import STATE_STORE, Run, Setting, merged_files
 from tests.streaming.workloads import write_batches
@@ -84,18 +85,19 @@ def test_batches_say_what_they_wrote(spark: SparkSession, tmp_path: Path, settin
     if segments == everything:
         assert total["fileMergingCreatedFiles"] == len(merged_files(run.checkpoint))
         assert waited_ms - stores <= total["fileMergingCommitWaitMs"] <= waited_ms
-    assert total["fileMergingFetchedBytes"] == total["fileMergingCachedBytes"] == 0
+    if class_data.MINOR != "4.0":  # its operators abort the store that they read, which loads it anew in each batch
+        assert total["fileMergingFetchedBytes"] == total["fileMergingCachedBytes"] == 0
 
     before = counted()
     write_batches(run.input, range(2, 3))
     again, *rest = run_and_sum(run, provider_of(setting))
     loaded = counted() - before
-    assert (again["fileMergingFetchedBytes"], again["fileMergingCachedBytes"]) == (
-        loaded["fetchedBytes"],
-        loaded["cachedBytes"],
-    )
+    said = sum((again, *rest), Counter[str]())
+    assert said["fileMergingFetchedBytes"] == loaded["fetchedBytes"]
+    assert said["fileMergingCachedBytes"] == loaded["cachedBytes"]
     assert (loaded["cachedBytes"] > 0) == (setting.store == "rocksdb" and not setting.changelog)
-    assert sum(batch["fileMergingCachedBytes"] for batch in rest) == 0, "only the first batch loads"
+    if class_data.MINOR != "4.0":
+        assert sum(batch["fileMergingCachedBytes"] for batch in rest) == 0, "only the first batch loads"
 
 
 def log_of(spark: SparkSession, run: Run) -> Any:
