@@ -107,6 +107,8 @@ def test_whatever_a_user_names(jar: Path) -> None:
 def test_settings_by_hand(tmp_path: Path, by_extension: bool) -> None:
     """Nearest neighbours: those are what people mix up."""
     jar = min(OTHERS, key=lambda other: (not needs_same_package(other), abs(float(spark_of(other)) - float(MINOR))))
+    if not needs_same_package(jar):
+        pytest.skip("no jar of a neighbour is built whose classes this Spark can load; `make jars` builds them all")
     settings = {**HAND_WRITTEN, "spark.sql.extensions": f"{PACKAGE}spark.MergedStateExtensions"}
     if not by_extension:
         del settings["spark.sql.extensions"]
