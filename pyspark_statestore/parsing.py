@@ -24,7 +24,7 @@ LARGEST = (1 << 63) - 1
 """The largest whole number of Java and of Arrow."""
 
 # A string without an end matches, too: otherwise every quote in it would be tried again.
-_STRUCTURE = re.compile(r'"(?:[^"\\]|\\.)*+"?|[\[{]|[\]}]', re.DOTALL)
+_STRUCTURE = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?|[\[{]|[\]}]', re.DOTALL)
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
