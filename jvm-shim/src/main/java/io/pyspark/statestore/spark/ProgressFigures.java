@@ -9,6 +9,7 @@ import java.util.function.BiFunction;
 import java.util.function.ToLongFunction;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.Path;
+import org.apache.spark.sql.execution.streaming.state.StateStore;
 import org.apache.spark.sql.execution.streaming.state.StateStoreCustomMetric;
 import org.apache.spark.sql.execution.streaming.state.StateStoreCustomSumMetric;
 import org.apache.spark.sql.execution.streaming.state.StateStoreCustomTimingMetric;
@@ -22,7 +23,7 @@ import scala.util.Properties;
  */
 final class ProgressFigures {
   /** Sizes are sums, too: from 4.3 on a metric of Spark's for sizes has one more property. */
-  private enum Figure {
+  private enum Metric {
     CREATED_FILES("CreatedFiles", "merged files created", StateStoreCustomSumMetric::new, StoreFigures::createdFiles),
     SEGMENTS("WrittenSegments", "logical files written", StateStoreCustomSumMetric::new, StoreFigures::segments),
     BYTES("WrittenBytes", "bytes written", StateStoreCustomSumMetric::new, StoreFigures::writtenBytes),
@@ -36,7 +37,7 @@ final class ProgressFigures {
     private final StateStoreCustomMetric metric;
     private final ToLongFunction<StoreFigures> value;
 
-    Figure(
+    Metric(
         String name,
         String description,
         BiFunction<String, String, StateStoreCustomMetric> kind,
@@ -62,22 +63,35 @@ final class ProgressFigures {
   /** Adds these metrics to those that a store of Spark's has. */
   static List<StateStoreCustomMetric> addedTo(List<StateStoreCustomMetric> sparks) {
     List<StateStoreCustomMetric> all = sparks;
-    for (Figure figure : Figure.values()) {
-      all = all.$colon$colon(figure.metric);
+    for (Metric each : Metric.values()) {
+      all = all.$colon$colon(each.metric);
     }
     return all;
   }
 
+  /** A store in whose metrics there are these, too. */
+  StateStore metered(StateStore store) {
+    return MeteredStore.of(
+        store, metrics -> MetricsCopy.with(MoreMetrics.added(metrics.customMetrics(), take()), metrics));
+  }
+
+  /** Adds these metrics to those of a provider that names them; Spark takes only the names of supported ones. */
+  scala.collection.immutable.Map<String, Object> addedTo(scala.collection.immutable.Map<String, Object> metrics) {
+    Map<String, Long> named = new LinkedHashMap<>();
+    take().forEach((metric, value) -> named.put(metric.name(), value));
+    return MoreMetrics.added(metrics, named);
+  }
+
   /** What has been done for the store since this was last called; nothing where Spark does not take these metrics. */
-  Map<StateStoreCustomMetric, Long> take() {
+  private Map<StateStoreCustomMetric, Long> take() {
     if (!SUPPORTED) {
       return Map.of();
     }
     StoreFigures figures = unsaid.plus(MergedFileSystem.takeFiguresOf(store));
     unsaid = figures.belowMs();
     Map<StateStoreCustomMetric, Long> taken = new LinkedHashMap<>();
-    for (Figure figure : Figure.values()) {
-      taken.put(figure.metric, figure.value.applyAsLong(figures));
+    for (Metric each : Metric.values()) {
+      taken.put(each.metric, each.value.applyAsLong(figures));
     }
     return taken;
   }

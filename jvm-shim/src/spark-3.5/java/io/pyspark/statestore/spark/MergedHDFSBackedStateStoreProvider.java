@@ -47,6 +47,6 @@ public class MergedHDFSBackedStateStoreProvider extends HDFSBackedStateStoreProv
   @Override
   @SuppressWarnings("unchecked")
   public synchronized Map<String, Object> getMetricsForProvider() {
-    return MoreMetrics.named(super.getMetricsForProvider(), figures.take());
+    return figures.addedTo(super.getMetricsForProvider());
   }
 }

@@ -52,11 +52,7 @@ public class MergedRocksDBStateStoreProvider extends RocksDBStateStoreProvider {
 
   @Override
   public StateStore getStore(long version) {
-    return metered(super.getStore(version));
-  }
-
-  private StateStore metered(StateStore store) {
-    return MeteredStore.of(store, metrics -> MoreMetrics.added(metrics, figures.take()));
+    return figures.metered(super.getStore(version));
   }
 
   @Override

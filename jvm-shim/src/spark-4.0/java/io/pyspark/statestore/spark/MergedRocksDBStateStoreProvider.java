@@ -69,11 +69,7 @@ public class MergedRocksDBStateStoreProvider extends RocksDBStateStoreProvider {
 
   @Override
   public StateStore getStore(long version, Option<String> uniqueId) {
-    return metered(super.getStore(version, uniqueId));
-  }
-
-  private StateStore metered(StateStore store) {
-    return MeteredStore.of(store, metrics -> MoreMetrics.added(metrics, figures.take()));
+    return figures.metered(super.getStore(version, uniqueId));
   }
 
   @Override

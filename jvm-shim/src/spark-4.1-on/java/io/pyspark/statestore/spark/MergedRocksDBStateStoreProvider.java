@@ -1,7 +1,7 @@
 package io.pyspark.statestore.spark;
 
-import io.pyspark.statestore.Options.Restore;
 import io.pyspark.statestore.Options;
+import io.pyspark.statestore.Options.Restore;
 import io.pyspark.statestore.ShimInfo;
 import io.pyspark.statestore.fs.MergedFileSystem;
 import io.pyspark.statestore.fs.Schemes;

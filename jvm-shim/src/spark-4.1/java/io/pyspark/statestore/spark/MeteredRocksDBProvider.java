@@ -14,16 +14,12 @@ abstract class MeteredRocksDBProvider extends RocksDBStateStoreProvider {
 
   @Override
   public StateStore getStore(long version, Option<String> uniqueId) {
-    return metered(super.getStore(version, uniqueId));
+    return figures.metered(super.getStore(version, uniqueId));
   }
 
   @Override
   public StateStore upgradeReadStoreToWriteStore(ReadStateStore read, long version, Option<String> uniqueId) {
-    return metered(super.upgradeReadStoreToWriteStore(read, version, uniqueId));
-  }
-
-  private StateStore metered(StateStore store) {
-    return MeteredStore.of(store, metrics -> MoreMetrics.added(metrics, figures.take()));
+    return figures.metered(super.upgradeReadStoreToWriteStore(read, version, uniqueId));
   }
 
   @Override

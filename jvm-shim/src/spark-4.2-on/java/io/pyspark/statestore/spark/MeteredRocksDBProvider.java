@@ -15,17 +15,13 @@ abstract class MeteredRocksDBProvider extends RocksDBStateStoreProvider {
   @Override
   public StateStore getStore(
       long version, Option<String> uniqueId, boolean forceSnapshotOnCommit, boolean loadEmpty) {
-    return metered(super.getStore(version, uniqueId, forceSnapshotOnCommit, loadEmpty));
+    return figures.metered(super.getStore(version, uniqueId, forceSnapshotOnCommit, loadEmpty));
   }
 
   @Override
   public StateStore upgradeReadStoreToWriteStore(
       ReadStateStore read, long version, Option<String> uniqueId, boolean forceSnapshotOnCommit) {
-    return metered(super.upgradeReadStoreToWriteStore(read, version, uniqueId, forceSnapshotOnCommit));
-  }
-
-  private StateStore metered(StateStore store) {
-    return MeteredStore.of(store, metrics -> MoreMetrics.added(metrics, figures.take()));
+    return figures.metered(super.upgradeReadStoreToWriteStore(read, version, uniqueId, forceSnapshotOnCommit));
   }
 
   @Override

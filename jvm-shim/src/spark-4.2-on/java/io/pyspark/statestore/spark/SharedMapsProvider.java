@@ -104,7 +104,7 @@ abstract class SharedMapsProvider extends HDFSBackedStateStoreProvider {
   @Override
   @SuppressWarnings("unchecked")
   public Map<String, Object> getMetricsForProvider() {
-    Map<String, Object> metrics = MoreMetrics.named(super.getMetricsForProvider(), figures.take());
+    Map<String, Object> metrics = figures.addedTo(super.getMetricsForProvider());
     if (schema == null) {
       return metrics;
     }
