@@ -214,7 +214,7 @@ def verify_command(ctx: click.Context, checkpoint: Checkpoint, output: Output, d
     figures |= {"damages_count": len(done.damages), "repaired_count": done.repaired_count}
     found = done.to_arrow()
     details = {
-        f"{severity}s": (found.filter(pc.field("severity") == severity).drop_columns(["severity"]), DAMAGES)
+        f"{severity}s": (found.filter(pc.equal(found["severity"], severity)).drop_columns(["severity"]), DAMAGES)
         for severity in ("damage", "note")
     }
     title = f"State of {checkpoint.url}"

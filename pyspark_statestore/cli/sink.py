@@ -182,7 +182,7 @@ def verify_command(ctx: click.Context, sink: Sink, output: Output) -> None:
     with progress("Verifying", ""):
         done = sink.verify()
     details = {
-        f"{severity}s": (done.problems.filter(pc.field("severity") == severity), SINK_PROBLEMS)
+        f"{severity}s": (done.problems.filter(pc.equal(done.problems["severity"], severity)), SINK_PROBLEMS)
         for severity in ("damage", "note")
     }
     figures = {"is_clean": done.is_clean, **figures_of(done, "problems")}

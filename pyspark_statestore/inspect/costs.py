@@ -6,6 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pyspark_statestore.grouping import grouped
+
 KEYS = {"partitions": ("operator_id", "partition_id"), "operators": ("operator_id",), "types": ("type",)}
 """The columns that segments can be added up by."""
 
@@ -65,7 +67,7 @@ def costs_of_segments(segments: pa.Table, plain: pa.Table, by: str) -> pa.Table:
     )
     each = [plain["file_size_in_bytes"], plain["file_size_in_bytes"]]
     beside = pa.table([*(plain[key] for key in keys), *each, *_of_plain(plain)], merged.schema)
-    sums = pa.concat_tables([merged, beside]).group_by(list(keys)).aggregate([(name, "sum") for name in _SUMS])
+    sums = grouped(pa.concat_tables([merged, beside]), keys).aggregate([(name, "sum") for name in _SUMS])
     return _ranked(sums.select([*keys, *(f"{name}_sum" for name in _SUMS)]).rename_columns([*keys, *_SUMS]), keys)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from pyspark_statestore.grouping import grouped
 from pyspark_statestore.log.entries import Column, Entries
 
 
@@ -153,7 +154,7 @@ def _repeated(entries: Entries, code: Column) -> Column:
             },
         }
     )
-    first = place.group_by(place.column_names[1:]).aggregate([("row", "min")])["row_min"].to_numpy()
+    first = grouped(place, place.column_names[1:]).aggregate([("row", "min")])["row_min"].to_numpy()
     repeated[:] = True
     repeated[first] = False
     return repeated

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pyspark_statestore.grouping import grouped
 from pyspark_statestore.log.columns import table_of
 from pyspark_statestore.log.state_files import EVERYTHING, PLAIN, StateFiles, StoreFilter, Stores, store_folder
 from pyspark_statestore.sparkfiles import files_named, lineage_of
@@ -225,10 +226,10 @@ def _versions(files: StateFiles, stores: Stores, wanted: StoreFilter) -> Version
             "changes": pa.array(np.where(is_changes, rows, NOTHING)[kept]),
         }
     )
-    grouped = table.group_by(["store", "version", "id"]).aggregate([("snapshot", "max"), ("changes", "max")])
-    grouped = grouped.sort_by([("store", "ascending"), ("version", "ascending"), ("id", "ascending")])
-    columns = [grouped[name].to_numpy() for name in ("store", "version", "snapshot_max", "changes_max")]
-    ids = pa.concat_arrays([pa.array([], pa.string()), *grouped["id"].chunks])
+    found = grouped(table, ["store", "version", "id"]).aggregate([("snapshot", "max"), ("changes", "max")])
+    found = found.sort_by([("store", "ascending"), ("version", "ascending"), ("id", "ascending")])
+    columns = [found[name].to_numpy() for name in ("store", "version", "snapshot_max", "changes_max")]
+    ids = pa.concat_arrays([pa.array([], pa.string()), *found["id"].chunks])
     return Versions(columns[0], columns[1], ids, columns[2], columns[3])
 
 

@@ -19,6 +19,7 @@ import numpy as np
 
 from pyspark_statestore.errors import StateStoreFilesError, not_allowed
 from pyspark_statestore.format.layout import TRAILER_SIZE, U32
+from pyspark_statestore.grouping import filtered
 from pyspark_statestore.inspect import files_table
 from pyspark_statestore.log.merged_log import TARGET_FILE_SIZE, LogSnapshot, MergedLog
 from pyspark_statestore.maintenance.relocation import Bin, Movable, NewFile, Relocation, SegmentRange
@@ -203,7 +204,7 @@ def files_where(
             assert spark is not None
             paths = _paths_where(where, table, spark)
         else:
-            paths = table.filter(where)["file_path"].to_pylist()
+            paths = filtered(table, where)["file_path"].to_pylist()
     except Exception as error:  # Arrow's and Spark's own, of many kinds
         reason = str(error).strip().partition("\n")[0]
         raise _refused(where, f"a condition on the columns {', '.join(table.column_names)} ({reason})") from error

@@ -25,6 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_statestore.errors import not_allowed
+from pyspark_statestore.grouping import grouped
 from pyspark_statestore.log.deletion import delete_segments
 from pyspark_statestore.log.merged_log import Clocks, LogSnapshot, MergedLog, ask_file_system, require_stopped
 from pyspark_statestore.log.pins import check_unclaimed
@@ -169,9 +170,9 @@ def _cuts(versions: pa.Table, stores: Stores, retained: Sequence[int]) -> np.nda
     """Per store, the oldest version that restoring a retained one begins with; :data:`_KEEP_ALL` if one is lost."""
     cut: np.ndarray = np.full(len(stores.known), _KEEP_ALL, "i8")
     stay = versions.filter(pc.greater_equal(versions["version"], retained[0]))
-    summed = stay.group_by(_STORE).aggregate([("is_restorable", "all"), ("base_snapshot_version", "min")])
+    summed = grouped(stay, _STORE).aggregate([("is_restorable", "all"), ("base_snapshot_version", "min")])
     wanted = stay.filter(pc.is_in(stay["version"], value_set=pa.array(retained, pa.int64())))
-    there = wanted.group_by(_STORE).aggregate([("version", "count_distinct")])
+    there = grouped(wanted, _STORE).aggregate([("version", "count_distinct")])
     has_all = {row[:3] for row in _rows(there, "version_count_distinct") if row[3] == len(retained)}
     number: dict[Any, int] = {store: i for i, store in enumerate(stores.known)}
     for row in _rows(summed, "is_restorable_all", "base_snapshot_version_min"):

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_statestore import rendering
+from pyspark_statestore.grouping import grouped
 from pyspark_statestore.inspect import TABLES, costs_of_segments
 from pyspark_statestore.plot.picture import BLUE, GREEN, GREY, ORANGE, Picture, dates, largest, points, stack
 from pyspark_statestore.rendering import form_of
@@ -87,7 +88,7 @@ class CheckpointPicture(Picture):
         if not len(self.files) and not len(self.plain):
             return
         size, live = (self.files[name].to_numpy() for name in ("file_size_in_bytes", "live_bytes"))
-        held = self.segments.group_by("file_path").aggregate([("length", "sum")])
+        held = grouped(self.segments, "file_path").aggregate([("length", "sum")])
         by_path = dict(zip(held["file_path"].to_pylist(), held["length_sum"].to_pylist(), strict=True))
         segments = np.array([by_path.get(path, 0) for path in self.files["file_path"].to_pylist()])
         dead = segments - live

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from pyspark_statestore import rendering
+from pyspark_statestore.grouping import grouped
 from pyspark_statestore.plot.picture import GREEN, GREY, ORANGE, Picture, dates, largest, points, stack
 from pyspark_statestore.sink.sink import TARGET_FILE_SIZE
 
@@ -124,6 +125,6 @@ class SinkPicture(Picture):
 
 
 def _by_directory(table: pa.Table) -> list[tuple[str, int, int]]:
-    found = table.group_by("directory").aggregate([("file_size_in_bytes", "sum"), ("file_size_in_bytes", "count")])
+    found = grouped(table, "directory").aggregate([("file_size_in_bytes", "sum"), ("file_size_in_bytes", "count")])
     columns = ("directory", "file_size_in_bytes_sum", "file_size_in_bytes_count")
     return list(zip(*(found[name].to_pylist() for name in columns), strict=True))

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from pyspark_statestore import rendering
 from pyspark_statestore.errors import StateStoreFilesError
+from pyspark_statestore.grouping import grouped
 from pyspark_statestore.inspect import TABLES, Inspection, costs_of_segments
 from pyspark_statestore.log.spark_logs import COMMITS, content_of, entries, operator_metadata, operators
 from pyspark_statestore.report.advice import (
@@ -160,8 +161,8 @@ class CheckpointReading:
         columns = ["operator_id", "version"]
         live = self.segments.filter(pc.equal(self.segments["status"], "live"))
         both = pa.concat_tables([live.select(columns), self.plain.select(columns)])
-        each = (
-            both.filter(pc.is_valid(both["version"])).group_by("operator_id").aggregate([("version", "count_distinct")])
+        each = grouped(both.filter(pc.is_valid(both["version"])), "operator_id").aggregate(
+            [("version", "count_distinct")]
         )
         return int(pc.max(each["version_count_distinct"]).as_py() or 0)
 

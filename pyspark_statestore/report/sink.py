@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_statestore import rendering
+from pyspark_statestore.grouping import grouped
 from pyspark_statestore.report.charts import Series, growth
 from pyspark_statestore.report.markup import Markup, Part, element
 from pyspark_statestore.report.page import (
@@ -73,7 +74,7 @@ class SinkReading:
         small = pc.less(self.files["file_size_in_bytes"], TARGET_FILE_SIZE).cast(pa.int64())
         table_ = self.files.select(["directory", "file_size_in_bytes"]).append_column("small", small)
         sums = [("file_size_in_bytes", "count"), ("small", "sum"), ("file_size_in_bytes", "sum")]
-        found = table_.group_by("directory").aggregate(sums)
+        found = grouped(table_, "directory").aggregate(sums)
         names = {"file_size_in_bytes_count": "files", "small_sum": "small", "file_size_in_bytes_sum": "bytes"}
         found = found.rename_columns([names.get(name, name) for name in found.column_names])
         return found.sort_by([("files", "descending"), ("bytes", "descending"), ("directory", "ascending")])
@@ -82,7 +83,7 @@ class SinkReading:
     def facts(self) -> SinkFacts:
         """The figures by which the page gives advice."""
         small = self.files.filter(pc.less(self.files["file_size_in_bytes"], TARGET_FILE_SIZE))
-        by_value = small.group_by("directory").aggregate([("file_size_in_bytes", "sum")])
+        by_value = grouped(small, "directory").aggregate([("file_size_in_bytes", "sum")])
         newest = pc.max(self.files["last_modified_at"]).as_py()
         young = 0
         if newest is not None:

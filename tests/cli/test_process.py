@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.builders import name, write_checkpoint
+from tests.cli.builders import age, name, write_checkpoint, write_sink
 from tests.conftest import ROOT
 from tests.inspect.builders import simple_checkpoint
 
@@ -91,6 +91,48 @@ def test_interrupted(large: Path) -> None:
     finally:
         process.kill()
         process.communicate()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux tells the threads of a process")
+def test_no_thread_of_arrow_ends_with_the_process(tmp_path: Path) -> None:
+    """Seldom, such a thread calls Python after its end, and C++ aborts a process whose work is done."""
+    for path in write_checkpoint(tmp_path / "q1").rglob("*"):
+        age(path, minutes=60)  # its query is stopped
+    write_sink(tmp_path / "sink")
+    commands = ["versions q1", "top q1", "verify q1", "compact q1 --dry-run", "compact q1 --dry-run --smaller-than 1m"]
+    commands += ["report q1 -o q1.html", "plot q1 -o q1.png", "expire q1 --retain-last 1", "list . -o list.html"]
+    commands += ["sink files sink", "sink verify sink", "sink report sink -o sink.html", "sink plot sink -o sink.png"]
+    code = """
+import json, os, sys, time
+from click.testing import CliRunner
+from pyspark_statestore.cli.main import cli
+
+def count():
+    tasks = [open(f"/proc/self/task/{task}/comm").read() for task in os.listdir("/proc/self/task")]
+    return len([name for name in tasks if not name.startswith("jemalloc")])  # Arrow's allocator: it calls no Python
+
+for command in sys.argv[1:]:
+    result = CliRunner().invoke(cli, command.split())
+    end = time.monotonic() + 5  # a thread that was joined ends a moment later
+    while count() > 1 and time.monotonic() < end:
+        time.sleep(0.05)
+    print(json.dumps([command, result.exit_code, count()]))
+"""
+    environment = {**ENVIRONMENT, "OPENBLAS_NUM_THREADS": "1"}  # NumPy starts threads, which call no Python
+
+    done = subprocess.run(
+        [sys.executable, "-c", code, *commands],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [command for command, _, _ in found] == commands
+    assert {command: code for command, code, _ in found if code} == {}
+    assert {command: threads for command, _, threads in found if threads != 1} == {}
 
 
 @pytest.mark.parametrize(("arguments", "status"), [(["files", "/no/such"], 1), (["no-such"], 2)])
