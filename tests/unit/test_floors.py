@@ -19,7 +19,7 @@ FLOORS: tuple[frozenset[str], ...] = tuple(
     map(
         frozenset,
         (
-            ("_version", "errors", "parsing", "rendering"),
+            ("_version", "errors", "grouping", "parsing", "rendering"),
             ("conf", "format", "paths", "sparkfiles"),
             ("session", "storage"),
             ("log",),
