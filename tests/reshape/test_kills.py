@@ -159,3 +159,51 @@ def test_a_file_system_that_fails(
             break
     note(1 + n // SHARE, n)
     assert n > 1
+
+
+UNUSED = ("close", "rename", "mkdirs")
+"""What a conversion need not call: merged files are closed later, and directories are made before it."""
+
+
+def converted(spark: SparkSession, query: Query, version: int, store: str) -> None:
+    """What a conversion does before the log names the other store, on the file system that fails."""
+    rewrite = Rewrite(version - 1, STOCK_PROVIDERS[query.store], STOCK_PROVIDERS[store], 1, frozenset())
+    SparkSide(spark, f"merged+faulty:{query.checkpoint}", 1).convert(rewrite)
+
+
+@since
+@pytest.mark.spark
+@pytest.mark.sweep(3)
+@pytest.mark.parametrize(("operation", "kind"), [fault for fault in FAULTS if fault[0] not in UNUSED])
+@pytest.mark.parametrize(("door", "before", "after"), [("provider", "heap", "rocksdb"), ("path", "rocksdb", "heap")])
+@pytest.mark.usefixtures("by_hand")
+def test_a_conversion_whose_file_system_fails(
+    session: SparkSession, tmp_path: Path, faulty: Any, door: str, before: str, after: str, operation: str, kind: str
+) -> None:
+    """What is left counts for nobody: not for the old store, which goes on, nor for the next conversion."""
+    original = Query(session, tmp_path / "original", door, before)
+    original.feed(0, 1)
+    original.run()
+    for n in numbers(SHARE, (door, operation, kind)):
+        query = Copied(session, tmp_path / str(n), door, before, of=original)
+        faulty.addRule(operation, str(query.checkpoint), n, 1_000_000, kind)
+        try:
+            converted(session, query, 2, after)
+        except (StateStoreFilesError, Py4JJavaError) as error:
+            assert "PSS_STORE_CONVERSION_FAILED" in str(error)
+        reached = faulty.fired() > 0
+        faulty.clear()
+        if n % 2:
+            original.feed(len(original.rows) // 21)
+            query.run()
+            query.assert_right()
+        result = at(query.checkpoint).convert(store=after, spark=session, force=True)
+        assert (result.store_before, result.store) == (before, after)
+        query.store = after
+        original.feed(len(original.rows) // 21)
+        query.run()
+        query.assert_right()
+        if not reached:
+            break
+    note(1 + n // SHARE, n)
+    assert n > 1
