@@ -45,7 +45,7 @@ _BASE_SETTINGS = {
     "spark.default.parallelism": "2",
     "spark.sql.session.timeZone": "UTC",
     # StateStore.stop() waits for maintenance with a lock that maintenance needs, twice so long; else that is 300 s.
-    "spark.sql.streaming.stateStore.maintenanceShutdownTimeout": "20s",
+    "spark.sql.streaming.stateStore.maintenanceShutdownTimeout": "5s",
     "spark.log.level": "ERROR",
 }
 
