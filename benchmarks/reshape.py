@@ -90,6 +90,11 @@ def dead_files(folder: Path, partitions: int) -> int:
     return sum(part.isdecimal() and int(part) >= partitions for part in [*plain, *live])
 
 
+def amplification(folder: Path) -> float:
+    """Bytes of all merged files, divided by the bytes that live in them."""
+    return float(Checkpoint(folder).inspect.summary()["space_amplification"][0].as_py())
+
+
 def measure(keys: int, work: Path) -> dict[str, Any]:
     """Repartitions both sides through all numbers.
 
@@ -120,7 +125,9 @@ def measure(keys: int, work: Path) -> dict[str, Any]:
                 raise click.ClickException(f"the states differ after {before} -> {after}")
             Checkpoint(work / "merged").maintenance.remove_old_partitions(dry_run=False)
             step |= {f"{side}_dead_files": dead_files(work / side, after) for side in SIDES}
-            step["amplification"] = Checkpoint(work / "merged").inspect.summary()["space_amplification"][0].as_py()
+            step["amplification_before_compaction"] = amplification(work / "merged")
+            step["compacted_bytes"] = Checkpoint(work / "merged").maintenance.compact().rewritten_bytes_count
+            step["amplification"] = amplification(work / "merged")
             steps.append(step)
             print(json.dumps(step), file=sys.stderr, flush=True)
     finally:
@@ -142,7 +149,9 @@ def figures_of(raw: list[dict[str, Any]]) -> list[Figure]:
             if grows:
                 share = step["merged_bytes"] / max(1, step["stock_bytes"])
                 found.append(Figure(f"{name}: bytes, merged ÷ stock", share, "", 0.05))
-            found.append(Figure(f"{name}: space amplification afterwards", step["amplification"], "", 1.5))
+            before = step["amplification_before_compaction"]
+            found.append(Figure(f"{name}: space amplification without the old partitions", before, ""))
+            found.append(Figure(f"{name}: space amplification, compacted", step["amplification"], "", 1.5))
             found.append(Figure(f"{name}: files of partitions that are gone", step["merged_dead_files"], "", 0))
     return found
 

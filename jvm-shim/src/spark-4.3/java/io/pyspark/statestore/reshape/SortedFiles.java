@@ -1,6 +1,9 @@
 package io.pyspark.statestore.reshape;
 
 import java.io.File;
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashMap;
@@ -35,7 +38,8 @@ import scala.jdk.javaapi.CollectionConverters;
  * <p>Spark's own writer puts one row after the other: RocksDB looks each key up for Spark's count of rows, sorts what it
  * has sorted before, and compacts what it has flushed. Rows of an old partition come in the order of their keys already,
  * so each column family of each old partition becomes one file. Where several old partitions go into one, RocksDB merges
- * their files once. Spark's writer still makes the store and its column families, and its encoders make the bytes.
+ * their files once they are as many as it would merge by itself. Spark's writer still makes the store and its column
+ * families, and its encoders make the bytes.
  */
 final class SortedFiles implements AutoCloseable {
   private final RocksDBStateStoreProvider provider;
@@ -67,14 +71,15 @@ final class SortedFiles implements AutoCloseable {
    * @param store the store
    * @param writer Spark's writer of the partition, which has written nothing
    */
-  SortedFiles(StoreRewrite store, StatePartitionAllColumnFamiliesWriter writer) throws ReflectiveOperationException {
+  SortedFiles(StoreRewrite store, StatePartitionAllColumnFamiliesWriter writer)
+      throws ReflectiveOperationException, IOException {
     provider = (RocksDBStateStoreProvider) writer.provider();
     boolean isOpen = false;
     try {
       state = (StateStore) new Internals(writer).call("stateStore");
       rocks = provider.rocksDB();
       knowFamilies(store, writer);
-      local = Utils.createTempDir(Utils.getLocalDir(SparkEnv.get().conf()), "reshape");
+      local = Files.createTempDirectory(Path.of(Utils.getLocalDir(SparkEnv.get().conf())), "reshape").toFile();
       isOpen = true;
     } finally {
       if (!isOpen) {
@@ -126,7 +131,11 @@ final class SortedFiles implements AutoCloseable {
       state.abort();
     }
     provider.close();
-    Utils.deleteRecursively(local);
+    // Spark would start a process for it.
+    for (String each : files) {
+      new File(each).delete();
+    }
+    local.delete();
   }
 
   @SuppressWarnings("unchecked")
@@ -179,7 +188,7 @@ final class SortedFiles implements AutoCloseable {
         db.ingestExternalFile(List.of(each), options);
       }
     }
-    if (files.size() > 1) {
+    if (files.size() >= rocks.rocksDbOptions().level0FileNumCompactionTrigger()) {
       db.compactRange();
     }
     if (rocks.conf().trackTotalNumberOfRows()) {

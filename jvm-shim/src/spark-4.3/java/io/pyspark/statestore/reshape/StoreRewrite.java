@@ -75,6 +75,7 @@ record StoreRewrite(
   static final String PARTITION_KEY = "partition_key";
 
   private static final String PROVIDER = "spark.sql.streaming.stateStore.providerClass";
+  private static final String COUNT_ROWS = "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows";
   private static final String DEFAULT_FAMILY = "default";
 
   /**
@@ -101,7 +102,7 @@ record StoreRewrite(
     Batch scan = scanned((org.apache.spark.sql.classic.Dataset<Row>) rows);
     PartitionReaderFactory reader = scan.createReaderFactory();
     // Spark reads all families of RocksDB only, so that is the class that the log has shown it.
-    new Internals(reader).set("storeConf", conf(sqlConf, provider));
+    new Internals(reader).set("storeConf", conf(uncounted(sqlConf), provider));
     return new StoreRewrite(
         found.operator, found.operatorName, found.storeName, found.location, found.batch, found.partitionsBefore,
         found.partitions, found.isSingle, !provider.equals(HEAP),
@@ -117,6 +118,13 @@ record StoreRewrite(
       plan = plan.children().head();
     }
     return ((BatchScanExec) plan).batch();
+  }
+
+  /** Settings with which a reader counts no rows: for that, RocksDB would look up each key that a changelog has. */
+  private static SQLConf uncounted(SQLConf sqlConf) {
+    SQLConf changed = sqlConf.clone();
+    changed.setConfString(COUNT_ROWS, "false");
+    return changed;
   }
 
   private static StateStoreConf conf(SQLConf sqlConf, String provider) {
