@@ -103,7 +103,7 @@ def repartition(
         is_merged = bool(snapshot.scan.files) or plan.provider in MERGED_PROVIDERS.values()
         url = directory.location.url
         side = SparkSide(spark, merged_path(url) if is_merged else url, format_version(directory, plan.batch))
-        side.check(rewrite, names)
+        side.check(rewrite)
     if not plan.is_begun:
         retry_if_gone(directory, lambda: check_restorable(directory, log.snapshot().scan))
     if side is None:

@@ -8,7 +8,7 @@ clone of the caller's session, which keeps its settings and its temporary views.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -36,8 +36,6 @@ FIRST_SPARK = "4.3"
 _SHOW_KEY = "io.pyspark.statestore.showSparksProviders"
 _FORMAT_KEY = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 _REWRITER = "io.pyspark.statestore.reshape.StateRewrite"
-_ALL_FAMILIES = "_readAllColumnFamilies"
-"""The option with which Spark's runner reads state: only then does Spark ask for what it partitions by."""
 
 Refuse = Callable[[str, str], StateStoreFilesError]
 """Makes an error of the checkpoint's URL and a reason."""
@@ -86,6 +84,7 @@ class SparkSide:
         self._location = location
         self._jvm: Any = self._spark.sparkContext._jvm
         self._session: Any = self._spark._jsparkSession.cloneSession()
+        self._rewriters: dict[Rewrite, Any] = {}
         for key, value in self._settings(format_version).items():
             self._session.conf().set(key, value)
 
@@ -104,25 +103,12 @@ class SparkSide:
             settings[OWN_FILE_MANAGER_KEY] = manager
         return settings
 
-    def check(self, rewrite: Rewrite, stores: Sequence[tuple[int, str]]) -> None:
-        """Lets Spark say whether it can rewrite these stores; it reads metadata and schemas, and writes nothing.
-
-        Args:
-            rewrite: What is to be done.
-            stores: Operators and names of their stores.
+    def check(self, rewrite: Rewrite) -> None:
+        """Lets Spark say whether it can rewrite all stores; it reads metadata and schemas, and writes nothing.
 
         Raises:
             StateStoreFilesError: What ``refuse`` makes of what Spark says.
         """
-        for operator, name in stores:
-            try:
-                with self._active():
-                    reader = self._session.read().format("statestore").option("path", self._location)
-                    reader = reader.option("batchId", str(rewrite.batch)).option("operatorId", str(operator))
-                    reader.option("storeName", name).option(_ALL_FAMILIES, "true").load()
-            except _spark_errors() as error:
-                reason = f"Spark says of operator {operator}, store {name!r}: {first_line(error)}"
-                raise self._cannot(self._location, reason) from error
         try:
             with self._active():
                 obstacle = self._rewriter(rewrite).obstacle(rewrite.batch)
@@ -158,16 +144,20 @@ class SparkSide:
             raise StateStoreFilesError("PSS_STORE_CONVERSION_FAILED", parameters) from error
 
     def _rewriter(self, rewrite: Rewrite) -> Any:
-        java_class = self._session.sharedState().jarClassLoader().loadClass(_REWRITER)
-        texts = (
-            self._location,
-            rewrite.provider,
-            rewrite.next_provider,
-            str(rewrite.partitions),
-            " ".join(map(str, sorted(rewrite.single))),
-        )
-        arguments = [("java.lang.String", text) for text in texts]
-        return call_static(self._jvm, java_class, "of", (self._session.getClass().getName(), self._session), *arguments)
+        """The rewriting in the JVM, which keeps what it was told of the stores."""
+        if rewrite not in self._rewriters:
+            java_class = self._session.sharedState().jarClassLoader().loadClass(_REWRITER)
+            texts = (
+                self._location,
+                rewrite.provider,
+                rewrite.next_provider,
+                str(rewrite.partitions),
+                " ".join(map(str, sorted(rewrite.single))),
+            )
+            session = (self._session.getClass().getName(), self._session)
+            arguments = [session, *(("java.lang.String", text) for text in texts)]
+            self._rewriters[rewrite] = call_static(self._jvm, java_class, "of", *arguments)
+        return self._rewriters[rewrite]
 
     @contextmanager
     def _active(self) -> Iterator[None]:

@@ -92,7 +92,7 @@ def convert_store(
         url = directory.location.url
         location = merged_path(url) if is_ours or snapshot.scan.files else url
         side = SparkSide(spark, location, format_version(directory, plan.batch), refuse=_cannot)
-        side.check(rewrite, names)
+        side.check(rewrite)
     retry_if_gone(directory, lambda: check_restorable(directory, log.snapshot().scan))
     count = sum(1 if operator in rewrite.single else plan.before for operator, _ in names)
     result = replace(result, provider=provider, version=plan.batch + 1, stores_count=count)

@@ -61,7 +61,7 @@ final class MovedRows implements Iterator<InternalRow> {
 
   private void advance() throws IOException {
     if (reader == null) {
-      reader = store.open(parents[++at]);
+      reader = store.old().open(parents[++at]);
     }
     if (!reader.next()) {
       close();

@@ -91,7 +91,7 @@ final class SortedFiles implements AutoCloseable {
 
   /** Whether a store can be written like this: it has rows in the order of their keys, and one value for each key. */
   static boolean suit(StoreRewrite store) {
-    return store.isSorted()
+    return store.old().isSorted()
         && !store.isHeap()
         && CollectionConverters.asJava(store.families()).values().stream()
             .noneMatch(StatePartitionWriterColumnFamilyInfo::useMultipleValuesPerKey);

@@ -58,6 +58,7 @@ public final class StateRewrite {
   private final String next;
   private final int before;
   private final Set<Long> single;
+  private final Map<String, OldStore> known = new HashMap<>();
 
   /** What a task writes: some partitions of a store, which is one of a list. */
   private record Share(int store, int[] partitions) implements Serializable {}
@@ -162,7 +163,7 @@ public final class StateRewrite {
     Map<String, StateStoreCheckpointInfo[]> written = new HashMap<>();
     stores.forEach(store -> written.put(store.name(), new StateStoreCheckpointInfo[store.partitions()]));
     done.forEach(each -> written.get(each.store())[each.info().partitionId()] = each.info());
-    return next.equals(StoreRewrite.HEAP) ? Option.empty() : ids(last, batch, stores, written);
+    return next.equals(OldStore.HEAP) ? Option.empty() : ids(last, batch, stores, written);
   }
 
   /**
@@ -178,8 +179,8 @@ public final class StateRewrite {
     List<Integer> old = IntStream.range(0, store.partitionsBefore()).boxed().collect(Collectors.toList());
     JavaRDD<InternalRow> rows = spark.parallelize(old, old.size()).flatMap(store::readAll);
     return session
-        .internalCreateDataFrame(rows.rdd(), store.schema(), false)
-        .repartition(store.partitions(), functions.col(StoreRewrite.PARTITION_KEY))
+        .internalCreateDataFrame(rows.rdd(), store.old().schema(), false)
+        .repartition(store.partitions(), functions.col(OldStore.PARTITION_KEY))
         .queryExecution()
         .toRdd()
         .toJavaRDD()
@@ -205,24 +206,46 @@ public final class StateRewrite {
     List<StoreRewrite> found = new ArrayList<>();
     for (OperatorStateMetadata operator :
         new StateMetadataPartitionReader(location, hadoop, last).allOperatorStateMetadata()) {
-      scala.collection.immutable.Map<?, ?> schemaFiles =
-          (scala.collection.immutable.Map<?, ?>) rewriter.call("getStoreToSchemaFilesMap", operator);
-      Object variables = rewriter.call("getStateVariablesIfTWS", operator);
+      long id = operator.operatorInfo().operatorId();
       String name = operator.operatorInfo().operatorName();
-      boolean isSingle = single.contains(operator.operatorInfo().operatorId());
+      boolean isSingle = single.contains(id);
       for (StateStoreMetadata store : CollectionConverters.asJava(operator.stateStoresMetadata())) {
-        Object files = CollectionConverters.asJava(schemaFiles).get(store.storeName());
-        Object families = rewriter.call(
-            "getWriterColFamilyInfoMap", operator.operatorInfo().operatorId(), store, files, variables);
+        OldStore old = oldStore(last, id, store.storeName(), sqlConf);
+        Object files = CollectionConverters.asJava(
+            (scala.collection.immutable.Map<?, ?>) rewriter.call("getStoreToSchemaFilesMap", operator)).get(store.storeName());
+        Object variables = rewriter.call("getStateVariablesIfTWS", operator);
+        Object families = rewriter.call("getWriterColFamilyInfoMap", id, store, files, variables);
         Object schemas = rewriter.call("createStoreSchemaProviderIfTWS", name, files);
-        StoreRewrite known = new StoreRewrite(
-            operator.operatorInfo().operatorId(), name, store.storeName(), location, batch, isSingle ? 1 : before,
-            isSingle ? 1 : partitions, isSingle, false, null, null, null,
-            (scala.collection.immutable.Map<String, StatePartitionWriterColumnFamilyInfo>) families, (Option<StateSchemaProvider>) schemas, null, hadoop);
-        found.add(StoreRewrite.of(known, session, last, sqlConf, provider, next));
+        found.add(new StoreRewrite(
+            id, name, store.storeName(), old, isSingle ? 1 : before, location, batch, isSingle ? 1 : partitions, isSingle,
+            (scala.collection.immutable.Map<String, StatePartitionWriterColumnFamilyInfo>) families,
+            (Option<StateSchemaProvider>) schemas, OldStore.conf(sqlConf, next), hadoop));
       }
     }
     return found;
+  }
+
+  /** A store as a batch left it. Spark is asked once: its source reads the logs and the schemas of the query each time. */
+  private OldStore oldStore(long batch, long operator, String store, SQLConf sqlConf)
+      throws ReflectiveOperationException {
+    String key = batch + "/" + operator + "/" + store;
+    OldStore found = known.get(key);
+    if (found == null) {
+      try {
+        found = OldStore.of(session, location, operator, store, batch, sqlConf, provider);
+      } catch (Exception e) {
+        IllegalStateException refused = new IllegalStateException(
+            "Spark says of operator " + operator + ", store '" + store + "': " + innermost(e).getMessage());
+        refused.addSuppressed(e);
+        throw refused;
+      }
+      known.put(key, found);
+    }
+    return found;
+  }
+
+  private static Throwable innermost(Throwable thrown) {
+    return thrown.getCause() == null ? thrown : innermost(thrown.getCause());
   }
 
   private Internals rewriter(long last, long batch) {

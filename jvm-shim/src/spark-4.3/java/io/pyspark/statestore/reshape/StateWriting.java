@@ -3,6 +3,7 @@ package io.pyspark.statestore.reshape;
 import java.io.IOException;
 import java.io.Serializable;
 import java.util.ArrayList;
+import java.util.Collection;
 import java.util.HashMap;
 import java.util.Iterator;
 import java.util.List;
@@ -58,7 +59,22 @@ record StateWriting(StoreRewrite store, int[] partitions) implements Serializabl
       }
       return done;
     } finally {
-      files.values().forEach(SortedFiles::close);
+      close(files.values());
+    }
+  }
+
+  /** Closes all of them, whatever becomes of one. */
+  private static void close(Collection<SortedFiles> files) {
+    RuntimeException failure = null;
+    for (SortedFiles each : files) {
+      try {
+        each.close();
+      } catch (RuntimeException e) {
+        failure = failure == null ? e : failure;
+      }
+    }
+    if (failure != null) {
+      throw failure;
     }
   }
 

@@ -4,29 +4,14 @@ import java.io.Serializable;
 import java.math.BigInteger;
 import java.util.Iterator;
 import java.util.List;
-import java.util.UUID;
 import java.util.stream.IntStream;
-import org.apache.spark.sql.Dataset;
-import org.apache.spark.sql.Row;
 import org.apache.spark.sql.catalyst.InternalRow;
-import org.apache.spark.sql.catalyst.expressions.BoundReference;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.UnsafeProjection;
 import org.apache.spark.sql.catalyst.plans.physical.HashPartitioning;
-import org.apache.spark.sql.classic.SparkSession;
-import org.apache.spark.sql.connector.read.Batch;
-import org.apache.spark.sql.connector.read.PartitionReader;
-import org.apache.spark.sql.connector.read.PartitionReaderFactory;
-import org.apache.spark.sql.execution.SparkPlan;
-import org.apache.spark.sql.execution.datasources.v2.BatchScanExec;
-import org.apache.spark.sql.execution.datasources.v2.state.StateSourceOptions;
-import org.apache.spark.sql.execution.datasources.v2.state.StateStoreInputPartition;
 import org.apache.spark.sql.execution.streaming.state.StatePartitionWriterColumnFamilyInfo;
 import org.apache.spark.sql.execution.streaming.state.StateSchemaProvider;
 import org.apache.spark.sql.execution.streaming.state.StateStoreConf;
-import org.apache.spark.sql.internal.SQLConf;
-import org.apache.spark.sql.types.StructField;
-import org.apache.spark.sql.types.StructType;
 import org.apache.spark.util.SerializableConfiguration;
 import scala.Option;
 import scala.collection.immutable.Seq;
@@ -38,15 +23,12 @@ import scala.jdk.javaapi.CollectionConverters;
  * @param operator the id of the operator
  * @param operatorName Spark's name for it
  * @param storeName the name of the store
+ * @param old where its rows come from
+ * @param partitionsBefore how many partitions there are
  * @param location the checkpoint
  * @param batch the batch whose state is written
- * @param partitionsBefore how many partitions there are
- * @param partitions how many there will be
+ * @param partitions how many partitions there will be
  * @param isSingle whether everything is in partition 0, and stays there
- * @param isSorted whether the reader gives the rows of a column family in the order of their keys, as RocksDB does
- * @param reader Spark's reader of all column families of a partition
- * @param options of the reader
- * @param schema of the reader's rows
  * @param families of the store, by name
  * @param schemas what Spark needs to read rows that have older schemas
  * @param conf of the store that is written
@@ -56,82 +38,18 @@ record StoreRewrite(
     long operator,
     String operatorName,
     String storeName,
+    OldStore old,
+    int partitionsBefore,
     String location,
     long batch,
-    int partitionsBefore,
     int partitions,
     boolean isSingle,
-    boolean isSorted,
-    PartitionReaderFactory reader,
-    StateSourceOptions options,
-    StructType schema,
     scala.collection.immutable.Map<String, StatePartitionWriterColumnFamilyInfo> families,
     Option<StateSchemaProvider> schemas,
     StateStoreConf conf,
     SerializableConfiguration hadoop)
     implements Serializable {
-  static final String HEAP = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider";
-  /** The first column of Spark's reader: the part of a key that says in which partition it is. */
-  static final String PARTITION_KEY = "partition_key";
-
-  private static final String PROVIDER = "spark.sql.streaming.stateStore.providerClass";
-  private static final String COUNT_ROWS = "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows";
   private static final String DEFAULT_FAMILY = "default";
-
-  /**
-   * What is known of a store.
-   *
-   * @param found the store; its conf, reader, options and schema are replaced
-   * @param last the batch whose state is read
-   * @param sqlConf the settings that its batch has
-   * @param provider Spark's class that keeps it
-   * @param next Spark's class that is to keep it
-   */
-  static StoreRewrite of(
-      StoreRewrite found, SparkSession session, long last, SQLConf sqlConf, String provider, String next)
-      throws ReflectiveOperationException {
-    Dataset<Row> rows = session.read()
-        .format("statestore")
-        .option("path", found.location)
-        .option("batchId", last)
-        .option("operatorId", found.operator)
-        .option("storeName", found.storeName)
-        // Only then does Spark say by what it partitions.
-        .option("_readAllColumnFamilies", "true")
-        .load();
-    Batch scan = scanned((org.apache.spark.sql.classic.Dataset<Row>) rows);
-    PartitionReaderFactory reader = scan.createReaderFactory();
-    // Spark reads all families of RocksDB only, so that is the class that the log has shown it.
-    new Internals(reader).set("storeConf", conf(uncounted(sqlConf), provider));
-    return new StoreRewrite(
-        found.operator, found.operatorName, found.storeName, found.location, found.batch, found.partitionsBefore,
-        found.partitions, found.isSingle, !provider.equals(HEAP),
-        reader,
-        // Its own plan has a partition for each directory, of which merged state needs none.
-        (StateSourceOptions) new Internals(scan).get("sourceOptions"),
-        rows.schema(), found.families, found.schemas, conf(sqlConf, next), found.hadoop);
-  }
-
-  private static Batch scanned(org.apache.spark.sql.classic.Dataset<Row> rows) {
-    SparkPlan plan = rows.queryExecution().sparkPlan();
-    while (!(plan instanceof BatchScanExec)) {
-      plan = plan.children().head();
-    }
-    return ((BatchScanExec) plan).batch();
-  }
-
-  /** Settings with which a reader counts no rows: for that, RocksDB would look up each key that a changelog has. */
-  private static SQLConf uncounted(SQLConf sqlConf) {
-    SQLConf changed = sqlConf.clone();
-    changed.setConfString(COUNT_ROWS, "false");
-    return changed;
-  }
-
-  private static StateStoreConf conf(SQLConf sqlConf, String provider) {
-    SQLConf changed = sqlConf.clone();
-    changed.setConfString(PROVIDER, provider);
-    return StateStoreConf.apply(changed);
-  }
 
   /** Tells the store from all others of the query. */
   String name() {
@@ -155,7 +73,7 @@ record StoreRewrite(
 
   /** Whether it is written for Spark's heap store. */
   boolean isHeap() {
-    return conf.providerClass().equals(HEAP);
+    return conf.providerClass().equals(OldStore.HEAP);
   }
 
   /** The old partitions that a new one gets something of. */
@@ -182,21 +100,15 @@ record StoreRewrite(
     return new MovedRows(this, new int[] {from}, IntStream.range(0, partitions).toArray());
   }
 
-  /** Opens an old partition. */
-  PartitionReader<InternalRow> open(int from) {
-    return reader.createReader(new StateStoreInputPartition(from, UUID.randomUUID(), options));
-  }
-
   /** Says for a row in which of the old partitions it has to be, and in which of the new ones. */
   UnsafeProjection places() {
-    StructField key = schema.apply(PARTITION_KEY);
-    Expression column = new BoundReference(schema.fieldIndex(PARTITION_KEY), key.dataType(), key.nullable());
-    return UnsafeProjection.create(seq(List.of(partitionOf(column, partitionsBefore), partitionOf(column, partitions))));
+    Expression key = old.partitionKey();
+    return UnsafeProjection.create(seq(List.of(partitionOf(key, partitionsBefore), partitionOf(key, partitions))));
   }
 
   /** As a shuffle decides it. */
-  private static Expression partitionOf(Expression column, int count) {
-    return new HashPartitioning(seq(List.of(column)), count).partitionIdExpression();
+  private static Expression partitionOf(Expression key, int count) {
+    return new HashPartitioning(seq(List.of(key)), count).partitionIdExpression();
   }
 
   private static <T> Seq<T> seq(List<T> list) {

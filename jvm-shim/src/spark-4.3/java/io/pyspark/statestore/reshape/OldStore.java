@@ -1,0 +1,101 @@
+package io.pyspark.statestore.reshape;
+
+import java.io.Serializable;
+import java.util.UUID;
+import org.apache.spark.sql.Dataset;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.BoundReference;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.connector.read.Batch;
+import org.apache.spark.sql.connector.read.PartitionReader;
+import org.apache.spark.sql.connector.read.PartitionReaderFactory;
+import org.apache.spark.sql.execution.SparkPlan;
+import org.apache.spark.sql.execution.datasources.v2.BatchScanExec;
+import org.apache.spark.sql.execution.datasources.v2.state.StateSourceOptions;
+import org.apache.spark.sql.execution.datasources.v2.state.StateStoreInputPartition;
+import org.apache.spark.sql.execution.streaming.state.StateStoreConf;
+import org.apache.spark.sql.internal.SQLConf;
+import org.apache.spark.sql.types.StructField;
+import org.apache.spark.sql.types.StructType;
+
+/**
+ * A store as a batch left it: where rows are taken from. Tasks get it whole.
+ *
+ * @param reader Spark's reader of all column families of a partition
+ * @param options of the reader
+ * @param schema of the reader's rows
+ * @param isSorted whether the reader gives the rows of a column family in the order of their keys, as RocksDB does
+ */
+record OldStore(PartitionReaderFactory reader, StateSourceOptions options, StructType schema, boolean isSorted)
+    implements Serializable {
+  static final String HEAP = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider";
+  /** The first column of Spark's reader: the part of a key that says in which partition it is. */
+  static final String PARTITION_KEY = "partition_key";
+
+  private static final String PROVIDER = "spark.sql.streaming.stateStore.providerClass";
+  private static final String COUNT_ROWS = "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows";
+
+  /**
+   * Asks Spark's source of state for its reader.
+   *
+   * @param location the checkpoint
+   * @param batch that left the state
+   * @param sqlConf the settings that the batch had
+   * @param provider Spark's class that keeps the state
+   */
+  static OldStore of(
+      SparkSession session, String location, long operator, String store, long batch, SQLConf sqlConf, String provider)
+      throws ReflectiveOperationException {
+    Dataset<Row> rows = session.read()
+        .format("statestore")
+        .option("path", location)
+        .option("batchId", batch)
+        .option("operatorId", operator)
+        .option("storeName", store)
+        // Only then does Spark say by what it partitions.
+        .option("_readAllColumnFamilies", "true")
+        .load();
+    Batch scan = scanned((org.apache.spark.sql.classic.Dataset<Row>) rows);
+    PartitionReaderFactory reader = scan.createReaderFactory();
+    // Spark reads all families of RocksDB only, so that is the class that the log has shown it.
+    new Internals(reader).set("storeConf", conf(uncounted(sqlConf), provider));
+    // Its own plan has a partition for each directory, of which merged state needs none.
+    StateSourceOptions options = (StateSourceOptions) new Internals(scan).get("sourceOptions");
+    return new OldStore(reader, options, rows.schema(), !provider.equals(HEAP));
+  }
+
+  /** Settings with which a store is kept by a class. */
+  static StateStoreConf conf(SQLConf sqlConf, String provider) {
+    SQLConf changed = sqlConf.clone();
+    changed.setConfString(PROVIDER, provider);
+    return StateStoreConf.apply(changed);
+  }
+
+  /** Settings with which a reader counts no rows: for that, RocksDB would look up each key that a changelog has. */
+  private static SQLConf uncounted(SQLConf sqlConf) {
+    SQLConf changed = sqlConf.clone();
+    changed.setConfString(COUNT_ROWS, "false");
+    return changed;
+  }
+
+  private static Batch scanned(org.apache.spark.sql.classic.Dataset<Row> rows) {
+    SparkPlan plan = rows.queryExecution().sparkPlan();
+    while (!(plan instanceof BatchScanExec)) {
+      plan = plan.children().head();
+    }
+    return ((BatchScanExec) plan).batch();
+  }
+
+  /** Opens a partition. */
+  PartitionReader<InternalRow> open(int partition) {
+    return reader.createReader(new StateStoreInputPartition(partition, UUID.randomUUID(), options));
+  }
+
+  /** The part of a row that says in which partition it is. */
+  Expression partitionKey() {
+    StructField key = schema.apply(PARTITION_KEY);
+    return new BoundReference(schema.fieldIndex(PARTITION_KEY), key.dataType(), key.nullable());
+  }
+}
