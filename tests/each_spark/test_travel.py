@@ -26,6 +26,7 @@ from tests import other_spark
 from tests.class_data import MINOR
 from tests.conftest import _BASE_SETTINGS, ROOT
 from tests.migration.builders import NOW
+from tests.scripts import run_to_the_end
 from tests.streaming.runs import PLAIN_STATE_FILE, Setting, merged_files, plain_state_files, segments
 from tests.streaming.workloads import write_batches
 
@@ -111,9 +112,7 @@ def go_on(minor: str, cases: Sequence[Case], temporary: Path) -> dict[str, dict[
         settings = {**SETTINGS, "spark.local.dir": str(temporary)}
         what = {"settings": settings, "merged": merged, "cases": [case.said for case in some]}
         command = [str(python(minor)), "-m", "tests.each_spark.traveller", json.dumps(what)]
-        done = subprocess.run(
-            command, capture_output=True, text=True, cwd=ROOT, env=_environ(minor), timeout=400, check=False
-        )
+        done = run_to_the_end(command, cwd=ROOT, env=_environ(minor), timeout=400)
         assert done.returncode == 0, f"Spark {minor}: {done.stderr[-6000:]}"
         (answer,) = (json.loads(line[1:]) for line in done.stdout.splitlines() if line.startswith("@"))
         assert releases.minor_of(answer["spark"]) == minor

@@ -2,7 +2,6 @@
 
 import json
 import re
-import subprocess
 import sys
 
 import pytest
@@ -11,6 +10,7 @@ from click.testing import CliRunner
 from examples import find_one_key
 from tests.conftest import ROOT
 from tests.examples.look import run_commands
+from tests.scripts import run_to_the_end
 
 
 @pytest.mark.spark
@@ -19,7 +19,7 @@ from tests.examples.look import run_commands
 def test_a_key_and_its_history(main_jar, tmp_path) -> None:
     options = ["--days", "8", "--partitions", "2", "--work-dir", str(tmp_path)]
     command = [sys.executable, "-m", "examples.find_one_key", *options]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=500, check=False)
+    done = run_to_the_end(command, cwd=ROOT, timeout=500)
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.search(r"remembers [1-9][\d,]* sightings, one of them of N\w+", done.stdout)

@@ -1,7 +1,6 @@
 """The example about forks, for real."""
 
 import re
-import subprocess
 import sys
 
 import pytest
@@ -10,6 +9,7 @@ from click.testing import CliRunner
 from examples import fork_for_a_trial
 from tests.conftest import ROOT
 from tests.examples.look import run_commands
+from tests.scripts import run_to_the_end
 
 
 @pytest.mark.spark
@@ -18,7 +18,7 @@ from tests.examples.look import run_commands
 def test_the_trial_ends_as_the_query_does(main_jar, tmp_path) -> None:
     options = ["--days", "8", "--partitions", "2", "--work-dir", str(tmp_path)]
     command = [sys.executable, "-m", "examples.fork_for_a_trial", *options]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=500, check=False)
+    done = run_to_the_end(command, cwd=ROOT, timeout=500)
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.search(r"forked at version \d+: [1-9]\d* segments, [1-9][\d,]* bytes, none of them copied", done.stdout)

@@ -1,7 +1,6 @@
 """The example about maintenance, for real."""
 
 import re
-import subprocess
 import sys
 
 import pytest
@@ -10,6 +9,7 @@ from click.testing import CliRunner
 from examples import keep_it_small
 from tests.conftest import ROOT
 from tests.examples.look import run_commands
+from tests.scripts import run_to_the_end
 
 
 @pytest.mark.spark
@@ -18,7 +18,7 @@ from tests.examples.look import run_commands
 def test_it_ends_small_and_sound(main_jar, tmp_path) -> None:
     options = ["--days", "8", "--files-per-trigger", "1", "--partitions", "2", "--work-dir", str(tmp_path)]
     command = [sys.executable, "-m", "examples.keep_it_small", *options]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=500, check=False)
+    done = run_to_the_end(command, cwd=ROOT, timeout=500)
 
     assert done.returncode == 0, done.stderr
     assert re.search(r"equal to the batch computation, row for row \([1-9]", done.stdout)

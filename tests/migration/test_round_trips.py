@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 import sys
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -22,6 +21,7 @@ from tests.conftest import _BASE_SETTINGS, ROOT, MakeSpark
 from tests.inspect.builders import refused
 from tests.migration.builders import NOW
 from tests.sampling import sample, sampled
+from tests.scripts import run_to_the_end
 from tests.streaming.runs import Run, Setting, merged_files, plain_state_files, segments
 from tests.streaming.workloads import write_batches
 
@@ -78,7 +78,7 @@ def stock_without_jar(cases: list[tuple[str, Run]]) -> dict[str, dict[int, list[
         for name, run in cases
     ]
     command = [sys.executable, "-m", "tests.migration.stock_process", json.dumps(said), json.dumps(_BASE_SETTINGS)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment, timeout=500, check=False)
+    done = run_to_the_end(command, cwd=ROOT, env=environment, timeout=500)
     assert done.returncode == 0, done.stderr[-5000:]
     found = json.loads(done.stdout.splitlines()[-1])
     return {name: {int(batch): rows for batch, rows in by_batch.items()} for name, by_batch in found.items()}

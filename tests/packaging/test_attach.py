@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from tests.sampling import sampled
+from tests.scripts import run_to_the_end
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -86,7 +86,7 @@ def test_a_session_without_the_jar_goes_on_with_merged_state(mode: str, main_jar
     environment = {key: value for key, value in os.environ.items() if key != "PYSPARK_SUBMIT_ARGS"}
     environment |= {"PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_DIRS": str(tmp_path)}
     command = [sys.executable, "-c", SCRIPT, mode, str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment, check=False)
+    done = run_to_the_end(command, cwd=tmp_path, env=environment)
     assert done.returncode == 0, done.stderr[-5000:]
     result = json.loads(done.stdout.splitlines()[-1])
 

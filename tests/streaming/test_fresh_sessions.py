@@ -5,13 +5,13 @@
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from tests.sampling import marked
+from tests.scripts import run_to_the_end
 from tests.streaming.runs import merged_files, plain_state_files
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.sweep(1, files="sessions in processes")]
@@ -36,9 +36,7 @@ def test_fresh_session(main_jar: Path, tmp_path: Path, how: str, modes: list[str
     environment |= {"PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_DIRS": str(tmp_path)}
     environment |= {"SPARK_WORKER_DIR": str(tmp_path / "work"), "SPARK_LOCAL_IP": "127.0.0.1"}
     command = [sys.executable, str(SCRIPT), how, CLUSTER, str(tmp_path), *modes]
-    done = subprocess.run(
-        command, capture_output=True, text=True, cwd=tmp_path, env=environment, timeout=300, check=False
-    )
+    done = run_to_the_end(command, cwd=tmp_path, env=environment)
     assert done.returncode == 0, done.stderr[-5000:]
     found = json.loads(done.stdout.splitlines()[-1])
     assert set(found) == set(modes)

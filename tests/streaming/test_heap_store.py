@@ -6,7 +6,6 @@ restart half-way, and with the sharing switched off.
 
 import json
 import os
-import subprocess
 import sys
 import zipfile
 from collections.abc import Callable, Sequence
@@ -22,6 +21,7 @@ from pyspark_statestore.session.doors import FILE_MANAGER_KEY, MERGED_FILE_MANAG
 from tests.conftest import MakeSpark
 from tests.jvm.harness import TESTING, until
 from tests.sampling import sampled
+from tests.scripts import run_to_the_end
 from tests.streaming import missing_hook, small_heap
 from tests.streaming.runs import (
     STATE_STORE,
@@ -85,9 +85,7 @@ def in_a_process(script: ModuleType, directory: Path, *arguments: str) -> tuple[
     environment |= {"PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
     environment |= {"SPARK_LOCAL_DIRS": str(directory)}
     command = [sys.executable, str(script.__file__), str(directory), *arguments]
-    done = subprocess.run(
-        command, capture_output=True, text=True, cwd=directory, env=environment, timeout=300, check=False
-    )
+    done = run_to_the_end(command, cwd=directory, env=environment)
     assert done.returncode == 0, done.stderr[-5000:]
     return json.loads(done.stdout.splitlines()[-1]), done.stderr
 

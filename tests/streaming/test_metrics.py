@@ -6,7 +6,6 @@ import json
 import math
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ from pyspark_statestore.format import file_name
 from tests.conftest import MakeSpark
 from tests.jvm.conftest import by_hand, faulty, jvm, new_checkpoint
 from tests.jvm.harness import CREATED_MS, TESTING, Checkpoint, View, file_system_conf, java_error, until
+from tests.scripts import run_to_the_end
 from tests.sink.sinks import TASKS, FileSink, rows_of
 from tests.streaming.runs import Run, Setting
 from tests.streaming.workloads import write_batches
@@ -349,9 +349,7 @@ def test_executors(main_jar: Path, test_jar: Path, tmp_path: Path) -> None:
     environment |= {"PYTHONPATH": str(script.parents[2]), "PYSPARK_PYTHON": sys.executable}
     environment |= {"SPARK_WORKER_DIR": str(tmp_path / "work"), "SPARK_LOCAL_IP": "127.0.0.1"}
     command = [sys.executable, str(script), str(tmp_path), str(test_jar)]
-    done = subprocess.run(
-        command, capture_output=True, text=True, cwd=tmp_path, env=environment, timeout=400, check=False
-    )
+    done = run_to_the_end(command, cwd=tmp_path, env=environment, timeout=400)
     assert done.returncode == 0, done.stderr[-5000:]
     found = json.loads(done.stdout.splitlines()[-1])
 
