@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
@@ -26,6 +27,7 @@ STOCK_CLASSES = {
 _FILE_CHECKSUMS = "spark.sql.streaming.checkpoint.fileChecksum.enabled"
 NO_FILE_CHECKSUMS = {_FILE_CHECKSUMS: "false"}
 """With them Spark makes files in threads that know of no task, so nothing can wait for the end of a task or a batch."""
+_LATE_WORKER = "Python worker failed to connect back"
 PLAIN_STATE_FILE = re.compile(r".*\.(delta|changelog|zip|sst|snapshot|log)(\.crc)?(\..*)?")
 
 
@@ -148,8 +150,19 @@ class Run:
                 self.metrics[progress["batchId"]] = [_figures(store) for store in progress["stateOperators"]]
 
     def run(self, conf: Mapping[str, str] | None = None) -> None:
-        """Reads all that is there."""
-        self.finish(self.start(conf))
+        """Reads all that is there.
+
+        Spark gives a Python worker ten seconds to start, whatever else the machine does; then the query starts again.
+        """
+        for attempt in range(3):
+            query = self.start(conf)
+            try:
+                self.finish(query)
+                return
+            except StreamingQueryException as error:
+                if attempt == 2 or _LATE_WORKER not in str(error):
+                    raise
+                self.note(query)
 
     def _take(self, batch: DataFrame, batch_id: int) -> None:
         self.rows[batch_id] = sorted(repr(tuple(row)) for row in batch.collect())
