@@ -6,14 +6,12 @@ tests/streaming/test_fresh_sessions.py does it on executors.
 from __future__ import annotations
 
 import json
-import os
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.sampling import sampled
-from tests.scripts import run_to_the_end
+from tests.scripts import run_script
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -83,12 +81,8 @@ print(json.dumps(result))
 @pytest.mark.spark
 @pytest.mark.parametrize("mode", sampled(["path", "provider"], 1))
 def test_a_session_without_the_jar_goes_on_with_merged_state(mode: str, main_jar: Path, tmp_path: Path) -> None:
-    environment = {key: value for key, value in os.environ.items() if key != "PYSPARK_SUBMIT_ARGS"}
-    environment |= {"PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_DIRS": str(tmp_path)}
-    command = [sys.executable, "-c", SCRIPT, mode, str(tmp_path)]
-    done = run_to_the_end(command, cwd=tmp_path, env=environment)
-    assert done.returncode == 0, done.stderr[-5000:]
-    result = json.loads(done.stdout.splitlines()[-1])
+    printed = run_script(SCRIPT, mode, tmp_path, cwd=tmp_path, PYTHONPATH=str(ROOT), SPARK_LOCAL_DIRS=str(tmp_path))
+    result = json.loads(printed.splitlines()[-1])
 
     assert result["refused"] == ["PSS_JAR_MISSING", "PSS_INVALID_OPTION", "PSS_INVALID_OPTION", "PSS_SPARK_NOT_RUNNING"]
     assert result["untouched"]
