@@ -207,6 +207,35 @@ def test_what_was_used_longest_ago_goes_first(cached: MakeCached, cache: Path) -
     assert 2 <= len(entries(cache)) <= 7
 
 
+def test_what_a_store_has_now_goes_last(cached: MakeCached, cache: Path) -> None:
+    """Its links are what the next load needs, however long ago they were made."""
+    checkpoint = cached(cache__sizeLimit="100k")
+    first = sst()
+    snapshot(checkpoint, first)
+    checkpoint.forget()
+    open_one = load(checkpoint, first)
+    (of_first,) = entries(cache)
+    assert of_first.samefile(open_one)
+    (checkpoint.directory.parent / Path(first).name).unlink()
+
+    def write_another(version: int) -> None:
+        """A snapshot whose SST is compacted away afterwards."""
+        if of_first.exists():
+            os.utime(of_first, (1_600_000_000, 1_600_000_000))
+        path = sst()
+        snapshot(checkpoint, path, zipped=f"0/0/{version}.zip")
+        (checkpoint.directory.parent / Path(path).name).unlink()
+
+    for version in range(4, 20):
+        write_another(version)
+        assert of_first.exists()
+    open_one.unlink()
+    for version in range(20, 28):
+        write_another(version)
+    assert not of_first.exists()
+    assert sum(entry.stat().st_size for entry in entries(cache)) <= 100 * 1024 + 2 * SIZE
+
+
 def test_nothing_is_kept_where_the_limit_is_nothing(cached: MakeCached, cache: Path) -> None:
     checkpoint = cached(cache__sizeLimit="0")
     ((path, data),) = snapshot(checkpoint, sst()).items()

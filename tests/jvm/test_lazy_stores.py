@@ -168,6 +168,22 @@ def test_the_background_keeps_to_its_rate(written: Callable[..., Written], holes
         assert time.monotonic() - begin > left_out / VERSIONS / 100_000
 
 
+def test_the_background_lets_reads_go_first(written: Callable[..., Written], holes: Any) -> None:
+    made = written()
+    rate = 200_000
+    with made.opened(options={"restore.maxBytesPerSecond": str(rate)}) as store:
+        holes.readsGoFirstFor(3_600_000)
+        assert store.has(5)
+        begin = time.monotonic()
+        holes.pause(False)
+        time.sleep(2)
+        hydrated = made.checkpoint.metrics()["hydratedBytes"]
+        # Each of two threads begins with a part, of an eighth of a second at the full rate.
+        assert 0 < hydrated <= ((time.monotonic() - begin) / 8 + 2 / 8) * rate
+        holes.readsGoFirstFor(0)
+        until(lambda: holes.partialFiles() == 0, "all of the store")
+
+
 def test_changelogs_are_replayed_over_holes(written: Callable[..., Written], holes: Any) -> None:
     made = written(changelog=True)
     with made.opened(VERSIONS, changelog=True, options={"restore": "eager"}) as store:

@@ -2,8 +2,9 @@ package io.pyspark.statestore.log;
 
 import io.pyspark.statestore.Options;
 import java.io.IOException;
-import java.io.InputStream;
 import java.io.UncheckedIOException;
+import java.nio.ByteBuffer;
+import java.nio.channels.FileChannel;
 import java.nio.file.FileAlreadyExistsException;
 import java.nio.file.FileStore;
 import java.nio.file.Files;
@@ -11,7 +12,7 @@ import java.nio.file.LinkOption;
 import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
-import java.nio.file.attribute.BasicFileAttributes;
+import java.nio.file.StandardOpenOption;
 import java.nio.file.attribute.FileTime;
 import java.nio.file.attribute.PosixFileAttributes;
 import java.nio.file.attribute.PosixFilePermission;
@@ -50,8 +51,9 @@ import org.slf4j.LoggerFactory;
  * fetched. So the cache needs no locks between processes, and anybody may delete any part of it at any time.
  *
  * <p>An entry and the store's own file are one file with two names, where both are on the same disk. Otherwise what is
- * fetched is copied, and what is written is not kept, as no commit waits for a copy. What was used longest ago is deleted
- * when there is more than {@code cache.sizeLimit}, or when less than a tenth of the disk is free.
+ * fetched is copied, and what is written is not kept, as no commit waits for a copy. When there is more than
+ * {@code cache.sizeLimit}, or less than a tenth of the disk is free, what was used longest ago is deleted, and what
+ * stores of this host have open now goes last.
  */
 final class HostCache {
   private static final Logger LOG = LoggerFactory.getLogger(HostCache.class);
@@ -68,10 +70,13 @@ final class HostCache {
   /** What a process that died was copying is deleted after so long. */
   private static final long ABANDONED_MS = 3_600_000;
 
+  private static final ThreadLocal<ByteBuffer> BUFFER = ThreadLocal.withInitial(() -> ByteBuffer.allocateDirect(1 << 18));
+
   private static final Map<Path, HostCache> CACHES = new ConcurrentHashMap<>();
   private static final HostCache NONE = new HostCache(null, null);
 
-  private record Entry(Path path, long size, FileTime used) {}
+  /** {@code inUse}: it has another name on this disk, so a store has it now. */
+  private record Entry(Path path, long size, boolean inUse, FileTime used) {}
 
   /** Null where nothing is cached. */
   private final Path root;
@@ -253,10 +258,11 @@ final class HostCache {
       return false;
     }
     CRC32C crc = new CRC32C();
-    byte[] buffer = new byte[1 << 16];
-    try (InputStream in = Files.newInputStream(file, LinkOption.NOFOLLOW_LINKS)) {
-      for (int n = in.read(buffer); n >= 0; n = in.read(buffer)) {
-        crc.update(buffer, 0, n);
+    // Not through a stream, which copies what it reads once more: a restart reads all of its state here.
+    ByteBuffer buffer = BUFFER.get();
+    try (FileChannel in = FileChannel.open(file, StandardOpenOption.READ, LinkOption.NOFOLLOW_LINKS)) {
+      while (in.read(buffer.clear()) >= 0) {
+        crc.update(buffer.flip());
       }
     }
     return (int) crc.getValue() == segment.entry().crc32c();
@@ -275,19 +281,23 @@ final class HostCache {
     return more <= limit && disk.getUsableSpace() - more >= disk.getTotalSpace() / FREE_SHARE;
   }
 
-  /** Deletes what was used longest ago until the cache is within its bounds. */
+  /**
+   * Deletes what was used longest ago until the cache is within its bounds, and last what stores have now: that is what
+   * the next load of them needs, and to delete its entry frees nothing while the store has it.
+   */
   private void tidy() throws IOException {
     List<Entry> entries = new ArrayList<>();
     long now = System.currentTimeMillis();
     try (Stream<Path> all = Files.walk(root.resolve(LAYOUT), 2)) {
       for (Path each : (Iterable<Path>) all::iterator) {
         try {
-          BasicFileAttributes found =
-              Files.readAttributes(each, BasicFileAttributes.class, LinkOption.NOFOLLOW_LINKS);
+          Map<String, Object> found =
+              Files.readAttributes(each, "unix:isRegularFile,size,nlink,lastModifiedTime", LinkOption.NOFOLLOW_LINKS);
+          FileTime used = (FileTime) found.get("lastModifiedTime");
           boolean isNew = each.getParent().endsWith(NEW);
-          if (found.isRegularFile() && !isNew) {
-            entries.add(new Entry(each, found.size(), found.lastModifiedTime()));
-          } else if (isNew && now - found.lastModifiedTime().toMillis() > ABANDONED_MS) {
+          if ((boolean) found.get("isRegularFile") && !isNew) {
+            entries.add(new Entry(each, (long) found.get("size"), (int) found.get("nlink") > 1, used));
+          } else if (isNew && now - used.toMillis() > ABANDONED_MS) {
             Files.deleteIfExists(each);
           }
         } catch (NoSuchFileException e) {
@@ -297,11 +307,12 @@ final class HostCache {
     } catch (UncheckedIOException e) {
       throw e.getCause();
     }
-    entries.sort(Comparator.comparing(Entry::used));
+    entries.sort(Comparator.comparing(Entry::inUse).thenComparing(Entry::used));
     long held = entries.stream().mapToLong(Entry::size).sum();
     FileStore disk = Files.getFileStore(root);
     for (Entry each : entries) {
-      if (held <= limit && disk.getUsableSpace() >= disk.getTotalSpace() / FREE_SHARE) {
+      boolean diskIsFull = disk.getUsableSpace() < disk.getTotalSpace() / FREE_SHARE;
+      if (held <= limit && (each.inUse() || !diskIsFull)) {
         return;
       }
       Files.deleteIfExists(each.path());

@@ -12,8 +12,9 @@ import org.slf4j.LoggerFactory;
 
 /**
  * Fetches in the background what is missing of the SSTs that stores of this process have opened: of the store that read
- * something last first, and at most so many bytes a second in all. Its threads end when there is nothing to do, and
- * keep no process alive.
+ * something last first, and at most so many bytes a second in all. While reads wait for what is missing it fetches an
+ * eighth of that: what they need they fetch themselves, and the two would share processors and bandwidth. Its threads end
+ * when there is nothing to do, and keep no process alive.
  *
  * <p>What cannot be fetched is tried again, at growing intervals, as long as its store is open. A read that needs it
  * fails by itself, so nothing is lost where this gives nobody an error.
@@ -27,6 +28,10 @@ final class Hydrator {
   private static final long IDLE_MS = 5_000;
   private static final long FIRST_PAUSE_MS = 500;
   private static final long LONGEST_PAUSE_MS = 30_000;
+  /** While reads wait, so many times fewer bytes a second. */
+  private static final int YIELD = 8;
+  /** A read has waited lately if it was within this time. */
+  static volatile long latelyNanos = 10_000_000;
 
   private static final Object LOCK = new Object();
   private static final Set<LazyFiles> STORES = new HashSet<>();
@@ -34,6 +39,7 @@ final class Hydrator {
   private static int threads;
   /** When the next part may be fetched. */
   private static long freeNanos = System.nanoTime();
+  private static volatile long waitedNanos = System.nanoTime() - TimeUnit.DAYS.toNanos(1);
   /** Tests let stores be as they were loaded. */
   static volatile boolean paused;
 
@@ -61,6 +67,11 @@ final class Hydrator {
       STORES.remove(store);
       PAUSES.remove(store);
     }
+  }
+
+  /** A read waits for what is missing, or has just waited. */
+  static void readWaits() {
+    waitedNanos = System.nanoTime();
   }
 
   /** Whether the current thread is one of those that fetch in the background. */
@@ -110,7 +121,7 @@ final class Hydrator {
   private static void fetchSome(LazyFiles store) throws InterruptedException {
     long rate = store.bytesPerSecond();
     // Of what takes longer than a second the next store would have to wait for the end.
-    int part = rate == 0 ? PART : (int) Math.max(PartialFile.chunkBytes, Math.min(PART, rate));
+    int part = rate == 0 ? PART : (int) Math.max(PartialFile.chunkBytes, Math.min(PART, rate / YIELD));
     try {
       for (PartialFile file : store.toHydrate()) {
         awaitTurn(rate, (int) Math.min(part, file.missing()));
@@ -135,7 +146,8 @@ final class Hydrator {
     synchronized (LOCK) {
       long now = System.nanoTime();
       long start = Math.max(now, freeNanos);
-      freeNanos = start + (long) (1e9 * bytes / bytesPerSecond);
+      long share = now - waitedNanos < latelyNanos ? YIELD : 1;
+      freeNanos = start + (long) (1e9 * share * bytes / bytesPerSecond);
       waitNanos = start - now;
     }
     TimeUnit.NANOSECONDS.sleep(waitNanos);

@@ -97,9 +97,19 @@ public final class LazyFiles implements AutoCloseable {
     if (file == null || file.has(offset, offset + size)) {
       return progress.get() != before;
     }
+    Hydrator.readWaits();
+    try {
+      fill(file, offset, size, holes);
+    } finally {
+      Hydrator.readWaits();
+    }
+    return true;
+  }
+
+  private void fill(PartialFile file, long offset, long size, int holes) throws IOException {
     if (holes < 0) {
       file.needBlock(offset, offset + size);
-      return true;
+      return;
     }
     long end = offset + size + ((long) AHEAD * PartialFile.chunkBytes << Math.min(holes, MAX_DOUBLINGS));
     if (end - offset > 2 * SHARE) {
@@ -107,7 +117,6 @@ public final class LazyFiles implements AutoCloseable {
     } else {
       file.need(offset, end);
     }
-    return true;
   }
 
   private static List<Callable<Void>> shares(PartialFile file, long from, long to) {

@@ -1,6 +1,7 @@
 package io.pyspark.statestore.log;
 
 import java.nio.file.Path;
+import java.util.concurrent.TimeUnit;
 
 /** Lets a test decide which files of a lazy load have holes, and how large these are. */
 public final class Lazily {
@@ -17,6 +18,12 @@ public final class Lazily {
   public static void asEver() {
     from(1 << 20, 1 << 10, 64 << 10);
     pause(false);
+    readsGoFirstFor(10);
+  }
+
+  /** For how long the background leaves the way to reads after one has waited. */
+  public static void readsGoFirstFor(long ms) {
+    Hydrator.latelyNanos = TimeUnit.MILLISECONDS.toNanos(ms);
   }
 
   /** Whether nothing is fetched in the background from now on. */
