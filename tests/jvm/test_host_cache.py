@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import shutil
+import subprocess
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -234,6 +235,38 @@ def test_what_a_store_has_now_goes_last(cached: MakeCached, cache: Path) -> None
         write_another(version)
     assert not of_first.exists()
     assert sum(entry.stat().st_size for entry in entries(cache)) <= 100 * 1024 + 2 * SIZE
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a small disk is mounted for it")
+def test_a_full_disk_costs_what_no_store_has(cached: MakeCached, tmp_path: Path) -> None:
+    disk = tmp_path / "small"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(disk)], check=True)
+    try:
+        checkpoint = cached(cache__dir=str(disk / "cache"))
+        live, *others = snapshot(checkpoint, *(sst() for _ in range(5)))
+        # To delete what no store has is not enough, and to delete more frees nothing.
+        dead, new = others[:1], others[1:]
+        checkpoint.forget()
+
+        def names() -> set[str]:
+            return {entry.name[: len(Path(live).name)] for entry in entries(disk / "cache")}
+
+        for path in (live, *dead):
+            load(checkpoint, path, str(disk / Path(path).name))
+        for path in dead:
+            (disk / Path(path).name).unlink()
+        assert names() == {Path(path).name for path in (live, *dead)}
+        tenth = 2**20 // 10
+        (disk / "of somebody").write_bytes(bytes(shutil.disk_usage(disk).free - tenth))
+
+        for path in new:
+            load(checkpoint, path, str(disk / Path(path).name))
+
+        assert names() >= {Path(path).name for path in (live, *new)}
+        assert not names() >= {Path(path).name for path in dead}
+    finally:
+        subprocess.run(["umount", "-l", str(disk)], check=True)
 
 
 def test_nothing_is_kept_where_the_limit_is_nothing(cached: MakeCached, cache: Path) -> None:

@@ -67,6 +67,8 @@ final class HostCache {
   private static final int FREE_SHARE = 10;
   /** The cache is tidied up each time when so much of its limit was added. */
   private static final int TIDY_SHARE = 20;
+  /** With a full disk it is tidied up so often at most. */
+  private static final long TIDY_NANOS = 10_000_000_000L;
   /** What a process that died was copying is deleted after so long. */
   private static final long ABANDONED_MS = 3_600_000;
 
@@ -84,6 +86,7 @@ final class HostCache {
   private volatile long limit;
   /** Others may have filled it, so that it is tidied up with the first SST that is added. */
   private final AtomicLong sinceTidied = new AtomicLong(Long.MAX_VALUE / 2);
+  private volatile long tidiedNanos = System.nanoTime() - TIDY_NANOS;
   private final AtomicBoolean saidWhyNot = new AtomicBoolean();
 
   private HostCache(Path root, UserPrincipal user) {
@@ -199,11 +202,12 @@ final class HostCache {
         return;
       }
       requireMine();
-      if (!hasRoom(segment.length())) {
+      if (segment.length() > limit) {
         return;
       }
       Files.createDirectories(entry.getParent());
       try {
+        // Takes no room as long as the store has the file.
         Files.createLink(entry, file);
       } catch (FileAlreadyExistsException e) {
         touch(entry);
@@ -216,6 +220,9 @@ final class HostCache {
           }
           return;
         }
+        if (isDiskFull(segment.length())) {
+          return;
+        }
         Path copied = Files.createDirectories(root.resolve(LAYOUT).resolve(NEW)).resolve(UUID.randomUUID().toString());
         try {
           Files.copy(file, copied);
@@ -225,10 +232,7 @@ final class HostCache {
         }
       }
       touch(entry);
-      if (sinceTidied.addAndGet(segment.length()) > limit / TIDY_SHARE) {
-        sinceTidied.set(0);
-        tidy();
-      }
+      tidyIfDue(segment.length());
     } catch (IOException | UncheckedIOException e) {
       LOG.warn("Could not keep state/{} in {}", segment.path(), root, e);
     }
@@ -276,9 +280,21 @@ final class HostCache {
     }
   }
 
-  private boolean hasRoom(long more) throws IOException {
+  /** Whether less than its share of the disk is free, or would be with so many more bytes. */
+  private boolean isDiskFull(long more) throws IOException {
     FileStore disk = Files.getFileStore(root);
-    return more <= limit && disk.getUsableSpace() - more >= disk.getTotalSpace() / FREE_SHARE;
+    return disk.getUsableSpace() - more < disk.getTotalSpace() / FREE_SHARE;
+  }
+
+  private void tidyIfDue(long added) throws IOException {
+    long now = System.nanoTime();
+    boolean isDue = sinceTidied.addAndGet(added) > limit / TIDY_SHARE;
+    // Others may fill the disk all the time, and each look goes through all entries.
+    if (isDue || now - tidiedNanos >= TIDY_NANOS && isDiskFull(0)) {
+      sinceTidied.set(0);
+      tidiedNanos = now;
+      tidy();
+    }
   }
 
   /**
@@ -309,10 +325,8 @@ final class HostCache {
     }
     entries.sort(Comparator.comparing(Entry::inUse).thenComparing(Entry::used));
     long held = entries.stream().mapToLong(Entry::size).sum();
-    FileStore disk = Files.getFileStore(root);
     for (Entry each : entries) {
-      boolean diskIsFull = disk.getUsableSpace() < disk.getTotalSpace() / FREE_SHARE;
-      if (held <= limit && (each.inUse() || !diskIsFull)) {
+      if (held <= limit && (each.inUse() || !isDiskFull(0))) {
         return;
       }
       Files.deleteIfExists(each.path());
