@@ -74,14 +74,14 @@ def fork_command(
     FORK is the checkpointLocation for another query, such as a new version of the job or a trial of it. State is not
     copied, and neither side deletes what the other one needs. See docs/fork.md.
     """
-    from pyspark_statestore.cli.output import Report, figures_of, progress
-    from pyspark_statestore.cli.session import session
+    from pyspark_statestore.cli.output import Report, figures_of
+    from pyspark_statestore.cli.session import session, task_progress
 
     with ExitStack() as stack:
         spark = None
         if partitions is not None and not dry_run:
             spark = stack.enter_context(session(master, dict(conf)))
-        stack.enter_context(progress("Forking", ""))
+        stack.enter_context(task_progress("Forking", spark))
         made = checkpoint.fork(fork, mode, version, partitions=partitions, spark=spark, dry_run=dry_run, force=force)
     title = f"Fork of {made.source}: {made.path}"
     output.report(Report.of(title, figures_of(made, "path", "source"), dry_run=made.dry_run))
@@ -163,7 +163,7 @@ def convert_command(
     stay until old-partitions removes them. See docs/reshape.md.
     """
     from pyspark_statestore.cli.output import Report, figures_of, progress
-    from pyspark_statestore.cli.session import session
+    from pyspark_statestore.cli.session import session, task_progress
 
     if (to is None) == (store is None):
         raise click.UsageError("Give --to or --store, one of them.")
@@ -175,7 +175,7 @@ def convert_command(
         return
     with ExitStack() as stack:
         spark = None if dry_run else stack.enter_context(session(master, dict(conf)))
-        stack.enter_context(progress("Converting", ""))
+        stack.enter_context(task_progress("Converting", spark))
         other = checkpoint.convert(store=store, spark=spark, dry_run=dry_run, force=force)
     note = "" if other.version is not None else "It has that store already."
     output.report(Report.of(title, figures_of(other), dry_run=other.dry_run, note=note))

@@ -242,13 +242,15 @@ class ProgressBar(Callback):
 
     Args:
         what: The words before the bar.
-        unit: What is counted: ``files`` or ``bytes``; empty where nobody knows how much there is to do.
+        unit: What is counted: ``files``, ``bytes`` or Spark's ``tasks``; empty where nobody knows how much there is to
+            do.
     """
 
     def __init__(self, what: str = "Reading merged files", unit: str = "files") -> None:
         super().__init__()
         counted: dict[str, tuple[ProgressColumn, ...]] = {
             "files": (MofNCompleteColumn(), TimeRemainingColumn()),
+            "tasks": (MofNCompleteColumn(), TextColumn("tasks"), TimeElapsedColumn()),
             "bytes": (DownloadColumn(binary_units=True), TransferSpeedColumn(), TimeRemainingColumn()),
         }
         self._progress = Progress(

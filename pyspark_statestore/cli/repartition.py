@@ -47,12 +47,12 @@ def repartition_command(
     It adds a batch to the query's logs which has the same state in other partitions. The old ones stay, for
     undo-repartition, until old-partitions removes them. It takes Spark 4.3. See docs/reshape.md.
     """
-    from pyspark_statestore.cli.output import Report, figures_of, progress
-    from pyspark_statestore.cli.session import session
+    from pyspark_statestore.cli.output import Report, figures_of
+    from pyspark_statestore.cli.session import session, task_progress
 
     with ExitStack() as stack:
         spark = None if dry_run else stack.enter_context(session(master, dict(conf)))
-        stack.enter_context(progress("Repartitioning", ""))
+        stack.enter_context(task_progress("Repartitioning", spark))
         done = checkpoint.repartition(partitions, spark=spark, dry_run=dry_run, force=force)
     note = "" if done.batch is not None else "It has that number of partitions already."
     title = f"Repartitioning of {checkpoint.url}"

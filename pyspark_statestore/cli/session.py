@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from threading import Event, Thread
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from fsspec.callbacks import Callback
     from pyspark.sql import SparkSession
 
 
@@ -29,3 +31,62 @@ def session(master: str, conf: Mapping[str, str]) -> Iterator[SparkSession]:
         yield spark
     finally:
         spark.stop()
+
+
+@contextmanager
+def task_progress(what: str, spark: SparkSession | None) -> Iterator[None]:
+    """Shows how many of a job's tasks are done while the block runs jobs, where stderr is a terminal.
+
+    Args:
+        what: The words before the bar.
+        spark: The session that runs the jobs; None in a dry run, which runs none.
+    """
+    from pyspark_statestore.cli.output import progress
+
+    with progress(what, "tasks" if spark else "") as bar:
+        if bar is None or spark is None:
+            yield
+        else:
+            with tasks_counted(spark, bar):
+                yield
+
+
+@contextmanager
+def tasks_counted(spark: SparkSession, callback: Callback, every_seconds: float = 0.5) -> Iterator[None]:
+    """Tells a callback how many tasks the job has that runs, and how many of them are done.
+
+    Args:
+        spark: The session.
+        callback: Hears of each new job, and of its tasks.
+        every_seconds: How often Spark is asked.
+    """
+    from py4j.protocol import Py4JError
+
+    ended = Event()
+
+    def ask() -> None:
+        # A JVM that is gone fails the jobs, and that says more.
+        with suppress(Py4JError):
+            follow()
+
+    def follow() -> None:
+        tracker = spark.sparkContext.statusTracker()
+        job, told = -1, 0
+        while not ended.wait(every_seconds):
+            for newest in sorted(tracker.getActiveJobsIds())[-1:]:
+                info = tracker.getJobInfo(newest)
+                stages = [stage for stage in map(tracker.getStageInfo, info.stageIds if info else ()) if stage]
+                if newest != job:
+                    job, told = newest, 0
+                    callback.set_size(sum(stage.numTasks for stage in stages))
+                done = sum(stage.numCompletedTasks for stage in stages)
+                callback.relative_update(done - told)
+                told = done
+
+    asks = Thread(target=ask, name="task-progress", daemon=True)
+    asks.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        asks.join()

@@ -231,10 +231,10 @@ def compact_command(
     orphans removes them. To use a session of your own, see docs/file-sink.md.
     """
     from pyspark_statestore.cli.layouts import SINK_JOINED
-    from pyspark_statestore.cli.output import Report, figures_of, progress
-    from pyspark_statestore.cli.session import session
+    from pyspark_statestore.cli.output import Report, figures_of
+    from pyspark_statestore.cli.session import session, task_progress
 
-    with session(master, dict(conf)) as spark, progress("Joining files", ""):
+    with session(master, dict(conf)) as spark, task_progress("Joining files", spark):
         done = sink.compact(
             target_file_size=target_file_size,
             older_than=older_than,
@@ -284,10 +284,10 @@ def publish_command(
 
     A query that runs publishes them by itself. Do not use this while it runs: rows could be there twice.
     """
-    from pyspark_statestore.cli.output import Report, figures_of, progress
-    from pyspark_statestore.cli.session import session
+    from pyspark_statestore.cli.output import Report, figures_of
+    from pyspark_statestore.cli.session import session, task_progress
 
-    with session(master, dict(conf)) as spark, progress("Publishing", ""):
+    with session(master, dict(conf)) as spark, task_progress("Publishing", spark):
         done = sink.publish(
             target_file_size=target_file_size,
             idle_for=idle_for,

@@ -97,13 +97,8 @@ def repartition(
     # Spark lets no query start between the two entries, so one that was begun has no query beside it.
     if not plan.is_begun and not force and not was_stopped(query, directory, "Repartitioning"):
         require_query_stopped(log, snapshot.scan, None, (), "Repartitioning", dry_run=dry_run)
-    side = None
     rewrite = retry_if_gone(directory, lambda: rewrite_of(log, plan))
-    if not dry_run:
-        is_merged = bool(snapshot.scan.files) or plan.provider in MERGED_PROVIDERS.values()
-        url = directory.location.url
-        side = SparkSide(spark, merged_path(url) if is_merged else url, format_version(directory, plan.batch))
-        side.check(rewrite)
+    side = None if dry_run else checked_side(log, plan, rewrite, spark)
     if not plan.is_begun:
         retry_if_gone(directory, lambda: check_restorable(directory, log.snapshot().scan))
     if side is None:
@@ -113,6 +108,23 @@ def repartition(
     made = side.repartition(rewrite, partitions)
     written = retry_if_gone(directory, lambda: bytes_of(log, made + 1, store_of(plan.provider)))
     return replace(result, batch=made, written_bytes_count=written)
+
+
+def checked_side(
+    log: MergedLog, plan: Plan, rewrite: Rewrite, spark: SparkSession | None, refuse: Refuse = cannot
+) -> SparkSide:
+    """Spark's part of a rewrite, once Spark itself was asked whether it can do it.
+
+    Raises:
+        StateStoreFilesError: What ``refuse`` makes, where Spark cannot.
+    """
+    directory = log.directory
+    url = directory.location.url
+    is_merged = bool(log.snapshot().scan.files) or plan.provider in MERGED_PROVIDERS.values()
+    location = merged_path(url) if is_merged else url
+    side = SparkSide(spark, location, format_version(directory, plan.batch), refuse=refuse)
+    side.check(rewrite)
+    return side
 
 
 def make_directories(directory: Directory, partitions: int) -> None:

@@ -21,10 +21,15 @@ from pyspark_statestore.log.pins import check_unclaimed
 from pyspark_statestore.log.scan import retry_if_gone
 from pyspark_statestore.migration.checks import check_restorable, require_query_stopped
 from pyspark_statestore.migration.offset_log import OffsetChanges
-from pyspark_statestore.migration.repartition import Plan, bytes_of, format_version, make_directories, rewrite_of
-from pyspark_statestore.migration.spark_side import SparkSide
+from pyspark_statestore.migration.repartition import (
+    Plan,
+    bytes_of,
+    checked_side,
+    format_version,
+    make_directories,
+    rewrite_of,
+)
 from pyspark_statestore.migration.stopped import was_stopped
-from pyspark_statestore.paths import merged_path
 from pyspark_statestore.session.doors import MERGED_PROVIDERS, STOCK_PROVIDERS, STORES, store_of
 
 if TYPE_CHECKING:
@@ -87,12 +92,7 @@ def convert_store(
     if not force and not was_stopped(query, directory, action):
         require_query_stopped(log, snapshot.scan, None, changes.ours, action, dry_run=dry_run)
     rewrite = replace(retry_if_gone(directory, lambda: rewrite_of(log, plan)), next_provider=STOCK_PROVIDERS[store])
-    side = None
-    if not dry_run:
-        url = directory.location.url
-        location = merged_path(url) if is_ours or snapshot.scan.files else url
-        side = SparkSide(spark, location, format_version(directory, plan.batch), refuse=_cannot)
-        side.check(rewrite)
+    side = None if dry_run else checked_side(log, plan, rewrite, spark, refuse=_cannot)
     retry_if_gone(directory, lambda: check_restorable(directory, log.snapshot().scan))
     count = sum(1 if operator in rewrite.single else plan.before for operator, _ in names)
     result = replace(result, provider=provider, version=plan.batch + 1, stores_count=count)

@@ -35,8 +35,10 @@ public final class MergedFiles {
   private final boolean mergedNames;
   /** Whether Spark reads its own class for RocksDB in the offset log, whatever is there. */
   private final boolean showsSparksProviders;
-  /** Manages what is not state, under real names. */
-  private final FileManager plain;
+  private final FileManager.Maker sparks;
+  private final Path real;
+  /** Manages what is not state, under real names. Made when it is first needed: a store needs none. */
+  private FileManager plain;
   /** Null where nothing is merged. */
   private final MergedFileSystem fs;
   private final Path location;
@@ -51,16 +53,23 @@ public final class MergedFiles {
     this.showsSparksProviders = conf.getBoolean(SparksProviders.KEY, false);
     boolean merges = mergedNames || conf.getBoolean(MERGE_PLAIN_PATHS, false);
     this.options = merges ? MergedFileSystem.checkedOptions(conf) : null;
-    Path real = Schemes.toReal(path);
+    this.sparks = sparks;
+    this.real = Schemes.toReal(path);
     Path qualified = merges && !mergedNames ? real.getFileSystem(conf).makeQualified(real) : path;
     this.fs = merges ? Schemes.mergedFileSystem(Schemes.toMerged(qualified), conf) : null;
     this.location = path;
-    this.plain = sparks.make(real, withoutThis(conf, conf.get(Options.PREFIX + "fileManagerClass", "")));
     IndexEndpoint.managerMade(real.getFileSystem(conf).makeQualified(real), conf);
     StatePath store = statePath(path);
     if (store != null) {
       OpenStores.opened(this, store.stateDirectory(), store.relative());
     }
+  }
+
+  private synchronized FileManager plain() {
+    if (plain == null) {
+      plain = sparks.make(real, withoutThis(conf, conf.get(Options.PREFIX + "fileManagerClass", "")));
+    }
+    return plain;
   }
 
   /** A configuration in which Spark makes the manager that it would have made without this class. */
@@ -74,7 +83,7 @@ public final class MergedFiles {
     return copy;
   }
 
-  /** The view of a state path; null for what {@link #plain} manages. */
+  /** The view of a state path; null for what {@link #plain()} manages. */
   private StateView state(Path path) throws IOException {
     StatePath state = statePath(path);
     return state == null ? null : view(state);
@@ -119,7 +128,7 @@ public final class MergedFiles {
       }
       Path real = Schemes.toReal(path);
       String own = showsSparksProviders ? SparksProviders.ownFor(real, conf) : "";
-      AtomicFile made = SparksProviders.written(plain.createAtomic(real, overwriteIfPossible), own);
+      AtomicFile made = SparksProviders.written(plain().createAtomic(real, overwriteIfPossible), own);
       return BatchEnd.of(real, made, conf);
     });
   }
@@ -129,7 +138,7 @@ public final class MergedFiles {
       StateView view = file(path);
       if (view == null) {
         Path real = Schemes.toReal(path);
-        FSDataInputStream opened = plain.open(real);
+        FSDataInputStream opened = plain().open(real);
         return showsSparksProviders ? SparksProviders.shown(real, opened) : opened;
       }
       // Every load of a RocksDB store asks for its versions first; one of a heap store opens files straight away.
@@ -157,7 +166,7 @@ public final class MergedFiles {
   FileStatus[] list(Path path, PathFilter filter) {
     return io(() -> {
       StateView view = fresh(path);
-      FileStatus[] all = view == null ? plain.list(Schemes.toReal(path)) : view.list();
+      FileStatus[] all = view == null ? plain().list(Schemes.toReal(path)) : view.list();
       List<FileStatus> accepted = new ArrayList<>(all.length);
       for (FileStatus status : all) {
         if (mergedNames) {
@@ -177,7 +186,7 @@ public final class MergedFiles {
       // Spark makes a heap store's directory while all its loads wait, so the log is not opened for that.
       MergedLog open = state == null ? null : MergedLogs.open(state.stateDirectory());
       if (state == null) {
-        plain.mkdirs(Schemes.toReal(path));
+        plain().mkdirs(Schemes.toReal(path));
       } else if (open == null) {
         fs.real().mkdirs(state.path());
       } else {
@@ -194,7 +203,7 @@ public final class MergedFiles {
         DoorCheck.beforeRepartitioning(path, conf);
       }
       StateView view = fresh(path);
-      return view == null ? plain.exists(Schemes.toReal(path)) : view.exists();
+      return view == null ? plain().exists(Schemes.toReal(path)) : view.exists();
     });
   }
 
@@ -202,7 +211,7 @@ public final class MergedFiles {
     io(() -> {
       StateView view = state(path);
       if (view == null) {
-        plain.delete(Schemes.toReal(path));
+        plain().delete(Schemes.toReal(path));
       } else if (view.isFile()) {
         view.deleteFile();
       } else {
@@ -214,7 +223,7 @@ public final class MergedFiles {
   }
 
   boolean isLocal() {
-    return plain.isLocal();
+    return plain().isLocal();
   }
 
   Path createCheckpointDirectory() {
@@ -224,7 +233,7 @@ public final class MergedFiles {
       }
       Path made;
       try {
-        made = plain.createCheckpointDirectory();
+        made = plain().createCheckpointDirectory();
       } catch (Exception e) {
         if (fs == null || !(e instanceof IOException)) {
           throw e;
@@ -239,7 +248,11 @@ public final class MergedFiles {
 
   void close() {
     OpenStores.closed(this);
-    plain.close();
+    synchronized (this) {
+      if (plain != null) {
+        plain.close();
+      }
+    }
   }
 
   /** A segment that is being written. */
