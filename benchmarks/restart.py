@@ -13,6 +13,7 @@ With --lazy also on another host with restore=lazy and restore=ondemand.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -126,7 +127,17 @@ def come_back(
     for file in files:
         (work / side / "input" / file.name).unlink()
     result: dict[str, Any] = json.loads(answer.read_text())
-    return {**result, "process_seconds": time.monotonic() - begin}
+    seconds = time.monotonic() - begin
+    _end(result.pop("jvm"))
+    return {**result, "process_seconds": seconds}
+
+
+def _end(pid: int) -> None:
+    """Ends a JVM that Python has left. One that goes on for a while, or for ever, would be in the next one's way."""
+    with contextlib.suppress(ProcessLookupError):
+        while True:
+            os.kill(pid, signal.SIGKILL)
+            time.sleep(0.05)
 
 
 def write_probes(scenario: Scenario, staged: list[Path], percent: float, following: int) -> list[Path]:

@@ -65,8 +65,8 @@ def come_back(scenario: Scenario, work: Path, megabytes_per_second: int, followi
         following: The input of more batches.
 
     Returns:
-        seconds from the start of the query to the end of its first batch, its counts, output and durations, and what
-        following batches took.
+        seconds from the start of the query to the end of its first batch, its counts, output and durations, what
+        following batches took, and the id of the JVM's process.
     """
     (name,) = scenario.sides
     merged = merged_settings(scenario) if name == "merged" else {}
@@ -88,6 +88,8 @@ def come_back(scenario: Scenario, work: Path, megabytes_per_second: int, followi
     for file in following:
         side.run_batch(Path(file))
     ssts_at_the_end = sst_bytes(spark) if merged else {}
+    jvm: Any = spark._jvm
+    pid = int(jvm.java.lang.ProcessHandle.current().pid())
     counters.delay(0)
     side.stop()
     spark.stop()
@@ -102,6 +104,7 @@ def come_back(scenario: Scenario, work: Path, megabytes_per_second: int, followi
         "following_ms": [batch["trigger_ms"] for batch in side.batches],
         "following_output": [batch["output"] for batch in side.batches],
         "ssts_at_the_end": ssts_at_the_end,
+        "jvm": pid,
     }
 
 

@@ -83,6 +83,13 @@ def test_reads_of_few_rows_fetch_their_blocks_where_requests_are_slow(cost_of_re
     assert fetched <= 5 * (BLOCK + CHUNK)
 
 
+def test_reads_of_rows_do_not_wait_for_the_background(jvm: Any, tmp_path: Path) -> None:
+    """It fetches up to 1 MB at a time. A scan wants all of that, so it waits."""
+    path = jvm.java.io.File(str(tmp_path / "file")).toPath()
+    found = jvm.io.pyspark.statestore.log.HoleySst.besideBackground(path, 1 << 20, jvm.java.util.Random(1))
+    assert list(found) == [True, False]
+
+
 def test_rows_of_a_database_are_read_without_the_rest_of_its_files(jvm: Any, tmp_path: Path) -> None:
     gets = 400
     left_out, missing = jvm.io.pyspark.statestore.rocks.HoleyDatabase.gets(str(tmp_path), 40_000, 1_700, gets)

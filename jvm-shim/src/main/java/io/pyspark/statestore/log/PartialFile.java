@@ -70,6 +70,8 @@ public final class PartialFile {
   private final RandomAccessFile file;
   private final BitSet here;
   private final BitSet underWay;
+  /** Of what is under way, that for which no read waits. Its parts are large, so reads of rows fetch their blocks beside it. */
+  private final BitSet inBackground;
   private long missing;
   /** How many reads of single rows have waited for their blocks, and how long in all. */
   private long waits;
@@ -89,6 +91,7 @@ public final class PartialFile {
     chunks = Math.toIntExact((length + chunk - 1) / chunk);
     here = new BitSet(chunks);
     underWay = new BitSet(chunks);
+    inBackground = new BitSet(chunks);
     missing = length;
     file = new RandomAccessFile(path.toFile(), "rw");
     boolean done = false;
@@ -173,7 +176,7 @@ public final class PartialFile {
   void needBlock(long from, long to) throws IOException {
     long began = System.nanoTime();
     long width = width();
-    need(from - from % width, Math.min(length, (to + width - 1) / width * width));
+    need(from - from % width, Math.min(length, (to + width - 1) / width * width), true);
     synchronized (this) {
       waits++;
       waitedNanos += System.nanoTime() - began;
@@ -189,8 +192,12 @@ public final class PartialFile {
     return Math.max(1, Math.min(WIDEST, waitedNanos / waits * wholeBytesPerSecond / 1_000_000_000));
   }
 
-  /** Fetches what is missing of a range. Of what others are fetching, it waits for the end. */
+  /** Fetches what is missing of a range. For what others are fetching it waits. */
   void need(long from, long to) throws IOException {
+    need(from, to, false);
+  }
+
+  private void need(long from, long to, boolean isOfRow) throws IOException {
     touchedNanos = System.nanoTime();
     int last = chunkAfter(to);
     for (int at = (int) (from / chunk); at < last; ) {
@@ -199,14 +206,14 @@ public final class PartialFile {
       synchronized (this) {
         requireUsable();
         first = here.nextClearBit(at);
-        if (first < last && underWay.get(first)) {
+        if (first < last && isTaken(first, isOfRow)) {
           await();
           continue;
         }
         if (first >= last) {
           break;
         }
-        end = take(first, last);
+        end = take(first, last, isOfRow);
         cursor = end;
       }
       fetch(first, end);
@@ -232,7 +239,8 @@ public final class PartialFile {
       if (first >= chunks) {
         return 0;
       }
-      end = take(first, (int) Math.min(chunks, first + Math.max(1L, bytes / chunk)));
+      end = take(first, (int) Math.min(chunks, first + Math.max(1L, bytes / chunk)), false);
+      inBackground.set(first, end);
       cursor = end;
     }
     fetch(first, end);
@@ -250,16 +258,22 @@ public final class PartialFile {
     return at;
   }
 
+  /** Whether a chunk is being fetched, so that to wait for it is better than to fetch it. */
+  private boolean isTaken(int at, boolean isOfRow) {
+    return underWay.get(at) && !(isOfRow && inBackground.get(at));
+  }
+
   /** Takes a run of chunks that nobody fetches. The first and the last of it are missing. */
-  private int take(int first, int last) {
+  private int take(int first, int last, boolean isOfRow) {
     long most = Math.min(last, first + Math.max(1L, MAX_READ / chunk));
     int end = first + 1;
-    for (int at = end; at < most && !underWay.get(at) && at - end < BRIDGE; at++) {
+    for (int at = end; at < most && !isTaken(at, isOfRow) && at - end < BRIDGE; at++) {
       if (!here.get(at)) {
         end = at + 1;
       }
     }
     underWay.set(first, end);
+    inBackground.clear(first, end);
     return end;
   }
 
@@ -289,6 +303,7 @@ public final class PartialFile {
   /** Returns how many bytes were missing before. */
   private synchronized int arrived(int first, int end, boolean done) {
     underWay.clear(first, end);
+    inBackground.clear(first, end);
     long before = missing;
     if (done) {
       for (int from = here.nextClearBit(first); from < end; from = here.nextClearBit(from)) {

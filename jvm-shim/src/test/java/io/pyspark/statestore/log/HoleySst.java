@@ -6,14 +6,24 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Arrays;
 import java.util.Random;
+import java.util.concurrent.Callable;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.FutureTask;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
 
 /** A copy of a local SST with holes, as a lazy load makes it, for tests that have no checkpoint. */
 public final class HoleySst implements PartialFile.Origin {
+  private static final String NAME = "holey-sst";
+
   private final byte[] whole;
   private final LazyFiles files;
   private int requests;
   private long fetched;
   private long requestMs;
+  /** Holds back requests for more than 64 KB; null where none are. */
+  private CountDownLatch held;
+  private final CountDownLatch isHolding = new CountDownLatch(1);
 
   private HoleySst(byte[] whole, LazyFiles files) {
     this.whole = whole;
@@ -86,6 +96,53 @@ public final class HoleySst implements PartialFile.Origin {
     }
   }
 
+  /**
+   * Reads blocks of a row, and then a whole range, of what the background is just fetching and does not get.
+   *
+   * @return whether the block came, and whether the range did; then the background goes on
+   */
+  public static boolean[] besideBackground(Path path, int length, Random random) throws Exception {
+    HoleySst origin = new HoleySst(new byte[length], new LazyFiles(false, 0));
+    random.nextBytes(origin.whole);
+    PartialFile file = new PartialFile(path, length, origin);
+    origin.held = new CountDownLatch(1);
+    FutureTask<Integer> background = started(() -> file.fetchSome(length));
+    origin.isHolding.await();
+    FutureTask<Integer> row = started(() -> {
+      file.needBlock(length / 2, length / 2 + (4 << 10));
+      return 0;
+    });
+    boolean rowCame = isDone(row);
+    FutureTask<Integer> scan = started(() -> {
+      file.need(0, length);
+      return 0;
+    });
+    boolean scanCame = isDone(scan);
+    origin.held.countDown();
+    background.get();
+    row.get();
+    scan.get();
+    if (file.missing() != 0 || !file.isWhole() || !Arrays.equals(Files.readAllBytes(path), origin.whole)) {
+      throw new IllegalStateException("not whole");
+    }
+    return new boolean[] {rowCame, scanCame};
+  }
+
+  private static FutureTask<Integer> started(Callable<Integer> work) {
+    FutureTask<Integer> task = new FutureTask<>(work);
+    new Thread(task, NAME).start();
+    return task;
+  }
+
+  private static boolean isDone(FutureTask<Integer> task) throws Exception {
+    try {
+      task.get(2, TimeUnit.SECONDS);
+      return true;
+    } catch (TimeoutException e) {
+      return false;
+    }
+  }
+
   private static long[] blocks(Path path, int length, int reads, long requestMs, Random random) throws IOException {
     HoleySst origin = new HoleySst(new byte[length], new LazyFiles(false, 0));
     origin.requestMs = requestMs;
@@ -114,6 +171,14 @@ public final class HoleySst implements PartialFile.Origin {
       Thread.sleep(requestMs);
     } catch (InterruptedException e) {
       throw new InterruptedIOException();
+    }
+    if (held != null && length > 1 << 16) {
+      isHolding.countDown();
+      try {
+        held.await();
+      } catch (InterruptedException e) {
+        throw new InterruptedIOException();
+      }
     }
     requests++;
     fetched += length;
