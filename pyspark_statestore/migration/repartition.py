@@ -22,7 +22,7 @@ from pyspark_statestore.errors import StateStoreFilesError, not_allowed
 from pyspark_statestore.log.merged_log import MergedLog
 from pyspark_statestore.log.pins import check_unclaimed
 from pyspark_statestore.log.restorability import committed, single_partition_operators, stores_of_operator
-from pyspark_statestore.log.scan import retry_if_gone
+from pyspark_statestore.log.scan import Scan, retry_if_gone
 from pyspark_statestore.log.spark_logs import COMMITS, entries, operators, partitions_of
 from pyspark_statestore.log.state_files import STATE, StateFiles, plain_files
 from pyspark_statestore.migration.checks import check_restorable, require_query_stopped
@@ -98,7 +98,7 @@ def repartition(
     if not plan.is_begun and not force and not was_stopped(query, directory, "Repartitioning"):
         require_query_stopped(log, snapshot.scan, None, (), "Repartitioning", dry_run=dry_run)
     rewrite = retry_if_gone(directory, lambda: rewrite_of(log, plan))
-    side = None if dry_run else checked_side(log, plan, rewrite, spark)
+    side = None if dry_run else checked_side(directory, plan, rewrite, spark, snapshot.scan)
     if not plan.is_begun:
         retry_if_gone(directory, lambda: check_restorable(directory, log.snapshot().scan))
     if side is None:
@@ -111,16 +111,20 @@ def repartition(
 
 
 def checked_side(
-    log: MergedLog, plan: Plan, rewrite: Rewrite, spark: SparkSession | None, refuse: Refuse = cannot
+    directory: Directory,
+    plan: Plan,
+    rewrite: Rewrite,
+    spark: SparkSession | None,
+    scan: Scan,
+    refuse: Refuse = cannot,
 ) -> SparkSide:
     """Spark's part of a rewrite, once Spark itself was asked whether it can do it.
 
     Raises:
         StateStoreFilesError: What ``refuse`` makes, where Spark cannot.
     """
-    directory = log.directory
     url = directory.location.url
-    is_merged = bool(log.snapshot().scan.files) or plan.provider in MERGED_PROVIDERS.values()
+    is_merged = bool(scan.files) or plan.provider in MERGED_PROVIDERS.values()
     location = merged_path(url) if is_merged else url
     side = SparkSide(spark, location, format_version(directory, plan.batch), refuse=refuse)
     side.check(rewrite)

@@ -92,7 +92,7 @@ def convert_store(
     if not force and not was_stopped(query, directory, action):
         require_query_stopped(log, snapshot.scan, None, changes.ours, action, dry_run=dry_run)
     rewrite = replace(retry_if_gone(directory, lambda: rewrite_of(log, plan)), next_provider=STOCK_PROVIDERS[store])
-    side = None if dry_run else checked_side(log, plan, rewrite, spark, refuse=_cannot)
+    side = None if dry_run else checked_side(directory, plan, rewrite, spark, snapshot.scan, refuse=_cannot)
     retry_if_gone(directory, lambda: check_restorable(directory, log.snapshot().scan))
     count = sum(1 if operator in rewrite.single else plan.before for operator, _ in names)
     result = replace(result, provider=provider, version=plan.batch + 1, stores_count=count)
