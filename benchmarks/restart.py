@@ -135,7 +135,7 @@ def come_back(
 def _end(pid: int) -> None:
     """Ends a JVM that Python has left. One that goes on for a while, or for ever, would be in the next one's way."""
     with contextlib.suppress(ProcessLookupError):
-        while True:
+        for _ in range(100):
             os.kill(pid, signal.SIGKILL)
             time.sleep(0.05)
 

@@ -39,12 +39,16 @@ def live_and_die(scenario: Scenario, work: Path, files: list[str], answer: Path)
             record = side.run_batch(Path(file))
             seconds = record["trigger_ms"] / 1000
             print(f"  batch {number + 1:3}/{len(files)} {side.name:6} {seconds:7.2f} s", file=sys.stderr, flush=True)
-    jvm: Any = spark._jvm
-    pids = [os.getpid(), int(jvm.java.lang.ProcessHandle.current().pid())]
+    pids = [os.getpid(), jvm_pid(spark)]
     partial = answer.with_suffix(".partial")
     partial.write_text(json.dumps({"pids": pids, "environment": environment(spark)}))
     partial.rename(answer)
     time.sleep(3600)
+
+
+def jvm_pid(spark: Any) -> int:
+    """The id of the process of a session's JVM."""
+    return int(spark._jvm.java.lang.ProcessHandle.current().pid())
 
 
 def sst_bytes(spark: Any) -> dict[str, int]:
@@ -88,8 +92,7 @@ def come_back(scenario: Scenario, work: Path, megabytes_per_second: int, followi
     for file in following:
         side.run_batch(Path(file))
     ssts_at_the_end = sst_bytes(spark) if merged else {}
-    jvm: Any = spark._jvm
-    pid = int(jvm.java.lang.ProcessHandle.current().pid())
+    pid = jvm_pid(spark)
     counters.delay(0)
     side.stop()
     spark.stop()

@@ -71,17 +71,21 @@ def tasks_counted(spark: SparkSession, callback: Callback, every_seconds: float 
 
     def follow() -> None:
         tracker = spark.sparkContext.statusTracker()
-        job, told = -1, 0
+        counted, told = (-1, 0), 0
         while not ended.wait(every_seconds):
-            for newest in sorted(tracker.getActiveJobsIds())[-1:]:
-                info = tracker.getJobInfo(newest)
-                stages = [stage for stage in map(tracker.getStageInfo, info.stageIds if info else ()) if stage]
-                if newest != job:
-                    job, told = newest, 0
-                    callback.set_size(sum(stage.numTasks for stage in stages))
-                done = sum(stage.numCompletedTasks for stage in stages)
-                callback.relative_update(done - told)
-                told = done
+            job = max(tracker.getActiveJobsIds(), default=-1)
+            info = tracker.getJobInfo(job)
+            stages = [stage for stage in map(tracker.getStageInfo, info.stageIds if info else ()) if stage]
+            # Spark may know a stage a moment later than its job.
+            size = sum(stage.numTasks for stage in stages)
+            if not size:
+                continue
+            if (job, size) != counted:
+                counted, told = (job, size), 0
+                callback.set_size(size)
+            done = sum(stage.numCompletedTasks for stage in stages)
+            callback.relative_update(done - told)
+            told = done
 
     asks = Thread(target=ask, name="task-progress", daemon=True)
     asks.start()

@@ -90,6 +90,11 @@ def test_reads_of_rows_do_not_wait_for_the_background(jvm: Any, tmp_path: Path) 
     assert list(found) == [True, False]
 
 
+def test_a_read_of_a_row_may_come_after_the_background_has_completed_the_file(jvm: Any, tmp_path: Path) -> None:
+    path = jvm.java.io.File(str(tmp_path / "file")).toPath()
+    jvm.io.pyspark.statestore.log.HoleySst.behindBackground(path, 1 << 20, jvm.java.util.Random(1))
+
+
 def test_rows_of_a_database_are_read_without_the_rest_of_its_files(jvm: Any, tmp_path: Path) -> None:
     gets = 400
     left_out, missing = jvm.io.pyspark.statestore.rocks.HoleyDatabase.gets(str(tmp_path), 40_000, 1_700, gets)

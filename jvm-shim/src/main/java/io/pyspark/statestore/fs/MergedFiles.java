@@ -36,7 +36,6 @@ public final class MergedFiles {
   /** Whether Spark reads its own class for RocksDB in the offset log, whatever is there. */
   private final boolean showsSparksProviders;
   private final FileManager.Maker sparks;
-  private final Path real;
   /** Manages what is not state, under real names. Made when it is first needed: a store needs none. */
   private FileManager plain;
   /** Null where nothing is merged. */
@@ -54,7 +53,7 @@ public final class MergedFiles {
     boolean merges = mergedNames || conf.getBoolean(MERGE_PLAIN_PATHS, false);
     this.options = merges ? MergedFileSystem.checkedOptions(conf) : null;
     this.sparks = sparks;
-    this.real = Schemes.toReal(path);
+    Path real = Schemes.toReal(path);
     Path qualified = merges && !mergedNames ? real.getFileSystem(conf).makeQualified(real) : path;
     this.fs = merges ? Schemes.mergedFileSystem(Schemes.toMerged(qualified), conf) : null;
     this.location = path;
@@ -67,7 +66,7 @@ public final class MergedFiles {
 
   private synchronized FileManager plain() {
     if (plain == null) {
-      plain = sparks.make(real, withoutThis(conf, conf.get(Options.PREFIX + "fileManagerClass", "")));
+      plain = sparks.make(Schemes.toReal(location), withoutThis(conf, conf.get(Options.PREFIX + "fileManagerClass", "")));
     }
     return plain;
   }

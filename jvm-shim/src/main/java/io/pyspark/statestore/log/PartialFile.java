@@ -295,6 +295,10 @@ public final class PartialFile {
 
   private void write(long at, byte[] bytes, int n) throws IOException {
     synchronized (file) {
+      if (isFilled()) {
+        // The background has brought it meanwhile. The file may be checked, and closed, already.
+        return;
+      }
       file.seek(at);
       file.write(bytes, 0, n);
     }

@@ -15,15 +15,16 @@ import java.util.concurrent.TimeoutException;
 /** A copy of a local SST with holes, as a lazy load makes it, for tests that have no checkpoint. */
 public final class HoleySst implements PartialFile.Origin {
   private static final String NAME = "holey-sst";
+  private static final int PATIENCE_SECONDS = 60;
 
   private final byte[] whole;
   private final LazyFiles files;
   private int requests;
   private long fetched;
   private long requestMs;
-  /** Holds back requests for more than 64 KB; null where none are. */
-  private CountDownLatch held;
-  private final CountDownLatch isHolding = new CountDownLatch(1);
+  /** Before requests for the whole file, and before those for less; null where there is none. */
+  private volatile Gate large;
+  private volatile Gate small;
 
   private HoleySst(byte[] whole, LazyFiles files) {
     this.whole = whole;
@@ -96,36 +97,86 @@ public final class HoleySst implements PartialFile.Origin {
     }
   }
 
+  /** Holds requests back. */
+  private static final class Gate {
+    private final CountDownLatch arrived = new CountDownLatch(1);
+    private final CountDownLatch open = new CountDownLatch(1);
+
+    private void pass() throws IOException {
+      arrived.countDown();
+      try {
+        open.await();
+      } catch (InterruptedException e) {
+        throw new InterruptedIOException();
+      }
+    }
+  }
+
   /**
-   * Reads blocks of a row, and then a whole range, of what the background is just fetching and does not get.
+   * Reads a block of a row, and then a whole range, of what the background is just fetching and does not get.
    *
    * @return whether the block came, and whether the range did; then the background goes on
    */
   public static boolean[] besideBackground(Path path, int length, Random random) throws Exception {
-    HoleySst origin = new HoleySst(new byte[length], new LazyFiles(false, 0));
-    random.nextBytes(origin.whole);
+    HoleySst origin = of(length, random);
     PartialFile file = new PartialFile(path, length, origin);
-    origin.held = new CountDownLatch(1);
-    FutureTask<Integer> background = started(() -> file.fetchSome(length));
-    origin.isHolding.await();
-    FutureTask<Integer> row = started(() -> {
-      file.needBlock(length / 2, length / 2 + (4 << 10));
-      return 0;
-    });
-    boolean rowCame = isDone(row);
+    FutureTask<Integer> background = origin.heldBackground(file);
+    FutureTask<Integer> row = row(file, length / 2);
+    boolean rowCame = isDone(row, PATIENCE_SECONDS);
     FutureTask<Integer> scan = started(() -> {
       file.need(0, length);
       return 0;
     });
-    boolean scanCame = isDone(scan);
-    origin.held.countDown();
+    boolean scanCame = isDone(scan, 1);
+    origin.large.open.countDown();
     background.get();
     row.get();
     scan.get();
-    if (file.missing() != 0 || !file.isWhole() || !Arrays.equals(Files.readAllBytes(path), origin.whole)) {
+    origin.requireWhole(file, path);
+    return new boolean[] {rowCame, scanCame};
+  }
+
+  /** Reads a block of a row beside the background, which completes the file before the block comes. */
+  public static void behindBackground(Path path, int length, Random random) throws Exception {
+    HoleySst origin = of(length, random);
+    PartialFile file = new PartialFile(path, length, origin);
+    FutureTask<Integer> background = origin.heldBackground(file);
+    origin.small = new Gate();
+    FutureTask<Integer> row = row(file, length / 2);
+    origin.small.arrived.await();
+    origin.large.open.countDown();
+    background.get();
+    origin.requireWhole(file, path);
+    origin.small.open.countDown();
+    row.get();
+    origin.requireWhole(file, path);
+  }
+
+  private static HoleySst of(int length, Random random) {
+    HoleySst origin = new HoleySst(new byte[length], new LazyFiles(false, 0));
+    random.nextBytes(origin.whole);
+    return origin;
+  }
+
+  /** The background fetches all of a file, and its request is held back. */
+  private FutureTask<Integer> heldBackground(PartialFile file) throws InterruptedException {
+    large = new Gate();
+    FutureTask<Integer> background = started(() -> file.fetchSome(whole.length));
+    large.arrived.await();
+    return background;
+  }
+
+  private void requireWhole(PartialFile file, Path path) throws IOException {
+    if (file.missing() != 0 || !file.isWhole() || !Arrays.equals(Files.readAllBytes(path), whole)) {
       throw new IllegalStateException("not whole");
     }
-    return new boolean[] {rowCame, scanCame};
+  }
+
+  private static FutureTask<Integer> row(PartialFile file, int at) {
+    return started(() -> {
+      file.needBlock(at, at + (4 << 10));
+      return 0;
+    });
   }
 
   private static FutureTask<Integer> started(Callable<Integer> work) {
@@ -134,9 +185,9 @@ public final class HoleySst implements PartialFile.Origin {
     return task;
   }
 
-  private static boolean isDone(FutureTask<Integer> task) throws Exception {
+  private static boolean isDone(FutureTask<Integer> task, int seconds) throws Exception {
     try {
-      task.get(2, TimeUnit.SECONDS);
+      task.get(seconds, TimeUnit.SECONDS);
       return true;
     } catch (TimeoutException e) {
       return false;
@@ -144,9 +195,8 @@ public final class HoleySst implements PartialFile.Origin {
   }
 
   private static long[] blocks(Path path, int length, int reads, long requestMs, Random random) throws IOException {
-    HoleySst origin = new HoleySst(new byte[length], new LazyFiles(false, 0));
+    HoleySst origin = of(length, random);
     origin.requestMs = requestMs;
-    random.nextBytes(origin.whole);
     PartialFile file = new PartialFile(path, length, origin);
     for (int i = 0; i < reads; i++) {
       int at = random.nextInt(length - (4 << 10));
@@ -172,13 +222,9 @@ public final class HoleySst implements PartialFile.Origin {
     } catch (InterruptedException e) {
       throw new InterruptedIOException();
     }
-    if (held != null && length > 1 << 16) {
-      isHolding.countDown();
-      try {
-        held.await();
-      } catch (InterruptedException e) {
-        throw new InterruptedIOException();
-      }
+    Gate gate = length == whole.length ? large : small;
+    if (gate != null) {
+      gate.pass();
     }
     requests++;
     fetched += length;
