@@ -239,9 +239,10 @@ class Times:
 @click.option("--batches", default=60, show_default=True, help="Of each way; the first ten do not count.")
 @click.option("--partitions", default=20, show_default=True)
 @click.option("--master", default=MASTER, show_default=True)
+@click.option("--flush-ms", type=click.IntRange(0), default=0, show_default=True, help="Sleep in each flush.")
 @click.option("--quick", is_flag=True, help="Four batches: shows only that it works.")
 @click.option("--build/--no-build", default=True, help="Compile the shim first if its sources changed.")
-def latency_command(batches: int, partitions: int, master: str, quick: bool, build: bool) -> None:
+def latency_command(batches: int, partitions: int, master: str, flush_ms: int, quick: bool, build: bool) -> None:
     """Compare commits with the service and without it: a query each, in the same executors, batch by batch in turn."""
     if build:
         build_shim()
@@ -262,7 +263,11 @@ def latency_command(batches: int, partitions: int, master: str, quick: bool, bui
     took: dict[str, dict[str, list[float]]] = {}
     try:
         files = write_input(scenario, work / "staging")
-        spark = start_session(scenario, work, merged, master, {"spark.executor.memory": f"{memory}m"})
+        more = {
+            "spark.executor.memory": f"{memory}m",
+            "spark.executor.extraJavaOptions": f"-Dpyspark.statestore.testing.flushMillis={flush_ms}",
+        }
+        spark = start_session(scenario, work, merged, master, more)
         times = Times(spark, executors)
         sides = {}
         for way in ("true", "false"):
@@ -288,7 +293,8 @@ def latency_command(batches: int, partitions: int, master: str, quick: bool, bui
         spark.stop()
     finally:
         shutil.rmtree(work, ignore_errors=True)
-    table = Table(title=f"median of {batches - warmup} batches, {partitions} commits each, {master}")
+    where = f"{master}, {flush_ms} ms a flush"
+    table = Table(title=f"median of {batches - warmup} batches, {partitions} commits each, {where}")
     for column in ("", "with the service", "without", "ratio"):
         table.add_column(column, justify="left" if not column else "right")
     labels = {
@@ -301,7 +307,7 @@ def latency_command(batches: int, partitions: int, master: str, quick: bool, bui
         there, gone = (statistics.median(took[way][name]) for way in ("true", "false"))
         table.add_row(label, f"{there:.2f}", f"{gone:.2f}", f"{there / gone:.3f}" if gone >= 0.01 else "")
     Console(width=max(100, Console().width)).print(table)
-    _keep("latency", {"took": took, "environment": about})
+    _keep("latency", {"took": took, "flush_ms": flush_ms, "environment": about})
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ python benchmarks/move.py            # 500 MB of state in two partitions, which 
 python benchmarks/move.py --quick    # 20 MB
 
 Both executors run on this host, as many do on a large one, so the host's cache has the partition's SSTs. --another-host
-leaves the cache out, and shows what a move to a host costs that has nothing.
+leaves the cache out, and shows what a move to a host costs that has nothing; with --restore lazy, most of that waits.
 """
 
 from __future__ import annotations
@@ -150,6 +150,7 @@ def print_table(title: str, found: dict[str, dict[str, list[Any]]]) -> None:
 @click.option("--delay-ms", type=click.IntRange(0), default=5, help="Sleep in each metadata call of an executor.")
 @click.option("--mb-per-second", type=click.IntRange(0), default=100, help="What a stream of an executor reads.")
 @click.option("--another-host", is_flag=True, help="Without the host's cache.")
+@click.option("--restore", type=click.Choice(["eager", "lazy", "ondemand"]), default="eager", help="Of merged state.")
 @click.option("--quick", is_flag=True, help="3,000 rows a batch, two moves.")
 @click.option("--build/--no-build", default=True, help="Compile the shim first if its sources changed.")
 def main(
@@ -161,6 +162,7 @@ def main(
     delay_ms: int,
     mb_per_second: int,
     another_host: bool,
+    restore: str,
     quick: bool,
     build: bool,
 ) -> None:
@@ -177,7 +179,7 @@ def main(
         changelog=False,
         maintenance_interval=f"{MAINTENANCE_SECONDS}s",
         delay_ms=delay_ms,
-        options={"cache_dir": str(work / "cache"), **(ANOTHER_HOST if another_host else {})},
+        options={"cache_dir": str(work / "cache"), "restore": restore, **(ANOTHER_HOST if another_host else {})},
     )
     moves = 2 if quick else moves
     try:
@@ -192,7 +194,7 @@ def main(
         shutil.rmtree(work, ignore_errors=True)
     OUT.mkdir(parents=True, exist_ok=True)
     (OUT / "move.json").write_text(json.dumps(raw, indent=1) + "\n")
-    print_table(f"{moves} moves of {partitions} partitions, {scenario.title()}", found)
+    print_table(f"{moves} moves of {partitions} partitions, restore={restore}, {scenario.title()}", found)
     print(f"raw numbers: {OUT}/move.json", file=sys.stderr)
 
 

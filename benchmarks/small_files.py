@@ -124,6 +124,7 @@ def _options(pairs: tuple[str, ...]) -> dict[str, str]:
 @click.option("--filesystem", type=click.Choice(["counting", "objectstore"]), default="counting")
 @click.option("--rows-per-batch", type=click.IntRange(1), default=5_000)
 @click.option("--keys", type=click.IntRange(1), default=50_000, help="Keys are drawn uniformly from this many.")
+@click.option("--value-bytes", type=click.IntRange(0), default=0, help="Random bytes in each row, and in the state.")
 @click.option("--sides", type=click.Choice(["both", *SIDES]), default="both")
 @click.option("--changelog/--no-changelog", default=True, help="RocksDB changelog checkpointing.")
 @click.option(

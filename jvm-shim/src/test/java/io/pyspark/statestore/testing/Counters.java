@@ -35,6 +35,9 @@ final class Counters {
     /** What a stream reads in a second; 0 is as fast as it goes. */
     private static volatile long bytesPerSecond = Long.getLong("pyspark.statestore.testing.bytesPerSecond", 0);
 
+    /** What a flush takes longer than the local disk's, as on data nodes. */
+    private static final long FLUSH_MILLIS = Long.getLong("pyspark.statestore.testing.flushMillis", 0);
+
     private static final long SHORTEST_WAIT_NANOS = 1_000_000;
     private static final ThreadLocal<long[]> OWED_NANOS = ThreadLocal.withInitial(() -> new long[1]);
 
@@ -46,13 +49,24 @@ final class Counters {
         count(key, 1);
         long millis = DELAYS.getOrDefault(key.category, DELAYS.getOrDefault("*", 0L));
         if (millis > 0 && !operation.equals("other")) {
-            try {
-                Thread.sleep(millis);
-            } catch (InterruptedException e) {
-                // Keep the flag: Spark kills tasks by interrupting them.
-                Thread.currentThread().interrupt();
-                throw new InterruptedIOException("interrupted in the injected delay of " + operation + " " + path);
-            }
+            sleep(millis, operation, path);
+        }
+    }
+
+    /** Waits as long as a flush takes on its way to other machines. */
+    static void flush(String operation, Path path) throws InterruptedIOException {
+        if (FLUSH_MILLIS > 0) {
+            sleep(FLUSH_MILLIS, operation, path);
+        }
+    }
+
+    private static void sleep(long millis, String operation, Path path) throws InterruptedIOException {
+        try {
+            Thread.sleep(millis);
+        } catch (InterruptedException e) {
+            // Keep the flag: Spark kills tasks by interrupting them.
+            Thread.currentThread().interrupt();
+            throw new InterruptedIOException("interrupted in the injected delay of " + operation + " " + path);
         }
     }
 

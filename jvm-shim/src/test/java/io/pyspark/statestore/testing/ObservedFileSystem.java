@@ -60,6 +60,8 @@ public abstract class ObservedFileSystem extends RawLocalFileSystem {
         }
         if (operation.equals("read")) {
             Counters.transfer(path, bytes);
+        } else if (operation.equals("hflush") || operation.equals("hsync")) {
+            Counters.flush(operation, path);
         }
         return bytes;
     }
