@@ -2,9 +2,12 @@
 
 python benchmarks/reshape.py                          # a million and five million keys, 8 -> 16 -> 8 -> 12 -> 4
 python benchmarks/reshape.py --keys 20000 --no-build  # to see that it runs
+python benchmarks/reshape.py --fork --keys 1000000 --value-bytes 1024    # 8 -> 16 by a fork, with large rows
 
 Two queries with the same input, one with merged state and one on stock Spark, in one session. They are repartitioned in
 turn, and a batch follows each time, after which both have to have the same state.
+
+With --fork, Spark repartitions its side in place, and the side with merged state is forked with twice the partitions.
 """
 
 from __future__ import annotations
@@ -33,7 +36,11 @@ NUMBERS = (8, 16, 8, 12, 4)
 SIDES = ("stock", "merged")
 
 
-def session(work: Path) -> Any:
+HASH_BYTES = 128
+"""What ``sha2(…, 512)`` returns: text that RocksDB's own compression makes hardly smaller."""
+
+
+def session(work: Path, *, changelog: bool = True) -> Any:
     """Starts the session of both sides: the provider door, all cores."""
     from pyspark.sql import SparkSession
 
@@ -44,26 +51,30 @@ def session(work: Path) -> Any:
         "spark.driver.memory": "4g",
         "spark.local.dir": str(work / "local"),
         "spark.sql.shuffle.partitions": str(NUMBERS[0]),
-        "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+        "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": str(changelog).lower(),
     }.items():
         builder = builder.config(key, value)
     return configure(builder).getOrCreate()
 
 
-def write_input(spark: Any, folder: Path, batch: int, keys: int) -> None:
+def write_input(spark: Any, folder: Path, batch: int, keys: int, value_bytes: int = 0) -> None:
     """Writes the input of a batch: all keys at first, then a hundredth of them."""
-    rows = spark.range(0, keys, 1 if batch == 0 else 100).selectExpr("id", f"id * {batch + 1} AS v")
+    hashes = [f"sha2(concat(id, '-', {number}), 512)" for number in range(-(-value_bytes // HASH_BYTES))]
+    rows = spark.range(0, keys, 1 if batch == 0 else 100).selectExpr(
+        "id", f"id * {batch + 1} AS v", f"concat({', '.join(hashes)}) AS text" if hashes else "'' AS text"
+    )
     rows.coalesce(1).write.mode("append").parquet(str(folder))
 
 
-def run_batch(spark: Any, side: str, work: Path) -> None:
-    """Runs a side's query over what is new."""
+def run_batch(spark: Any, side: str, work: Path, *, with_text: bool = False) -> None:
+    """Runs a side's query over what is new; ``with_text`` it keeps each key's text, too."""
     own = spark.conf.get(PROVIDER_KEY)
     if side == "stock":
         spark.conf.set(PROVIDER_KEY, STOCK_PROVIDERS["rocksdb"])
     try:
-        stream = spark.readStream.schema("id long, v long").parquet(str(work / "input"))
-        counted = stream.groupBy("id").agg({"v": "sum", "*": "count"})
+        stream = spark.readStream.schema("id long, v long, text string").parquet(str(work / "input"))
+        sums = {"v": "sum", "*": "count"} | ({"text": "max"} if with_text else {})
+        counted = stream.groupBy("id").agg(sums)
         writer = counted.writeStream.format("noop").outputMode("update").trigger(availableNow=True)
         writer.option("checkpointLocation", str(work / side)).start().awaitTermination()
     finally:
@@ -135,6 +146,62 @@ def measure(keys: int, work: Path) -> dict[str, Any]:
     return {"keys": keys, "steps": steps}
 
 
+def measure_fork(keys: int, value_bytes: int, work: Path) -> dict[str, Any]:
+    """Doubles the partitions: of stock Spark's side in place, of the other one by a fork and then in place, too.
+
+    Returns:
+        What each took and wrote, and how much larger what the fork restores is than its rows.
+    """
+    before, after = NUMBERS[:2]
+    with_text = value_bytes > 0
+    # A snapshot with each batch: state of this size is in snapshots, but for the last few batches.
+    spark = session(work, changelog=False)
+    raw: dict[str, Any] = {"keys": keys, "value_bytes": value_bytes, "before": before, "after": after}
+    try:
+        write_input(spark, work / "input", 0, keys, value_bytes)
+        for side in SIDES:
+            run_batch(spark, side, work, with_text=with_text)
+        sizes = {side: size_of(work / side) for side in SIDES}
+        begin = time.perf_counter()
+        Checkpoint(work / "merged").fork(work / "fork", partitions=after, spark=spark)
+        raw["fork_seconds"], raw["fork_bytes"] = time.perf_counter() - begin, size_of(work / "fork")
+        for side in SIDES:
+            begin = time.perf_counter()
+            if side == "stock":
+                spark._streamingCheckpointManager.repartition(str(work / side), after)
+            else:
+                Checkpoint(work / side).repartition(after, spark=spark, force=True)
+            raw[f"{side}_seconds"] = time.perf_counter() - begin
+            raw[f"{side}_bytes"] = size_of(work / side) - sizes[side]
+        write_input(spark, work / "input", 1, keys, value_bytes)
+        for side in (*SIDES, "fork"):
+            run_batch(spark, side, work, with_text=with_text)
+        if len({state_of(spark, side, work) for side in (*SIDES, "fork")}) != 1:
+            raise click.ClickException("the states differ")
+        live = {side: Checkpoint(work / side).inspect.summary().to_pylist()[0] for side in ("merged", "fork")}
+        raw["fork_live_bytes"] = live["fork"]["live_bytes"] + live["fork"]["foreign_live_bytes"]
+        raw["state_bytes"] = sizes["stock"]
+    finally:
+        spark.stop()
+    return raw
+
+
+def fork_figures_of(raw: list[dict[str, Any]]) -> list[Figure]:
+    """Turns raw numbers of forks into figures, with the targets."""
+    found: list[Figure] = []
+    for run in raw:
+        name = f"{run['keys']:,} keys of {run['value_bytes']:,} bytes, {run['before']} -> {run['after']}"
+        ways = {"stock": "stock, in place", "merged": "merged, in place", "fork": "merged, a fork"}
+        found += [Figure(f"{name}: {label}", run[f"{way}_seconds"], "s") for way, label in ways.items()]
+        for way, limits in (("merged", (None, None)), ("fork", (0.1, 0.05))):
+            for what, limit in zip(("seconds", "bytes"), limits, strict=True):
+                ratio = run[f"{way}_{what}"] / run[f"stock_{what}"]
+                found.append(Figure(f"{name}: {what}, {ways[way]} ÷ stock", ratio, "", limit))
+        restored = run["fork_live_bytes"] / run["state_bytes"]
+        found.append(Figure(f"{name}: bytes that all stores of the fork restore ÷ state", restored, ""))
+    return found
+
+
 def figures_of(raw: list[dict[str, Any]]) -> list[Figure]:
     """Turns raw numbers into figures, with the targets."""
     found: list[Figure] = []
@@ -172,9 +239,11 @@ def draw(figures: list[Figure], target: Path) -> None:
 
 @click.command(context_settings={"show_default": True})
 @click.option("--keys", type=click.IntRange(1), multiple=True, default=(1_000_000, 5_000_000))
+@click.option("--fork", is_flag=True, help="Only 8 -> 16, by a fork.")
+@click.option("--value-bytes", type=click.IntRange(0), default=0, help="Bytes of text in each row; with --fork.")
 @click.option("--build/--no-build", default=True, help="Compile the shim first, if its sources have changed.")
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), default=Path("build/benchmarks"))
-def main(keys: tuple[int, ...], build: bool, out: Path) -> None:
+def main(keys: tuple[int, ...], fork: bool, value_bytes: int, build: bool, out: Path) -> None:
     """Repartition the same state with Spark's own call and with this package."""
     if build:
         subprocess.run([sys.executable, str(ROOT / "jvm-shim" / "build.py")], check=True)
@@ -182,11 +251,12 @@ def main(keys: tuple[int, ...], build: bool, out: Path) -> None:
     for number in keys:
         work = Path(tempfile.mkdtemp(prefix="reshape-"))
         try:
-            raw.append(measure(number, work))
+            raw.append(measure_fork(number, value_bytes, work) if fork else measure(number, work))
         finally:
             shutil.rmtree(work, ignore_errors=True)
-    figures = figures_of(raw)
-    publish("reshape", "another number of state partitions", {"runs": raw}, figures, partial(draw, figures), out)
+    figures = fork_figures_of(raw) if fork else figures_of(raw)
+    name = "reshape-fork" if fork else "reshape"
+    publish(name, "another number of state partitions", {"runs": raw}, figures, partial(draw, figures), out)
 
 
 if __name__ == "__main__":

@@ -27,14 +27,12 @@ import numpy as np
 
 from pyspark_statestore.errors import StateStoreFilesError, not_allowed
 from pyspark_statestore.forks.needed import (
-    Holders,
     Needed,
     check_restorable,
     copy_plain,
     copy_segments,
     needed_for,
     not_restorable,
-    write_references,
 )
 from pyspark_statestore.forks.spark_side import SparkFiles, copy_first, copy_last, make_partitions, spark_files
 from pyspark_statestore.format import MergedFile
@@ -52,6 +50,7 @@ from pyspark_statestore.log.pins import (
     write_origin,
     write_pin,
 )
+from pyspark_statestore.log.references import Holders, write_references
 from pyspark_statestore.log.restorability import Batches, committed, ids_of
 from pyspark_statestore.log.scan import MERGED, ForeignFileGoneError, retry_if_gone, scan
 from pyspark_statestore.log.spark_logs import COMMITS

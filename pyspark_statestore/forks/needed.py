@@ -15,8 +15,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_statestore.errors import StateStoreFilesError
-from pyspark_statestore.format import foreign_path
-from pyspark_statestore.log import Entries
 from pyspark_statestore.log.merged_log import TARGET_FILE_SIZE, LogSnapshot, MergedLog
 from pyspark_statestore.log.payload import paths_of, read_segments, same_entries
 from pyspark_statestore.log.restorability import Batches, Store, expected_stores
@@ -115,47 +113,6 @@ def _has_committed(ids: Collection[str], store: Store, batches: Batches, version
     by_partition = batches.ids.get(version - 1, {}).get(operator, [])
     named = by_partition[partition] if partition < len(by_partition) else []
     return any(not each or not named or each in named for each in ids)
-
-
-@dataclass(frozen=True)
-class Holders:
-    """The files that hold the bytes of some segments.
-
-    Attributes:
-        paths: Paths as a reference file names them; also files of checkpoints that the source is a fork of.
-        numbers: For each segment the number of its file in ``paths``, from 1 on.
-    """
-
-    paths: list[str]
-    numbers: np.ndarray = field(repr=False)
-
-    @classmethod
-    def of(cls, entries: Entries, rows: np.ndarray, checkpoint: str) -> Holders:
-        """Finds them for rows of the entries of a checkpoint, which is given as its path in the file system.
-
-        Raises:
-            StateStoreFilesError: PSS_BAD_PATH, where a reference file cannot hold the checkpoint's path.
-        """
-        own = len(entries.foreign)
-        places = np.where(entries.origin[rows] > 0, entries.origin[rows] - 1, own + entries.file[rows])
-        used, numbers = np.unique(places, return_inverse=True)
-        paths = [
-            entries.foreign[place] if place < own else foreign_path(checkpoint, entries.files[place - own])
-            for place in used.tolist()
-        ]
-        return cls(paths, numbers.reshape(-1) + 1)
-
-
-def write_references(
-    target: MergedLog, snapshot: LogSnapshot, rows: np.ndarray, holders: Holders, highest_stamp: int
-) -> str:
-    """Writes the fork's reference file, and returns its name; keys and generations stay as they are in the source."""
-    records = same_entries(snapshot.scan.entries, rows, snapshot.scan.entries.offset[rows])
-    records["file_ref"] = holders.numbers
-    with target.new_file(snapshot) as (name, out):
-        out.add_columns(records, paths_of(snapshot.scan.entries, rows))
-        out.seal_references_to(holders.paths, group_stamp=highest_stamp)
-    return name
 
 
 def copy_segments(

@@ -24,10 +24,11 @@ from pyspark_statestore.log.pins import check_unclaimed
 from pyspark_statestore.log.restorability import committed, single_partition_operators, stores_of_operator
 from pyspark_statestore.log.scan import Scan, retry_if_gone
 from pyspark_statestore.log.spark_logs import COMMITS, entries, operators, partitions_of
-from pyspark_statestore.log.state_files import STATE, StateFiles, plain_files
+from pyspark_statestore.log.state_files import STATE, StateFiles, plain_files, store_folder
 from pyspark_statestore.migration.checks import check_restorable, require_query_stopped
 from pyspark_statestore.migration.offset_log import OffsetEntry, UnfinishedRepartition, kept, read_offsets
-from pyspark_statestore.migration.spark_side import Refuse, Rewrite, SparkSide, cannot
+from pyspark_statestore.migration.spark_side import Refuse, Rewrite, SparkSide, StoreName, cannot
+from pyspark_statestore.migration.split import split
 from pyspark_statestore.migration.stopped import was_stopped
 from pyspark_statestore.paths import merged_path
 from pyspark_statestore.session.doors import MERGED_PROVIDERS, STOCK_PROVIDERS, store_of
@@ -105,9 +106,17 @@ def repartition(
         return result
     # Spark's reader finds partitions by their directories, of which merged state needs none.
     make_directories(directory, max(plan.before, partitions))
-    made = side.repartition(rewrite, partitions)
+    made = side.repartition(rewrite, partitions, _split(log, plan, rewrite, partitions, side))
     written = retry_if_gone(directory, lambda: bytes_of(log, made + 1, store_of(plan.provider)))
     return replace(result, batch=made, written_bytes_count=written)
+
+
+def _split(log: MergedLog, plan: Plan, rewrite: Rewrite, partitions: int, side: SparkSide) -> set[StoreName]:
+    """Splits the stores for which that pays, and says which they are."""
+    if partitions % plan.before or plan.new_batch != plan.batch + 1:
+        return set()
+    stores = side.splittable(rewrite, partitions)
+    return retry_if_gone(log.directory, lambda: split(log, plan.batch + 1, plan.before, partitions, stores))
 
 
 def checked_side(
@@ -268,5 +277,14 @@ def bytes_of(log: MergedLog, version: int, store: str) -> int:
     is_of_version = pc.and_(pc.equal(number, version), pc.is_in(extension, pa.array(_EXTENSIONS[store])))
     rows = np.flatnonzero(np.array(is_of_version.fill_null(False), bool) & (stores.store >= 0))
     zips = rows[np.array(pc.equal(extension.take(pa.array(rows)), "zip"), bool)]
-    named = files.read(log.directory, zips, lambda data: sum((files_named(data or b"") or {}).values()))
-    return int(files.length[rows].sum()) + sum(named)
+    folders = [store_folder(stores.known[store]) for store in stores.store[zips].tolist()]
+    named = files.read(log.directory, zips, lambda data: files_named(data or b"") or {})
+    # What a fork reads elsewhere was not written.
+    own = set(files.path.filter(pa.array(files.origin == 0)).to_pylist())
+    sizes = (
+        size
+        for folder, each in zip(folders, named, strict=True)
+        for path, size in each.items()
+        if f"{folder}/{path}" in own
+    )
+    return int(files.length[rows].sum()) + sum(sizes)

@@ -27,6 +27,7 @@ from pyspark_statestore.log.state_files import STATE, StateFiles, files_below_st
 from pyspark_statestore.log.versions import versions_table
 from pyspark_statestore.migration.checks import require_query_stopped
 from pyspark_statestore.migration.offset_log import UnfinishedRepartition, keep, read_offsets
+from pyspark_statestore.migration.split import split_off
 from pyspark_statestore.migration.stopped import was_stopped
 from pyspark_statestore.sparkfiles import files_named
 from pyspark_statestore.storage.changes import delete, forget_checksum
@@ -71,10 +72,10 @@ def undo_repartition(
         require_query_stopped(log, snapshot.scan, None, (), "Taking a repartitioning back", dry_run=dry_run)
     before = partitions_of(directory, done.base)
     assert before is not None, "an entry that differs in the number has one"
-    snapshot, files, rows = retry_if_gone(directory, lambda: _written(log, done))
-    result = RepartitionUndo(
-        done.batch, int(done.partitions), before, len(rows), int(files.length[rows].sum()), None, dry_run
-    )
+    snapshot, files, rows = retry_if_gone(directory, lambda: _written(log, done, before))
+    # What a fork reads elsewhere is still there.
+    size = int(files.length[rows[files.origin[rows] == 0]].sum())
+    result = RepartitionUndo(done.batch, int(done.partitions), before, len(rows), size, None, dry_run)
     if dry_run:
         return result
     copy = keep(log, [], done.files)
@@ -91,7 +92,7 @@ def undo_repartition(
     return replace(result, kept_copy=copy)
 
 
-def _written(log: MergedLog, done: UnfinishedRepartition) -> tuple[LogSnapshot, StateFiles, np.ndarray]:
+def _written(log: MergedLog, done: UnfinishedRepartition, before: int) -> tuple[LogSnapshot, StateFiles, np.ndarray]:
     """Finds the state files that the repartitioning wrote, and makes sure that the others restore what was before.
 
     Raises:
@@ -107,7 +108,8 @@ def _written(log: MergedLog, done: UnfinishedRepartition) -> tuple[LogSnapshot, 
     if newest > done.batch + 1:
         raise _refused(log.directory, f"there are state files of version {newest}, so the query has gone on")
     is_store = stores.store >= 0
-    is_new = np.array(pc.equal(number, done.batch + 1).fill_null(False), bool) & is_store
+    is_given = split_off(files, before)
+    is_new = (np.array(pc.equal(number, done.batch + 1).fill_null(False), bool) & is_store) | is_given
     _require_restorable(log.directory, files.without(np.flatnonzero(is_new)), done.base)
     is_zip = np.array(pc.equal(extension, "zip").fill_null(False), bool) & is_store
     of_new, of_others = (_named(log.directory, files, np.flatnonzero(is_zip & each)) for each in (is_new, ~is_new))

@@ -8,7 +8,7 @@ clone of the caller's session, which keeps its settings and its temporary views.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -39,6 +39,9 @@ _REWRITER = "io.pyspark.statestore.reshape.StateRewrite"
 
 Refuse = Callable[[str, str], StateStoreFilesError]
 """Makes an error of the checkpoint's URL and a reason."""
+
+StoreName = tuple[int, str]
+"""A store of a query, as (operator id, store name)."""
 
 _ACTION = "Start one with configure(builder), or attach(spark) to one, and give it as spark="
 
@@ -117,15 +120,34 @@ class SparkSide:
         if obstacle:
             raise self._cannot(self._location, obstacle)
 
-    def repartition(self, rewrite: Rewrite, partitions: int) -> int:
+    def splittable(self, rewrite: Rewrite, partitions: int) -> frozenset[StoreName]:
+        """The stores whose new partitions may begin with the files of the old ones, if there are to be so many.
+
+        Raises:
+            StateStoreFilesError: What ``refuse`` makes of what Spark says.
+        """
+        try:
+            with self._active():
+                lines = str(self._rewriter(rewrite).splittable(rewrite.batch, partitions)).splitlines()
+        except _spark_errors() as error:
+            raise self._cannot(self._location, first_line(error)) from error
+        return frozenset((int(operator), name) for operator, _, name in (line.partition("/") for line in lines))
+
+    def repartition(self, rewrite: Rewrite, partitions: int, split: Collection[StoreName] = ()) -> int:
         """Writes the state in so many partitions, as a batch of the query's logs, and returns that batch.
+
+        Args:
+            rewrite: What is to be written anew.
+            partitions: How many partitions there will be.
+            split: The stores of :meth:`splittable` whose new partitions have the files of the old ones already.
 
         Raises:
             StateStoreFilesError: PSS_REPARTITION_FAILED.
         """
         try:
             with self._active():
-                return int(self._rewriter(rewrite).repartition(partitions))
+                lines = "\n".join(f"{operator}/{name}" for operator, name in sorted(split))
+                return int(self._rewriter(rewrite).repartition(partitions, lines))
         except _spark_errors() as error:
             parameters = {"path": self._location, "partitions": partitions, "reason": first_line(error)}
             raise StateStoreFilesError("PSS_REPARTITION_FAILED", parameters) from error

@@ -257,6 +257,29 @@ def files_named(data: bytes) -> dict[str, int] | None:
         return None
 
 
+def rows_in(data: bytes) -> int | None:
+    """Returns how many rows a snapshot has.
+
+    Args:
+        data: The whole zip.
+
+    Returns:
+        The rows of all column families; None where the zip does not say, as without ``trackTotalNumberOfRows``, or the
+        bytes are no snapshot's zip.
+    """
+    try:
+        with opened_zip(data, _LARGEST) as archive:
+            metadata = _metadata(archive)
+    except ValueError:
+        return None
+    rows = 0
+    for each in (metadata.get("numKeys"), metadata.get("numInternalKeys", 0)):
+        if not isinstance(each, int) or each < 0:
+            return None
+        rows += each
+    return rows
+
+
 def read_snapshot(data: bytes) -> Snapshot:
     """Reads a snapshot's zip.
 

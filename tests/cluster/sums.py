@@ -126,10 +126,15 @@ class Sums:
             latest.update(self.given[number])
         assert latest == expected(batches)
         for batch in range(max(0, batches - RETAINED), batches):
-            reader = self.spark.read.format("statestore").option("batchId", batch).load(self.location)
-            rows = reader.selectExpr("key.k", "value.*").collect()
-            found = {key: (total, count) for key, total, count in rows}
-            assert found == expected(batch + 1), f"state after batch {batch}"
+            assert self.state(batch) == expected(batch + 1), f"state after batch {batch}"
+
+    def state(self, batch: int | None = None) -> dict[int, tuple[int, int]]:
+        """The state that a batch left; the last one if not given."""
+        reader = self.spark.read.format("statestore")
+        if batch is not None:
+            reader = reader.option("batchId", batch)
+        rows = reader.load(self.location).selectExpr("key.k", "value.*").collect()
+        return {key: (total, count) for key, total, count in rows}
 
 
 def rows_of(batch: int) -> list[tuple[int, int]]:

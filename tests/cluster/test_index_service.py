@@ -10,13 +10,17 @@ from typing import Any
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from tests.cluster.sums import MASTER, OPTIONS, Sums, await_gone, executor_counts, settings
+from pyspark_statestore import Checkpoint
+from pyspark_statestore.migration import split
+from tests.cluster.sums import MASTER, OPTIONS, PARTITIONS, Sums, await_gone, executor_counts, expected, settings
 from tests.jvm.harness import TESTING
+from tests.reshape.harness import SNAPSHOTS, since
 from tests.streaming.runs import NO_FILE_CHECKSUMS, session_conf
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.sweep(1, files="clusters")]
 
 BATCHES = 6
+SERVICE = "spark.sql.streaming.stateStore.fileMerging.indexService.enabled"
 
 
 @pytest.fixture
@@ -58,6 +62,27 @@ def test_tasks_ask_no_file_system_what_there_is(sums: Sums) -> None:
     sums.run()
     sums.assert_right(BATCHES)
     assert merged_calls(sums) == {"listStatus": 0, "getFileStatus": 0, "exists": 0}
+
+
+@since
+@pytest.mark.parametrize("service", ["true", "false"], ids=["service", "files"])
+def test_executors_split_partitions_by_what_python_has_just_written(
+    sums: Sums, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, service: str
+) -> None:
+    monkeypatch.setattr(split, "SMALLEST_ROW", 0)
+    sums.feed([0, 1])
+    fork = Sums(sums.spark, tmp_path / "fork", "file")
+    with session_conf(sums.spark, {**SNAPSHOTS, SERVICE: service}):
+        sums.run()
+        Checkpoint(sums.checkpoint).fork(fork.checkpoint)
+        assert fork.state() == expected(2), "all processes have looked into the fork"
+        Checkpoint(fork.checkpoint).repartition(2 * PARTITIONS, spark=sums.spark, force=True)
+        rows = Checkpoint(fork.checkpoint).inspect.segments().to_pylist()
+        foreign = {row["logical_path"].split("/")[1] for row in rows if row["foreign_path"]}
+        assert foreign == {str(partition) for partition in range(2 * PARTITIONS)}
+        fork.feed([2])
+        fork.run()
+    assert fork.state() == expected(3)
 
 
 def test_answers_that_come_late(sums: Sums, gate: Any) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import json
+import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +20,8 @@ from tests.streaming.runs import Run, plain_state_files, session_conf
 from tests.streaming.workloads import WORKLOADS, write_batches
 
 SHUFFLE = "spark.sql.shuffle.partitions"
+SNAPSHOTS = {"spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "false"}
+"""With which each batch leaves a snapshot."""
 
 since = pytest.mark.since("4.3", "the repartitioning of Spark 4.3 is used")
 
@@ -64,6 +69,16 @@ def state_of(run: Run, spark: SparkSession | None = None) -> dict[str, list[str]
         for part in WORKLOADS[run.workload].state_parts:
             rows = session.read.format("statestore").options(**part).load(run.location)
             found[str(part)] = sorted(repr(tuple(row)) for row in rows.collect())
+    return found
+
+
+def rows_said(run: Run, version: int) -> int:
+    """How many rows the snapshots of a version say that they have; where they do not, RocksDB counts them at a load."""
+    found = 0
+    for path, data in live_files(run.checkpoint).items():
+        if path.endswith(f"/{version}.zip"):
+            with zipfile.ZipFile(io.BytesIO(data)) as archive:
+                found += json.loads(archive.read("metadata").partition(b"\n")[2])["numKeys"]
     return found
 
 

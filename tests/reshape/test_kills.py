@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,16 +13,21 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from pyspark_statestore import StateStoreFilesError
-from pyspark_statestore.migration.spark_side import Rewrite, SparkSide
+from pyspark_statestore import Checkpoint, StateStoreFilesError
+from pyspark_statestore.log.merged_log import MergedLog
+from pyspark_statestore.migration import split as splitting
+from pyspark_statestore.migration.repartition import make_directories
+from pyspark_statestore.migration.spark_side import Rewrite, SparkSide, StoreName
 from pyspark_statestore.session.doors import STOCK_PROVIDERS
+from pyspark_statestore.storage import Directory, Location
 from tests.faults.queries import CONF, MASTER, Query
 from tests.maintenance.faults import Breakage, DiedError
-from tests.maintenance.harness import live_files
+from tests.maintenance.harness import CLOSED_AFTER, live_files
 from tests.migration.builders import at, make
 from tests.reshape.builders import repartition_by_hand
-from tests.reshape.harness import everything, partitions_with_files, since
+from tests.reshape.harness import SNAPSHOTS, everything, partitions_with_files, since
 from tests.sampling import note, numbers
+from tests.streaming.runs import session_conf
 
 pytestmark = pytest.mark.sweep(1, files="reshape")
 
@@ -118,9 +123,9 @@ class Copied(Query):
         return self.of.source
 
 
-def asked_for(spark: SparkSession, query: Query, n: int) -> None:
+def asked_for(spark: SparkSession, query: Query, n: int, stores: Collection[StoreName] = ()) -> None:
     rewrite = Rewrite(1, STOCK_PROVIDERS["rocksdb"], STOCK_PROVIDERS["rocksdb"], 1, frozenset())
-    SparkSide(spark, f"merged+faulty:{query.checkpoint}", 1).repartition(rewrite, n)
+    SparkSide(spark, f"merged+faulty:{query.checkpoint}", 1).repartition(rewrite, n, stores)
 
 
 @since
@@ -155,6 +160,63 @@ def test_a_file_system_that_fails(
         query.run()
         query.assert_right()
         assert {path.split("/")[1] for path in live_files(query.checkpoint)} == {"0", "1", "2"}
+        if not reached:
+            break
+    note(1 + n // SHARE, n)
+    assert n > 1
+
+
+@since
+@pytest.mark.spark
+@pytest.mark.sweep(3)
+@pytest.mark.parametrize(("operation", "kind"), [fault for fault in FAULTS if fault[0] != "mkdirs"])
+@pytest.mark.parametrize("door", ["provider", "path"])
+@pytest.mark.usefixtures("by_hand")
+def test_a_split_whose_file_system_fails(
+    session: SparkSession,
+    tmp_path: Path,
+    faulty: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    door: str,
+    operation: str,
+    kind: str,
+) -> None:
+    """As for a repartitioning; and the new partitions are still those of the old one, less the rows of the others."""
+    monkeypatch.setattr(splitting, "SMALLEST_ROW", 0)
+    original = Query(session, tmp_path / "original", door)
+    original.feed(0, 1)
+    with session_conf(session, SNAPSHOTS):
+        original.run()
+    fork = Query(session, tmp_path / "fork", door, rows=list(original.rows))
+    Checkpoint(original.checkpoint).fork(fork.checkpoint)
+    fork.feed(2)  # to go on with
+    for n in numbers(SHARE, (door, operation, kind)):
+        query = Copied(session, tmp_path / str(n), door, of=fork)
+        log = MergedLog(Directory(Location.of(query.checkpoint)), CLOSED_AFTER)
+        make_directories(log.directory, 3)
+        stores = splitting.split(log, 2, 1, 3, {(0, "default")})
+        assert stores == {(0, "default")}
+        faulty.addRule(operation, str(query.checkpoint), n, 1_000_000, kind)
+        try:
+            asked_for(session, query, 3, stores)
+        except (StateStoreFilesError, Py4JJavaError) as error:
+            assert "PSS_REPARTITION_FAILED" in str(error)
+            ended = (query.checkpoint / "commits" / "2").exists()  # which a plan of the next call would see
+        else:
+            ended = True
+        reached = faulty.fired() > 0
+        faulty.clear()
+        files = len(list((query.state / "_merged").glob("*.merged")))
+        assert splitting.split(log, 2, 1, 3, stores) == stores
+        assert len(list((query.state / "_merged").glob("*.merged"))) == files, "all is there already"
+        if not ended:
+            asked_for(session, query, 3, stores)
+        query.run()
+        query.assert_right()
+        segments = Checkpoint(query.checkpoint).inspect.segments()
+        rows = zip(*(segments[name].to_pylist() for name in ("logical_path", "foreign_path")), strict=True)
+        foreign = {path.split("/")[1] for path, where in rows if path.endswith(".sst") and where}
+        assert foreign == {"0", "1", "2"}
         if not reached:
             break
     note(1 + n // SHARE, n)

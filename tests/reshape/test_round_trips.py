@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import json
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -13,7 +10,6 @@ from pyspark.sql import SparkSession
 from pyspark_statestore import Checkpoint, StateStoreFilesError
 from tests.conftest import MakeSpark
 from tests.inspect.builders import refused
-from tests.maintenance.harness import live_files
 from tests.reshape.harness import (
     at,
     everything,
@@ -21,6 +17,7 @@ from tests.reshape.harness import (
     go_on,
     partitions,
     partitions_with_files,
+    rows_said,
     since,
     state_of,
 )
@@ -44,16 +41,6 @@ def expected(run: Run, folder: Path) -> list[list[str]]:
     stock = Run(run.spark, run.workload, STOCK, folder, run.input)
     stock.run({**ONLY_DATA, **partitions(2)})
     return given_out(stock)
-
-
-def rows_said(run: Run, version: int) -> int:
-    """How many rows the snapshots of a version say that they have; where they do not, RocksDB counts them at a load."""
-    found = 0
-    for path, data in live_files(run.checkpoint).items():
-        if path.endswith(f"/{version}.zip"):
-            with zipfile.ZipFile(io.BytesIO(data)) as archive:
-                found += json.loads(archive.read("metadata").partition(b"\n")[2])["numKeys"]
-    return found
 
 
 @pytest.mark.parametrize("store", ["rocksdb", "heap"])

@@ -13,12 +13,14 @@ import org.apache.spark.sql.connector.read.PartitionReader;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.sql.execution.datasources.v2.BatchScanExec;
+import org.apache.spark.sql.execution.datasources.v2.state.StatePartitionReaderBase;
 import org.apache.spark.sql.execution.datasources.v2.state.StateSourceOptions;
 import org.apache.spark.sql.execution.datasources.v2.state.StateStoreInputPartition;
 import org.apache.spark.sql.execution.streaming.state.StateStoreConf;
 import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
+import scala.Option;
 
 /**
  * A store as a batch left it: where rows are taken from. Tasks get it whole.
@@ -35,6 +37,7 @@ record OldStore(PartitionReaderFactory reader, StateSourceOptions options, Struc
   static final String PARTITION_KEY = "partition_key";
 
   private static final String PROVIDER = "spark.sql.streaming.stateStore.providerClass";
+  private static final String CHANGELOGS = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled";
   private static final String COUNT_ROWS = "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows";
 
   /**
@@ -75,8 +78,17 @@ record OldStore(PartitionReaderFactory reader, StateSourceOptions options, Struc
 
   /** Settings with which a reader counts no rows: for that, RocksDB would look up each key that a changelog has. */
   private static SQLConf uncounted(SQLConf sqlConf) {
+    return without(sqlConf, COUNT_ROWS);
+  }
+
+  /** Settings with which a store's next version is a snapshot: what RocksDB takes in as files is in no changelog. */
+  static SQLConf withoutChangelogs(SQLConf sqlConf) {
+    return without(sqlConf, CHANGELOGS);
+  }
+
+  private static SQLConf without(SQLConf sqlConf, String setting) {
     SQLConf changed = sqlConf.clone();
-    changed.setConfString(COUNT_ROWS, "false");
+    changed.setConfString(setting, "false");
     return changed;
   }
 
@@ -91,6 +103,11 @@ record OldStore(PartitionReaderFactory reader, StateSourceOptions options, Struc
   /** Opens a partition. */
   PartitionReader<InternalRow> open(int partition) {
     return reader.createReader(new StateStoreInputPartition(partition, UUID.randomUUID(), options));
+  }
+
+  /** The id of a partition's version, in Spark's checkpoint format 2. */
+  Option<String> checkpointId(int partition) {
+    return ((StatePartitionReaderBase) open(partition)).getStartStoreUniqueId();
   }
 
   /** The part of a row that says in which partition it is. */

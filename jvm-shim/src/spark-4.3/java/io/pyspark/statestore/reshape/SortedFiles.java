@@ -28,6 +28,7 @@ import org.rocksdb.EnvOptions;
 import org.rocksdb.IngestExternalFileOptions;
 import org.rocksdb.RocksDBException;
 import org.rocksdb.SstFileWriter;
+import scala.Option;
 import scala.Some;
 import scala.Tuple3;
 import scala.jdk.javaapi.CollectionConverters;
@@ -40,11 +41,15 @@ import scala.jdk.javaapi.CollectionConverters;
  * so each column family of each old partition becomes one file. Where several old partitions go into one, RocksDB merges
  * their files once they are as many as it would merge by itself. Spark's writer still makes the store and its column
  * families, and its encoders make the bytes.
+ *
+ * <p>A partition that is split off another one begins with all of its rows, and gets one file that deletes those of the
+ * others. What it began with is not written again.
  */
 final class SortedFiles implements AutoCloseable {
   private final RocksDBStateStoreProvider provider;
   private final StateStore state;
   private final RocksDB rocks;
+  private final boolean isNew;
   private final Map<UTF8String, Family> families = new HashMap<>();
   private final File local;
   private final List<String> files = new ArrayList<>();
@@ -65,18 +70,19 @@ final class SortedFiles implements AutoCloseable {
       int valueColumns,
       boolean isInternal) {}
 
-  /**
-   * Begins with an empty version of a partition.
-   *
-   * @param store the store
-   * @param writer Spark's writer of the partition, which has written nothing
-   */
-  SortedFiles(StoreRewrite store, StatePartitionAllColumnFamiliesWriter writer)
+  /** Opens the version of a partition that is written on. */
+  private interface Opening {
+    StateStore open(RocksDBStateStoreProvider provider) throws ReflectiveOperationException;
+  }
+
+  private SortedFiles(
+      StoreRewrite store, StatePartitionAllColumnFamiliesWriter writer, boolean isNew, Opening opening)
       throws ReflectiveOperationException, IOException {
+    this.isNew = isNew;
     provider = (RocksDBStateStoreProvider) writer.provider();
     boolean isOpen = false;
     try {
-      state = (StateStore) new Internals(writer).call("stateStore");
+      state = opening.open(provider);
       rocks = provider.rocksDB();
       knowFamilies(store, writer);
       local = Files.createTempDirectory(Path.of(Utils.getLocalDir(SparkEnv.get().conf())), "reshape").toFile();
@@ -89,6 +95,46 @@ final class SortedFiles implements AutoCloseable {
     file = new SstFileWriter(env, rocks.rocksDbOptions());
   }
 
+  /**
+   * Begins with an empty version of a partition.
+   *
+   * @param store the store
+   * @param writer Spark's writer of the partition, which has written nothing
+   */
+  static SortedFiles ofNothing(StoreRewrite store, StatePartitionAllColumnFamiliesWriter writer)
+      throws ReflectiveOperationException, IOException {
+    return new SortedFiles(store, writer, true, provider -> (StateStore) new Internals(writer).call("stateStore"));
+  }
+
+  /**
+   * Begins with the version that a partition has.
+   *
+   * @param store the store
+   * @param writer Spark's writer of the partition, which has written nothing
+   * @param id of the version, in Spark's checkpoint format 2
+   */
+  static SortedFiles ofVersion(StoreRewrite store, StatePartitionAllColumnFamiliesWriter writer, Option<String> id)
+      throws ReflectiveOperationException, IOException {
+    return new SortedFiles(store, writer, false, provider -> {
+      // It would write anew what the version has already.
+      provider.rocksDB().rocksDbOptions().setDisableAutoCompactions(true);
+      StateStore state = provider.getStore(store.batch(), id, false, false);
+      // As Spark's writer does for an empty version: that is how a store learns of its encoders.
+      CollectionConverters.asJava(store.families()).forEach((name, info) -> {
+        if (!name.equals(StoreRewrite.DEFAULT_FAMILY)) {
+          state.createColFamilyIfAbsent(
+              name,
+              info.schema().keySchema(),
+              info.schema().valueSchema(),
+              info.schema().keyStateEncoderSpec().get(),
+              info.useMultipleValuesPerKey(),
+              StateStoreColumnFamilySchemaUtils.isInternalColFamily(name));
+        }
+      });
+      return state;
+    });
+  }
+
   /** Whether a store can be written like this: it has rows in the order of their keys, and one value for each key. */
   static boolean suit(StoreRewrite store) {
     return store.old().isSorted()
@@ -99,27 +145,54 @@ final class SortedFiles implements AutoCloseable {
 
   /** Adds a row, as Spark's reader gives it. */
   void add(InternalRow row) throws RocksDBException {
-    UTF8String name = row.getUTF8String(3);
-    if (!name.equals(current)) {
-      current = name.clone();
-      family = families.get(current);
-    }
-    byte[] key = family.keys.encodeKey(MovedRows.unsafe(row.getBinary(1), family.keyColumns));
+    byte[] key = key(row);
     byte[] value = family.values.encodeValue(MovedRows.unsafe(row.getBinary(2), family.valueColumns));
     if (rocks.conf().rowChecksumEnabled()) {
       value =
           KeyValueChecksumEncoder.encodeValueRowWithChecksum(value, KeyValueChecksum.create(key, Some.apply(value)));
     }
-    put(join(family.prefix, key), value);
-    rows += family.isInternal ? 0 : 1;
-    internalRows += family.isInternal ? 1 : 0;
+    byte[] prefixed = join(family.prefix, key);
+    beginFile(prefixed);
+    file.put(prefixed, value);
+    count(1);
+  }
+
+  /** Takes a row out that is there, as Spark's reader gives it. */
+  void remove(InternalRow row) throws RocksDBException {
+    byte[] prefixed = join(family(row).prefix, key(row));
+    beginFile(prefixed);
+    file.delete(prefixed);
+    count(-1);
+  }
+
+  private Family family(InternalRow row) {
+    UTF8String name = row.getUTF8String(3);
+    if (!name.equals(current)) {
+      current = name.clone();
+      family = families.get(current);
+    }
+    return family;
+  }
+
+  /** The key as Spark's encoder makes it. */
+  private byte[] key(InternalRow row) {
+    Family found = family(row);
+    return found.keys.encodeKey(MovedRows.unsafe(row.getBinary(1), found.keyColumns));
+  }
+
+  private void count(int change) {
+    rows += family.isInternal ? 0 : change;
+    internalRows += family.isInternal ? change : 0;
   }
 
   /** Makes all rows the version that the store is to have. */
   StateStoreCheckpointInfo commit() throws ReflectiveOperationException, RocksDBException {
     takeIn();
     state.commit();
-    return state.getStateStoreCheckpointInfo();
+    StateStoreCheckpointInfo info = state.getStateStoreCheckpointInfo();
+    // Spark insists that nothing is before such a version. It is a snapshot, so nothing is needed from before.
+    return new StateStoreCheckpointInfo(
+        info.partitionId(), info.batchVersion(), info.stateStoreCkptId(), Option.empty());
   }
 
   /** Gives up what is not committed, and all that is on the local disk. */
@@ -162,7 +235,8 @@ final class SortedFiles implements AutoCloseable {
     }
   }
 
-  private void put(byte[] key, byte[] value) throws RocksDBException {
+  /** Begins another file where the next key does not come after the last one. */
+  private void beginFile(byte[] key) throws RocksDBException {
     if (last == null || Arrays.compareUnsigned(last, key) >= 0) {
       // The next old partition begins, or the next column family has a smaller number.
       if (last != null) {
@@ -172,7 +246,6 @@ final class SortedFiles implements AutoCloseable {
       file.open(path);
       files.add(path);
     }
-    file.put(key, value);
     last = key;
   }
 
@@ -188,13 +261,18 @@ final class SortedFiles implements AutoCloseable {
         db.ingestExternalFile(List.of(each), options);
       }
     }
-    if (files.size() >= rocks.rocksDbOptions().level0FileNumCompactionTrigger()) {
+    if (isNew && files.size() >= rocks.rocksDbOptions().level0FileNumCompactionTrigger()) {
       db.compactRange();
     }
     if (rocks.conf().trackTotalNumberOfRows()) {
-      new Internals(rocks).set("numKeysOnWritingVersion", rows);
-      new Internals(rocks).set("numInternalKeysOnWritingVersion", internalRows);
+      add("numKeysOnWritingVersion", rows);
+      add("numInternalKeysOnWritingVersion", internalRows);
     }
+  }
+
+  private void add(String count, long change) throws ReflectiveOperationException {
+    Internals counts = new Internals(rocks);
+    counts.set(count, change + (isNew ? 0 : (Long) counts.get(count)));
   }
 
   private static byte[] join(byte[] prefix, byte[] key) {

@@ -49,7 +49,7 @@ public final class StateRewrite {
   private static final int MOST_PARENTS = 8;
 
   /** A task writes so many new partitions at most. Each has a store open until the task ends. */
-  private static final int MOST_CHILDREN = 8;
+  static final int MOST_CHILDREN = 8;
 
   private final SparkSession session;
   private final String location;
@@ -97,7 +97,7 @@ public final class StateRewrite {
    * @return why not; empty if it can
    */
   public String obstacle(long batch) throws ReflectiveOperationException {
-    return stores(batch, batch, before).stream()
+    return stores(batch, batch, before, Set.of()).stream()
         .map(StoreRewrite::obstacle)
         .filter(each -> !each.isEmpty())
         .findFirst()
@@ -105,15 +105,32 @@ public final class StateRewrite {
   }
 
   /**
+   * Finds out which stores can be split: their new partitions may begin with the files of the old ones.
+   *
+   * @param batch the batch that left the state
+   * @param partitions how many there will be
+   * @return for each such store, the id of its operator and its name with a slash between; a line each
+   */
+  public String splittable(long batch, int partitions) throws ReflectiveOperationException {
+    return stores(batch, batch, partitions, Set.of()).stream()
+        .filter(StoreRewrite::canBeSplit)
+        .map(StoreRewrite::name)
+        .collect(Collectors.joining("\n"));
+  }
+
+  /**
    * Gives the stores another number of partitions, as a batch of the query's logs.
    *
+   * @param split the stores, of those that can be split, whose new partitions have all files of the version that they
+   *     are split off; as {@link #splittable} names them
    * @return the batch that was added
    */
-  public long repartition(int partitions) throws ReflectiveOperationException {
+  public long repartition(int partitions, String split) throws ReflectiveOperationException {
     Internals runner = new Internals(new OfflineStateRepartitionRunner(session, location, partitions, true));
     long last = (Long) runner.call("getLastCommittedBatchId");
     long batch = (Long) runner.call("createNewBatchIfNeeded", runner.call("getLastBatchId"), last);
-    Object ids = write(last, batch, partitions);
+    // A batch whose number is not the next one leaves no version that the old partitions have.
+    Object ids = write(last, batch, partitions, batch == last + 1 ? names(split) : Set.of());
     runner.call("updateNumPartitionsInOperatorMetadata", batch, last);
     runner.call("commitBatch", batch, last, ids);
     return batch;
@@ -122,7 +139,11 @@ public final class StateRewrite {
   /** Writes the state that a batch left for another kind of store. The query's logs stay as they are. */
   public void convert(long batch) throws ReflectiveOperationException {
     // Spark's reader and writer both take the number of a batch, for the version that it leaves.
-    write(batch, batch, before);
+    write(batch, batch, before, Set.of());
+  }
+
+  private static Set<String> names(String lines) {
+    return lines.lines().collect(Collectors.toSet());
   }
 
   /**
@@ -131,10 +152,11 @@ public final class StateRewrite {
    * @param last the batch whose state is read
    * @param batch the batch whose state is written
    * @param partitions how many each store gets
+   * @param split the stores that are split
    * @return the ids of what was written, as Spark's commit log wants them: an option, empty in its first format
    */
-  private Object write(long last, long batch, int partitions) throws ReflectiveOperationException {
-    List<StoreRewrite> stores = stores(last, batch, partitions);
+  private Object write(long last, long batch, int partitions, Set<String> split) throws ReflectiveOperationException {
+    List<StoreRewrite> stores = stores(last, batch, partitions, split);
     List<StoreRewrite> far = new ArrayList<>();
     List<Share> near = new ArrayList<>();
     JavaSparkContext spark = JavaSparkContext.fromSparkContext(session.sparkContext());
@@ -142,7 +164,7 @@ public final class StateRewrite {
       StoreRewrite store = stores.get(at);
       if (store.parents(0).length > MOST_PARENTS) {
         far.add(store);
-      } else if (isReadOnce(store, spark.defaultParallelism())) {
+      } else if (store.isSplit() || isReadOnce(store, spark.defaultParallelism())) {
         for (int first = 0; first < store.step(); first++) {
           near.add(new Share(at, store.siblings(first)));
         }
@@ -199,7 +221,7 @@ public final class StateRewrite {
   }
 
   @SuppressWarnings("unchecked")
-  private List<StoreRewrite> stores(long last, long batch, int partitions) throws ReflectiveOperationException {
+  private List<StoreRewrite> stores(long last, long batch, int partitions, Set<String> split) throws ReflectiveOperationException {
     Internals rewriter = rewriter(last, batch);
     SQLConf sqlConf = (SQLConf) ((Tuple2<?, ?>) rewriter.call("createConfsFromOffsetLog"))._2();
     SerializableConfiguration hadoop = new SerializableConfiguration(conf);
@@ -216,10 +238,13 @@ public final class StateRewrite {
         Object variables = rewriter.call("getStateVariablesIfTWS", operator);
         Object families = rewriter.call("getWriterColFamilyInfoMap", id, store, files, variables);
         Object schemas = rewriter.call("createStoreSchemaProviderIfTWS", name, files);
+        boolean isSplit = split.contains(id + "/" + store.storeName());
         found.add(new StoreRewrite(
             id, name, store.storeName(), old, isSingle ? 1 : before, location, batch, isSingle ? 1 : partitions, isSingle,
+            isSplit,
             (scala.collection.immutable.Map<String, StatePartitionWriterColumnFamilyInfo>) families,
-            (Option<StateSchemaProvider>) schemas, OldStore.conf(sqlConf, next), hadoop));
+            (Option<StateSchemaProvider>) schemas, OldStore.conf(isSplit ? OldStore.withoutChangelogs(sqlConf) : sqlConf, next),
+            hadoop));
       }
     }
     return found;

@@ -11,6 +11,7 @@ import java.util.Map;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.execution.streaming.state.StatePartitionAllColumnFamiliesWriter;
 import org.apache.spark.sql.execution.streaming.state.StateStoreCheckpointInfo;
+import scala.Option;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
@@ -32,6 +33,9 @@ record StateWriting(StoreRewrite store, int[] partitions) implements Serializabl
 
   List<Done> write() throws Exception {
     MovedRows rows = new MovedRows(store, store.parents(partitions[0]), partitions);
+    if (store.isSplit()) {
+      return split(rows);
+    }
     return SortedFiles.suit(store) ? writeSorted(rows) : List.of(write(rows));
   }
 
@@ -47,20 +51,46 @@ record StateWriting(StoreRewrite store, int[] partitions) implements Serializabl
     Map<Integer, SortedFiles> files = new HashMap<>();
     try {
       for (int each : partitions) {
-        files.put(each, new SortedFiles(store, sparksWriter(each)));
+        files.put(each, SortedFiles.ofNothing(store, sparksWriter(each)));
       }
       while (rows.hasNext()) {
         InternalRow row = rows.next();
         files.get(rows.to()).add(row);
       }
-      List<Done> done = new ArrayList<>();
-      for (int each : partitions) {
-        done.add(new Done(store.name(), files.get(each).commit()));
-      }
-      return done;
+      return commit(files);
     } finally {
       close(files.values());
     }
+  }
+
+  /** Takes out of each partition, which has all rows of the old one, those of the others. */
+  private List<Done> split(MovedRows rows) throws Exception {
+    Option<String> id = store.old().checkpointId(store.parents(partitions[0])[0]);
+    Map<Integer, SortedFiles> files = new HashMap<>();
+    try {
+      for (int each : partitions) {
+        files.put(each, SortedFiles.ofVersion(store, sparksWriter(each), id));
+      }
+      while (rows.hasNext()) {
+        InternalRow row = rows.next();
+        for (int each : partitions) {
+          if (each != rows.to()) {
+            files.get(each).remove(row);
+          }
+        }
+      }
+      return commit(files);
+    } finally {
+      close(files.values());
+    }
+  }
+
+  private List<Done> commit(Map<Integer, SortedFiles> files) throws Exception {
+    List<Done> done = new ArrayList<>();
+    for (int each : partitions) {
+      done.add(new Done(store.name(), files.get(each).commit()));
+    }
+    return done;
   }
 
   /** Closes all of them, whatever becomes of one. */

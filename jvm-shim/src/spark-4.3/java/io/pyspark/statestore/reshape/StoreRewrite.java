@@ -29,6 +29,8 @@ import scala.jdk.javaapi.CollectionConverters;
  * @param batch the batch whose state is written
  * @param partitions how many partitions there will be
  * @param isSingle whether everything is in partition 0, and stays there
+ * @param isSplit whether new partitions are split off old ones, whose files they have already: what is written deletes
+ *     the rows of the others
  * @param families of the store, by name
  * @param schemas what Spark needs to read rows that have older schemas
  * @param conf of the store that is written
@@ -44,12 +46,13 @@ record StoreRewrite(
     long batch,
     int partitions,
     boolean isSingle,
+    boolean isSplit,
     scala.collection.immutable.Map<String, StatePartitionWriterColumnFamilyInfo> families,
     Option<StateSchemaProvider> schemas,
     StateStoreConf conf,
     SerializableConfiguration hadoop)
     implements Serializable {
-  private static final String DEFAULT_FAMILY = "default";
+  static final String DEFAULT_FAMILY = "default";
 
   /** Tells the store from all others of the query. */
   String name() {
@@ -69,6 +72,15 @@ record StoreRewrite(
           + "', and a heap store has none";
     }
     return "";
+  }
+
+  /** Whether new partitions can be split off old ones: each gets rows of one only, and of each row the key is known. */
+  boolean canBeSplit() {
+    return !isSingle
+        && partitions > partitionsBefore
+        && partitions % partitionsBefore == 0
+        && partitions / partitionsBefore <= StateRewrite.MOST_CHILDREN
+        && SortedFiles.suit(this);
   }
 
   /** Whether it is written for Spark's heap store. */
