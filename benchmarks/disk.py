@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,6 +73,14 @@ def merged_space(checkpoint: Path) -> Space:
     Returns:
         The checkpoint's space.
     """
+    while True:
+        with contextlib.suppress(
+            FileNotFoundError
+        ):  # unlinked meanwhile, and what lived in it is elsewhere: look again
+            return _merged_space(checkpoint)
+
+
+def _merged_space(checkpoint: Path) -> Space:
     from pyspark_statestore.format import BytesSource, Kind, read_merged_file
 
     puts: dict[str, tuple[tuple[int, int, int], int]] = {}

@@ -128,8 +128,9 @@ class _Versions:
         numbers = np.asarray(number.fill_null(-1))
         order = np.argsort(stores.store, kind="stable")
         order = order[numbers[order] <= version]
-        ends: np.ndarray = np.searchsorted(stores.store[order], np.arange(len(stores.known) + 1))
-        rows = {store: order[ends[i] : ends[i + 1]] for i, store in enumerate(stores.known)}
+        parts = np.split(order, np.searchsorted(stores.store[order], range(len(stores.known))))
+        # The first part is of files that are no store's.
+        rows = dict(zip(stores.known, parts[1:], strict=True))
         return cls(files, rows, numbers, np.array(pc.equal(extension, "zip").fill_null(False), bool))
 
     def restoring(self, directory: Directory, name: StoreName, partitions: int) -> _Restoring | None:
