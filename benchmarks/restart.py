@@ -97,6 +97,7 @@ def live_and_die(scenario: Scenario, work: Path, files: list[Path]) -> dict[str,
     for pid in reversed(said["pids"]):
         os.kill(pid, signal.SIGKILL)
     process.wait()
+    _remove_local(work)
     found: dict[str, Any] = said["environment"]
     return found
 
@@ -129,6 +130,7 @@ def come_back(
     result: dict[str, Any] = json.loads(answer.read_text())
     seconds = time.monotonic() - begin
     _end(result.pop("jvm"))
+    _remove_local(work)
     return {**result, "process_seconds": seconds}
 
 
@@ -138,6 +140,11 @@ def _end(pid: int) -> None:
         for _ in range(100):
             os.kill(pid, signal.SIGKILL)
             time.sleep(0.05)
+
+
+def _remove_local(work: Path) -> None:
+    """Deletes the local copies of a process that was killed, as a host would; each is as large as the state."""
+    shutil.rmtree(work / "local", ignore_errors=True)
 
 
 def write_probes(scenario: Scenario, staged: list[Path], percent: float, following: int) -> list[Path]:
@@ -309,7 +316,6 @@ def main(
         files = write_input(scenario, work / "staging")
         before = files if probe else files[:-1]
         raw["environment"] = live_and_die(scenario, work, before)
-        shutil.rmtree(work / "local", ignore_errors=True)
         for side in SIDES:
             (work / "as-it-was").mkdir(exist_ok=True)
             (work / side / "checkpoint").rename(work / "as-it-was" / side)
