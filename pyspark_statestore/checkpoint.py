@@ -275,6 +275,7 @@ class Checkpoint:
                 batch if not given.
             storage_options: Options of the fsspec file system of ``dst``; this checkpoint's if not given.
             partitions: Repartition the fork, as :meth:`repartition` does; it has this checkpoint's number if not given.
+                With a multiple of that, state with large rows is not written again (docs/reshape.md).
             spark: The session that repartitions it, as for :meth:`repartition`.
             dry_run: Only report what the fork would hold.
             force: Allow ``claim`` where the query seems to be running.
