@@ -74,9 +74,8 @@ def merged_space(checkpoint: Path) -> Space:
         The checkpoint's space.
     """
     while True:
-        with contextlib.suppress(
-            FileNotFoundError
-        ):  # unlinked meanwhile, and what lived in it is elsewhere: look again
+        # A file may be unlinked meanwhile: what lived in it is elsewhere then.
+        with contextlib.suppress(FileNotFoundError):
             return _merged_space(checkpoint)
 
 

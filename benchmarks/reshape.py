@@ -106,6 +106,17 @@ def amplification(folder: Path) -> float:
     return float(Checkpoint(folder).inspect.summary()["space_amplification"][0].as_py())
 
 
+def repartitioned(spark: Any, side: str, work: Path, partitions: int) -> dict[str, Any]:
+    """Repartitions a side in place, and says how long that took and how many bytes it wrote."""
+    size = size_of(work / side)
+    begin = time.perf_counter()
+    if side == "stock":
+        spark._streamingCheckpointManager.repartition(str(work / side), partitions)
+    else:
+        Checkpoint(work / side).repartition(partitions, spark=spark, force=True)
+    return {f"{side}_seconds": time.perf_counter() - begin, f"{side}_bytes": size_of(work / side) - size}
+
+
 def measure(keys: int, work: Path) -> dict[str, Any]:
     """Repartitions both sides through all numbers.
 
@@ -121,14 +132,7 @@ def measure(keys: int, work: Path) -> dict[str, Any]:
         for batch, (before, after) in enumerate(pairwise(NUMBERS), 1):
             step: dict[str, Any] = {"before": before, "after": after}
             for side in SIDES if batch % 2 else SIDES[::-1]:
-                size = size_of(work / side)
-                begin = time.perf_counter()
-                if side == "stock":
-                    spark._streamingCheckpointManager.repartition(str(work / side), after)
-                else:
-                    Checkpoint(work / side).repartition(after, spark=spark, force=True)
-                step[f"{side}_seconds"] = time.perf_counter() - begin
-                step[f"{side}_bytes"] = size_of(work / side) - size
+                step |= repartitioned(spark, side, work, after)
             write_input(spark, work / "input", batch, keys)
             for side in SIDES:
                 run_batch(spark, side, work)
@@ -161,26 +165,19 @@ def measure_fork(keys: int, value_bytes: int, work: Path) -> dict[str, Any]:
         write_input(spark, work / "input", 0, keys, value_bytes)
         for side in SIDES:
             run_batch(spark, side, work, with_text=with_text)
-        sizes = {side: size_of(work / side) for side in SIDES}
+        raw["state_bytes"] = size_of(work / "stock")
         begin = time.perf_counter()
         Checkpoint(work / "merged").fork(work / "fork", partitions=after, spark=spark)
         raw["fork_seconds"], raw["fork_bytes"] = time.perf_counter() - begin, size_of(work / "fork")
         for side in SIDES:
-            begin = time.perf_counter()
-            if side == "stock":
-                spark._streamingCheckpointManager.repartition(str(work / side), after)
-            else:
-                Checkpoint(work / side).repartition(after, spark=spark, force=True)
-            raw[f"{side}_seconds"] = time.perf_counter() - begin
-            raw[f"{side}_bytes"] = size_of(work / side) - sizes[side]
+            raw |= repartitioned(spark, side, work, after)
         write_input(spark, work / "input", 1, keys, value_bytes)
         for side in (*SIDES, "fork"):
             run_batch(spark, side, work, with_text=with_text)
         if len({state_of(spark, side, work) for side in (*SIDES, "fork")}) != 1:
             raise click.ClickException("the states differ")
-        live = {side: Checkpoint(work / side).inspect.summary().to_pylist()[0] for side in ("merged", "fork")}
-        raw["fork_live_bytes"] = live["fork"]["live_bytes"] + live["fork"]["foreign_live_bytes"]
-        raw["state_bytes"] = sizes["stock"]
+        live = Checkpoint(work / "fork").inspect.summary().to_pylist()[0]
+        raw["fork_live_bytes"] = live["live_bytes"] + live["foreign_live_bytes"]
     finally:
         spark.stop()
     return raw

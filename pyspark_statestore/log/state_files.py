@@ -21,7 +21,7 @@ from pyspark_statestore.format import foreign_path, split_foreign_path
 from pyspark_statestore.log import Entries
 from pyspark_statestore.log.payload import SegmentRun, read_run
 from pyspark_statestore.log.scan import MERGED, Scan
-from pyspark_statestore.sparkfiles import is_whole_stream
+from pyspark_statestore.sparkfiles import files_named, is_whole_stream
 from pyspark_statestore.storage.directory import LARGEST_WHOLE, Directory, FileInfo, in_parallel
 
 IMMUTABLE = re.compile(r".+/(SSTs/[^/.][^/]*\.sst|logs/[^/.][^/]*\.log)")
@@ -214,6 +214,23 @@ class StateFiles:
             where = directory.location.display(f"{STATE}/{self.path[int(rows[long[0]])].as_py()}")
             reason = f"it has {lengths[long[0]]} bytes, and of such a file at most {most} are read at once"
             raise StateStoreFilesError("PSS_READ_FAILED", {"action": "read", "path": where, "reason": reason})
+
+    def named(self, directory: Directory, zips: np.ndarray) -> dict[str, int]:
+        """The files that snapshots name: their sizes in bytes, by path relative to ``state/``.
+
+        Args:
+            directory: The checkpoint's directory.
+            zips: Rows of the snapshots; what is none of Spark's names nothing.
+
+        Raises:
+            FileNotFoundError: A snapshot is gone.
+            StateStoreFilesError: It cannot be read.
+        """
+        stores = self.stores()
+        found = self.read(directory, zips, lambda data: files_named(data or b"") or {})
+        folders = [store_folder(stores.known[store]) for store in stores.store[zips].tolist()]
+        pairs = zip(folders, found, strict=True)
+        return {f"{folder}/{name}": size for folder, names in pairs for name, size in names.items()}
 
     def plain_are_whole(self, directory: Directory, rows: np.ndarray) -> np.ndarray:
         """Marks those of these plain changelogs, deltas and snapshots that were not cut off, as far as their ends tell.

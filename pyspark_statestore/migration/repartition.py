@@ -24,7 +24,7 @@ from pyspark_statestore.log.pins import check_unclaimed
 from pyspark_statestore.log.restorability import committed, single_partition_operators, stores_of_operator
 from pyspark_statestore.log.scan import Scan, retry_if_gone
 from pyspark_statestore.log.spark_logs import COMMITS, entries, operators, partitions_of
-from pyspark_statestore.log.state_files import STATE, StateFiles, plain_files, store_folder
+from pyspark_statestore.log.state_files import STATE, StateFiles, plain_files
 from pyspark_statestore.migration.checks import check_restorable, require_query_stopped
 from pyspark_statestore.migration.offset_log import OffsetEntry, UnfinishedRepartition, kept, read_offsets
 from pyspark_statestore.migration.spark_side import Refuse, Rewrite, SparkSide, StoreName, cannot
@@ -32,7 +32,6 @@ from pyspark_statestore.migration.split import split
 from pyspark_statestore.migration.stopped import was_stopped
 from pyspark_statestore.paths import merged_path
 from pyspark_statestore.session.doors import MERGED_PROVIDERS, STOCK_PROVIDERS, store_of
-from pyspark_statestore.sparkfiles import files_named
 from pyspark_statestore.storage.changes import make_directory
 from pyspark_statestore.storage.directory import Directory, in_parallel
 
@@ -277,14 +276,7 @@ def bytes_of(log: MergedLog, version: int, store: str) -> int:
     is_of_version = pc.and_(pc.equal(number, version), pc.is_in(extension, pa.array(_EXTENSIONS[store])))
     rows = np.flatnonzero(np.array(is_of_version.fill_null(False), bool) & (stores.store >= 0))
     zips = rows[np.array(pc.equal(extension.take(pa.array(rows)), "zip"), bool)]
-    folders = [store_folder(stores.known[store]) for store in stores.store[zips].tolist()]
-    named = files.read(log.directory, zips, lambda data: files_named(data or b"") or {})
     # What a fork reads elsewhere was not written.
     own = set(files.path.filter(pa.array(files.origin == 0)).to_pylist())
-    sizes = (
-        size
-        for folder, each in zip(folders, named, strict=True)
-        for path, size in each.items()
-        if f"{folder}/{path}" in own
-    )
-    return int(files.length[rows].sum()) + sum(sizes)
+    named = files.named(log.directory, zips)
+    return int(files.length[rows].sum()) + sum(size for path, size in named.items() if path in own)

@@ -29,7 +29,6 @@ from pyspark_statestore.migration.checks import require_query_stopped
 from pyspark_statestore.migration.offset_log import UnfinishedRepartition, keep, read_offsets
 from pyspark_statestore.migration.split import split_off
 from pyspark_statestore.migration.stopped import was_stopped
-from pyspark_statestore.sparkfiles import files_named
 from pyspark_statestore.storage.changes import delete, forget_checksum
 from pyspark_statestore.storage.directory import Directory, in_parallel
 
@@ -112,18 +111,10 @@ def _written(log: MergedLog, done: UnfinishedRepartition, before: int) -> tuple[
     is_new = (np.array(pc.equal(number, done.batch + 1).fill_null(False), bool) & is_store) | is_given
     _require_restorable(log.directory, files.without(np.flatnonzero(is_new)), done.base)
     is_zip = np.array(pc.equal(extension, "zip").fill_null(False), bool) & is_store
-    of_new, of_others = (_named(log.directory, files, np.flatnonzero(is_zip & each)) for each in (is_new, ~is_new))
+    of_new, of_others = (files.named(log.directory, np.flatnonzero(is_zip & each)).keys() for each in (is_new, ~is_new))
     gone = [name for path in of_new - of_others for name in (path, f"{path}.crc")]
     is_immutable = np.array(pc.is_in(files.path, value_set=pa.array(gone, pa.string())), bool)
     return snapshot, files, np.flatnonzero(is_new | is_immutable)
-
-
-def _named(directory: Directory, files: StateFiles, zips: np.ndarray) -> set[str]:
-    """Paths of the files that snapshots name."""
-    stores = files.stores()
-    named = files.read(directory, zips, lambda data: files_named(data or b""))
-    folders = [store_folder(stores.known[stores.store[row]]) for row in zips.tolist()]
-    return {f"{folder}/{name}" for folder, names in zip(folders, named, strict=True) for name in names or {}}
 
 
 def _require_restorable(directory: Directory, files: StateFiles, batch: int) -> None:

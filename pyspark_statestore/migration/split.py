@@ -26,7 +26,7 @@ from pyspark_statestore.log.merged_log import LogSnapshot, MergedLog
 from pyspark_statestore.log.references import write_second_references
 from pyspark_statestore.log.state_files import StateFiles, plain_files, store_folder
 from pyspark_statestore.migration.spark_side import StoreName
-from pyspark_statestore.sparkfiles import files_named, rows_in
+from pyspark_statestore.sparkfiles import files_and_rows
 from pyspark_statestore.storage.directory import Directory
 
 SMALLEST_ROW = 128
@@ -67,21 +67,14 @@ def split(log: MergedLog, version: int, before: int, partitions: int, stores: Co
 
 def split_off(files: StateFiles, before: int) -> np.ndarray:
     """Marks the files that partitions from ``before`` on have in common with those below: :func:`split` gave them."""
-    partition = _partitions(files)
+    stores = files.stores()
+    partition = np.asarray(stores.columns(np.arange(len(files.length)))[1].fill_null(-1))
     is_foreign = files.origin > 0
     columns = (pa.array(files.origin), pa.array(files.offset))
-    place = pc.binary_join_element_wise(*(each.cast(pa.string()) for each in columns), files.stores().name, "/")
+    place = pc.binary_join_element_wise(*(each.cast(pa.string()) for each in columns), stores.name, "/")
     old = place.filter(pa.array(is_foreign & (partition >= 0) & (partition < before)))
     is_shared: np.ndarray = np.array(pc.is_in(place, value_set=old), bool) & is_foreign & (partition >= before)
     return is_shared
-
-
-def _partitions(files: StateFiles) -> np.ndarray:
-    """The partition of each file; -1 where it is no store's."""
-    stores = files.stores()
-    of_store = np.array([partition for _, partition, _ in stores.known] + [-1], "i8")
-    found: np.ndarray = of_store[stores.store]
-    return found
 
 
 @dataclass(frozen=True)
@@ -143,15 +136,16 @@ class _Versions:
             if not len(snapshots):
                 return None
             zips[store] = snapshots[self.number[snapshots] == self.number[snapshots].max()]
-        said = self.files.read(directory, np.concatenate(list(zips.values())), _named_and_counted)
+        said = self.files.read(directory, np.concatenate(list(zips.values())), lambda data: files_and_rows(data or b""))
         size = count = 0
         immutable: set[str] = set()
         chosen: list[np.ndarray] = []
         answers = iter(said)
         for store, newest in zips.items():
-            for named, rows_count in islice(answers, len(newest)):
-                if named is None or rows_count is None:
+            for answer in islice(answers, len(newest)):
+                if answer is None or answer[1] is None:
                     return None
+                named, rows_count = answer[0], answer[1]
                 size, count = size + sum(named.values()), count + rows_count
                 immutable.update(f"{store_folder(store)}/{path}{end}" for path in named for end in ("", ".crc"))
             rows = self.rows[store]
@@ -160,10 +154,6 @@ class _Versions:
             chosen.append(rows[is_named | (self.number[rows] >= self.number[newest[0]])])
         every = np.concatenate(chosen)
         return _Restoring(every, size, count, bool(np.all(self.files.origin[every] > 0)))
-
-
-def _named_and_counted(data: bytes | None) -> tuple[dict[str, int] | None, int | None]:
-    return files_named(data or b""), rows_in(data or b"")
 
 
 def _write(

@@ -250,34 +250,32 @@ def files_named(data: bytes) -> dict[str, int] | None:
     Returns:
         Their sizes in bytes, by path relative to the store's directory; None where the bytes are no snapshot's zip.
     """
-    try:
-        with opened_zip(data, _LARGEST) as archive:
-            return {path: size for path, _, size in _named(_metadata(archive))}
-    except ValueError:
-        return None
+    found = files_and_rows(data)
+    return None if found is None else found[0]
 
 
-def rows_in(data: bytes) -> int | None:
-    """Returns how many rows a snapshot has.
+def files_and_rows(data: bytes) -> tuple[dict[str, int], int | None] | None:
+    """Returns what :func:`files_named` does, and how many rows a snapshot has.
 
     Args:
         data: The whole zip.
 
     Returns:
-        The rows of all column families; None where the zip does not say, as without ``trackTotalNumberOfRows``, or the
-        bytes are no snapshot's zip.
+        The files, and the rows of all column families; these are None where the zip does not say, as without
+        ``trackTotalNumberOfRows``. None where the bytes are no snapshot's zip.
     """
     try:
         with opened_zip(data, _LARGEST) as archive:
             metadata = _metadata(archive)
+            files = {path: size for path, _, size in _named(metadata)}
     except ValueError:
         return None
     rows = 0
     for each in (metadata.get("numKeys"), metadata.get("numInternalKeys", 0)):
         if not isinstance(each, int) or each < 0:
-            return None
+            return files, None
         rows += each
-    return rows
+    return files, rows
 
 
 def read_snapshot(data: bytes) -> Snapshot:

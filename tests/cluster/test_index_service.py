@@ -11,6 +11,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from pyspark_statestore import Checkpoint
+from pyspark_statestore.conf import OPTIONS as OPTIONS_BY_NAME
 from pyspark_statestore.migration import split
 from tests.cluster.sums import MASTER, OPTIONS, PARTITIONS, Sums, await_gone, executor_counts, expected, settings
 from tests.jvm.harness import TESTING
@@ -20,7 +21,7 @@ from tests.streaming.runs import NO_FILE_CHECKSUMS, session_conf
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.sweep(1, files="clusters")]
 
 BATCHES = 6
-SERVICE = "spark.sql.streaming.stateStore.fileMerging.indexService.enabled"
+SERVICE = OPTIONS_BY_NAME["indexService.enabled"].key
 
 
 @pytest.fixture

@@ -30,7 +30,6 @@ from tests.streaming.workloads import BATCHES, WORKLOADS, write_batches
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, since, pytest.mark.sweep(1, files="reshape")]
 
-ONLY_DATA = {"spark.sql.streaming.noDataMicroBatches.enabled": "false"}
 SETTINGS = [
     Setting("provider", "rocksdb", 1, changelog=True),
     Setting("path", "rocksdb", 2, changelog=True),
