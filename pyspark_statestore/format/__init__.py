@@ -11,6 +11,7 @@ from pyspark_statestore.format.layout import (
     file_name,
     foreign_path,
     is_foreign_path,
+    is_reference,
     parse_file_name,
     split_foreign_path,
 )
@@ -35,6 +36,7 @@ __all__ = [
     "file_name",
     "foreign_path",
     "is_foreign_path",
+    "is_reference",
     "parse_file_name",
     "read_groups",
     "read_merged_file",

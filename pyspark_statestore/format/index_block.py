@@ -56,7 +56,8 @@ class IndexBlock:
         records: A NumPy record array with the entries' fixed-width fields.
         paths: An Arrow string array of their logical paths.
         names: Names of other merged files to which the entries of an index-only or a reference file refer.
-        foreign: Whether the names are paths of files of other checkpoints, as in a reference file.
+        foreign: Whether it is a reference file's. The names are then paths of files of other checkpoints, or names of
+            this checkpoint's own.
     """
 
     records: np.ndarray[Any, Any] = field(repr=False)
@@ -106,8 +107,9 @@ class IndexBlock:
                 raise MalformedIndexError("its name table lies outside of the index block")
             file_count = U32.unpack_from(encoded, table_start)[0]
             strings = _strings(encoded, table_start + U32.size, len(encoded), file_count, "name table")
-            if not pc.all(_are_foreign(strings) if trailer.foreign else _are_names(strings), min_count=0).as_py():
-                what = "paths of merged files" if trailer.foreign else "names of merged files"
+            is_right = _are_references(strings) if trailer.foreign else _are_names(strings)
+            if not pc.all(is_right, min_count=0).as_py():
+                what = "names or paths of merged files" if trailer.foreign else "names of merged files"
                 raise MalformedIndexError(f"its name table holds something else than {what}")
             names = tuple(strings.to_pylist())
         records = np.frombuffer(encoded, dtype=np.dtype(ENTRY_TYPE), count=count)
@@ -235,13 +237,14 @@ def _are_names(strings: pa.StringArray) -> Any:
     return pc.match_substring_regex(strings, MERGED_NAME_PATTERN)
 
 
-def _are_foreign(strings: pa.StringArray) -> Any:
+def _are_references(strings: pa.StringArray) -> Any:
     import pyarrow.compute as pc
 
     is_path = pc.and_not(
         pc.match_substring_regex(strings, FOREIGN_PATTERN), pc.match_substring_regex(strings, NOT_NORMALISED_PATTERN)
     )
-    return pc.and_not(is_path, _are_too_long(strings))
+    is_path = pc.and_not(is_path, _are_too_long(strings))
+    return pc.or_(is_path, pc.match_substring_regex(strings, MERGED_NAME_PATTERN))
 
 
 def _are_too_long(strings: pa.StringArray) -> Any:

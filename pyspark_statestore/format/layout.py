@@ -68,6 +68,7 @@ the same of one path, and ``PathRules`` does in Java."""
 
 MERGED_NAME_PATTERN = r"^[0-9]{13}-[0-9a-f]{16}-[0-9]{1,10}\.merged$"
 """Matches the name of a merged file with segments, as a name table has it. For RE2, too."""
+_OWN = re.compile(MERGED_NAME_PATTERN[1:-1])
 
 _FILE_NAME = re.compile(r"[0-9]{13}-[0-9a-f]{16}-[0-9]{1,10}(\.index)?\.merged")
 
@@ -331,6 +332,11 @@ def foreign_path(checkpoint: str, name: str) -> str:
 def is_foreign_path(path: str) -> bool:
     """Tells whether a reference file may hold a path: absolute, normalised, of a merged file with segments."""
     return fits(path) and bool(_FOREIGN.fullmatch(path)) and not _NOT_NORMALISED.search(path)
+
+
+def is_reference(path: str) -> bool:
+    """Tells whether a reference file may hold a path: another checkpoint's merged file, or the name of an own one."""
+    return is_foreign_path(path) or _OWN.fullmatch(path) is not None
 
 
 def split_foreign_path(path: str) -> tuple[str, str]:

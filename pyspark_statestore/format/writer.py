@@ -31,7 +31,7 @@ from pyspark_statestore.format.layout import (
     Kind,
     SegmentType,
     Trailer,
-    is_foreign_path,
+    is_reference,
     is_valid_path,
     pack_front,
     parse_file_name,
@@ -209,11 +209,11 @@ class MergedFileWriter:
         self._write_group(self._pending, names, FLAG_SEALED | FLAG_CUMULATIVE | FLAG_INDEX_ONLY, group_stamp)
 
     def seal_references(self, files: Mapping[str, Iterable[Entry]], *, group_stamp: int | None = None) -> None:
-        """Ends a reference file: its entries belong to this checkpoint, their segments are in files of other ones.
+        """Ends a reference file: its entries belong to this checkpoint, their segments are in other files.
 
         Args:
-            files: The entries by the path of the file that holds them, as
-                :func:`~pyspark_statestore.format.layout.foreign_path` makes it; all of them PUTs.
+            files: The entries by the file that holds them, all of them PUTs. A file of another checkpoint is given as
+                :func:`~pyspark_statestore.format.layout.foreign_path` makes it, an own one by its name.
             group_stamp: As in :meth:`end_group`.
         """
         for number, entries in enumerate(files.values(), start=1):
@@ -225,14 +225,15 @@ class MergedFileWriter:
         """Ends a reference file; the entries come with :meth:`add_columns`, and may be from several files.
 
         Args:
-            paths: The paths of the files that hold the segments; the entries' ``file_ref`` says which, from 1 on.
+            paths: The paths or names of the files that hold the segments; the entries' ``file_ref`` says which, from 1
+                on.
             group_stamp: As in :meth:`end_group`.
         """
         if self._written or self._payload or self._previous:
             raise ValueError("a reference file holds no segments of its own")
         for path in paths:
-            if not is_foreign_path(path):
-                reason = "it is not the absolute, normalised path of a merged file with segments"
+            if not is_reference(path):
+                reason = "it is neither the absolute, normalised path nor the name of a merged file with segments"
                 raise StateStoreFilesError("PSS_BAD_PATH", {"path": path, "reason": reason})
         self._write_group(self._pending, paths, FLAG_SEALED | FLAG_CUMULATIVE | FLAG_FOREIGN, group_stamp)
 

@@ -25,7 +25,7 @@ from pyspark_statestore.format import MergedFile, MergedFileWriter, file_name
 from pyspark_statestore.format.layout import META_WHOLE
 from pyspark_statestore.log import FileState, closed_tombstones, is_closed, is_expired
 from pyspark_statestore.log.entries import CLOCK_BITS, time_of
-from pyspark_statestore.log.pins import is_pin
+from pyspark_statestore.log.pins import is_own_pin, is_pin
 from pyspark_statestore.log.scan import INDEX_SUFFIX, MERGED, Scan, retry_if_gone, scan
 from pyspark_statestore.log.spark_logs import COMMITS, OFFSETS, entries
 from pyspark_statestore.log.state_files import STATE
@@ -58,11 +58,13 @@ class LogSnapshot:
         states: What :mod:`pyspark_statestore.log.rules` needs to know of each file, by name.
         expired: Names of relocation markers that nobody waits for any more, of empty pins whose forks were never made,
             and of temporary files that their writers left.
+        old_pins: Names of the checkpoint's own pins that are as old: what they were made for is in ``scan``.
     """
 
     scan: Scan
     states: dict[str, FileState]
     expired: frozenset[str]
+    old_pins: frozenset[str] = frozenset()
 
     @property
     def relocation_markers(self) -> frozenset[str]:
@@ -144,9 +146,11 @@ class MergedLog:
         """
         begun = {name for name, info in found.others.items() if is_pin(name) and not info.size}
         waiting = found.relocation_markers | begun | {name for name in found.others if is_temporary(name)}
-        newest = self._newest(found, waiting)
+        own = {name for name in found.others if is_own_pin(name)} - begun
+        newest = self._newest(found, waiting | own)
         states = {name: self._state(found, name, newest) for name in found.files}
-        return LogSnapshot(found, states, frozenset(name for name in waiting if self._is_expired(found, name, newest)))
+        expired, old = ({name for name in each if self._is_expired(found, name, newest)} for each in (waiting, own))
+        return LogSnapshot(found, states, frozenset(expired), frozenset(old))
 
     def _newest(self, found: Scan, waiting: Collection[str]) -> datetime.datetime | None:
         """A time that the file system's clock has shown: that of the last change, or a later one where it matters."""
@@ -194,7 +198,8 @@ class MergedLog:
         """Returns a name that no other file has.
 
         Args:
-            suffix: The name's ending: ``.merged``, ``.index.merged``, ``.relocating``, ``.fork`` or ``.origin``.
+            suffix: The name's ending: ``.merged``, ``.index.merged``, ``.relocating``, ``.fork``,
+                ``.own`` or ``.origin``.
         """
         created_ms = self.now_ms
         return file_name(created_ms, self.writer, next(self._numbers)).removesuffix(".merged") + suffix

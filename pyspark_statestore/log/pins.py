@@ -3,6 +3,10 @@
 A pin lies in the source's ``state/_merged/``, with the ending ``.fork``, and names the fork and the files. An empty pin
 belongs to a fork that is just being made, and pins every file. So does a pin that cannot be understood (rule 8).
 
+A checkpoint whose partitions were split has pins of its own, with the ending ``.own``: segments of these files have
+second paths, which no count of what lives in the files knows. Such a pin names no fork, so it stays true when the
+checkpoint is moved or copied. It goes once no second path needs its files (:mod:`~pyspark_statestore.maintenance`).
+
 Why a cleaner that lists the pins last is safe: a fork makes its empty pin before it looks at the source, and replaces
 it by the one that names files before it deletes it. If no pin keeps a file in a listing that begins after the cleaner's
 snapshot, a later fork looks later than that, and sees that nothing in the file lives. docs/format.md says what is in a
@@ -26,13 +30,13 @@ from pyspark_statestore.storage import Directory, FileInfo
 from pyspark_statestore.storage.changes import delete, write
 from pyspark_statestore.storage.directory import in_parallel
 
-PIN_SUFFIX = ".fork"
+PIN_SUFFIX, OWN_SUFFIX = ".fork", ".own"
 
-NO_CLAIM, CLAIM = "no_claim", "claim"
+NO_CLAIM, CLAIM, OWN = "no_claim", "claim", "own"
 
-_MODES = (NO_CLAIM, CLAIM)
+_MODES = {PIN_SUFFIX: (NO_CLAIM, CLAIM), OWN_SUFFIX: (OWN,)}
 
-_NAME = re.compile(r"[0-9]{13}-[0-9a-f]{16}-[0-9]{1,10}" + re.escape(PIN_SUFFIX))
+_NAME = re.compile(r"[0-9]{13}-[0-9a-f]{16}-[0-9]{1,10}\.(fork|own)")
 
 ORIGIN_SUFFIX = ".origin"
 
@@ -43,8 +47,8 @@ class Pin:
 
     Attributes:
         name: The name of the pin's file.
-        fork: The path of the fork's checkpoint in its file system; empty where the pin does not say.
-        mode: ``no_claim`` or ``claim``.
+        fork: The path of the fork's checkpoint in its file system; empty where the pin does not say, or is no fork's.
+        mode: ``no_claim`` or ``claim``; ``own`` where the checkpoint itself needs the files.
         files: Names of the merged files that are pinned; None for all of them.
         created_ms: When the pin was made, in Unix milliseconds.
         damage: Why the pin cannot be understood; empty where it can, or where the pin is empty.
@@ -59,8 +63,8 @@ class Pin:
 
     @property
     def is_begun(self) -> bool:
-        """Whether the pin is empty: a fork is being made."""
-        return not self.fork and not self.damage
+        """Whether the pin is empty: a fork is being made, or partitions are being split."""
+        return self.files is None and not self.damage
 
     def encode(self) -> bytes:
         """Returns the bytes of the pin's file."""
@@ -80,9 +84,10 @@ class Pin:
             fork, mode, files, created_ms = (found[key] for key in ("fork", "mode", "files", "created_ms"))
         except (ValueError, KeyError) as error:
             return cls(name, damage=f"it is not what a fork writes ({type(error).__name__}: {error})")
-        if not isinstance(fork, str) or not fork.startswith("/"):
-            return cls(name, damage="it does not name a fork")
-        if mode not in _MODES:
+        suffix = OWN_SUFFIX if is_own_pin(name) else PIN_SUFFIX
+        if not isinstance(fork, str) or not (fork.startswith("/") if suffix == PIN_SUFFIX else not fork):
+            return cls(name, damage="it names a fork" if suffix == OWN_SUFFIX else "it does not name a fork")
+        if mode not in _MODES[suffix]:
             return cls(name, damage=f"its mode is {mode!r}, which this release does not know")
         if not isinstance(files, list) or not all(isinstance(each, str) and parse_file_name(each) for each in files):
             return cls(name, damage="what it names are not all merged files")
@@ -96,6 +101,11 @@ class Pin:
 def is_pin(name: str) -> bool:
     """Whether a file with this name is a pin."""
     return _NAME.fullmatch(name) is not None
+
+
+def is_own_pin(name: str) -> bool:
+    """Whether a file with this name is a pin of the checkpoint that it lies in."""
+    return is_pin(name) and name.endswith(OWN_SUFFIX)
 
 
 def write_pin(directory: Directory, pin: Pin) -> None:
@@ -149,7 +159,7 @@ def read_pins(directory: Directory) -> tuple[Pin, ...]:
 
 
 def unpinned(
-    directory: Directory, names: Iterable[str], expired: Collection[str] = ()
+    directory: Directory, names: Iterable[str], expired: Collection[str] = (), released: Collection[str] = ()
 ) -> tuple[set[str], dict[str, str]]:
     """Lists the pins and tells which files they do not keep: rule 6, see :func:`~pyspark_statestore.log.pinned`.
 
@@ -159,6 +169,7 @@ def unpinned(
         directory: The checkpoint's directory.
         names: Merged files in which nothing lives.
         expired: Names of empty pins that stand for nothing any more: their forks were never made.
+        released: Names of pins that would be dropped before.
 
     Returns:
         The files that no pin keeps, and why each of the others has to stay.
@@ -169,7 +180,7 @@ def unpinned(
     free = set(names)
     if not free:
         return free, {}
-    pins = {pin.name: pin for pin in read_pins(directory)}
+    pins = {pin.name: pin for pin in read_pins(directory) if pin.name not in released}
     kept = {name: _reason(pin) for name, pin in pinned(free, pins, expired).items()}
     return free.difference(kept), kept
 
@@ -299,7 +310,7 @@ def _read(directory: Directory, info: FileInfo) -> Pin:
 
 def _reason(pin: Pin) -> str:
     if pin.is_begun:
-        return "a fork is being made"
+        return "partitions are being split" if is_own_pin(pin.name) else "a fork is being made"
     if pin.damage:
         return f"the pin {pin.name} cannot be understood: {pin.damage}"
-    return f"the fork {pin.fork} needs it"
+    return f"the fork {pin.fork} needs it" if pin.fork else "partitions that were split need it"

@@ -1,20 +1,28 @@
-"""Reference files: what says that segments of a checkpoint are in merged files of another one.
+"""Reference files: what says that segments of a checkpoint are in merged files that do not say so themselves.
 
-docs/format.md says what is in such a file. A fork gets one for all that it needs of its source, and a further one where
-its partitions are split: then two logical paths have the same bytes. Pins in the other checkpoint keep the files.
+docs/format.md says what is in such a file. A fork gets one for all that it needs of its source: pins there keep the
+files. Where partitions are split, a further one gives segments second paths: then two logical paths have the same
+bytes. These may also be in the checkpoint's own files, which pins of its own keep.
 """
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 
-from pyspark_statestore.format import foreign_path
-from pyspark_statestore.log.entries import Entries
-from pyspark_statestore.log.merged_log import LogSnapshot, MergedLog
+from pyspark_statestore.errors import StateStoreFilesError
+from pyspark_statestore.format import foreign_path, split_foreign_path
+from pyspark_statestore.log import Entries, is_timely
+from pyspark_statestore.log.merged_log import LogSnapshot, MergedLog, Stopwatch
 from pyspark_statestore.log.payload import paths_of, same_entries
+from pyspark_statestore.log.pins import OWN, OWN_SUFFIX, Pin, drop_pin, write_pin
+from pyspark_statestore.log.scan import MERGED
+from pyspark_statestore.storage.changes import delete
 
 STAMP_BITS = 16
 """A stamp is a time in Unix milliseconds, shifted by so many bits (docs/format.md)."""
@@ -25,7 +33,7 @@ class Holders:
     """The files that hold the bytes of some segments.
 
     Attributes:
-        paths: Paths as a reference file names them; also files of checkpoints that the source is a fork of.
+        paths: The files as a reference file names them; also those of checkpoints that the source is a fork of.
         numbers: For each segment the number of its file in ``paths``, from 1 on.
     """
 
@@ -39,14 +47,35 @@ class Holders:
         Raises:
             StateStoreFilesError: PSS_BAD_PATH, where a reference file cannot hold the checkpoint's path.
         """
-        own = len(entries.foreign)
-        places = np.where(entries.origin[rows] > 0, entries.origin[rows] - 1, own + entries.file[rows])
-        used, numbers = np.unique(places, return_inverse=True)
-        paths = [
-            entries.foreign[place] if place < own else foreign_path(checkpoint, entries.files[place - own])
-            for place in used.tolist()
-        ]
-        return cls(paths, numbers.reshape(-1) + 1)
+        found, numbers = _holders(entries, rows)
+        return cls([path if name is None else foreign_path(checkpoint, name) for path, name in found], numbers)
+
+    @classmethod
+    def for_itself(cls, entries: Entries, rows: np.ndarray, checkpoint: str) -> Holders:
+        """As :meth:`of`, for a reference file in that checkpoint itself: its own files go by their names."""
+        found, numbers = _holders(entries, rows)
+        paths = []
+        for path, name in found:
+            where, there = split_foreign_path(path)
+            paths.append(name or (there if where == checkpoint else path))
+        return cls(paths, numbers)
+
+    @property
+    def own(self) -> frozenset[str]:
+        """Names of the checkpoint's own files among them."""
+        return frozenset(path for path in self.paths if not path.startswith("/"))
+
+
+def _holders(entries: Entries, rows: np.ndarray) -> tuple[list[tuple[str, str | None]], np.ndarray]:
+    """The files that hold segments: paths, or names of own files; and for each segment the number of its file."""
+    foreign = len(entries.foreign)
+    places = np.where(entries.origin[rows] > 0, entries.origin[rows] - 1, foreign + entries.file[rows])
+    used, numbers = np.unique(places, return_inverse=True)
+    named: list[tuple[str, str | None]] = [
+        (entries.foreign[place], None) if place < foreign else ("", entries.files[place - foreign])
+        for place in used.tolist()
+    ]
+    return named, numbers.reshape(-1) + 1
 
 
 def write_references(
@@ -69,24 +98,73 @@ def write_references(
     return _write(target, snapshot, records, paths_of(snapshot.scan.entries, rows), holders, highest_stamp)
 
 
-def write_second_references(log: MergedLog, snapshot: LogSnapshot, rows: np.ndarray, paths: pa.StringArray) -> str:
-    """Gives segments that are elsewhere second paths in the same checkpoint, and returns the reference file's name.
+def give_second_paths(log: MergedLog, choose: Callable[[LogSnapshot], tuple[np.ndarray, pa.StringArray]]) -> bool:
+    """Gives segments second paths in the same checkpoint.
 
     These are new facts, with keys above all others: the paths may have been deleted before.
 
+    A second path does not count as something that lives in the file with the segment. If that file is the checkpoint's
+    own, it is pinned as a whole. An empty pin keeps everything while ``choose`` looks at what is there; the pin that
+    names files replaces it; so at no time is there no pin. After a crash a pin that is not needed goes with the next
+    cleaning.
+
     Args:
         log: The checkpoint.
-        snapshot: Its merged files.
-        rows: Rows of the segments' entries.
-        paths: Their second paths, in the order of ``rows``.
+        choose: Looks at the merged files, and returns rows of segments' entries, and the second path of each.
+
+    Returns:
+        Whether it was done, and not too slowly: others heed a pin that nothing seems to need for ``closedAfter``.
+
+    Raises:
+        StateStoreFilesError: A file cannot be read, written or deleted.
     """
-    holders = Holders.of(snapshot.scan.entries, rows, log.directory.location.absolute)
-    records = same_entries(snapshot.scan.entries, rows, snapshot.scan.entries.offset[rows])
-    first = max(log.now_ms << STAMP_BITS, snapshot.highest_stamp + 1)
-    records["stamp"] = first + np.arange(len(rows))
-    records["writer"] = log.writer
-    records["generation"] = 0
-    return _write(log, snapshot, records, paths, holders, first + len(rows) - 1)
+    with _everything_pinned(log) as watch:
+        snapshot = log.snapshot()
+        rows, paths = choose(snapshot)
+        if not len(rows):
+            return True
+        entries = snapshot.scan.entries
+        holders = Holders.for_itself(entries, rows, log.directory.location.absolute)
+        if holders.own:
+            pin_own(log, holders.own)
+            if not _is_timely(log, watch):
+                return False
+        records = same_entries(entries, rows, entries.offset[rows])
+        first = max(log.now_ms << STAMP_BITS, snapshot.highest_stamp + 1)
+        records["stamp"] = first + np.arange(len(rows))
+        records["writer"] = log.writer
+        records["generation"] = 0
+        name = _write(log, snapshot, records, paths, holders, first + len(rows) - 1)
+        if holders.own and not _is_timely(log, watch):
+            delete(log.directory, f"{MERGED}/{name}")
+            return False
+        return True
+
+
+def pin_own(log: MergedLog, names: frozenset[str]) -> None:
+    """Pins a checkpoint's own files: segments of theirs have second paths.
+
+    Raises:
+        StateStoreFilesError: PSS_NO_PERMISSION or PSS_WRITE_FAILED.
+    """
+    write_pin(log.directory, Pin(log.next_name(OWN_SUFFIX), mode=OWN, files=names, created_ms=log.now_ms))
+
+
+@contextmanager
+def _everything_pinned(log: MergedLog) -> Iterator[Stopwatch]:
+    """Pins every file of the checkpoint, and measures for how long; others heed that for ``closedAfter`` only."""
+    name = log.next_name(OWN_SUFFIX)
+    watch = Stopwatch(time.monotonic, log.clock)
+    write_pin(log.directory, Pin(name))
+    try:
+        yield watch
+    finally:
+        with suppress(StateStoreFilesError):
+            drop_pin(log.directory, name)
+
+
+def _is_timely(log: MergedLog, watch: Stopwatch) -> bool:
+    return is_timely(watch.seconds, log.closed_after.total_seconds())
 
 
 def _write(

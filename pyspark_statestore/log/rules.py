@@ -233,14 +233,14 @@ class PinLike(Protocol):
 
     @property
     def is_begun(self) -> bool:
-        """Whether it is empty: a fork is being made."""
+        """Whether it is empty: a fork is being made, or partitions are being split."""
 
 
 AnyPin = TypeVar("AnyPin", bound=PinLike)
 
 
 def pinned(names: Iterable[str], pins: Mapping[str, AnyPin], expired: Collection[str]) -> dict[str, AnyPin]:
-    """Rule 6: finds the files that a fork has pinned.
+    """Rule 6: finds the files that are pinned.
 
     Args:
         names: Merged files in which nothing lives.

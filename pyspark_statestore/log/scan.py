@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.format import MergedFile, parse_file_name, read_merged_file
+from pyspark_statestore.format.layout import MERGED_DIRECTORY
+from pyspark_statestore.format.reader import Group
 from pyspark_statestore.log import Entries, Resolution, is_closed, resolve
 from pyspark_statestore.storage.directory import Directory, FileInfo, in_parallel
 
@@ -336,7 +338,17 @@ def read_file(directory: Directory, info: FileInfo) -> MergedFile:
     found = _read_index(directory, relative, info.size)
     if not found.sealed and directory.lists_old_lengths:
         found = _read_index(directory, relative, info.size, grown=True)
-    return replace(found, name=info.name)
+    return replace(found, name=info.name, groups=tuple(_with_paths(directory, group) for group in found.groups))
+
+
+def _with_paths(directory: Directory, group: Group) -> Group:
+    """A reference file's group with paths for the checkpoint's own files, too: these have names in it."""
+    names = group.index.names
+    if not group.index.foreign or all(name.startswith("/") for name in names):
+        return group
+    here = directory.location.absolute.rstrip("/") + MERGED_DIRECTORY
+    paths = tuple(name if name.startswith("/") else f"{here}{name}" for name in names)
+    return replace(group, index=replace(group.index, names=paths))
 
 
 def has_own_entries(directory: Directory, info: FileInfo) -> bool:

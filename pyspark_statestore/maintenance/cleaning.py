@@ -28,6 +28,7 @@ from pyspark_statestore.log.merged_log import LogSnapshot, MergedLog
 from pyspark_statestore.log.payload import copied, paths_of
 from pyspark_statestore.log.pins import unpinned
 from pyspark_statestore.log.scan import MERGED
+from pyspark_statestore.maintenance.fork_release import release_own, unneeded_own
 from pyspark_statestore.storage.changes import delete
 from pyspark_statestore.storage.directory import in_parallel
 
@@ -110,6 +111,7 @@ def _run_round(
     watch = TombstoneWatch()
     watch.begin(known)
     now = log.snapshot()
+    release_own(log, now)
     droppable = watch.refreshed(now.scan.resolution, now.relocation_markers)
     if log.directory.lists_old_lengths and not all(state.closed for state in now.states.values()):
         # A tombstone may only go once every copy of what it kills was seen; an open file may not show all it has.
@@ -162,7 +164,8 @@ def predict_cleaning(
             kept = {name: reason for name, reason in {**plan.kept, **put_off}.items() if name not in going}
             break
         going |= more
-    free, pinned = unpinned(log.directory, going, snapshot.expired)
+    unneeded = [pin.name for pin, needed in unneeded_own(log.directory, snapshot).items() if not needed]
+    free, pinned = unpinned(log.directory, going, snapshot.expired, unneeded)
     kept = {**kept, **pinned}
     return Cleaned(tuple(sorted(free)), sum(snapshot.scan.infos[name].size for name in free), (), tuple(kept.items()))
 

@@ -6,6 +6,10 @@ forks that are gone (:func:`unneeded_pins`), and a compaction with ``localize=Tr
 its segments are home (:func:`release_sources`). In doubt a pin stays: a fork that cannot be read counts as one that
 needs everything (rule 8 of docs/guarantees.md).
 
+A pin of the checkpoint itself, whose partitions were split, is dropped by each cleaning once nothing needs it
+(:func:`unneeded_own`); a query's own cleaner does the same. Both look only once the pin is older than ``closedAfter``:
+by then the reference file for which it was made is there, or never will be.
+
 A fork that has claimed its source owns the files there. :func:`unneeded_claimed` finds those that neither the fork nor
 another one reads, and :func:`delete_claimed` unlinks them.
 
@@ -15,6 +19,7 @@ Each pin and each file is deleted on its own. A crash in the middle leaves the r
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,7 +27,9 @@ import numpy as np
 from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.format import split_foreign_path
 from pyspark_statestore.log import pinned
-from pyspark_statestore.log.pins import CLAIM, NO_CLAIM, Pin, drop_pin, pins_of, read_origin, read_pins
+from pyspark_statestore.log.merged_log import LogSnapshot, MergedLog
+from pyspark_statestore.log.pins import CLAIM, NO_CLAIM, OWN, Pin, drop_pin, pins_among, pins_of, read_origin, read_pins
+from pyspark_statestore.log.references import pin_own
 from pyspark_statestore.log.scan import MERGED, Scan, merged_files, retry_if_gone, scan
 from pyspark_statestore.log.state_files import live_foreign
 from pyspark_statestore.storage import Directory, FileInfo
@@ -73,6 +80,40 @@ def release_fork(source: Directory, fork: Directory, *, dry_run: bool = False, f
 def unneeded_pins(source: Directory, pins: Iterable[Pin]) -> list[Pin]:
     """The pins of forks that are gone, or that do not refer to this checkpoint any more."""
     return [pin for pin in pins if pin.fork and not _is_needed(source, pin)]
+
+
+def unneeded_own(directory: Directory, snapshot: LogSnapshot) -> dict[Pin, frozenset[str]]:
+    """The checkpoint's own pins that name files which no live segment of a reference file is in any more.
+
+    Args:
+        directory: The checkpoint's directory.
+        snapshot: Its merged files.
+
+    Returns:
+        For each such pin the files that are still needed.
+
+    Raises:
+        FileNotFoundError: A pin was deleted meanwhile.
+        StateStoreFilesError: One cannot be read.
+    """
+    if not snapshot.old_pins or snapshot.scan.is_in_doubt:
+        return {}
+    needed = live_foreign(snapshot.scan).get(directory.location.absolute, frozenset())
+    pins = pins_among(directory, {name: snapshot.scan.others[name] for name in snapshot.old_pins})
+    return {pin: pin.files & needed for pin in pins if pin.files is not None and not pin.files <= needed}
+
+
+def release_own(log: MergedLog, snapshot: LogSnapshot) -> None:
+    """Drops the checkpoint's own pins that nothing needs, and replaces those of which less is needed.
+
+    Raises:
+        StateStoreFilesError: PSS_NO_PERMISSION or PSS_WRITE_FAILED, or a pin cannot be read.
+    """
+    with suppress(FileNotFoundError):  # another process drops them
+        for pin, needed in unneeded_own(log.directory, snapshot).items():
+            if needed:
+                pin_own(log, needed)
+            drop_pin(log.directory, pin.name)
 
 
 def release_sources(fork: Directory, named: Collection[str]) -> list[str]:
@@ -142,7 +183,8 @@ def unneeded_claimed(fork: Directory, scan: Scan) -> list[FileInfo]:
     source = fork.beside(origin.source)
     pins = read_pins(source)
     own = [pin for pin in pins if pin.mode == CLAIM and pin.fork == fork.location.absolute]
-    others = [pin for pin in pins if pin not in own]
+    # What the source needed itself, it does not need any more.
+    others = [pin for pin in pins if pin not in own and pin.mode != OWN]
     claimed = {name for pin in own for name in pin.files or ()} - live_foreign(scan).get(origin.source, frozenset())
     free = claimed.difference(pinned(claimed, {pin.name: pin for pin in others}, expired=()))
     infos, _ = merged_files(source)

@@ -46,7 +46,7 @@ from pyspark_statestore.log.state_files import (
     parse_store,
 )
 from pyspark_statestore.maintenance.cleaning import clean
-from pyspark_statestore.maintenance.fork_release import unneeded_claimed, unneeded_pins
+from pyspark_statestore.maintenance.fork_release import unneeded_claimed, unneeded_own, unneeded_pins
 from pyspark_statestore.sparkfiles import files_named
 from pyspark_statestore.storage.changes import delete, is_temporary
 from pyspark_statestore.storage.directory import Directory, FileInfo, in_parallel
@@ -189,6 +189,7 @@ def _merged_orphans(
     found += [_Orphan(info, _CLAIMED, older_than) for info in old]
     pins = pins_among(log.directory, snapshot.scan.others)
     left = [pin for pin in pins if pin.is_begun] + unneeded_pins(log.directory, pins)
+    left += [pin for pin, needed in unneeded_own(log.directory, snapshot).items() if not needed]
     found += [_Orphan(_in_checkpoint(MERGED, snapshot.scan.others[pin.name]), _LEFT_PIN, ended) for pin in left]
     return [orphan for orphan in found if clocks.age(orphan.info.modified) >= orphan.least_age]
 

@@ -105,8 +105,10 @@ def repartition(
         return result
     # Spark's reader finds partitions by their directories, of which merged state needs none.
     make_directories(directory, max(plan.before, partitions))
-    made = side.repartition(rewrite, partitions, _split(log, plan, rewrite, partitions, side))
-    written = retry_if_gone(directory, lambda: bytes_of(log, made + 1, store_of(plan.provider)))
+    was_split = _split(log, plan, rewrite, partitions, side)
+    made = side.repartition(rewrite, partitions, was_split)
+    store = store_of(plan.provider)
+    written = retry_if_gone(directory, lambda: bytes_of(log, made + 1, store, repeats=bool(was_split)))
     return replace(result, batch=made, written_bytes_count=written)
 
 
@@ -267,16 +269,26 @@ def format_version(directory: Directory, batch: int) -> int:
     return 2 if head.strip() == b"v2" else 1
 
 
-def bytes_of(log: MergedLog, version: int, store: str) -> int:
-    """Size of all files that a version consists of that was written anew for a store."""
+def bytes_of(log: MergedLog, version: int, store: str, *, repeats: bool = False) -> int:
+    """Size of all files that were written for a version that is a store's state anew.
+
+    Args:
+        log: The checkpoint's merged files.
+        version: The version.
+        store: ``rocksdb`` or ``heap``.
+        repeats: Whether its snapshots also name files that earlier ones name.
+    """
     found = log.snapshot().scan
     files = StateFiles.of(found, plain_files(log.directory, found))
     stores = files.stores()
     number, _, extension = stores.version_files(np.arange(len(files.length)))
     is_of_version = pc.and_(pc.equal(number, version), pc.is_in(extension, pa.array(_EXTENSIONS[store])))
     rows = np.flatnonzero(np.array(is_of_version.fill_null(False), bool) & (stores.store >= 0))
-    zips = rows[np.array(pc.equal(extension.take(pa.array(rows)), "zip"), bool)]
-    # What a fork reads elsewhere was not written.
+    is_zip = np.array(pc.equal(extension, "zip").fill_null(False), bool) & (stores.store >= 0)
+    is_new = np.isin(np.arange(len(is_zip)), rows)
+    # What a second path or a fork reads elsewhere was not written.
     own = set(files.path.filter(pa.array(files.origin == 0)).to_pylist())
-    named = files.named(log.directory, zips)
+    if repeats:
+        own -= files.named(log.directory, np.flatnonzero(is_zip & ~is_new)).keys()
+    named = files.named(log.directory, np.flatnonzero(is_zip & is_new))
     return int(files.length[rows].sum()) + sum(size for path, size in named.items() if path in own)

@@ -107,7 +107,7 @@ def _written(log: MergedLog, done: UnfinishedRepartition, before: int) -> tuple[
     if newest > done.batch + 1:
         raise _refused(log.directory, f"there are state files of version {newest}, so the query has gone on")
     is_store = stores.store >= 0
-    is_given = split_off(files, before)
+    is_given = split_off(log.directory, files, before)
     is_new = (np.array(pc.equal(number, done.batch + 1).fill_null(False), bool) & is_store) | is_given
     _require_restorable(log.directory, files.without(np.flatnonzero(is_new)), done.base)
     is_zip = np.array(pc.equal(extension, "zip").fill_null(False), bool) & is_store

@@ -1,15 +1,15 @@
-"""Splitting: new partitions of a fork begin with the files of the old ones, and no row is written again.
+"""Splitting: new partitions begin with the files of the old ones, and no row is written again.
 
-Where each partition becomes ``k``, a new one gets rows of one old partition only. A fork's state is in merged files of
-another checkpoint, which the fork's pins keep there. So a new partition can have the same segments under paths of its
-own: a reference file says so, and costs a few bytes a segment. Spark's tasks then write nothing but what deletes the
-rows of the others (Java ``StateWriting``).
+Where each partition becomes ``k``, a new one gets rows of one old partition only. So it can have the same segments
+under paths of its own: a reference file says so, and costs a few bytes a segment. Spark's tasks then write nothing but
+what deletes the rows of the others (Java ``StateWriting``).
 
 That pays where rows are large. Every row is deleted in all of its ``k`` partitions but one, which costs about as much
 as a short key. Until RocksDB compacts it away, a new partition restores and caches what it has deleted.
 
-State that is in the checkpoint's own files is not split. Every cleaner counts what lives there, and none knows that a
-segment may have two paths (docs/decisions/0019-a-forks-partitions-are-split-by-reference.md).
+The bytes stay where they are: in a fork's source, which the fork's pins keep, or in the checkpoint itself, which has
+pins of its own for that (:func:`~pyspark_statestore.log.references.give_second_paths`). After a crash the same call
+ends what was begun. docs/decisions/0019-partitions-are-split-by-reference.md says why it is done like this.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pyspark_statestore.format import split_foreign_path
 from pyspark_statestore.log.merged_log import LogSnapshot, MergedLog
-from pyspark_statestore.log.references import write_second_references
+from pyspark_statestore.log.references import give_second_paths
 from pyspark_statestore.log.state_files import StateFiles, plain_files, store_folder
 from pyspark_statestore.migration.spark_side import StoreName
 from pyspark_statestore.sparkfiles import files_and_rows
@@ -42,7 +43,7 @@ def split(log: MergedLog, version: int, before: int, partitions: int, stores: Co
     Repeated, it writes nothing that is there already.
 
     Args:
-        log: The fork's merged files.
+        log: The checkpoint's merged files.
         version: The version that the new partitions begin with.
         before: How many partitions there are.
         partitions: How many there will be; a multiple of that.
@@ -55,26 +56,35 @@ def split(log: MergedLog, version: int, before: int, partitions: int, stores: Co
         FileNotFoundError: A file was deleted meanwhile: look again.
         StateStoreFilesError: A file cannot be read or written.
     """
-    snapshot = log.snapshot()
-    files = StateFiles.of(snapshot.scan, plain_files(log.directory, snapshot.scan))
-    versions = _Versions.of(files, version)
-    found = {name: versions.restoring(log.directory, name, before) for name in sorted(stores)}
-    chosen = {name: each.rows for name, each in found.items() if each is not None and each.pays(partitions // before)}
-    if chosen:
-        _write(log, snapshot, files, np.concatenate(list(chosen.values())), before, partitions)
-    return set(chosen)
+    found = _Found.of(log, log.snapshot(), version, before, partitions, stores)
+    if not found.chosen:
+        return set()
+
+    def choose(snapshot: LogSnapshot) -> tuple[np.ndarray, pa.StringArray]:
+        nonlocal found
+        found = _Found.of(log, snapshot, version, before, partitions, stores)
+        return _second_paths(found, before, partitions)
+
+    # What was not done in time is written anew.
+    return set(found.chosen) if give_second_paths(log, choose) else set()
 
 
-def split_off(files: StateFiles, before: int) -> np.ndarray:
-    """Marks the files that partitions from ``before`` on have in common with those below: :func:`split` gave them."""
+def split_off(directory: Directory, files: StateFiles, before: int) -> np.ndarray:
+    """Marks the files that :func:`split` has given to partitions from ``before`` on.
+
+    They have them in common with those below; and nothing else refers to a checkpoint's own files.
+    """
     stores = files.stores()
     partition = np.asarray(stores.columns(np.arange(len(files.length)))[1].fill_null(-1))
     is_foreign = files.origin > 0
+    here = directory.location.absolute
+    own = [number for number, path in enumerate(files.foreign, 1) if split_foreign_path(path)[0] == here]
     columns = (pa.array(files.origin), pa.array(files.offset))
     place = pc.binary_join_element_wise(*(each.cast(pa.string()) for each in columns), stores.name, "/")
     old = place.filter(pa.array(is_foreign & (partition >= 0) & (partition < before)))
-    is_shared: np.ndarray = np.array(pc.is_in(place, value_set=old), bool) & is_foreign & (partition >= before)
-    return is_shared
+    is_shared = np.array(pc.is_in(place, value_set=old), bool) & is_foreign
+    is_given: np.ndarray = (is_shared | np.isin(files.origin, own)) & (partition >= before)
+    return is_given
 
 
 @dataclass(frozen=True)
@@ -85,17 +95,17 @@ class _Restoring:
         rows: The files.
         size: Bytes of the files that snapshots name.
         count: Rows that the snapshots have.
-        is_elsewhere: Whether the bytes of all files are in another checkpoint.
+        is_merged: Whether all files are segments of merged files.
     """
 
     rows: np.ndarray = field(repr=False)
     size: int
     count: int
-    is_elsewhere: bool
+    is_merged: bool
 
     def pays(self, factor: int) -> bool:
         """Whether to delete all rows in all new partitions but one is little beside writing them."""
-        return self.is_elsewhere and self.size >= SMALLEST_ROW * (factor - 1) * self.count
+        return self.is_merged and self.size >= SMALLEST_ROW * (factor - 1) * self.count
 
 
 @dataclass(frozen=True)
@@ -153,22 +163,53 @@ class _Versions:
             is_named = np.array([path in immutable for path in paths], bool)
             chosen.append(rows[is_named | (self.number[rows] >= self.number[newest[0]])])
         every = np.concatenate(chosen)
-        return _Restoring(every, size, count, bool(np.all(self.files.origin[every] > 0)))
+        return _Restoring(every, size, count, bool(np.all(self.files.is_merged(every))))
 
 
-def _write(
-    log: MergedLog, snapshot: LogSnapshot, files: StateFiles, rows: np.ndarray, before: int, partitions: int
-) -> None:
-    """Says in a reference file that new partitions have the files of some rows, too."""
+@dataclass(frozen=True)
+class _Found:
+    """What can be split.
+
+    Attributes:
+        snapshot: The checkpoint's merged files.
+        files: Its state files.
+        chosen: The stores that are worth splitting, each with the rows of the files that restore the version.
+    """
+
+    snapshot: LogSnapshot = field(repr=False)
+    files: StateFiles = field(repr=False)
+    chosen: Mapping[StoreName, np.ndarray]
+
+    @classmethod
+    def of(
+        cls,
+        log: MergedLog,
+        snapshot: LogSnapshot,
+        version: int,
+        before: int,
+        partitions: int,
+        stores: Collection[StoreName],
+    ) -> _Found:
+        files = StateFiles.of(snapshot.scan, plain_files(log.directory, snapshot.scan))
+        versions = _Versions.of(files, version)
+        found = {name: versions.restoring(log.directory, name, before) for name in sorted(stores)}
+        factor = partitions // before
+        chosen = {name: each.rows for name, each in found.items() if each is not None and each.pays(factor)}
+        return cls(snapshot, files, chosen)
+
+
+def _second_paths(found: _Found, before: int, partitions: int) -> tuple[np.ndarray, pa.StringArray]:
+    """The entries of the files that new partitions get, and their paths there; without those that they have already."""
+    files = found.files
     there = set(files.path.to_pylist())
     paths: list[str] = []
     repeated: list[int] = []
+    rows = np.concatenate([np.zeros(0, "i8"), *found.chosen.values()])
     for row, path in zip(rows.tolist(), files.path.take(pa.array(rows)).to_pylist(), strict=True):
         operator, partition, rest = path.split("/", 2)
         for new in range(int(partition) + before, partitions, before):
             if (given := f"{operator}/{new}/{rest}") not in there:
                 paths.append(given)
                 repeated.append(row)
-    if repeated:
-        entries = StateFiles.entry_rows(snapshot.scan)[np.array(repeated, "i8")]
-        write_second_references(log, snapshot, entries, pa.array(paths, pa.string()))
+    entries = StateFiles.entry_rows(found.snapshot.scan)[np.array(repeated, "i8")]
+    return entries, pa.array(paths, pa.string())

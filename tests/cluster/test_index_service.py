@@ -67,20 +67,22 @@ def test_tasks_ask_no_file_system_what_there_is(sums: Sums) -> None:
 
 @since
 @pytest.mark.parametrize("service", ["true", "false"], ids=["service", "files"])
+@pytest.mark.parametrize("place", ["fork", "own"])
 def test_executors_split_partitions_by_what_python_has_just_written(
-    sums: Sums, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, service: str
+    sums: Sums, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, service: str, place: str
 ) -> None:
     monkeypatch.setattr(split, "SMALLEST_ROW", 0)
     sums.feed([0, 1])
-    fork = Sums(sums.spark, tmp_path / "fork", "file")
+    fork = Sums(sums.spark, tmp_path / "fork", "file") if place == "fork" else sums
     with session_conf(sums.spark, {**SNAPSHOTS, SERVICE: service}):
         sums.run()
-        Checkpoint(sums.checkpoint).fork(fork.checkpoint)
+        if place == "fork":
+            Checkpoint(sums.checkpoint).fork(fork.checkpoint)
         assert fork.state() == expected(2), "all processes have looked into the fork"
         Checkpoint(fork.checkpoint).repartition(2 * PARTITIONS, spark=sums.spark, force=True)
         rows = Checkpoint(fork.checkpoint).inspect.segments().to_pylist()
         foreign = {row["logical_path"].split("/")[1] for row in rows if row["foreign_path"]}
-        assert foreign == {str(partition) for partition in range(2 * PARTITIONS)}
+        assert foreign == {str(partition) for partition in range(0 if place == "fork" else PARTITIONS, 2 * PARTITIONS)}
         fork.feed([2])
         fork.run()
     assert fork.state() == expected(3)

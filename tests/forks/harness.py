@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -52,8 +53,18 @@ def restorable(checkpoint: Path) -> set[int]:
     return {version for version, all_of in by_version.items() if all_of == [True] * PARTITIONS}
 
 
-def go_on(checkpoint: Path, version: int, number: int, writer: int = 9) -> None:
-    """A query goes on: a batch leaves a version whose restore needs no earlier one, and all of these are deleted."""
+def go_on(
+    checkpoint: Path, version: int, number: int, writer: int = 9, spares: Callable[[str], bool] = lambda path: False
+) -> None:
+    """A query goes on: a batch leaves a version whose restore needs no earlier one, and all of these are deleted.
+
+    Args:
+        checkpoint: Its checkpoint.
+        version: The version.
+        number: Of the merged file that it writes.
+        writer: That file's.
+        spares: Tells which paths are not deleted.
+    """
     directory = Directory(Location.of(checkpoint))
     entries = scan(directory).resolution.to_arrow().to_pylist()
     with merged_file(checkpoint, number, writer=writer, plain=True) as out:
@@ -61,7 +72,7 @@ def go_on(checkpoint: Path, version: int, number: int, writer: int = 9) -> None:
         for partition in range(PARTITIONS):
             for path, data in files_of_version(partition, version).items():
                 out.put(path, data, stamp=STAMP + 100 * number)
-        for entry in entries:
+        for entry in (entry for entry in entries if not spares(entry["path"])):
             out.delete(entry["path"], stamp=entry["stamp"], writer=entry["writer"])
     write_logs(checkpoint, [version - 2, version - 1])
 

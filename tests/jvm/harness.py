@@ -150,7 +150,8 @@ class View:
 
         def source(name: str, entry: Entry) -> BytesSource:
             foreign = self.files[name].foreign
-            return BytesSource(Path(foreign[entry.file_ref - 1]).read_bytes()) if foreign else self.sources[name]
+            where = foreign[entry.file_ref - 1] if foreign else name
+            return self.sources[where] if where in self.sources else BytesSource(Path(where).read_bytes())
 
         return {path: read_segment(source(name, entry), entry, name) for path, (name, entry) in self.live.items()}
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pyspark_statestore.format import BytesSource, Entry, file_name, read_segment
+from pyspark_statestore.format import BytesSource, Entry, MergedFileWriter, file_name, read_segment
 from tests.jvm.harness import CREATED_MS, STAMP, Checkpoint, java_error, until
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("by_hand")]
@@ -292,3 +293,121 @@ def test_at_every_moment_of_a_round(
         source.forget()
     assert at > (20 if for_all else 30)
     assert unlinked > 0
+
+
+# ---- pins of the checkpoint itself, for segments with second paths
+
+
+def own_pin(checkpoint: Checkpoint, *files: str, number: int = 3, fork: str = "", mode: str = "own") -> Path:
+    name = file_name(CREATED_MS, 98, number).replace(".merged", ".own")
+    return pin(checkpoint, content(*files, mode=mode) | {"fork": fork}, name)
+
+
+def second_paths(checkpoint: Checkpoint, name: str, number: int = 1) -> list[str]:
+    """Gives all live segments of a file second paths, in partition 9; returns these."""
+    entries = [entry for file, entry in checkpoint.view().live.values() if file == name]
+    given = [replace(entry, path=f"0/9/{entry.path.split('/', 2)[2]}", stamp=STAMP + 9) for entry in entries]
+    with (checkpoint.merged / file_name(CREATED_MS, 99, number)).open("wb") as out:
+        file = MergedFileWriter(out, writer=99, created_ms=CREATED_MS, meta={"plain": False})
+        file.seal_references({name: given}, group_stamp=STAMP + 9)
+    checkpoint.log.refresh()
+    return [entry.path for entry in given]
+
+
+def split(checkpoint: Checkpoint) -> tuple[str, list[str]]:
+    """A file of another process whose segment was given a second path, and deleted at the first one."""
+    checkpoint.write("0/0/9.changelog", b"served")
+    with checkpoint.foreign(1, writer=5) as file:
+        file.put("0/1/1.zip", b"lives" * 100, stamp=STAMP)
+    name = file_name(CREATED_MS, 5, 1)
+    own_pin(checkpoint, name)
+    given = second_paths(checkpoint, name)
+    with checkpoint.foreign(2, writer=6) as file:
+        file.delete("0/1/1.zip", stamp=STAMP, writer=5)
+    checkpoint.log.refresh()
+    return name, given
+
+
+def test_a_second_path_is_read_where_its_segment_is(checkpoint: Checkpoint) -> None:
+    name, (path,) = split(checkpoint)
+    assert checkpoint.read(path) == b"lives" * 100
+    checkpoint.forget()
+    assert checkpoint.read(path) == b"lives" * 100
+    assert sorted(checkpoint.contents()) == ["0/0/9.changelog", path]
+    (checkpoint.merged / name).unlink()
+    checkpoint.forget()
+    with java_error("PSS_MISSING_SEGMENT", name, path):
+        checkpoint.read(path)
+
+
+@pytest.mark.parametrize("for_all", [False, True])
+def test_its_file_stays_while_anything_lives_at_second_paths(
+    new_checkpoint: Callable[..., Checkpoint], jvm: Any, for_all: bool
+) -> None:
+    checkpoint = new_checkpoint(idleSeal="1s", closedAfter="5s")
+    name, (path,) = split(checkpoint)
+    if for_all:
+        jvm.io.pyspark.statestore.log.Cleaning.cleansForAll(checkpoint.log)
+    began = time.monotonic()
+
+    def is_let_go() -> bool:
+        checkpoint.clean()
+        return name not in checkpoint.files()
+
+    while time.monotonic() < began + 6:  # longer than closedAfter: it is no matter of time
+        assert not is_let_go()
+        time.sleep(0.2)
+    checkpoint.delete(path)
+    until(is_let_go, "the file to be unlinked")
+    assert not list(checkpoint.merged.glob("*.own"))
+    assert checkpoint.read("0/0/9.changelog") == b"served"
+
+
+def test_a_young_pin_stays_though_nothing_needs_it(checkpoint: Checkpoint) -> None:
+    """What it was made for may be about to come."""
+    dead = dead_file(checkpoint)
+    path = own_pin(checkpoint, dead)
+    for _ in range(3):
+        assert checkpoint.clean() == 0
+    assert path.exists()
+
+
+def test_a_pin_that_cannot_be_understood_stays(new_checkpoint: Callable[..., Checkpoint]) -> None:
+    checkpoint = new_checkpoint(idleSeal="1s", closedAfter="5s")
+    dead = dead_file(checkpoint)
+    own = own_pin(checkpoint)
+    path = own_pin(checkpoint, number=4, mode="claim")
+
+    def is_first_gone() -> bool:
+        assert checkpoint.clean() == 0
+        return not own.exists()
+
+    until(is_first_gone, "the pin that names nothing to be dropped")
+    assert path.exists()
+    assert dead in checkpoint.files()
+
+
+def test_a_deletion_that_nobody_else_knows_lets_no_file_go(
+    new_checkpoint: Callable[..., Checkpoint], faulty: Any
+) -> None:
+    """If this process dies before the deletion is durable, what was deleted is there again."""
+    checkpoint = new_checkpoint("faulty", idleSeal="1s", closedAfter="5s")
+    name, (path,) = split(checkpoint)
+    own = own_pin(checkpoint, number=4)  # as old as the other, and nothing needs it
+
+    def is_other_gone() -> bool:
+        checkpoint.clean()
+        return not own.exists()
+
+    until(is_other_gone, "pins to be old enough")
+    checkpoint.log.seal()
+    for operation in ("create", "hflush"):
+        faulty.addRule(operation, ".merged", 1, 1000, "ioexception")
+    checkpoint.delete(path)
+    for _ in range(3):
+        checkpoint.clean()
+    assert faulty.fired() > 0
+    assert list(checkpoint.merged.glob("*.own"))
+    checkpoint.forget()
+    assert checkpoint.read(path) == b"lives" * 100
+    assert name in checkpoint.files()

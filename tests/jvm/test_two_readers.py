@@ -260,7 +260,9 @@ HOSTILE: dict[str, bytes] = {
     **{
         f"the foreign path {path!r}": reference(path)
         for path in (
-            NAME,
+            NAME.replace(b".merged", b".index.merged"),
+            NAME + b"\n",
+            b"./" + NAME,
             b"",
             b"/",
             b"a" + FOREIGN,
@@ -284,7 +286,6 @@ HOSTILE: dict[str, bytes] = {
     },
     "a foreign path in an index-only file": forged({"file_ref": 1}, names=[FOREIGN], flags=7),
     "a foreign path without the flag": forged({"file_ref": 1}, names=[FOREIGN]),
-    "a name in a reference file": reference(NAME),
     "a reference file that is not sealed": reference(FOREIGN, flags=WHOLE & ~FLAG_SEALED),
     "a reference file that is not cumulative": reference(FOREIGN, flags=WHOLE & ~FLAG_CUMULATIVE),
     "a reference file that is index-only": reference(FOREIGN, flags=WHOLE | 4),

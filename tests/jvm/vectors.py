@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,7 @@ SAYS = {
     "python-growing": "three flushes without a seal, the second of tombstones alone",
     "python-sealed": "one flush, then a seal that brings another segment along",
     "python-index-only": "the entries of two sealed files, a tombstone among them",
+    "python-second-paths": "a reference file that gives segments, of an own file too, other paths",
     "python-reference": "segments in files of two other checkpoints, one of them at the root",
 }
 
@@ -97,6 +99,13 @@ def write_python(directory: Path) -> None:
             foreign_path("/", file_name(CREATED_MS, WRITER, 2)): puts[2],
         }
         file.seal_references(references, group_stamp=STAMP + 30)
+    with (directory / "python-second-paths.merged").open("wb") as out:
+        file = MergedFileWriter(out, writer=WRITER, created_ms=CREATED_MS, meta=meta)
+        second = {
+            name: [replace(entry, path=f"1{entry.path}", stamp=STAMP + 31 + number) for entry in puts[number]]
+            for number, name in enumerate([file_name(CREATED_MS, WRITER, 1), next(iter(references))], start=1)
+        }
+        file.seal_references(second, group_stamp=STAMP + 40)
 
 
 def write_java(jvm: Any, directory: Path) -> None:

@@ -170,7 +170,7 @@ def test_a_file_system_that_fails(
 @pytest.mark.spark
 @pytest.mark.sweep(3)
 @pytest.mark.parametrize(("operation", "kind"), [fault for fault in FAULTS if fault[0] != "mkdirs"])
-@pytest.mark.parametrize("door", ["provider", "path"])
+@pytest.mark.parametrize(("door", "place"), [("provider", "fork"), ("path", "fork"), ("provider", "own")])
 @pytest.mark.usefixtures("by_hand")
 def test_a_split_whose_file_system_fails(
     session: SparkSession,
@@ -178,6 +178,7 @@ def test_a_split_whose_file_system_fails(
     faulty: Any,
     monkeypatch: pytest.MonkeyPatch,
     door: str,
+    place: str,
     operation: str,
     kind: str,
 ) -> None:
@@ -187,8 +188,10 @@ def test_a_split_whose_file_system_fails(
     original.feed(0, 1)
     with session_conf(session, SNAPSHOTS):
         original.run()
-    fork = Query(session, tmp_path / "fork", door, rows=list(original.rows))
-    Checkpoint(original.checkpoint).fork(fork.checkpoint)
+    fork = original
+    if place == "fork":
+        fork = Query(session, tmp_path / "fork", door, rows=list(original.rows))
+        Checkpoint(original.checkpoint).fork(fork.checkpoint)
     fork.feed(2)  # to go on with
     for n in numbers(SHARE, (door, operation, kind)):
         query = Copied(session, tmp_path / str(n), door, of=fork)
@@ -216,7 +219,8 @@ def test_a_split_whose_file_system_fails(
         segments = Checkpoint(query.checkpoint).inspect.segments()
         rows = zip(*(segments[name].to_pylist() for name in ("logical_path", "foreign_path")), strict=True)
         foreign = {path.split("/")[1] for path, where in rows if path.endswith(".sst") and where}
-        assert foreign == {"0", "1", "2"}
+        assert foreign == ({"0", "1", "2"} if place == "fork" else {"1", "2"})
+        assert len(list((query.state / "_merged").glob("*.own"))) == (place == "own")
         if not reached:
             break
     note(1 + n // SHARE, n)

@@ -1,4 +1,7 @@
-"""A fork with a multiple of the partitions begins with the files of the old ones, and gives out the same as ever."""
+"""Partitions that become a multiple begin with the files of the old ones, and give out the same as ever.
+
+In a fork these files are the source's; in place they are the checkpoint's own.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ import pytest
 
 from pyspark_statestore import Checkpoint
 from pyspark_statestore.migration import split
+from pyspark_statestore.migration.repartition import Repartition
 from tests.conftest import MakeSpark
 from tests.reshape.harness import (
     SNAPSHOTS,
@@ -55,7 +59,7 @@ def begun(make_spark: MakeSpark, folder: Path, setting: Setting, workload: str, 
 
     Of the first batch there is a snapshot, of the second perhaps a changelog.
     """
-    spark = make_spark(mode=setting.door)
+    spark = make_spark(mode="path" if setting.door == "stock" else setting.door)
     run = go_on(Run(spark, workload, setting, folder / "ours"), [0], {**partitions(n), **SNAPSHOTS})
     always = Run(spark, workload, replace(setting, door="stock"), folder / "always", run.input)
     go_on(always, (), partitions(after))
@@ -70,6 +74,12 @@ def forked(run: Run, folder: Path, n: int) -> Run:
     return fork
 
 
+def split_in_place(run: Run, n: int) -> Repartition:
+    """Repartitions a checkpoint itself; with nothing but its own word that its query is stopped."""
+    with session_conf(run.spark, run.setting.conf):
+        return Checkpoint(run.checkpoint).repartition(n, spark=run.spark, force=True)
+
+
 def tables(run: Run) -> dict[int, set[str | None]]:
     """Where the SSTs of each partition are: paths of files elsewhere; None for those of the checkpoint itself."""
     segments = at(run).inspect.segments()
@@ -81,29 +91,36 @@ def tables(run: Run) -> dict[int, set[str | None]]:
     return found
 
 
+@pytest.mark.parametrize("place", ["fork", "own"])
 @pytest.mark.parametrize(("setting", "workload", "numbers"), sampled(CASES, 2, kind=lambda case: case[0].door), ids=str)
 def test_a_query_goes_on_with_split_partitions(
-    make_spark: MakeSpark, tmp_path: Path, setting: Setting, workload: str, numbers: tuple[int, int]
+    make_spark: MakeSpark, tmp_path: Path, setting: Setting, workload: str, numbers: tuple[int, int], place: str
 ) -> None:
     before, after = numbers
     run, always = begun(make_spark, tmp_path, setting, workload, before, after)
     source = everything(run.checkpoint)
 
-    fork = forked(run, tmp_path / "fork", after)
+    if place == "fork":
+        fork = forked(run, tmp_path / "fork", after)
+        assert everything(run.checkpoint) == source
+    else:
+        fork = run
+        split_in_place(run, after)
+        assert source.keys() < everything(run.checkpoint).keys()
 
-    assert everything(run.checkpoint) == source
     assert state_of(fork) == state_of(always)
     where = tables(fork)
     if workload not in SEVERAL_VALUES:
         assert sorted(where) == list(range(after))
-        assert all(files - {None} for files in where.values()), "each has files of the source"
+        given = [files for partition, files in where.items() if place == "fork" or partition >= before]
+        assert all(files - {None} for files in given), "each has files of an old one"
     assert partitions_with_files(fork.checkpoint) == set(range(after))
     assert_state_is_merged(fork)
 
     go_on(fork, range(2, BATCHES))
     go_on(always, ())
 
-    assert given_out(fork) == given_out(always)[-len(fork.rows) :]
+    assert given_out(fork)[-2:] == given_out(always)[-2:]
     assert state_of(fork) == state_of(always)
     # Spark counts rows on from what a snapshot says.
     counts, expected = ([store[0] for store in run.metrics[max(run.metrics)]] for run in (fork, always))
@@ -115,28 +132,32 @@ def test_a_query_goes_on_with_split_partitions(
 PROVIDER = Setting("provider", "rocksdb")
 
 
-@pytest.mark.parametrize("own", [False, True], ids=["small rows", "state of its own"])
-def test_what_is_written_anew(
-    make_spark: MakeSpark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: bool
-) -> None:
-    """Rows that are as short as what deletes them; and state that is in the checkpoint's own files."""
-    run, always = begun(make_spark, tmp_path, PROVIDER, "aggregation", 2, 4)
-    if own:
-        assert at(run).repartition(4, spark=run.spark).partitions == 4
-    else:
+@pytest.mark.parametrize("why", ["small rows", "small rows in a fork", "nobody waits", "plain files"])
+def test_what_is_written_anew(make_spark: MakeSpark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: str) -> None:
+    """Rows that are as short as what deletes them; state whose files cannot be kept, or are no merged ones."""
+    setting = replace(PROVIDER, door="stock") if why == "plain files" else PROVIDER
+    run, always = begun(make_spark, tmp_path, setting, "aggregation", 2, 4)
+    if why.startswith("small rows"):
         monkeypatch.setattr(split, "SMALLEST_ROW", 1 << 20)
+    if why == "nobody waits":
+        at(run).repartition(4, spark=run.spark)
+    elif "fork" in why:
         run = forked(run, tmp_path / "fork", 4)
-    assert [where for partition, where in tables(run).items() if partition >= 2] == [{None}, {None}]
+    else:
+        split_in_place(run, 4)
+    assert [where for partition, where in tables(run).items() if partition >= 2] in ([{None}, {None}], [])
     assert state_of(run) == state_of(always)
 
 
-def test_back_from_a_split(make_spark: MakeSpark, tmp_path: Path) -> None:
+@pytest.mark.parametrize("place", ["fork", "own"])
+def test_back_from_a_split(make_spark: MakeSpark, tmp_path: Path, place: str) -> None:
     run, always = begun(make_spark, tmp_path, PROVIDER, "aggregation", 2, 4)
-    fork = forked(run, tmp_path / "fork", 2)
+    fork = forked(run, tmp_path / "fork", 2) if place == "fork" else run
     before, state = everything(fork.checkpoint), state_of(fork)
     for n in (6, 4):
-        done = at(fork).repartition(n, spark=fork.spark)
+        done = split_in_place(fork, n)
         assert sorted(tables(fork)) == list(range(n))
+        assert all(files - {None} for partition, files in tables(fork).items() if partition >= 2)
         assert done.written_bytes_count > 0
         assert done.batch is not None
         assert rows_said(fork, done.batch + 1) == at(fork).state().num_rows
@@ -147,10 +168,11 @@ def test_back_from_a_split(make_spark: MakeSpark, tmp_path: Path) -> None:
         assert back.removed_bytes_count == done.written_bytes_count
         assert everything(fork.checkpoint) == before
         assert state_of(fork) == state
-    at(fork).repartition(4, spark=fork.spark)
+    split_in_place(fork, 4)
     go_on(fork, [2])
     go_on(always, ())
-    assert given_out(fork) == given_out(always)[-len(fork.rows) :]
+    assert given_out(fork)[-1] == given_out(always)[-1]
+    assert state_of(fork) == state_of(always)
 
 
 def test_both_go_on_while_both_clean(make_spark: MakeSpark, tmp_path: Path) -> None:
@@ -177,4 +199,38 @@ def test_both_go_on_while_both_clean(make_spark: MakeSpark, tmp_path: Path) -> N
         each.run()
         assert at(each).maintenance.verify().is_clean
     assert state_of(fork) == state_of(always)
+    assert sum(map(len, state_of(further).values())) == sum(map(len, state_of(always).values()))
+
+
+def own_pins(checkpoint: Path) -> list[str]:
+    return sorted(path.name for path in (checkpoint / "state" / "_merged").glob("*.own"))
+
+
+def test_the_query_cleans_and_moves_after_a_split_in_place(make_spark: MakeSpark, tmp_path: Path) -> None:
+    """Versions are deleted and the checkpoint is compacted, copied and forked; in the end nothing is held any more."""
+    run, always = begun(make_spark, tmp_path, Setting("provider", "rocksdb", changelog=False), "aggregation", 2, 4)
+    split_in_place(run, 4)
+    assert len(own_pins(run.checkpoint)) == 1
+    go_on(run, [2, 3])
+    at(run).maintenance.expire(1, dry_run=False)
+    Checkpoint(run.checkpoint).maintenance.compact()
+    at(run).maintenance.remove_orphan_files(dry_run=False)
+    copy = Run(run.spark, run.workload, run.setting, tmp_path / "copy", run.input)
+    shutil.copytree(run.checkpoint, copy.checkpoint)
+    further = forked(run, tmp_path / "further", 8)
+    assert sorted(tables(further)) == list(range(8))
+    assert {where for files in tables(copy).values() for where in files if where is not None} <= {
+        f"file://{path}" for path in (copy.checkpoint / "state" / "_merged").iterdir()
+    }
+
+    for each in (run, copy, further):
+        Checkpoint(each.checkpoint).maintenance.compact(localize=True)
+        assert {where for files in tables(each).values() for where in files} == {None}
+    moved = Run(run.spark, run.workload, run.setting, tmp_path / "moved", run.input)
+    shutil.move(run.checkpoint, moved.checkpoint)
+    write_batches(run.input, [4])
+    for each in (moved, copy, further, always):
+        each.run()
+        assert at(each).maintenance.verify().is_clean
+    assert state_of(moved) == state_of(copy) == state_of(always)
     assert sum(map(len, state_of(further).values())) == sum(map(len, state_of(always).values()))

@@ -493,17 +493,19 @@ FOREIGN = "/checkpoints/b\u00fccher/state/_merged/" + file_name(1, 2, 3)
 WHOLE = FLAG_SEALED | FLAG_CUMULATIVE | FLAG_FOREIGN
 
 
-def test_a_reference_file_names_files_of_other_checkpoints() -> None:
+def test_a_reference_file_names_files_of_other_checkpoints_and_own_ones() -> None:
     first, second = list(read(sample()))[:2]
     other = foreign_path("/", file_name(4, 5, 6))
+    own = file_name(7, 8, 9)
     out = io.BytesIO()
-    MergedFileWriter(out, writer=1, created_ms=1).seal_references({FOREIGN: [first], other: [second]}, group_stamp=99)
+    references = {FOREIGN: [first], other: [second], own: [first]}
+    MergedFileWriter(out, writer=1, created_ms=1).seal_references(references, group_stamp=99)
 
     found = read(out.getvalue())
 
     assert found.sealed
-    assert found.foreign == (FOREIGN, other)
-    assert list(found) == [replace(first, file_ref=1), replace(second, file_ref=2)]
+    assert found.foreign == (FOREIGN, other, own)
+    assert list(found) == [replace(entry, file_ref=n) for n, entry in ((1, first), (2, second), (3, first))]
     assert found.groups[0].trailer.flags == WHOLE
     assert read(sample()).foreign == ()
     assert split_foreign_path(FOREIGN) == ("/checkpoints/b\u00fccher", file_name(1, 2, 3))
@@ -519,7 +521,9 @@ def test_a_reference_file_holds_no_segments_of_its_own() -> None:
 
 
 NOT_FOREIGN = [
-    file_name(1, 2, 3),
+    file_name(1, 2, 3, index_only=True),
+    file_name(1, 2, 3) + "\n",
+    "./" + file_name(1, 2, 3),
     "x/state/_merged/" + file_name(1, 2, 3),
     "//x/state/_merged/" + file_name(1, 2, 3),
     "/x//state/_merged/" + file_name(1, 2, 3),
@@ -566,7 +570,7 @@ def test_the_flag_and_the_names_have_to_agree() -> None:
     assert read(forged(refer, names=[FOREIGN.encode()], flags=WHOLE)).foreign == (FOREIGN,)
     for names, flags in (
         ([FOREIGN], FLAG_SEALED | FLAG_CUMULATIVE),
-        ([file_name(1, 2, 3)], WHOLE),
+        ([file_name(1, 2, 3)], WHOLE & ~FLAG_SEALED),
         ([FOREIGN], WHOLE & ~FLAG_SEALED),
         ([FOREIGN], WHOLE & ~FLAG_CUMULATIVE),
         ([FOREIGN], WHOLE | FLAG_INDEX_ONLY),

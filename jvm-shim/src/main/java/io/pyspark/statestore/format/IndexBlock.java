@@ -113,9 +113,9 @@ public record IndexBlock(List<Entry> entries, List<String> names) {
 
   private static void checkNames(List<String> names, boolean foreign) throws MalformedIndexException {
     for (String name : names) {
-      if (foreign ? !PathRules.isForeignPath(name) : !PathRules.isMergedFileName(name)) {
-        throw new MalformedIndexException(
-            "its name table holds '" + name + "', which is no " + (foreign ? "path" : "name") + " of a merged file");
+      if (!PathRules.isMergedFileName(name) && !(foreign && PathRules.isForeignPath(name))) {
+        throw new MalformedIndexException("its name table holds '" + name + "', which is no "
+            + (foreign ? "name or path" : "name") + " of a merged file");
       }
     }
   }

@@ -4,6 +4,7 @@ import java.io.IOException;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.BooleanSupplier;
 import java.util.function.Consumer;
@@ -250,6 +251,9 @@ final class Cleaner {
       }
       markers.deleteExpired();
       pins.readAll();
+      if (completely) {
+        dropOwnPins();
+      }
       gone = unlinkDead();
       if (mayMove && rules.options().compactionEnabled() && relocator.run(garbage::plan)) {
         effective = true;
@@ -288,6 +292,7 @@ final class Cleaner {
       if (complete) {
         long settled = Math.min(reportedSince(), refresher.isPaged() ? refresh - 1 : refresh);
         index.proveTombstones(refresh, rules::isClosed, since -> since <= settled && markers.noneSince(since));
+        dropOwnPins();
       }
       if (mayMove && rules.options().compactionEnabled()) {
         relocator.run(garbage::plan);
@@ -314,6 +319,16 @@ final class Cleaner {
         .mapToLong(MergedFile::changedIn)
         .min()
         .orElse(Long.MAX_VALUE);
+  }
+
+  /**
+   * Drops the checkpoint's own pins that nothing needs any more, after a complete refresh. What is dead only by deletions
+   * that no other process can read may come back, so they have to be durable a pass later.
+   */
+  private void dropOwnPins() throws IOException {
+    if (pins.anyOldOwn() && tombstones.areDurable(tombstones.count())) {
+      pins.dropOwn(index.filesWithSecondPaths());
+    }
   }
 
   private int unlinkDead() throws IOException {

@@ -15,6 +15,7 @@ import java.util.function.BiConsumer;
 import java.util.function.LongPredicate;
 import java.util.function.Predicate;
 import java.util.function.UnaryOperator;
+import java.util.stream.Collectors;
 
 /**
  * The union of the entries of all merged files, read in any order: for each path the newest write that no tombstone
@@ -75,6 +76,14 @@ public final class Index {
     return files.values().stream()
         .max(Comparator.comparingLong(MergedFile::lastStamp).thenComparing(MergedFile::name))
         .orElse(null);
+  }
+
+  /** Names of the files that hold segments with second paths, where any of the reference file that says so live. */
+  synchronized Set<String> filesWithSecondPaths() {
+    return files.values().stream()
+        .filter(file -> file.liveCount > 0)
+        .flatMap(file -> file.ownReferences().stream())
+        .collect(Collectors.toSet());
   }
 
   /** The files in which nothing lives. */

@@ -6,6 +6,7 @@ import java.util.List;
 import java.util.Set;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
+import java.util.stream.Collectors;
 
 /**
  * What this process knows of one physical file under {@code _merged/}. The {@link Index} that it belongs to guards its
@@ -274,7 +275,8 @@ public final class MergedFile {
   }
 
   /**
-   * The file is a reference file: what lives in it is read from files of other checkpoints, which have these paths.
+   * The file is a reference file: what lives in it is read from files of other checkpoints, which have these paths, or
+   * from files of this one, which go by their names.
    */
   void references(List<String> paths, List<Entry> entries) {
     List<MergedFile> files = paths.stream().map(path -> new MergedFile(path, Writer.NOBODY, NEVER)).toList();
@@ -300,14 +302,21 @@ public final class MergedFile {
     size(size);
   }
 
-  /** The files of other checkpoints that it refers to; none where it is no reference file. */
+  /** The files that it refers to; none where it is no reference file. */
   List<ServiceMessages.ForeignFile> foreignFiles() {
     return foreign == null
         ? List.of()
         : foreign.stream().map(file -> new ServiceMessages.ForeignFile(file.name, file.size)).toList();
   }
 
-  /** The file of another checkpoint that holds the bytes of a reference file's entry. Its name is its path. */
+  /** Names of the files of this checkpoint that it refers to: it gives their segments second paths. */
+  Set<String> ownReferences() {
+    return foreign == null
+        ? Set.of()
+        : foreign.stream().filter(file -> !file.isForeign()).map(MergedFile::name).collect(Collectors.toSet());
+  }
+
+  /** The file that holds the bytes of a reference file's entry. That of another checkpoint has its path for a name. */
   MergedFile foreign(int fileRef) {
     // Only an index-only file that takes this for another kind of file has 0, or more than there are.
     return fileRef > 0 && fileRef <= foreign.size() ? foreign.get(fileRef - 1) : this;

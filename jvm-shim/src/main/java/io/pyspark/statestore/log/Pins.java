@@ -22,6 +22,9 @@ import org.slf4j.LoggerFactory;
  * fork reads. A merged file that a pin names is never unlinked. An empty pin, whose fork is being made, and a pin that
  * cannot be understood pin every file (rule 8).
  *
+ * <p>A pin {@code *.own} is the checkpoint's own: partitions were split, and segments of the files that it names have
+ * second paths. It goes once nothing lives at these.
+ *
  * <p>Before files are unlinked, a listing that is younger than all that the unlinks rest on shows the pins. A fork
  * whose pin it does not show looks later, and finds dead what is dead.
  */
@@ -33,9 +36,13 @@ final class Pins {
 
   private final Storage storage;
   private final Rules rules;
-  /** By name, when an empty pin was first seen. It expires after {@code closedAfter}, as relocation markers do. */
-  private final Map<String, Long> emptySinceMs = new ConcurrentHashMap<>();
+  /**
+   * By name, when an empty pin or one of the checkpoint's own was first seen. An empty one expires after {@code
+   * closedAfter}, as relocation markers do. The other may be dropped from then on, if nothing needs it.
+   */
+  private final Map<String, Long> sinceMs = new ConcurrentHashMap<>();
 
+  private volatile Set<String> unneededBefore = Set.of();
   private final Map<String, Pin> read = new ConcurrentHashMap<>();
   private volatile List<FileStatus> listed = List.of();
   private volatile Held held = new Held(false, Set.of());
@@ -65,11 +72,11 @@ final class Pins {
     Set<String> names = new HashSet<>();
     for (FileStatus pin : pins) {
       names.add(name(pin));
-      if (pin.getLen() == 0) {
-        emptySinceMs.putIfAbsent(name(pin), rules.now().monotonicMs());
+      if (pin.getLen() == 0 || isOwn(name(pin))) {
+        sinceMs.putIfAbsent(name(pin), rules.now().monotonicMs());
       }
     }
-    emptySinceMs.keySet().retainAll(names);
+    sinceMs.keySet().retainAll(names);
     read.keySet().retainAll(names);
     listed = pins;
     held = held(pins);
@@ -101,6 +108,40 @@ final class Pins {
     return found;
   }
 
+  /** Whether a pin of the checkpoint itself is old enough to be dropped, as far as is known. */
+  boolean anyOldOwn() {
+    long now = rules.now().monotonicMs();
+    return listed.stream().anyMatch(status -> isOldOwn(status, now));
+  }
+
+  /**
+   * Drops the old pins of the checkpoint itself that nothing has needed since the call before this one. Call it after a
+   * complete refresh that began when they were old, and with all deletions before the last call durable.
+   *
+   * @param needed names of the files that have to stay for second paths
+   */
+  void dropOwn(Set<String> needed) throws IOException {
+    long now = rules.now().monotonicMs();
+    Set<String> unneeded = new HashSet<>();
+    for (FileStatus status : listed) {
+      Pin pin = isOldOwn(status, now) ? read(status, false) : null;
+      if (pin != null && pin.files != null && pin.files.stream().noneMatch(needed::contains)) {
+        unneeded.add(name(status));
+      }
+    }
+    for (String name : unneeded) {
+      if (unneededBefore.contains(name)) {
+        storage.delete(name);
+      }
+    }
+    unneededBefore = unneeded;
+  }
+
+  private boolean isOldOwn(FileStatus status, long now) {
+    String name = name(status);
+    return isOwn(name) && status.getLen() > 0 && rules.isExpired(sinceMs.getOrDefault(name, now), now);
+  }
+
   /**
    * Checks that this checkpoint may still be written to.
    *
@@ -124,7 +165,7 @@ final class Pins {
     for (FileStatus status : pins) {
       Pin pin = read.get(name(status));
       if (status.getLen() == 0) {
-        if (!rules.isExpired(emptySinceMs.getOrDefault(name(status), now), now)) {
+        if (!rules.isExpired(sinceMs.getOrDefault(name(status), now), now)) {
           return new Held(true, Set.of());
         }
       } else if (pin == null || !isOf(pin, status) || pin.files == null) {
@@ -169,7 +210,7 @@ final class Pins {
     JsonNode names = said.path("files");
     String mode = said.path("mode").asText();
     boolean understood = said.path("fork").isTextual() && names.isArray()
-        && (mode.equals("claim") || mode.equals("no_claim"));
+        && (isOwn(name(status)) ? mode.equals("own") : mode.equals("claim") || mode.equals("no_claim"));
     Set<String> files = new HashSet<>();
     StringBuilder all = new StringBuilder(said.path("fork").asText()).append('\n').append(mode);
     for (JsonNode name : names) {
@@ -190,6 +231,10 @@ final class Pins {
 
   private static boolean isOf(Pin pin, FileStatus status) {
     return pin.length == status.getLen() && pin.modified == status.getModificationTime();
+  }
+
+  private static boolean isOwn(String name) {
+    return name.endsWith(Storage.OWN_PIN_SUFFIX);
   }
 
   private static String name(FileStatus status) {

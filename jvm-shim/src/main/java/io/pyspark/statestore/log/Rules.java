@@ -52,7 +52,8 @@ final class Rules {
   }
 
   /**
-   * Whether a relocation marker or an empty pin is expired: its maker is dead, or has stopped relying on it.
+   * Whether a relocation marker or an empty pin is expired: its maker is dead, or has stopped relying on it. Of the
+   * checkpoint's own pins: whether what such a pin was made for is there by now, or never will be.
    *
    * @param sinceMs when this process first saw it as it is
    * @param asOfMs when the newest listing that shows it began

@@ -153,7 +153,7 @@ final class SegmentReader {
     }
     return new StateStoreFilesException(
         Id.PSS_MISSING_SEGMENT, "state/" + segment.path() + " of checkpoint " + storage.checkpoint() + " should be in "
-            + segment.file().name() + " at offset " + segment.entry().offset()
+            + segment.holder().name() + " at offset " + segment.entry().offset()
             + ", but that file does not exist, and no other has it. Restore the file from a copy.", cause);
   }
 }

@@ -40,6 +40,7 @@ final class Storage {
 
   static final String RELOCATING_SUFFIX = ".relocating";
   private static final String PIN_SUFFIX = ".fork";
+  static final String OWN_PIN_SUFFIX = ".own";
   /** Options of S3A, which others ignore. */
   private static final String CREATE_UNCHECKED = "fs.s3a.create.performance";
   private static final String READ_POLICY_OF_OLD_S3A = "fs.s3a.experimental.input.fadvise";
@@ -185,7 +186,7 @@ final class Storage {
    *
    * @param files the merged files
    * @param markers the relocation markers: by name, when each was made or renewed
-   * @param pins of forks
+   * @param pins of forks, and of the checkpoint itself
    */
   record Listing(List<FileStatus> files, Map<String, Long> markers, List<FileStatus> pins) {
     /** Whether the file system may have listed the directory page by page. */
@@ -237,7 +238,7 @@ final class Storage {
                   + name + " says so), and its merged files do not count any more. Go on with stock Spark. To merge "
                   + "again, either go back to the merged files (pyspark-statestore convert --to merged) or drop them "
                   + "(pyspark-statestore drop-merged).");
-        } else if (status.isFile() && name.endsWith(PIN_SUFFIX)) {
+        } else if (status.isFile() && (name.endsWith(PIN_SUFFIX) || name.endsWith(OWN_PIN_SUFFIX))) {
           listing.pins.add(status);
         }
       }
