@@ -9,22 +9,18 @@ import java.util.Set;
 import java.util.stream.Collectors;
 import org.apache.spark.TaskContext;
 import org.apache.spark.sql.catalyst.InternalRow;
-import org.apache.spark.sql.catalyst.expressions.UnsafeProjection;
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 import org.apache.spark.sql.connector.read.PartitionReader;
 import org.apache.spark.util.TaskCompletionListener;
 
 /**
- * Those rows of old partitions that belong into certain new ones; one old partition is open at a time.
- *
- * <p>Each row is checked to be where Spark would look for it. A row elsewhere would be read by no new partition that it
- * belongs into, and be lost.
+ * Those rows of old partitions that belong into certain new ones, by {@link Places}; one old partition is open at a time.
  */
 final class MovedRows implements Iterator<InternalRow> {
   private final StoreRewrite store;
   private final int[] parents;
   private final Set<Integer> wanted;
-  private final UnsafeProjection places;
+  private final Places places;
   private int at = -1;
   private PartitionReader<InternalRow> reader;
   private InternalRow row;
@@ -40,7 +36,7 @@ final class MovedRows implements Iterator<InternalRow> {
     this.store = store;
     this.parents = parents;
     this.wanted = Arrays.stream(wanted).boxed().collect(Collectors.toSet());
-    places = store.places();
+    places = new Places(store);
     TaskContext task = TaskContext.get();
     if (task != null) {
       task.addTaskCompletionListener((TaskCompletionListener) context -> close());
@@ -77,13 +73,7 @@ final class MovedRows implements Iterator<InternalRow> {
     if (store.isSingle()) {
       return true;
     }
-    UnsafeRow place = places.apply(found);
-    if (place.getInt(0) != parents[at]) {
-      throw new IllegalStateException(
-          "A row of partition " + parents[at] + " of store " + store.name() + " belongs into partition " + place.getInt(0)
-              + " of " + store.partitionsBefore() + ", so the query has put it there by another rule than is known");
-    }
-    to = place.getInt(1);
+    to = places.of(found, parents[at]);
     return wanted.contains(to);
   }
 

@@ -1,6 +1,7 @@
 package io.pyspark.statestore.reshape;
 
 import java.io.Serializable;
+import java.util.Map;
 import java.util.UUID;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
@@ -16,11 +17,13 @@ import org.apache.spark.sql.execution.datasources.v2.BatchScanExec;
 import org.apache.spark.sql.execution.datasources.v2.state.StatePartitionReaderBase;
 import org.apache.spark.sql.execution.datasources.v2.state.StateSourceOptions;
 import org.apache.spark.sql.execution.datasources.v2.state.StateStoreInputPartition;
+import org.apache.spark.sql.execution.streaming.state.StatePartitionKeyExtractor;
 import org.apache.spark.sql.execution.streaming.state.StateStoreConf;
 import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import scala.Option;
+import scala.jdk.javaapi.CollectionConverters;
 
 /**
  * A store as a batch left it: where rows are taken from. Tasks get it whole.
@@ -108,6 +111,13 @@ record OldStore(PartitionReaderFactory reader, StateSourceOptions options, Struc
   /** The id of a partition's version, in Spark's checkpoint format 2. */
   Option<String> checkpointId(int partition) {
     return ((StatePartitionReaderBase) open(partition)).getStartStoreUniqueId();
+  }
+
+  /** Of each column family of a partition, Spark's way to find the part of a key that says in which partition it is. */
+  @SuppressWarnings("unchecked")
+  Map<String, StatePartitionKeyExtractor> partitionKeys(int partition) throws ReflectiveOperationException {
+    return CollectionConverters.asJava((scala.collection.immutable.Map<String, StatePartitionKeyExtractor>)
+        new Internals(open(partition)).call("cfPartitionKeyExtractors"));
   }
 
   /** The part of a row that says in which partition it is. */

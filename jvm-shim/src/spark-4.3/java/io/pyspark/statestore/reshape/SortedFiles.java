@@ -11,6 +11,7 @@ import java.util.List;
 import java.util.Map;
 import org.apache.spark.SparkEnv;
 import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 import org.apache.spark.sql.execution.streaming.operators.stateful.transformwithstate.StateStoreColumnFamilySchemaUtils;
 import org.apache.spark.sql.execution.streaming.state.KeyValueChecksum;
 import org.apache.spark.sql.execution.streaming.state.KeyValueChecksumEncoder;
@@ -26,7 +27,9 @@ import org.apache.spark.unsafe.types.UTF8String;
 import org.apache.spark.util.Utils;
 import org.rocksdb.EnvOptions;
 import org.rocksdb.IngestExternalFileOptions;
+import org.rocksdb.ReadOptions;
 import org.rocksdb.RocksDBException;
+import org.rocksdb.RocksIterator;
 import org.rocksdb.SstFileWriter;
 import scala.Option;
 import scala.Some;
@@ -50,12 +53,13 @@ final class SortedFiles implements AutoCloseable {
   private final StateStore state;
   private final RocksDB rocks;
   private final boolean isNew;
-  private final Map<UTF8String, Family> families = new HashMap<>();
+  private final Map<String, Family> families = new HashMap<>();
   private final File local;
   private final List<String> files = new ArrayList<>();
   private final EnvOptions env = new EnvOptions();
   private final SstFileWriter file;
-  private UTF8String current;
+  private String current;
+  private UTF8String currentBytes;
   private Family family;
   private byte[] last;
   private long rows;
@@ -157,27 +161,56 @@ final class SortedFiles implements AutoCloseable {
     count(1);
   }
 
-  /** Takes a row out that is there, as Spark's reader gives it. */
-  void remove(InternalRow row) throws RocksDBException {
-    byte[] prefixed = join(family(row).prefix, key(row));
-    beginFile(prefixed);
-    file.delete(prefixed);
+  /** Does something with a key. */
+  interface KeyVisitor {
+    /**
+     * @param row the key, as Spark decodes it
+     * @param key its bytes in RocksDB
+     */
+    void visit(UnsafeRow row, byte[] key) throws RocksDBException;
+  }
+
+  /**
+   * Visits the keys of a column family that the store began with. Spark's iterator would copy all values, which takes as
+   * long as everything else.
+   */
+  void forEachKey(String familyName, KeyVisitor visitor) throws ReflectiveOperationException, RocksDBException {
+    Family found = families.get(familyName);
+    try (ReadOptions once = new ReadOptions().setFillCache(false); RocksIterator at = db().newIterator(once)) {
+      for (at.seek(found.prefix); at.isValid(); at.next()) {
+        byte[] key = at.key();
+        if (!startsWith(key, found.prefix)) {
+          break;
+        }
+        visitor.visit(found.keys.decodeKey(Arrays.copyOfRange(key, found.prefix.length, key.length)), key);
+      }
+      at.status();
+    }
+  }
+
+  /** Takes the row of a key out that is there. */
+  void remove(String familyName, byte[] key) throws RocksDBException {
+    if (!familyName.equals(current)) {
+      know(familyName);
+    }
+    beginFile(key);
+    file.delete(key);
     count(-1);
   }
 
-  private Family family(InternalRow row) {
+  /** The key of a row as Spark's encoder makes it. */
+  private byte[] key(InternalRow row) {
     UTF8String name = row.getUTF8String(3);
-    if (!name.equals(current)) {
-      current = name.clone();
-      family = families.get(current);
+    if (!name.equals(currentBytes)) {
+      know(name.toString());
+      currentBytes = name.clone();
     }
-    return family;
+    return family.keys.encodeKey(MovedRows.unsafe(row.getBinary(1), family.keyColumns));
   }
 
-  /** The key as Spark's encoder makes it. */
-  private byte[] key(InternalRow row) {
-    Family found = family(row);
-    return found.keys.encodeKey(MovedRows.unsafe(row.getBinary(1), found.keyColumns));
+  private void know(String familyName) {
+    current = familyName;
+    family = families.get(familyName);
   }
 
   private void count(int change) {
@@ -224,7 +257,7 @@ final class SortedFiles implements AutoCloseable {
       byte[] prefix =
           usesFamilies ? (byte[]) new Internals(rocks).call("encodeStateRowWithPrefix", new byte[0], name) : new byte[0];
       families.put(
-          UTF8String.fromString(name),
+          name,
           new Family(
               prefix,
               encoders.get(name)._1(),
@@ -254,7 +287,7 @@ final class SortedFiles implements AutoCloseable {
       return;
     }
     file.finish();
-    org.rocksdb.RocksDB db = (org.rocksdb.RocksDB) new Internals(rocks).call("db");
+    org.rocksdb.RocksDB db = db();
     try (IngestExternalFileOptions options = new IngestExternalFileOptions()) {
       options.setMoveFiles(true);
       for (String each : files) {
@@ -270,9 +303,17 @@ final class SortedFiles implements AutoCloseable {
     }
   }
 
+  private org.rocksdb.RocksDB db() throws ReflectiveOperationException {
+    return (org.rocksdb.RocksDB) new Internals(rocks).call("db");
+  }
+
   private void add(String count, long change) throws ReflectiveOperationException {
     Internals counts = new Internals(rocks);
     counts.set(count, change + (isNew ? 0 : (Long) counts.get(count)));
+  }
+
+  private static boolean startsWith(byte[] key, byte[] prefix) {
+    return key.length >= prefix.length && Arrays.equals(key, 0, prefix.length, prefix, 0, prefix.length);
   }
 
   private static byte[] join(byte[] prefix, byte[] key) {

@@ -10,6 +10,7 @@ import java.util.List;
 import java.util.Map;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.execution.streaming.state.StatePartitionAllColumnFamiliesWriter;
+import org.apache.spark.sql.execution.streaming.state.StatePartitionKeyExtractor;
 import org.apache.spark.sql.execution.streaming.state.StateStoreCheckpointInfo;
 import scala.Option;
 import scala.jdk.javaapi.CollectionConverters;
@@ -32,10 +33,10 @@ record StateWriting(StoreRewrite store, int[] partitions) implements Serializabl
   record Done(String store, StateStoreCheckpointInfo info) implements Serializable {}
 
   List<Done> write() throws Exception {
-    MovedRows rows = new MovedRows(store, store.parents(partitions[0]), partitions);
     if (store.isSplit()) {
-      return split(rows);
+      return split();
     }
+    MovedRows rows = new MovedRows(store, store.parents(partitions[0]), partitions);
     return SortedFiles.suit(store) ? writeSorted(rows) : List.of(write(rows));
   }
 
@@ -63,21 +64,28 @@ record StateWriting(StoreRewrite store, int[] partitions) implements Serializabl
     }
   }
 
-  /** Takes out of each partition, which has all rows of the old one, those of the others. */
-  private List<Done> split(MovedRows rows) throws Exception {
-    Option<String> id = store.old().checkpointId(store.parents(partitions[0])[0]);
+  /**
+   * Takes out of each partition, which has all rows of the old one, those of the others. The first of them is the old one
+   * itself, so it tells what they have. Values are of no interest.
+   */
+  private List<Done> split() throws Exception {
+    int parent = store.parents(partitions[0])[0];
+    Option<String> id = store.old().checkpointId(parent);
+    Places places = new Places(store);
     Map<Integer, SortedFiles> files = new HashMap<>();
     try {
       for (int each : partitions) {
         files.put(each, SortedFiles.ofVersion(store, sparksWriter(each), id));
       }
-      while (rows.hasNext()) {
-        InternalRow row = rows.next();
-        for (int each : partitions) {
-          if (each != rows.to()) {
-            files.get(each).remove(row);
+      for (Map.Entry<String, StatePartitionKeyExtractor> family : store.old().partitionKeys(parent).entrySet()) {
+        files.get(parent).forEachKey(family.getKey(), (row, key) -> {
+          int to = places.ofKey(family.getValue().partitionKey(row), parent);
+          for (int each : partitions) {
+            if (each != to) {
+              files.get(each).remove(family.getKey(), key);
+            }
           }
-        }
+        });
       }
       return commit(files);
     } finally {
