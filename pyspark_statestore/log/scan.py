@@ -63,6 +63,7 @@ class Scan:
         others: What the listing says of everything else in the directory, by name: relocation markers, pins, files
             that do not belong there.
         errors: Why files could not be read, by name, where errors were collected; these are not in ``files``.
+        checkpoint: The checkpoint's path in its file system.
     """
 
     infos: Mapping[str, FileInfo]
@@ -70,6 +71,7 @@ class Scan:
     at: datetime.datetime
     others: Mapping[str, FileInfo] = field(default_factory=dict, repr=False)
     errors: Mapping[str, StateStoreFilesError] = field(default_factory=dict, repr=False)
+    checkpoint: str = ""
     _left_out: frozenset[str] = field(default=frozenset(), repr=False)
 
     @cached_property
@@ -310,7 +312,7 @@ def scan(
         _check_covered(directory, files, indexes, covered)
     # An index-only file need not repeat what was read in the files themselves.
     left_out = covered if covered else frozenset(indexes)
-    return Scan(infos, files, at, beside, dict(sorted(errors.items())), left_out)
+    return Scan(infos, files, at, beside, dict(sorted(errors.items())), directory.location.absolute, left_out)
 
 
 def check_checkpoint(directory: Directory) -> None:

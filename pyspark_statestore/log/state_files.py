@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.format import foreign_path, split_foreign_path
-from pyspark_statestore.log import Entries
+from pyspark_statestore.log import Entries, Resolution
 from pyspark_statestore.log.payload import SegmentRun, read_run
 from pyspark_statestore.log.scan import MERGED, Scan
 from pyspark_statestore.sparkfiles import files_named, is_whole_stream
@@ -353,6 +353,23 @@ def store_folder(store: tuple[int, int, str]) -> str:
 def live_foreign(scan: Scan) -> dict[str, frozenset[str]]:
     """The files of other checkpoints that a checkpoint still reads, as :func:`by_checkpoint` returns them."""
     return foreign_of(scan.entries, scan.resolution.live)
+
+
+def second_paths(resolution: Resolution, checkpoint: str) -> dict[str, np.ndarray]:
+    """A checkpoint's own files in which segments with second paths live: by name, rows of these paths' entries.
+
+    Args:
+        resolution: What lives.
+        checkpoint: The checkpoint's path in its file system.
+    """
+    entries, rows = resolution.entries, np.flatnonzero(resolution.live)
+    found: dict[str, np.ndarray] = {}
+    for number, path in enumerate(entries.foreign, start=1):
+        where, name = split_foreign_path(path)
+        of_it = rows[entries.origin[rows] == number] if where == checkpoint else rows[:0]
+        if len(of_it):
+            found[name] = of_it
+    return found
 
 
 def foreign_of(entries: Entries, rows: np.ndarray) -> dict[str, frozenset[str]]:

@@ -164,7 +164,7 @@ def predict_cleaning(
             kept = {name: reason for name, reason in {**plan.kept, **put_off}.items() if name not in going}
             break
         going |= more
-    unneeded = [pin.name for pin, needed in unneeded_own(log.directory, snapshot).items() if not needed]
+    unneeded = [pin.name for pin, needed in unneeded_own(log.directory, snapshot, rest).items() if not needed]
     free, pinned = unpinned(log.directory, going, snapshot.expired, unneeded)
     kept = {**kept, **pinned}
     return Cleaned(tuple(sorted(free)), sum(snapshot.scan.infos[name].size for name in free), (), tuple(kept.items()))

@@ -116,7 +116,7 @@ def compact(
     if dry_run:
         snapshot = log.snapshot()
         plan = plan_for(Movable(snapshot))
-        cleaned = predict_cleaning(log, snapshot, plan.sources)
+        cleaned = predict_cleaning(log, snapshot, plan.emptied)
         return _summary(log, _Before.of(snapshot), plan.as_relocation(), cleaned, dry_run=True)
     if spark is None:
         done = relocate(log, lambda movable: plan_for(movable).bins, callback)

@@ -5,12 +5,16 @@ Spark tasks can be given parts of it.
 
 A file is rewritten where more bytes are kept for each live one than ``max_space_amplification`` allows, or where it is
 smaller than three quarters of the target and can be joined with others. A condition (``where``) replaces that choice.
+
+A file whose segments have second paths (:mod:`~pyspark_statestore.log.references`) stays as long as any of these lives.
+So it is left alone, or, where it is mostly dead, everything in it is copied: what lives at second paths, too.
 """
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_left, insort
+from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -22,6 +26,7 @@ from pyspark_statestore.format.layout import TRAILER_SIZE, U32
 from pyspark_statestore.grouping import filtered
 from pyspark_statestore.inspect import files_table
 from pyspark_statestore.log.merged_log import TARGET_FILE_SIZE, LogSnapshot, MergedLog
+from pyspark_statestore.log.state_files import second_paths
 from pyspark_statestore.maintenance.relocation import Bin, Movable, NewFile, Relocation, SegmentRange
 
 if TYPE_CHECKING:
@@ -76,11 +81,13 @@ class CompactionPlan:
     Attributes:
         bins: What goes into each new file. The same files give the same bins.
         sources: Names of the files that are rewritten.
+        emptied: Those of them in which nothing lives afterwards.
         live_bytes: Bytes of the segments that are copied.
     """
 
     bins: tuple[Bin, ...]
     sources: tuple[str, ...]
+    emptied: tuple[str, ...]
     live_bytes: int
     _sizes: tuple[tuple[int, int], ...] = ()
 
@@ -109,26 +116,34 @@ class CompactionPlan:
         live_bytes = dict(zip(scan.entries.files, totals.live_bytes.tolist(), strict=True))
         whole = [name for name, count in live.items() if count and movable.count(name) == count]
         if names is None:
-            large = {name for name in whole if _is_mostly_dead(movable, options, name, live_bytes[name])}
+            held = second_paths(scan.resolution, scan.checkpoint)
+            home = {name for name, rows in held.items() if _is_worth_copying(movable, options, name, rows)}
+            whole = [name for name in whole if name not in held or name in home]
+            dead = {name for name in whole if _is_mostly_dead(movable, options, name, live_bytes[name])}
+            large = dead | home.intersection(whole)
             small = {name for name in whole if _is_small(movable, options, name)}
         else:
-            large, small = set(whole).intersection(names), set()
+            held, home, large, small = {}, set(), set(whole).intersection(names), set()
         sizes: dict[SegmentRange, int] = {}
         for name in sorted(large | small):
             sizes.update(movable.ranges(name, options.capacity))
         # A small file that would be alone in its bin stays as it is.
         bins = [each for each in pack(sizes, options.capacity) if len(each) > 1 or each[0].name in large]
-        if localize:
-            foreign = dict(movable.foreign_ranges(options.capacity))
+        if localize or home:
+            here = {scan.entries.foreign[scan.entries.origin[held[name][0]] - 1] for name in home}
+            foreign = dict(movable.foreign_ranges(options.capacity, None if localize else here))
             sizes |= foreign
             bins += pack(foreign, options.capacity)
         sources = sorted({part.name for each in bins for part in each})
         estimates = []
+        copied: Counter[str] = Counter()
         for each in bins:
             rows = movable.rows(each)
+            copied.update(scan.entries.files[number] for number in scan.entries.file[rows].tolist())
             live_in_it = int(scan.entries.length[rows].sum())
             estimates.append((live_in_it, sum(sizes[part] for part in each) + U32.size + TRAILER_SIZE))
-        return cls(tuple(bins), tuple(sources), sum(live for live, _ in estimates), tuple(estimates))
+        emptied = tuple(name for name in sources if copied[name] == live[name])
+        return cls(tuple(bins), tuple(sources), emptied, sum(size for size, _ in estimates), tuple(estimates))
 
     def as_relocation(self) -> Relocation:
         """What carrying it out would write, with estimated sizes and without names."""
@@ -144,6 +159,19 @@ def _is_mostly_dead(movable: Movable, options: CompactionOptions, name: str, liv
     header = movable.snapshot.scan.files[name].header
     needed = movable.size(name) + U32.size + TRAILER_SIZE + (header.length if header is not None else 0)
     return size > options.max_space_amplification * live_bytes and size - needed > _LEAST_GAIN * size
+
+
+def _is_worth_copying(movable: Movable, options: CompactionOptions, name: str, second: np.ndarray) -> bool:
+    """Whether a file is mostly dead, though segments of it have second paths; ``second`` are rows of their entries.
+
+    A segment that lives at several paths is copied for each of them.
+    """
+    entries = movable.snapshot.scan.entries
+    rows = np.concatenate([second, movable.rows(part for part, _ in movable.ranges(name, options.capacity))])
+    _, first = np.unique(entries.offset[rows], return_index=True)
+    size, live_bytes = movable.snapshot.scan.infos[name].size, int(entries.length[rows[first]].sum())
+    copied = movable.size(name) + movable.size_of(second)
+    return size > options.max_space_amplification * live_bytes and size - copied > _LEAST_GAIN * size
 
 
 def _is_small(movable: Movable, options: CompactionOptions, name: str) -> bool:

@@ -26,12 +26,12 @@ import numpy as np
 
 from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.format import split_foreign_path
-from pyspark_statestore.log import pinned
+from pyspark_statestore.log import Resolution, pinned
 from pyspark_statestore.log.merged_log import LogSnapshot, MergedLog
 from pyspark_statestore.log.pins import CLAIM, NO_CLAIM, OWN, Pin, drop_pin, pins_among, pins_of, read_origin, read_pins
 from pyspark_statestore.log.references import pin_own
 from pyspark_statestore.log.scan import MERGED, Scan, merged_files, retry_if_gone, scan
-from pyspark_statestore.log.state_files import live_foreign
+from pyspark_statestore.log.state_files import live_foreign, second_paths
 from pyspark_statestore.storage import Directory, FileInfo
 from pyspark_statestore.storage.changes import delete
 from pyspark_statestore.storage.directory import in_parallel
@@ -82,12 +82,15 @@ def unneeded_pins(source: Directory, pins: Iterable[Pin]) -> list[Pin]:
     return [pin for pin in pins if pin.fork and not _is_needed(source, pin)]
 
 
-def unneeded_own(directory: Directory, snapshot: LogSnapshot) -> dict[Pin, frozenset[str]]:
+def unneeded_own(
+    directory: Directory, snapshot: LogSnapshot, then: Resolution | None = None
+) -> dict[Pin, frozenset[str]]:
     """The checkpoint's own pins that name files which no live segment of a reference file is in any more.
 
     Args:
         directory: The checkpoint's directory.
         snapshot: Its merged files.
+        then: What will live, where that is asked.
 
     Returns:
         For each such pin the files that are still needed.
@@ -98,7 +101,7 @@ def unneeded_own(directory: Directory, snapshot: LogSnapshot) -> dict[Pin, froze
     """
     if not snapshot.old_pins or snapshot.scan.is_in_doubt:
         return {}
-    needed = live_foreign(snapshot.scan).get(directory.location.absolute, frozenset())
+    needed = second_paths(then or snapshot.scan.resolution, directory.location.absolute).keys()
     pins = pins_among(directory, {name: snapshot.scan.others[name] for name in snapshot.old_pins})
     return {pin: pin.files & needed for pin in pins if pin.files is not None and not pin.files <= needed}
 

@@ -15,7 +15,7 @@ A crash leaves a temporary file that no reader looks at, and a marker that other
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -83,10 +83,17 @@ class Movable:
     @cached_property
     def _sizes(self) -> np.ndarray:
         """Bytes that each segment takes in a new file, its index entry included."""
+        return self._sizes_of(self._rows)
+
+    def _sizes_of(self, rows: np.ndarray) -> np.ndarray:
         entries = self.snapshot.scan.entries
-        lengths = pc.binary_length(entries.path.take(pa.array(self._rows))).to_numpy()
-        sizes: np.ndarray = entries.length[self._rows] + lengths + (ENTRY.size + U32.size)
+        lengths = pc.binary_length(entries.path.take(pa.array(rows))).to_numpy()
+        sizes: np.ndarray = entries.length[rows] + lengths + (ENTRY.size + U32.size)
         return sizes
+
+    def size_of(self, rows: np.ndarray) -> int:
+        """Bytes that segments take in a new file, with their index entries; given as rows of their entries."""
+        return int(self._sizes_of(rows).sum())
 
     def count(self, name: str) -> int:
         """How many of a file's segments may be moved."""
@@ -110,12 +117,14 @@ class Movable:
         joined: np.ndarray = np.concatenate(parts)
         return joined
 
-    def foreign_ranges(self, capacity: int) -> Iterator[tuple[SegmentRange, int]]:
-        """Cuts the segments in files of other checkpoints, as :meth:`ranges` does."""
+    def foreign_ranges(
+        self, capacity: int, wanted: Collection[str] | None = None
+    ) -> Iterator[tuple[SegmentRange, int]]:
+        """Cuts the segments that reference files name, as :meth:`ranges` does; those in ``wanted`` files, or all."""
         entries = self.snapshot.scan.entries
         found = np.unique(np.stack([entries.file[self._rows], entries.origin[self._rows]]), axis=1)
         for file, origin in found.T.tolist():
-            if origin:
+            if origin and (wanted is None or entries.foreign[origin - 1] in wanted):
                 yield from self.ranges(entries.files[file], capacity, entries.foreign[origin - 1])
 
     def ranges(self, name: str, capacity: int, foreign: str = "") -> Iterator[tuple[SegmentRange, int]]:

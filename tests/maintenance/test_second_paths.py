@@ -290,6 +290,43 @@ def test_brought_home(original: Path) -> None:
     assert Checkpoint(original).maintenance.verify().is_clean
 
 
+def test_a_compaction_leaves_files_that_stay_anyway(original: Path) -> None:
+    give(original)
+    expected = state_of(original)
+    grow_old(original)
+    done = Checkpoint(original).maintenance.compact()
+    assert done.rewritten_files_count == 0
+    assert state_of(original) == expected
+
+
+@pytest.mark.parametrize("first_lives", [False, True])
+def test_a_compaction_takes_everything_out_of_a_file_that_is_mostly_dead(original: Path, first_lives: bool) -> None:
+    """Also what lives at second paths; so the file can go."""
+    files = merged_names(original)
+    give(original)
+    with merged_file(original, 40) as out:
+        out.put("0/0/large", bytes(30_000), stamp=STAMP + 4000)
+        out.put("0/0/lives", b"lives" * 100, stamp=STAMP + 4001)
+        out.put("0/1/lives", b"lives" * 90, stamp=STAMP + 4002)
+    large = next(name for name in merged_names(original) if name.endswith("-40.merged"))
+    give(original)
+    delete_where(original, lambda path: "large" in path or (not first_lives and path == "0/0/lives"))
+    grow_old(original)
+    expected = state_of(original)
+    said = Checkpoint(original).maintenance.compact(dry_run=True)
+
+    done = Checkpoint(original).maintenance.compact()
+
+    assert state_of(original) == expected
+    assert Checkpoint(original).maintenance.verify().is_clean
+    assert large not in merged_names(original)
+    assert files <= merged_names(original), "the others are left alone"
+    assert {pin.files for pin in pins(original)} == {frozenset(files)}
+    assert said.rewritten_files_count == done.rewritten_files_count
+    assert said.rewritten_bytes_count == done.rewritten_bytes_count
+    assert said.removed_files_count <= done.removed_files_count
+
+
 def test_an_export_needs_no_pin(original: Path) -> None:
     give(original)
     expected = state_of(original)
