@@ -313,12 +313,13 @@ class Checkpoint:
 
         Spark's own offline repartitioning does it, for either door: it adds a batch to the query's logs which has the
         same state in other partitions. The query goes on with the next batch, and needs no setting for it: a restart
-        takes the number from the logs. Call it again after an interruption. docs/reshape.md says more.
+        takes the number from the logs. Call it again after an interruption. Where there will be a multiple of the
+        partitions and rows are large, no row is written again. docs/reshape.md says more.
 
         The old partitions stay as they are. :meth:`undo_repartition` goes back to them as long as the query has not
         gone on, and ``maintenance.remove_old_partitions`` deletes those that the query has no more.
 
-        It takes Spark 4.3, and state in RocksDB. A query counts as running until nothing was written for
+        It takes Spark 4.3. A query counts as running until nothing was written for
         ``closed_after``, as for :meth:`convert`; ``Checkpoint.of(query)`` knows better.
 
         Args:

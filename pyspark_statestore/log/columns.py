@@ -115,7 +115,11 @@ _FILES = (
     ),
     Column("executor_id", pa.string(), "The executor, 'driver', or 'maintenance' for a file that Python wrote."),
     Column("query_run_id", pa.string(), "The run of the streaming query in which the file was begun, if known."),
-    Column("foreign_file_count", pa.int32(), "In a fork: files of other checkpoints that the file refers to."),
+    Column(
+        "foreign_file_count",
+        pa.int32(),
+        "Files that a reference file names: of other checkpoints, or own ones with second paths.",
+    ),
     Column("foreign_live_bytes", pa.int64(), "Bytes of live segments in those files; live_bytes does not count them."),
 )
 
@@ -143,7 +147,8 @@ _SEGMENTS = (
     Column(
         "foreign_path",
         pa.string(),
-        "In a fork: the other checkpoint's file that holds the bytes at that offset, as a URL; else null.",
+        "The file that holds the bytes at that offset, as a URL, where a reference file says so: in a fork, or after "
+        "partitions were split; else null.",
     ),
 )
 
@@ -185,7 +190,11 @@ _SUMMARY = (
     Column("max_version", pa.int64(), "The newest state version of which a file is there; null if there is none."),
     Column("plain_file_count", pa.int64(), "State files that are not merged; metadata is left out."),
     Column("plain_bytes", pa.int64(), "Bytes of these files; file_size_in_bytes does not count them."),
-    Column("foreign_file_count", pa.int64(), "In a fork: files of other checkpoints that hold live segments of it."),
+    Column(
+        "foreign_file_count",
+        pa.int64(),
+        "Files that hold live segments by reference: in a fork, or after partitions were split.",
+    ),
     Column("foreign_live_bytes", pa.int64(), "Bytes of these segments; live_bytes does not count them."),
     Column("forked_from", pa.string(), "In a fork: the checkpoint that it was made from, as a URL; else null."),
     Column("fork_count", pa.int64(), "Forks that have pinned files here; these files stay."),

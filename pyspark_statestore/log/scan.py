@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
 
 from pyspark_statestore.errors import StateStoreFilesError
-from pyspark_statestore.format import MergedFile, parse_file_name, read_merged_file
+from pyspark_statestore.format import MergedFile, parse_file_name, read_merged_file, split_foreign_path
 from pyspark_statestore.format.layout import MERGED_DIRECTORY
 from pyspark_statestore.format.reader import Group
 from pyspark_statestore.log import Entries, Resolution, is_closed, resolve
@@ -131,7 +131,7 @@ class Scan:
 
 
 class ForeignFileGoneError(FileNotFoundError):
-    """A file of another checkpoint, to which a fork refers, does not exist.
+    """A file to which a reference file refers does not exist: mostly one of the checkpoint that was forked.
 
     Args:
         path: The file's path in its file system.
@@ -144,11 +144,14 @@ class ForeignFileGoneError(FileNotFoundError):
         self.logical_path = logical_path
 
     def as_error(self, directory: Directory) -> StateStoreFilesError:
-        """Returns the error for people, PSS_FOREIGN_FILE_MISSING.
+        """Returns the error for people: PSS_FOREIGN_FILE_MISSING, or PSS_MISSING_SEGMENT if it is one of its own files.
 
         Args:
-            directory: The fork's directory.
+            directory: The directory of the checkpoint that has the reference file.
         """
+        if split_foreign_path(self.path)[0] == directory.location.absolute:
+            where = {"path": directory.location.display(f"state/{self.logical_path}")}
+            return StateStoreFilesError("PSS_MISSING_SEGMENT", {**where, "file": directory.location.display(self.path)})
         parameters = {"path": self.logical_path, "fork": directory.location.url}
         parameters["file"] = directory.location.display(self.path)
         return StateStoreFilesError("PSS_FOREIGN_FILE_MISSING", parameters)
@@ -191,7 +194,8 @@ def retry_if_gone(directory: Directory, read: Callable[[], Result], folder: str 
 
     Raises:
         StateStoreFilesError: PSS_READ_FAILED after :data:`ATTEMPTS` times; PSS_FOREIGN_FILE_MISSING where a file of
-            another checkpoint is gone, and the checkpoint still refers to it when it is read again.
+            another checkpoint is gone, and the checkpoint still refers to it when it is read again; or
+            PSS_MISSING_SEGMENT, of one of its own.
     """
     gone = ""
     for _ in range(ATTEMPTS):

@@ -441,3 +441,17 @@ def test_a_damaged_file_keeps_the_pin(original: Path) -> None:
     assert len(pins(original)) == 1
     path.write_bytes(whole)
     assert files <= merged_names(original)
+
+
+def test_a_file_that_is_gone(original: Path) -> None:
+    give(original)
+    (pin,) = pins(original)
+    assert pin.files is not None
+    name = max(pin.files)
+    (original / "state" / "_merged" / name).unlink()
+    found = Checkpoint(original).maintenance.verify()
+    assert {each.path for each in found.damages if each.kind == "missing_file"} == {
+        f"file://{original}/state/_merged/{name}"
+    }
+    with refused("PSS_MISSING_SEGMENT", name, "state/0/"):
+        Checkpoint(original).fork(original.parent / "fork")

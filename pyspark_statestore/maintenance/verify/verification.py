@@ -264,7 +264,7 @@ def _check_segments(
         unread = entries.path.take(pa.array(each.unread, pa.int64())).to_pylist()
         now.suspects.update(unread)
         if each.gone and run.is_foreign:
-            reason = f"it does not exist, and this fork needs it for {len(unread)} of its segments"
+            reason = f"it does not exist, and it is needed for {len(unread)} of the segments here"
             now.damages.append(Damage(damage.MISSING_FILE, url, reason))
         elif each.gone:
             now.unread.update(unread)
