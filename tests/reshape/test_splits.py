@@ -29,7 +29,7 @@ from tests.reshape.harness import (
     state_of,
 )
 from tests.sampling import sampled
-from tests.streaming.runs import Run, Setting, assert_state_is_merged, session_conf
+from tests.streaming.runs import STATE_STORE, Run, Setting, assert_state_is_merged, session_conf
 from tests.streaming.workloads import BATCHES, WORKLOADS, write_batches
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, since, pytest.mark.sweep(1, files="reshape")]
@@ -200,6 +200,22 @@ def test_both_go_on_while_both_clean(make_spark: MakeSpark, tmp_path: Path) -> N
         assert at(each).maintenance.verify().is_clean
     assert state_of(fork) == state_of(always)
     assert sum(map(len, state_of(further).values())) == sum(map(len, state_of(always).values()))
+
+
+@pytest.mark.parametrize("workload", ["aggregation", "outer_join"])
+def test_rows_with_checksums(make_spark: MakeSpark, tmp_path: Path, workload: str) -> None:
+    """Written anew and split: each value goes on with the checksum that Spark has put before it."""
+    spark = make_spark(mode="provider")
+    verified = {f"{STATE_STORE}rowChecksum.enabled": "true", f"{STATE_STORE}rowChecksum.readVerificationRatio": "1"}
+    with session_conf(spark, verified):
+        run, always = begun(make_spark, tmp_path, PROVIDER, workload, 2, 6)
+        at(run).repartition(3, spark=spark)
+        go_on(run, [2], SNAPSHOTS)
+        split_in_place(run, 6)
+        assert any(files - {None} for partition, files in tables(run).items() if partition >= 3)
+        go_on(run, [3])
+        go_on(always, ())
+        assert state_of(run) == state_of(always)
 
 
 def own_pins(checkpoint: Path) -> list[str]:

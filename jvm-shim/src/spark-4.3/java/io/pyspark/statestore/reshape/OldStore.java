@@ -1,5 +1,6 @@
 package io.pyspark.statestore.reshape;
 
+import java.io.IOException;
 import java.io.Serializable;
 import java.util.Map;
 import java.util.UUID;
@@ -17,6 +18,7 @@ import org.apache.spark.sql.execution.datasources.v2.BatchScanExec;
 import org.apache.spark.sql.execution.datasources.v2.state.StatePartitionReaderBase;
 import org.apache.spark.sql.execution.datasources.v2.state.StateSourceOptions;
 import org.apache.spark.sql.execution.datasources.v2.state.StateStoreInputPartition;
+import org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider;
 import org.apache.spark.sql.execution.streaming.state.StatePartitionKeyExtractor;
 import org.apache.spark.sql.execution.streaming.state.StateStoreConf;
 import org.apache.spark.sql.internal.SQLConf;
@@ -114,10 +116,49 @@ record OldStore(PartitionReaderFactory reader, StateSourceOptions options, Struc
   }
 
   /** Of each column family of a partition, Spark's way to find the part of a key that says in which partition it is. */
-  @SuppressWarnings("unchecked")
   Map<String, StatePartitionKeyExtractor> partitionKeys(int partition) throws ReflectiveOperationException {
+    return partitionKeys(open(partition));
+  }
+
+  @SuppressWarnings("unchecked")
+  private static Map<String, StatePartitionKeyExtractor> partitionKeys(PartitionReader<InternalRow> open)
+      throws ReflectiveOperationException {
     return CollectionConverters.asJava((scala.collection.immutable.Map<String, StatePartitionKeyExtractor>)
-        new Internals(open(partition)).call("cfPartitionKeyExtractors"));
+        new Internals(open).call("cfPartitionKeyExtractors"));
+  }
+
+  /**
+   * The rows of a partition in RocksDB.
+   *
+   * @param reader Spark's, which has the version open
+   * @param rows what the version has
+   * @param partitionKeys as {@link #partitionKeys(int)}
+   */
+  record Rows(
+      PartitionReader<InternalRow> reader, SortedRows rows, Map<String, StatePartitionKeyExtractor> partitionKeys)
+      implements AutoCloseable {
+    @Override
+    public void close() throws IOException {
+      reader.close();
+    }
+  }
+
+  /** Opens a partition of a RocksDB store. */
+  Rows rows(int partition) throws ReflectiveOperationException, IOException {
+    PartitionReader<InternalRow> open = open(partition);
+    Rows rows = null;
+    try {
+      Internals internals = new Internals(open);
+      internals.call("store");
+      RocksDBStateStoreProvider provider = (RocksDBStateStoreProvider) ((StatePartitionReaderBase) open).provider();
+      rows = new Rows(
+          open, new SortedRows(provider, (Boolean) internals.call("useColumnFamilies")), partitionKeys(open));
+      return rows;
+    } finally {
+      if (rows == null) {
+        open.close();
+      }
+    }
   }
 
   /** The part of a row that says in which partition it is. */

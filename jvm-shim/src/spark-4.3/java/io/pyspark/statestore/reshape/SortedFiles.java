@@ -10,30 +10,19 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import org.apache.spark.SparkEnv;
-import org.apache.spark.sql.catalyst.InternalRow;
-import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 import org.apache.spark.sql.execution.streaming.operators.stateful.transformwithstate.StateStoreColumnFamilySchemaUtils;
-import org.apache.spark.sql.execution.streaming.state.KeyValueChecksum;
-import org.apache.spark.sql.execution.streaming.state.KeyValueChecksumEncoder;
 import org.apache.spark.sql.execution.streaming.state.RocksDB;
-import org.apache.spark.sql.execution.streaming.state.RocksDBKeyStateEncoder;
 import org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider;
-import org.apache.spark.sql.execution.streaming.state.RocksDBValueStateEncoder;
 import org.apache.spark.sql.execution.streaming.state.StatePartitionAllColumnFamiliesWriter;
 import org.apache.spark.sql.execution.streaming.state.StatePartitionWriterColumnFamilyInfo;
 import org.apache.spark.sql.execution.streaming.state.StateStore;
 import org.apache.spark.sql.execution.streaming.state.StateStoreCheckpointInfo;
-import org.apache.spark.unsafe.types.UTF8String;
 import org.apache.spark.util.Utils;
 import org.rocksdb.EnvOptions;
 import org.rocksdb.IngestExternalFileOptions;
-import org.rocksdb.ReadOptions;
 import org.rocksdb.RocksDBException;
-import org.rocksdb.RocksIterator;
 import org.rocksdb.SstFileWriter;
 import scala.Option;
-import scala.Some;
-import scala.Tuple3;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
@@ -43,7 +32,7 @@ import scala.jdk.javaapi.CollectionConverters;
  * has sorted before, and compacts what it has flushed. Rows of an old partition come in the order of their keys already,
  * so each column family of each old partition becomes one file. Where several old partitions go into one, RocksDB merges
  * their files once they are as many as it would merge by itself. Spark's writer still makes the store and its column
- * families, and its encoders make the bytes.
+ * families. Keys and values are what Spark has made of them when it wrote them ({@link SortedRows}).
  *
  * <p>A partition that is split off another one begins with all of its rows, and gets one file that deletes those of the
  * others. What it began with is not written again.
@@ -52,6 +41,7 @@ final class SortedFiles implements AutoCloseable {
   private final RocksDBStateStoreProvider provider;
   private final StateStore state;
   private final RocksDB rocks;
+  private final SortedRows stored;
   private final boolean isNew;
   private final Map<String, Family> families = new HashMap<>();
   private final File local;
@@ -59,20 +49,13 @@ final class SortedFiles implements AutoCloseable {
   private final EnvOptions env = new EnvOptions();
   private final SstFileWriter file;
   private String current;
-  private UTF8String currentBytes;
   private Family family;
   private byte[] last;
   private long rows;
   private long internalRows;
 
-  /** What Spark does with the rows of a column family: the bytes before its keys, and its encoders. */
-  private record Family(
-      byte[] prefix,
-      RocksDBKeyStateEncoder keys,
-      RocksDBValueStateEncoder values,
-      int keyColumns,
-      int valueColumns,
-      boolean isInternal) {}
+  /** A column family: the bytes before its keys, and whether Spark counts its rows apart. */
+  private record Family(byte[] prefix, boolean isInternal) {}
 
   /** Opens the version of a partition that is written on. */
   private interface Opening {
@@ -88,7 +71,9 @@ final class SortedFiles implements AutoCloseable {
     try {
       state = opening.open(provider);
       rocks = provider.rocksDB();
-      knowFamilies(store, writer);
+      boolean usesFamilies = (Boolean) new Internals(writer).call("useColumnFamilies");
+      stored = new SortedRows(provider, usesFamilies);
+      knowFamilies(store, usesFamilies);
       local = Files.createTempDirectory(Path.of(Utils.getLocalDir(SparkEnv.get().conf())), "reshape").toFile();
       isOpen = true;
     } finally {
@@ -147,70 +132,44 @@ final class SortedFiles implements AutoCloseable {
             .noneMatch(StatePartitionWriterColumnFamilyInfo::useMultipleValuesPerKey);
   }
 
-  /** Adds a row, as Spark's reader gives it. */
-  void add(InternalRow row) throws RocksDBException {
-    byte[] key = key(row);
-    byte[] value = family.values.encodeValue(MovedRows.unsafe(row.getBinary(2), family.valueColumns));
-    if (rocks.conf().rowChecksumEnabled()) {
-      value =
-          KeyValueChecksumEncoder.encodeValueRowWithChecksum(value, KeyValueChecksum.create(key, Some.apply(value)));
-    }
-    byte[] prefixed = join(family.prefix, key);
+  /** The rows that the store began with. */
+  SortedRows rows() {
+    return stored;
+  }
+
+  /**
+   * Adds a row as it was in another store, whose keys and values are encoded in the same way.
+   *
+   * @param key without the bytes that say the column family
+   */
+  void add(String familyName, byte[] key, byte[] value) throws RocksDBException {
+    byte[] prefixed = prefixed(familyName, key);
     beginFile(prefixed);
     file.put(prefixed, value);
     count(1);
   }
 
-  /** Does something with a key. */
-  interface KeyVisitor {
-    /**
-     * @param row the key, as Spark decodes it
-     * @param key its bytes in RocksDB
-     */
-    void visit(UnsafeRow row, byte[] key) throws RocksDBException;
-  }
-
-  /**
-   * Visits the keys of a column family that the store began with. Spark's iterator would copy all values, which takes as
-   * long as everything else.
-   */
-  void forEachKey(String familyName, KeyVisitor visitor) throws ReflectiveOperationException, RocksDBException {
-    Family found = families.get(familyName);
-    try (ReadOptions once = new ReadOptions().setFillCache(false); RocksIterator at = db().newIterator(once)) {
-      for (at.seek(found.prefix); at.isValid(); at.next()) {
-        byte[] key = at.key();
-        if (!startsWith(key, found.prefix)) {
-          break;
-        }
-        visitor.visit(found.keys.decodeKey(Arrays.copyOfRange(key, found.prefix.length, key.length)), key);
-      }
-      at.status();
-    }
-  }
-
   /** Takes the row of a key out that is there. */
   void remove(String familyName, byte[] key) throws RocksDBException {
-    if (!familyName.equals(current)) {
-      know(familyName);
-    }
-    beginFile(key);
-    file.delete(key);
+    byte[] prefixed = prefixed(familyName, key);
+    beginFile(prefixed);
+    file.delete(prefixed);
     count(-1);
   }
 
-  /** The key of a row as Spark's encoder makes it. */
-  private byte[] key(InternalRow row) {
-    UTF8String name = row.getUTF8String(3);
-    if (!name.equals(currentBytes)) {
-      know(name.toString());
-      currentBytes = name.clone();
+  /** A key with the bytes before it that say the column family, which is the current one from then on. */
+  private byte[] prefixed(String familyName, byte[] key) {
+    if (!familyName.equals(current)) {
+      current = familyName;
+      family = families.get(familyName);
     }
-    return family.keys.encodeKey(MovedRows.unsafe(row.getBinary(1), family.keyColumns));
-  }
-
-  private void know(String familyName) {
-    current = familyName;
-    family = families.get(familyName);
+    byte[] prefix = family.prefix;
+    if (prefix.length == 0) {
+      return key;
+    }
+    byte[] joined = Arrays.copyOf(prefix, prefix.length + key.length);
+    System.arraycopy(key, 0, joined, prefix.length, key.length);
+    return joined;
   }
 
   private void count(int change) {
@@ -244,27 +203,10 @@ final class SortedFiles implements AutoCloseable {
     local.delete();
   }
 
-  @SuppressWarnings("unchecked")
-  private void knowFamilies(StoreRewrite store, StatePartitionAllColumnFamiliesWriter writer) throws ReflectiveOperationException {
-    boolean usesFamilies = (Boolean) new Internals(writer).call("useColumnFamilies");
-    Map<String, Tuple3<RocksDBKeyStateEncoder, RocksDBValueStateEncoder, Object>> encoders =
-        (Map<String, Tuple3<RocksDBKeyStateEncoder, RocksDBValueStateEncoder, Object>>) new Internals(provider)
-            .get(RocksDBStateStoreProvider.class.getName().replace('.', '$') + "$$keyValueEncoderMap");
-    Map<String, StatePartitionWriterColumnFamilyInfo> infos =
-        CollectionConverters.asJava(store.families());
-    for (Map.Entry<String, StatePartitionWriterColumnFamilyInfo> each : infos.entrySet()) {
-      String name = each.getKey();
-      byte[] prefix =
-          usesFamilies ? (byte[]) new Internals(rocks).call("encodeStateRowWithPrefix", new byte[0], name) : new byte[0];
-      families.put(
-          name,
-          new Family(
-              prefix,
-              encoders.get(name)._1(),
-              encoders.get(name)._2(),
-              each.getValue().schema().keySchema().length(),
-              each.getValue().schema().valueSchema().length(),
-              usesFamilies && StateStoreColumnFamilySchemaUtils.isInternalColFamily(name)));
+  private void knowFamilies(StoreRewrite store, boolean usesFamilies) throws ReflectiveOperationException {
+    for (String name : CollectionConverters.asJava(store.families()).keySet()) {
+      boolean isInternal = usesFamilies && StateStoreColumnFamilySchemaUtils.isInternalColFamily(name);
+      families.put(name, new Family(stored.prefix(name), isInternal));
     }
   }
 
@@ -287,7 +229,7 @@ final class SortedFiles implements AutoCloseable {
       return;
     }
     file.finish();
-    org.rocksdb.RocksDB db = db();
+    org.rocksdb.RocksDB db = stored.db();
     try (IngestExternalFileOptions options = new IngestExternalFileOptions()) {
       options.setMoveFiles(true);
       for (String each : files) {
@@ -303,25 +245,8 @@ final class SortedFiles implements AutoCloseable {
     }
   }
 
-  private org.rocksdb.RocksDB db() throws ReflectiveOperationException {
-    return (org.rocksdb.RocksDB) new Internals(rocks).call("db");
-  }
-
   private void add(String count, long change) throws ReflectiveOperationException {
     Internals counts = new Internals(rocks);
     counts.set(count, change + (isNew ? 0 : (Long) counts.get(count)));
-  }
-
-  private static boolean startsWith(byte[] key, byte[] prefix) {
-    return key.length >= prefix.length && Arrays.equals(key, 0, prefix.length, prefix, 0, prefix.length);
-  }
-
-  private static byte[] join(byte[] prefix, byte[] key) {
-    if (prefix.length == 0) {
-      return key;
-    }
-    byte[] joined = Arrays.copyOf(prefix, prefix.length + key.length);
-    System.arraycopy(key, 0, joined, prefix.length, key.length);
-    return joined;
   }
 }

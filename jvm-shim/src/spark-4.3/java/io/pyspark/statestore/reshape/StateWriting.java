@@ -36,8 +36,10 @@ record StateWriting(StoreRewrite store, int[] partitions) implements Serializabl
     if (store.isSplit()) {
       return split();
     }
-    MovedRows rows = new MovedRows(store, store.parents(partitions[0]), partitions);
-    return SortedFiles.suit(store) ? writeSorted(rows) : List.of(write(rows));
+    if (SortedFiles.suit(store)) {
+      return writeSorted();
+    }
+    return List.of(write(new MovedRows(store, store.parents(partitions[0]), partitions)));
   }
 
   /** Writes rows that have been brought together for the only partition. */
@@ -48,15 +50,25 @@ record StateWriting(StoreRewrite store, int[] partitions) implements Serializabl
     return new Done(store.name(), sparksWriter(partitions[0]).write(CollectionConverters.asScala(rows)));
   }
 
-  private List<Done> writeSorted(MovedRows rows) throws Exception {
+  private List<Done> writeSorted() throws Exception {
+    Places places = new Places(store);
     Map<Integer, SortedFiles> files = new HashMap<>();
     try {
       for (int each : partitions) {
         files.put(each, SortedFiles.ofNothing(store, sparksWriter(each)));
       }
-      while (rows.hasNext()) {
-        InternalRow row = rows.next();
-        files.get(rows.to()).add(row);
+      for (int parent : store.parents(partitions[0])) {
+        try (OldStore.Rows old = store.old().rows(parent)) {
+          for (Map.Entry<String, StatePartitionKeyExtractor> family : old.partitionKeys().entrySet()) {
+            old.rows().forEach(family.getKey(), (key, bytes, at) -> {
+              int to = store.isSingle() ? 0 : places.ofKey(family.getValue().partitionKey(key), parent);
+              SortedFiles file = files.get(to);
+              if (file != null) {
+                file.add(family.getKey(), bytes, at.value());
+              }
+            });
+          }
+        }
       }
       return commit(files);
     } finally {
@@ -78,11 +90,11 @@ record StateWriting(StoreRewrite store, int[] partitions) implements Serializabl
         files.put(each, SortedFiles.ofVersion(store, sparksWriter(each), id));
       }
       for (Map.Entry<String, StatePartitionKeyExtractor> family : store.old().partitionKeys(parent).entrySet()) {
-        files.get(parent).forEachKey(family.getKey(), (row, key) -> {
-          int to = places.ofKey(family.getValue().partitionKey(row), parent);
+        files.get(parent).rows().forEach(family.getKey(), (key, bytes, at) -> {
+          int to = places.ofKey(family.getValue().partitionKey(key), parent);
           for (int each : partitions) {
             if (each != to) {
-              files.get(each).remove(family.getKey(), key);
+              files.get(each).remove(family.getKey(), bytes);
             }
           }
         });
