@@ -23,6 +23,7 @@ from pyspark_statestore.log.rules import (
     next_generation,
     pinned,
     plan_unlinks,
+    released,
     relocatable,
 )
 
@@ -46,6 +47,7 @@ __all__ = [
     "next_generation",
     "pinned",
     "plan_unlinks",
+    "released",
     "relocatable",
     "resolve",
 ]

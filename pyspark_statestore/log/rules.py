@@ -256,6 +256,24 @@ def pinned(names: Iterable[str], pins: Mapping[str, AnyPin], expired: Collection
     return {name: pin for name in names for pin in counting if pin.files is None or name in pin.files}
 
 
+def released(pins: Iterable[AnyPin], needed: Collection[str]) -> dict[AnyPin, frozenset[str]]:
+    """Rule 6: finds the checkpoint's own pins that name files which have to stay no longer.
+
+    Args:
+        pins: Those that are expired (:func:`is_expired`): the reference file for which such a pin was made is there, or
+            never will be.
+        needed: The files in which segments with second paths live, by a complete look after that time.
+
+    Returns:
+        Each such pin, and which of its files are still needed.
+    """
+    return {
+        pin: frozenset(pin.files).intersection(needed)
+        for pin in pins
+        if pin.files is not None and not set(pin.files) <= set(needed)
+    }
+
+
 def closed_tombstones(resolution: Resolution, states: Mapping[str, FileState]) -> dict[str, int]:
     """Counts the tombstones of each closed file, for :meth:`TombstoneWatch.begin`.
 

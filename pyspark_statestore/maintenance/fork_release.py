@@ -26,7 +26,7 @@ import numpy as np
 
 from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.format import split_foreign_path
-from pyspark_statestore.log import Resolution, pinned
+from pyspark_statestore.log import Resolution, pinned, released
 from pyspark_statestore.log.merged_log import LogSnapshot, MergedLog
 from pyspark_statestore.log.pins import CLAIM, NO_CLAIM, OWN, Pin, drop_pin, pins_among, pins_of, read_origin, read_pins
 from pyspark_statestore.log.references import pin_own
@@ -101,9 +101,9 @@ def unneeded_own(
     """
     if not snapshot.old_pins or snapshot.scan.is_in_doubt:
         return {}
-    needed = second_paths(then or snapshot.scan.resolution, directory.location.absolute).keys()
+    needed = second_paths(then or snapshot.scan.resolution, directory.location.absolute)
     pins = pins_among(directory, {name: snapshot.scan.others[name] for name in snapshot.old_pins})
-    return {pin: pin.files & needed for pin in pins if pin.files is not None and not pin.files <= needed}
+    return released(pins, needed)
 
 
 def release_own(log: MergedLog, snapshot: LogSnapshot) -> None:

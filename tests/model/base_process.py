@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from pyspark_statestore.format import Entry, Kind, SegmentType, file_name
-from pyspark_statestore.log import is_expired, pinned
+from pyspark_statestore.log import is_expired, pinned, released
 from tests.model.rules import Rules
 from tests.model.views import Found, View
 from tests.model.world import CLOSED, IDLE, File, Group, Key, Window, World
@@ -360,6 +360,27 @@ class BaseProcess:
         pins = dict(self.world.pins)
         expired = [name for name in pins if is_expired([now - self._pins_seen[name]], CLOSED)]
         return lambda file: bool(pinned([file], pins, expired))
+
+    def old_pins(self) -> list[str]:
+        """The checkpoint's own pins that this process has seen for so long that what they were made for is there."""
+        self.list_pins()
+        now = self.world.now
+        named = [name for name, pin in self.world.pins.items() if pin.own and not pin.is_begun]
+        wait = self.rules.own_pins_wait
+        return [name for name in named if not wait or is_expired([now - self._pins_seen[name]], CLOSED)]
+
+    def drop_pins(self, old: Sequence[str]) -> None:
+        """Drops those of them that nothing needs, after a complete refresh that began when they were old."""
+        found = [(path, self.view.find(path)) for path in self.world.paths]
+        holders = [self.world.second.get((each.file, path)) for path, each in found if each is not None]
+        needed = {holder[0] for holder in holders if holder is not None}
+        if not self.rules.own_pins_are_needed:
+            needed = set()
+        pins = {self.world.pins[name]: name for name in old if name in self.world.pins}
+        for pin, rest in released(pins, needed).items():
+            if not rest:
+                del self.world.pins[pins[pin]]
+                self._say(f"drops {pins[pin]}")
 
     def read_tail(self, number: int) -> None:
         """Reads what is new in one file."""

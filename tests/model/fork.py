@@ -1,14 +1,16 @@
-"""A simulated fork: what it does to the directory that it is made of, and what it needs there from then on."""
+"""A simulated fork, and a split: what they do to the directory, and what they need there from then on."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
+from pyspark_statestore.format import Entry, SegmentType, file_name
 from pyspark_statestore.log import is_timely
 from tests.model.base_process import BaseProcess
 from tests.model.rules import Rules
 from tests.model.views import Found, View
-from tests.model.world import CLOSED, Pin, World
+from tests.model.world import CLOSED, File, Group, Pin, World
 
 
 @dataclass
@@ -82,3 +84,86 @@ class Fork:
     def crash(self) -> None:
         """Dies; an empty pin stays."""
         self._reader.crash()
+
+
+class Split:
+    """Second paths for what lives at some paths: pin, look, pin, say so, and no more pin that keeps everything.
+
+    Args:
+        world: With the checkpoint.
+        number: Of the split; others have other ones.
+        seconds: The second path of each path.
+        rules: That it abides by.
+        view: A new one.
+    """
+
+    def __init__(self, world: World, number: int, seconds: Mapping[str, str], rules: Rules, view: View) -> None:
+        self.world = world
+        self.rules = rules
+        self._name = f"S{number}"
+        self._names = _Names(f"{self._name}-1.own", f"{self._name}-2.own")
+        self._seconds = seconds
+        self._writer = 1_000 + number
+        self._reader = BaseProcess(world, self._name, 0, 0, rules, view)
+        self._created = world.now
+        self._found: dict[str, Found] | None = None
+        world.pins[self._names.first] = Pin(None, own=True)
+        world.say(f"{self._name} begins")
+
+    @property
+    def has_looked(self) -> bool:
+        """Whether it knows what gets second paths."""
+        return self._found is not None
+
+    @property
+    def is_named(self) -> bool:
+        """Whether its pin says which files it needs."""
+        return self._names.second in self.world.pins
+
+    def look(self, *, at_once: bool = True) -> None:
+        """Looks at all, or begins to."""
+
+        def choose() -> None:
+            view = self._reader.view
+            found = {second: view.find(path) for path, second in self._seconds.items() if view.find(second) is None}
+            self._found = {second: each for second, each in found.items() if each is not None}
+
+        if not self._reader.refreshing:
+            self._reader.begin_refresh(choose)
+        while self._reader.refreshing:
+            self._reader.read_next()
+            if not at_once:
+                break
+
+    def name_files(self) -> None:
+        """Pins the files with the segments."""
+        assert self._found is not None
+        files = frozenset(each.file for each in self._found.values())
+        self.world.pins[self._names.second] = Pin(files if self.rules.own_pins_come_first else frozenset(), own=True)
+        self.world.say(f"{self._name} pins {sorted(files)}")
+
+    def refer(self) -> None:
+        """Says which second paths there are, if it is still in time; and ends."""
+        assert self._found is not None
+        if self._found and (self._is_timely() or not self.rules.own_pins_are_timely):
+            name = file_name(self.world.now, self._writer, 1)
+            entries: list[Entry] = []
+            for second, found in self._found.items():
+                stamp = self._reader.view.next_stamp(self.world.now, self.world.now)
+                entry = replace(found.entry, path=second, stamp=stamp, writer=self._writer, generation=0)
+                entries.append(replace(entry, type=SegmentType.of(second)))
+                self.world.second[name, second] = (found.file, found.entry)
+            for entry in entries:
+                self.world.truth.give(entry)
+            self.world.files[name] = File(sealed=True)
+            self.world.append(name, Group(entries, max(entry.stamp for entry in entries)))
+            self.world.say(f"{self._name} says in {name} where {sorted(self._found)} are")
+        self.world.pins.pop(self._names.first, None)
+        self.world.say(f"{self._name} ends")
+
+    def crash(self) -> None:
+        """Dies; its pins stay."""
+        self._reader.crash()
+
+    def _is_timely(self) -> bool:
+        return is_timely(self.world.now - self._created, CLOSED)

@@ -5,16 +5,19 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from tests.model.fork import Fork
+from tests.model.fork import Fork, Split
 from tests.model.process import Flush, Process
 from tests.model.rules import Rules
 from tests.model.views import PythonView, View
 from tests.model.world import CLOSED, IDLE, World
 
 PATHS = ("0/0/1.changelog", "0/1/1.changelog")
+SECONDS = {PATHS[0]: "0/2/1.changelog", PATHS[1]: "0/3/1.changelog"}
+"""The second path of each, which nobody writes to."""
 SKEWS = (0, 100_000, -100_000)
 WHO = st.integers(0, 2)
 PATH = st.sampled_from(PATHS)
+ANY_PATH = st.sampled_from([*PATHS, *PATHS, *SECONDS.values()])
 OFTEN = st.sampled_from([True, True, True, False])
 SELDOM = st.sampled_from([False, False, False, True])
 FLUSH = st.sampled_from([Flush.OK] * 16 + [flush for flush in Flush if flush is not Flush.OK])
@@ -35,9 +38,10 @@ class Machine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.world = World(PATHS)
+        self.world = World((*PATHS, *SECONDS.values()))
         self.started = 0
         self.forks: list[Fork] = []
+        self.split: Split | None = None
         self.processes = [self._start(number, SKEWS[number]) for number in range(3)]
 
     def _start(self, number: int, skew: int) -> Process:
@@ -92,7 +96,7 @@ class Machine(RuleBasedStateMachine):
             if at_once and process.end_append(flush) and seals:
                 process.seal()
 
-    @rule(who=WHO, path=PATH, flush=FLUSH, at_once=OFTEN, seals=st.booleans())
+    @rule(who=WHO, path=ANY_PATH, flush=FLUSH, at_once=OFTEN, seals=st.booleans())
     def delete(self, who: int, path: str, flush: Flush, at_once: bool, seals: bool) -> None:
         process = self._alive(who)
         process.delete(path)
@@ -123,7 +127,7 @@ class Machine(RuleBasedStateMachine):
         if self._alive(who).idle:
             self._alive(who).seal()
 
-    @rule(who=WHO, kind=st.sampled_from(["whole", "begin", "listing", "tail"]), number=st.integers(0, 3), path=PATH)
+    @rule(who=WHO, kind=st.sampled_from(["whole", "begin", "listing", "tail"]), number=st.integers(0, 3), path=ANY_PATH)
     def refresh(self, who: int, kind: str, number: int, path: str) -> None:
         process = self._alive(who)
         if process.refreshing:
@@ -185,6 +189,26 @@ class Machine(RuleBasedStateMachine):
                 self.forks[-1].look()
                 self.forks[-1].name_files()
 
+    @rule(step=st.sampled_from(["all", "begin", "on", "on", "on", "crash"]))
+    def splits(self, step: str) -> None:
+        """Gives second paths, or goes on with that."""
+        if self.split is None and step in ("all", "begin"):
+            self.started += 1
+            self.split = Split(self.world, self.started, SECONDS, self.abides_by, self.make_view())
+        if self.split is not None and step == "crash":
+            self.split.crash()
+            self.split = None
+        while self.split is not None:
+            if not self.split.has_looked:
+                self.split.look(at_once=step == "all")
+            elif not self.split.is_named:
+                self.split.name_files()
+            else:
+                self.split.refer()
+                self.split = None
+            if step != "all":
+                break
+
     @rule(who=WHO, cleanly=st.booleans(), skew=st.sampled_from(SKEWS))
     def restart(self, who: int, cleanly: bool, skew: int) -> None:
         process = self.processes[who]
@@ -217,6 +241,9 @@ class Machine(RuleBasedStateMachine):
             self.world.check()
         left = set(self.world.files) - self.world.needed()
         assert len(left) <= 1, f"{sorted(left)} should have gone\n" + self.world.story()
+        holders = {self.world.second.get((name, path), ("",))[0] for path, (name, _) in self.world.read().items()}
+        own = [name for name, pin in self.world.pins.items() if pin.own and pin.files and holders.isdisjoint(pin.files)]
+        assert not own, f"{own} should have gone\n" + self.world.story()
         assert not self.world.markers, "the markers of the dead should have gone\n" + self.world.story()
 
     def processes_are_sound(self) -> bool:

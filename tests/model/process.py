@@ -92,6 +92,7 @@ class Process(BaseProcess):
     def begin_cleaning(self, *, complete: bool, at_once: bool, flush: Flush = Flush.OK) -> None:
         """Refreshes and chooses what may go."""
         pinned_before = self.list_pins()
+        old_pins = self.old_pins()
 
         def choose() -> None:
             now = self.world.now
@@ -101,6 +102,8 @@ class Process(BaseProcess):
                     self._say(f"removes {marker}")
             if self.rules.deletes_are_durable_first and not self._all_durable(flush):
                 return
+            if complete:
+                self.drop_pins(old_pins)
             self.cleaning = _Cleaning(files, list(files))
             if not self.rules.pins_are_listed_last:
                 self.cleaning.is_pinned = pinned_before

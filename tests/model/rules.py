@@ -19,6 +19,10 @@ class Rules:
     pins_are_listed_last: bool = True  # after all that an unlink rests on, not with the view
     forks_announce: bool = True  # a fork pins everything before it looks
     forks_are_timely: bool = True  # an empty pin counts for a time only
+    own_pins_come_first: bool = True  # what gets a second path is pinned before it has one
+    own_pins_are_timely: bool = True  # a pin that nothing seems to need counts for a time only
+    own_pins_wait: bool = True  # for that time: what needs it may not be seen yet
+    own_pins_are_needed: bool = True  # what second paths lead to stays
     highest_stamp_stays: bool = True  # 6, for 3: stamps never go backwards
     leaves_idle_files: bool = True  # 7: a writer does not append to a file that others may count as closed
     late_flushes_fail: bool = True  # 7

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.model.fork import Fork
+from tests.model.fork import Fork, Split
 from tests.model.java_view import JavaView
 from tests.model.process import Flush, Process
 from tests.model.rules import Rules
@@ -20,6 +20,7 @@ from tests.model.views import PythonView, View
 from tests.model.world import CLOSED, IDLE, World
 
 ONE, TWO, THREE = "0/0/1.changelog", "0/1/1.changelog", "0/2/1.changelog"
+SECOND = "0/9/1.changelog"
 FAST, SLOW = 100_000, -100_000
 
 
@@ -28,7 +29,7 @@ class Play:
 
     def __init__(self, rules: Rules, make_view: Callable[[Rules], View]) -> None:
         self.rules = rules
-        self.world = World((ONE, TWO, THREE))
+        self.world = World((ONE, TWO, THREE, SECOND))
         self._make_view = make_view
         self._started = 0
 
@@ -44,6 +45,16 @@ class Play:
     def fork(self) -> Fork:
         """A fork that is begun."""
         return Fork(self.world, "F", self.rules, self._make_view(self.rules))
+
+    def split(self) -> Split:
+        """A split that is begun, and has found what it needs."""
+        split = Split(self.world, 1, {ONE: SECOND}, self.rules, self._make_view(self.rules))
+        split.look()
+        return split
+
+    def refer(self, split: Split) -> None:
+        split.refer()
+        self.world.check()
 
     def name_files(self, fork: Fork) -> None:
         fork.name_files()
@@ -202,6 +213,61 @@ def forks_are_timely(play: Play) -> None:
     play.write(a, TWO)
     play.clean(b)
     play.name_files(fork)
+
+
+def own_pins_come_first(play: Play) -> None:
+    """What A wrote has a second path. Then B deletes it at the first one."""
+    a, b = play.start(), play.start()
+    play.write(a, ONE, seals=True)
+    split = play.split()
+    split.name_files()
+    play.refer(split)
+    play.delete(b, ONE, seals=True)
+    play.write(a, TWO)
+    play.clean(b)
+
+
+def own_pins_are_timely(play: Play) -> None:
+    """The split takes so long that B drops its pin, and unlinks what it was to keep."""
+    a, b = play.start(), play.start()
+    play.write(a, ONE, seals=True)
+    split = play.split()
+    split.name_files()
+    play.clean(b)
+    play.wait(CLOSED)
+    play.delete(b, ONE, seals=True)
+    play.write(a, TWO)
+    play.clean(b)
+    play.clean(b)
+    play.refer(split)
+
+
+def own_pins_wait(play: Play) -> None:
+    """B looks when the pin is there and what needs it is not."""
+    a, b = play.start(), play.start()
+    play.write(a, ONE, seals=True)
+    split = play.split()
+    split.name_files()
+    play.clean(b)
+    play.refer(split)
+    play.delete(b, ONE, seals=True)
+    play.write(a, TWO)
+    play.clean(b)
+
+
+def own_pins_are_needed(play: Play) -> None:
+    """Old as the pin is, what A wrote lives at its second path."""
+    a, b = play.start(), play.start()
+    play.write(a, ONE, seals=True)
+    split = play.split()
+    split.name_files()
+    play.refer(split)
+    play.delete(b, ONE, seals=True)
+    play.write(a, TWO)
+    play.clean(b)
+    play.wait(CLOSED)
+    play.clean(b)
+    play.clean(b)
 
 
 def highest_stamp_stays(play: Play) -> None:
@@ -376,6 +442,10 @@ HISTORIES: dict[str, Callable[[Play], None]] = {
         pins_are_listed_last,
         forks_announce,
         forks_are_timely,
+        own_pins_come_first,
+        own_pins_are_timely,
+        own_pins_wait,
+        own_pins_are_needed,
         highest_stamp_stays,
         leaves_idle_files,
         late_flushes_fail,

@@ -43,7 +43,14 @@ def test_the_java_index_loses_nothing_and_brings_nothing_back(jvm: Any) -> None:
 
 @pytest.mark.parametrize(
     "rule",
-    ["take_over_refreshes", "deletes_kill_what_they_saw", "carries_tombstones", "pins_are_honoured"],
+    [
+        "take_over_refreshes",
+        "deletes_kill_what_they_saw",
+        "carries_tombstones",
+        "pins_are_honoured",
+        "own_pins_come_first",
+        "own_pins_are_needed",
+    ],
 )
 def test_the_machine_finds_what_is_left_out_in_python(rule: str) -> None:
     with pytest.raises(AssertionError, match=WRONG):
@@ -51,7 +58,9 @@ def test_the_machine_finds_what_is_left_out_in_python(rule: str) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("rule", ["deletes_kill_what_they_saw", "carries_tombstones", "pins_are_honoured"])
+@pytest.mark.parametrize(
+    "rule", ["deletes_kill_what_they_saw", "carries_tombstones", "pins_are_honoured", "own_pins_are_needed"]
+)
 def test_the_machine_finds_what_is_left_out_in_java(rule: str, jvm: Any) -> None:
     with pytest.raises(AssertionError, match=WRONG):
         run_state_machine_as_test(machine(Rules(**{rule: False}), jvm), settings=settings.get_profile("mutant"))

@@ -44,13 +44,15 @@ class File:
 
 @dataclass(frozen=True)
 class Pin:
-    """What a fork has left.
+    """What a fork has left, or a split.
 
     Attributes:
         files: That must not be unlinked; None for all of them.
+        own: Whether the checkpoint itself needs them.
     """
 
     files: frozenset[str] | None
+    own: bool = False
 
     @property
     def is_begun(self) -> bool:
@@ -89,6 +91,10 @@ class Truth:
             else:
                 saw = self._saw.get((entry.path, entry.key), entry.key)
                 self._deleted_to[entry.path] = max(saw, self._deleted_to.get(entry.path, saw))
+
+    def give(self, entry: Entry) -> None:
+        """A write is going to be at a path under a new key, whatever became of it there."""
+        self._keys.setdefault(entry.path, {})[entry.crc32c] = entry.key
 
     def expected(self, path: str) -> int | None:
         """Id of the write that is read."""
@@ -147,6 +153,8 @@ class World:
         self.pins: dict[str, Pin] = {}
         self.forked: dict[str, list[tuple[str, Entry]]] = {}
         """By its pin, the files and entries that a fork reads."""
+        self.second: dict[tuple[str, str], tuple[str, Entry]] = {}
+        """By a reference file and a path, the file and the entry in it that have the bytes."""
         self.truth = Truth()
         self.counted = Truth()
         """What the query of this run counts on: what was acknowledged in it, and all that was durable before it."""
@@ -236,7 +244,9 @@ class World:
             and any(n != name and e.path == tombstone.path and e.key <= tombstone.key for n, e in puts)
         }
         index_only = {name for name, file in self.files.items() if file.index_only}
-        return {name for name, _ in self.read().values()} | holding | index_only
+        read = {(name, path) for path, (name, _) in self.read().items()}
+        holders = {self.second[each][0] for each in read & self.second.keys()}
+        return {name for name, _ in read} | holders | holding | index_only
 
     def check(self) -> None:
         """Nothing is lost, nothing comes back."""
@@ -250,9 +260,15 @@ class World:
 
         for pin, needed in self.forked.items():
             for name, entry in needed:
-                there = [e for group in self.files.get(name, File()).groups for e in group.entries]
-                if not any((e.path, e.offset, e.crc32c) == (entry.path, entry.offset, entry.crc32c) for e in there):
-                    raise AssertionError(f"{entry.path} of {pin} is lost: {name} has gone\n" + self.story())
+                self._check_there(name, entry, pin)
+        for path, (name, _) in read.items():
+            if (name, path) in self.second:
+                self._check_there(*self.second[name, path], path)
+
+    def _check_there(self, name: str, entry: Entry, who: str) -> None:
+        there = [e for group in self.files.get(name, File()).groups for e in group.entries]
+        if not any((e.path, e.offset, e.crc32c) == (entry.path, entry.offset, entry.crc32c) for e in there):
+            raise AssertionError(f"{entry.path} of {who} is lost: {name} has gone\n" + self.story())
 
     def story(self) -> str:
         """What has happened, and what is on the disk."""
