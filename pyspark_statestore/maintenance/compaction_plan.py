@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, insort
-from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -136,13 +135,14 @@ class CompactionPlan:
             bins += pack(foreign, options.capacity)
         sources = sorted({part.name for each in bins for part in each})
         estimates = []
-        copied: Counter[str] = Counter()
+        copied: np.ndarray = np.zeros(len(scan.entries.files), "i8")
         for each in bins:
             rows = movable.rows(each)
-            copied.update(scan.entries.files[number] for number in scan.entries.file[rows].tolist())
+            copied += np.bincount(scan.entries.file[rows], minlength=len(copied))
             live_in_it = int(scan.entries.length[rows].sum())
             estimates.append((live_in_it, sum(sizes[part] for part in each) + U32.size + TRAILER_SIZE))
-        emptied = tuple(name for name in sources if copied[name] == live[name])
+        number = {name: at for at, name in enumerate(scan.entries.files)}
+        emptied = tuple(name for name in sources if copied[number[name]] == live[name])
         return cls(tuple(bins), tuple(sources), emptied, sum(size for size, _ in estimates), tuple(estimates))
 
     def as_relocation(self) -> Relocation:
