@@ -362,14 +362,18 @@ def second_paths(resolution: Resolution, checkpoint: str) -> dict[str, np.ndarra
         resolution: What lives.
         checkpoint: The checkpoint's path in its file system.
     """
-    entries, rows = resolution.entries, np.flatnonzero(resolution.live)
-    found: dict[str, np.ndarray] = {}
+    entries = resolution.entries
+    own: dict[int, str] = {}
     for number, path in enumerate(entries.foreign, start=1):
         where, name = split_foreign_path(path)
-        of_it = rows[entries.origin[rows] == number] if where == checkpoint else rows[:0]
-        if len(of_it):
-            found[name] = of_it
-    return found
+        if where == checkpoint:
+            own[number] = name
+    rows = np.flatnonzero(resolution.live & np.isin(entries.origin, list(own)))
+    if not len(rows):
+        return {}
+    rows = rows[np.argsort(entries.origin[rows], kind="stable")]
+    numbers, begins = np.unique(entries.origin[rows], return_index=True)
+    return {own[int(n)]: part for n, part in zip(numbers, np.split(rows, begins[1:]), strict=True)}
 
 
 def foreign_of(entries: Entries, rows: np.ndarray) -> dict[str, frozenset[str]]:

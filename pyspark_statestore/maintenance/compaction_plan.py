@@ -141,8 +141,8 @@ class CompactionPlan:
             copied += np.bincount(scan.entries.file[rows], minlength=len(copied))
             live_in_it = int(scan.entries.length[rows].sum())
             estimates.append((live_in_it, sum(sizes[part] for part in each) + U32.size + TRAILER_SIZE))
-        number = {name: at for at, name in enumerate(scan.entries.files)}
-        emptied = tuple(name for name in sources if copied[number[name]] == live[name])
+        is_emptied = (copied > 0) & (copied == totals.live_segment_count)
+        emptied = tuple(scan.entries.files[number] for number in np.flatnonzero(is_emptied).tolist())
         return cls(tuple(bins), tuple(sources), emptied, sum(size for size, _ in estimates), tuple(estimates))
 
     def as_relocation(self) -> Relocation:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from pyspark_statestore.format import Entry, SegmentType, file_name
@@ -17,6 +17,16 @@ from tests.model.world import CLOSED, File, Group, Pin, World
 class _Names:
     first: str
     second: str
+
+
+def _look(reader: BaseProcess, choose: Callable[[], None], *, at_once: bool) -> None:
+    """Looks at all, or begins to, or goes on with it; ``choose`` takes what is found."""
+    if not reader.refreshing:
+        reader.begin_refresh(choose)
+    while reader.refreshing:
+        reader.read_next()
+        if not at_once:
+            break
 
 
 class Fork:
@@ -58,12 +68,7 @@ class Fork:
             self._found = [each for each in found if each is not None]
             self.world.say(f"{self._reader.name} needs {[(f.entry.path, f.file) for f in self._found]}")
 
-        if not self._reader.refreshing:
-            self._reader.begin_refresh(choose)
-        while self._reader.refreshing:
-            self._reader.read_next()
-            if not at_once:
-                break
+        _look(self._reader, choose, at_once=at_once)
 
     def name_files(self) -> bool:
         """Pins what it needs, where it is still in time; whether it was."""
@@ -128,12 +133,7 @@ class Split:
             found = {second: view.find(path) for path, second in self._seconds.items() if view.find(second) is None}
             self._found = {second: each for second, each in found.items() if each is not None}
 
-        if not self._reader.refreshing:
-            self._reader.begin_refresh(choose)
-        while self._reader.refreshing:
-            self._reader.read_next()
-            if not at_once:
-                break
+        _look(self._reader, choose, at_once=at_once)
 
     def name_files(self) -> None:
         """Pins the files with the segments."""

@@ -47,9 +47,10 @@ class Play:
         return Fork(self.world, "F", self.rules, self._make_view(self.rules))
 
     def split(self) -> Split:
-        """A split that is begun, and has found what it needs."""
+        """A split that has pinned what it needs."""
         split = Split(self.world, 1, {ONE: SECOND}, self.rules, self._make_view(self.rules))
         split.look()
+        split.name_files()
         return split
 
     def refer(self, split: Split) -> None:
@@ -220,7 +221,6 @@ def own_pins_come_first(play: Play) -> None:
     a, b = play.start(), play.start()
     play.write(a, ONE, seals=True)
     split = play.split()
-    split.name_files()
     play.refer(split)
     play.delete(b, ONE, seals=True)
     play.write(a, TWO)
@@ -232,7 +232,6 @@ def own_pins_are_timely(play: Play) -> None:
     a, b = play.start(), play.start()
     play.write(a, ONE, seals=True)
     split = play.split()
-    split.name_files()
     play.clean(b)
     play.wait(CLOSED)
     play.delete(b, ONE, seals=True)
@@ -247,7 +246,6 @@ def own_pins_wait(play: Play) -> None:
     a, b = play.start(), play.start()
     play.write(a, ONE, seals=True)
     split = play.split()
-    split.name_files()
     play.clean(b)
     play.refer(split)
     play.delete(b, ONE, seals=True)
@@ -260,7 +258,6 @@ def own_pins_are_needed(play: Play) -> None:
     a, b = play.start(), play.start()
     play.write(a, ONE, seals=True)
     split = play.split()
-    split.name_files()
     play.refer(split)
     play.delete(b, ONE, seals=True)
     play.write(a, TWO)

@@ -24,7 +24,6 @@ final class MovedRows implements Iterator<InternalRow> {
   private int at = -1;
   private PartitionReader<InternalRow> reader;
   private InternalRow row;
-  private int to;
 
   /**
    * Finds the rows of some old partitions that belong into some new ones.
@@ -70,11 +69,7 @@ final class MovedRows implements Iterator<InternalRow> {
   }
 
   private boolean isWanted(InternalRow found) {
-    if (store.isSingle()) {
-      return true;
-    }
-    to = places.of(found, parents[at]);
-    return wanted.contains(to);
+    return store.isSingle() || wanted.contains(places.of(found, parents[at]));
   }
 
   @Override
@@ -85,11 +80,6 @@ final class MovedRows implements Iterator<InternalRow> {
     InternalRow found = row;
     row = null;
     return found;
-  }
-
-  /** The new partition that the last row belongs into. Ask before the next one. */
-  int to() {
-    return to;
   }
 
   /** A key or a value of such a row, of which Spark's reader gives the bytes. */

@@ -46,10 +46,6 @@ final class SortedRows {
         .get(RocksDBStateStoreProvider.class.getName().replace('.', '$') + "$$keyValueEncoderMap");
   }
 
-  RocksDB rocks() {
-    return rocks;
-  }
-
   /** RocksDB itself. */
   org.rocksdb.RocksDB db() throws ReflectiveOperationException {
     return (org.rocksdb.RocksDB) new Internals(rocks).call("db");
