@@ -186,6 +186,13 @@ SINK_JOINED: TableLayout = (
 )
 """The layout of the command ``sink compact``."""
 
+SINK_FAILED: TableLayout = (
+    ColumnLayout("file", ("file_path",), rendering.name),
+    ColumnLayout("size", ("file_size_in_bytes",), rendering.size),
+    ColumnLayout("stays as it is, since", ("reason",), rendering.text),
+)
+"""The layout of what ``sink compact`` left."""
+
 
 def all_columns(schema: pa.Schema) -> TableLayout:
     """Returns the layout that shows all columns under their own names."""

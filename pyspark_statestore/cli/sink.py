@@ -228,9 +228,10 @@ def compact_command(
     """Join small files that are listed already, with Spark.
 
     Readers see each row once, before and after. The joined files stay for readers that have begun, until the command
-    orphans removes them. To use a session of your own, see docs/file-sink.md.
+    orphans removes them. What cannot be joined without loss stays as it is, and the command says why. To use a session
+    of your own, see docs/file-sink.md.
     """
-    from pyspark_statestore.cli.layouts import SINK_JOINED
+    from pyspark_statestore.cli.layouts import SINK_FAILED, SINK_JOINED
     from pyspark_statestore.cli.output import Report, figures_of
     from pyspark_statestore.cli.session import session, task_progress
 
@@ -243,8 +244,8 @@ def compact_command(
             dry_run=dry_run,
             spark=spark,
         )
-    details = {"files": (done.files, SINK_JOINED)}
-    output.report(Report.of(f"Compaction of {sink.url}", figures_of(done), details, dry_run=done.dry_run))
+    details = {"files": (done.files, SINK_JOINED), "failed": (done.failed, SINK_FAILED)}
+    output.report(Report.of(f"Compaction of {sink.url}", figures_of(done, "failed"), details, dry_run=done.dry_run))
 
 
 @sink_group.command(

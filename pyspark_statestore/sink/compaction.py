@@ -19,26 +19,36 @@ it was made of.
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import json
+import re
+import secrets
+import threading
+import time
 import uuid
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlparse
 
 import pyarrow as pa
 
-from pyspark_statestore.errors import not_allowed
+from pyspark_statestore.errors import StateStoreFilesError, not_allowed
 from pyspark_statestore.sink.file_list import Entry, ListPart, check_unchanged, display, new_line, read_list, text_of
-from pyspark_statestore.sink.rewriter import New, Rewriter, check_options, format_of
-from pyspark_statestore.storage.changes import write
-from pyspark_statestore.storage.directory import Directory
+from pyspark_statestore.sink.rewriter import Joined, New, Rewriter, check_options, format_of
+from pyspark_statestore.sink.verification import data_files
+from pyspark_statestore.storage.changes import delete, write
+from pyspark_statestore.storage.directory import Directory, in_parallel
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 REPLACED = "_replaced"
 """The directory of the notes that say which files are not listed any more. No reader looks there."""
+
+_MADE = re.compile(r"part-\d+-([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4})-")
 
 LEAST_TARGET = 1024
 """Bytes; the same as of ``targetFileSize``."""
@@ -51,17 +61,22 @@ class SinkCompaction:
     Attributes:
         rewritten_data_files_count: Files that were joined. They stay until orphans are removed.
         added_data_files_count: Files that were made of them; in a dry run, about so many.
+        failed_data_files_count: Files that were to be joined and stay as they are, since they could not be joined
+            without loss.
         rewritten_bytes_count: Size of the joined files, in bytes.
         added_bytes_count: Size of the new files, in bytes; None in a dry run.
         files: The joined files: ``file_path``, ``file_size_in_bytes``, and ``listed_in``, the file of Spark's list.
+        failed: The files that were left: ``file_path``, ``file_size_in_bytes`` and ``reason``.
         dry_run: Whether nothing was changed.
     """
 
     rewritten_data_files_count: int
     added_data_files_count: int
+    failed_data_files_count: int
     rewritten_bytes_count: int
     added_bytes_count: int | None
     files: pa.Table = field(repr=False)
+    failed: pa.Table = field(repr=False)
     dry_run: bool
 
 
@@ -84,19 +99,31 @@ def compact(
     jvm = Rewriter(directory, spark)
     newest = max((entry.modified_ms for part in parts for entry in part.entries), default=0)
     before = newest - older_than / datetime.timedelta(milliseconds=1)
-    works = []
+    there = {info.name: info.size for info in data_files(directory)}
+    times = Counter(entry.relative for part in parts for entry in part.entries)
+    works, failed = [], []
     for part in parts:
         old = [entry for entry in part.entries if entry.relative and entry.modified_ms <= before]
-        bins = jvm.plan(old, target_file_size)
+        sound = []
+        for entry in old:
+            why = _why_not(entry, there.get(entry.relative), times[entry.relative])
+            if why is None:
+                sound.append(entry)
+            else:
+                failed.append((entry, why))
+        bins = jvm.plan(sound, target_file_size)
         if bins:
             works.append(_Work(part, bins))
-    added, added_bytes = sum(len(work.bins) for work in works), None
+    planned = [_Done(work.part, [_Exchange(entries, ()) for entries in work.bins], ()) for work in works]
+    done = planned
     if works and not dry_run:
-        named = format_of(directory, format, [entry.relative for work in works for entry in work.joined])
+        named = format_of(directory, format, [entry.relative for work in works for entry in work.planned])
         check_options(named, options)
-        made = [made for work in works for made in work.do(directory, jvm, named, options, target_file_size)]
-        added, added_bytes = len(made), sum(each.size for each in made)
-    joined = [(work.part.info.name, entry) for work in works for entry in work.joined]
+        done = [work.do(directory, jvm, named, options) for work in works]
+        failed += [pair for each in done for pair in each.failed]
+    exchanges = [(each.part.info.name, exchange) for each in done for exchange in each.exchanges]
+    joined = [(name, entry) for name, exchange in exchanges for entry in exchange.gone]
+    made = [new for _, exchange in exchanges for new in exchange.made]
     sizes = [entry.size for _, entry in joined]
     table = pa.table(
         {
@@ -105,7 +132,49 @@ def compact(
             "listed_in": pa.array([name for name, _ in joined], pa.string()),
         }
     )
-    return SinkCompaction(len(joined), added, sum(sizes), 0 if not works else added_bytes, table, dry_run)
+    failures = pa.table(
+        {
+            "file_path": pa.array([display(directory, entry) for entry, _ in failed], pa.string()),
+            "file_size_in_bytes": pa.array([entry.size for entry, _ in failed], pa.int64()),
+            "reason": pa.array([why for _, why in failed], pa.string()),
+        }
+    )
+    return SinkCompaction(
+        rewritten_data_files_count=len(joined),
+        added_data_files_count=len(exchanges) if dry_run else len(made),
+        failed_data_files_count=len(failed),
+        rewritten_bytes_count=sum(sizes),
+        added_bytes_count=None if dry_run and works else sum(new.size for new in made),
+        files=table,
+        failed=failures,
+        dry_run=dry_run,
+    )
+
+
+def _why_not(entry: Entry, size: int | None, times: int) -> str | None:
+    """Why a listed file is left alone, whatever its size: ``verify`` says the same of it."""
+    if size is None:
+        return "it is not there"
+    if size != entry.size:
+        return f"it has {size} bytes, and the list says {entry.size}"
+    return None if times == 1 else "it is listed more than once"
+
+
+@dataclass(frozen=True)
+class _Exchange:
+    """Files whose rows are in new ones: these are listed in the place of those, or none of both is touched."""
+
+    gone: Sequence[Entry]
+    made: Sequence[New]
+
+
+@dataclass(frozen=True)
+class _Done:
+    """What became of a file of the list."""
+
+    part: ListPart
+    exchanges: Sequence[_Exchange]
+    failed: Sequence[tuple[Entry, str]]
 
 
 @dataclass(frozen=True)
@@ -116,22 +185,138 @@ class _Work:
     bins: Sequence[Sequence[Entry]]
 
     @property
-    def joined(self) -> list[Entry]:
+    def planned(self) -> list[Entry]:
         return [entry for entries in self.bins for entry in entries]
 
-    def do(
-        self, directory: Directory, jvm: Rewriter, format: str, options: Mapping[str, str], target: int
-    ) -> list[New]:
-        made = jvm.join(format, options, self.joined, target)
-        gone = {entry.url for entry in self.joined}
-        lines = [entry.line for entry in self.part.entries if entry.url not in gone]
-        # The older manifests of what waits say nothing any more.
-        lines += [manifest.line for manifest in self.part.manifests[-1:]]
-        for each in made:
-            newest = max(entry.modified_ms for entry in self.bins[each.bin])
-            lines.append(new_line(each.url, each.size, newest, each.replication, each.block_size))
-        check_unchanged(directory, self.part)
-        note = {"list": self.part.info.name, "replaced": [entry.relative for entry in self.joined]}
-        write(directory, f"{REPLACED}/{uuid.uuid4()}.json", json.dumps(note).encode())
-        jvm.replace_list(self.part.info.name, text_of(lines))
-        return made
+    def do(self, directory: Directory, jvm: Rewriter, format: str, options: Mapping[str, str]) -> _Done:
+        with Intent(directory, self.part.info.name) as intent:
+            results = jvm.join(format, options, self.bins, intent.attempt)
+            done = accounted(self.part, self.bins, results)
+            if not done.exchanges:
+                return done
+            gone = [entry for exchange in done.exchanges for entry in exchange.gone]
+            intent.replaces([entry.relative for entry in gone])
+            _look_at(directory, self.part, [new for exchange in done.exchanges for new in exchange.made])
+            check_unchanged(directory, self.part)
+            jvm.replace_list(self.part.info.name, text_of(new_lines(self.part, done.exchanges)))
+            return done
+
+
+def accounted(part: ListPart, bins: Sequence[Sequence[Entry]], results: Sequence[Joined]) -> _Done:
+    """What becomes of each file that was planned: it is exchanged for new ones, or it stays listed.
+
+    The jar's ``Account`` has compared the rows. Here it is made sure that the list loses no file without a reason.
+    """
+    exchanges, failed = [], []
+    for entries, joined in zip(bins, results, strict=True):
+        failed += [(entries[at], why) for at, why in joined.left.items()]
+        gone = [entry for at, entry in enumerate(entries) if at not in joined.left]
+        if bool(gone) != bool(joined.made):
+            reason = f"of {part.info.name}, {len(gone)} files became {len(joined.made)}; no list names them"
+            raise StateStoreFilesError("PSS_SINK_REWRITE_FAILED", {"path": part.info.name, "reason": reason})
+        if gone:
+            exchanges.append(_Exchange(gone, joined.made))
+    return _Done(part, exchanges, failed)
+
+
+def new_lines(part: ListPart, exchanges: Sequence[_Exchange]) -> list[str]:
+    """The lines of a part in which files were exchanged; all other lines stay."""
+    gone = {entry.url for exchange in exchanges for entry in exchange.gone}
+    lines = [entry.line for entry in part.entries if entry.url not in gone]
+    # The older manifests of what waits say nothing any more.
+    lines += [manifest.line for manifest in part.manifests[-1:]]
+    for exchange in exchanges:
+        newest = max(entry.modified_ms for entry in exchange.gone)
+        lines += [new_line(new.url, new.size, newest, new.replication, new.block_size) for new in exchange.made]
+    return lines
+
+
+def _look_at(directory: Directory, part: ListPart, made: Sequence[New]) -> None:
+    """Makes sure that new files are still there before a list names them: joining may have taken hours."""
+    root = directory.location.absolute.rstrip("/") + "/"
+    names = [unquote(urlparse(new.url).path).removeprefix(root) for new in made]
+    folders = sorted({name.rpartition("/")[0] for name in names})
+    found = zip(folders, in_parallel(directory.files, folders), strict=True)
+    there = {f"{folder}/{info.name}".lstrip("/"): info.size for folder, infos in found for info in infos}
+    for name, new in zip(names, made, strict=True):
+        if there.get(name) != new.size:
+            size = there.get(name)
+            what = "is not there any more" if size is None else f"has {size} bytes instead of {new.size}"
+            reason = f"{name}, which was made for {part.info.name}, {what}"
+            parameters = {"path": directory.location.display(), "reason": reason}
+            raise StateStoreFilesError("PSS_SINK_REWRITE_FAILED", parameters)
+
+
+def is_made_by(attempt: str, name: str) -> bool:
+    """Whether a compaction's attempt has made a file, by its name. The same as the jar's ``JoinedFiles.isOf``."""
+    made = _MADE.match(name.rpartition("/")[2])
+    return made is not None and made[1].replace("-", "") == attempt
+
+
+class Intent:
+    """A note that a compaction is about to list files, by which a removal of orphans leaves them alone.
+
+    It names the attempt, which the names of all new files have in common. While it works, the note is written anew
+    every few minutes, so it is never old; who has not managed that for :data:`LEASE` lists nothing.
+    """
+
+    LEASE = datetime.timedelta(minutes=30)
+    _BEAT_SECONDS = 300.0
+
+    def __init__(self, directory: Directory, part: str) -> None:
+        self.attempt = secrets.token_hex(8)
+        self._directory = directory
+        self._part = part
+        self._name = ""
+        self._replaces = False
+        self._ended = threading.Event()
+        self._lock = threading.Lock()
+        self._written: tuple[float, float] = (0, 0)
+
+    def __enter__(self) -> Intent:
+        self._write([])
+        threading.Thread(target=self._beat, name="sink-compaction-note", daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        if not self._replaces:
+            # Nothing is listed or will be. A note that stays all the same goes when it is old.
+            with contextlib.suppress(Exception), self._lock:
+                delete(self._directory, self._name)
+
+    def _beat(self) -> None:
+        while not self._ended.wait(self._BEAT_SECONDS):
+            # A failure is one only if it lasts: the lease tells.
+            with contextlib.suppress(Exception):
+                self._write([], unless_ended=True)
+
+    def replaces(self, files: Sequence[str]) -> None:
+        """Notes which files will not be listed any more, before the list is replaced.
+
+        Raises:
+            StateStoreFilesError: PSS_SINK_REWRITE_FAILED: the note was old for a while.
+        """
+        self._ended.set()
+        self._replaces = True
+        monotonic, wall = self._written
+        late = max(time.monotonic() - monotonic, time.time() - wall)
+        self._write(files)
+        if late > self.LEASE.total_seconds():
+            reason = (
+                f"it stood still for {late:.0f} s, and somebody may have removed the new files as orphans meanwhile"
+            )
+            parameters = {"path": self._directory.location.display(), "reason": reason}
+            raise StateStoreFilesError("PSS_SINK_REWRITE_FAILED", parameters)
+
+    def _write(self, replaced: Sequence[str], *, unless_ended: bool = False) -> None:
+        note = {"list": self._part, "replaced": list(replaced), "made_by": self.attempt}
+        with self._lock:
+            if unless_ended and self._ended.is_set():
+                return
+            at, name = (time.monotonic(), time.time()), f"{REPLACED}/{uuid.uuid4()}.json"
+            # At each moment there is one that is whole.
+            write(self._directory, name, json.dumps(note).encode())
+            before, self._name, self._written = self._name, name, at
+            if before:
+                delete(self._directory, before)

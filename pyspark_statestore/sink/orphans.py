@@ -30,7 +30,7 @@ from pyspark_statestore import rendering
 from pyspark_statestore.errors import StateStoreFilesError, not_allowed
 from pyspark_statestore.log.columns import TIMESTAMP
 from pyspark_statestore.log.merged_log import Clocks
-from pyspark_statestore.sink.compaction import REPLACED
+from pyspark_statestore.sink.compaction import REPLACED, is_made_by
 from pyspark_statestore.sink.file_list import LIST, WAITING, Entry, ListPart, read_list
 from pyspark_statestore.sink.verification import data_files
 from pyspark_statestore.sink.waiting import read_waiting
@@ -68,10 +68,21 @@ class SinkOrphanRemoval:
 
 @dataclass(frozen=True)
 class _Note:
-    """A compaction's note: which files are not listed any more, since it was written."""
+    """A compaction's note: which files are not listed any more, since it was written, and which are about to be.
+
+    Attributes:
+        info: The note's file.
+        replaced: Files that it took out of the list.
+        made_by: The attempt that the names of its new files have in common; empty of an older release.
+    """
 
     info: FileInfo
     replaced: frozenset[str]
+    made_by: str
+
+    def is_about(self, name: str) -> bool:
+        """Whether a reader, or the compaction itself, may need a file."""
+        return name in self.replaced or (bool(self.made_by) and is_made_by(self.made_by, name))
 
 
 def remove_orphan_files(
@@ -111,15 +122,15 @@ def _orphans(directory: Directory, clocks: Clocks, older_than: datetime.timedelt
     waits |= {waiting.manifest.relative} if waiting.manifest else set()
     waits |= {hadoop_checksum_of(name) for name in waits}
     notes = _notes(directory)
-    kept = {path for note in notes if not is_old(note.info) for path in note.replaced}
+    young = [note for note in notes if not is_old(note.info)]
     named = {entry.relative for part in waiting.parts for entry in _checked(directory, part)}
     unlisted = [info for info in there if info.name not in named]
-    gone = {info.name for info in unlisted if is_old(info) and info.name not in kept}
+    gone = {info.name for info in unlisted if is_old(info) and not any(note.is_about(info.name) for note in young)}
     yield from ((info, _UNLISTED) for info in unlisted if info.name in gone)
     yield from ((_below(STAGING, info), _STAGED) for info in directory.find(STAGING) if is_old(info))
     yield from ((info, _STAGED) for info in in_waiting if info.name not in waits and is_old(info))
     left = {info.name for info in unlisted} - gone
-    yield from ((note.info, _NOTE) for note in notes if is_old(note.info) and not note.replaced & left)
+    yield from ((note.info, _NOTE) for note in notes if is_old(note.info) and not any(map(note.is_about, left)))
     temporary = (_below(LIST, info) for info in directory.files(LIST) if is_temporary(info.name) and is_old(info))
     yield from ((info, _TEMPORARY) for info in temporary)
 
@@ -139,9 +150,10 @@ def _notes(directory: Directory) -> list[_Note]:
 
 def _read_note(directory: Directory, info: FileInfo) -> _Note:
     try:
-        return _Note(info, frozenset(json.loads(directory.read(info.name, info.size))["replaced"]))
+        note = json.loads(directory.read(info.name, info.size))
+        return _Note(info, frozenset(note["replaced"]), str(note.get("made_by", "")))
     except FileNotFoundError:
-        return _Note(info, frozenset())  # another removal was faster, and its files are gone
+        return _Note(info, frozenset(), "")  # another removal was faster, and its files are gone
     except (ValueError, KeyError, TypeError) as error:
         parameters = {
             "action": "read",

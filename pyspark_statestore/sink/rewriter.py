@@ -5,6 +5,7 @@ It calls the jar (``SinkRewrite``) in the driver of a running session; the files
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -31,6 +32,10 @@ _FORMATS = {
 _REWRITE = "io.pyspark.statestore.sink.SinkRewrite"
 
 
+_TEXTS = frozenset({"json", "csv", "text", "xml"})
+"""Formats whose files are copied byte by byte, whatever is in them."""
+
+
 @dataclass(frozen=True)
 class New:
     """A file that was made of others, before it is listed."""
@@ -39,7 +44,19 @@ class New:
     size: int
     replication: int
     block_size: int
-    bin: int
+
+
+@dataclass(frozen=True)
+class Joined:
+    """What became of the files of a bin.
+
+    Attributes:
+        made: What was made of those that were joined.
+        left: Those that were not, by their places in the bin, and why.
+    """
+
+    made: Sequence[New]
+    left: Mapping[int, str]
 
 
 class Rewriter:
@@ -74,19 +91,36 @@ class Rewriter:
         numbers = self._call("plan", ("java.lang.String", _text(_named(entries))), ("java.lang.String", str(target)))
         return [[entries[int(number)] for number in line.split()] for line in str(numbers).splitlines()]
 
-    def join(self, format: str, options: Mapping[str, str], entries: Sequence[Entry], target: int) -> list[New]:
-        """Joins what :meth:`plan` has said; nothing lists the new files yet."""
-        return self._make("join", format, options, _named(entries), target)
+    def join(
+        self, format: str, options: Mapping[str, str], bins: Sequence[Sequence[Entry]], attempt: str
+    ) -> list[Joined]:
+        """Joins what :meth:`plan` has said; nothing lists the new files yet.
+
+        Args:
+            format: Of the files.
+            options: Of the query's writer.
+            bins: The plan, which is never made twice.
+            attempt: Sixteen digits, which the names of all new files have in common.
+        """
+        lines = [f"{number} {entry.url} {entry.size}" for number, entries in enumerate(bins) for entry in entries]
+        found = self._make("join", format, options, "\n".join(lines), attempt)
+        return [
+            Joined(
+                [New(new["path"], new["size"], new["replication"], new["block_size"]) for new in joined["made"]],
+                {left["file"]: left["why"] for left in joined["left"]},
+            )
+            for joined in json.loads(found)
+        ]
 
     def publish(
         self, format: str, options: Mapping[str, str], files: Sequence[tuple[str, int]], target: int
     ) -> list[New]:
         """Joins files that wait, given by URL and size, in their final places; nothing lists the new files yet."""
-        return self._make("publish", format, options, files, target)
+        made = self._make("publish", format, options, _text(files), str(target))
+        lines = [line.split(" ") for line in made.splitlines()]
+        return [New(url, *map(int, figures)) for url, *figures in lines]
 
-    def _make(
-        self, method: str, format: str, options: Mapping[str, str], files: Sequence[tuple[str, int]], target: int
-    ) -> list[New]:
+    def _make(self, method: str, format: str, options: Mapping[str, str], files: str, how: str) -> str:
         given = self._jvm.java.util.HashMap()
         for key, value in options.items():
             given.put(str(key), str(value))
@@ -94,12 +128,11 @@ class Rewriter:
             method,
             ("java.lang.String", format),
             ("java.util.Map", given),
-            ("java.lang.String", _text(files)),
-            ("java.lang.String", str(target)),
+            ("java.lang.String", files),
+            ("java.lang.String", how),
             with_session=True,
         )
-        made = [line.split(" ") for line in str(found).splitlines()]
-        return [New(url, *map(int, figures)) for url, *figures in made]
+        return str(found)
 
     def replace_list(self, name: str, text: str) -> None:
         """Puts a new file of the list in the place of an old one."""
@@ -135,10 +168,11 @@ def _reason(thrown: Any) -> str:
 
 def format_of(directory: Directory, given: str | None, names: Iterable[str]) -> str:
     """The format of files: the given one, or what all their names tell."""
-    if given is not None:
-        return given
     found = {_FORMATS[word] for name in names for word in name.rpartition("/")[2].split(".")[1:] if word in _FORMATS}
-    if len(found) != 1:
+    # Byte by byte, files of other formats would be joined to what nobody can read.
+    if given is not None and (given not in _TEXTS or found <= _TEXTS):
+        return given
+    if len(found) != 1 or given is not None:
         allowed = (
             f"the format of the files of {directory.location.display()}, of which their names tell {sorted(found)}"
         )

@@ -213,13 +213,18 @@ class Sink:
         :meth:`remove_orphan_files` removes them. Columns that only some of the joined files have are null for the
         others' rows, as a reader with ``mergeSchema`` sees them.
 
+        Before the list changes, each joined file is accounted for: its rows or lines, summed up, are in the new files,
+        which are read again, and the new files are there. A file that cannot be joined without loss stays as it is:
+        the result's ``failed`` says which and why.
+
         Args:
             target_file_size: Bytes that a file is to have. Larger files stay as they are.
             older_than: Join only files that are older than the sink's newest by more than this. A stream that reads
                 the sink must have read them, and takes a new file that is not older than its ``maxFileAge`` (7 days)
                 for new rows. Give 0 where no stream reads the sink.
             format: The format of the files, where their names do not tell.
-            options: Options with which the query writes, such as ``{"header": "true"}``, which CSV needs.
+            options: Options with which the query writes: ``header``, which CSV needs, and those that it sets of
+                ``lineSep``, ``quote``, ``escape``, ``sep``, ``encoding``, ``rootTag``, ``compression``.
             dry_run: Change nothing; only return what would be done.
             spark: The session, with the jar; the active one if not given. Its Hadoop settings count.
 

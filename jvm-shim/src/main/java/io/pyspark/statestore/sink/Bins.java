@@ -10,12 +10,15 @@ import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.Path;
 
 /**
- * Decides which staged files of a batch become one file. Files of one directory, that is of one partition value, are
- * joined in the order in which they were written; the same files give the same bins.
+ * Decides which files become one file. Files of one directory, that is of one partition value, whose names have the same
+ * ending, that is the same compression, are joined in the order in which they were written; the same files give the same
+ * bins.
  *
  * <p>A file that has the target size stays as it is. The others of a directory are dealt out to as many bins as they
  * fill, about equally. So of {@code n} bytes come at most {@code ceil(n / target)} files, each smaller than twice the
  * target. Where rows may wait for more, they do until they fill a bin, and no bin is smaller than that.
+ *
+ * <p>Dealing out again what a bin has would give other bins: whoever plans keeps the plan.
  */
 final class Bins {
   private Bins() {}
@@ -34,6 +37,9 @@ final class Bins {
     }
   }
 
+  /** Of which files may become one: those of a directory, as {@link Bin#directory}, whose names end alike. */
+  record Kind(String directory, String ending) {}
+
   /**
    * Deals out.
    *
@@ -42,28 +48,35 @@ final class Bins {
    * @param target bytes
    */
   static List<Bin> of(Path root, List<FileStatus> files, long target) {
-    Map<String, List<FileStatus>> byDirectory = new LinkedHashMap<>();
-    addTo(byDirectory, root, files);
-    return of(byDirectory, target, directory -> false);
+    Map<Kind, List<FileStatus>> byKind = new LinkedHashMap<>();
+    addTo(byKind, root, files);
+    return of(byKind, target, directory -> false);
   }
 
-  /** Adds files to those of their directories. */
-  static void addTo(Map<String, List<FileStatus>> byDirectory, Path root, List<FileStatus> files) {
+  /** Adds files to those of their directories and endings. */
+  static void addTo(Map<Kind, List<FileStatus>> byKind, Path root, List<FileStatus> files) {
     for (FileStatus file : files) {
-      byDirectory.computeIfAbsent(directory(root, file.getPath()), d -> new ArrayList<>()).add(file);
+      addTo(byKind, directory(root, file.getPath()), file);
     }
+  }
+
+  /** Adds a file to those of a directory. */
+  static void addTo(Map<Kind, List<FileStatus>> byKind, String directory, FileStatus file) {
+    Kind kind = new Kind(directory, JoinedFiles.ending(file.getPath().getName()));
+    byKind.computeIfAbsent(kind, k -> new ArrayList<>()).add(file);
   }
 
   /**
    * Deals out.
    *
-   * @param byDirectory files in the order in which they were written
+   * @param byKind files in the order in which they were written
    * @param target bytes
    * @param mayWait tells of a directory whether what does not fill a bin waits
    */
-  static List<Bin> of(Map<String, List<FileStatus>> byDirectory, long target, Predicate<String> mayWait) {
+  static List<Bin> of(Map<Kind, List<FileStatus>> byKind, long target, Predicate<String> mayWait) {
     List<Bin> bins = new ArrayList<>();
-    byDirectory.forEach((directory, own) -> {
+    byKind.forEach((kind, own) -> {
+      String directory = kind.directory();
       List<FileStatus> small = new ArrayList<>();
       for (FileStatus file : own) {
         if (file.getLen() >= target) {
@@ -107,9 +120,10 @@ final class Bins {
     return files.stream().mapToLong(FileStatus::getLen).sum();
   }
 
-  private static String directory(Path root, Path file) {
+  /** The directory of a file below a root, as {@link Bin#directory}. */
+  static String directory(Path root, Path file) {
     String parent = file.getParent().toUri().getPath();
     String above = root.toUri().getPath();
-    return parent.equals(above) ? "" : parent.substring(above.length() + 1);
+    return parent.equals(above) ? "" : parent.substring(above.endsWith("/") ? above.length() : above.length() + 1);
   }
 }

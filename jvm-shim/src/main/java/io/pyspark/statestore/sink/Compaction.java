@@ -4,12 +4,13 @@ import io.pyspark.statestore.sink.JoinedFiles.Join;
 import java.io.IOException;
 import java.nio.charset.Charset;
 import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ThreadLocalRandom;
+import java.util.stream.IntStream;
 import org.apache.hadoop.conf.Configuration;
-import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.mapreduce.Job;
 import org.apache.spark.api.java.JavaSparkContext;
 import org.apache.spark.broadcast.Broadcast;
@@ -17,8 +18,8 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.util.SerializableConfiguration;
 
 /**
- * Joins files: one Spark job, a task for each new file. Text, JSON and CSV are copied byte by byte, everything
- * else with Spark's own reader and writer, which are given the schema, the options and the settings of the query.
+ * Joins files: one Spark job, a task for each bin. Text, JSON, CSV and XML are copied byte by byte, everything else with
+ * Spark's own reader and writer, which are given the schema, the options and the settings of the query.
  */
 final class Compaction {
   /** The jobs' pool, where the session's scheduler is FAIR. */
@@ -33,21 +34,50 @@ final class Compaction {
   private final WrittenFormat written;
   private final Configuration conf;
   private final Map<String, String> options;
-  private final long attempt = ThreadLocalRandom.current().nextLong();
+  private final long attempt;
+  private boolean isKnown;
+  private String whyNot;
 
   Compaction(WrittenFormat written, Configuration conf) {
+    this(written, conf, ThreadLocalRandom.current().nextLong());
+  }
+
+  /**
+   * @param attempt that the names of all new files have in common
+   */
+  Compaction(WrittenFormat written, Configuration conf, long attempt) {
     this.written = written;
     this.conf = new Configuration(conf);
     FetchedFileSystem.enterIn(this.conf);
     this.options = written.optionsAsMap();
+    this.attempt = attempt;
   }
 
-  /**
-   * Whether files can be joined. Not so are text files of other charsets than are usual, and those whose
-   * records the user has limited: their records are not counted.
-   */
-  boolean canJoin() {
-    return !written.isText() || mostRows() == Long.MAX_VALUE && PLAIN_CHARSETS.contains(charset());
+  /** Why no files can be joined, for users; null where they can. */
+  String whyNot() throws IOException {
+    if (!isKnown) {
+      whyNot = written.isText() ? whyNotText() : whyNotRows();
+      isKnown = true;
+    }
+    return whyNot;
+  }
+
+  private String whyNotRows() throws IOException {
+    if (written.isTold() && written.kind() == WrittenFormat.Kind.OTHER) {
+      return "files of this format do not name their columns, which only the query knows";
+    }
+    return Probe.whyNot(written, conf, this::rowCopy);
+  }
+
+  private String whyNotText() {
+    if (mostRows() < Long.MAX_VALUE) {
+      return "maxRecordsPerFile limits them, and the records of text are not counted";
+    }
+    if (!PLAIN_CHARSETS.contains(charset())) {
+      return "they are text in another charset than UTF-8, ASCII or ISO-8859-1";
+    }
+    boolean isPretty = written.kind() == WrittenFormat.Kind.JSON && Boolean.parseBoolean(options.get("pretty"));
+    return isPretty ? "they are written with the option pretty, and who reads such a file takes it for one record" : null;
   }
 
   /** Whether this has made a file, by its name; also one that nobody knows of because the job has failed. */
@@ -58,9 +88,9 @@ final class Compaction {
   /**
    * Joins the files of each.
    *
-   * @return what each has become
+   * @return what became of each
    */
-  List<List<FileStatus>> join(List<Join> joins) throws IOException {
+  List<Joined> join(List<Join> joins) throws IOException {
     if (joins.isEmpty()) {
       return List.of();
     }
@@ -73,19 +103,28 @@ final class Compaction {
     String pool = spark.getLocalProperty(POOL_PROPERTY);
     spark.setLocalProperty(POOL_PROPERTY, POOL);
     try {
-      return spark.parallelize(joins, joins.size()).map(new JoinedFiles(broadcast, attempt, copy)).collect();
+      List<Integer> numbers = IntStream.range(0, joins.size()).boxed().toList();
+      JoinedFiles tasks = new JoinedFiles(broadcast, attempt, copy, joins);
+      List<Joined> joined = new ArrayList<>();
+      for (byte[] answer : spark.parallelize(numbers, numbers.size()).map(tasks).collect()) {
+        joined.add(Joined.fromBytes(answer));
+      }
+      return joined;
     } finally {
       spark.setLocalProperty(POOL_PROPERTY, pool);
       broadcast.destroy();
     }
   }
 
-  private JoinedFiles.Copy copy(Job job) {
-    if (written.isText()) {
-      String separator = options.getOrDefault("lineSep", "\n");
-      return new TextCopy(headerLines(separator), separator.getBytes(charset()));
-    }
+  private JoinedFiles.Copy copy(Job job) throws IOException {
+    return written.isText()
+        ? new TextCopy(TextForm.of(written, options, charset(), written.isTold()))
+        : rowCopy(job);
+  }
+
+  private RowCopy rowCopy(Job job) {
     return new RowCopy(
+        written.kind(),
         written.schema(),
         FileFormats.reader(written, written.schema(), new Configuration(conf)),
         FileFormats.reader(written, new StructType(), new Configuration(conf)),
@@ -95,18 +134,6 @@ final class Compaction {
 
   private Charset charset() {
     return Charset.forName(options.getOrDefault("encoding", options.getOrDefault("charset", "UTF-8")));
-  }
-
-  /** How many lines each file of a CSV begins with: names of columns may hold the end of a line. */
-  private int headerLines(String separator) {
-    if (!written.isCsv() || !Boolean.parseBoolean(options.getOrDefault("header", "false"))) {
-      return 0;
-    }
-    int lines = 1;
-    for (String name : written.schema().fieldNames()) {
-      lines += name.split(java.util.regex.Pattern.quote(separator), -1).length - 1;
-    }
-    return lines;
   }
 
   private long mostRows() {

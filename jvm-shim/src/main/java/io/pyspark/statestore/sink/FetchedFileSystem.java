@@ -40,6 +40,11 @@ public final class FetchedFileSystem extends FileSystem {
     return path;
   }
 
+  /** Whether a path is one of these. */
+  static boolean holds(Path path) {
+    return SCHEME.equals(path.toUri().getScheme());
+  }
+
   /** Forgets what is at a path; other paths are left alone. */
   static void remove(Path path) {
     CONTENTS.remove(path.toUri().getPath());

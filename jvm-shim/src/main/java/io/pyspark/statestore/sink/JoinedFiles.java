@@ -1,34 +1,40 @@
 package io.pyspark.statestore.sink;
 
-import io.pyspark.statestore.StateStoreFilesException;
-import io.pyspark.statestore.StateStoreFilesException.Id;
 import java.io.IOException;
 import java.io.Serializable;
 import java.util.ArrayList;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Locale;
+import java.util.Set;
 import java.util.UUID;
 import java.util.concurrent.ThreadLocalRandom;
-import java.util.function.Supplier;
+import java.util.function.Function;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.Path;
 import org.apache.spark.TaskContext;
-import org.apache.spark.api.java.function.Function;
 import org.apache.spark.broadcast.Broadcast;
 import org.apache.spark.util.SerializableConfiguration;
 
 /**
- * What an executor does with files to join: it writes a new file that holds what they hold, in their order, and makes
- * sure that it does. Each attempt of a task writes to a name of its own, so attempts never meet.
+ * What an executor does with files to join: it writes new files that hold what they hold, in their order, and says what it
+ * found in both. What cannot be joined without loss is left, with the reason. Each attempt of a task writes to names of
+ * its own, so attempts never meet.
+ *
+ * <p>A task is given a number only, and it answers with bytes: the rest travels in this function, for which Spark uses
+ * Java's serializer whatever {@code spark.serializer} is.
  */
-final class JoinedFiles implements Function<JoinedFiles.Join, List<FileStatus>> {
+final class JoinedFiles implements org.apache.spark.api.java.function.Function<Integer, byte[]> {
   /** A name of Spark's ends with this after its UUID, such as {@code -c000.snappy.parquet}. */
   private static final int UUID_LENGTH = 36;
+
+  private static final String BEGINNING = "part-";
 
   private final Broadcast<SerializableConfiguration> conf;
   private final long attempt;
   private final Copy copy;
+  private final List<Join> joins;
 
   /**
    * Files that become one.
@@ -41,77 +47,101 @@ final class JoinedFiles implements Function<JoinedFiles.Join, List<FileStatus>> 
   /** How to copy, which depends on the format. */
   interface Copy extends Serializable {
     /**
-     * Writes what is in the files to a new file, and fails where that is not what it holds then.
+     * Writes what is in the files to new files, and says what is in both.
      *
-     * @param next the path of the new file; of another one each time, for writers that end a file at some length
+     * @param next the path of a new file with an ending; another one each time
      * @param number of the task
-     * @return the new files
      */
-    List<FileStatus> copy(List<FileStatus> files, Supplier<Path> next, int number, Configuration conf)
+    Joined copy(List<FileStatus> files, Function<String, Path> next, int number, Configuration conf)
         throws IOException;
   }
 
   /**
    * @param attempt at the batch: the same in the names of all its files
    */
-  JoinedFiles(Broadcast<SerializableConfiguration> conf, long attempt, Copy copy) {
+  JoinedFiles(Broadcast<SerializableConfiguration> conf, long attempt, Copy copy, List<Join> joins) {
     this.conf = conf;
     this.attempt = attempt;
     this.copy = copy;
+    this.joins = joins;
   }
 
   @Override
-  public List<FileStatus> call(Join join) throws IOException {
-    int number = TaskContext.getPartitionId();
-    Path directory = join.directory();
-    String first = join.files().get(0).getPath().getName();
+  public byte[] call(Integer number) throws IOException {
+    Join join = joins.get(number);
     Configuration own = new Configuration(conf.value().value());
     List<Path> named = new ArrayList<>();
-    boolean done = false;
+    Set<Path> kept = new HashSet<>();
     try {
-      List<FileStatus> made = copy.copy(join.files(), () -> {
-        named.add(new Path(directory, newName(attempt, number, first)));
+      Joined joined = copy.copy(join.files(), ending -> {
+        named.add(new Path(join.directory(), newName(attempt, number, ending)));
         return named.get(named.size() - 1);
       }, number, own);
-      done = true;
-      return made;
+      byte[] answer = joined.toBytes();
+      joined.made().forEach(made -> kept.add(made.file().getPath()));
+      return answer;
+    } catch (RuntimeException e) {
+      if (isOfTheTask(e)) {
+        throw e;
+      }
+      // Stock Spark would list the files, whatever this format's reader or writer has against them.
+      return Joined.none(join.files(), reason(e)).toBytes();
     } finally {
-      if (!done) {
-        for (Path file : named) {
-          directory.getFileSystem(own).delete(file, false);
+      for (Path file : named) {
+        if (kept.stream().noneMatch(path -> path.getName().equals(file.getName()))) {
+          join.directory().getFileSystem(own).delete(file, false);
         }
       }
     }
   }
 
+  /** Whether the task was killed, or its storage failed: neither says anything about the files. */
+  private static boolean isOfTheTask(Throwable thrown) {
+    TaskContext context = TaskContext.get();
+    if (Thread.currentThread().isInterrupted() || context != null && context.isInterrupted()) {
+      return true;
+    }
+    for (Throwable cause = thrown; cause != null; cause = cause.getCause()) {
+      if (cause instanceof IOException || cause instanceof InterruptedException || cause instanceof Error) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  /** What the innermost cause says. */
+  static String reason(Throwable thrown) {
+    Throwable cause = thrown;
+    while (cause.getCause() != null) {
+      cause = cause.getCause();
+    }
+    String text = cause.getMessage() == null ? cause.getClass().getName() : cause.getMessage();
+    return text.strip().lines().findFirst().orElse(cause.getClass().getName());
+  }
+
   /**
    * A name that no other file has, as Spark names files.
    *
-   * @param like has the ending that it gets
+   * @param ending after the UUID, such as {@code -c000.snappy.parquet}
    */
-  static String newName(long attempt, int number, String like) {
-    String ending = like.substring(like.indexOf('-', "part-".length()) + 1 + UUID_LENGTH);
+  static String newName(long attempt, int number, String ending) {
     UUID unique = new UUID(attempt, ThreadLocalRandom.current().nextLong());
-    return String.format(Locale.ROOT, "part-%05d-%s%s", number, unique, ending);
+    return String.format(Locale.ROOT, "%s%05d-%s%s", BEGINNING, number, unique, ending);
   }
 
-  /** By which of the joins a new file was made, by its name. */
-  static int number(String name) {
-    int begin = "part-".length();
-    return Integer.parseInt(name.substring(begin, name.indexOf('-', begin)));
+  /** What comes after the UUID in the name of a file of Spark's; of other names all after the first point. */
+  static String ending(String name) {
+    int begin = name.startsWith(BEGINNING) ? name.indexOf('-', BEGINNING.length()) + 1 + UUID_LENGTH : -1;
+    if (begin > UUID_LENGTH && begin <= name.length()) {
+      return name.substring(begin);
+    }
+    int point = name.indexOf('.');
+    return point < 0 ? "" : name.substring(point);
   }
 
   /** Whether a file is one of an attempt's, by its name. */
   static boolean isOf(long attempt, String name) {
     String id = new UUID(attempt, 0).toString().substring(0, UUID_LENGTH / 2);
-    return name.startsWith(id, name.indexOf('-', "part-".length()) + 1);
-  }
-
-  /** What to throw where a new file does not hold what it should. */
-  static StateStoreFilesException differs(Path file, long has, long expected, String what) {
-    return new StateStoreFilesException(
-        Id.PSS_SINK_COMPACTION_FAILED, file + " has " + has + " " + what + " and was written with " + expected
-            + ". Nothing of the batch was published. Restart the query; if it happens again, unset"
-            + " spark.sql.streaming.commitProtocolClass and report it.");
+    return name.startsWith(BEGINNING) && name.startsWith(id, name.indexOf('-', BEGINNING.length()) + 1);
   }
 }

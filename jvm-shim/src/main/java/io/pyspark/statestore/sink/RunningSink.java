@@ -53,7 +53,7 @@ record RunningSink(StreamingQuery query, WrittenFormat written) {
       }
       StructType schema = without(written, partitions, session);
       FileFormat format = (FileFormat) field(sink, "fileFormat");
-      return new RunningSink((StreamingQuery) query, new WrittenFormat(session, format, options, schema));
+      return new RunningSink((StreamingQuery) query, new WrittenFormat(session, format, options, schema, false));
     } catch (ReflectiveOperationException | ClassCastException e) {
       throw notFound("this Spark's file sink is not as expected", e);
     }

@@ -1,7 +1,9 @@
 package io.pyspark.statestore.sink;
 
+import com.fasterxml.jackson.databind.ObjectMapper;
+import com.fasterxml.jackson.databind.node.ArrayNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
 import io.pyspark.statestore.StateStoreFilesException;
-import io.pyspark.statestore.StateStoreFilesException.Id;
 import io.pyspark.statestore.log.ObjectStores;
 import io.pyspark.statestore.sink.Bins.Bin;
 import java.io.IOException;
@@ -14,6 +16,7 @@ import java.nio.file.StandardCopyOption;
 import java.nio.file.StandardOpenOption;
 import java.util.ArrayList;
 import java.util.HashMap;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.UUID;
@@ -36,6 +39,10 @@ import org.apache.spark.sql.SparkSession;
  * neither spaces nor ends of lines.
  */
 public final class SinkRewrite {
+  private static final ObjectMapper JSON = new ObjectMapper();
+  /** When so many bins are not understood, and none is, the format is wrong. */
+  private static final int MOST_IN_VAIN = 4;
+
   private SinkRewrite() {}
 
   /**
@@ -45,72 +52,147 @@ public final class SinkRewrite {
    * @return a line for each new file: the numbers of the files that it is made of
    */
   public static String plan(String sink, String files, String target) {
-    List<FileStatus> given = parse(files);
+    List<FileStatus> given = files.lines().map(SinkRewrite::parse).toList();
     Map<Path, Integer> numbers = new HashMap<>();
     given.forEach(file -> numbers.put(file.getPath(), numbers.size()));
-    return bins(sink, given, target).stream()
+    return Bins.of(new Path(sink), given, Long.parseLong(target)).stream()
+        .filter(bin -> !bin.isAsItIs())
         .map(bin -> bin.files().stream().map(f -> numbers.get(f.getPath()).toString()).collect(Collectors.joining(" ")))
         .collect(Collectors.joining("\n"));
   }
 
   /**
-   * Joins the files that {@link #plan} says. The new files are in their final places then, and no list names them.
+   * Joins the files of bins as they were planned. The new files are in their final places then, and no list names them.
    *
    * @param format as for {@code writeStream.format}
    * @param options of the query's writer
-   * @return a line for each new file: its path, its size, its replication and the size of its blocks, and the number of
-   *     the line of the plan that it comes from
+   * @param plan a line for each file: the number of its bin, its path and its size; the bins one after the other
+   * @param attempt sixteen digits, which the names of all new files have in common
+   * @return JSON: of each bin {@code made}, its new files, and {@code left}, which of its files were not joined, by their
+   *     places in the bin, and why
    */
   public static String join(
-      SparkSession session, String sink, String format, Map<String, String> options, String files, String target)
+      SparkSession session, String sink, String format, Map<String, String> options, String plan, String attempt)
       throws IOException {
-    List<FileStatus> given = parse(files);
-    return place(session, sink, format, options, given, bins(sink, given, target));
+    List<Bin> bins = bins(new Path(sink), plan);
+    Map<Bin, Joined> joined = new HashMap<>();
+    for (Map.Entry<WrittenFormat, List<Bin>> group : byForm(session, format, options, bins, joined).entrySet()) {
+      Compaction compaction = compaction(group.getKey(), session, options, attempt);
+      String whyNot = compaction.whyNot();
+      if (whyNot == null) {
+        joined.putAll(place(session, sink, options, group.getValue(), compaction).joined());
+      } else {
+        group.getValue().forEach(bin -> joined.put(bin, Joined.none(bin.files(), whyNot)));
+      }
+    }
+    ArrayNode all = JSON.createArrayNode();
+    bins.forEach(bin -> all.add(node(bin, joined.get(bin))));
+    return JSON.writeValueAsString(all);
+  }
+
+  /**
+   * Bins by what their files are. Where no columns go with all files, those of each bin are asked for by themselves.
+   *
+   * @param left takes the bins that are not understood
+   */
+  private static Map<WrittenFormat, List<Bin>> byForm(
+      SparkSession session, String format, Map<String, String> options, List<Bin> bins, Map<Bin, Joined> left)
+      throws IOException {
+    SinkScala.check();
+    SparkSession.setActiveSession(session);
+    List<FileStatus> all = bins.stream().flatMap(bin -> bin.files().stream()).toList();
+    StateStoreFilesException why;
+    try {
+      return Map.of(WrittenFormat.of(session, format, FileFormats.options(options), all), bins);
+    } catch (StateStoreFilesException e) {
+      why = e;
+    }
+    Map<String, WrittenFormat> forms = new HashMap<>();
+    Map<WrittenFormat, List<Bin>> groups = new LinkedHashMap<>();
+    for (Bin bin : bins) {
+      try {
+        WrittenFormat written = WrittenFormat.of(session, format, FileFormats.options(options), bin.files());
+        WrittenFormat known = forms.computeIfAbsent(written.form(), form -> written);
+        groups.computeIfAbsent(known, form -> new ArrayList<>()).add(bin);
+      } catch (StateStoreFilesException e) {
+        left.put(bin, Joined.none(bin.files(), JoinedFiles.reason(e)));
+        if (groups.isEmpty() && left.size() == MOST_IN_VAIN) {
+          throw why;
+        }
+      }
+    }
+    if (groups.isEmpty()) {
+      throw why;
+    }
+    return groups;
   }
 
   /**
    * Brings the rows that wait to their final places, joined to as few files as {@link Bins} says. They stay where they
    * wait, too, and no list names the new files.
    *
-   * @return as {@link #join}
+   * @param files a line for each: its path and its size
+   * @return a line for each new file: its path, its size, its replication and the size of its blocks
    */
   public static String publish(
       SparkSession session, String sink, String format, Map<String, String> options, String files, String target)
       throws IOException {
-    List<FileStatus> given = parse(files);
-    List<Bin> bins = Bins.of(new Path(sink, Waiting.ROOT), given, Long.parseLong(target));
-    return place(session, sink, format, options, given, bins);
-  }
-
-  private static String place(
-      SparkSession session, String sink, String format, Map<String, String> options, List<FileStatus> given,
-      List<Bin> bins)
-      throws IOException {
     SinkScala.check();
     SparkSession.setActiveSession(session);
-    Configuration conf = conf(session, options);
-    Compaction compaction =
-        new Compaction(WrittenFormat.of(session, format, FileFormats.options(options), given), conf);
-    if (!compaction.canJoin()) {
-      throw new StateStoreFilesException(
-          Id.PSS_SINK_COMPACTION_FAILED, "The files of " + sink + " cannot be joined: they are text in another charset"
-              + " than UTF-8, ASCII or ISO-8859-1, or maxRecordsPerFile limits them. Nothing was changed.");
-    }
-    Staging staging = new Staging(sink, Staging.newDirectory(sink, "compact"), conf);
+    List<FileStatus> given = files.lines().map(SinkRewrite::parse).toList();
+    List<Bin> bins = Bins.of(new Path(sink, Waiting.ROOT), given, Long.parseLong(target));
+    WrittenFormat written = WrittenFormat.of(session, format, FileFormats.options(options), given);
+    List<FileStatus> made =
+        place(session, sink, options, bins, compaction(written, session, options, Staging.newAttempt())).published();
+    return made.stream().map(SinkRewrite::line).collect(Collectors.joining("\n"));
+  }
+
+  private static Compaction compaction(
+      WrittenFormat written, SparkSession session, Map<String, String> options, String attempt) {
+    return new Compaction(written, conf(session, options), Long.parseUnsignedLong(attempt, 16));
+  }
+
+  private static Staging.Placed place(
+      SparkSession session, String sink, Map<String, String> options, List<Bin> bins, Compaction compaction)
+      throws IOException {
+    Staging staging = new Staging(sink, Staging.newDirectory(sink, "compact"), conf(session, options));
     List<Path> inVain = new ArrayList<>();
     try {
-      List<FileStatus> made = staging.place(bins, compaction, inVain).published();
+      Staging.Placed placed = staging.place(bins, compaction, inVain);
       inVain.clear();
-      return made.stream().map(SinkRewrite::line).collect(Collectors.joining("\n"));
+      return placed;
     } finally {
       staging.delete(inVain);
     }
   }
 
+  private static List<Bin> bins(Path sink, String plan) {
+    Map<String, List<FileStatus>> files = new LinkedHashMap<>();
+    for (String line : plan.lines().toList()) {
+      int space = line.indexOf(' ');
+      files.computeIfAbsent(line.substring(0, space), number -> new ArrayList<>()).add(parse(line.substring(space + 1)));
+    }
+    return files.values().stream()
+        .map(own -> new Bin(Bins.directory(sink, own.get(0).getPath()), own, false))
+        .toList();
+  }
+
+  private static ObjectNode node(Bin bin, Joined joined) {
+    ObjectNode node = JSON.createObjectNode();
+    ArrayNode made = node.putArray("made");
+    joined.made().forEach(part -> made.addObject()
+        .put("path", SparkPath.fromPath(part.file().getPath()).urlEncoded())
+        .put("size", part.file().getLen())
+        .put("replication", part.file().getReplication())
+        .put("block_size", part.file().getBlockSize()));
+    ArrayNode left = node.putArray("left");
+    joined.left().forEach(one -> left.addObject().put("file", bin.files().indexOf(one.file())).put("why", one.why()));
+    return node;
+  }
+
   private static String line(FileStatus file) {
     return String.join(" ", SparkPath.fromPath(file.getPath()).urlEncoded(), Long.toString(file.getLen()),
-        Integer.toString(file.getReplication()), Long.toString(file.getBlockSize()),
-        Integer.toString(JoinedFiles.number(file.getPath().getName())));
+        Integer.toString(file.getReplication()), Long.toString(file.getBlockSize()));
   }
 
   /** Puts a new list, or a part of it, in the place of an old one: a reader sees the one or the other. */
@@ -181,18 +263,10 @@ public final class SinkRewrite {
     context.rename(from, to, Rename.OVERWRITE);
   }
 
-  private static List<Bin> bins(String sink, List<FileStatus> files, String target) {
-    return Bins.of(new Path(sink), files, Long.parseLong(target)).stream().filter(bin -> !bin.isAsItIs()).toList();
-  }
-
-  private static List<FileStatus> parse(String files) {
-    List<FileStatus> parsed = new ArrayList<>();
-    for (String line : files.lines().toList()) {
-      int space = line.indexOf(' ');
-      Path path = SparkPath.fromUrlString(line.substring(0, space)).toPath();
-      parsed.add(new FileStatus(Long.parseLong(line.substring(space + 1)), false, 1, 0, 0, path));
-    }
-    return parsed;
+  private static FileStatus parse(String line) {
+    int space = line.indexOf(' ');
+    Path path = SparkPath.fromUrlString(line.substring(0, space)).toPath();
+    return new FileStatus(Long.parseLong(line.substring(space + 1)), false, 1, 0, 0, path);
   }
 
   private static Configuration conf(SparkSession session, Map<String, String> options) {

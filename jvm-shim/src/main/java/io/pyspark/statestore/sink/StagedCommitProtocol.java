@@ -7,6 +7,7 @@ import io.pyspark.statestore.SinkOptions;
 import io.pyspark.statestore.StateStoreFilesException;
 import io.pyspark.statestore.StateStoreFilesException.Id;
 import io.pyspark.statestore.sink.Bins.Bin;
+import io.pyspark.statestore.sink.Bins.Kind;
 import io.pyspark.statestore.sink.Staging.Placed;
 import io.pyspark.statestore.sink.Waiting.Rows;
 import java.io.IOException;
@@ -17,6 +18,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
 import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.mapreduce.JobContext;
@@ -47,6 +49,11 @@ import scala.collection.JavaConverters;
  */
 abstract class StagedCommitProtocol extends ManifestFileCommitProtocol {
   private static final Logger LOG = LoggerFactory.getLogger(StagedCommitProtocol.class);
+
+  /** What was said already, by sink. */
+  private static final Set<String> SAID = ConcurrentHashMap.newKeySet();
+
+  private static final int MOST_SAID = 1000;
 
   private final String sink;
   private final String batch;
@@ -118,8 +125,9 @@ abstract class StagedCommitProtocol extends ManifestFileCommitProtocol {
     try {
       before = Waiting.before(directory.fileSystem(), directory.sink(), Long.parseLong(batch));
       Compaction compaction = new Compaction(running.written(), job.getConfiguration());
-      List<Bin> bins = bins(staged, compaction.canJoin());
+      List<Bin> bins = bins(staged, compaction.whyNot() == null);
       Placed files = directory.place(bins, compaction, placed);
+      sayWhatWasLeft(compaction.whyNot(), files);
       List<FileStatus> listed = new ArrayList<>(files.published());
       waiting = stillWaiting(bins, files.waiting());
       if (!before.isEmpty() || !waiting.isEmpty()) {
@@ -145,25 +153,36 @@ abstract class StagedCommitProtocol extends ManifestFileCommitProtocol {
   /** What waits goes with what was staged, or, where it has another form, by itself and at once. */
   private List<Bin> bins(List<FileStatus> staged, boolean canJoin) {
     long now = System.currentTimeMillis();
-    Map<String, List<FileStatus>> byDirectory = new LinkedHashMap<>();
+    Map<Kind, List<FileStatus>> byKind = new LinkedHashMap<>();
     Set<String> due = new HashSet<>();
     List<Bin> bins = new ArrayList<>();
     boolean fits = canJoin && before.hasForm(running.written().form());
     for (Rows rows : before.rows()) {
-      List<FileStatus> file = List.of(rows.status(directory.sink()));
+      FileStatus file = rows.status(directory.sink());
       if (!fits) {
-        bins.add(new Bin(rows.directory(), file, false));
+        bins.add(new Bin(rows.directory(), List.of(file), false));
         continue;
       }
-      byDirectory.computeIfAbsent(rows.directory(), d -> new ArrayList<>()).addAll(file);
+      Bins.addTo(byKind, rows.directory(), file);
       if (rows.isDue(now, options.maxDelayMs())) {
         due.add(rows.directory());
       }
     }
-    Bins.addTo(byDirectory, directory.path(), staged);
+    Bins.addTo(byKind, directory.path(), staged);
     boolean mayWait = canJoin && options.maxDelayMs() > 0;
-    bins.addAll(Bins.of(byDirectory, options.targetFileSize(), value -> mayWait && !due.contains(value)));
+    bins.addAll(Bins.of(byKind, options.targetFileSize(), value -> mayWait && !due.contains(value)));
     return bins;
+  }
+
+  /** Says once of each sink why files are published that were not joined. */
+  private void sayWhatWasLeft(String whyNot, Placed files) {
+    List<String> reasons = new ArrayList<>(whyNot == null ? List.of() : List.of(whyNot));
+    files.joined().values().forEach(joined -> joined.left().forEach(left -> reasons.add(left.why())));
+    for (String reason : reasons) {
+      if (SAID.size() < MOST_SAID && SAID.add(sink + " " + reason)) {
+        LOG.warn("[sink={}] Files are published as they are, since {}. Nothing is lost.", sink, reason);
+      }
+    }
   }
 
   private Waiting stillWaiting(List<Bin> bins, List<FileStatus> added) throws IOException {

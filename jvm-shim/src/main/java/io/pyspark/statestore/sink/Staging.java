@@ -2,10 +2,13 @@ package io.pyspark.statestore.sink;
 
 import io.pyspark.statestore.log.ObjectStores;
 import io.pyspark.statestore.sink.Bins.Bin;
+import io.pyspark.statestore.sink.Joined.Part;
 import io.pyspark.statestore.sink.JoinedFiles.Join;
 import java.io.IOException;
 import java.io.InterruptedIOException;
 import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.LinkedHashMap;
 import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
@@ -61,7 +64,12 @@ final class Staging {
 
   /** A directory that no other attempt has. */
   static String newDirectory(String sink, String batch) {
-    return sink + "/" + ROOT + "/" + batch + "-" + String.format("%016x", ThreadLocalRandom.current().nextLong());
+    return sink + "/" + ROOT + "/" + batch + "-" + newAttempt();
+  }
+
+  /** Sixteen digits that no other attempt has. */
+  static String newAttempt() {
+    return String.format("%016x", ThreadLocalRandom.current().nextLong());
   }
 
   Path path() {
@@ -81,63 +89,89 @@ final class Staging {
    *
    * @param published files in their final places
    * @param waiting files in the places where they wait
+   * @param joined what became of each bin that was to be joined; the new files as they are in their places
    */
-  record Placed(List<FileStatus> published, List<FileStatus> waiting) {}
+  record Placed(List<FileStatus> published, List<FileStatus> waiting, Map<Bin, Joined> joined) {}
 
   /**
    * Joins the files of bins and brings all files to their places. Of a bin that waits, files that wait already stay as
-   * they are.
+   * they are. What cannot be joined comes to its place as it is.
    *
    * @param placed takes each file before it comes to its place
    */
   Placed place(List<Bin> bins, Compaction compaction, List<Path> placed) throws IOException {
+    List<Bin> toJoin = new ArrayList<>();
     List<Join> joins = new ArrayList<>();
-    List<Path> directories = new ArrayList<>();
     List<Move> moves = new ArrayList<>();
     for (Bin bin : bins) {
       List<FileStatus> files =
           bin.waits() ? bin.files().stream().filter(file -> !waits(file)).toList() : bin.files();
-      Path directory = directory(bin, bin.waits() ? new Path(sink, Waiting.ROOT) : sink);
-      if (files.size() == 1 || !compaction.canJoin()) {
-        files.forEach(file -> moves.add(new Move(file, new Path(directory, nameOf(file)))));
-      } else if (!files.isEmpty()) {
+      if (files.size() > 1 && compaction.whyNot() == null) {
         // An object store would copy them to rename them, and nobody looks where files wait.
         boolean atOnce = bin.waits() || !renamesCheaply;
-        joins.add(new Join(atOnce ? directory : directory(bin, new Path(path, JOINED)), files));
-        directories.add(directory);
+        joins.add(new Join(atOnce ? directory(bin) : directory(bin, new Path(path, JOINED)), files));
+        toJoin.add(bin);
+      } else {
+        files.forEach(file -> addMove(moves, bin, file));
       }
     }
+    List<Joined> made = join(joins, compaction);
     List<FileStatus> there = new ArrayList<>();
-    List<List<FileStatus>> made = join(joins, compaction);
     for (int at = 0; at < joins.size(); at++) {
-      for (FileStatus file : made.get(at)) {
-        if (file.getPath().getParent().equals(directories.get(at))) {
-          placed.add(file.getPath());
-          there.add(file);
+      Bin bin = toJoin.get(at);
+      made.get(at).left().forEach(left -> addMove(moves, bin, left.file()));
+      for (Part part : made.get(at).made()) {
+        if (isIn(directory(bin), part.file())) {
+          placed.add(part.file().getPath());
+          there.add(part.file());
         } else {
-          moves.add(new Move(file, new Path(directories.get(at), file.getPath().getName())));
+          moves.add(new Move(part.file(), new Path(directory(bin), part.file().getPath().getName())));
         }
       }
     }
     there.addAll(move(moves, placed));
+    Map<String, FileStatus> byName = new HashMap<>();
+    there.forEach(file -> byName.put(file.getPath().getName(), file));
+    Account.check(joins.stream().map(Join::files).toList(), made, byName);
+    Map<Bin, Joined> joined = new LinkedHashMap<>();
+    for (int at = 0; at < joins.size(); at++) {
+      joined.put(toJoin.get(at), made.get(at).at(byName));
+    }
     Map<Boolean, List<FileStatus>> byWaits = there.stream().collect(Collectors.partitioningBy(this::waits));
-    return new Placed(byWaits.get(false), byWaits.get(true));
+    return new Placed(byWaits.get(false), byWaits.get(true), joined);
+  }
+
+  /** A file that a sink has listed long ago is in its place. */
+  private void addMove(List<Move> moves, Bin bin, FileStatus file) {
+    if (!isIn(directory(bin), file)) {
+      moves.add(new Move(file, new Path(directory(bin), nameOf(file))));
+    }
+  }
+
+  private static boolean isIn(Path directory, FileStatus file) {
+    return file.getPath().getParent().toUri().getPath().equals(directory.toUri().getPath());
+  }
+
+  private Path directory(Bin bin) {
+    return directory(bin, bin.waits() ? new Path(sink, Waiting.ROOT) : sink);
   }
 
   /** Another attempt may have left a copy of what waits under a name that the list did not take. */
   private String nameOf(FileStatus file) {
     String name = file.getPath().getName();
-    return waits(file) ? JoinedFiles.newName(ThreadLocalRandom.current().nextLong(), 0, name) : name;
+    return waits(file)
+        ? JoinedFiles.newName(ThreadLocalRandom.current().nextLong(), 0, JoinedFiles.ending(name))
+        : name;
   }
 
   private boolean waits(FileStatus file) {
     return Waiting.holds(sink, file.getPath());
   }
 
-  private List<List<FileStatus>> join(List<Join> joins, Compaction compaction) throws IOException {
+  private List<Joined> join(List<Join> joins, Compaction compaction) throws IOException {
     boolean done = false;
     try {
-      List<List<FileStatus>> made = compaction.join(joins);
+      List<Joined> made = compaction.join(joins);
       done = true;
       return made;
     } finally {
@@ -187,7 +221,7 @@ final class Staging {
     FileUtil.copy(fs, move.file().getPath(), fs, copy, false, true, fs.getConf());
     FileStatus made = fs.getFileStatus(copy);
     if (made.getLen() != move.file().getLen()) {
-      throw JoinedFiles.differs(copy, made.getLen(), move.file().getLen(), "bytes");
+      throw new IOException(copy + " has " + made.getLen() + " bytes, and is a copy of " + move.file().getLen());
     }
     return renamesCheaply ? rename(made, move.to()) : made;
   }
@@ -196,11 +230,11 @@ final class Staging {
     if (!fs.rename(from.getPath(), to)) {
       throw new IOException(from.getPath() + " could not be renamed to " + to);
     }
-    if (!renamesCheaply) {
-      return fs.getFileStatus(to);
+    FileStatus there = fs.getFileStatus(to);
+    if (there.getLen() != from.getLen()) {
+      throw new IOException(to + " has " + there.getLen() + " bytes, and was renamed with " + from.getLen());
     }
-    return new FileStatus(
-        from.getLen(), false, from.getReplication(), from.getBlockSize(), from.getModificationTime(), to);
+    return there;
   }
 
   /** Does all of it, or fails when none of it goes on. */
