@@ -75,7 +75,8 @@ class MadeSink:
             directory = str(path.parent.relative_to(self.folder))
             for row in read.rows(path):
                 cells = sorted((name, repr(value)) for name, value in row.items() if value is not None)
-                found[(("/", directory), *cells)] += 1
+                key = (("/", directory), *cells)
+                found[key] += 1
         return found
 
 
