@@ -1,7 +1,7 @@
 """Compaction of what a sink has listed already: joins small files, and names the new ones in the list in their place.
 
     1. Spark's tasks join small files of one partition value; rows or bytes are counted on the way.
-    2. A note in ``_replaced`` says which files will not be listed any more.
+    2. A note in :data:`REPLACED` says which files will not be listed any more.
     3. The file of Spark's list that named them is replaced at once by one that names the new files.
 
 Readers are not harmed: one that has the old list finds the old files, since these stay until
@@ -29,7 +29,16 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from pyspark_statestore.errors import not_allowed
-from pyspark_statestore.sink.file_list import Entry, ListPart, check_unchanged, display, new_line, read_list, text_of
+from pyspark_statestore.sink.file_list import (
+    LIST,
+    Entry,
+    ListPart,
+    check_unchanged,
+    display,
+    new_line,
+    read_list,
+    text_of,
+)
 from pyspark_statestore.sink.rewriter import New, Rewriter, check_options, format_of
 from pyspark_statestore.storage.changes import write
 from pyspark_statestore.storage.directory import Directory
@@ -37,8 +46,11 @@ from pyspark_statestore.storage.directory import Directory
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-REPLACED = "_replaced"
-"""The directory of the notes that say which files are not listed any more. No reader looks there."""
+REPLACED = f"{LIST}/_replaced"
+"""The directory of the notes that say which files are not listed any more. No reader looks there, by any way."""
+
+FORMER_REPLACED = "_replaced"
+"""Where the notes were before: a reader that was given ``sink/*`` took them for data. They still count."""
 
 LEAST_TARGET = 1024
 """Bytes; the same as of ``targetFileSize``."""

@@ -1,8 +1,8 @@
 """Rows that wait to be published (``maxDelay``), and how to publish them when the query does not run any more.
 
-    sink/_waiting/p=1/part-00000-….parquet    rows that wait
-    sink/_waiting/7-<random>.json             manifest: which files wait after batch 7
-    sink/_spark_metadata/7                    Spark's list, which names that manifest as a directory
+    sink/_spark_metadata/_waiting/p=1/part-00000-….parquet    rows that wait
+    sink/_spark_metadata/_waiting/7-<random>.json             manifest: which files wait after batch 7
+    sink/_spark_metadata/7                                    Spark's list, which names that manifest as a directory
 
 Readers pass over directories that the list names. The newest manifest that it names counts (``Waiting`` of the jar).
 
@@ -55,19 +55,26 @@ class WaitingFile:
     """A file that waits.
 
     Attributes:
-        relative: Its path below the sink's directory.
+        folder: The directory of what waits below the sink's.
+        path: Its path below that.
         size: In bytes.
         since_ms: When its rows began to wait, in milliseconds since 1970.
     """
 
-    relative: str
+    folder: str
+    path: str
     size: int
     since_ms: int
 
     @property
+    def relative(self) -> str:
+        """Its path below the sink's directory."""
+        return f"{self.folder}/{self.path}"
+
+    @property
     def directory(self) -> str:
         """The partition value's directory below the sink's, such as ``p=1/q=x``; empty without partition columns."""
-        return self.relative.removeprefix(f"{WAITING}/").rpartition("/")[0]
+        return self.path.rpartition("/")[0]
 
 
 @dataclass(frozen=True)
@@ -113,7 +120,8 @@ def read_waiting(directory: Directory) -> Waiting:
         manifest = next((part.manifests[-1] for part in reversed(parts) if part.manifests), None)
         if manifest is None:
             return Waiting(parts, None, ())
-        info = next((i for i in directory.files(WAITING) if f"{WAITING}/{i.name}" == manifest.relative), None)
+        folder = manifest.folder
+        info = next((i for i in directory.files(folder) if f"{folder}/{i.name}" == manifest.relative), None)
         if info is None and manifest.relative in gone:
             where, reason = directory.location.display(manifest.relative), "Spark's list names it, and it is not there"
             raise StateStoreFilesError("PSS_READ_FAILED", {"action": "read", "path": where, "reason": reason})
@@ -129,7 +137,7 @@ def read_waiting(directory: Directory) -> Waiting:
 def _parse(directory: Directory, manifest: Manifest, data: bytes) -> tuple[WaitingFile, ...]:
     try:
         files = json.loads(data)["files"]
-        return tuple(WaitingFile(f"{WAITING}/{f['path']}", int(f["size"]), int(f["since"])) for f in files)
+        return tuple(WaitingFile(manifest.folder, str(f["path"]), int(f["size"]), int(f["since"])) for f in files)
     except (ValueError, KeyError, TypeError) as error:
         where = directory.location.display(manifest.relative)
         reason = f"it is no manifest of files that wait: {error}"

@@ -9,7 +9,9 @@ import shutil
 import time
 from collections import Counter
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
+from urllib.parse import unquote, urlparse
 
 import pytest
 from pyspark.errors import StreamingQueryException
@@ -20,7 +22,7 @@ from pyspark_statestore.sink.sink import TARGET_FILE_SIZE
 from pyspark_statestore.sink.waiting import publish
 from tests.conftest import MakeSpark
 from tests.sink import manifest
-from tests.sink.sinks import TASKS, FileSink, rows_of
+from tests.sink.sinks import TASKS, WAITING, FileSink, rows_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.sweep(1, files="sinks")]
 
@@ -36,9 +38,14 @@ def spark(make_spark: MakeSpark) -> SparkSession:
 
 
 def waiting(sink: FileSink) -> int:
-    """How many rows wait by the manifest that counts."""
-    files = Sink(sink.files).waiting()["file_path"].to_pylist()
-    return sink.spark.read.format(sink.format).options(**sink.options).load(files).count() if files else 0
+    """How many rows wait by the manifest that counts. Spark reads no file where they wait, so copies are read."""
+    files = [Path(unquote(urlparse(path).path)) for path in Sink(sink.files).waiting()["file_path"].to_pylist()]
+    if not files:
+        return 0
+    with TemporaryDirectory(dir=sink.folder) as copies:
+        for number, file in enumerate(files):
+            shutil.copy(file, f"{copies}/{number}-{file.name}")
+        return int(sink.spark.read.format(sink.format).options(**sink.options).load(copies).count())
 
 
 def verified(sink: FileSink) -> None:
@@ -47,12 +54,12 @@ def verified(sink: FileSink) -> None:
 
 
 def in_waiting(sink: FileSink) -> list[str]:
-    return [name for name in sink.present() if name.startswith("_waiting/")]
+    return [name for name in sink.present() if name.startswith(f"{WAITING}/")]
 
 
 def age(sink: FileSink, by: datetime.timedelta) -> None:
     """Lets what waits have waited for longer."""
-    (path,) = (sink.files / "_waiting").glob("*.json")
+    (path,) = (sink.files / WAITING).glob("*.json")
     content = json.loads(path.read_text())
     for file in content["files"]:
         file["since"] -= int(by.total_seconds() * 1000)
@@ -168,7 +175,7 @@ def test_a_sink_without_a_delay_never_waits(spark: SparkSession, tmp_path: Path)
     sink.feed(rows_of(0), rows_of(1))
     sink.run()
 
-    assert not (sink.files / "_waiting").exists()
+    assert not (sink.files / WAITING).exists()
     assert [part.manifests for part in parts_of(sink)] == [(), ()]
 
 
@@ -218,7 +225,7 @@ def test_a_batch_that_is_run_again_finds_what_waited_before_it(spark: SparkSessi
         (sink.files / name).unlink(missing_ok=True)
     (sink.checkpoint / "commits" / "2").unlink()
     (sink.checkpoint / "commits" / ".2.crc").unlink(missing_ok=True)
-    shutil.copytree(kept / "files" / "_waiting", sink.files / "_waiting", dirs_exist_ok=True)
+    shutil.copytree(kept / "files" / WAITING, sink.files / WAITING, dirs_exist_ok=True)
     assert waiting(sink) == 80
     sink.run()
 
@@ -274,7 +281,7 @@ def test_files_that_cannot_be_joined_do_not_wait(spark: SparkSession, tmp_path: 
     sink.run(maxDelay=LONG)
 
     assert len(sink.listed(0)) == TASKS
-    assert not (sink.files / "_waiting").exists()
+    assert not (sink.files / WAITING).exists()
 
 
 def test_what_waits_is_published_where_files_cannot_be_joined_any_more(spark: SparkSession, tmp_path: Path) -> None:
@@ -303,7 +310,7 @@ def test_a_lost_manifest_stops_the_query_and_is_damage(spark: SparkSession, tmp_
     sink = FileSink(spark, tmp_path, "parquet", ("q",))
     sink.feed(rows_of(0))
     sink.run(maxDelay=LONG)
-    (path,) = (sink.files / "_waiting").glob("*.json")
+    (path,) = (sink.files / WAITING).glob("*.json")
     path.rename(tmp_path / path.name)
     sink.feed(rows_of(1))
     with pytest.raises(StreamingQueryException, match="PSS_SINK_COMPACTION_FAILED.*rows wait to be published"):
@@ -323,7 +330,7 @@ def test_a_lost_file_is_damage_and_stops_the_query(spark: SparkSession, tmp_path
     sink = FileSink(spark, tmp_path, "parquet", ("q",))
     sink.feed(rows_of(0))
     sink.run(maxDelay=LONG)
-    file = sorted((sink.files / "_waiting").rglob("part-*"))[0]
+    file = sorted((sink.files / WAITING).rglob("part-*"))[0]
     file.rename(tmp_path / "kept")
     problems = Sink(sink.files).verify().problems.to_pylist()
     assert [row["kind"] for row in problems if row["severity"] == "damage"] == ["missing_waiting_file"]
@@ -341,7 +348,7 @@ def test_orphans_are_what_does_not_wait(spark: SparkSession, tmp_path: Path) -> 
     sink.feed(rows_of(0))
     sink.run(maxDelay=LONG)
     for name in ("q=0/part-00000-left.snappy.parquet", "0-00000000deadbeef.json"):
-        (sink.files / "_waiting" / name).write_bytes(b"{}")
+        (sink.files / WAITING / name).write_bytes(b"{}")
 
     removed = Sink(sink.files).remove_orphan_files(NOW, dry_run=False, force=True)
 
@@ -354,7 +361,7 @@ def test_batches_delete_what_failed_attempts_have_left_to_wait(spark: SparkSessi
     sink = FileSink(spark, tmp_path, "parquet", ("q",))
     sink.feed(rows_of(0))
     sink.run(maxDelay=LONG)
-    old, young = (sink.files / "_waiting" / "q=1" / f"part-00000-{name}.snappy.parquet" for name in ("old", "young"))
+    old, young = (sink.files / WAITING / "q=1" / f"part-00000-{name}.snappy.parquet" for name in ("old", "young"))
     for left in (old, young):
         left.write_bytes(b"left")
     for path in (old, *(sink.files / Path(name) for name in in_waiting(sink) if "young" not in name)):

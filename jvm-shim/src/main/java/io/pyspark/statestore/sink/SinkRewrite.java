@@ -78,7 +78,9 @@ public final class SinkRewrite {
       SparkSession session, String sink, String format, Map<String, String> options, String files, String target)
       throws IOException {
     List<FileStatus> given = parse(files);
-    List<Bin> bins = Bins.of(new Path(sink, Waiting.ROOT), given, Long.parseLong(target));
+    boolean isFormer = files.contains("/" + SinkPlaces.FORMER_WAITING + "/") && !files.contains(SinkPlaces.WAITING);
+    String root = isFormer ? SinkPlaces.FORMER_WAITING : SinkPlaces.WAITING;
+    List<Bin> bins = Bins.of(new Path(sink, root), given, Long.parseLong(target));
     return place(session, sink, format, options, given, bins);
   }
 

@@ -33,14 +33,13 @@ import org.slf4j.LoggerFactory;
 /**
  * The staging directory of one attempt at one batch: what is in it gets its final name, and the directory goes.
  *
- * <p><b>What is deleted, and why that is safe.</b> No list of a sink ever names a file below {@code _staging}, so no
+ * <p><b>What is deleted, and why that is safe.</b> No list of a sink ever names a file below the staging directory, so no
  * reader misses one. An attempt deletes its own directory when it has committed or failed. A directory that is left over
  * goes when nothing in it has changed for the retention: a task that still writes to it would have changed it, and a
  * batch takes less than that. Where a directory cannot be listed, nothing is deleted.
  */
 final class Staging {
   private static final Logger LOG = LoggerFactory.getLogger(Staging.class);
-  private static final String ROOT = "_staging";
   private static final String JOINED = "_joined";
   private static final int THREADS = 8;
   private static final long SWEEP_INTERVAL_NANOS = TimeUnit.HOURS.toNanos(1);
@@ -61,7 +60,7 @@ final class Staging {
 
   /** A directory that no other attempt has. */
   static String newDirectory(String sink, String batch) {
-    return sink + "/" + ROOT + "/" + batch + "-" + String.format("%016x", ThreadLocalRandom.current().nextLong());
+    return sink + "/" + SinkPlaces.STAGING + "/" + batch + "-" + String.format("%016x", ThreadLocalRandom.current().nextLong());
   }
 
   Path path() {
@@ -97,7 +96,7 @@ final class Staging {
     for (Bin bin : bins) {
       List<FileStatus> files =
           bin.waits() ? bin.files().stream().filter(file -> !waits(file)).toList() : bin.files();
-      Path directory = directory(bin, bin.waits() ? new Path(sink, Waiting.ROOT) : sink);
+      Path directory = directory(bin, bin.waits() ? new Path(sink, SinkPlaces.WAITING) : sink);
       if (files.size() == 1 || !compaction.canJoin()) {
         files.forEach(file -> moves.add(new Move(file, new Path(directory, nameOf(file)))));
       } else if (!files.isEmpty()) {
@@ -255,10 +254,13 @@ final class Staging {
 
   /** Deletes the directories of other attempts in which nothing has changed since a time. */
   private void sweep(long beforeMs) throws IOException {
-    for (FileStatus other : fs.listStatus(path.getParent())) {
-      if (!other.getPath().equals(path) && newest(other) < beforeMs) {
-        LOG.info("Deleting {}, which an attempt that failed has left", other.getPath());
-        fs.delete(other.getPath(), true);
+    for (String root : new String[] {SinkPlaces.STAGING, SinkPlaces.FORMER_STAGING}) {
+      Path directory = new Path(sink, root);
+      for (FileStatus other : fs.exists(directory) ? fs.listStatus(directory) : new FileStatus[0]) {
+        if (!other.getPath().equals(path) && newest(other) < beforeMs) {
+          LOG.info("Deleting {}, which an attempt that failed has left", other.getPath());
+          fs.delete(other.getPath(), true);
+        }
       }
     }
   }
