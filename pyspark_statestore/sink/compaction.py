@@ -12,9 +12,11 @@ A running query may repeat the old list in a new ``.compact`` at the same moment
 the new ones are left over: nothing is lost, and the next compaction does the work.
 
 **A stream that reads the sink** takes a new file for new rows, unless the file is older than the newest one that it has
-seen by more than ``maxFileAge`` (7 days; Spark: ``FileStreamSource.SeenFilesMap``). So only files are joined that are
-older than the sink's newest file by more than ``older_than``, and a new file is listed with the time of the newest that
-it was made of.
+seen by more than ``maxFileAge`` (7 days; Spark: ``FileStreamSource.SeenFilesMap``). A stream lags, so what is old for
+it is not what is old for the sink. Only files are joined that are older than the sink's newest by ``older_than``: a
+stream that is behind by less has read them, since it reads the oldest first. And a new file is listed as older than the
+sink's newest by twice as much (:func:`listed_time`): that is too old for each such stream whose ``maxFileAge`` is not
+longer than ``older_than``, and not too old for one that is further behind, and may not have read the rows.
 """
 
 from __future__ import annotations
@@ -95,13 +97,14 @@ def compact(
     parts = read_list(directory)
     jvm = Rewriter(directory, spark)
     newest = max((entry.modified_ms for part in parts for entry in part.entries), default=0)
-    before = newest - older_than / datetime.timedelta(milliseconds=1)
+    age = older_than // datetime.timedelta(milliseconds=1)
+    before = newest - age
     works = []
     for part in parts:
         old = [entry for entry in part.entries if entry.relative and entry.modified_ms <= before]
         bins = jvm.plan(old, target_file_size)
         if bins:
-            works.append(_Work(part, bins))
+            works.append(_Work(part, bins, newest - 2 * age))
     added, added_bytes = sum(len(work.bins) for work in works), None
     if works and not dry_run:
         named = format_of(directory, format, [entry.relative for work in works for entry in work.joined])
@@ -120,12 +123,25 @@ def compact(
     return SinkCompaction(len(joined), added, sum(sizes), 0 if not works else added_bytes, table, dry_run)
 
 
+def listed_time(joined: Sequence[Entry], latest_ms: int) -> int:
+    """The modification time with which the list names a file that was made of others, in milliseconds since 1970.
+
+    Args:
+        joined: What it was made of.
+        latest_ms: The sink's newest time less twice ``older_than``. With L the newest time that a stream has seen, A
+            its ``maxFileAge``, N the sink's newest time and T ``older_than``: from L > N - T and A <= T follows
+            N - 2T < L - A, and what is older than L - A the stream does not read.
+    """
+    return min(latest_ms, max(entry.modified_ms for entry in joined))
+
+
 @dataclass(frozen=True)
 class _Work:
     """What is to be joined of one file of the list."""
 
     part: ListPart
     bins: Sequence[Sequence[Entry]]
+    latest_ms: int
 
     @property
     def joined(self) -> list[Entry]:
@@ -140,8 +156,8 @@ class _Work:
         # The older manifests of what waits say nothing any more.
         lines += [manifest.line for manifest in self.part.manifests[-1:]]
         for each in made:
-            newest = max(entry.modified_ms for entry in self.bins[each.bin])
-            lines.append(new_line(each.url, each.size, newest, each.replication, each.block_size))
+            time = listed_time(self.bins[each.bin], self.latest_ms)
+            lines.append(new_line(each.url, each.size, time, each.replication, each.block_size))
         check_unchanged(directory, self.part)
         note = {"list": self.part.info.name, "replaced": [entry.relative for entry in self.joined]}
         write(directory, f"{REPLACED}/{uuid.uuid4()}.json", json.dumps(note).encode())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 import shutil
 from collections import Counter
 from collections.abc import Callable
@@ -15,9 +16,9 @@ from pyspark.sql import SparkSession
 from pyspark_statestore import Sink
 from tests.conftest import MakeSpark
 from tests.sink import manifest
-from tests.sink.readers import BY_DIRECTORY, Ids, by_list, seen
+from tests.sink.readers import BY_DIRECTORY, Follower, Ids, by_list, seen
 from tests.sink.sinks import REPLACED, STAGING, WAITING, FileSink, rows_of
-from tests.sink.test_old_sinks import AT_ONCE, INTERVAL, old_sink
+from tests.sink.test_old_sinks import AT_ONCE, DAY, INTERVAL, old_sink, with_times
 from tests.sink.test_waiting import forget
 
 pytestmark = [pytest.mark.spark, pytest.mark.sweep(1, files="sinks")]
@@ -145,3 +146,74 @@ def test_notes_and_staging_in_the_former_places_still_count(spark: SparkSession,
 
     assert gone.removed_files_count == 8 + 1 + 1  # what was replaced, its note, and what was staged
     assert sorted(sink.present()) == sorted(str(p.relative_to(sink.files)) for p in manifest.listed(sink.files)["0"])
+
+
+EARLIER = {"spark.sql.streaming.fileSink.log.compactInterval": "100"}
+
+
+@pytest.mark.sweep(4)
+@pytest.mark.parametrize("behind", [0, 2, 6.9])
+@pytest.mark.parametrize("old", [7, 8, 12, 30])
+def test_a_stream_that_lags_reads_each_row_once(spark: SparkSession, tmp_path: Path, behind: float, old: float) -> None:
+    """Its newest file is older than the sink's by so many days; what is joined is older by so many."""
+    sink = old_sink(spark, tmp_path / "sink", batches=4)  # 2.compact and 3
+    with_times(sink, lambda at: DAY * (old if at == 0 else behind))
+    follower = Follower(sink, tmp_path / "follower")
+    assert follower.follow() == rows(4)
+    sink.feed(rows_of(4))
+    sink.run(compacting=False, conf=EARLIER)
+    with_times(sink, lambda at: DAY * (old, behind, 0)[at])
+
+    done = Sink(sink.files).compact(spark=spark)
+
+    assert done.added_data_files_count == 2
+    assert by_list(sink) == rows(5)
+    assert follower.follow() == rows(5)
+    sink.feed(rows_of(5))
+    sink.run(conf=INTERVAL)
+    assert follower.follow() == rows(6)
+
+
+def test_a_stream_that_is_further_behind_misses_no_row(spark: SparkSession, tmp_path: Path) -> None:
+    """It gets again what it had read of a file that was joined; docs/file-sink.md says so."""
+    sink = old_sink(spark, tmp_path / "sink", batches=2)
+    with_times(sink, lambda at: DAY * (20 - at))
+    follower = Follower(sink, tmp_path / "follower")
+    assert follower.follow() == rows(2)
+    sink.feed(rows_of(2), rows_of(3))
+    sink.run(compacting=False, conf=INTERVAL)  # 2.compact and 3
+    with_times(sink, lambda at: DAY * (20, 0)[at])
+
+    Sink(sink.files).compact(spark=spark)
+
+    assert follower.follow() == rows(4) + rows(2)
+    assert Follower(sink, tmp_path / "new").follow() == rows(4)
+
+
+def test_a_stream_with_another_age(spark: SparkSession, tmp_path: Path) -> None:
+    """``older_than`` is to be the ``maxFileAge`` of the streams."""
+    sink = old_sink(spark, tmp_path / "sink", batches=4)
+    with_times(sink, lambda at: DAY * (50 if at == 0 else 29))
+    follower = Follower(sink, tmp_path / "follower", {"maxFileAge": "30d"})
+    assert follower.follow() == rows(4)
+    sink.feed(rows_of(4))
+    sink.run(compacting=False, conf=EARLIER)
+    with_times(sink, lambda at: DAY * (50, 29, 0)[at])
+
+    Sink(sink.files).compact(older_than=datetime.timedelta(days=30), spark=spark)
+
+    assert len(manifest.listed(sink.files)["2.compact"]) == 2
+    assert follower.follow() == rows(5)
+
+
+def test_no_file_gets_a_younger_time(spark: SparkSession, tmp_path: Path) -> None:
+    """A new stream reads the sink from its oldest file on, so that a joined file keeps the time of its files."""
+    sink = old_sink(spark, tmp_path / "sink", batches=4)
+    with_times(sink, lambda at: DAY * (100, 0)[at])
+    Sink(sink.files).compact(spark=spark)
+    times = [
+        json.loads(line)["modificationTime"]
+        for name in ("2.compact", "3")
+        for line in (sink.files / "_spark_metadata" / name).read_text().splitlines()[1:]
+    ]
+    assert 99 * DAY * 1000 < max(times) - times[0] < 101 * DAY * 1000
