@@ -6,9 +6,10 @@
 
 Readers pass over directories that the list names. The newest manifest that it names counts (``Waiting`` of the jar).
 
-Publishing adds the rows to the newest file of the list, and names a manifest in which nothing waits, both at once. The
-query may not commit a batch meanwhile, since it would publish the rows, too. So the list must not have changed for a
-while; and the old manifest is deleted, by which a driver that is idle notices.
+Publishing adds the rows to the newest file of the list, and names a manifest in which nothing waits, both at once: that
+decides, whoever dies then. A driver looks which manifest the list names before it publishes what waits, and again
+before it adds a batch. The query may not commit a batch meanwhile, since it would publish the rows, too. So the list
+must not have changed for a while; and that is looked at again right before it is replaced, since joining takes time.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import pyarrow as pa
 
@@ -34,7 +35,6 @@ from pyspark_statestore.sink.file_list import (
     WAITING,
     ListPart,
     Manifest,
-    check_unchanged,
     new_line,
     read_list,
     text_of,
@@ -183,7 +183,14 @@ def publish(
     root = old.url.removesuffix(old.relative)
     given = [(root + quote(file.relative), file.size) for file in waiting.files]
     made = jvm.publish(named, options, given, target_file_size)
-    check_unchanged(directory, last)
+    try:
+        _check_unpublished(directory, waiting)
+        _check_idle(directory, read_list(directory), idle_for, now)
+    except StateStoreFilesError:
+        # Nobody has been told of them, but who reads by directory sees them.
+        for each in made:
+            delete(directory, unquote(each.url.removeprefix(root)))
+        raise
     manifest = f"{WAITING}/{last.batch_id}-{secrets.token_hex(8)}.json"
     write(directory, manifest, json.dumps({"batch": last.batch_id, "form": "", "files": []}).encode())
     now_ms = int(now.timestamp() * 1000)
@@ -193,6 +200,18 @@ def publish(
     jvm.replace_list(last.info.name, text_of(lines))
     delete(directory, old.relative)
     return SinkPublication(len(made), sum(each.size for each in made), dry_run)
+
+
+def _check_unpublished(directory: Directory, waiting: Waiting) -> None:
+    """Makes sure that no batch has been committed and nothing was published since a list was read.
+
+    Raises:
+        StateStoreFilesError: PSS_SINK_LIST_CHANGED.
+    """
+    last, newest = waiting.parts[-1], read_list(directory)[-1]
+    if (newest.info.name, newest.named) != (last.info.name, last.named):
+        where = directory.location.display(f"{LIST}/{newest.info.name}")
+        raise StateStoreFilesError("PSS_SINK_LIST_CHANGED", {"file": where})
 
 
 def _check_idle(

@@ -198,6 +198,28 @@ def test_what_waits_alone_is_still_there_after_a_batch_that_failed(
     assert sink.ids() == list(range(40))
 
 
+def test_what_is_published_by_hand_while_a_batch_joins_it_is_not_published_again(
+    session: SparkSession, tmp_path: Path, faulty: Any
+) -> None:
+    sink = new_sink(session, tmp_path, "json")
+    sink.run(maxDelay="10h")
+    sink.feed(rows_of(2))
+    faulty.addRule("create", "/_joined/", 1, "hang")
+
+    with sink.running() as query:
+        until(lambda: faulty.fired() > 0, "the batch joins")
+        by_hand = Sink(sink.files)
+        by_hand._directory = Directory(replace(by_hand._directory.location, url=sink.location))
+        by_hand.publish(idle_for=datetime.timedelta(0), force=True, spark=session)
+        faulty.clear()
+        with pytest.raises(StreamingQueryException, match="PSS_SINK_COMPACTION_FAILED.*was published meanwhile"):
+            query.awaitTermination()
+
+    assert sink.ids() == list(range(80))
+    sink.run()
+    assert sink.ids() == list(range(120))
+
+
 def compact(sink: FileSink) -> None:
     """Joins what is listed, with Spark in the file system that fails, and Python in the local one."""
     made = Sink(sink.files)

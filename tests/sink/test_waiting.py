@@ -18,10 +18,12 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from pyspark_statestore import Sink, StateStoreFilesError
+from pyspark_statestore.sink import rewriter
 from pyspark_statestore.sink.sink import TARGET_FILE_SIZE
 from pyspark_statestore.sink.waiting import publish
 from tests.conftest import MakeSpark
 from tests.sink import manifest
+from tests.sink.readers import seen
 from tests.sink.sinks import TASKS, WAITING, FileSink, rows_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.sweep(1, files="sinks")]
@@ -429,6 +431,52 @@ def test_publishing_what_waits_after_the_query_has_ended(spark: SparkSession, tm
     assert Counter(manifest.ids(sink.files, "id").values()) == {1: 160}
     made.remove_orphan_files(NOW, dry_run=False, force=True)
     assert not in_waiting(sink)[1:]
+
+
+def test_a_batch_while_what_waits_is_joined_stops_the_publication(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The query was idle when the publication began."""
+    sink = FileSink(spark, tmp_path, "parquet", ("q",))
+    sink.feed(rows_of(0), rows_of(1))
+    sink.run(maxDelay=LONG)
+    join = rewriter.Rewriter.publish
+
+    def slow_join(*arguments: Any) -> Any:
+        made = join(*arguments)
+        sink.feed(rows_of(2))
+        sink.run()
+        return made
+
+    monkeypatch.setattr(rewriter.Rewriter, "publish", slow_join)
+    with pytest.raises(StateStoreFilesError, match="PSS_SINK_LIST_CHANGED"):
+        Sink(sink.files).publish(spark=spark, idle_for=NOW, force=True)
+
+    assert sink.ids() == list(range(120))
+    # What was joined in vain does not stay, for those who read directories.
+    assert seen(sink) == {reader: Counter(range(120)) for reader in seen(sink)}
+    verified(sink)
+
+
+def test_a_publication_that_is_killed_has_published_or_not(spark: SparkSession, tmp_path: Path) -> None:
+    """It dies when the list names what it has published; the driver of the query still remembers what waited."""
+    sink = FileSink(spark, tmp_path, "parquet", ("q",))
+    sink.feed(rows_of(0), rows_of(1))
+    sink.run(maxDelay=LONG)
+    kept = tmp_path / "kept"
+    shutil.copytree(sink.files / WAITING, kept)
+    Sink(sink.files).publish(spark=spark, idle_for=NOW, force=True)
+    shutil.copytree(kept, sink.files / WAITING, dirs_exist_ok=True)  # it has not come to deleting this
+
+    sink.feed(rows_of(2))
+    sink.run(maxDelay=LONG)
+    assert sink.ids() == list(range(80))
+    assert waiting(sink) == 40
+    sink.feed(rows_of(3))
+    sink.run()
+
+    assert sink.ids() == list(range(160))
+    verified(sink)
 
 
 def test_compaction_keeps_the_manifest_that_counts(spark: SparkSession, tmp_path: Path) -> None:

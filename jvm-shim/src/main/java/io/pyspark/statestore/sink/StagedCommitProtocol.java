@@ -125,6 +125,7 @@ abstract class StagedCommitProtocol extends ManifestFileCommitProtocol {
       if (!before.isEmpty() || !waiting.isEmpty()) {
         listed.add(waiting.listed());
       }
+      before.checkStillCounts(directory.fileSystem(), directory.sink());
       done = new SinkMetrics.Batch(sink, batch, staged.size(), Bins.bytes(staged), files.published().size(),
           Bins.bytes(files.published()), waiting.rows().size(), waiting.bytes(), System.nanoTime() - begin);
       return listed;

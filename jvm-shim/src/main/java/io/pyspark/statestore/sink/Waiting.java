@@ -101,11 +101,29 @@ final class Waiting {
     this.rows = rows;
   }
 
-  /** What waits before a batch. */
+  /**
+   * What waits before a batch. The list decides that, not what this process remembers: {@code Sink.publish} may have
+   * published it since, and may have died before it did anything else than to say so in the list.
+   */
   static Waiting before(FileSystem fs, Path sink, long batch) throws IOException {
     Waiting known = COMMITTED.get(sink);
-    boolean counts = known != null && known.batch == batch - 1 && (known.isEmpty() || fs.exists(known.manifest));
+    boolean counts = known != null && known.batch == batch - 1
+        && (known.isEmpty() || known.isNamed(fs, sink) && fs.exists(known.manifest));
     return counts ? known : listed(fs, sink);
+  }
+
+  /** Refuses to publish what somebody else has published since this was read, right before the list is added to. */
+  void checkStillCounts(FileSystem fs, Path sink) throws IOException {
+    if (!isEmpty() && !isNamed(fs, sink)) {
+      throw new StateStoreFilesException(
+          Id.PSS_SINK_COMPACTION_FAILED, "What waited in " + sink + " was published meanwhile, as Sink.publish does it."
+              + " Nothing of the batch was published. Restart the query, and do not call publish while it runs.");
+    }
+  }
+
+  private boolean isNamed(FileSystem fs, Path sink) throws IOException {
+    Path named = newestNamed(fs, sink);
+    return named != null && named.getName().equals(manifest.getName());
   }
 
   /** The same after a batch that changed nothing. */
