@@ -79,13 +79,19 @@ class Rewriter:
         return self._make("join", format, options, _named(entries), target)
 
     def publish(
-        self, format: str, options: Mapping[str, str], files: Sequence[tuple[str, int]], target: int
+        self, format: str, options: Mapping[str, str], files: Sequence[tuple[str, int]], target: int, schema: str
     ) -> list[New]:
         """Joins files that wait, given by URL and size, in their final places; nothing lists the new files yet."""
-        return self._make("publish", format, options, files, target)
+        return self._make("publish", format, options, files, target, schema)
 
     def _make(
-        self, method: str, format: str, options: Mapping[str, str], files: Sequence[tuple[str, int]], target: int
+        self,
+        method: str,
+        format: str,
+        options: Mapping[str, str],
+        files: Sequence[tuple[str, int]],
+        target: int,
+        *more: str,
     ) -> list[New]:
         given = self._jvm.java.util.HashMap()
         for key, value in options.items():
@@ -96,6 +102,7 @@ class Rewriter:
             ("java.util.Map", given),
             ("java.lang.String", _text(files)),
             ("java.lang.String", str(target)),
+            *(("java.lang.String", each) for each in more),
             with_session=True,
         )
         made = [line.split(" ") for line in str(found).splitlines()]

@@ -85,11 +85,22 @@ class Waiting:
         parts: The list by which it waits.
         manifest: The manifest that counts, the newest that the list names; None where nothing ever waited.
         files: The files.
+        form: In what form they are, as the manifest says.
     """
 
     parts: tuple[ListPart, ...]
     manifest: Manifest | None
     files: tuple[WaitingFile, ...]
+    form: str = ""
+
+    @property
+    def schema(self) -> str:
+        """The columns of the files as Spark's JSON: in the form the class of the format is before it."""
+        begin = self.form.find("{")
+        try:
+            return self.form[begin : json.JSONDecoder().raw_decode(self.form, max(begin, 0))[1]]
+        except ValueError as error:
+            raise ValueError(f"its form says no columns: {error}") from error
 
 
 @dataclass(frozen=True)
@@ -129,19 +140,25 @@ def read_waiting(directory: Directory) -> Waiting:
             gone.add(manifest.relative)
             raise FileNotFoundError(manifest.relative)
         data = directory.read(manifest.relative, info.size)
-        return Waiting(parts, manifest, _parse(directory, manifest, data))
+        return Waiting(parts, manifest, *_parse(directory, manifest, data))
 
     return retry_if_gone(directory, read, WAITING)
 
 
-def _parse(directory: Directory, manifest: Manifest, data: bytes) -> tuple[WaitingFile, ...]:
+def _parse(directory: Directory, manifest: Manifest, data: bytes) -> tuple[tuple[WaitingFile, ...], str]:
     try:
-        files = json.loads(data)["files"]
-        return tuple(WaitingFile(manifest.folder, str(f["path"]), int(f["size"]), int(f["since"])) for f in files)
+        content = json.loads(data)
+        files = content["files"]
+        found = tuple(WaitingFile(manifest.folder, str(f["path"]), int(f["size"]), int(f["since"])) for f in files)
+        return found, str(content["form"])
     except (ValueError, KeyError, TypeError) as error:
-        where = directory.location.display(manifest.relative)
-        reason = f"it is no manifest of files that wait: {error}"
-        raise StateStoreFilesError("PSS_READ_FAILED", {"action": "read", "path": where, "reason": reason}) from error
+        raise _unreadable(directory, manifest, error) from error
+
+
+def _unreadable(directory: Directory, manifest: Manifest, error: Exception) -> StateStoreFilesError:
+    where = directory.location.display(manifest.relative)
+    reason = f"it is no manifest of files that wait: {error}"
+    return StateStoreFilesError("PSS_READ_FAILED", {"action": "read", "path": where, "reason": reason})
 
 
 def waiting_table(directory: Directory, waiting: Waiting) -> pa.Table:
@@ -182,7 +199,11 @@ def publish(
     jvm = Rewriter(directory, spark)
     root = old.url.removesuffix(old.relative)
     given = [(root + quote(file.relative), file.size) for file in waiting.files]
-    made = jvm.publish(named, options, given, target_file_size)
+    try:
+        schema = waiting.schema
+    except ValueError as error:
+        raise _unreadable(directory, old, error) from error
+    made = jvm.publish(named, options, given, target_file_size, schema)
     try:
         _check_unpublished(directory, waiting)
         _check_idle(directory, read_list(directory), idle_for, now)

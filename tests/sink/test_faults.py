@@ -187,7 +187,7 @@ def test_what_waits_alone_is_still_there_after_a_batch_that_failed(
     sink.feed([row for row in rows_of(0) if row["q"] == 0])
     sink.run(maxDelay="10h")
     sink.feed([row for row in rows_of(0) if row["q"] == 1])
-    faulty.addRule("rename", f"{sink.files}/_spark_metadata/.", 1, "ioexception")
+    faulty.addRule("rename", f"{sink.files}/_spark_metadata/1", 1, "ioexception")
     with pytest.raises(StreamingQueryException, match="injected fault"):
         sink.run()
     assert faulty.fired()

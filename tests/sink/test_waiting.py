@@ -21,6 +21,7 @@ from pyspark_statestore import Sink, StateStoreFilesError
 from pyspark_statestore.sink import rewriter
 from pyspark_statestore.sink.sink import TARGET_FILE_SIZE
 from pyspark_statestore.sink.waiting import publish
+from tests.class_data import MINOR
 from tests.conftest import MakeSpark
 from tests.sink import manifest
 from tests.sink.readers import seen
@@ -149,6 +150,33 @@ def test_the_delay_counts_for_each_partition_value(spark: SparkSession, tmp_path
     assert [name.partition("/")[0] for name in sink.listed(1)] == ["q=0"]
     assert sink.ids() == list(range(0, 40, 2))
     assert waiting(sink) == 20
+    verified(sink)
+
+
+def test_what_waits_alone_is_copied_by_tasks(make_spark: MakeSpark, tmp_path: Path) -> None:
+    """Also with a serializer that takes no class that it does not know."""
+    of_sinks = "org.apache.spark.sql.execution.streaming." + ("sinks." if MINOR >= "4.1" else "")
+    kryo = {
+        "spark.serializer": "org.apache.spark.serializer.KryoSerializer",
+        "spark.kryo.registrationRequired": "true",
+        "spark.kryo.classesToRegister": f"{of_sinks}SinkFileStatus",  # what Spark's own sink needs
+    }
+    sink = FileSink(make_spark(kryo), tmp_path, "json", change=lambda rows: rows.coalesce(1))
+    sink.feed(*map(rows_of, range(3)))
+    sink.run(maxDelay=LONG)
+    sink.feed(rows_of(3))
+
+    # Files whose records are limited are not joined.
+    with sink.running(maxDelay=LONG, maxRecordsPerFile="60") as query:
+        query.awaitTermination()
+
+    tracker = sink.spark.sparkContext.statusTracker()
+    jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(str(query.runId))]
+    stages = [tracker.getStageInfo(stage) for job in jobs if job for stage in job.stageIds]
+    # A task writes the batch, and three copy the files that wait.
+    assert sorted(stage.numTasks for stage in stages if stage) == [1, 3]
+    assert len(sink.listed(3)) == 4
+    assert sink.ids() == list(range(160))
     verified(sink)
 
 
@@ -431,6 +459,35 @@ def test_publishing_what_waits_after_the_query_has_ended(spark: SparkSession, tm
     assert Counter(manifest.ids(sink.files, "id").values()) == {1: 160}
     made.remove_orphan_files(NOW, dry_run=False, force=True)
     assert not in_waiting(sink)[1:]
+
+
+@pytest.mark.parametrize(
+    ("format", "options"), [("orc", {}), ("json", {}), ("csv", {"header": "true"}), ("xml", {"rowTag": "r"})]
+)
+def test_each_format_is_published_with_the_columns_of_its_manifest(
+    spark: SparkSession, tmp_path: Path, format: str, options: dict[str, str]
+) -> None:
+    """Spark looks into no file where it waits, so nothing is found out from the files."""
+    if format == "xml" and MINOR < "4.0":
+        pytest.skip("Spark 3.5 has no XML")
+
+    def named(rows: DataFrame) -> DataFrame:
+        name = "line\nand line" if format == "csv" else "word"
+        return rows.selectExpr("id", "'00' || q as code", "q", f"word as `{name}`").repartition(TASKS, "id")
+
+    sink = FileSink(spark, tmp_path / "ours", format, ("q",), options, change=named)
+    stock = FileSink(spark, tmp_path / "stock", format, ("q",), options, change=named)
+    for each in (sink, stock):
+        each.feed(rows_of(0), rows_of(1))
+    sink.run(maxDelay=LONG)
+    stock.run(compacting=False)
+
+    Sink(sink.files).publish(spark=spark, idle_for=NOW, force=True, options=options)
+
+    several = {"multiLine": "true"} if format == "csv" else {}
+    assert sink.read(**several) == stock.read(**several)
+    assert sum(sink.read(**several).values()) == 80
+    verified(sink)
 
 
 def test_a_batch_while_what_waits_is_joined_stops_the_publication(

@@ -22,9 +22,9 @@ import org.apache.spark.util.SerializableConfiguration;
  */
 final class Compaction {
   /** The jobs' pool, where the session's scheduler is FAIR. */
-  private static final String POOL = "fileSinkCompaction";
+  static final String POOL = "fileSinkCompaction";
 
-  private static final String POOL_PROPERTY = "spark.scheduler.pool";
+  static final String POOL_PROPERTY = "spark.scheduler.pool";
   private static final String MOST_ROWS = "maxRecordsPerFile";
   /** In these a line ends with the same byte as in UTF-8, and nothing marks the beginning of a file. */
   private static final Set<Charset> PLAIN_CHARSETS =

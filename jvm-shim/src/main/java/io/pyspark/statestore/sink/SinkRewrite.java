@@ -65,34 +65,36 @@ public final class SinkRewrite {
       SparkSession session, String sink, String format, Map<String, String> options, String files, String target)
       throws IOException {
     List<FileStatus> given = parse(files);
-    return place(session, sink, format, options, given, bins(sink, given, target));
+    WrittenFormat written = WrittenFormat.of(session, format, FileFormats.options(options), given);
+    return place(session, sink, written, options, bins(sink, given, target));
   }
 
   /**
    * Brings the rows that wait to their final places, joined to as few files as {@link Bins} says. They stay where they
    * wait, too, and no list names the new files.
    *
+   * @param schema of the files as JSON, as their manifest says it: Spark looks into no file where they wait
    * @return as {@link #join}
    */
   public static String publish(
-      SparkSession session, String sink, String format, Map<String, String> options, String files, String target)
+      SparkSession session, String sink, String format, Map<String, String> options, String files, String target,
+      String schema)
       throws IOException {
     List<FileStatus> given = parse(files);
     boolean isFormer = files.contains("/" + SinkPlaces.FORMER_WAITING + "/") && !files.contains(SinkPlaces.WAITING);
     String root = isFormer ? SinkPlaces.FORMER_WAITING : SinkPlaces.WAITING;
     List<Bin> bins = Bins.of(new Path(sink, root), given, Long.parseLong(target));
-    return place(session, sink, format, options, given, bins);
+    WrittenFormat written = WrittenFormat.of(session, format, FileFormats.options(options), schema);
+    return place(session, sink, written, options, bins);
   }
 
   private static String place(
-      SparkSession session, String sink, String format, Map<String, String> options, List<FileStatus> given,
-      List<Bin> bins)
+      SparkSession session, String sink, WrittenFormat written, Map<String, String> options, List<Bin> bins)
       throws IOException {
     SinkScala.check();
     SparkSession.setActiveSession(session);
     Configuration conf = conf(session, options);
-    Compaction compaction =
-        new Compaction(WrittenFormat.of(session, format, FileFormats.options(options), given), conf);
+    Compaction compaction = new Compaction(written, conf);
     if (!compaction.canJoin()) {
       throw new StateStoreFilesException(
           Id.PSS_SINK_COMPACTION_FAILED, "The files of " + sink + " cannot be joined: they are text in another charset"

@@ -12,6 +12,7 @@ import org.apache.spark.sql.execution.datasources.DataSource;
 import org.apache.spark.sql.execution.datasources.FileFormat;
 import org.apache.spark.sql.execution.datasources.v2.FileDataSourceV2;
 import org.apache.spark.sql.internal.SQLConf;
+import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
 import scala.Option;
 import scala.collection.Iterator;
@@ -57,6 +58,22 @@ record WrittenFormat(
       return new WrittenFormat(session, format, options, schema.get());
     } catch (Exception e) {
       // Spark's own exceptions are none of those that Java knows to be thrown here.
+      throw unknown(name, e);
+    }
+  }
+
+  /**
+   * Files whose columns are known: those that wait say them.
+   *
+   * @param schema as JSON
+   * @throws StateStoreFilesException PSS_SINK_COMPACTION_FAILED where Spark does not know the format
+   */
+  static WrittenFormat of(
+      SparkSession session, String name, scala.collection.immutable.Map<String, String> options, String schema)
+      throws StateStoreFilesException {
+    try {
+      return new WrittenFormat(session, byName(name), options, (StructType) DataType.fromJson(schema));
+    } catch (Exception e) {
       throw unknown(name, e);
     }
   }
