@@ -159,7 +159,7 @@ def measure(sink: Sink) -> dict[str, Any]:
         "calls": sum(by_kind.values()),
         "read_seconds": seconds,
         "content": content,
-        "left_in_staging": sum(1 for path in (sink.files / "_staging").rglob("*") if path.is_file()),
+        "left_in_staging": sum(1 for path in (sink.files / "_spark_metadata/_staging").rglob("*") if path.is_file()),
     }
 
 

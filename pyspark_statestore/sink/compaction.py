@@ -1,7 +1,7 @@
 """Compaction of what a sink has listed already: joins small files, and names the new ones in the list in their place.
 
     1. Spark's tasks join small files of one partition value; rows or bytes are counted on the way.
-    2. A note in ``_replaced`` says which files will not be listed any more.
+    2. A note in :data:`REPLACED` says which files will not be listed any more.
     3. The file of Spark's list that named them is replaced at once by one that names the new files.
 
 Readers are not harmed: one that has the old list finds the old files, since these stay until
@@ -12,9 +12,11 @@ A running query may repeat the old list in a new ``.compact`` at the same moment
 the new ones are left over: nothing is lost, and the next compaction does the work.
 
 **A stream that reads the sink** takes a new file for new rows, unless the file is older than the newest one that it has
-seen by more than ``maxFileAge`` (7 days; Spark: ``FileStreamSource.SeenFilesMap``). So only files are joined that are
-older than the sink's newest file by more than ``older_than``, and a new file is listed with the time of the newest that
-it was made of.
+seen by more than ``maxFileAge`` (7 days; Spark: ``FileStreamSource.SeenFilesMap``). A stream lags, so what is old for
+it is not what is old for the sink. Only files are joined that are older than the sink's newest by ``older_than``: a
+stream that is behind by less has read them, since it reads the oldest first. And a new file is listed as older than the
+sink's newest by twice as much (:func:`listed_time`): that is too old for each such stream whose ``maxFileAge`` is not
+longer than ``older_than``, and not too old for one that is further behind, and may not have read the rows.
 """
 
 from __future__ import annotations
@@ -36,7 +38,16 @@ from urllib.parse import unquote, urlparse
 import pyarrow as pa
 
 from pyspark_statestore.errors import StateStoreFilesError, not_allowed
-from pyspark_statestore.sink.file_list import Entry, ListPart, check_unchanged, display, new_line, read_list, text_of
+from pyspark_statestore.sink.file_list import (
+    LIST,
+    Entry,
+    ListPart,
+    check_unchanged,
+    display,
+    new_line,
+    read_list,
+    text_of,
+)
 from pyspark_statestore.sink.rewriter import Joined, New, Rewriter, check_options, format_of
 from pyspark_statestore.sink.verification import data_files
 from pyspark_statestore.storage.changes import delete, write
@@ -45,8 +56,11 @@ from pyspark_statestore.storage.directory import Directory, in_parallel
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-REPLACED = "_replaced"
-"""The directory of the notes that say which files are not listed any more. No reader looks there."""
+REPLACED = f"{LIST}/_replaced"
+"""The directory of the notes that say which files are not listed any more. No reader looks there, by any way."""
+
+FORMER_REPLACED = "_replaced"
+"""Where the notes were before: a reader that was given ``sink/*`` took them for data. They still count."""
 
 _MADE = re.compile(r"part-\d+-([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4})-")
 
@@ -98,7 +112,8 @@ def compact(
     parts = read_list(directory)
     jvm = Rewriter(directory, spark)
     newest = max((entry.modified_ms for part in parts for entry in part.entries), default=0)
-    before = newest - older_than / datetime.timedelta(milliseconds=1)
+    age = older_than // datetime.timedelta(milliseconds=1)
+    before = newest - age
     there = {info.name: info.size for info in data_files(directory)}
     times = Counter(entry.relative for part in parts for entry in part.entries)
     works, failed = [], []
@@ -113,7 +128,7 @@ def compact(
                 failed.append((entry, why))
         bins = jvm.plan(sound, target_file_size)
         if bins:
-            works.append(_Work(part, bins))
+            works.append(_Work(part, bins, newest - 2 * age))
     planned = [_Done(work.part, [_Exchange(entries, ()) for entries in work.bins], ()) for work in works]
     done = planned
     if works and not dry_run:
@@ -177,12 +192,25 @@ class _Done:
     failed: Sequence[tuple[Entry, str]]
 
 
+def listed_time(joined: Sequence[Entry], latest_ms: int) -> int:
+    """The modification time with which the list names a file that was made of others, in milliseconds since 1970.
+
+    Args:
+        joined: What it was made of.
+        latest_ms: The sink's newest time less twice ``older_than``. With L the newest time that a stream has seen, A
+            its ``maxFileAge``, N the sink's newest time and T ``older_than``: from L > N - T and A <= T follows
+            N - 2T < L - A, and what is older than L - A the stream does not read.
+    """
+    return min(latest_ms, max(entry.modified_ms for entry in joined))
+
+
 @dataclass(frozen=True)
 class _Work:
     """What is to be joined of one file of the list."""
 
     part: ListPart
     bins: Sequence[Sequence[Entry]]
+    latest_ms: int
 
     @property
     def planned(self) -> list[Entry]:
@@ -198,7 +226,7 @@ class _Work:
             intent.replaces([entry.relative for entry in gone])
             _look_at(directory, self.part, [new for exchange in done.exchanges for new in exchange.made])
             check_unchanged(directory, self.part)
-            jvm.replace_list(self.part.info.name, text_of(new_lines(self.part, done.exchanges)))
+            jvm.replace_list(self.part.info.name, text_of(new_lines(self.part, done.exchanges, self.latest_ms)))
             return done
 
 
@@ -219,15 +247,15 @@ def accounted(part: ListPart, bins: Sequence[Sequence[Entry]], results: Sequence
     return _Done(part, exchanges, failed)
 
 
-def new_lines(part: ListPart, exchanges: Sequence[_Exchange]) -> list[str]:
-    """The lines of a part in which files were exchanged; all other lines stay."""
+def new_lines(part: ListPart, exchanges: Sequence[_Exchange], latest_ms: int) -> list[str]:
+    """The lines of a part in which files were exchanged; all other lines stay. See :func:`listed_time`."""
     gone = {entry.url for exchange in exchanges for entry in exchange.gone}
     lines = [entry.line for entry in part.entries if entry.url not in gone]
     # The older manifests of what waits say nothing any more.
     lines += [manifest.line for manifest in part.manifests[-1:]]
     for exchange in exchanges:
-        newest = max(entry.modified_ms for entry in exchange.gone)
-        lines += [new_line(new.url, new.size, newest, new.replication, new.block_size) for new in exchange.made]
+        modified = listed_time(exchange.gone, latest_ms)
+        lines += [new_line(new.url, new.size, modified, new.replication, new.block_size) for new in exchange.made]
     return lines
 
 

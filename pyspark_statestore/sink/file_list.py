@@ -31,12 +31,15 @@ from pyspark_statestore.storage.directory import Directory, FileInfo, in_paralle
 
 LIST = "_spark_metadata"
 
-WAITING = "_waiting"
-"""The directory of rows that wait to be published; no reader looks there. The same as in the jar's ``Waiting``."""
+WAITING = f"{LIST}/_waiting"
+"""The directory of rows that wait to be published; no reader looks there. The same as in the jar's ``SinkPlaces``."""
+
+FORMER_WAITING = "_waiting"
+"""Where they waited before. What is there is still read, and cleaned."""
 
 _VERSION = "v1"
 _PART = re.compile(r"(\d{1,18})(\.compact)?")
-_MANIFEST = re.compile(rf"/{WAITING}/\d{{1,18}}-[0-9a-f]+\.json$")
+_MANIFEST = re.compile(rf"/((?:{LIST}/)?_waiting/\d{{1,18}}-[0-9a-f]+\.json)$")
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
 
 
@@ -77,6 +80,11 @@ class Manifest:
     line: str
     url: str
     relative: str
+
+    @property
+    def folder(self) -> str:
+        """The directory of what waits below the sink's: the files that it names are beside it."""
+        return self.relative.rpartition("/")[0]
 
     @property
     def batch_id(self) -> int:
@@ -207,8 +215,9 @@ def _line(line: str, root: str) -> Entry | Manifest:
     fields: Any = json.loads(line)
     path = unquote(urlparse(fields["path"]).path)
     relative = path[len(root) :] if path.startswith(root) else ""
-    if fields["isDir"] and _MANIFEST.search(path):
-        return Manifest(line, str(fields["path"]), path[path.rindex(f"{WAITING}/") :])
+    manifest = _MANIFEST.search(path)
+    if fields["isDir"] and manifest:
+        return Manifest(line, str(fields["path"]), manifest[1])
     if fields["action"] != "add" or fields["isDir"]:
         raise ValueError("it is no file that was added")
     return Entry(line, str(fields["path"]), relative, int(fields["size"]), int(fields["modificationTime"]))

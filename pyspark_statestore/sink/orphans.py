@@ -3,8 +3,8 @@
 What is removed, each only when it is old enough:
 
 * data files that Spark's list does not name: of attempts that failed, and what a compaction has replaced;
-* what is in ``_staging``, and what is in ``_waiting`` and does not wait by the manifest that counts;
-* the notes of compactions in ``_replaced`` once none of their files is left;
+* what is in :data:`STAGING`, and what is in :data:`WAITING` and does not wait by the manifest that counts;
+* the notes of compactions in :data:`REPLACED` once none of their files is left;
 * temporary files that a crash has left beside the list.
 
 Why that is safe. The files are listed before the list is read, so what is published in between is named. A file that a
@@ -30,15 +30,18 @@ from pyspark_statestore import rendering
 from pyspark_statestore.errors import StateStoreFilesError, not_allowed
 from pyspark_statestore.log.columns import TIMESTAMP
 from pyspark_statestore.log.merged_log import Clocks
-from pyspark_statestore.sink.compaction import REPLACED, is_made_by
-from pyspark_statestore.sink.file_list import LIST, WAITING, Entry, ListPart, read_list
+from pyspark_statestore.sink.compaction import FORMER_REPLACED, REPLACED, is_made_by
+from pyspark_statestore.sink.file_list import FORMER_WAITING, LIST, WAITING, Entry, ListPart, read_list
 from pyspark_statestore.sink.verification import data_files
 from pyspark_statestore.sink.waiting import read_waiting
 from pyspark_statestore.storage.changes import delete, file_system_time, hadoop_checksum_of, is_temporary
 from pyspark_statestore.storage.directory import Directory, FileInfo, in_parallel
 
-STAGING = "_staging"
-"""The directory of what batches stage; the same as in the jar's ``Staging``."""
+STAGING = f"{LIST}/_staging"
+"""The directory of what batches stage; the same as in the jar's ``SinkPlaces``."""
+
+FORMER_STAGING = "_staging"
+"""Where they staged before."""
 
 LEAST = datetime.timedelta(hours=1)
 """A younger file may be about to be listed: a batch publishes its files before it commits."""
@@ -116,7 +119,8 @@ def _orphans(directory: Directory, clocks: Clocks, older_than: datetime.timedelt
         return clocks.age(info.modified) >= older_than
 
     there = data_files(directory)
-    in_waiting = [_below(WAITING, info) for info in directory.find(WAITING)]
+    in_waiting = _found(directory, WAITING, FORMER_WAITING)
+    staged = _found(directory, STAGING, FORMER_STAGING)
     waiting = read_waiting(directory)
     waits = {file.relative for file in waiting.files}
     waits |= {waiting.manifest.relative} if waiting.manifest else set()
@@ -127,7 +131,7 @@ def _orphans(directory: Directory, clocks: Clocks, older_than: datetime.timedelt
     unlisted = [info for info in there if info.name not in named]
     gone = {info.name for info in unlisted if is_old(info) and not any(note.is_about(info.name) for note in young)}
     yield from ((info, _UNLISTED) for info in unlisted if info.name in gone)
-    yield from ((_below(STAGING, info), _STAGED) for info in directory.find(STAGING) if is_old(info))
+    yield from ((info, _STAGED) for info in staged if is_old(info))
     yield from ((info, _STAGED) for info in in_waiting if info.name not in waits and is_old(info))
     left = {info.name for info in unlisted} - gone
     yield from ((note.info, _NOTE) for note in notes if is_old(note.info) and not any(map(note.is_about, left)))
@@ -145,7 +149,7 @@ def _checked(directory: Directory, part: ListPart) -> tuple[Entry, ...]:
 
 
 def _notes(directory: Directory) -> list[_Note]:
-    return [_read_note(directory, _below(REPLACED, info)) for info in directory.files(REPLACED)]
+    return [_read_note(directory, info) for info in _found(directory, REPLACED, FORMER_REPLACED)]
 
 
 def _read_note(directory: Directory, info: FileInfo) -> _Note:
@@ -167,6 +171,11 @@ def _remove(directory: Directory, name: str) -> None:
     delete(directory, name)
     if directory.is_local:
         delete(directory, hadoop_checksum_of(name))
+
+
+def _found(directory: Directory, *folders: str) -> list[FileInfo]:
+    """The files below folders of a sink, by their paths below the sink's directory."""
+    return [_below(folder, info) for folder in folders for info in directory.find(folder)]
 
 
 def _below(folder: str, info: FileInfo) -> FileInfo:

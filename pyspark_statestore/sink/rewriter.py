@@ -113,14 +113,14 @@ class Rewriter:
         ]
 
     def publish(
-        self, format: str, options: Mapping[str, str], files: Sequence[tuple[str, int]], target: int
+        self, format: str, options: Mapping[str, str], files: Sequence[tuple[str, int]], target: int, schema: str
     ) -> list[New]:
         """Joins files that wait, given by URL and size, in their final places; nothing lists the new files yet."""
-        made = self._make("publish", format, options, _text(files), str(target))
+        made = self._make("publish", format, options, _text(files), str(target), schema)
         lines = [line.split(" ") for line in made.splitlines()]
         return [New(url, *map(int, figures)) for url, *figures in lines]
 
-    def _make(self, method: str, format: str, options: Mapping[str, str], files: str, how: str) -> str:
+    def _make(self, method: str, format: str, options: Mapping[str, str], *texts: str) -> str:
         given = self._jvm.java.util.HashMap()
         for key, value in options.items():
             given.put(str(key), str(value))
@@ -128,8 +128,7 @@ class Rewriter:
             method,
             ("java.lang.String", format),
             ("java.util.Map", given),
-            ("java.lang.String", files),
-            ("java.lang.String", how),
+            *(("java.lang.String", text) for text in texts),
             with_session=True,
         )
         return str(found)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from pyspark_statestore.errors import StateStoreFilesError
-from pyspark_statestore.sink.file_list import LIST, WAITING, ListPart, display, read_list
+from pyspark_statestore.sink.file_list import FORMER_WAITING, LIST, WAITING, ListPart, display, read_list
 from pyspark_statestore.sink.waiting import read_waiting
 from pyspark_statestore.storage.directory import Directory, FileInfo
 
@@ -98,7 +98,8 @@ def _listed(directory: Directory, parts: list[ListPart], there: dict[str, FileIn
 
 def _waiting(directory: Directory) -> Iterator[tuple[str, str, str]]:
     # In this order: a file that is published meanwhile does not wait any more.
-    there = {f"{WAITING}/{info.name}": info.size for info in directory.find(WAITING)}
+    folders = (WAITING, FORMER_WAITING)
+    there = {f"{folder}/{info.name}": info.size for folder in folders for info in directory.find(folder)}
     try:
         waiting = read_waiting(directory)
     except StateStoreFilesError as error:

@@ -1,14 +1,15 @@
 """Rows that wait to be published (``maxDelay``), and how to publish them when the query does not run any more.
 
-    sink/_waiting/p=1/part-00000-….parquet    rows that wait
-    sink/_waiting/7-<random>.json             manifest: which files wait after batch 7
-    sink/_spark_metadata/7                    Spark's list, which names that manifest as a directory
+    sink/_spark_metadata/_waiting/p=1/part-00000-….parquet    rows that wait
+    sink/_spark_metadata/_waiting/7-<random>.json             manifest: which files wait after batch 7
+    sink/_spark_metadata/7                                    Spark's list, which names that manifest as a directory
 
 Readers pass over directories that the list names. The newest manifest that it names counts (``Waiting`` of the jar).
 
-Publishing adds the rows to the newest file of the list, and names a manifest in which nothing waits, both at once. The
-query may not commit a batch meanwhile, since it would publish the rows, too. So the list must not have changed for a
-while; and the old manifest is deleted, by which a driver that is idle notices.
+Publishing adds the rows to the newest file of the list, and names a manifest in which nothing waits, both at once: that
+decides, whoever dies then. A driver looks which manifest the list names before it publishes what waits, and again
+before it adds a batch. The query may not commit a batch meanwhile, since it would publish the rows, too. So the list
+must not have changed for a while; and that is looked at again right before it is replaced, since joining takes time.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import pyarrow as pa
 
@@ -34,7 +35,6 @@ from pyspark_statestore.sink.file_list import (
     WAITING,
     ListPart,
     Manifest,
-    check_unchanged,
     new_line,
     read_list,
     text_of,
@@ -55,19 +55,26 @@ class WaitingFile:
     """A file that waits.
 
     Attributes:
-        relative: Its path below the sink's directory.
+        folder: The directory of what waits below the sink's.
+        path: Its path below that.
         size: In bytes.
         since_ms: When its rows began to wait, in milliseconds since 1970.
     """
 
-    relative: str
+    folder: str
+    path: str
     size: int
     since_ms: int
 
     @property
+    def relative(self) -> str:
+        """Its path below the sink's directory."""
+        return f"{self.folder}/{self.path}"
+
+    @property
     def directory(self) -> str:
         """The partition value's directory below the sink's, such as ``p=1/q=x``; empty without partition columns."""
-        return self.relative.removeprefix(f"{WAITING}/").rpartition("/")[0]
+        return self.path.rpartition("/")[0]
 
 
 @dataclass(frozen=True)
@@ -78,11 +85,22 @@ class Waiting:
         parts: The list by which it waits.
         manifest: The manifest that counts, the newest that the list names; None where nothing ever waited.
         files: The files.
+        form: In what form they are, as the manifest says.
     """
 
     parts: tuple[ListPart, ...]
     manifest: Manifest | None
     files: tuple[WaitingFile, ...]
+    form: str = ""
+
+    @property
+    def schema(self) -> str:
+        """The columns of the files as Spark's JSON: in the form the class of the format is before it."""
+        begin = self.form.find("{")
+        try:
+            return self.form[begin : json.JSONDecoder().raw_decode(self.form, max(begin, 0))[1]]
+        except ValueError as error:
+            raise ValueError(f"its form says no columns: {error}") from error
 
 
 @dataclass(frozen=True)
@@ -113,7 +131,8 @@ def read_waiting(directory: Directory) -> Waiting:
         manifest = next((part.manifests[-1] for part in reversed(parts) if part.manifests), None)
         if manifest is None:
             return Waiting(parts, None, ())
-        info = next((i for i in directory.files(WAITING) if f"{WAITING}/{i.name}" == manifest.relative), None)
+        folder = manifest.folder
+        info = next((i for i in directory.files(folder) if f"{folder}/{i.name}" == manifest.relative), None)
         if info is None and manifest.relative in gone:
             where, reason = directory.location.display(manifest.relative), "Spark's list names it, and it is not there"
             raise StateStoreFilesError("PSS_READ_FAILED", {"action": "read", "path": where, "reason": reason})
@@ -121,19 +140,25 @@ def read_waiting(directory: Directory) -> Waiting:
             gone.add(manifest.relative)
             raise FileNotFoundError(manifest.relative)
         data = directory.read(manifest.relative, info.size)
-        return Waiting(parts, manifest, _parse(directory, manifest, data))
+        return Waiting(parts, manifest, *_parse(directory, manifest, data))
 
     return retry_if_gone(directory, read, WAITING)
 
 
-def _parse(directory: Directory, manifest: Manifest, data: bytes) -> tuple[WaitingFile, ...]:
+def _parse(directory: Directory, manifest: Manifest, data: bytes) -> tuple[tuple[WaitingFile, ...], str]:
     try:
-        files = json.loads(data)["files"]
-        return tuple(WaitingFile(f"{WAITING}/{f['path']}", int(f["size"]), int(f["since"])) for f in files)
+        content = json.loads(data)
+        files = content["files"]
+        found = tuple(WaitingFile(manifest.folder, str(f["path"]), int(f["size"]), int(f["since"])) for f in files)
+        return found, str(content["form"])
     except (ValueError, KeyError, TypeError) as error:
-        where = directory.location.display(manifest.relative)
-        reason = f"it is no manifest of files that wait: {error}"
-        raise StateStoreFilesError("PSS_READ_FAILED", {"action": "read", "path": where, "reason": reason}) from error
+        raise _unreadable(directory, manifest, error) from error
+
+
+def _unreadable(directory: Directory, manifest: Manifest, error: Exception) -> StateStoreFilesError:
+    where = directory.location.display(manifest.relative)
+    reason = f"it is no manifest of files that wait: {error}"
+    return StateStoreFilesError("PSS_READ_FAILED", {"action": "read", "path": where, "reason": reason})
 
 
 def waiting_table(directory: Directory, waiting: Waiting) -> pa.Table:
@@ -174,8 +199,19 @@ def publish(
     jvm = Rewriter(directory, spark)
     root = old.url.removesuffix(old.relative)
     given = [(root + quote(file.relative), file.size) for file in waiting.files]
-    made = jvm.publish(named, options, given, target_file_size)
-    check_unchanged(directory, last)
+    try:
+        schema = waiting.schema
+    except ValueError as error:
+        raise _unreadable(directory, old, error) from error
+    made = jvm.publish(named, options, given, target_file_size, schema)
+    try:
+        _check_unpublished(directory, waiting)
+        _check_idle(directory, read_list(directory), idle_for, now)
+    except StateStoreFilesError:
+        # Nobody has been told of them, but who reads by directory sees them.
+        for each in made:
+            delete(directory, unquote(each.url.removeprefix(root)))
+        raise
     manifest = f"{WAITING}/{last.batch_id}-{secrets.token_hex(8)}.json"
     write(directory, manifest, json.dumps({"batch": last.batch_id, "form": "", "files": []}).encode())
     now_ms = int(now.timestamp() * 1000)
@@ -185,6 +221,18 @@ def publish(
     jvm.replace_list(last.info.name, text_of(lines))
     delete(directory, old.relative)
     return SinkPublication(len(made), sum(each.size for each in made), dry_run)
+
+
+def _check_unpublished(directory: Directory, waiting: Waiting) -> None:
+    """Makes sure that no batch has been committed and nothing was published since a list was read.
+
+    Raises:
+        StateStoreFilesError: PSS_SINK_LIST_CHANGED.
+    """
+    last, newest = waiting.parts[-1], read_list(directory)[-1]
+    if (newest.info.name, newest.named) != (last.info.name, last.named):
+        where = directory.location.display(f"{LIST}/{newest.info.name}")
+        raise StateStoreFilesError("PSS_SINK_LIST_CHANGED", {"file": where})
 
 
 def _check_idle(

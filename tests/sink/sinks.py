@@ -20,6 +20,9 @@ from tests.streaming.runs import session_conf
 TASKS = 4
 """So many tasks write each batch."""
 
+STAGING, WAITING, REPLACED = (f"_spark_metadata/{name}" for name in ("_staging", "_waiting", "_replaced"))
+"""Directories of a sink that no reader is to see."""
+
 SCHEMA = "id long, p string, q int, word string, amount decimal(12,2), at timestamp"
 
 
@@ -130,9 +133,9 @@ class FileSink:
         return sorted(row["id"] for row in self.spark.read.format(self.format).load(self.location).collect())
 
     def present(self) -> list[str]:
-        """All files that are there, without Spark's list and without checksums."""
+        """All files that are there, without those of Spark's list and without checksums."""
         found = (path.relative_to(self.files) for path in self.files.rglob("*") if path.is_file())
-        return sorted(str(path) for path in found if path.parts[0] != "_spark_metadata" and path.suffix != ".crc")
+        return sorted(str(path) for path in found if path.parent != Path("_spark_metadata") and path.suffix != ".crc")
 
 
 def both(

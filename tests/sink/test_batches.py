@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame
 
 from pyspark_statestore.conf import SINK_OPTIONS
 from tests.conftest import MakeSpark
-from tests.sink.sinks import TASKS, FileSink, both, rows_of
+from tests.sink.sinks import STAGING, TASKS, FileSink, both, rows_of
 
 pytestmark = pytest.mark.spark
 
@@ -134,7 +134,7 @@ def test_a_column_whose_name_has_two_lines_is_in_the_header_once(make_spark: Mak
 
 def test_what_a_failed_attempt_has_left_goes_when_it_is_old(make_spark: MakeSpark, tmp_path: Path) -> None:
     sink = FileSink(make_spark(), tmp_path)
-    old, young, growing = (sink.files / "_staging" / f"0-{name}" / "q=1" for name in ("old", "young", "growing"))
+    old, young, growing = (sink.files / STAGING / f"0-{name}" / "q=1" for name in ("old", "young", "growing"))
     for folder in (old, young, growing):
         folder.mkdir(parents=True)
         for name in ("a.parquet", "b.parquet"):
@@ -148,7 +148,7 @@ def test_what_a_failed_attempt_has_left_goes_when_it_is_old(make_spark: MakeSpar
     sink.feed(rows_of(0))
     sink.run()
 
-    left = sorted(path.name for path in (sink.files / "_staging").iterdir())
+    left = sorted(path.name for path in (sink.files / STAGING).iterdir())
     assert left == ["0-growing", "0-young"]
     assert sink.ids() == list(range(40))
 

@@ -23,7 +23,7 @@ from tests.conftest import MakeSpark
 from tests.faults.queries import CONF, MASTER
 from tests.jvm.harness import TESTING, in_time, until
 from tests.sampling import sample
-from tests.sink.sinks import FileSink, rows_of
+from tests.sink.sinks import STAGING, WAITING, FileSink, rows_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.sweep(1, files="calls that fail")]
 
@@ -97,7 +97,7 @@ def test_any_call_may_fail(
         assert len(listed) == 6
         others = [file for file in sink.present() if file not in listed]
         # What an attempt could not delete goes later. Files that the list may name stay, as in stock Spark.
-        in_staging = [file for file in others if file.startswith("_staging/")]
+        in_staging = [file for file in others if file.startswith(f"{STAGING}/")]
         assert not in_staging or operation == "delete", f"n = {n}: {others}"
         assert len(others) - len(in_staging) in (0, 2), f"n = {n}: {others}"
     assert fired, calls
@@ -171,8 +171,8 @@ def test_any_call_may_fail_where_rows_wait(
         assert made.waiting().num_rows == 0
         assert made.verify().is_clean
         made.remove_orphan_files(datetime.timedelta(0), dry_run=False, force=True)
-        left = [name for name in sink.present() if name.startswith("_waiting/")]
-        assert len(left) == int((sink.files / "_waiting").exists()), "the manifest, and nothing else"
+        left = [name for name in sink.present() if name.startswith(f"{WAITING}/")]
+        assert len(left) == int((sink.files / WAITING).exists()), "the manifest, and nothing else"
         assert sink.ids() == list(range(120)), f"n = {n}"
     assert fired or not calls[operation], calls
 
@@ -187,7 +187,7 @@ def test_what_waits_alone_is_still_there_after_a_batch_that_failed(
     sink.feed([row for row in rows_of(0) if row["q"] == 0])
     sink.run(maxDelay="10h")
     sink.feed([row for row in rows_of(0) if row["q"] == 1])
-    faulty.addRule("rename", f"{sink.files}/_spark_metadata/", 1, "ioexception")
+    faulty.addRule("rename", f"{sink.files}/_spark_metadata/1", 1, "ioexception")
     with pytest.raises(StreamingQueryException, match="injected fault"):
         sink.run()
     assert faulty.fired()
@@ -196,6 +196,28 @@ def test_what_waits_alone_is_still_there_after_a_batch_that_failed(
     sink.run()
 
     assert sink.ids() == list(range(40))
+
+
+def test_what_is_published_by_hand_while_a_batch_joins_it_is_not_published_again(
+    session: SparkSession, tmp_path: Path, faulty: Any
+) -> None:
+    sink = new_sink(session, tmp_path, "json")
+    sink.run(maxDelay="10h")
+    sink.feed(rows_of(2))
+    faulty.addRule("create", "/_joined/", 1, "hang")
+
+    with sink.running() as query:
+        until(lambda: faulty.fired() > 0, "the batch joins")
+        by_hand = Sink(sink.files)
+        by_hand._directory = Directory(replace(by_hand._directory.location, url=sink.location))
+        by_hand.publish(idle_for=datetime.timedelta(0), force=True, spark=session)
+        faulty.clear()
+        with pytest.raises(StreamingQueryException, match="PSS_SINK_COMPACTION_FAILED.*was published meanwhile"):
+            query.awaitTermination()
+
+    assert sink.ids() == list(range(80))
+    sink.run()
+    assert sink.ids() == list(range(120))
 
 
 def compact(sink: FileSink) -> None:
@@ -282,7 +304,7 @@ def test_a_staged_file_that_lost_its_end_is_not_joined(
 
     with sink.running() as query:
         until(lambda: faulty.fired() > 0, "the compaction")
-        for file in sink.files.glob("_staging/*/q=*/part-*"):
+        for file in sink.files.glob(f"{STAGING}/*/q=*/part-*"):
             os.truncate(file, file.stat().st_size // 2)
         faulty.clear()
         with pytest.raises(StreamingQueryException, match="PSS_SINK_COMPACTION_FAILED"):

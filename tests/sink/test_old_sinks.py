@@ -24,7 +24,7 @@ from tests.conftest import MakeSpark
 from tests.meanwhile import meanwhile
 from tests.sampling import sampled
 from tests.sink import manifest
-from tests.sink.sinks import TASKS, FileSink, rows_of
+from tests.sink.sinks import REPLACED, STAGING, TASKS, FileSink, rows_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.sweep(1, files="sinks")]
 
@@ -189,7 +189,7 @@ def test_orphans_go_when_they_are_old(old: FileSink) -> None:
     before = listed(sink)
     Sink(sink.files).compact(older_than=AT_ONCE)
     in_vain, young, staged = (
-        sink.files / name for name in ("q=1/in-vain.parquet", "q=1/new.parquet", "_staging/3-a/x")
+        sink.files / name for name in ("q=1/in-vain.parquet", "q=1/new.parquet", f"{STAGING}/3-a/x")
     )
     hidden = sink.files / "_other" / "file"
     for path in (in_vain, young, staged, hidden):
@@ -203,7 +203,7 @@ def test_orphans_go_when_they_are_old(old: FileSink) -> None:
     assert {Path(path).name for path in done.files["file_path"].to_pylist()} == {in_vain.name, staged.name}
     assert set(before) <= set(sink.present())
 
-    age(list((sink.files / "_replaced").iterdir()), DAY)
+    age(list((sink.files / REPLACED).iterdir()), DAY)
     planned = Sink(sink.files).remove_orphan_files(half_a_day)
     assert planned.dry_run
     assert planned.removed_files_count == len(before) + 3  # a note for each file of the list

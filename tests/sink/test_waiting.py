@@ -9,18 +9,23 @@ import shutil
 import time
 from collections import Counter
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
+from urllib.parse import unquote, urlparse
 
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from pyspark_statestore import Sink, StateStoreFilesError
+from pyspark_statestore.sink import rewriter
 from pyspark_statestore.sink.sink import TARGET_FILE_SIZE
 from pyspark_statestore.sink.waiting import publish
+from tests.class_data import MINOR
 from tests.conftest import MakeSpark
 from tests.sink import manifest
-from tests.sink.sinks import TASKS, FileSink, rows_of
+from tests.sink.readers import seen
+from tests.sink.sinks import TASKS, WAITING, FileSink, rows_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.sweep(1, files="sinks")]
 
@@ -36,9 +41,14 @@ def spark(make_spark: MakeSpark) -> SparkSession:
 
 
 def waiting(sink: FileSink) -> int:
-    """How many rows wait by the manifest that counts."""
-    files = Sink(sink.files).waiting()["file_path"].to_pylist()
-    return sink.spark.read.format(sink.format).options(**sink.options).load(files).count() if files else 0
+    """How many rows wait by the manifest that counts. Spark reads no file where they wait, so copies are read."""
+    files = [Path(unquote(urlparse(path).path)) for path in Sink(sink.files).waiting()["file_path"].to_pylist()]
+    if not files:
+        return 0
+    with TemporaryDirectory(dir=sink.folder) as copies:
+        for number, file in enumerate(files):
+            shutil.copy(file, f"{copies}/{number}-{file.name}")
+        return int(sink.spark.read.format(sink.format).options(**sink.options).load(copies).count())
 
 
 def verified(sink: FileSink) -> None:
@@ -47,12 +57,12 @@ def verified(sink: FileSink) -> None:
 
 
 def in_waiting(sink: FileSink) -> list[str]:
-    return [name for name in sink.present() if name.startswith("_waiting/")]
+    return [name for name in sink.present() if name.startswith(f"{WAITING}/")]
 
 
 def age(sink: FileSink, by: datetime.timedelta) -> None:
     """Lets what waits have waited for longer."""
-    (path,) = (sink.files / "_waiting").glob("*.json")
+    (path,) = (sink.files / WAITING).glob("*.json")
     content = json.loads(path.read_text())
     for file in content["files"]:
         file["since"] -= int(by.total_seconds() * 1000)
@@ -143,6 +153,33 @@ def test_the_delay_counts_for_each_partition_value(spark: SparkSession, tmp_path
     verified(sink)
 
 
+def test_what_waits_alone_is_copied_by_tasks(make_spark: MakeSpark, tmp_path: Path) -> None:
+    """Also with a serializer that takes no class that it does not know."""
+    of_sinks = "org.apache.spark.sql.execution.streaming." + ("sinks." if MINOR >= "4.1" else "")
+    kryo = {
+        "spark.serializer": "org.apache.spark.serializer.KryoSerializer",
+        "spark.kryo.registrationRequired": "true",
+        "spark.kryo.classesToRegister": f"{of_sinks}SinkFileStatus",  # what Spark's own sink needs
+    }
+    sink = FileSink(make_spark(kryo), tmp_path, "json", change=lambda rows: rows.coalesce(1))
+    sink.feed(*map(rows_of, range(3)))
+    sink.run(maxDelay=LONG)
+    sink.feed(rows_of(3))
+
+    # Files whose records are limited are not joined.
+    with sink.running(maxDelay=LONG, maxRecordsPerFile="60") as query:
+        query.awaitTermination()
+
+    tracker = sink.spark.sparkContext.statusTracker()
+    jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(str(query.runId))]
+    stages = [tracker.getStageInfo(stage) for job in jobs if job for stage in job.stageIds]
+    # A task writes the batch, and three copy the files that wait.
+    assert sorted(stage.numTasks for stage in stages if stage) == [1, 3]
+    assert len(sink.listed(3)) == 4
+    assert sink.ids() == list(range(160))
+    verified(sink)
+
+
 def test_without_a_delay_what_waits_is_published_with_the_next_batch(spark: SparkSession, tmp_path: Path) -> None:
     sink = FileSink(spark, tmp_path, "parquet", ("q",))
     sink.feed(rows_of(0), rows_of(1))
@@ -168,7 +205,7 @@ def test_a_sink_without_a_delay_never_waits(spark: SparkSession, tmp_path: Path)
     sink.feed(rows_of(0), rows_of(1))
     sink.run()
 
-    assert not (sink.files / "_waiting").exists()
+    assert not (sink.files / WAITING).exists()
     assert [part.manifests for part in parts_of(sink)] == [(), ()]
 
 
@@ -218,7 +255,7 @@ def test_a_batch_that_is_run_again_finds_what_waited_before_it(spark: SparkSessi
         (sink.files / name).unlink(missing_ok=True)
     (sink.checkpoint / "commits" / "2").unlink()
     (sink.checkpoint / "commits" / ".2.crc").unlink(missing_ok=True)
-    shutil.copytree(kept / "files" / "_waiting", sink.files / "_waiting", dirs_exist_ok=True)
+    shutil.copytree(kept / "files" / WAITING, sink.files / WAITING, dirs_exist_ok=True)
     assert waiting(sink) == 80
     sink.run()
 
@@ -274,7 +311,7 @@ def test_files_that_cannot_be_joined_do_not_wait(spark: SparkSession, tmp_path: 
     sink.run(maxDelay=LONG)
 
     assert len(sink.listed(0)) == TASKS
-    assert not (sink.files / "_waiting").exists()
+    assert not (sink.files / WAITING).exists()
 
 
 def test_what_waits_is_published_where_files_cannot_be_joined_any_more(spark: SparkSession, tmp_path: Path) -> None:
@@ -303,7 +340,7 @@ def test_a_lost_manifest_stops_the_query_and_is_damage(spark: SparkSession, tmp_
     sink = FileSink(spark, tmp_path, "parquet", ("q",))
     sink.feed(rows_of(0))
     sink.run(maxDelay=LONG)
-    (path,) = (sink.files / "_waiting").glob("*.json")
+    (path,) = (sink.files / WAITING).glob("*.json")
     path.rename(tmp_path / path.name)
     sink.feed(rows_of(1))
     with pytest.raises(StreamingQueryException, match="PSS_SINK_COMPACTION_FAILED.*rows wait to be published"):
@@ -323,7 +360,7 @@ def test_a_lost_file_is_damage_and_stops_the_query(spark: SparkSession, tmp_path
     sink = FileSink(spark, tmp_path, "parquet", ("q",))
     sink.feed(rows_of(0))
     sink.run(maxDelay=LONG)
-    file = sorted((sink.files / "_waiting").rglob("part-*"))[0]
+    file = sorted((sink.files / WAITING).rglob("part-*"))[0]
     file.rename(tmp_path / "kept")
     problems = Sink(sink.files).verify().problems.to_pylist()
     assert [row["kind"] for row in problems if row["severity"] == "damage"] == ["missing_waiting_file"]
@@ -341,7 +378,7 @@ def test_orphans_are_what_does_not_wait(spark: SparkSession, tmp_path: Path) -> 
     sink.feed(rows_of(0))
     sink.run(maxDelay=LONG)
     for name in ("q=0/part-00000-left.snappy.parquet", "0-00000000deadbeef.json"):
-        (sink.files / "_waiting" / name).write_bytes(b"{}")
+        (sink.files / WAITING / name).write_bytes(b"{}")
 
     removed = Sink(sink.files).remove_orphan_files(NOW, dry_run=False, force=True)
 
@@ -354,7 +391,7 @@ def test_batches_delete_what_failed_attempts_have_left_to_wait(spark: SparkSessi
     sink = FileSink(spark, tmp_path, "parquet", ("q",))
     sink.feed(rows_of(0))
     sink.run(maxDelay=LONG)
-    old, young = (sink.files / "_waiting" / "q=1" / f"part-00000-{name}.snappy.parquet" for name in ("old", "young"))
+    old, young = (sink.files / WAITING / "q=1" / f"part-00000-{name}.snappy.parquet" for name in ("old", "young"))
     for left in (old, young):
         left.write_bytes(b"left")
     for path in (old, *(sink.files / Path(name) for name in in_waiting(sink) if "young" not in name)):
@@ -422,6 +459,81 @@ def test_publishing_what_waits_after_the_query_has_ended(spark: SparkSession, tm
     assert Counter(manifest.ids(sink.files, "id").values()) == {1: 160}
     made.remove_orphan_files(NOW, dry_run=False, force=True)
     assert not in_waiting(sink)[1:]
+
+
+@pytest.mark.parametrize(
+    ("format", "options"), [("orc", {}), ("json", {}), ("csv", {"header": "true"}), ("xml", {"rowTag": "r"})]
+)
+def test_each_format_is_published_with_the_columns_of_its_manifest(
+    spark: SparkSession, tmp_path: Path, format: str, options: dict[str, str]
+) -> None:
+    """Spark looks into no file where it waits, so nothing is found out from the files."""
+    if format == "xml" and MINOR < "4.0":
+        pytest.skip("Spark 3.5 has no XML")
+
+    def named(rows: DataFrame) -> DataFrame:
+        name = "line\nand line" if format == "csv" else "word"
+        return rows.selectExpr("id", "'00' || q as code", "q", f"word as `{name}`").repartition(TASKS, "id")
+
+    sink = FileSink(spark, tmp_path / "ours", format, ("q",), options, change=named)
+    stock = FileSink(spark, tmp_path / "stock", format, ("q",), options, change=named)
+    for each in (sink, stock):
+        each.feed(rows_of(0), rows_of(1))
+    sink.run(maxDelay=LONG)
+    stock.run(compacting=False)
+
+    Sink(sink.files).publish(spark=spark, idle_for=NOW, force=True, options=options)
+
+    several = {"multiLine": "true"} if format == "csv" else {}
+    assert sink.read(**several) == stock.read(**several)
+    assert sum(sink.read(**several).values()) == 80
+    verified(sink)
+
+
+def test_a_batch_while_what_waits_is_joined_stops_the_publication(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The query was idle when the publication began."""
+    sink = FileSink(spark, tmp_path, "parquet", ("q",))
+    sink.feed(rows_of(0), rows_of(1))
+    sink.run(maxDelay=LONG)
+    join = rewriter.Rewriter.publish
+
+    def slow_join(*arguments: Any) -> Any:
+        made = join(*arguments)
+        sink.feed(rows_of(2))
+        sink.run()
+        return made
+
+    monkeypatch.setattr(rewriter.Rewriter, "publish", slow_join)
+    with pytest.raises(StateStoreFilesError, match="PSS_SINK_LIST_CHANGED"):
+        Sink(sink.files).publish(spark=spark, idle_for=NOW, force=True)
+
+    assert sink.ids() == list(range(120))
+    # What was joined in vain does not stay, for those who read directories.
+    assert seen(sink) == {reader: Counter(range(120)) for reader in seen(sink)}
+    verified(sink)
+
+
+def test_a_publication_that_is_killed_has_published_or_not(spark: SparkSession, tmp_path: Path) -> None:
+    """It dies when the list names what it has published; the driver of the query still remembers what waited."""
+    sink = FileSink(spark, tmp_path, "parquet", ("q",))
+    sink.feed(rows_of(0), rows_of(1))
+    sink.run(maxDelay=LONG)
+    kept = tmp_path / "kept"
+    shutil.copytree(sink.files / WAITING, kept)
+    Sink(sink.files).publish(spark=spark, idle_for=NOW, force=True)
+    shutil.copytree(kept, sink.files / WAITING, dirs_exist_ok=True)  # it has not come to deleting this
+
+    sink.feed(rows_of(2))
+    sink.run(maxDelay=LONG)
+    assert sink.ids() == list(range(80))
+    assert waiting(sink) == 40
+    sink.feed(rows_of(3))
+    sink.run()
+
+    assert sink.ids() == list(range(160))
+    verified(sink)
 
 
 def test_compaction_keeps_the_manifest_that_counts(spark: SparkSession, tmp_path: Path) -> None:

@@ -23,9 +23,9 @@ import org.apache.spark.util.SerializableConfiguration;
  */
 final class Compaction {
   /** The jobs' pool, where the session's scheduler is FAIR. */
-  private static final String POOL = "fileSinkCompaction";
+  static final String POOL = "fileSinkCompaction";
 
-  private static final String POOL_PROPERTY = "spark.scheduler.pool";
+  static final String POOL_PROPERTY = "spark.scheduler.pool";
   private static final String MOST_ROWS = "maxRecordsPerFile";
   /** In these a line ends with the same byte as in UTF-8, and nothing marks the beginning of a file. */
   private static final Set<Charset> PLAIN_CHARSETS =
@@ -63,7 +63,7 @@ final class Compaction {
   }
 
   private String whyNotRows() throws IOException {
-    if (written.isTold() && written.kind() == WrittenFormat.Kind.OTHER) {
+    if (written.schema().isEmpty() && written.kind() == WrittenFormat.Kind.OTHER) {
       return "files of this format do not name their columns, which only the query knows";
     }
     return Probe.whyNot(written, conf, this::rowCopy);

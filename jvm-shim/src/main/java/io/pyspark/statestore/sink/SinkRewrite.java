@@ -132,16 +132,20 @@ public final class SinkRewrite {
    * wait, too, and no list names the new files.
    *
    * @param files a line for each: its path and its size
+   * @param schema of the files as JSON, as their manifest says it: Spark looks into no file where they wait
    * @return a line for each new file: its path, its size, its replication and the size of its blocks
    */
   public static String publish(
-      SparkSession session, String sink, String format, Map<String, String> options, String files, String target)
+      SparkSession session, String sink, String format, Map<String, String> options, String files, String target,
+      String schema)
       throws IOException {
     SinkScala.check();
     SparkSession.setActiveSession(session);
     List<FileStatus> given = files.lines().map(SinkRewrite::parse).toList();
-    List<Bin> bins = Bins.of(new Path(sink, Waiting.ROOT), given, Long.parseLong(target));
-    WrittenFormat written = WrittenFormat.of(session, format, FileFormats.options(options), given);
+    boolean isFormer = files.contains("/" + SinkPlaces.FORMER_WAITING + "/") && !files.contains(SinkPlaces.WAITING);
+    String root = isFormer ? SinkPlaces.FORMER_WAITING : SinkPlaces.WAITING;
+    List<Bin> bins = Bins.of(new Path(sink, root), given, Long.parseLong(target));
+    WrittenFormat written = WrittenFormat.of(session, format, FileFormats.options(options), schema);
     List<FileStatus> made =
         place(session, sink, options, bins, compaction(written, session, options, Staging.newAttempt())).published();
     return made.stream().map(SinkRewrite::line).collect(Collectors.joining("\n"));

@@ -33,11 +33,11 @@ import scala.collection.JavaConverters;
  * Writes a batch of Spark's file sink without small files. Tasks write to a staging directory, where no reader looks:
  *
  * <pre>
- * sink/_spark_metadata/7                    Spark's list of the files of batch 7: what readers go by
- * sink/p=1/part-00000-….parquet             published
- * sink/_staging/7-&lt;random&gt;/p=1/part-…       what the tasks of an attempt at batch 7 write
- * sink/_staging/7-&lt;random&gt;/_joined/p=1/…    what was made of that, where files are renamed cheaply
- * sink/_waiting/p=1/part-00000-….parquet    rows that wait for more, where users allow it: {@link Waiting}
+ * sink/p=1/part-00000-….parquet                             published
+ * sink/_spark_metadata/7                                    Spark's list of the files of batch 7: readers go by it
+ * sink/_spark_metadata/_staging/7-&lt;random&gt;/p=1/part-…       what the tasks of an attempt at batch 7 write
+ * sink/_spark_metadata/_staging/7-&lt;random&gt;/_joined/p=1/…    what was made of that, where files are renamed cheaply
+ * sink/_spark_metadata/_waiting/p=1/part-00000-….parquet    rows that wait, where users allow it: {@link Waiting}
  * </pre>
  *
  * <p>When all tasks are done, {@link Compaction} makes few files of many, these get their names, and then Spark adds
@@ -133,6 +133,7 @@ abstract class StagedCommitProtocol extends ManifestFileCommitProtocol {
       if (!before.isEmpty() || !waiting.isEmpty()) {
         listed.add(waiting.listed());
       }
+      before.checkStillCounts(directory.fileSystem(), directory.sink());
       done = new SinkMetrics.Batch(sink, batch, staged.size(), Bins.bytes(staged), files.published().size(),
           Bins.bytes(files.published()), waiting.rows().size(), waiting.bytes(), System.nanoTime() - begin);
       return listed;
@@ -164,7 +165,7 @@ abstract class StagedCommitProtocol extends ManifestFileCommitProtocol {
         continue;
       }
       Bins.addTo(byKind, rows.directory(), file);
-      if (rows.isDue(now, options.maxDelayMs())) {
+      if (!rows.mayGoOn() || rows.isDue(now, options.maxDelayMs())) {
         due.add(rows.directory());
       }
     }
@@ -191,8 +192,11 @@ abstract class StagedCommitProtocol extends ManifestFileCommitProtocol {
         bins.stream().filter(Bin::waits).flatMap(b -> b.files().stream()).map(FileStatus::getPath).collect(toSet());
     List<Rows> rows = new ArrayList<>(before.rows());
     rows.removeIf(r -> !waits.contains(r.status(directory.sink()).getPath()));
-    String root = new Path(directory.sink(), Waiting.ROOT).toUri().getPath() + "/";
-    added.forEach(f -> rows.add(new Rows(f.getPath().toUri().getPath().substring(root.length()), f.getLen(), now)));
+    String root = new Path(directory.sink(), SinkPlaces.WAITING).toUri().getPath() + "/";
+    for (FileStatus file : added) {
+      String path = file.getPath().toUri().getPath().substring(root.length());
+      rows.add(new Rows(SinkPlaces.WAITING, path, file.getLen(), now));
+    }
     if (before.isEmpty() && rows.isEmpty()) {
       return before.after(Long.parseLong(batch));
     }

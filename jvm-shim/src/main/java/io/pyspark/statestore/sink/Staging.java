@@ -1,5 +1,7 @@
 package io.pyspark.statestore.sink;
 
+import io.pyspark.statestore.StateStoreFilesException;
+import io.pyspark.statestore.StateStoreFilesException.Id;
 import io.pyspark.statestore.log.ObjectStores;
 import io.pyspark.statestore.sink.Bins.Bin;
 import io.pyspark.statestore.sink.Joined.Part;
@@ -26,7 +28,6 @@ import java.util.stream.Collectors;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.FileSystem;
-import org.apache.hadoop.fs.FileUtil;
 import org.apache.hadoop.fs.LocatedFileStatus;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.fs.RemoteIterator;
@@ -36,15 +37,16 @@ import org.slf4j.LoggerFactory;
 /**
  * The staging directory of one attempt at one batch: what is in it gets its final name, and the directory goes.
  *
- * <p><b>What is deleted, and why that is safe.</b> No list of a sink ever names a file below {@code _staging}, so no
+ * <p><b>What is deleted, and why that is safe.</b> No list of a sink ever names a file below the staging directory, so no
  * reader misses one. An attempt deletes its own directory when it has committed or failed. A directory that is left over
  * goes when nothing in it has changed for the retention: a task that still writes to it would have changed it, and a
  * batch takes less than that. Where a directory cannot be listed, nothing is deleted.
  */
 final class Staging {
   private static final Logger LOG = LoggerFactory.getLogger(Staging.class);
-  private static final String ROOT = "_staging";
   private static final String JOINED = "_joined";
+  private static final String CRYPTO_FACTORY = "parquet.crypto.factory.class";
+  private static final String KEYS_INSIDE = "parquet.encryption.key.material.store.internally";
   private static final int THREADS = 8;
   private static final long SWEEP_INTERVAL_NANOS = TimeUnit.HOURS.toNanos(1);
   /** When this process last looked for left-over directories, by sink. */
@@ -53,18 +55,35 @@ final class Staging {
   private final Path sink;
   private final Path path;
   private final FileSystem fs;
+  private final Configuration conf;
   private final boolean renamesCheaply;
 
+  /**
+   * @throws StateStoreFilesException PSS_SINK_COMPACTION_FAILED where Parquet would keep keys beside what is staged
+   */
   Staging(String sink, String staging, Configuration conf) throws IOException {
+    refuseKeyFiles(sink, conf);
+    this.conf = conf;
     this.fs = new Path(sink).getFileSystem(conf);
     this.sink = fs.makeQualified(new Path(sink));
     this.path = fs.makeQualified(new Path(staging));
     this.renamesCheaply = !ObjectStores.isOne(fs);
   }
 
+  /** Parquet would write a file of keys beside each staged file; that would not come along, and nobody could read. */
+  private static void refuseKeyFiles(String sink, Configuration conf) throws StateStoreFilesException {
+    if (conf.get(CRYPTO_FACTORY) != null && !conf.getBoolean(KEYS_INSIDE, true)) {
+      throw new StateStoreFilesException(
+          Id.PSS_SINK_COMPACTION_FAILED, "The files of " + sink + " cannot be joined: Parquet would keep their keys in"
+              + " files of their own, which do not come along to where files are published. Nothing was changed. Set "
+              + KEYS_INSIDE + " to true, or unset spark.sql.streaming.commitProtocolClass to write files as stock Spark"
+              + " does.");
+    }
+  }
+
   /** A directory that no other attempt has. */
   static String newDirectory(String sink, String batch) {
-    return sink + "/" + ROOT + "/" + batch + "-" + newAttempt();
+    return sink + "/" + SinkPlaces.STAGING + "/" + batch + "-" + newAttempt();
   }
 
   /** Sixteen digits that no other attempt has. */
@@ -208,22 +227,29 @@ final class Staging {
     moves.forEach(move -> directories.add(move.to().getParent()));
     inParallel(directories.stream().map(directory -> (Callable<Boolean>) () -> fs.mkdirs(directory)).toList());
     moves.forEach(move -> placed.add(move.to()));
-    return inParallel(moves.stream().map(move -> (Callable<FileStatus>) () -> bring(move)).toList());
-  }
-
-  private FileStatus bring(Move move) throws IOException {
-    return waits(move.file()) ? copy(move) : rename(move.file(), move.to());
-  }
-
-  /** What waits is needed again where the batch is not committed. */
-  private FileStatus copy(Move move) throws IOException {
-    Path copy = renamesCheaply ? new Path(path, JOINED + "/" + move.to().getName()) : move.to();
-    FileUtil.copy(fs, move.file().getPath(), fs, copy, false, true, fs.getConf());
-    FileStatus made = fs.getFileStatus(copy);
-    if (made.getLen() != move.file().getLen()) {
-      throw new IOException(copy + " has " + made.getLen() + " bytes, and is a copy of " + move.file().getLen());
+    Map<Boolean, List<Move>> byWaits = moves.stream().collect(Collectors.partitioningBy(move -> waits(move.file())));
+    List<Move> renames = new ArrayList<>(byWaits.get(false));
+    List<FileStatus> there = new ArrayList<>();
+    List<FileStatus> copies = copy(byWaits.get(true));
+    for (int at = 0; at < copies.size(); at++) {
+      if (renamesCheaply) {
+        renames.add(new Move(copies.get(at), byWaits.get(true).get(at).to()));
+      } else {
+        there.add(copies.get(at));
+      }
     }
-    return renamesCheaply ? rename(made, move.to()) : made;
+    there.addAll(inParallel(
+        renames.stream().map(move -> (Callable<FileStatus>) () -> rename(move.file(), move.to())).toList()));
+    return there;
+  }
+
+  /** What waits is copied, in tasks: it is needed again where the batch is not committed. */
+  private List<FileStatus> copy(List<Move> moves) throws IOException {
+    List<Path> to = moves.stream().map(Move::to).toList();
+    if (renamesCheaply) {
+      to = to.stream().map(place -> new Path(path, JOINED + "/" + place.getName())).toList();
+    }
+    return FileCopies.copy(moves.stream().map(Move::file).toList(), to, renamesCheaply, conf);
   }
 
   private FileStatus rename(FileStatus from, Path to) throws IOException {
@@ -289,10 +315,13 @@ final class Staging {
 
   /** Deletes the directories of other attempts in which nothing has changed since a time. */
   private void sweep(long beforeMs) throws IOException {
-    for (FileStatus other : fs.listStatus(path.getParent())) {
-      if (!other.getPath().equals(path) && newest(other) < beforeMs) {
-        LOG.info("Deleting {}, which an attempt that failed has left", other.getPath());
-        fs.delete(other.getPath(), true);
+    for (String root : new String[] {SinkPlaces.STAGING, SinkPlaces.FORMER_STAGING}) {
+      Path directory = new Path(sink, root);
+      for (FileStatus other : fs.exists(directory) ? fs.listStatus(directory) : new FileStatus[0]) {
+        if (!other.getPath().equals(path) && newest(other) < beforeMs) {
+          LOG.info("Deleting {}, which an attempt that failed has left", other.getPath());
+          fs.delete(other.getPath(), true);
+        }
       }
     }
   }

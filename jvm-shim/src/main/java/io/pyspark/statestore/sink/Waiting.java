@@ -35,9 +35,9 @@ import org.slf4j.LoggerFactory;
  * Rows of committed batches that no reader sees yet, because they are too few for a file ({@code maxDelay}).
  *
  * <pre>
- * sink/_waiting/p=1/part-00000-….parquet    rows that wait
- * sink/_waiting/7-&lt;random&gt;.json            manifest: which files wait after batch 7
- * sink/_spark_metadata/7                     Spark's list, which names the files of the batch and that manifest
+ * sink/_spark_metadata/_waiting/p=1/part-00000-….parquet    rows that wait
+ * sink/_spark_metadata/_waiting/7-&lt;random&gt;.json            manifest: which files wait after batch 7
+ * sink/_spark_metadata/7                                     Spark's list: the files of the batch, and that manifest
  * </pre>
  *
  * <p><b>What commits.</b> The list names the manifest as a directory, which readers pass over (Spark:
@@ -50,9 +50,7 @@ import org.slf4j.LoggerFactory;
  * left goes when it is older than the retention and the manifest that counts does not name it.
  */
 final class Waiting {
-  static final String ROOT = "_waiting";
   private static final Logger LOG = LoggerFactory.getLogger(Waiting.class);
-  private static final String LIST = "_spark_metadata";
   private static final Pattern PART = Pattern.compile("(\\d{1,18})(\\.compact)?");
   private static final ObjectMapper JSON = new ObjectMapper();
   /** What this process has committed last, by sink, so that batches need not read the list. */
@@ -66,11 +64,12 @@ final class Waiting {
   /**
    * A file that waits.
    *
-   * @param path below {@link #ROOT}
+   * @param root the directory of what waits below the sink's, one of those of {@link SinkPlaces}
+   * @param path below that
    * @param size in bytes
    * @param sinceMs when its rows began to wait, in milliseconds since 1970
    */
-  record Rows(String path, long size, long sinceMs) {
+  record Rows(String root, String path, long size, long sinceMs) {
     String directory() {
       return path.contains("/") ? path.substring(0, path.lastIndexOf('/')) : "";
     }
@@ -81,7 +80,12 @@ final class Waiting {
     }
 
     FileStatus status(Path sink) {
-      return new FileStatus(size, false, 1, 0, sinceMs, new Path(new Path(sink, ROOT), path));
+      return new FileStatus(size, false, 1, 0, sinceMs, new Path(new Path(sink, root), path));
+    }
+
+    /** Whether they are where manifests are written to: those that are not are published with the next batch. */
+    boolean mayGoOn() {
+      return root.equals(SinkPlaces.WAITING);
     }
   }
 
@@ -97,11 +101,29 @@ final class Waiting {
     this.rows = rows;
   }
 
-  /** What waits before a batch. */
+  /**
+   * What waits before a batch. The list decides that, not what this process remembers: {@code Sink.publish} may have
+   * published it since, and may have died before it did anything else than to say so in the list.
+   */
   static Waiting before(FileSystem fs, Path sink, long batch) throws IOException {
     Waiting known = COMMITTED.get(sink);
-    boolean counts = known != null && known.batch == batch - 1 && (known.isEmpty() || fs.exists(known.manifest));
+    boolean counts = known != null && known.batch == batch - 1
+        && (known.isEmpty() || known.isNamed(fs, sink) && fs.exists(known.manifest));
     return counts ? known : listed(fs, sink);
+  }
+
+  /** Refuses to publish what somebody else has published since this was read, right before the list is added to. */
+  void checkStillCounts(FileSystem fs, Path sink) throws IOException {
+    if (!isEmpty() && !isNamed(fs, sink)) {
+      throw new StateStoreFilesException(
+          Id.PSS_SINK_COMPACTION_FAILED, "What waited in " + sink + " was published meanwhile, as Sink.publish does it."
+              + " Nothing of the batch was published. Restart the query, and do not call publish while it runs.");
+    }
+  }
+
+  private boolean isNamed(FileSystem fs, Path sink) throws IOException {
+    Path named = newestNamed(fs, sink);
+    return named != null && named.getName().equals(manifest.getName());
   }
 
   /** The same after a batch that changed nothing. */
@@ -137,7 +159,12 @@ final class Waiting {
   }
 
   static boolean holds(Path sink, Path file) {
-    return file.toUri().getPath().startsWith(sink.toUri().getPath() + "/" + ROOT + "/");
+    for (Path directory = file.getParent(); directory != null; directory = directory.getParent()) {
+      if (SinkPlaces.isWaiting(sink, directory)) {
+        return true;
+      }
+    }
+    return false;
   }
 
   /** Writes a manifest, which does not count before the list names it. */
@@ -146,7 +173,7 @@ final class Waiting {
     ObjectNode root = JSON.createObjectNode().put("batch", batch).put("form", form);
     ArrayNode files = root.putArray("files");
     rows.forEach(r -> files.addObject().put("path", r.path()).put("size", r.size()).put("since", r.sinceMs()));
-    Path manifest = new Path(new Path(sink, ROOT), name);
+    Path manifest = new Path(new Path(sink, SinkPlaces.WAITING), name);
     try (OutputStream out = fs.create(manifest, false)) {
       out.write(JSON.writeValueAsBytes(root));
     }
@@ -155,7 +182,9 @@ final class Waiting {
 
   /** What waits by the list, which the attempts of other drivers have written, too. */
   private static Waiting listed(FileSystem fs, Path sink) throws IOException {
-    Path named = fs.exists(new Path(sink, ROOT)) ? newestNamed(fs, sink) : null;
+    boolean mayWait =
+        fs.exists(new Path(sink, SinkPlaces.WAITING)) || fs.exists(new Path(sink, SinkPlaces.FORMER_WAITING));
+    Path named = mayWait ? newestNamed(fs, sink) : null;
     if (named == null) {
       return new Waiting(-1, null, "", List.of());
     }
@@ -163,7 +192,7 @@ final class Waiting {
       JsonNode root = JSON.readTree(in);
       List<Rows> rows = new ArrayList<>();
       for (JsonNode file : root.get("files")) {
-        rows.add(new Rows(file.get("path").asText(), file.get("size").asLong(), file.get("since").asLong()));
+        rows.add(new Rows(rootOf(named), file.get("path").asText(), file.get("size").asLong(), file.get("since").asLong()));
       }
       return new Waiting(root.get("batch").asLong(), named, root.get("form").asText(), rows);
     } catch (FileNotFoundException | RuntimeException e) {
@@ -174,8 +203,14 @@ final class Waiting {
     }
   }
 
+  /** The files of a manifest are beside it. */
+  private static String rootOf(Path manifest) {
+    boolean isBelowList = manifest.getParent().getParent().getName().equals(SinkPlaces.LIST);
+    return isBelowList ? SinkPlaces.WAITING : SinkPlaces.FORMER_WAITING;
+  }
+
   private static Path newestNamed(FileSystem fs, Path sink) throws IOException {
-    Path list = new Path(sink, LIST);
+    Path list = new Path(sink, SinkPlaces.LIST);
     if (!fs.exists(list)) {
       return null;
     }
@@ -204,7 +239,7 @@ final class Waiting {
       for (String line = in.readLine(); line != null; line = in.readLine()) {
         if (line.contains("\"isDir\":true")) {
           Path path = SparkPath.fromUrlString(JSON.readTree(line).get("path").asText()).toPath();
-          if (path.getParent().getName().equals(ROOT) && (newest == null || batchOf(path) > batchOf(newest))) {
+          if (path.getParent().getName().equals(SinkPlaces.FORMER_WAITING) && (newest == null || batchOf(path) > batchOf(newest))) {
             newest = path;
           }
         }
@@ -223,9 +258,9 @@ final class Waiting {
 
   /** Which of the files of {@code before} do not wait any more. */
   List<Path> goneSince(Waiting before, Path sink) {
-    Set<String> still = rows.stream().map(Rows::path).collect(Collectors.toSet());
+    Set<Path> still = rows.stream().map(r -> r.status(sink).getPath()).collect(Collectors.toSet());
     List<Path> gone = new ArrayList<>();
-    before.rows.stream().filter(r -> !still.contains(r.path())).forEach(r -> gone.add(r.status(sink).getPath()));
+    before.rows.stream().map(r -> r.status(sink).getPath()).filter(r -> !still.contains(r)).forEach(gone::add);
     if (before.manifest != null && !before.manifest.equals(manifest)) {
       gone.add(before.manifest);
     }
@@ -236,15 +271,17 @@ final class Waiting {
   void sweep(FileSystem fs, Path sink, long beforeMs) throws IOException {
     Set<Path> counts = rows.stream().map(r -> r.status(sink).getPath()).collect(Collectors.toSet());
     counts.add(manifest);
-    Path root = new Path(sink, ROOT);
-    if (manifest == null || !fs.exists(root)) {
-      return;
-    }
-    for (RemoteIterator<LocatedFileStatus> i = fs.listFiles(root, true); i.hasNext();) {
-      FileStatus file = i.next();
-      if (file.getModificationTime() < beforeMs && !counts.contains(file.getPath())) {
-        LOG.info("Deleting {}, which an attempt that failed has left", file.getPath());
-        fs.delete(file.getPath(), false);
+    for (String name : new String[] {SinkPlaces.WAITING, SinkPlaces.FORMER_WAITING}) {
+      Path root = new Path(sink, name);
+      if (manifest == null || !fs.exists(root)) {
+        continue;
+      }
+      for (RemoteIterator<LocatedFileStatus> i = fs.listFiles(root, true); i.hasNext();) {
+        FileStatus file = i.next();
+        if (file.getModificationTime() < beforeMs && !counts.contains(file.getPath())) {
+          LOG.info("Deleting {}, which an attempt that failed has left", file.getPath());
+          fs.delete(file.getPath(), false);
+        }
       }
     }
   }

@@ -147,6 +147,22 @@ record WrittenFormat(
     return one;
   }
 
+  /**
+   * Files whose columns are known: those that wait say them.
+   *
+   * @param schema as JSON
+   * @throws StateStoreFilesException PSS_SINK_COMPACTION_FAILED where Spark does not know the format
+   */
+  static WrittenFormat of(
+      SparkSession session, String name, scala.collection.immutable.Map<String, String> options, String schema)
+      throws StateStoreFilesException {
+    try {
+      return new WrittenFormat(session, byName(name), options, (StructType) DataType.fromJson(schema), true);
+    } catch (Exception e) {
+      throw unknown(name, e);
+    }
+  }
+
   private static FileFormat byName(String name) throws ReflectiveOperationException {
     Object made = DataSource.lookupDataSource(name, SQLConf.get()).getDeclaredConstructor().newInstance();
     if (made instanceof FileDataSourceV2) {

@@ -48,14 +48,14 @@ public final class KillingFileSystem extends ObservedFileSystem {
     private static String kindOf(Path path) {
         String name = path.getName();
         String all = path.toString();
-        if (all.contains("/_spark_metadata/")) {
-            return "sinklog";
-        }
         if (all.contains("/_staging/")) {
             return all.contains("/_joined/") ? "joined" : "staged";
         }
         if (all.contains("/_waiting/")) {
             return "waiting";
+        }
+        if (all.contains("/_spark_metadata/")) {
+            return "sinklog";
         }
         if (name.startsWith("part-")) {
             return "published";
