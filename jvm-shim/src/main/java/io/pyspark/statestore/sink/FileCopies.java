@@ -89,7 +89,7 @@ final class FileCopies implements Function<String, String> {
     Path copy = path(fields[0]);
     long length = Long.parseLong(fields[1]);
     if (length != file.getLen()) {
-      throw JoinedFiles.differs(copy, length, file.getLen(), "bytes");
+      throw new IOException(copy + " has " + length + " bytes, and is a copy of " + file.getLen());
     }
     return new FileStatus(length, false, Integer.parseInt(fields[2]), Long.parseLong(fields[3]),
         Long.parseLong(fields[4]), copy);

@@ -172,7 +172,7 @@ final class Staging {
   }
 
   private Path directory(Bin bin) {
-    return directory(bin, bin.waits() ? new Path(sink, Waiting.ROOT) : sink);
+    return directory(bin, bin.waits() ? new Path(sink, SinkPlaces.WAITING) : sink);
   }
 
   /** Another attempt may have left a copy of what waits under a name that the list did not take. */
