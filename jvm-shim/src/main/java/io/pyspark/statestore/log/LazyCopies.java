@@ -182,10 +182,24 @@ final class LazyCopies implements Prefetcher.Lazily {
 
     @Override
     public void decided(PartialFile file, IOException failure) {
+      if (failure != null) {
+        metrics.lost();
+        LOG.warn("{} cannot be completed, so its store fails until it is loaded anew", file.path(), failure);
+      }
       files.decided(file, failure);
       if (failure == null && isRight) {
         keepOnHost(file);
       }
+    }
+
+    @Override
+    public void undecided(PartialFile file) {
+      files.undecided(file);
+    }
+
+    @Override
+    public void postponed() {
+      metrics.fetchFailed();
     }
 
     private void keepOnHost(PartialFile file) {
