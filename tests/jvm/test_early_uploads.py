@@ -133,6 +133,17 @@ def test_a_snapshot_is_its_zip(stores: Callable[..., Stores], scheme: str) -> No
     assert by_snapshot["created"] <= 0.1 * by_snapshot["commit"]
 
 
+def test_an_upload_that_runs_out_of_memory_is_followed_by_another(stores: Callable[..., Stores], early: Any) -> None:
+    made = stores()
+    early.failing(1)
+    with made.opened() as store:
+        made.put(store, 0)
+        until(lambda: early.failuresLeft() == 0, "the error")
+        made.wait()
+        store.upload()
+    made.check()
+
+
 def test_without_a_changelog_what_is_new_comes_with_the_commit(stores: Callable[..., Stores], early: Any) -> None:
     """Each commit flushes, takes its snapshot and uploads that. What a compaction has made before is there already."""
     made = stores()

@@ -95,6 +95,17 @@ def test_a_read_of_a_row_may_come_after_the_background_has_completed_the_file(jv
     jvm.io.pyspark.statestore.log.HoleySst.behindBackground(path, 1 << 20, jvm.java.util.Random(1))
 
 
+@pytest.mark.parametrize("hydrates", [True, False])
+@pytest.mark.parametrize("error", ["IOException", "OutOfMemoryError"])
+def test_a_check_that_could_not_be_made_is_made_again(jvm: Any, tmp_path: Path, error: str, hydrates: bool) -> None:
+    """All bytes are there, so no read asks for any: the store would never count as whole, and never compact."""
+    path = jvm.java.io.File(str(tmp_path / "file")).toPath()
+    failure = jvm.java.io.IOException("for once") if error == "IOException" else jvm.java.lang.OutOfMemoryError("once")
+    assert jvm.io.pyspark.statestore.log.HoleySst.checkedAgain(
+        path, 1 << 16, hydrates, failure, jvm.java.util.Random(1)
+    )
+
+
 def test_rows_of_a_database_are_read_without_the_rest_of_its_files(jvm: Any, tmp_path: Path) -> None:
     gets = 400
     left_out, missing = jvm.io.pyspark.statestore.rocks.HoleyDatabase.gets(str(tmp_path), 40_000, 1_700, gets)

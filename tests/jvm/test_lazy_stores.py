@@ -72,7 +72,7 @@ class Written:
 def written(new_checkpoint: Callable[..., Checkpoint], holes: Any) -> Callable[..., Written]:
     """Writes versions, each with an SST of its own; each replaces some rows of the one before."""
 
-    def write(scheme: str = "file", versions: int = VERSIONS, **how: Any) -> Written:
+    def write(scheme: str = "file", versions: int = VERSIONS, apart: bool = False, **how: Any) -> Written:
         made = Written(new_checkpoint(scheme, cache__sizeLimit="0"), {})
         with made.opened(None, options={"restore": "eager"}, **how) as store:
             for version in range(versions):
@@ -83,6 +83,8 @@ def written(new_checkpoint: Callable[..., Checkpoint], holes: Any) -> Callable[.
                 if how.get("changelog"):
                     store.upload()
                 made.scans[version + 1] = store.scan()
+                if apart:
+                    made.checkpoint.log.seal()
         made.checkpoint.log.seal()
         made.checkpoint.forget()
         return made
@@ -407,6 +409,94 @@ def test_the_source_is_damaged_where_nothing_reads(written: Callable[..., Writte
             store.commit()
 
 
+@pytest.mark.parametrize("changelog", [True, False])
+def test_the_source_is_damaged_and_the_next_batch_only_writes(
+    written: Callable[..., Written], holes: Any, changelog: bool
+) -> None:
+    made = written(changelog=changelog)
+    spoil(made)
+    with made.opened(changelog=changelog) as store:
+        holes.pause(False)
+        until(lambda: made.checkpoint.metrics()["lostFiles"], "the damage to be noticed")
+        with java_error("PSS_CORRUPT_SEGMENT", str(made.checkpoint.directory)):
+            store.commit()
+
+
+def lose(made: Written, how: str) -> Callable[[], None]:
+    """Loses the merged files that there are; returns what brings them back."""
+    kept = {path: path.with_suffix(".kept") for path in made.merged}
+    for path, copy in kept.items():
+        shutil.copyfile(path, copy)
+        if how == "cut":
+            os.truncate(path, path.stat().st_size // 10)
+        else:
+            path.unlink()
+    made.checkpoint.log.seal()  # an open file can be read after that
+
+    def restore() -> None:
+        for path, copy in kept.items():
+            shutil.copyfile(copy, path)
+
+    return restore
+
+
+ERRORS = {"gone": "PSS_MISSING_SEGMENT", "cut": "PSS_CORRUPT_SEGMENT"}
+
+
+@pytest.mark.parametrize("changelog", [True, False])
+@pytest.mark.parametrize("how", ERRORS)
+def test_a_base_that_is_gone_for_long_fails_its_store(
+    written: Callable[..., Written], holes: Any, how: str, changelog: bool
+) -> None:
+    """Nothing reads of it: batches would go on for ever on what no load finds again."""
+    made = written(changelog=changelog)
+    with made.opened(changelog=changelog) as store:
+        bring_back = lose(made, how)
+        holes.lostAfter(700)
+        holes.pause(False)
+        until(lambda: made.checkpoint.metrics()["lostFiles"], "the loss to be noticed")
+        assert made.checkpoint.metrics()["failedFetches"] > 0
+        for _ in range(2):
+            with java_error(ERRORS[how], str(made.checkpoint.directory), ".merged"):
+                store.commit()
+        with java_error(ERRORS[how]):
+            store.has(5)
+        with java_error(ERRORS[how]):
+            store.scan()
+        bring_back()
+        store.rollback()
+        store.load(VERSIONS)
+        assert store.scan() == made.scans[VERSIONS]
+        store.putMany(0, 10, LENGTH, 7)
+        store.commit()
+
+
+@pytest.mark.parametrize("how", ERRORS)
+def test_a_base_that_comes_back_in_time_is_completed(written: Callable[..., Written], holes: Any, how: str) -> None:
+    made = written()
+    with made.opened() as store:
+        bring_back = lose(made, how)
+        holes.pause(False)
+        until(lambda: made.checkpoint.metrics()["failedFetches"] > VERSIONS, "each file to be tried again")
+        assert holes.partialFiles() == VERSIONS
+        bring_back()
+        until(lambda: holes.partialFiles() == 0, "all of the store")
+        assert made.checkpoint.metrics()["lostFiles"] == 0
+        store.putMany(0, 10, LENGTH, 7)
+        store.commit()
+
+
+def test_what_can_be_completed_does_not_wait_for_what_cannot(written: Callable[..., Written], holes: Any) -> None:
+    made = written(apart=True)
+    assert len(made.merged) >= VERSIONS
+    with made.opened() as store:
+        assert store.has(5)
+        made.merged[0].rename(made.merged[0].with_suffix(".kept"))
+        made.checkpoint.log.seal()
+        holes.pause(False)
+        until(lambda: holes.partialFiles() == 1, "all others")
+
+
 def test_the_source_is_unreachable_for_a_while(written: Callable[..., Written], holes: Any, faulty: Any) -> None:
     made = written("faulty")
     with made.opened() as store:
@@ -419,6 +509,17 @@ def test_the_source_is_unreachable_for_a_while(written: Callable[..., Written], 
         assert holes.partialFiles() == VERSIONS
         faulty.clear()
         assert store.scan() == made.scans[VERSIONS]
+        until(lambda: holes.partialFiles() == 0, "all of the store")
+
+
+def test_an_error_ends_no_thread_of_the_background(written: Callable[..., Written], holes: Any, faulty: Any) -> None:
+    """Hadoop's local disk throws an Error where it is full; a process may run out of memory for a moment."""
+    made = written("faulty")
+    with made.opened():
+        made.checkpoint.log.seal()
+        faulty.addRule("open", ".merged", 1, 4, "fs_error")
+        holes.pause(False)
+        until(lambda: faulty.fired() == 4, "an error for each thread, twice")
         until(lambda: holes.partialFiles() == 0, "all of the store")
 
 

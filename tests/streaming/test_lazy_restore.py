@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -18,8 +18,11 @@ from tests.conftest import ROOT
 from tests.jvm.test_lazy_stores import whole_entries
 from tests.sampling import sampled
 from tests.streaming.lazy_process import COUNTS
-from tests.streaming.runs import STATE_STORE, Run, Setting, restart_maintenance, session_conf
+from tests.streaming.runs import STATE_STORE, Run, Setting, merged_files, restart_maintenance, session_conf
 from tests.streaming.workloads import BATCHES, WORKLOADS, write_batch
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 pytestmark = [
     pytest.mark.spark,
@@ -150,17 +153,44 @@ def with_holes(session: SparkSession, holes: Any, runs: tuple[Run, Run]) -> Iter
 
 @pytest.mark.slow
 def test_a_state_reader_beside_a_store_with_holes(session: SparkSession, holes: Any, tmp_path: Path) -> None:
-    """Spark's reader loads lazily, too, where its session says so."""
+    """Spark's reader has whole files, whatever its session says."""
     merged, stock = runs = two_runs(session, tmp_path)
     with with_holes(session, holes, runs):
         expected = rows_of(stock, stock.location, {})
         before = figures(session, merged)
-        assert rows_of(merged, merged.location, lazily("eager")) == expected
-        assert figures(session, merged)["leftOutBytes"] == before["leftOutBytes"]
-        assert rows_of(merged, merged.location, lazily()) == expected
+        for how in ("eager", "lazy", "ondemand"):
+            assert rows_of(merged, merged.location, lazily(how)) == expected
         after = figures(session, merged)
-        assert after["leftOutBytes"] > before["leftOutBytes"]
-        assert after["demandedBytes"] > before["demandedBytes"]
+        assert after["fetchedBytes"] > before["fetchedBytes"]
+        assert after["leftOutBytes"] == before["leftOutBytes"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["lazy", "ondemand"])
+def test_a_version_expires_while_it_is_read(session: SparkSession, holes: Any, tmp_path: Path, how: str) -> None:
+    """A reader has all of a version when it begins, so that nothing has to be there that the query deletes."""
+    merged, _ = two_runs(session, tmp_path)
+    write_batch(merged.input, 0, rows=600)
+    merged.run({**SMALL_BLOCKS, **NO_CACHE, "spark.sql.shuffle.partitions": "1"})
+    expected = rows_of(merged, merged.location, lazily("eager"))
+    forget(session, merged)
+    holes.pause(True)
+
+    def slowly(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+        for number, frame in enumerate(frames):
+            if number == 0:
+                for path in files:
+                    os.truncate(path, 0)
+            yield frame[["row"]]
+
+    files = [str(path) for path in merged_files(merged.checkpoint)]
+    conf = {**lazily(how), "spark.sql.execution.arrow.maxRecordsPerBatch": "1"}
+    with session_conf(session, {**merged.setting.conf, **conf}):
+        state = session.read.format("statestore").load(merged.location)
+        # Each row is larger than what fits between Spark and Python, so that rows are read one by one.
+        wide = state.selectExpr("to_json(struct(*)) AS row", "repeat('x', 1000000) AS x")
+        read = [row.row for row in wide.mapInPandas(slowly, "row string").collect()]
+    assert len(read) == len(expected) > 100
 
 
 @pytest.mark.slow

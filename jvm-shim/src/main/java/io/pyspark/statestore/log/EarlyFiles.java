@@ -244,22 +244,24 @@ public final class EarlyFiles implements AutoCloseable {
     return !of(stateDirectory, store).isEmpty();
   }
 
-  /** Takes files that have lived long enough, until they have so many bytes. */
-  static List<EarlyFile> takeDue(org.apache.hadoop.fs.Path stateDirectory, long mostBytes) {
-    List<EarlyFile> due = new ArrayList<>();
+  /**
+   * Takes files that have lived long enough, until they have so many bytes.
+   *
+   * @param due gets them, one after the other, so that the caller can say of each that its upload is over
+   */
+  static void takeDue(org.apache.hadoop.fs.Path stateDirectory, long mostBytes, List<EarlyFile> due) {
     long bytes = 0;
     for (EarlyFiles files : of(stateDirectory)) {
       synchronized (files) {
         while (files.isAnyDue() && (due.isEmpty() || bytes < mostBytes)) {
           EarlyFile file = files.waiting.iterator().next();
+          due.add(file);
           files.waiting.remove(file);
           file.state = EarlyFile.State.WRITING;
-          due.add(file);
           bytes += file.bytes();
         }
       }
     }
-    return due;
   }
 
   /** Whether {@link #takeDue} would take anything. */
@@ -304,12 +306,12 @@ public final class EarlyFiles implements AutoCloseable {
       return;
     }
     file.state = EarlyFile.State.GIVEN_UP;
+    notifyAll();
     if (file.isGone) {
       forget(file);
     } else {
       file.release();
     }
-    notifyAll();
   }
 
   // ---- snapshots

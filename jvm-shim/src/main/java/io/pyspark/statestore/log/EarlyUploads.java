@@ -22,6 +22,8 @@ final class EarlyUploads {
   private static final Logger LOG = LoggerFactory.getLogger(EarlyUploads.class);
   /** Smaller files share a group up to so many bytes: where a group is a file, each costs a request. */
   private static final long GROUP = 16 << 20;
+  /** Nothing is uploaded for so long after a failure. */
+  private static final long REST_NANOS = 1_000_000_000;
 
   private final Path stateDirectory;
   private final Supplier<Options> options;
@@ -78,18 +80,30 @@ final class EarlyUploads {
   }
 
   private void run() {
-    List<EarlyFile> files = EarlyFiles.takeDue(stateDirectory, GROUP);
+    List<EarlyFile> files = new ArrayList<>();
     long began = System.nanoTime();
     try {
+      EarlyFiles.takeDue(stateDirectory, GROUP, files);
       long bytes = upload(files);
       long perSecond = options.get().uploadMaxBytesPerSecond();
       restUntilNanos = began + (perSecond == 0 ? 0 : (long) (1e9 * bytes / perSecond));
     } catch (IOException | RuntimeException | Error e) {
+      restUntilNanos = began + REST_NANOS;
       LOG.warn("SSTs of {} could not be uploaded before their snapshot. They are written with it", stateDirectory, e);
     } finally {
-      // A snapshot may wait for each of them.
-      files.forEach(EarlyFiles::ended);
       isBusy.set(false);
+      end(files);
+    }
+  }
+
+  /** A snapshot may wait for each of them, whatever becomes of the others. */
+  private static void end(List<EarlyFile> files) {
+    for (EarlyFile file : files) {
+      try {
+        EarlyFiles.ended(file);
+      } catch (RuntimeException | Error e) {
+        LOG.warn("{} was not let go after its upload", file.path(), e);
+      }
     }
   }
 

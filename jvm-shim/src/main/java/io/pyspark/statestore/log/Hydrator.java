@@ -16,8 +16,9 @@ import org.slf4j.LoggerFactory;
  * eighth of that: what they need they fetch themselves, and the two would share processors and bandwidth. Its threads end
  * when there is nothing to do, and keep no process alive.
  *
- * <p>What cannot be fetched is tried again, at growing intervals, as long as its store is open. A read that needs it
- * fails by itself, so nothing is lost where this gives nobody an error.
+ * <p>A file that cannot be fetched is tried again, at growing intervals, as long as its store is open; the store's other
+ * files go on. What is known to be gone for long fails the store ({@link PartialFile}). Whatever else is thrown here, a
+ * thread goes on: a store is given to it once, so what a thread that ends leaves behind nobody else would fetch.
  */
 final class Hydrator {
   private static final Logger LOG = LoggerFactory.getLogger(Hydrator.class);
@@ -26,8 +27,7 @@ final class Hydrator {
   private static final int THREADS = 2;
   private static final int PART = 1 << 20;
   private static final long IDLE_MS = 5_000;
-  private static final long FIRST_PAUSE_MS = 500;
-  private static final long LONGEST_PAUSE_MS = 30_000;
+  private static final long PAUSE_MS = 100;
   /** While reads wait, so many times fewer bytes a second. */
   private static final int YIELD = 8;
   /** A read has waited lately if it was within this time. */
@@ -35,7 +35,8 @@ final class Hydrator {
 
   private static final Object LOCK = new Object();
   private static final Set<LazyFiles> STORES = new HashSet<>();
-  private static final Map<LazyFiles, Pause> PAUSES = new HashMap<>();
+  /** Until when nothing can be done for a store: others fetch what is missing, or its files rest. */
+  private static final Map<LazyFiles, Long> PAUSES = new HashMap<>();
   private static int threads;
   /** When the next part may be fetched. */
   private static long freeNanos = System.nanoTime();
@@ -43,22 +44,26 @@ final class Hydrator {
   /** Tests let stores be as they were loaded. */
   static volatile boolean paused;
 
-  private record Pause(int failures, long untilNanos) {}
-
   private Hydrator() {}
 
-  /** A store has files of which something is missing. */
+  /** There is something to do for a store that nobody waits for. */
   static void add(LazyFiles store) {
     synchronized (LOCK) {
       STORES.add(store);
       PAUSES.remove(store);
-      while (threads < THREADS) {
-        threads++;
-        Thread thread = new Thread(Hydrator::run, NAME + threads);
-        thread.setDaemon(true);
-        thread.start();
-      }
       LOCK.notifyAll();
+      while (threads < THREADS) {
+        Thread thread = new Thread(Hydrator::run, NAME + (threads + 1));
+        thread.setDaemon(true);
+        try {
+          thread.start();
+        } catch (OutOfMemoryError e) {
+          // The process is at its limit of threads. Reads fetch what they need, and the next load tries again.
+          LOG.warn("Could not start a thread that completes SSTs in the background", e);
+          return;
+        }
+        threads++;
+      }
     }
   }
 
@@ -80,17 +85,30 @@ final class Hydrator {
   }
 
   private static void run() {
-    try {
-      for (LazyFiles store = next(); store != null; store = next()) {
+    while (true) {
+      LazyFiles store = null;
+      try {
+        store = next();
+        if (store == null) {
+          return;
+        }
         fetchSome(store);
+      } catch (InterruptedException e) {
+        LOG.debug("Threads that complete SSTs end by themselves. An interrupt is of no effect", e);
+      } catch (RuntimeException | Error e) {
+        goOnAfter(e, store);
       }
-    } catch (InterruptedException | Error e) {
-      synchronized (LOCK) {
-        threads--;
-      }
-      if (e instanceof Error error) {
-        throw error;
-      }
+    }
+  }
+
+  /** After an error that is of no file, such as one of memory. */
+  private static void goOnAfter(Throwable e, LazyFiles store) {
+    try {
+      Thread.sleep(PAUSE_MS);
+      pause(store);
+      LOG.warn("SSTs are not completed for a moment; trying again", e);
+    } catch (InterruptedException | RuntimeException | Error again) {
+      // Once more, and there is nothing left to be done about it here.
     }
   }
 
@@ -99,11 +117,11 @@ final class Hydrator {
     synchronized (LOCK) {
       long idleSince = System.nanoTime();
       while (true) {
-        STORES.removeIf(LazyFiles::isWhole);
+        STORES.removeIf(store -> !store.needsHydrator());
         PAUSES.keySet().retainAll(STORES);
         long now = System.nanoTime();
         LazyFiles found = paused ? null : STORES.stream()
-            .filter(store -> !PAUSES.containsKey(store) || PAUSES.get(store).untilNanos - now <= 0)
+            .filter(store -> !PAUSES.containsKey(store) || PAUSES.get(store) - now <= 0)
             .max(Comparator.comparingLong(LazyFiles::touchedNanos))
             .orElse(null);
         if (found != null) {
@@ -113,7 +131,7 @@ final class Hydrator {
           threads--;
           return null;
         }
-        LOCK.wait(STORES.isEmpty() ? IDLE_MS : FIRST_PAUSE_MS / 5);
+        LOCK.wait(STORES.isEmpty() ? IDLE_MS : PAUSE_MS);
       }
     }
   }
@@ -122,19 +140,21 @@ final class Hydrator {
     long rate = store.bytesPerSecond();
     // Of what takes longer than a second the next store would have to wait for the end.
     int part = rate == 0 ? PART : (int) Math.max(PartialFile.chunkBytes, Math.min(PART, rate / YIELD));
-    try {
-      for (PartialFile file : store.toHydrate()) {
+    for (PartialFile file : store.toHydrate()) {
+      if (!store.isForHydrator(file) || !file.isRested()) {
+        continue;
+      }
+      try {
         awaitTurn(rate, (int) Math.min(part, file.missing()));
         if (file.fetchSome(part) > 0) {
-          rest(store, null);
+          file.wentOn();
           return;
         }
+      } catch (IOException | RuntimeException | Error e) {
+        rest(store, file, e);
       }
-      // What is missing is being fetched by others.
-      pause(store, 0, FIRST_PAUSE_MS / 5);
-    } catch (IOException | RuntimeException e) {
-      rest(store, e);
     }
+    pause(store);
   }
 
   /** Waits until a part may be fetched. */
@@ -153,25 +173,21 @@ final class Hydrator {
     TimeUnit.NANOSECONDS.sleep(waitNanos);
   }
 
-  private static void rest(LazyFiles store, Exception failure) {
+  private static void rest(LazyFiles store, PartialFile file, Throwable failure) {
     synchronized (LOCK) {
-      if (failure == null || !STORES.contains(store)) {
-        PAUSES.remove(store);
+      if (!STORES.contains(store)) {
         return;
       }
-      int failures = PAUSES.containsKey(store) ? PAUSES.get(store).failures + 1 : 1;
-      long ms = Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS << Math.min(failures - 1, 10));
-      pause(store, failures, ms);
-      if (failures == 1) {
-        LOG.warn("SSTs of a store that is open cannot be completed now; what it needs is fetched when it is read", failure);
-      }
+    }
+    if (file.rest() == 1) {
+      LOG.warn("{} cannot be completed now; what is needed of it is fetched when it is read", file.path(), failure);
     }
   }
 
-  private static void pause(LazyFiles store, int failures, long ms) {
+  private static void pause(LazyFiles store) {
     synchronized (LOCK) {
       if (STORES.contains(store)) {
-        PAUSES.put(store, new Pause(failures, System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(ms)));
+        PAUSES.put(store, System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(PAUSE_MS));
       }
     }
   }

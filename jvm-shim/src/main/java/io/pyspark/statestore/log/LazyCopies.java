@@ -133,8 +133,8 @@ final class LazyCopies implements Prefetcher.Lazily {
 
   private void sayWhyNot(Segment segment) {
     if (options.get().restore() != Restore.EAGER && LazyLoad.suits(segment) && !SAID_WHY_NOT.getAndSet(true)) {
-      LOG.warn("restore={} has no effect here: stores are loaded lazily with the provider door, on Spark 4.1 and later."
-          + " SSTs are copied whole, and results are the same", options.get().restore().name().toLowerCase());
+      LOG.warn("restore={} has no effect here: stores of queries are loaded lazily with the provider door, on Spark 4.1"
+          + " and later. SSTs are copied whole, and results are the same", options.get().restore().name().toLowerCase());
     }
   }
 
@@ -182,10 +182,24 @@ final class LazyCopies implements Prefetcher.Lazily {
 
     @Override
     public void decided(PartialFile file, IOException failure) {
+      if (failure != null) {
+        metrics.lost();
+        LOG.warn("{} cannot be completed, so its store fails until it is loaded anew", file.path(), failure);
+      }
       files.decided(file, failure);
       if (failure == null && isRight) {
         keepOnHost(file);
       }
+    }
+
+    @Override
+    public void undecided(PartialFile file) {
+      files.undecided(file);
+    }
+
+    @Override
+    public void postponed() {
+      metrics.fetchFailed();
     }
 
     private void keepOnHost(PartialFile file) {

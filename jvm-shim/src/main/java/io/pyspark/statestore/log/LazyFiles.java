@@ -74,7 +74,12 @@ public final class LazyFiles implements AutoCloseable {
     return open.isEmpty();
   }
 
-  /** Fails where a file was found to be damaged. */
+  /** Whether a file was found to be damaged, or to be lost, so that nothing may be built on the others. */
+  public boolean isDamaged() {
+    return damage != null;
+  }
+
+  /** Fails where a file was found to be damaged, or to be lost. */
   public void check() throws IOException {
     IOException found = damage;
     if (found != null) {
@@ -180,10 +185,20 @@ public final class LazyFiles implements AutoCloseable {
     progress.incrementAndGet();
   }
 
+  /** All of a file is there, but it could not be checked. */
+  void undecided(PartialFile file) {
+    if (open.get(file.path().getFileName().toString()) == file) {
+      Hydrator.add(this);
+    }
+  }
+
   /** A file is whole, or damaged. */
   void decided(PartialFile file, IOException failure) {
     if (failure != null) {
-      damage = failure;
+      // Of a file that the loaded version does not have nobody reads.
+      if (open.get(file.path().getFileName().toString()) == file) {
+        damage = failure;
+      }
     } else {
       open.remove(file.path().getFileName().toString(), file);
       retired.remove(file);
@@ -215,9 +230,19 @@ public final class LazyFiles implements AutoCloseable {
       }
     }
     touchedNanos = System.nanoTime();
-    if (hydrates && !open.isEmpty()) {
+    if (needsHydrator()) {
       Hydrator.add(this);
     }
+  }
+
+  /** Whether there is anything to do that nobody waits for. */
+  boolean needsHydrator() {
+    return damage == null && open.values().stream().anyMatch(this::isForHydrator);
+  }
+
+  /** What nobody asks for is fetched only where that is wanted; what is there has to be checked in any case. */
+  boolean isForHydrator(PartialFile file) {
+    return hydrates || file.isUnchecked();
   }
 
   /** All that RocksDB will find there and that has holes, whatever this knows of it. */
@@ -256,7 +281,7 @@ public final class LazyFiles implements AutoCloseable {
 
   // ---- the background
 
-  /** The files that something is missing of, what was touched last first. */
+  /** The files that are not whole, what was touched last first. */
   List<PartialFile> toHydrate() {
     Collection<PartialFile> files = damage == null ? open.values() : List.of();
     return files.stream()

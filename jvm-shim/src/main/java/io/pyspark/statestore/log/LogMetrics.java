@@ -43,6 +43,10 @@ public final class LogMetrics {
     DEMANDED_BYTES("demandedBytes"),
     /** Those of them that were fetched in the background. */
     HYDRATED_BYTES("hydratedBytes"),
+    /** Parts of SSTs that could not be fetched in the background, and are tried again. */
+    FAILED_FETCHES("failedFetches"),
+    /** SSTs that could not be completed: they were damaged, or gone for long. Their stores fail. */
+    LOST_FILES("lostFiles"),
     /** Bytes of SSTs that were written before a snapshot named them. They are written bytes, too. */
     EARLY_BYTES("earlyBytes"),
     /** Those of them that were deleted because no snapshot is going to name them. */
@@ -225,6 +229,16 @@ public final class LogMetrics {
   /** What was left out has been fetched. */
   void completed(long bytes, boolean inBackground) {
     add(inBackground ? Count.HYDRATED_BYTES : Count.DEMANDED_BYTES, bytes);
+  }
+
+  /** Something that was left out could not be fetched in the background. */
+  void fetchFailed() {
+    add(Count.FAILED_FETCHES, 1);
+  }
+
+  /** An SST of which something was left out cannot be completed. */
+  void lost() {
+    add(Count.LOST_FILES, 1);
   }
 
   /** An SST was written before its snapshot. */

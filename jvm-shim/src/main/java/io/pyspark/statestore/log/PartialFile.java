@@ -1,6 +1,7 @@
 package io.pyspark.statestore.log;
 
 import io.pyspark.statestore.StateStoreFilesException;
+import io.pyspark.statestore.StateStoreFilesException.Id;
 import java.io.IOException;
 import java.io.InterruptedIOException;
 import java.io.RandomAccessFile;
@@ -8,9 +9,11 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.attribute.BasicFileAttributes;
 import java.util.BitSet;
+import java.util.EnumSet;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.TimeUnit;
 import java.util.zip.CRC32C;
 
 /**
@@ -34,6 +37,18 @@ public final class PartialFile {
    * takes and however many rows are read, and no read suddenly takes far longer than others.
    */
   static volatile long wholeBytesPerSecond = 100 << 20;
+  /**
+   * What is gone may come back: a directory that was renamed, a disk that was unmounted. After so long, in which all that
+   * is known of the source is that it is gone, it counts as damage of the store, which would go on without its base.
+   */
+  static volatile long lostAfterNanos = TimeUnit.MINUTES.toNanos(2);
+
+  /** The errors that say so. Others say that nothing is known of the source now. */
+  private static final Set<Id> GONE = EnumSet.of(
+      Id.PSS_MISSING_SEGMENT, Id.PSS_FOREIGN_FILE_MISSING, Id.PSS_CORRUPT_SEGMENT);
+
+  private static final long FIRST_REST_MS = 500;
+  private static final long LONGEST_REST_MS = 30_000;
   /** It fetches so many bytes at most. */
   private static final int WIDEST = 1 << 20;
   /** Fewer chunks than this between two holes are fetched again, so that both take one request. */
@@ -56,8 +71,14 @@ public final class PartialFile {
     /** All bytes are there. Checks them, and keeps the file for others where they are right. */
     void check(Path file, int crc32c) throws IOException;
 
-    /** The file is whole, or was found to be damaged. */
+    /** The file is whole, or was found to be damaged, or to be lost. */
     void decided(PartialFile file, IOException failure);
+
+    /** All bytes are there, and could not be checked now. That has to be tried again. */
+    void undecided(PartialFile file);
+
+    /** The background could not go on, and tries again. */
+    void postponed();
   }
 
   private final Path path;
@@ -78,6 +99,11 @@ public final class PartialFile {
   private long waitedNanos;
   private State state = State.PARTIAL;
   private IOException failure;
+  /** Since when the source is known to be gone; null where it is not. */
+  private Long goneSinceNanos;
+  /** How often in a row the background could not go on, and when it may try again. */
+  private int failures;
+  private long restUntilNanos = System.nanoTime();
   /** Background fetching goes on after what was asked for last. */
   private int cursor;
   private volatile long touchedNanos;
@@ -159,6 +185,33 @@ public final class PartialFile {
     return state == State.WHOLE;
   }
 
+  /** Whether all bytes are there, and were not checked yet. */
+  synchronized boolean isUnchecked() {
+    return state == State.PARTIAL && missing == 0;
+  }
+
+  /** Whether the background may try to go on. */
+  synchronized boolean isRested() {
+    return System.nanoTime() - restUntilNanos >= 0;
+  }
+
+  /** The background could not go on: it tries again, at growing intervals. Returns how often it could not, in a row. */
+  int rest() {
+    int inARow;
+    synchronized (this) {
+      inARow = ++failures;
+      long ms = Math.min(LONGEST_REST_MS, FIRST_REST_MS << Math.min(inARow - 1, 10));
+      restUntilNanos = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(ms);
+    }
+    origin.postponed();
+    return inARow;
+  }
+
+  /** The background went on. */
+  synchronized void wentOn() {
+    failures = 0;
+  }
+
   /** Whether a range is there. */
   synchronized boolean has(long from, long to) {
     int first = (int) (from / chunk);
@@ -228,6 +281,11 @@ public final class PartialFile {
   int fetchSome(int bytes) throws IOException {
     int first;
     int end;
+    if (isUnchecked()) {
+      // The check failed for a reason that says nothing of the file.
+      complete();
+      return 0;
+    }
     synchronized (this) {
       if (state != State.PARTIAL) {
         return 0;
@@ -285,11 +343,42 @@ public final class PartialFile {
       origin.read(from, bytes, bytes.length);
       write(from, bytes, bytes.length);
       done = true;
+    } catch (StateStoreFilesException e) {
+      if (GONE.contains(e.id())) {
+        isGone(e);
+      }
+      throw e;
     } finally {
       int filled = arrived(first, end, done);
       if (done) {
         origin.arrived(filled);
       }
+    }
+  }
+
+  /** The source is known to be gone. Where it was gone for long already, the file is lost. */
+  private void isGone(StateStoreFilesException e) throws IOException {
+    synchronized (this) {
+      long now = System.nanoTime();
+      if (goneSinceNanos == null) {
+        goneSinceNanos = now;
+      }
+      if (state != State.PARTIAL || now - goneSinceNanos < lostAfterNanos) {
+        return;
+      }
+      state = State.DAMAGED;
+      failure = e;
+      notifyAll();
+    }
+    damaged(e);
+  }
+
+  /** Tells that nothing will come of the file. Spark would take a local file of the right name and size again. */
+  private void damaged(IOException found) throws IOException {
+    try {
+      Files.deleteIfExists(path);
+    } finally {
+      origin.decided(this, found);
     }
   }
 
@@ -310,6 +399,7 @@ public final class PartialFile {
     inBackground.clear(first, end);
     long before = missing;
     if (done) {
+      goneSinceNanos = null;
       for (int from = here.nextClearBit(first); from < end; from = here.nextClearBit(from)) {
         int to = here.nextSetBit(from);
         to = to < 0 ? end : Math.min(to, end);
@@ -351,8 +441,6 @@ public final class PartialFile {
     } catch (StateStoreFilesException e) {
       then = State.DAMAGED;
       found = e;
-      // Spark takes a local file of the right name and size again.
-      Files.deleteIfExists(path);
       throw e;
     } finally {
       synchronized (this) {
@@ -363,10 +451,15 @@ public final class PartialFile {
         notifyAll();
       }
       if (then == State.WHOLE) {
-        release();
-      }
-      if (then != State.PARTIAL) {
-        origin.decided(this, found);
+        try {
+          release();
+        } finally {
+          origin.decided(this, null);
+        }
+      } else if (then == State.DAMAGED) {
+        damaged(found);
+      } else {
+        origin.undecided(this);
       }
     }
   }

@@ -174,9 +174,29 @@ final class MergedRocksDB extends RocksDB {
       replaceDatabase();
     }
     if (open != null) {
+      checkBeforeCommit();
       open.compactWhenWhole();
     }
     super.updateMemoryUsageIfNeeded();
+  }
+
+  /**
+   * Fails a commit on files that are damaged, or lost: with changelogs, Spark commits without a read or a flush, for as
+   * long as it likes. A load goes on, because it puts other files in their place. What calls is asked for by its name,
+   * because the arguments of {@code commit} differ between versions of Spark; a test goes through Spark's class.
+   */
+  private void checkBeforeCommit() {
+    if (files.isDamaged() && StackWalker.getInstance().walk(all -> all.limit(3).anyMatch(MergedRocksDB::isCommit))) {
+      try {
+        files.check();
+      } catch (IOException e) {
+        throw Unchecked.raise(e);
+      }
+    }
+  }
+
+  private static boolean isCommit(StackWalker.StackFrame frame) {
+    return frame.getMethodName().equals("commit") && frame.getClassName().equals(RocksDB.class.getName());
   }
 
   private void replaceDatabase() {

@@ -27,6 +27,9 @@ import scala.Option;
  * feed makes a file manager for the store's plain location, so the configuration merges plain paths, too.
  */
 public class MergedRocksDBStateStoreProvider extends MeteredRocksDBProvider {
+  /** The package of Spark's readers of state. */
+  private static final String READERS = "org.apache.spark.sql.execution.datasources.v2.state.";
+
   /** Spark calls this by reflection. */
   public MergedRocksDBStateStoreProvider() {
     ShimInfo.checkSpark();
@@ -57,6 +60,14 @@ public class MergedRocksDBStateStoreProvider extends MeteredRocksDBProvider {
     figures = new ProgressFigures(stateStoreId, conf);
   }
 
+  /**
+   * Whether Spark's reader of state makes the current store. It reads all of a version, which may expire meanwhile: a
+   * query that goes on keeps what its newest versions need, and nothing for a reader. So that has whole files.
+   */
+  private static boolean isOfReader() {
+    return StackWalker.getInstance().walk(all -> all.anyMatch(frame -> frame.getClassName().startsWith(READERS)));
+  }
+
   @Override
   public RocksDB createRocksDB(
       String dfsRootDir,
@@ -72,7 +83,7 @@ public class MergedRocksDBStateStoreProvider extends MeteredRocksDBProvider {
     Path merged = ProviderConf.mergedRoot(dfsRootDir, hadoopConf);
     Configuration withClasses = Schemes.withClasses(hadoopConf, merged.toUri().getScheme());
     Options options = ProviderConf.options(hadoopConf);
-    LazyFiles lazy = options.restore() != Restore.EAGER && MergedRocksDB.opensLazily()
+    LazyFiles lazy = options.restore() != Restore.EAGER && MergedRocksDB.opensLazily() && !isOfReader()
         ? new LazyFiles(options.restore() == Restore.LAZY, options.restoreMaxBytesPerSecond())
         : null;
     EarlyFiles early = options.uploadAsCreated() ? MergedFileSystem.earlyFiles(merged) : null;

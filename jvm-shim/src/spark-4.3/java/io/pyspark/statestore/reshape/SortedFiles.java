@@ -21,6 +21,7 @@ import org.apache.spark.util.Utils;
 import org.rocksdb.EnvOptions;
 import org.rocksdb.IngestExternalFileOptions;
 import org.rocksdb.RocksDBException;
+import org.rocksdb.RocksIterator;
 import org.rocksdb.SstFileWriter;
 import scala.Option;
 import scala.jdk.javaapi.CollectionConverters;
@@ -32,7 +33,8 @@ import scala.jdk.javaapi.CollectionConverters;
  * has sorted before, and compacts what it has flushed. Rows of an old partition come in the order of their keys already,
  * so each column family of each old partition becomes one file. Where several old partitions go into one, RocksDB merges
  * their files once they are as many as it would merge by itself. Spark's writer still makes the store and its column
- * families. Keys and values are what Spark has made of them when it wrote them ({@link SortedRows}).
+ * families. Keys and values are what Spark has made of them when it wrote them ({@link SortedRows}), but for the bytes
+ * that say the column family, and for row checksums, which cover these bytes.
  *
  * <p>A partition that is split off another one begins with all of its rows, and gets one file that deletes those of the
  * others. What it began with is not written again.
@@ -138,14 +140,16 @@ final class SortedFiles implements AutoCloseable {
   }
 
   /**
-   * Adds a row as it was in another store, whose keys and values are encoded in the same way.
+   * Adds a row of another store, whose keys and values are encoded in the same way.
    *
    * @param key without the bytes that say the column family
+   * @param from the other store
+   * @param at the row there
    */
-  void add(String familyName, byte[] key, byte[] value) throws RocksDBException {
+  void add(String familyName, byte[] key, SortedRows from, RocksIterator at) throws RocksDBException {
     byte[] prefixed = prefixed(familyName, key);
     beginFile(prefixed);
-    file.put(prefixed, value);
+    file.put(prefixed, from.valueFor(prefixed, at));
     count(1);
   }
 

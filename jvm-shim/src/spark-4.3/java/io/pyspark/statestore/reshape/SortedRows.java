@@ -4,6 +4,10 @@ import java.util.Arrays;
 import java.util.HashMap;
 import java.util.Map;
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
+import org.apache.spark.sql.execution.streaming.state.ArrayIndexRange;
+import org.apache.spark.sql.execution.streaming.state.KeyValueChecksum;
+import org.apache.spark.sql.execution.streaming.state.KeyValueChecksumEncoder;
+import org.apache.spark.sql.execution.streaming.state.KeyValueIntegrityVerifier;
 import org.apache.spark.sql.execution.streaming.state.RocksDB;
 import org.apache.spark.sql.execution.streaming.state.RocksDBKeyStateEncoder;
 import org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider;
@@ -11,6 +15,9 @@ import org.apache.spark.sql.execution.streaming.state.RocksDBValueStateEncoder;
 import org.rocksdb.ReadOptions;
 import org.rocksdb.RocksDBException;
 import org.rocksdb.RocksIterator;
+import scala.Option;
+import scala.Some;
+import scala.Tuple2;
 import scala.Tuple3;
 
 /**
@@ -22,6 +29,8 @@ final class SortedRows {
   private final boolean usesFamilies;
   private final Map<String, Tuple3<RocksDBKeyStateEncoder, RocksDBValueStateEncoder, Object>> encoders;
   private final Map<String, byte[]> prefixes = new HashMap<>();
+  /** Checks each value that it is given; nothing where values have no checksums. */
+  private final Option<KeyValueIntegrityVerifier> verifier;
 
   /** Does something with a row. */
   interface Visitor {
@@ -44,6 +53,8 @@ final class SortedRows {
     this.usesFamilies = usesFamilies;
     encoders = (Map<String, Tuple3<RocksDBKeyStateEncoder, RocksDBValueStateEncoder, Object>>) new Internals(provider)
         .get(RocksDBStateStoreProvider.class.getName().replace('.', '$') + "$$keyValueEncoderMap");
+    verifier = KeyValueIntegrityVerifier.create(
+        provider.stateStoreId().toString(), rocks.conf().rowChecksumEnabled(), 1);
   }
 
   /** RocksDB itself. */
@@ -78,6 +89,34 @@ final class SortedRows {
       }
       at.status();
     }
+  }
+
+  /**
+   * Returns the value of a row as it has to be beside another key. A row checksum covers the key with the bytes that say
+   * the column family, and a family has other ones in each store: it depends on who has made the families, and in which
+   * order. A value that changes its checksum is checked before, as Spark does when it reads it; otherwise damage would
+   * get a checksum that is right.
+   *
+   * @param at the row
+   * @param key under which the value will be
+   */
+  byte[] valueFor(byte[] key, RocksIterator at) {
+    byte[] value = at.value();
+    if (verifier.isEmpty()) {
+      return value;
+    }
+    byte[] before = at.key();
+    if (Arrays.equals(before, key)) {
+      return value;
+    }
+    Tuple2<ArrayIndexRange<Object>, Object> row = KeyValueChecksumEncoder.decodeOneValueRowIndexWithChecksum(value);
+    int from = row._1().fromIndex();
+    if (row._1().untilIndex() != value.length) {
+      throw new IllegalStateException("A key has several values in a column family whose keys have one");
+    }
+    verifier.get().verify(new ArrayIndexRange<>(before, 0, before.length), Some.apply(row._1()), (Integer) row._2());
+    byte[] bare = Arrays.copyOfRange(value, from, value.length);
+    return KeyValueChecksumEncoder.encodeValueRowWithChecksum(bare, KeyValueChecksum.create(key, Some.apply(bare)));
   }
 
   private static boolean startsWith(byte[] key, byte[] prefix) {

@@ -64,7 +64,7 @@ record StateWriting(StoreRewrite store, int[] partitions) implements Serializabl
               int to = store.isSingle() ? 0 : places.ofKey(family.getValue().partitionKey(key), parent);
               SortedFiles file = files.get(to);
               if (file != null) {
-                file.add(family.getKey(), bytes, at.value());
+                file.add(family.getKey(), bytes, old.rows(), at);
               }
             });
           }

@@ -25,6 +25,8 @@ public final class HoleySst implements PartialFile.Origin {
   /** Before requests for the whole file, and before those for less; null where there is none. */
   private volatile Gate large;
   private volatile Gate small;
+  /** What the next check throws; null where it finds nothing wrong. */
+  private volatile Throwable failure;
 
   private HoleySst(byte[] whole, LazyFiles files) {
     this.whole = whole;
@@ -152,8 +154,46 @@ public final class HoleySst implements PartialFile.Origin {
     origin.requireWhole(file, path);
   }
 
+  /**
+   * Reads all of a file, whose check fails once for a reason that says nothing of it.
+   *
+   * @param hydrates whether its store has the rest fetched in the background
+   * @param failure what the check throws
+   * @return whether the file is whole some time after, with nobody asking for it
+   */
+  public static boolean checkedAgain(Path path, int length, boolean hydrates, Throwable failure, Random random)
+      throws Exception {
+    LazyFiles store = new LazyFiles(hydrates, 0);
+    HoleySst origin = of(length, store, random);
+    origin.failure = failure;
+    PartialFile file = new PartialFile(path, length, origin);
+    store.add(file);
+    try {
+      file.need(0, length);
+      throw new IllegalStateException("the check did not fail");
+    } catch (IOException | OutOfMemoryError e) {
+      if (e != failure) {
+        throw e;
+      }
+    }
+    long until = System.nanoTime() + TimeUnit.SECONDS.toNanos(10);
+    while (!store.isWhole() && System.nanoTime() - until < 0) {
+      Thread.sleep(10);
+    }
+    boolean isWhole = store.isWhole();
+    store.close();
+    if (isWhole) {
+      origin.requireWhole(file, path);
+    }
+    return isWhole;
+  }
+
   private static HoleySst of(int length, Random random) {
-    HoleySst origin = new HoleySst(new byte[length], new LazyFiles(false, 0));
+    return of(length, new LazyFiles(false, 0), random);
+  }
+
+  private static HoleySst of(int length, LazyFiles store, Random random) {
+    HoleySst origin = new HoleySst(new byte[length], store);
     random.nextBytes(origin.whole);
     return origin;
   }
@@ -237,10 +277,27 @@ public final class HoleySst implements PartialFile.Origin {
   }
 
   @Override
-  public void check(Path file, int crc32c) {}
+  public void check(Path file, int crc32c) throws IOException {
+    Throwable now = failure;
+    failure = null;
+    if (now instanceof IOException io) {
+      throw io;
+    }
+    if (now instanceof Error error) {
+      throw error;
+    }
+  }
 
   @Override
   public void decided(PartialFile file, IOException failure) {
     files.decided(file, failure);
   }
+
+  @Override
+  public void undecided(PartialFile file) {
+    files.undecided(file);
+  }
+
+  @Override
+  public void postponed() {}
 }

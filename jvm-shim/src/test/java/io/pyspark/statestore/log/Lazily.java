@@ -19,6 +19,12 @@ public final class Lazily {
     from(1 << 20, 1 << 10, 64 << 10);
     pause(false);
     readsGoFirstFor(10);
+    lostAfter(120_000);
+  }
+
+  /** For how long a source may be gone. */
+  public static void lostAfter(long ms) {
+    PartialFile.lostAfterNanos = TimeUnit.MILLISECONDS.toNanos(ms);
   }
 
   /** For how long the background leaves the way to reads after one has waited. */
