@@ -70,8 +70,9 @@ class Maintenance:
             What was rewritten, written and unlinked.
 
         Raises:
-            StateStoreFilesError: PSS_INVALID_OPTION, PSS_NOT_A_CHECKPOINT, PSS_CLAIMED, PSS_CORRUPT_SEGMENT, or the
-                checkpoint cannot be read or written. Nothing that is needed is gone then.
+            StateStoreFilesError: PSS_INVALID_OPTION, PSS_NOT_A_CHECKPOINT, PSS_CLAIMED, PSS_CORRUPT_SEGMENT,
+                PSS_MISSING_SEGMENT, PSS_FOREIGN_FILE_MISSING, or the checkpoint cannot be read or written. Nothing that
+                is needed is gone then.
         """
         from pyspark_statestore.maintenance.compaction import compact
 

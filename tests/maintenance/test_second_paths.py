@@ -22,7 +22,7 @@ from pyspark_statestore.maintenance.cleaning import clean
 from tests.forks.harness import clean_up, merged_names, pins, restorable, state_of
 from tests.forks.harness import go_on as go_on_with
 from tests.inspect.builders import STAMP, merged_file, refused
-from tests.maintenance.builders import PARTITIONS, make
+from tests.maintenance.builders import PARTITIONS, contents, make
 from tests.maintenance.faults import Breakage, DiedError
 from tests.maintenance.harness import CLOSED_AFTER, grow_old, merged_log_of
 from tests.sampling import sample_of_calls
@@ -455,3 +455,8 @@ def test_a_file_that_is_gone(original: Path) -> None:
     }
     with refused("PSS_MISSING_SEGMENT", name, "state/0/"):
         Checkpoint(original).fork(original.parent / "fork")
+    before = contents(original)
+    for dry_run in (True, False):
+        with refused("PSS_MISSING_SEGMENT", name, "state/0/"):
+            Checkpoint(original).maintenance.compact(dry_run=dry_run)
+    assert contents(original) == before
