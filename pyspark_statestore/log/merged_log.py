@@ -194,14 +194,15 @@ class MergedLog:
         """Notes that nobody needs the bytes in these files that no group accounts for, as a verification has shown."""
         self._accounted_for.update(names)
 
-    def next_name(self, suffix: str = ".merged") -> str:
+    def next_name(self, suffix: str = ".merged", after: str = "") -> str:
         """Returns a name that no other file has.
 
         Args:
             suffix: The name's ending: ``.merged``, ``.index.merged``, ``.relocating``, ``.fork``,
                 ``.own`` or ``.origin``.
+            after: A name that it has to follow in listings, whatever the clocks say: of a pin that it replaces.
         """
-        created_ms = self.now_ms
+        created_ms = max(self.now_ms, int(after[:13]) + 1 if after else 0)
         return file_name(created_ms, self.writer, next(self._numbers)).removesuffix(".merged") + suffix
 
     def too_slow(self, what: str) -> StateStoreFilesError:

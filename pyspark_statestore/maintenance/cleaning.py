@@ -28,7 +28,7 @@ from pyspark_statestore.log.merged_log import LogSnapshot, MergedLog
 from pyspark_statestore.log.payload import copied, paths_of
 from pyspark_statestore.log.pins import unpinned
 from pyspark_statestore.log.scan import MERGED
-from pyspark_statestore.maintenance.fork_release import release_own, unneeded_own
+from pyspark_statestore.maintenance.fork_release import let_go, release_own, unneeded_own
 from pyspark_statestore.storage.changes import delete
 from pyspark_statestore.storage.directory import in_parallel
 
@@ -96,6 +96,7 @@ class _Progress:
     gone: dict[str, int] = field(default_factory=dict)
     added: dict[str, int] = field(default_factory=dict)
     kept: Mapping[str, str] = field(default_factory=dict)
+    has_let_go: bool = False
 
     def result(self) -> Cleaned:
         # A file that one round wrote and a later one unlinked is not reported.
@@ -112,6 +113,9 @@ def _run_round(
     watch.begin(known)
     now = log.snapshot()
     release_own(log, now)
+    if not progress.has_let_go:  # before the reference files go that say which other checkpoints there are
+        let_go(log, now)
+        progress.has_let_go = True
     droppable = watch.refreshed(now.scan.resolution, now.relocation_markers)
     if log.directory.lists_old_lengths and not all(state.closed for state in now.states.values()):
         # A tombstone may only go once every copy of what it kills was seen; an open file may not show all it has.

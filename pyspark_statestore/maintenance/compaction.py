@@ -133,7 +133,7 @@ def compact(
     if before is None:
         return Compaction()
     if localize:
-        release_sources(log.directory, before.sources)
+        release_sources(log, before.sources)
     cleaned = clean(log, before.closed_tombstones)
     claimed: list[FileInfo] = []
     if before.is_fork:
