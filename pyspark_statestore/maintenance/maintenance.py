@@ -101,7 +101,8 @@ class Maintenance:
 
         Args:
             older_than: Keep younger files: a process may be about to refer to them. Merged files, segments and
-                temporary files stay for a day in any case, since they might still be open or named.
+                temporary files stay for a day in any case, since they might still be open or named. What a fork has
+                pinned stays until the fork has been away for so long, counted from the first call that misses it.
             dry_run: Change nothing; only return what would be removed. The default.
             force: Allow ``older_than`` to be less than an hour. Use it only where nobody writes to the checkpoint.
 
@@ -210,7 +211,7 @@ class Maintenance:
         """Drops the pins that protect the files which a fork of this checkpoint reads here.
 
         Use this for a fork that you do not want any more. ``compact(localize=True)`` in the fork drops its pins by
-        itself, and :meth:`remove_orphan_files` here drops those of a fork that is gone.
+        itself, and :meth:`remove_orphan_files` here drops those of a fork that has been gone for long.
 
         Args:
             fork: The fork's ``checkpointLocation``.

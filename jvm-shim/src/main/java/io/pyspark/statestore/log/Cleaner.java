@@ -65,6 +65,7 @@ final class Cleaner {
   private final Refresher refresher;
   private final RelocationMarkers markers;
   private final Pins pins;
+  private final SourcePins sourcePins;
   private final Garbage garbage;
   private final Relocator relocator;
   private final Consolidation consolidation;
@@ -87,6 +88,7 @@ final class Cleaner {
       Refresher refresher,
       RelocationMarkers markers,
       Pins pins,
+      SourcePins sourcePins,
       Garbage garbage,
       Relocator relocator,
       Consolidation consolidation,
@@ -101,6 +103,7 @@ final class Cleaner {
     this.refresher = refresher;
     this.markers = markers;
     this.pins = pins;
+    this.sourcePins = sourcePins;
     this.garbage = garbage;
     this.relocator = relocator;
     this.consolidation = consolidation;
@@ -252,7 +255,7 @@ final class Cleaner {
       markers.deleteExpired();
       pins.readAll();
       if (completely) {
-        dropOwnPins();
+        dropPins();
       }
       gone = unlinkDead();
       if (mayMove && rules.options().compactionEnabled() && relocator.run(garbage::plan)) {
@@ -292,7 +295,7 @@ final class Cleaner {
       if (complete) {
         long settled = Math.min(reportedSince(), refresher.isPaged() ? refresh - 1 : refresh);
         index.proveTombstones(refresh, rules::isClosed, since -> since <= settled && markers.noneSince(since));
-        dropOwnPins();
+        dropPins();
       }
       if (mayMove && rules.options().compactionEnabled()) {
         relocator.run(garbage::plan);
@@ -322,13 +325,16 @@ final class Cleaner {
   }
 
   /**
-   * Drops the checkpoint's own pins that nothing needs any more, after a complete refresh. What is dead only by deletions
-   * that no other process can read may come back, so they have to be durable a pass later.
+   * Drops the checkpoint's own pins that nothing needs any more, and those that it has elsewhere, after a complete
+   * refresh. What is dead only by deletions that no other process can read may come back, so they have to be durable a
+   * pass later. Bytes that nobody understands may be what says that a file is needed.
    */
-  private void dropOwnPins() throws IOException {
-    if (pins.anyOldOwn() && tombstones.areDurable(tombstones.count())) {
+  private void dropPins() throws IOException {
+    if (pins.anyOldOwn() && tombstones.areDurable(tombstones.count())
+        && index.files().stream().allMatch(MergedFile::isAccounted)) {
       pins.dropOwn(index.filesWithSecondPaths());
     }
+    sourcePins.letGo();
   }
 
   private int unlinkDead() throws IOException {
