@@ -199,13 +199,16 @@ def test_who_may_not_write_there_cleans_the_fork_all_the_same(
     assert set().union(*(pin.files or () for pin in pair.pins)) == {pair.files[2]}
 
 
-def test_zeros_in_the_place_of_a_reference_file_drop_no_own_pin(new_checkpoint: Callable[..., Checkpoint]) -> None:
-    """They may be the file that says that something has second paths."""
+@pytest.mark.parametrize("left", ["zeros", "a beginning"])
+def test_what_is_left_of_a_reference_file_drops_no_own_pin(
+    new_checkpoint: Callable[..., Checkpoint], left: str
+) -> None:
+    """It may be the file that says that something has second paths; so it stays, too."""
     checkpoint = new_checkpoint(idleSeal="1s", closedAfter="5s")
     name, (path,) = split(checkpoint)
     [reference] = [found for found in checkpoint.merged.glob("*.merged") if "-0000000000000063-" in found.name]
     whole = reference.read_bytes()
-    reference.write_bytes(bytes(len(whole)))
+    reference.write_bytes(bytes(len(whole)) if left == "zeros" else whole[:20])
     checkpoint.forget()
     other = own_pin(checkpoint, number=9)
     dead = dead_file(checkpoint, 7)
@@ -224,4 +227,23 @@ def test_zeros_in_the_place_of_a_reference_file_drop_no_own_pin(new_checkpoint: 
     assert other.exists()
     reference.write_bytes(whole)
     checkpoint.forget()
+    assert checkpoint.read(path) == b"lives" * 100
+
+
+def test_an_own_pin_that_was_emptied(new_checkpoint: Callable[..., Checkpoint]) -> None:
+    """It looks like one that has expired. What lives at second paths says itself which files have to stay."""
+    checkpoint = new_checkpoint(idleSeal="1s", closedAfter="5s")
+    name, (path,) = split(checkpoint)
+    [own] = checkpoint.merged.glob("*.own")
+    own.write_bytes(b"")
+    dead = dead_file(checkpoint, 7)
+
+    def has_expired() -> bool:
+        checkpoint.clean()
+        return dead not in checkpoint.files()
+
+    until(has_expired, "the pin to be old enough")
+    for _ in range(2):
+        checkpoint.clean()
+    assert name in checkpoint.files()
     assert checkpoint.read(path) == b"lives" * 100

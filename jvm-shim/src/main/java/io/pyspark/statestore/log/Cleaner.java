@@ -291,7 +291,9 @@ final class Cleaner {
       long refresh = refresher.refreshForCleaning(complete);
       markers.deleteExpired();
       pins.readAll();
-      unlink(planned, file -> index.file(file.name()) == file && index.referenceCount(file) == 0 && !pins.hold(file));
+      Set<String> second = index.filesWithSecondPaths();
+      unlink(planned, file -> index.file(file.name()) == file && index.referenceCount(file) == 0 && !pins.hold(file)
+          && !second.contains(file.name()));
       if (complete) {
         long settled = Math.min(reportedSince(), refresher.isPaged() ? refresh - 1 : refresh);
         index.proveTombstones(refresh, rules::isClosed, since -> since <= settled && markers.noneSince(since));
@@ -372,8 +374,11 @@ final class Cleaner {
     }
     // Last: a fork whose pin this does not show looks later than all that was concluded and written above.
     Pins.Held pinned = pins.now();
+    // An own pin that was emptied looks like one that has expired.
+    Set<String> second = index.filesWithSecondPaths();
     // Asked again: another thread may have found meanwhile that a copy elsewhere is gone.
-    return unlink(unneeded, file -> index.referenceCount(file) == 0 && !pinned.holds(file));
+    return unlink(
+        unneeded, file -> index.referenceCount(file) == 0 && !pinned.holds(file) && !second.contains(file.name()));
   }
 
   private UnlinkPlan plan(Clocks.Moment now) {

@@ -66,6 +66,8 @@ final class Storage {
   private final Path directory;
   /** Made when it is first needed. */
   private volatile BulkDeletion bulk;
+  /** Whether the newest listing has shown that there are reference files, or were: an own pin, or a fork's origin. */
+  private volatile boolean restsOnReferences;
   /** Of an object store, what the newest listing has shown, by name. */
   private volatile Map<String, FileStatus> shown = Map.of();
 
@@ -230,9 +232,11 @@ final class Storage {
    */
   Listing list() throws IOException {
     Listing listing = new Listing(new ArrayList<>(), new HashMap<>(), new ArrayList<>());
+    boolean refers = false;
     try {
       for (FileStatus status : fs.listStatus(directory)) {
         String name = status.getPath().getName();
+        refers |= name.endsWith(OWN_PIN_SUFFIX) || name.endsWith(ORIGIN_SUFFIX);
         if (status.isFile() && name.endsWith(SUFFIX)) {
           listing.files.add(status);
         } else if (status.isFile() && name.endsWith(RELOCATING_SUFFIX)) {
@@ -253,10 +257,16 @@ final class Storage {
     } catch (FSError e) {
       throw new IOException(e);
     }
+    restsOnReferences = refers;
     if (isObjectStore) {
       shown = listing.files.stream().collect(Collectors.toMap(file -> file.getPath().getName(), file -> file));
     }
     return listing;
+  }
+
+  /** See {@link #restsOnReferences}: then the beginning of a header may be what is left of a reference file. */
+  boolean restsOnReferences() {
+    return restsOnReferences;
   }
 
   /**
