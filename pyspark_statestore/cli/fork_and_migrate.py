@@ -104,7 +104,8 @@ def release_command(checkpoint: Checkpoint, output: Output, dry_run: bool, fork:
     """Release the files of PATH that a fork has pinned.
 
     Use it for a fork that nobody needs any more. You need not release a fork that was deleted (the command orphans
-    notices that), nor one that was compacted with --localize (that releases the files itself).
+    notices that, once it has been away for --older-than), nor one that was compacted with --localize (that releases
+    the files itself).
     """
     from pyspark_statestore.cli.output import Report, figures_of
 

@@ -10,18 +10,21 @@ The source is read, and gets pins; nothing else in it changes. The fork gets, in
 3. *Spark's own files:* its logs up to the version's batch, what sources remember, metadata and schemas of operators.
    The newest commit and the query's metadata are written last: without them, the directory is no checkpoint.
 
-If anything fails, what was written is deleted again and the pins are dropped. A crash leaves a directory that is no
-checkpoint, and pins: others stop heeding an empty pin after ``closedAfter``, and ``remove_orphan_files`` in the source
-removes the pins of a fork that does not exist. docs/guarantees.md says why a fork finds all that it needs, whatever is
-cleaned meanwhile.
+If anything fails, what was written is deleted again, the query's metadata first. The pins are dropped only once a look
+at the fork's directory shows that nothing there refers to the source any more: where the deletion fails, too, or is
+interrupted, the fork may be whole. A crash leaves a directory that is no checkpoint, and pins: others stop heeding an
+empty pin after ``closedAfter``, and ``remove_orphan_files`` in the source removes the pins of a fork that does not
+exist. docs/guarantees.md says why a fork finds all that it needs, whatever is cleaned meanwhile.
 """
 
 from __future__ import annotations
 
+import posixpath
+import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -34,7 +37,14 @@ from pyspark_statestore.forks.needed import (
     needed_for,
     not_restorable,
 )
-from pyspark_statestore.forks.spark_side import SparkFiles, copy_first, copy_last, make_partitions, spark_files
+from pyspark_statestore.forks.spark_side import (
+    METADATA,
+    SparkFiles,
+    copy_first,
+    copy_last,
+    make_partitions,
+    spark_files,
+)
 from pyspark_statestore.format import MergedFile
 from pyspark_statestore.log import is_timely
 from pyspark_statestore.log.merged_log import Clocks, LogSnapshot, MergedLog, ask_file_system, require_stopped
@@ -111,16 +121,18 @@ def fork_checkpoint(
     _check_target(log.directory.location, fork.directory, needs_same_file_system=mode != COPY)
     if dry_run:
         return _Forking(log, fork, mode, version, force).predict()
-    pins = _Pins(log, target.absolute)
+    pins = _Pins(log, target, secrets.token_hex(16))
+    there, is_whole = fork, False
     try:
-        with _removed_on_failure(fork) as there:
-            made = _Forking(log, there, mode, version, force).make(pins)
+        made = _Forking(log, there, mode, version, force).make(pins)
+        is_whole = True
         if afterwards is not None:
-            with _removed_on_failure(fork, is_whole=True):
-                afterwards()
+            afterwards()
         return made
     except BaseException:
-        pins.drop_all()
+        # Not in a "finally", and nothing is caught: whatever else goes wrong here, the pins stay.
+        if _is_removed(there, is_ours=is_whole):
+            pins.drop_all()
         raise
 
 
@@ -182,7 +194,7 @@ class _Forking:
         if self._mode == CLAIM and pinned:
             files[source] = frozenset(plan.snapshot.scan.infos)
         pins.name_files(files, {source: CLAIM} if self._mode == CLAIM else {})
-        made = self._write(plan, holders)
+        made = self._write(plan, holders, pins.fork_id)
         if self._mode == COPY:
             pins.drop_all()
         else:
@@ -235,7 +247,7 @@ class _Forking:
         snapshot = LogSnapshot(found, {}, frozenset())
         return _Plan(snapshot, files, needed_for(files, version), version, spark, max(stamps, default=0))
 
-    def _write(self, plan: _Plan, holders: Holders) -> Fork:
+    def _write(self, plan: _Plan, holders: Holders, fork_id: str) -> Fork:
         source, there = self._log.directory, self._target.directory
         rows = plan.rows
         if self._mode == COPY:
@@ -244,7 +256,7 @@ class _Forking:
         elif len(rows):
             write_references(self._target, plan.snapshot, rows, holders, plan.highest_stamp)
         created_ms = self._log.now_ms
-        origin = Origin(source.location.absolute, source.location.url, plan.version, self._mode, created_ms)
+        origin = Origin(source.location.absolute, source.location.url, plan.version, self._mode, created_ms, fork_id)
         write_origin(there, self._target.next_name(ORIGIN_SUFFIX), origin)
         try:
             copied = copy_plain(source, there, plan.files, plan.needed.plain)
@@ -290,8 +302,8 @@ def _check_target(source: Location, fork: Directory, *, needs_same_file_system: 
     is_shared = source.shares_file_system(target)
     if needs_same_file_system and not is_shared:
         raise StateStoreFilesError("PSS_OTHER_FILE_SYSTEM", {"fork": target.url, "path": source.url})
-    inside = f"{target.absolute}/".startswith(f"{source.absolute}/")
-    around = f"{source.absolute}/".startswith(f"{target.absolute}/")
+    inside = f"{target.real}/".startswith(f"{source.real}/")
+    around = f"{source.real}/".startswith(f"{target.real}/")
     if is_shared and (inside or around):
         reason = f"it is, contains or lies in the checkpoint that is forked ({source.url})"
         raise StateStoreFilesError("PSS_BAD_PATH", {"path": target.url, "reason": reason})
@@ -304,12 +316,13 @@ def _check_target(source: Location, fork: Directory, *, needs_same_file_system: 
 class _Pins:
     """The pins of one fork in its sources.
 
-    The order matters to cleaners, see :func:`~pyspark_statestore.log.pins.unpinned`. ``fork`` is the path of the fork's
-    checkpoint in its file system, ``clock`` a monotonic clock in seconds.
+    The order matters to cleaners, see :func:`~pyspark_statestore.log.pins.unpinned`. ``fork`` is where the fork's
+    checkpoint is, ``fork_id`` what its origin calls it, ``clock`` a monotonic clock in seconds.
     """
 
     log: MergedLog
-    fork: str
+    fork: Location
+    fork_id: str
     clock: Callable[[], float] = time.monotonic
     _begun: dict[str, str] = field(default_factory=dict)
     _named: dict[str, str] = field(default_factory=dict)
@@ -335,7 +348,9 @@ class _Pins:
             name = self.log.next_name(PIN_SUFFIX)
             self._named[checkpoint] = name
             created_ms = self.log.now_ms
-            pin = Pin(name, self.fork, modes.get(checkpoint, NO_CLAIM), names, created_ms)
+            pin = Pin(name, self.fork.absolute, modes.get(checkpoint, NO_CLAIM), names, created_ms)
+            relative = posixpath.relpath(self.fork.absolute, checkpoint)
+            pin = replace(pin, fork_id=self.fork_id, relative=relative)
             write_pin(self._at(checkpoint), pin)
         closed_after = self.log.closed_after.total_seconds()
         if self._started is not None and not is_timely(self.clock() - self._started, closed_after):
@@ -359,26 +374,34 @@ class _Pins:
         return self.log.directory.beside(checkpoint)
 
 
-@contextmanager
-def _removed_on_failure(there: MergedLog, *, is_whole: bool = False) -> Iterator[MergedLog]:
-    """The fork's directory, which was empty; it is emptied again if the block raises.
+def _is_removed(there: MergedLog, *, is_ours: bool) -> bool:
+    """Empties the fork's directory again, which was empty before; whether nothing of it refers to the source any more.
 
-    While it is not whole, another process may be making a fork in the same place.
+    Args:
+        there: The fork.
+        is_ours: Whether all in it is. While it is not whole, another process may be making a fork in the same place:
+            then only what refers to the source goes, of what this process has written.
     """
-    try:
-        yield there
-    except BaseException:
-        with suppress(Exception):
-            _remove_all(there, is_ours=is_whole)
-        raise
-
-
-def _remove_all(there: MergedLog, *, is_ours: bool) -> None:
     directory = there.directory
-    merged = there.directory.names(MERGED)
-    if not is_ours and any(f"-{there.writer:016x}-" not in name for name in merged):
-        return  # another process is making a fork in the same place
-    for name in directory.names():
+    mark = f"-{there.writer:016x}-"
+    with suppress(Exception):
+        merged = directory.names(MERGED)
+        if is_ours or all(mark in name for name in merged):
+            _remove_all(directory)
+        else:
+            for name in merged:
+                if mark in name:
+                    delete(directory, f"{MERGED}/{name}")
+    try:
+        left = directory.names(MERGED)
+    except StateStoreFilesError:
+        return False
+    return not any(mark in name or is_ours for name in left)
+
+
+def _remove_all(directory: Directory) -> None:
+    # Without its metadata the directory is no checkpoint that a query goes on with.
+    for name in sorted(directory.names(), key=lambda name: (name != METADATA, name != COMMITS, name)):
         files = [f"{name}/{info.name}" for info in directory.find(name)]
         for path in files or [name]:
             with suppress(Exception):

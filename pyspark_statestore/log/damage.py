@@ -32,6 +32,8 @@ UNRESTORABLE_VERSION = "unrestorable_version"
 """A version that has to be restorable is not."""
 REFERENCE_COUNT = "reference_count"
 """Two ways of counting the live segments of a file give different numbers: a mistake of this package."""
+VERSION_GAP = "version_gap"
+"""A store lacks versions that are likely to have been there: those around them are, or other stores have them."""
 TORN_TAIL = "torn_tail"
 """Bytes behind the last whole group, which nobody reads: a killed writer has left them, as far as can be told."""
 

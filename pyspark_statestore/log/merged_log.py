@@ -25,7 +25,7 @@ from pyspark_statestore.format import MergedFile, MergedFileWriter, file_name
 from pyspark_statestore.format.layout import META_WHOLE
 from pyspark_statestore.log import FileState, closed_tombstones, is_closed, is_expired
 from pyspark_statestore.log.entries import CLOCK_BITS, time_of
-from pyspark_statestore.log.pins import is_own_pin, is_pin
+from pyspark_statestore.log.pins import ORIGIN_SUFFIX, is_own_pin, is_pin
 from pyspark_statestore.log.scan import INDEX_SUFFIX, MERGED, Scan, retry_if_gone, scan
 from pyspark_statestore.log.spark_logs import COMMITS, OFFSETS, entries
 from pyspark_statestore.log.state_files import STATE
@@ -43,6 +43,11 @@ ABANDONED_AFTER = datetime.timedelta(days=1)
 
 def _now() -> datetime.datetime:
     return datetime.datetime.now(datetime.timezone.utc)
+
+
+def _rests_on_references(name: str) -> bool:
+    """Whether a file of this name says that there is a reference file, or was: its pins are here, or elsewhere."""
+    return is_own_pin(name) or name.endswith(ORIGIN_SUFFIX)
 
 
 def _stamp(file: MergedFile) -> int:
@@ -168,7 +173,9 @@ class MergedLog:
     def _state(self, found: Scan, name: str, newest: datetime.datetime | None) -> FileState:
         file = found.files[name]
         closed = self._is_closed(found, name, newest)
-        accounted = file.accounted or name in self._accounted_for
+        # The beginning of a header may be all that is left of a reference file, which pins rest on.
+        is_doubtful = file.header is None and file.size > 0 and any(map(_rests_on_references, found.others))
+        accounted = (file.accounted and not is_doubtful) or name in self._accounted_for
         return FileState(closed, True, _stamp(file), name.endswith(INDEX_SUFFIX), accounted)
 
     def _is_closed(self, found: Scan, name: str, newest: datetime.datetime | None) -> bool:
@@ -194,14 +201,15 @@ class MergedLog:
         """Notes that nobody needs the bytes in these files that no group accounts for, as a verification has shown."""
         self._accounted_for.update(names)
 
-    def next_name(self, suffix: str = ".merged") -> str:
+    def next_name(self, suffix: str = ".merged", after: str = "") -> str:
         """Returns a name that no other file has.
 
         Args:
             suffix: The name's ending: ``.merged``, ``.index.merged``, ``.relocating``, ``.fork``,
                 ``.own`` or ``.origin``.
+            after: A name that it has to follow in listings, whatever the clocks say: of a pin that it replaces.
         """
-        created_ms = self.now_ms
+        created_ms = max(self.now_ms, int(after[:13]) + 1 if after else 0)
         return file_name(created_ms, self.writer, next(self._numbers)).removesuffix(".merged") + suffix
 
     def too_slow(self, what: str) -> StateStoreFilesError:

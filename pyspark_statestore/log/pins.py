@@ -40,6 +40,9 @@ _NAME = re.compile(r"[0-9]{13}-[0-9a-f]{16}-[0-9]{1,10}\.(fork|own)")
 
 ORIGIN_SUFFIX = ".origin"
 
+AWAY_SUFFIX = ".away"
+"""After a pin's name: a file that says since when the pin's fork has been looked for in vain."""
+
 
 @dataclass(frozen=True)
 class Pin:
@@ -52,6 +55,8 @@ class Pin:
         files: Names of the merged files that are pinned; None for all of them.
         created_ms: When the pin was made, in Unix milliseconds.
         damage: Why the pin cannot be understood; empty where it can, or where the pin is empty.
+        fork_id: What the fork's origin calls it, too, wherever it is; empty in pins of early builds.
+        relative: The fork's path from the checkpoint with the pin: both may be mounted elsewhere. Empty likewise.
     """
 
     name: str
@@ -60,6 +65,8 @@ class Pin:
     files: frozenset[str] | None = field(default=None, repr=False)
     created_ms: int = 0
     damage: str = ""
+    fork_id: str = ""
+    relative: str = ""
 
     @property
     def is_begun(self) -> bool:
@@ -72,6 +79,7 @@ class Pin:
             return b""
         found = {"fork": self.fork, "mode": self.mode, "files": sorted(self.files), "created_ms": self.created_ms}
         found["crc32c"] = _checksum(self.fork, self.mode, sorted(self.files))
+        found |= {key: said for key in ("fork_id", "relative") if (said := getattr(self, key))}
         return json.dumps(found, ensure_ascii=False, indent=0).encode()
 
     @classmethod
@@ -95,7 +103,9 @@ class Pin:
             return cls(name, damage="it does not say when it was made")
         if "crc32c" in found and found["crc32c"] != _checksum(fork, mode, files):
             return cls(name, damage="its checksum does not match")
-        return cls(name, fork, mode, frozenset(files), created_ms)
+        # Where these were damaged, the fork is looked for in vain: that alone lets nothing go for long.
+        fork_id, relative = (str(found.get(key) or "") for key in ("fork_id", "relative"))
+        return cls(name, fork, mode, frozenset(files), created_ms, fork_id=fork_id, relative=relative)
 
 
 def is_pin(name: str) -> bool:
@@ -213,14 +223,22 @@ def claimed(directory: Directory, pin: Pin) -> StateStoreFilesError:
     return StateStoreFilesError("PSS_CLAIMED", parameters)
 
 
-def pins_of(pins: Collection[Pin], fork: str) -> list[Pin]:
-    """Returns the pins of one fork.
+def away_note(pin: str) -> str:
+    """The name of the file that says since when the fork of a pin has been away."""
+    return pin + AWAY_SUFFIX
+
+
+def pins_of(pins: Collection[Pin], fork: Directory, origin: Origin | None = None) -> list[Pin]:
+    """Returns the pins of the fork that is in a directory.
 
     Args:
         pins: All pins in its source.
-        fork: The path of the fork's checkpoint in the file system.
+        fork: The fork's checkpoint, whatever path leads to it.
+        origin: What it says of itself; None where it says nothing, or is not there. Pins of an earlier fork, which was
+            in the same place, are not among its pins.
     """
-    return [pin for pin in pins if pin.fork == fork]
+    theirs = [pin for pin in pins if pin.fork and (origin is None or pin.fork_id == origin.fork_id)]
+    return [pin for pin in theirs if fork.location.is_at(pin.fork)]
 
 
 @dataclass(frozen=True)
@@ -233,6 +251,7 @@ class Origin:
         version: The version of the state that the fork began with.
         mode: ``no_claim``, ``claim`` or ``copy``.
         created_ms: When the fork was made, in Unix milliseconds.
+        fork_id: What the fork's pins call it, too; empty in forks of early builds.
     """
 
     source: str
@@ -240,6 +259,7 @@ class Origin:
     version: int
     mode: str
     created_ms: int
+    fork_id: str = ""
 
 
 def write_origin(directory: Directory, name: str, origin: Origin) -> None:
@@ -264,7 +284,7 @@ def read_origin(directory: Directory, scan: Scan) -> Origin | None:
                 found = parse_object(directory.read(f"{MERGED}/{name}", info.size))
                 source, url, mode = (str(found[key]) for key in ("source", "url", "mode"))
                 version, created_ms = (whole_number(found[key], key) for key in ("version", "created_ms"))
-                return Origin(source, url, version, mode, created_ms)
+                return Origin(source, url, version, mode, created_ms, str(found.get("fork_id") or ""))
             except (ValueError, KeyError):
                 return None
     return None

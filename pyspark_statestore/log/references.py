@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +22,7 @@ from pyspark_statestore.log.merged_log import LogSnapshot, MergedLog, Stopwatch
 from pyspark_statestore.log.payload import paths_of, same_entries
 from pyspark_statestore.log.pins import OWN, OWN_SUFFIX, Pin, drop_pin, write_pin
 from pyspark_statestore.log.scan import MERGED
+from pyspark_statestore.storage import Directory
 from pyspark_statestore.storage.changes import delete
 
 STAMP_BITS = 16
@@ -127,15 +128,16 @@ def give_second_paths(log: MergedLog, choose: Callable[[LogSnapshot], tuple[np.n
         holders = Holders.for_itself(entries, rows, log.directory.location.absolute)
         if holders.own:
             pin_own(log, holders.own)
-            if not _is_timely(log, watch):
-                return False
+        # Pins in other checkpoints, too, are kept by the empty one here.
+        if not _is_timely(log, watch):
+            return False
         records = same_entries(entries, rows, entries.offset[rows])
         first = max(log.now_ms << STAMP_BITS, snapshot.highest_stamp + 1)
         records["stamp"] = first + np.arange(len(rows))
         records["writer"] = log.writer
         records["generation"] = 0
         name = _write(log, snapshot, records, paths, holders, first + len(rows) - 1)
-        if holders.own and not _is_timely(log, watch):
+        if not _is_timely(log, watch):
             delete(log.directory, f"{MERGED}/{name}")
             return False
         return True
@@ -148,6 +150,25 @@ def pin_own(log: MergedLog, names: frozenset[str]) -> None:
         StateStoreFilesError: PSS_NO_PERMISSION or PSS_WRITE_FAILED.
     """
     write_pin(log.directory, Pin(log.next_name(OWN_SUFFIX), mode=OWN, files=names, created_ms=log.now_ms))
+
+
+def replace_pin(log: MergedLog, directory: Directory, pin: Pin, names: frozenset[str]) -> None:
+    """Drops a pin, after another one keeps those of its files that are still needed; at no time does none keep them.
+
+    Args:
+        log: This process's work, here or on a fork of the checkpoint.
+        directory: The checkpoint with the pin.
+        pin: The pin.
+        names: What it has to keep.
+
+    Raises:
+        StateStoreFilesError: PSS_NO_PERMISSION or PSS_WRITE_FAILED.
+    """
+    if names:
+        # A listing that no longer shows the old one has the new one on a page to come.
+        name = log.next_name("." + pin.name.rpartition(".")[2], pin.name)
+        write_pin(directory, replace(pin, name=name, files=names, created_ms=log.now_ms))
+    drop_pin(directory, pin.name)
 
 
 @contextmanager

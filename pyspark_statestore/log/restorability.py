@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -54,10 +54,12 @@ class Restorability:
     Attributes:
         versions_count: How many versions there are.
         missing: What has to be there and is not.
+        gaps: Versions that may have been cleaned, though it does not look like that.
     """
 
     versions_count: int
     missing: tuple[Damage, ...]
+    gaps: tuple[Damage, ...] = ()
 
 
 def check_versions(directory: Directory, files: StateFiles, batches: Batches) -> Restorability:
@@ -74,7 +76,8 @@ def check_versions(directory: Directory, files: StateFiles, batches: Batches) ->
     """
     table = versions_table(files, directory)
     known = _known(table)
-    needed = batches.needed(committed(directory))
+    later = committed(directory)
+    needed = batches.needed(later)
     if not needed:
         return Restorability(len(table), ())
     stores = expected_stores(directory, known, batches.last)
@@ -89,7 +92,35 @@ def check_versions(directory: Directory, files: StateFiles, batches: Batches) ->
         if lost:
             missing.append(_unrestorable(directory, store, min(lost), len(lost), there, batches.last))
     missing = _snapshots(directory, files, batches, oldest, missing)
-    return Restorability(len(table), tuple(missing))
+    gaps = _gaps(directory, {store: known[store] for store in stores if store in known}, batches, needed, later)
+    return Restorability(len(table), tuple(missing), gaps)
+
+
+def _gaps(
+    directory: Directory, known: Mapping[Store, _Known], batches: Batches, needed: Sequence[int], later: Sequence[int]
+) -> tuple[Damage, ...]:
+    """Finds what :func:`check_versions` takes for cleaned, of the batches in the log: Spark cleans the oldest first.
+
+    So where a version is gone, all before it are; and all stores lose theirs at about the same time.
+    """
+    logged = {batch + 1 for batch in batches.committed if batch in later}
+    have = {store: {version for version, _ in there.restorable} for store, there in known.items()}
+    everywhere = set[int]().union(*have.values())
+    found = []
+    for store, versions in have.items():
+        first = min(versions)
+        # A hole among versions that have to be there is damage.
+        between = {v for v in logged if first < v < max(versions) and v - 1 not in needed}
+        before = {batch + 1 for batch in needed if batch + 1 < first} & everywhere
+        if gone := sorted((between | before) - versions):
+            folder, s = store_folder(store), "s" if len(gone) > 1 else ""
+            which = f"version{s} {', '.join(map(str, gone[:5]))}{' and more' if len(gone) > 5 else ''}"
+            where = "others of it are older" if gone[0] > first else "other stores have what is as old"
+            reason = f"there is nothing of {which} of store {folder}, and {where}: a merged file may be gone or empty"
+            path = f"{folder}/{gone[0]}"
+            url = directory.location.display(f"{STATE}/{path}")
+            found.append(Damage(damage.VERSION_GAP, url, reason, None, path))
+    return tuple(found)
 
 
 @dataclass(frozen=True)

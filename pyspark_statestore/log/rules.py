@@ -257,12 +257,14 @@ def pinned(names: Iterable[str], pins: Mapping[str, AnyPin], expired: Collection
 
 
 def released(pins: Iterable[AnyPin], needed: Collection[str]) -> dict[AnyPin, frozenset[str]]:
-    """Rule 6: finds the checkpoint's own pins that name files which have to stay no longer.
+    """Rule 6: finds the pins that name files which have to stay no longer.
+
+    These are the checkpoint's own pins, or those that a fork has in its source.
 
     Args:
-        pins: Those that are expired (:func:`is_expired`): the reference file for which such a pin was made is there, or
-            never will be.
-        needed: The files in which segments with second paths live, by a complete look after that time.
+        pins: Own ones that are expired (:func:`is_expired`): the reference file for which such a pin was made is there,
+            or never will be. Those of a fork whose reference file is there.
+        needed: The files in which segments with second paths live, or those of the fork, by a complete look after that.
 
     Returns:
         Each such pin, and which of its files are still needed.
@@ -272,6 +274,21 @@ def released(pins: Iterable[AnyPin], needed: Collection[str]) -> dict[AnyPin, fr
         for pin in pins
         if pin.files is not None and not set(pin.files) <= set(needed)
     }
+
+
+def lets_go(needs: bool | None, away: Iterable[Time | None], patience: Time) -> bool:
+    """Rule 6: tells whether a fork's pin may be dropped by somebody who looks for the fork.
+
+    A fork that is not there may be on a disk that is not mounted now, or have another name for a moment. So it counts
+    as gone only if it was seen to be away for long, whatever the age of its pin.
+
+    Args:
+        needs: Whether the fork needs a file of this checkpoint, or may need one; None where it is not there.
+        away: How long ago it was first looked for in vain, and not found ever since, as for :func:`is_closed`; nothing
+            where nobody has.
+        patience: How long that has to be.
+    """
+    return _is_over(away, patience) if needs is None else not needs
 
 
 def closed_tombstones(resolution: Resolution, states: Mapping[str, FileState]) -> dict[str, int]:

@@ -16,19 +16,29 @@ A crash between the steps leaves tombstones twice, or dead files. Both do no har
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow.compute as pc
 
 from pyspark_statestore.format.layout import ENTRY, U32
-from pyspark_statestore.log import HIGHEST_STAMP, Entries, TombstoneWatch, Unlink, newest_file, plan_unlinks, resolve
+from pyspark_statestore.log import (
+    HIGHEST_STAMP,
+    Entries,
+    Resolution,
+    TombstoneWatch,
+    Unlink,
+    newest_file,
+    plan_unlinks,
+    resolve,
+)
 from pyspark_statestore.log.merged_log import LogSnapshot, MergedLog
 from pyspark_statestore.log.payload import copied, paths_of
 from pyspark_statestore.log.pins import unpinned
 from pyspark_statestore.log.scan import MERGED
-from pyspark_statestore.maintenance.fork_release import release_own, unneeded_own
+from pyspark_statestore.log.state_files import second_paths
+from pyspark_statestore.maintenance.fork_release import let_go, release_own, unneeded_own
 from pyspark_statestore.storage.changes import delete
 from pyspark_statestore.storage.directory import in_parallel
 
@@ -46,6 +56,7 @@ _EMPTY_FILE = 256
 
 NOT_ASKED_FOR = "it was not asked for"
 MOSTLY_NEEDED = "it is mostly tombstones that are still needed"
+SECOND_PATHS = "segments of it have second paths"
 
 
 @dataclass(frozen=True)
@@ -96,6 +107,7 @@ class _Progress:
     gone: dict[str, int] = field(default_factory=dict)
     added: dict[str, int] = field(default_factory=dict)
     kept: Mapping[str, str] = field(default_factory=dict)
+    has_let_go: bool = False
 
     def result(self) -> Cleaned:
         # A file that one round wrote and a later one unlinked is not reported.
@@ -112,12 +124,18 @@ def _run_round(
     watch.begin(known)
     now = log.snapshot()
     release_own(log, now)
+    if not progress.has_let_go:  # before the reference files go that say which other checkpoints there are
+        let_go(log, now)
+        progress.has_let_go = True
     droppable = watch.refreshed(now.scan.resolution, now.relocation_markers)
     if log.directory.lists_old_lengths and not all(state.closed for state in now.states.values()):
         # A tombstone may only go once every copy of what it kills was seen; an open file may not show all it has.
         droppable = frozenset()
     plan = plan_unlinks(now.scan.resolution, now.states, droppable)
     steps, put_off = _worthwhile(now, now.scan.entries, plan.unlink, None if only is None else {*only, *progress.added})
+    # Pins keep these, too. One that was emptied since looks like one that has expired.
+    second = _with_second_paths(now, now.scan.resolution, (step.name for step in steps))
+    steps, put_off = [step for step in steps if step.name not in second], put_off | second
     # Only now, after the snapshot: unpinned() says why.
     free, pinned = unpinned(log.directory, (step.name for step in steps), now.expired)
     steps = [step for step in steps if step.name in free]
@@ -165,9 +183,16 @@ def predict_cleaning(
             break
         going |= more
     unneeded = [pin.name for pin, needed in unneeded_own(log.directory, snapshot, rest).items() if not needed]
-    free, pinned = unpinned(log.directory, going, snapshot.expired, unneeded)
-    kept = {**kept, **pinned}
+    second = _with_second_paths(snapshot, rest, going)
+    free, pinned = unpinned(log.directory, going - second.keys(), snapshot.expired, unneeded)
+    kept = {**kept, **second, **pinned}
     return Cleaned(tuple(sorted(free)), sum(snapshot.scan.infos[name].size for name in free), (), tuple(kept.items()))
+
+
+def _with_second_paths(snapshot: LogSnapshot, resolution: Resolution, names: Iterable[str]) -> dict[str, str]:
+    """Those of the files in which something lives at second paths, which do not count in them; each with the reason."""
+    held = second_paths(resolution, snapshot.scan.checkpoint)
+    return dict.fromkeys((name for name in names if name in held), SECOND_PATHS)
 
 
 def _obsolete_index_files(snapshot: LogSnapshot, going: Collection[str], *, is_outranked: bool = False) -> set[str]:

@@ -29,7 +29,7 @@ from pyspark_statestore.format import split_foreign_path
 from pyspark_statestore.log.merged_log import TARGET_FILE_SIZE, LogSnapshot, MergedLog
 from pyspark_statestore.log.on_spark import run_on_spark
 from pyspark_statestore.log.pins import ORIGIN_SUFFIX, check_unclaimed
-from pyspark_statestore.log.scan import MERGED, retry_if_gone
+from pyspark_statestore.log.scan import MERGED, ForeignFileGoneError, retry_if_gone
 from pyspark_statestore.maintenance.cleaning import Cleaned, clean, predict_cleaning
 from pyspark_statestore.maintenance.compaction_plan import CompactionOptions, CompactionPlan, files_where
 from pyspark_statestore.maintenance.fork_release import delete_claimed, release_sources, unneeded_claimed
@@ -109,7 +109,10 @@ def compact(
         if not dry_run:
             check_unclaimed(log.directory, movable.snapshot.scan.others)
         names = None if where is None else files_where(where, movable.snapshot, log, spark)
-        plan = CompactionPlan.of(movable, options, names, localize=localize)
+        try:
+            plan = CompactionPlan.of(movable, options, names, localize=localize)
+        except ForeignFileGoneError as error:
+            raise error.as_error(log.directory) from error
         callback.set_size(plan.live_bytes)
         return plan
 
@@ -130,7 +133,7 @@ def compact(
     if before is None:
         return Compaction()
     if localize:
-        release_sources(log.directory, before.sources)
+        release_sources(log, before.sources)
     cleaned = clean(log, before.closed_tombstones)
     claimed: list[FileInfo] = []
     if before.is_fork:

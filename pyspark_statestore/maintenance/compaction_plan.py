@@ -21,10 +21,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from pyspark_statestore.errors import StateStoreFilesError, not_allowed
+from pyspark_statestore.format import foreign_path
 from pyspark_statestore.format.layout import TRAILER_SIZE, U32
 from pyspark_statestore.grouping import filtered
 from pyspark_statestore.inspect import files_table
 from pyspark_statestore.log.merged_log import TARGET_FILE_SIZE, LogSnapshot, MergedLog
+from pyspark_statestore.log.scan import ForeignFileGoneError
 from pyspark_statestore.log.state_files import second_paths
 from pyspark_statestore.maintenance.relocation import Bin, Movable, NewFile, Relocation, SegmentRange
 
@@ -108,6 +110,9 @@ class CompactionPlan:
             options: What files are to be like.
             names: Names of the files to rewrite, whatever they are like; chosen by the options if not given.
             localize: Whether everything that lives in files of other checkpoints is copied, too.
+
+        Raises:
+            ForeignFileGoneError: A file of the checkpoint is gone in which segments with second paths live.
         """
         scan = movable.snapshot.scan
         totals = scan.resolution.totals
@@ -116,6 +121,9 @@ class CompactionPlan:
         whole = [name for name, count in live.items() if count and movable.count(name) == count]
         if names is None:
             held = second_paths(scan.resolution, scan.checkpoint)
+            for gone in sorted(held.keys() - scan.infos.keys()):
+                row = int(held[gone][0])
+                raise ForeignFileGoneError(foreign_path(scan.checkpoint, gone), str(scan.entries.path[row]))
             home = {name for name, rows in held.items() if _is_worth_copying(movable, options, name, rows)}
             whole = [name for name in whole if name not in held or name in home]
             dead = {name for name in whole if _is_mostly_dead(movable, options, name, live_bytes[name])}

@@ -1,10 +1,14 @@
 """Fork release: drops the pins of a fork that needs its source no more, and finds files that nobody reads any more.
 
 A pin is the only thing that keeps a fork's files in its source from being unlinked; dropping it unlinks nothing by
-itself. Pins go in three ways: :func:`release_fork` drops those of one fork by hand, ``remove_orphan_files`` those of
-forks that are gone (:func:`unneeded_pins`), and a compaction with ``localize=True`` those of its own checkpoint once
-its segments are home (:func:`release_sources`). In doubt a pin stays: a fork that cannot be read counts as one that
-needs everything (rule 8 of docs/guarantees.md).
+itself. Pins go in four ways: :func:`release_fork` drops those of one fork by hand; ``remove_orphan_files`` those of
+forks that need nothing, or have been away for long (:func:`standing_of`); each cleaning of a fork lets go of the files
+in which nothing of it lives any more (:func:`let_go`); and a compaction with ``localize=True`` does the same once its
+segments are home (:func:`release_sources`). In doubt a pin stays: a fork that cannot be read counts as one that needs
+everything (rule 8 of docs/guarantees.md).
+
+Which fork a pin belongs to, and what the fork needs here, is told by names that nobody else gives: the fork's id, and
+those of merged files. Paths differ where a link or another mount leads to the same files.
 
 A pin of the checkpoint itself, whose partitions were split, is dropped by each cleaning once nothing needs it
 (:func:`unneeded_own`); a query's own cleaner does the same. Both look only once the pin is older than ``closedAfter``:
@@ -18,6 +22,8 @@ Each pin and each file is deleted on its own. A crash in the middle leaves the r
 
 from __future__ import annotations
 
+import logging
+import posixpath
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -25,16 +31,31 @@ from dataclasses import dataclass
 import numpy as np
 
 from pyspark_statestore.errors import StateStoreFilesError
-from pyspark_statestore.format import split_foreign_path
+from pyspark_statestore.format import foreign_path, split_foreign_path
 from pyspark_statestore.log import Resolution, pinned, released
 from pyspark_statestore.log.merged_log import LogSnapshot, MergedLog
-from pyspark_statestore.log.pins import CLAIM, NO_CLAIM, OWN, Pin, drop_pin, pins_among, pins_of, read_origin, read_pins
-from pyspark_statestore.log.references import pin_own
+from pyspark_statestore.log.pins import (
+    CLAIM,
+    NO_CLAIM,
+    ORIGIN_SUFFIX,
+    OWN,
+    Origin,
+    Pin,
+    away_note,
+    drop_pin,
+    pins_among,
+    pins_of,
+    read_origin,
+    read_pins,
+)
+from pyspark_statestore.log.references import replace_pin
 from pyspark_statestore.log.scan import MERGED, Scan, merged_files, retry_if_gone, scan
-from pyspark_statestore.log.state_files import live_foreign, second_paths
+from pyspark_statestore.log.state_files import by_checkpoint, live_foreign, second_paths
 from pyspark_statestore.storage import Directory, FileInfo
 from pyspark_statestore.storage.changes import delete
 from pyspark_statestore.storage.directory import in_parallel
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -60,10 +81,13 @@ class ForkRelease:
 
 def release_fork(source: Directory, fork: Directory, *, dry_run: bool = False, force: bool = False) -> ForkRelease:
     """Implements :meth:`pyspark_statestore.maintenance.maintenance.Maintenance.release_fork`."""
-    pins = pins_of(read_pins(source), fork.location.absolute)
-    found = _scan(fork)
+    known = read_pins(source)
+    found, origin = _look_at(fork)
+    pins = pins_of(known, fork, origin)
     entries = found.entries
-    own = [n for n, p in enumerate(entries.foreign, 1) if split_foreign_path(p)[0] == source.location.absolute]
+    here = {name for pin in pins for name in pin.files or ()}.union(merged_files(source)[0])
+    theirs = _in_source(source, entries.foreign, here)
+    own = [number for number, path in enumerate(entries.foreign, 1) if path in theirs]
     rows = np.flatnonzero(found.resolution.live & np.isin(entries.origin, own))
     broken = len(rows), int(entries.length[rows].sum()), len(np.unique(entries.origin[rows]))
     if len(rows) and not force:
@@ -71,15 +95,72 @@ def release_fork(source: Directory, fork: Directory, *, dry_run: bool = False, f
         raise StateStoreFilesError(
             "PSS_FORK_NEEDS", {"fork": fork.location.url, "path": source.location.url, **parameters}
         )
+    if found.is_in_doubt and pins and not force:
+        reason = (
+            "it has bytes that no readable group accounts for, so nobody can tell what it needs of the checkpoint that "
+            "it was forked from. verify says where they are; force=True (--force) releases it all the same"
+        )
+        raise StateStoreFilesError("PSS_READ_FAILED", {"action": "read", "path": fork.location.url, "reason": reason})
     if not dry_run:
         for pin in pins:
-            drop_pin(source, pin.name)
+            drop_with_note(source, pin.name)
     return ForkRelease(fork.location.url, len(pins), *broken, dry_run)
 
 
-def unneeded_pins(source: Directory, pins: Iterable[Pin]) -> list[Pin]:
-    """The pins of forks that are gone, or that do not refer to this checkpoint any more."""
-    return [pin for pin in pins if pin.fork and not _is_needed(source, pin)]
+def drop_with_note(source: Directory, name: str) -> None:
+    """Drops a fork's pin, and then what says that the fork was away.
+
+    Raises:
+        StateStoreFilesError: PSS_NO_PERMISSION or PSS_WRITE_FAILED.
+    """
+    drop_pin(source, name)
+    delete(source, f"{MERGED}/{away_note(name)}")
+
+
+def standing_of(source: Directory, pin: Pin) -> bool | None:
+    """Whether the fork of a pin needs something here, or may; None where it is not there.
+
+    Args:
+        source: The checkpoint with the pin.
+        pin: A pin of a fork.
+    """
+    standings = {_standing_at(source, pin, path) for path in _places(source, pin)}
+    return True if True in standings else False if False in standings else None
+
+
+def _places(source: Directory, pin: Pin) -> list[str]:
+    """Where the fork may be: where it was, as it was called then, and seen from here."""
+    beside = [posixpath.normpath(f"{source.location.absolute}/{pin.relative}")] if pin.relative else []
+    return list(dict.fromkeys([pin.fork, *beside]))
+
+
+def _standing_at(source: Directory, pin: Pin, path: str) -> bool | None:
+    fork = source.beside(path)
+    try:
+        is_anything = bool(fork.names())
+        found, origin = _look_at(fork)
+    except StateStoreFilesError:
+        return True
+    if not is_anything:
+        return None
+    needed = pin.files or frozenset()
+    # Names are enough: that the fork calls this checkpoint by another path says nothing.
+    if pin.mode == CLAIM or found.is_in_doubt or _in_source(source, found.entries.foreign, needed):
+        return True
+    # A checkpoint that is no fork, or another one, may be there for as long as the fork is elsewhere.
+    return False if origin is not None and origin.fork_id == pin.fork_id else None
+
+
+def _in_source(source: Directory, paths: Iterable[str], names: Collection[str]) -> set[str]:
+    """Those of the paths in a reference file that mean files of this checkpoint: by path, or by name, which is unique.
+
+    A copy of the checkpoint has the same names. Where both are in question, both count.
+    """
+    found: set[str] = set()
+    for checkpoint, there in by_checkpoint(paths).items():
+        mine = there if source.location.is_at(checkpoint) else there.intersection(names)
+        found.update(foreign_path(checkpoint, name) for name in mine)
+    return found
 
 
 def unneeded_own(
@@ -114,54 +195,82 @@ def release_own(log: MergedLog, snapshot: LogSnapshot) -> None:
     """
     with suppress(FileNotFoundError):  # another process drops them
         for pin, needed in unneeded_own(log.directory, snapshot).items():
-            if needed:
-                pin_own(log, needed)
-            drop_pin(log.directory, pin.name)
+            replace_pin(log, log.directory, pin, needed)
 
 
-def release_sources(fork: Directory, named: Collection[str]) -> list[str]:
-    """Drops a fork's pins in the checkpoints that it does not need any more, after its segments were brought home.
+def let_go(log: MergedLog, snapshot: LogSnapshot) -> None:
+    """Lets go of the files of other checkpoints in which nothing of this one lives any more, as each cleaning does.
+
+    Where a pin cannot be replaced it stays, and keeps more than it has to: who cleans a fork may have no right to write
+    to the checkpoint that it was forked from.
 
     Args:
-        fork: The fork's checkpoint.
+        log: This process's work on the checkpoint, a fork or not.
+        snapshot: A complete look at it.
+    """
+    try:
+        _let_go(log, snapshot, ())
+    except (StateStoreFilesError, FileNotFoundError) as error:
+        _log.warning("The pins of the fork %s stay as they are: %s", log.directory.location.url, error)
+
+
+def release_sources(log: MergedLog, named: Collection[str]) -> list[str]:
+    """Lets go of what a fork does not need any more in other checkpoints, after its segments were brought home.
+
+    Args:
+        log: This process's work on the fork.
         named: Paths of the checkpoints that it referred to in an earlier snapshot.
 
     Returns:
         Paths of the checkpoints that it is independent of now.
 
     Raises:
-        StateStoreFilesError: A file cannot be read or deleted.
+        StateStoreFilesError: A file cannot be read, written or deleted.
     """
-    now = _scan(fork)
-    origin = read_origin(fork, now)
-    # An earlier cleaning may have unlinked the reference file, since nothing that it referred to was alive any more.
-    named = {*named, *([origin.source] if origin is not None and origin.mode == NO_CLAIM else [])}
-    if not named:
+    return retry_if_gone(log.directory, lambda: _let_go(log, log.snapshot(), named))
+
+
+def _let_go(log: MergedLog, snapshot: LogSnapshot, named: Collection[str]) -> list[str]:
+    """Replaces the fork's pins by ones that name only what lives, and returns what it is independent of.
+
+    What is dead in the snapshot stays dead (rules 3 to 5), unless somebody has looked before and gives it a second path
+    now: then there is an empty pin, in a listing that is younger than the snapshot.
+    """
+    fork, scan = log.directory, snapshot.scan
+    if not (named or scan.entries.foreign or any(name.endswith(ORIGIN_SUFFIX) for name in scan.others)):
         return []
-    independent = [] if now.is_in_doubt else sorted(named - live_foreign(now).keys())
-    for checkpoint in independent:
+    origin = read_origin(fork, scan)
+    # An earlier cleaning may have unlinked the reference file, since nothing that it referred to was alive any more.
+    sources = {*named, *by_checkpoint(scan.entries.foreign)} - {scan.checkpoint}
+    sources |= {origin.source} if origin is not None and origin.mode == NO_CLAIM else set()
+    if not sources or scan.is_in_doubt:
+        return []
+    if any(pin.files is None and pin.name not in snapshot.expired for pin in read_pins(fork)):
+        return []
+    live = live_foreign(scan)
+    # Two paths may lead to the same checkpoint. Names of files are unique.
+    needed: set[str] = set().union(*live.values())
+    for checkpoint in sorted(sources):
         source = fork.beside(checkpoint)
-        for pin in pins_of(read_pins(source), fork.location.absolute):
-            if pin.mode != CLAIM:  # a fork keeps the files that it owns
-                drop_pin(source, pin.name)
-    return independent
+        beside = merged_files(source)[1]
+        pins = pins_of(pins_among(source, beside), fork, origin)
+        for pin in pins:
+            if away_note(pin.name) in beside:
+                delete(source, f"{MERGED}/{away_note(pin.name)}")
+        # A fork keeps the files that it owns.
+        for pin, still in released([pin for pin in pins if pin.mode == NO_CLAIM], needed).items():
+            replace_pin(log, source, pin, still)
+    return sorted(sources - live.keys())
 
 
-def _scan(directory: Directory) -> Scan:
-    return retry_if_gone(directory, lambda: scan(directory, headers=False, required=False))
+def _look_at(fork: Directory) -> tuple[Scan, Origin | None]:
+    """What a fork refers to, and what it says of itself. One whose state was exported may go back to merged files."""
 
+    def look() -> tuple[Scan, Origin | None]:
+        found = scan(fork, headers=False, required=False, retired=True)
+        return found, read_origin(fork, found)
 
-def _is_needed(source: Directory, pin: Pin) -> bool:
-    fork = source.beside(pin.fork)
-    try:
-        found = _scan(fork)
-    except StateStoreFilesError as error:
-        return error.getErrorClass() != "PSS_NOT_A_CHECKPOINT"
-    if pin.mode == CLAIM and fork.names():
-        return True
-    return found.is_in_doubt or any(
-        split_foreign_path(path)[0] == source.location.absolute for path in found.entries.foreign
-    )
+    return retry_if_gone(fork, look)
 
 
 def unneeded_claimed(fork: Directory, scan: Scan) -> list[FileInfo]:
@@ -185,10 +294,10 @@ def unneeded_claimed(fork: Directory, scan: Scan) -> list[FileInfo]:
         return []
     source = fork.beside(origin.source)
     pins = read_pins(source)
-    own = [pin for pin in pins if pin.mode == CLAIM and pin.fork == fork.location.absolute]
+    own = [pin for pin in pins_of(pins, fork, origin) if pin.mode == CLAIM]
     # What the source needed itself, it does not need any more.
     others = [pin for pin in pins if pin not in own and pin.mode != OWN]
-    claimed = {name for pin in own for name in pin.files or ()} - live_foreign(scan).get(origin.source, frozenset())
+    claimed = {name for pin in own for name in pin.files or ()}.difference(*live_foreign(scan).values())
     free = claimed.difference(pinned(claimed, {pin.name: pin for pin in others}, expired=()))
     infos, _ = merged_files(source)
     return [

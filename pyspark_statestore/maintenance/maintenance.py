@@ -70,8 +70,9 @@ class Maintenance:
             What was rewritten, written and unlinked.
 
         Raises:
-            StateStoreFilesError: PSS_INVALID_OPTION, PSS_NOT_A_CHECKPOINT, PSS_CLAIMED, PSS_CORRUPT_SEGMENT, or the
-                checkpoint cannot be read or written. Nothing that is needed is gone then.
+            StateStoreFilesError: PSS_INVALID_OPTION, PSS_NOT_A_CHECKPOINT, PSS_CLAIMED, PSS_CORRUPT_SEGMENT,
+                PSS_MISSING_SEGMENT, PSS_FOREIGN_FILE_MISSING, or the checkpoint cannot be read or written. Nothing that
+                is needed is gone then.
         """
         from pyspark_statestore.maintenance.compaction import compact
 
@@ -100,7 +101,8 @@ class Maintenance:
 
         Args:
             older_than: Keep younger files: a process may be about to refer to them. Merged files, segments and
-                temporary files stay for a day in any case, since they might still be open or named.
+                temporary files stay for a day in any case, since they might still be open or named. What a fork has
+                pinned stays until the fork has been away for so long, counted from the first call that misses it.
             dry_run: Change nothing; only return what would be removed. The default.
             force: Allow ``older_than`` to be less than an hour. Use it only where nobody writes to the checkpoint.
 
@@ -209,7 +211,7 @@ class Maintenance:
         """Drops the pins that protect the files which a fork of this checkpoint reads here.
 
         Use this for a fork that you do not want any more. ``compact(localize=True)`` in the fork drops its pins by
-        itself, and :meth:`remove_orphan_files` here drops those of a fork that is gone.
+        itself, and :meth:`remove_orphan_files` here drops those of a fork that has been gone for long.
 
         Args:
             fork: The fork's ``checkpointLocation``.

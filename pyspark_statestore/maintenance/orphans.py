@@ -4,7 +4,8 @@ What is removed, each kind only when it is old enough:
 
 * merged files without a group that could be read;
 * temporary files of writers that have crashed, and markers of relocations that have ended;
-* pins of forks that do not exist or need nothing here any more, and files of a claimed source that nobody reads;
+* pins of forks that need nothing here any more, or have been away for long, and files of a claimed source that nobody
+  reads;
 * RocksDB's immutable files that no snapshot names, and checksums of files that do not exist. Merged ones have to be a
   day old: executors upload SSTs before their snapshot, and may name one for half a day.
 
@@ -13,6 +14,9 @@ What stays, though nothing refers to it: what a fork needs; plain files under a 
 snapshot, since RocksDB may name it in the next one.
 
 Merged files' segments are deleted as executors delete them, with a tombstone each (rule 4 of docs/guarantees.md).
+
+A fork that is not there may be on a disk that is not mounted now. So the first run that misses it leaves a file, beside
+the fork's pin, whose age says for how long nobody has found it; a run that finds it deletes that file again.
 
 A file is old where both clocks, this process's and the file system's, say so. A dry run writes nothing, so it cannot
 ask for the file system's clock, and may list more than is removed. Each file is removed on its own: a crash in the
@@ -23,7 +27,7 @@ from __future__ import annotations
 
 import datetime
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -32,10 +36,20 @@ import pyarrow.compute as pc
 
 from pyspark_statestore import rendering
 from pyspark_statestore.errors import StateStoreFilesError, not_allowed
+from pyspark_statestore.log import lets_go
 from pyspark_statestore.log.deletion import delete_segments
 from pyspark_statestore.log.entries import time_of
 from pyspark_statestore.log.merged_log import Clocks, LogSnapshot, MergedLog, ask_file_system
-from pyspark_statestore.log.pins import CLAIM, claimed, pins_among, read_pins, unpinned
+from pyspark_statestore.log.pins import (
+    AWAY_SUFFIX,
+    CLAIM,
+    Pin,
+    away_note,
+    claimed,
+    pins_among,
+    read_pins,
+    unpinned,
+)
 from pyspark_statestore.log.scan import MERGED, retry_if_gone
 from pyspark_statestore.log.state_files import (
     IMMUTABLE,
@@ -46,9 +60,9 @@ from pyspark_statestore.log.state_files import (
     parse_store,
 )
 from pyspark_statestore.maintenance.cleaning import clean
-from pyspark_statestore.maintenance.fork_release import unneeded_claimed, unneeded_own, unneeded_pins
+from pyspark_statestore.maintenance.fork_release import standing_of, unneeded_claimed, unneeded_own
 from pyspark_statestore.sparkfiles import files_named
-from pyspark_statestore.storage.changes import delete, is_temporary
+from pyspark_statestore.storage.changes import delete, is_temporary, write
 from pyspark_statestore.storage.directory import Directory, FileInfo, in_parallel
 
 LEAST = datetime.timedelta(hours=1)
@@ -59,7 +73,7 @@ _CLOCKS_DIFFER = datetime.timedelta(minutes=10)
 
 _NO_GROUP = "merged file without a group that could be read"
 _LEFT_MARKER = "marker of a relocation that has ended"
-_LEFT_PIN = "pin of a fork that does not exist, or needs nothing here any more"
+_LEFT_PIN = "pin of a fork that has been away for long, or needs nothing here any more"
 _CLAIMED = "file of the claimed checkpoint that nobody reads any more"
 _LEFT_TEMPORARY = "temporary file of a writer that has crashed"
 _UNNAMED = "no snapshot names it"
@@ -92,6 +106,36 @@ class _Orphan:
     least_age: datetime.timedelta
     entry_row: int | None = None
     """Of the entry whose segment it is; None for a file."""
+    note: FileInfo | None = None
+    """Of the pin of a fork that is away, since when; it goes with the pin."""
+
+    def is_old(self, clocks: Clocks) -> bool:
+        """Whether it has the least age, and so has the note."""
+        return all(clocks.age(each.modified) >= self.least_age for each in (self.info, self.note) if each is not None)
+
+
+@dataclass
+class _Absences:
+    """Which forks are away, as far as this run has looked; names of the files that say since when.
+
+    Attributes:
+        begun: Of forks that were not missed before.
+        over: Of forks that are back, and of pins that are gone.
+    """
+
+    begun: set[str] = field(default_factory=set)
+    over: set[str] = field(default_factory=set)
+
+    def write_down(self, directory: Directory) -> None:
+        """Leaves the former files, and deletes the latter ones.
+
+        Raises:
+            StateStoreFilesError: PSS_NO_PERMISSION or PSS_WRITE_FAILED.
+        """
+        for name in sorted(self.begun):
+            write(directory, f"{MERGED}/{name}", b"")
+        for name in sorted(self.over):
+            delete(directory, f"{MERGED}/{name}")
 
 
 def remove_orphan_files(
@@ -100,17 +144,20 @@ def remove_orphan_files(
     """Implements :meth:`pyspark_statestore.maintenance.maintenance.Maintenance.remove_orphan_files`."""
     _check_age(older_than, force)
     clocks = Clocks(log.clock())
-    snapshot, found = retry_if_gone(log.directory, lambda: _orphans(log, older_than, clocks))
+    snapshot, found, absences = retry_if_gone(log.directory, lambda: _orphans(log, older_than, clocks))
     if not dry_run:
+        absences.write_down(log.directory)
         gone = {_base(orphan.info.name) for orphan in found}
         for pin in read_pins(log.directory):
             if pin.mode == CLAIM and pin.name not in gone:
                 raise claimed(log.directory, pin)
     if found and not dry_run:
         clocks = ask_file_system(log)
-        found = [orphan for orphan in found if clocks.age(orphan.info.modified) >= orphan.least_age]
-        files = [orphan for orphan in found if orphan.entry_row is None]
-        in_parallel(lambda orphan: delete(log.directory, orphan.info.name), files)
+        found = [orphan for orphan in found if orphan.is_old(clocks)]
+        files = [orphan.info.name for orphan in found if orphan.entry_row is None]
+        in_parallel(lambda name: delete(log.directory, name), files)
+        notes = [orphan.note.name for orphan in found if orphan.note is not None]
+        in_parallel(lambda name: delete(log.directory, f"{MERGED}/{name}"), notes)
         rows = [orphan.entry_row for orphan in found if orphan.entry_row is not None]
         if rows:
             delete_segments(log, snapshot, np.array(rows, "i8"))
@@ -136,7 +183,9 @@ def _check_age(older_than: object, force: bool) -> None:
         raise not_allowed("older_than", shown, allowed + hint)
 
 
-def _orphans(log: MergedLog, older_than: datetime.timedelta, clocks: Clocks) -> tuple[LogSnapshot, list[_Orphan]]:
+def _orphans(
+    log: MergedLog, older_than: datetime.timedelta, clocks: Clocks
+) -> tuple[LogSnapshot, list[_Orphan], _Absences]:
     # Plain files first: what is scanned afterwards has a snapshot that is committed meanwhile, though Spark may have
     # deleted an older one for it.
     plain = list(files_below_state(log.directory).values())
@@ -148,7 +197,8 @@ def _orphans(log: MergedLog, older_than: datetime.timedelta, clocks: Clocks) -> 
     gone |= dict.fromkeys(_lost_checksums(snapshot, plain, old, gone), _CHECKSUM)
     found = [_Orphan(_in_checkpoint(STATE, i), gone[i.name], older_than) for i in old if i.name in gone]
     found += _unnamed_segments(log, snapshot, plain, max(older_than, log.closed_after, log.abandoned_after), clocks)
-    return snapshot, [*_merged_orphans(log, snapshot, older_than, clocks), *found]
+    absences = _Absences()
+    return snapshot, [*_merged_orphans(log, snapshot, older_than, clocks, absences), *found], absences
 
 
 def _unnamed_segments(
@@ -170,7 +220,7 @@ def _unnamed_segments(
 
 
 def _merged_orphans(
-    log: MergedLog, snapshot: LogSnapshot, older_than: datetime.timedelta, clocks: Clocks
+    log: MergedLog, snapshot: LogSnapshot, older_than: datetime.timedelta, clocks: Clocks, absences: _Absences
 ) -> list[_Orphan]:
     """Orphans among the merged files: empty files, temporary files, markers, pins; and claimed files in the source."""
     # Rule 7: a file without a stamp is closed where its modification time is old enough.
@@ -188,10 +238,35 @@ def _merged_orphans(
     old = [info for info in unneeded_claimed(log.directory, snapshot.scan) if clocks.age(info.modified) >= older_than]
     found += [_Orphan(info, _CLAIMED, older_than) for info in old]
     pins = pins_among(log.directory, snapshot.scan.others)
-    left = [pin for pin in pins if pin.is_begun] + unneeded_pins(log.directory, pins)
-    left += [pin for pin, needed in unneeded_own(log.directory, snapshot).items() if not needed]
-    found += [_Orphan(_in_checkpoint(MERGED, snapshot.scan.others[pin.name]), _LEFT_PIN, ended) for pin in left]
-    return [orphan for orphan in found if clocks.age(orphan.info.modified) >= orphan.least_age]
+    left = [pin.name for pin in pins if pin.is_begun]
+    left += [pin.name for pin, needed in unneeded_own(log.directory, snapshot).items() if not needed]
+    found += [_Orphan(_in_checkpoint(MERGED, snapshot.scan.others[name]), _LEFT_PIN, ended) for name in left]
+    found += _pins_of_forks(log.directory, snapshot, pins, ended, clocks, absences)
+    return [orphan for orphan in found if orphan.is_old(clocks)]
+
+
+def _pins_of_forks(
+    directory: Directory,
+    snapshot: LogSnapshot,
+    pins: Iterable[Pin],
+    patience: datetime.timedelta,
+    clocks: Clocks,
+    absences: _Absences,
+) -> Iterator[_Orphan]:
+    """Pins of forks that need nothing here any more, or that have been away for long."""
+    notes = {name: info for name, info in snapshot.scan.others.items() if name.endswith(AWAY_SUFFIX)}
+    for pin in pins:
+        note = notes.pop(away_note(pin.name), None)
+        needs = standing_of(directory, pin) if pin.fork else True
+        if needs is not None and note is not None:
+            absences.over.add(note.name)
+        ages = [datetime.timedelta(0)] if note is None else clocks.ages(note.modified)
+        if lets_go(needs, ages, patience):
+            info = _in_checkpoint(MERGED, snapshot.scan.others[pin.name])
+            yield _Orphan(info, _LEFT_PIN, patience, note=note if needs is None else None)
+        elif needs is None and note is None:
+            absences.begun.add(away_note(pin.name))
+    absences.over |= notes.keys()
 
 
 def _lost_checksums(

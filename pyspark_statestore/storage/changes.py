@@ -30,12 +30,13 @@ _NOT_FOR_DIRECTORIES = {errno.EINVAL, errno.ENOTSUP, errno.EBADF}
 
 
 @contextmanager
-def create(directory: Directory, relative: str) -> Iterator[Any]:
+def create(directory: Directory, relative: str, *, is_new: bool = True) -> Iterator[Any]:
     """Creates a file, which is durable when the block ends. A failure leaves no file, or one that was cut off.
 
     Args:
         directory: The checkpoint's directory.
         relative: The file's path in it; missing directories are made.
+        is_new: Whether there was no file of that name. If there was, a failure leaves what there is.
 
     Yields:
         A binary file to write to.
@@ -53,8 +54,7 @@ def create(directory: Directory, relative: str) -> Iterator[Any]:
         yield _Sink(file, directory, relative)
     except BaseException:
         _discard(file)
-        with suppress(Exception):
-            fs.rm_file(path)
+        _remove_if(is_new, fs, path)
         raise
     try:
         with _errors("write", directory, relative):
@@ -62,9 +62,16 @@ def create(directory: Directory, relative: str) -> Iterator[Any]:
             if directory.is_local:
                 keep(path)
     except BaseException:
+        _discard(file)  # or it would be sent once more when it is garbage-collected
+        _remove_if(is_new, fs, path)
+        raise
+
+
+def _remove_if(is_new: bool, fs: Any, path: str) -> None:
+    """Removes what could not be finished. On an object store, what was to be replaced is still there then."""
+    if is_new:
         with suppress(Exception):
             fs.rm_file(path)
-        raise
 
 
 def write(directory: Directory, relative: str, data: bytes) -> None:
@@ -161,7 +168,7 @@ def publish(directory: Directory, relative: str, *, is_new: bool = False) -> Ite
     if not is_new:
         forget_checksum(directory, relative)
     if directory.is_flat:
-        with create(directory, relative) as out:
+        with create(directory, relative, is_new=is_new) as out:
             yield out
         return
     folder, slash, name = relative.rpartition("/")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import posixpath
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -111,6 +112,26 @@ class Location:
         """
         return Location(self._start + absolute, self.fs, (self._bucket + absolute).rstrip("/"))
 
+    def is_at(self, absolute: str) -> bool:
+        """Whether a path from the root leads to this directory, perhaps by a symbolic link or another mount."""
+        if _normal(self.absolute) == _normal(absolute):
+            return True
+        if not self._is_local:
+            return False
+        try:
+            return os.path.samefile(self.absolute, absolute)
+        except (OSError, ValueError):  # one of them does not exist
+            return os.path.realpath(self.absolute) == os.path.realpath(absolute)
+
+    @property
+    def real(self) -> str:
+        """The path from the root without symbolic links, where these can be told."""
+        return os.path.realpath(self.absolute) if self._is_local else _normal(self.absolute)
+
+    @property
+    def _is_local(self) -> bool:
+        return self.url.startswith("file:")
+
     def shares_file_system(self, other: Location) -> bool:
         """Whether a path from the root means the same in both: they have the same scheme, and host or bucket."""
         return self._root == other._root
@@ -118,13 +139,20 @@ class Location:
     @property
     def _root(self) -> tuple[str, str]:
         scheme, _, rest = self.url.partition("://")
-        return _PROTOCOLS.get(scheme, scheme), rest.partition("/")[0]
+        host = rest.partition("/")[0]
+        # Hosts have no case. Buckets and containers have one.
+        return _PROTOCOLS.get(scheme, scheme), host.lower() if scheme.endswith("hdfs") else host
 
     def display(self, relative: str = "") -> str:
         """Returns the URL of something in the checkpoint, for messages."""
         if relative.startswith("/"):
             return self._start + relative
         return f"{self.url}/{relative}" if relative else self.url
+
+
+def _normal(absolute: str) -> str:
+    """A path without what a slash too many and dots add to it."""
+    return "/" + posixpath.normpath(absolute).lstrip("/")
 
 
 def _plain_url(path: str | os.PathLike[str]) -> str:

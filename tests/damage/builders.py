@@ -15,10 +15,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
+
 from pyspark_statestore.conf import CLOSED_AFTER
 from pyspark_statestore.forks.fork import fork_checkpoint
 from pyspark_statestore.format import Entry, MergedFileWriter, file_name
-from pyspark_statestore.log.merged_log import MergedLog
+from pyspark_statestore.log.merged_log import LogSnapshot, MergedLog
+from pyspark_statestore.log.references import give_second_paths
 from pyspark_statestore.log.scan import MERGED
 from pyspark_statestore.maintenance.compaction import compact
 from pyspark_statestore.maintenance.consolidation import consolidate_index
@@ -68,8 +72,8 @@ class World:
 
     @property
     def targets(self) -> list[str]:
-        """What can be attacked: merged files and pins."""
-        return sorted(name for name in self.files if name.endswith((".merged", ".fork")))
+        """What can be attacked: merged files, also reference files; pins, and what says where a fork came from."""
+        return sorted(name for name in self.files if name.endswith((".merged", ".fork", ".own", ".origin")))
 
     def lay_out(self, root: Path) -> None:
         """Writes it, and nothing else is there."""
@@ -294,6 +298,28 @@ def _fork(mode: str) -> Callable[[Builder], None]:
     return fork
 
 
+def second(path: str) -> str:
+    """The second path of a file, in a partition that follows the others."""
+    operator, partition, rest = path.split("/", 2)
+    return f"{operator}/{int(partition) + PARTITIONS}/{rest}"
+
+
+def _split(make: Builder) -> None:
+    """Partitions were split in place; then the old ones went on: only a pin keeps the files of their versions."""
+
+    def choose(snapshot: LogSnapshot) -> tuple[np.ndarray, pa.StringArray]:
+        rows = np.flatnonzero(snapshot.scan.resolution.live)
+        paths = snapshot.scan.entries.path.take(pa.array(rows)).to_pylist()
+        return rows, pa.array([second(path) for path in paths], pa.string())
+
+    assert give_second_paths(log(make.path), choose)
+    make.written |= {second(path): set(data) for path, data in make.written.items()}
+    _grow_old(make.root)
+    with make.file(50, flushed=False) as file:
+        for version in range(1, LAST):
+            make.forget(file, version)
+
+
 @dataclass(frozen=True)
 class Plan:
     """How a world is built."""
@@ -326,6 +352,7 @@ PLANS = {
     "mixed": Plan(_mixed),
     "compacted": Plan(_closed, (_compact,)),
     "indexed": Plan(_sealed, (_consolidate,)),
+    "split": Plan(_closed, (_split,)),
     "fork": Plan(_closed, (_fork("no_claim"),), ("q", "fork")),
     "fork of an open one": Plan(_open, (_fork("no_claim"),), ("q", "fork")),
     "claimed": Plan(_closed, (_fork("claim"),), ("q", "fork"), ("fork",)),

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from pyspark_statestore import Checkpoint
+from pyspark_statestore import Checkpoint, StateStoreFilesError
 from pyspark_statestore.log.merged_log import MergedLog
 from pyspark_statestore.maintenance.cleaning import clean
 from pyspark_statestore.storage import Directory, Location
+from pyspark_statestore.storage.changes import publish
 from tests.forks.harness import go_on
 from tests.inspect.builders import refused
 from tests.maintenance.harness import CLOSED_AFTER
@@ -71,3 +72,26 @@ def test_a_fork_in_a_bucket(options: dict[str, Any], source: Path) -> None:
     fork.maintenance.compact(localize=True)
     assert len(clean(log, log.snapshot().closed_tombstones).files) == 4
     assert fork.maintenance.verify().is_clean
+
+
+def write_and_fail(directory: Directory, path: str, where: str) -> None:
+    """A new object, or one that is to be replaced."""
+    with pytest.MonkeyPatch.context() as patch, publish(directory, path, is_new=path == "offsets/8") as out:
+        out.write(b"as it would be")
+        if where == "in the block":
+            raise OSError("on purpose")
+        patch.setattr(out._file, "close", lambda: 1 / 0)
+
+
+@pytest.mark.parametrize("where", ["in the block", "at the end"])
+def test_what_is_to_be_replaced_stays_where_that_fails(options: dict[str, Any], where: str) -> None:
+    """An object that cannot be replaced is as it was; nobody takes it away."""
+    directory = Directory(Location.of("s3a://one/replaced", options))
+    with publish(directory, "offsets/7") as out:
+        out.write(b"as it was")
+    for path in ("offsets/7", "offsets/8"):
+        with pytest.raises((OSError, StateStoreFilesError)):
+            write_and_fail(directory, path, where)
+    [info] = directory.files("offsets")
+    assert info.name == "7"
+    assert directory.read("offsets/7", info.size) == b"as it was"

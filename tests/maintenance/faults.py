@@ -91,18 +91,20 @@ class Breakage:
     """What a file system does at its n-th operation.
 
     Attributes:
-        at: Which operation, from 0; None for none.
+        at: Which operation, from 0, or what tells it by all that was done so far; None for none.
         deadly: Whether all later ones fail, too, and nothing may catch it.
         torn: Whether half of a write still reaches the disk.
         instead: What happens before that operation instead of a failure.
+        refuses: Tells which operations always fail.
         operations: What was done, in order.
     """
 
     def __init__(self) -> None:
-        self.at: int | None = None
+        self.at: int | Callable[[list[str]], bool] | None = None
         self.deadly = False
         self.torn = False
         self.instead: Callable[[], object] | None = None
+        self.refuses: Callable[[str], bool] = lambda what: False
         self.operations: list[str] = []
         self.dead = False
         self._lock = threading.RLock()
@@ -116,7 +118,9 @@ class Breakage:
             if self.dead:
                 raise DiedError(what)
             self.operations.append(what)
-            if len(self.operations) - 1 != self.at:
+            if self.refuses(what):
+                raise self.failure(what)
+            if not (self.at(self.operations) if callable(self.at) else len(self.operations) - 1 == self.at):
                 return False
             if self.instead is not None:
                 self._paused = True
@@ -154,6 +158,10 @@ def breaking_file_system(breakage: Breakage) -> type[LocalFileSystem]:
         def rm_file(self, path: str) -> None:
             breakage.happens(f"delete {Path(path).name}")
             super().rm_file(path)
+
+        def rm(self, path: str, recursive: bool = False, maxdepth: int | None = None) -> None:
+            breakage.happens(f"remove {Path(path).name}")
+            super().rm(path, recursive=recursive, maxdepth=maxdepth)
 
         def _open(self, path: str, mode: str = "rb", **kwargs: Any) -> Any:
             breakage.happens(f"{'create' if 'w' in mode else 'open'} {Path(path).name}")

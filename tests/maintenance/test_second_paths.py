@@ -22,7 +22,7 @@ from pyspark_statestore.maintenance.cleaning import clean
 from tests.forks.harness import clean_up, merged_names, pins, restorable, state_of
 from tests.forks.harness import go_on as go_on_with
 from tests.inspect.builders import STAMP, merged_file, refused
-from tests.maintenance.builders import PARTITIONS, make
+from tests.maintenance.builders import PARTITIONS, contents, make
 from tests.maintenance.faults import Breakage, DiedError
 from tests.maintenance.harness import CLOSED_AFTER, grow_old, merged_log_of
 from tests.sampling import sample_of_calls
@@ -443,6 +443,43 @@ def test_a_damaged_file_keeps_the_pin(original: Path) -> None:
     assert files <= merged_names(original)
 
 
+@pytest.mark.parametrize("length", [1, 83])
+def test_the_beginning_of_a_header_keeps_the_pin(original: Path, length: int) -> None:
+    """It may be what is left of a reference file; so it stays itself, too, until verify has looked."""
+    files = merged_names(original)
+    give(original)
+    expected = given(original)
+    (reference,) = merged_names(original) - files
+    path = original / "state" / "_merged" / reference
+    whole = path.read_bytes()
+    path.write_bytes(whole[:length])
+    go_on(original, 6, 50)
+    for _ in range(3):
+        grow_old(original)
+        Checkpoint(original).maintenance.compact()
+        Checkpoint(original).maintenance.remove_orphan_files(HOUR, dry_run=False)
+    assert path.exists()
+    assert files <= merged_names(original)
+    path.write_bytes(whole)
+    assert given(original) == expected
+
+
+def test_a_pin_that_was_emptied(original: Path) -> None:
+    """It looks like one that has expired. What lives at second paths says itself which files have to stay."""
+    expected = seconds_of(state_of(original))
+    give(original)
+    go_on(original, 6, 50)
+    (pin,) = (original / "state" / "_merged").glob("*.own")
+    pin.write_bytes(b"")
+    grow_old(original)
+    log = merged_log_of(original)
+    assert clean(log, {}, dry_run=True).files == ()
+    for _ in range(2):
+        clean_up(original)
+        Checkpoint(original).maintenance.compact()
+    assert given(original) == expected
+
+
 def test_a_file_that_is_gone(original: Path) -> None:
     give(original)
     (pin,) = pins(original)
@@ -455,3 +492,8 @@ def test_a_file_that_is_gone(original: Path) -> None:
     }
     with refused("PSS_MISSING_SEGMENT", name, "state/0/"):
         Checkpoint(original).fork(original.parent / "fork")
+    before = contents(original)
+    for dry_run in (True, False):
+        with refused("PSS_MISSING_SEGMENT", name, "state/0/"):
+            Checkpoint(original).maintenance.compact(dry_run=dry_run)
+    assert contents(original) == before

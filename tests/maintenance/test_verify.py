@@ -13,6 +13,7 @@ import pytest
 from fsspec.callbacks import Callback
 
 from pyspark_statestore.format import Entry, MergedFileWriter, file_name
+from pyspark_statestore.maintenance.verify import verification
 from tests.inspect.builders import CREATED_MS, STAMP, add_index, merged_file, merged_paths, plain_file, refused
 from tests.inspect.spark_files import lz4, snapshot
 from tests.maintenance import builders
@@ -22,12 +23,14 @@ from tests.maintenance.builders import (
     copy_as,
     damages,
     entry_of,
+    files_of_version,
     flip,
     index_of,
     make,
     merged_name,
     short,
     verify,
+    write_logs,
     write_version,
 )
 
@@ -418,3 +421,77 @@ def test_query_without_state(tmp_path: Path) -> None:
         (tmp_path / log / "0").write_text("v1\n{}")
     found = verify(tmp_path)
     assert (found.damages, found.notes, found.versions_count) == ((), (), 0)
+
+
+def with_a_purged_log(checkpoint: Path) -> Path:
+    """Versions 11 to 16 in a file each, of which Spark need not keep the first three any more."""
+    for version in range(11, 17):
+        with merged_file(checkpoint, version, plain=True) as out:
+            for partition in range(2):
+                for path, data in files_of_version(partition, version).items():
+                    out.put(path, data, stamp=STAMP + version)
+    write_logs(checkpoint, range(10, 16))
+    return checkpoint
+
+
+@pytest.mark.parametrize("damage", ["gone", "zeros"])
+def test_a_gap_in_what_was_retained(tmp_path: Path, damage: str) -> None:
+    """Nothing of it has to be there, but what was cleaned does not look like that."""
+    with_a_purged_log(tmp_path)
+    assert not verify(tmp_path).notes
+    path = merged_paths(tmp_path)[2]
+    data = path.read_bytes()
+    if damage == "gone":
+        path.unlink()
+    else:
+        path.write_bytes(bytes(len(data)))
+
+    found = verify(tmp_path)
+    assert found.is_clean
+    gaps = [each for each in found.notes if each.kind == "version_gap"]
+    assert [each.logical_path for each in gaps] == ["0/0/13", "0/1/13"]
+    assert "nothing of version 13 of store 0/0" in gaps[0].reason
+    path.write_bytes(data)
+    assert not verify(tmp_path).notes
+
+
+def test_what_is_cleaned_is_no_gap(tmp_path: Path) -> None:
+    with_a_purged_log(tmp_path)
+    for path in merged_paths(tmp_path)[:3]:
+        path.unlink()
+    assert not verify(tmp_path).notes
+
+
+def test_one_store_has_lost_its_oldest_versions(tmp_path: Path) -> None:
+    for version in range(1, 5):
+        for partition in range(2):
+            with merged_file(tmp_path, 10 * version + partition, plain=True) as out:
+                for path, data in files_of_version(partition, version).items():
+                    out.put(path, data, stamp=STAMP + version)
+    write_logs(tmp_path, range(4))
+    assert not verify(tmp_path).notes
+    merged_paths(tmp_path)[1].unlink()
+    [note] = verify(tmp_path).notes
+    assert (note.kind, note.logical_path) == ("version_gap", "0/1/1")
+    assert "other stores have what is as old" in note.reason
+    merged_paths(tmp_path)[0].unlink()
+    assert not verify(tmp_path).notes, "expired"
+
+
+def test_a_gap_that_closes_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A query deletes its versions one after the other, while they are looked for."""
+    with_a_purged_log(tmp_path)
+    paths = merged_paths(tmp_path)
+    paths[1].unlink()
+    passes: list[object] = []
+    run_pass = verification.run_pass
+
+    def cleaned_meanwhile(*arguments: object) -> object:
+        if passes:
+            paths[0].unlink(missing_ok=True)
+        passes.append(None)
+        return run_pass(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(verification, "run_pass", cleaned_meanwhile)
+    assert not verify(tmp_path).notes
+    assert len(passes) == 2

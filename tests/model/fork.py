@@ -1,12 +1,15 @@
-"""A simulated fork, and a split: what they do to the directory, and what they need there from then on."""
+"""A simulated fork, and a split: what they do to the directory, and what they need there from then on.
+
+What lets go of a fork's files is decided by the rules that production calls.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 
 from pyspark_statestore.format import Entry, SegmentType, file_name
-from pyspark_statestore.log import is_timely
+from pyspark_statestore.log import is_timely, lets_go, released
 from tests.model.base_process import BaseProcess
 from tests.model.rules import Rules
 from tests.model.views import Found, View
@@ -46,6 +49,8 @@ class Fork:
         self._reader = BaseProcess(world, name, 0, 0, rules, view)
         self._created = world.now
         self._found: list[Found] | None = None
+        self._pins_count = 2
+        self.is_away = False
         if rules.forks_announce:
             world.pins[self._names.first] = Pin(None)
         world.say(f"{name} begins")
@@ -83,12 +88,53 @@ class Fork:
     def release(self) -> None:
         """Needs nothing any more."""
         self.world.forked.pop(self._names.second, None)
+        self._drop()
+
+    def _drop(self) -> None:
         self.world.pins.pop(self._names.second, None)
-        self.world.say(f"{self._reader.name} lets go")
+        self.world.missed.pop(self._names.second, None)
+        self.world.say(f"{self._reader.name} has no pin any more")
+
+    def read_less(self) -> None:
+        """Something of it is dead there, and whoever cleans it lets go of the file if nothing else is in it."""
+        world = self.world
+        before, pin = self._names.second, world.pins[self._names.second]
+        rest = world.forked[before][1:]
+        needed = {file for file, _ in rest} if self.rules.forks_keep_what_lives else set()
+        world.forked[before] = rest
+        for still in released([pin], needed).values():
+            self._pins_count += 1
+            self._names.second = f"{self._reader.name}-{self._pins_count}.fork"
+            if still:
+                world.pins[self._names.second] = Pin(still)
+            world.forked[self._names.second] = world.forked.pop(before)
+            world.pins.pop(before)
+            world.missed.pop(before, None)
+            world.say(f"{self._reader.name} pins {sorted(still)}")
+
+    def is_looked_for(self) -> None:
+        """Somebody removes orphans in the source: a fork that needs nothing, or was missed for long, has no pin."""
+        name = self._names.second
+        needs = None if self.is_away else bool(self.world.forked[name])
+        since = self.world.missed.get(name)
+        away = [] if since is None else [self.world.now - since]
+        if lets_go(needs, away if self.rules.absences_are_counted else [self.world.now - self._created], CLOSED):
+            if away and away[0] >= CLOSED:
+                self.world.forked.pop(name)  # nobody waits for it any longer
+            self._drop()
+        elif needs is None:
+            self.world.missed.setdefault(name, self.world.now)
+        else:
+            self.world.missed.pop(name, None)
 
     def crash(self) -> None:
         """Dies; an empty pin stays."""
         self._reader.crash()
+
+
+def named(forks: Collection[Fork]) -> list[Fork]:
+    """Those that have a pin that says what they need."""
+    return [fork for fork in forks if fork.is_named]
 
 
 class Split:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from tests.model.fork import Fork, Split
+from tests.model.fork import Fork, Split, named
 from tests.model.process import Flush, Process
 from tests.model.rules import Rules
 from tests.model.views import PythonView, View
@@ -188,6 +188,19 @@ class Machine(RuleBasedStateMachine):
             if step == "all":
                 self.forks[-1].look()
                 self.forks[-1].name_files()
+
+    @rule(step=st.sampled_from(["reads less", "reads less", "leaves", "comes back", "is looked for", "is looked for"]))
+    def a_fork(self, step: str) -> None:
+        """The oldest one that was made goes on, or somebody removes orphans."""
+        for fork in named(self.forks)[:1]:
+            if step == "reads less" and not fork.is_away:
+                fork.read_less()
+            elif step == "is looked for":
+                fork.is_looked_for()
+            else:
+                fork.is_away = step == "leaves"
+            if not fork.is_named:
+                self.forks.remove(fork)
 
     @rule(step=st.sampled_from(["all", "begin", "on", "on", "on", "crash"]))
     def splits(self, step: str) -> None:

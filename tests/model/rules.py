@@ -19,6 +19,8 @@ class Rules:
     pins_are_listed_last: bool = True  # after all that an unlink rests on, not with the view
     forks_announce: bool = True  # a fork pins everything before it looks
     forks_are_timely: bool = True  # an empty pin counts for a time only
+    absences_are_counted: bool = True  # a fork that is not there was not there for long, whatever the age of its pin
+    forks_keep_what_lives: bool = True  # a pin that takes the place of another names what the fork still reads
     own_pins_come_first: bool = True  # what gets a second path is pinned before it has one
     own_pins_are_timely: bool = True  # a pin that nothing seems to need counts for a time only
     own_pins_wait: bool = True  # for that time: what needs it may not be seen yet

@@ -216,6 +216,43 @@ def forks_are_timely(play: Play) -> None:
     play.name_files(fork)
 
 
+def absences_are_counted(play: Play) -> None:
+    """The fork was made long ago. It is away for a moment, and comes back when what it reads is deleted."""
+    a, b = play.start(), play.start()
+    play.write(a, ONE, seals=True)
+    fork = play.fork()
+    fork.look()
+    play.name_files(fork)
+    play.wait(CLOSED)
+    fork.is_away = True
+    fork.is_looked_for()
+    play.delete(b, ONE, seals=True)
+    play.write(a, TWO)
+    play.clean(b)
+    fork.is_away = False
+    if fork.is_named:
+        fork.is_looked_for()
+        assert not play.world.missed
+    play.world.check()
+
+
+def forks_keep_what_lives(play: Play) -> None:
+    """The fork reads two files, and then one."""
+    a, b = play.start(), play.start()
+    play.write(a, ONE, seals=True)
+    play.write(b, TWO, seals=True)
+    fork = play.fork()
+    fork.look()
+    play.name_files(fork)
+    fork.read_less()
+    play.delete(b, ONE)
+    play.delete(b, TWO, seals=True)
+    play.write(a, THREE)
+    play.clean(b)
+    play.clean(a)
+    assert len(play.world.pins) == play.rules.forks_keep_what_lives
+
+
 def own_pins_come_first(play: Play) -> None:
     """What A wrote has a second path. Then B deletes it at the first one."""
     a, b = play.start(), play.start()
@@ -439,6 +476,8 @@ HISTORIES: dict[str, Callable[[Play], None]] = {
         pins_are_listed_last,
         forks_announce,
         forks_are_timely,
+        absences_are_counted,
+        forks_keep_what_lives,
         own_pins_come_first,
         own_pins_are_timely,
         own_pins_wait,

@@ -153,6 +153,8 @@ class World:
         self.pins: dict[str, Pin] = {}
         self.forked: dict[str, list[tuple[str, Entry]]] = {}
         """By its pin, the files and entries that a fork reads."""
+        self.missed: dict[str, int] = {}
+        """By its pin, since when a fork has been looked for in vain."""
         self.second: dict[tuple[str, str], tuple[str, Entry]] = {}
         """By a reference file and a path, the file and the entry in it that have the bytes."""
         self.truth = Truth()

@@ -43,8 +43,8 @@ class Verification:
 
     Attributes:
         damages: What is not as it should be, repaired or not.
-        notes: What is normal and may be worth knowing: what killed writers left, and versions that cannot be restored
-            because of one of the damages.
+        notes: What is normal and may be worth knowing: what killed writers left, versions that cannot be restored
+            because of one of the damages, and gaps in what was retained.
         read_bytes_count: The bytes that were read, of live segments and of plain files.
         files_count: The number of merged files.
         segments_count: The number of live segments that were read.
@@ -176,6 +176,7 @@ def run_pass(
     _check_plain(directory, files, suspects, on_progress, now)
     now.damages += _recounted(directory, found)
     _explain(versions, found, torn, directory, now)
+    now.notes += versions.gaps
     states = log.snapshot_of(found).states
     now.notes += [each for each in torn if states[each.name].closed and each.offset != found.infos[each.name].size]
     return now
@@ -196,8 +197,16 @@ def _verified(log: MergedLog, spark: SparkSession | None, callback: Callback | N
     else:
         if now.unread:
             raise always_gone(log.directory)
-    damages, notes = _once(confirmed, now.notes)
+    damages, notes = _once(confirmed, _without_passing_gaps(log, now, spark))
     return Verification(tuple(damages), tuple(notes), read_bytes, now.files, first.segments, now.versions)
+
+
+def _without_passing_gaps(log: MergedLog, now: VerificationPass, spark: SparkSession | None) -> list[Damage]:
+    """The notes of a pass, without gaps that the next one does not see: a query deletes versions one by one."""
+    if not any(each.kind == damage.VERSION_GAP for each in now.notes):
+        return now.notes
+    again = {_identity(each) for each in run_pass(log, set(), now.damages, spark).notes}
+    return [each for each in now.notes if each.kind != damage.VERSION_GAP or _identity(each) in again]
 
 
 def _identity(found: Damage) -> tuple[object, ...]:

@@ -65,6 +65,7 @@ final class Cleaner {
   private final Refresher refresher;
   private final RelocationMarkers markers;
   private final Pins pins;
+  private final SourcePins sourcePins;
   private final Garbage garbage;
   private final Relocator relocator;
   private final Consolidation consolidation;
@@ -87,6 +88,7 @@ final class Cleaner {
       Refresher refresher,
       RelocationMarkers markers,
       Pins pins,
+      SourcePins sourcePins,
       Garbage garbage,
       Relocator relocator,
       Consolidation consolidation,
@@ -101,6 +103,7 @@ final class Cleaner {
     this.refresher = refresher;
     this.markers = markers;
     this.pins = pins;
+    this.sourcePins = sourcePins;
     this.garbage = garbage;
     this.relocator = relocator;
     this.consolidation = consolidation;
@@ -252,7 +255,7 @@ final class Cleaner {
       markers.deleteExpired();
       pins.readAll();
       if (completely) {
-        dropOwnPins();
+        dropPins();
       }
       gone = unlinkDead();
       if (mayMove && rules.options().compactionEnabled() && relocator.run(garbage::plan)) {
@@ -288,11 +291,13 @@ final class Cleaner {
       long refresh = refresher.refreshForCleaning(complete);
       markers.deleteExpired();
       pins.readAll();
-      unlink(planned, file -> index.file(file.name()) == file && index.referenceCount(file) == 0 && !pins.hold(file));
+      Set<String> second = index.filesWithSecondPaths();
+      unlink(planned, file -> index.file(file.name()) == file && index.referenceCount(file) == 0 && !pins.hold(file)
+          && !second.contains(file.name()));
       if (complete) {
         long settled = Math.min(reportedSince(), refresher.isPaged() ? refresh - 1 : refresh);
         index.proveTombstones(refresh, rules::isClosed, since -> since <= settled && markers.noneSince(since));
-        dropOwnPins();
+        dropPins();
       }
       if (mayMove && rules.options().compactionEnabled()) {
         relocator.run(garbage::plan);
@@ -322,13 +327,16 @@ final class Cleaner {
   }
 
   /**
-   * Drops the checkpoint's own pins that nothing needs any more, after a complete refresh. What is dead only by deletions
-   * that no other process can read may come back, so they have to be durable a pass later.
+   * Drops the checkpoint's own pins that nothing needs any more, and those that it has elsewhere, after a complete
+   * refresh. What is dead only by deletions that no other process can read may come back, so they have to be durable a
+   * pass later. Bytes that nobody understands may be what says that a file is needed.
    */
-  private void dropOwnPins() throws IOException {
-    if (pins.anyOldOwn() && tombstones.areDurable(tombstones.count())) {
+  private void dropPins() throws IOException {
+    if (pins.anyOldOwn() && tombstones.areDurable(tombstones.count())
+        && index.files().stream().allMatch(MergedFile::isAccounted)) {
       pins.dropOwn(index.filesWithSecondPaths());
     }
+    sourcePins.letGo();
   }
 
   private int unlinkDead() throws IOException {
@@ -366,8 +374,11 @@ final class Cleaner {
     }
     // Last: a fork whose pin this does not show looks later than all that was concluded and written above.
     Pins.Held pinned = pins.now();
+    // An own pin that was emptied looks like one that has expired.
+    Set<String> second = index.filesWithSecondPaths();
     // Asked again: another thread may have found meanwhile that a copy elsewhere is gone.
-    return unlink(unneeded, file -> index.referenceCount(file) == 0 && !pinned.holds(file));
+    return unlink(
+        unneeded, file -> index.referenceCount(file) == 0 && !pinned.holds(file) && !second.contains(file.name()));
   }
 
   private UnlinkPlan plan(Clocks.Moment now) {

@@ -87,7 +87,8 @@ final class IndexReader {
       if (parsed.groups().isEmpty() && trailer > 0) {
         lastStamp = Math.max(lastStamp, file.lastStamp());
       }
-      file.accounted(parsed.accounted());
+      boolean isDoubtful = parsed.header() == null && parsed.length() > 0 && storage.restsOnReferences();
+      file.accounted(parsed.accounted() && !isDoubtful);
       file.hasOwnName(parsed.header() != null && PathRules.isOwnName(name, parsed.header()));
       file.read(parsed.length(), trailer, parsed.isSealed(), lastStamp, beganMs, rules.now().monotonicMs(),
           listed.refresh());

@@ -197,7 +197,8 @@ public final class MergedLog {
     Relocator relocator = new Relocator(
         garbage, source, storage, markers, metrics, reader, this::newBuffer, this::writeRelocated);
     cleaner = new Cleaner(
-        storage, index, rules, metrics, writer.id(), tombstones, refresher, markers, pins, garbage, relocator,
+        storage, index, rules, metrics, writer.id(), tombstones, refresher, markers, pins,
+        new SourcePins(storage, index, writer, tombstones, pins), garbage, relocator,
         new Consolidation(made, pins), this::writeTombstones, this::forget);
     relocations = this.service == null
         ? null

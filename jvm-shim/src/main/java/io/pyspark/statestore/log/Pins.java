@@ -2,17 +2,19 @@ package io.pyspark.statestore.log;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
+import com.fasterxml.jackson.databind.node.ArrayNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
 import io.pyspark.statestore.StateStoreFilesException;
 import io.pyspark.statestore.StateStoreFilesException.Id;
 import io.pyspark.statestore.format.Checksum;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
-import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.hadoop.fs.FileStatus;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -32,7 +34,7 @@ final class Pins {
   private static final Logger LOG = LoggerFactory.getLogger(Pins.class);
   private static final ObjectMapper JSON = new ObjectMapper();
   /** In bytes. A larger pin was not made by a fork. */
-  private static final long LARGEST = 64 << 20;
+  static final long LARGEST = 64 << 20;
 
   private final Storage storage;
   private final Rules rules;
@@ -202,31 +204,71 @@ final class Pins {
     if (status.getLen() > LARGEST) {
       throw new IOException("It has " + status.getLen() + " bytes; a pin has " + LARGEST + " at most");
     }
-    byte[] bytes = new byte[(int) status.getLen()];
-    try (FSDataInputStream in = storage.open(name(status))) {
-      in.readFully(0, bytes);
-    }
-    JsonNode said = JSON.readTree(bytes);
-    JsonNode names = said.path("files");
-    String mode = said.path("mode").asText();
-    boolean understood = said.path("fork").isTextual() && names.isArray()
-        && (isOwn(name(status)) ? mode.equals("own") : mode.equals("claim") || mode.equals("no_claim"));
-    Set<String> files = new HashSet<>();
-    StringBuilder all = new StringBuilder(said.path("fork").asText()).append('\n').append(mode);
-    for (JsonNode name : names) {
-      understood &= name.isTextual();
-      files.add(name.asText());
-      all.append('\n').append(name.asText());
-    }
-    byte[] checked = all.toString().getBytes(StandardCharsets.UTF_8);
-    // Pins of release 0.1 have no checksum.
-    understood &= !said.has("crc32c")
-        || said.get("crc32c").longValue() == Integer.toUnsignedLong(Checksum.crc32c(checked, 0, checked.length));
-    if (!understood) {
-      throw new IOException("It lacks a fork, mode or files as a pin has them, or its checksum is wrong");
-    }
+    byte[] bytes = storage.read(name(status), status.getLen());
+    Content said = Content.of(bytes, isOwn(name(status)));
     return new Pin(
-        status.getLen(), status.getModificationTime(), said.path("fork").asText(), mode.equals("claim"), files);
+        status.getLen(), status.getModificationTime(), said.fork, said.claims(), new HashSet<>(said.files));
+  }
+
+  /**
+   * What a pin says.
+   *
+   * @param fork path of the fork's checkpoint; empty in a pin of the checkpoint itself
+   * @param files names of the files that it pins
+   * @param said all of it, with what this release does not know
+   */
+  record Content(String fork, String mode, List<String> files, ObjectNode said) {
+    /**
+     * Reads a pin's bytes.
+     *
+     * @param own whether it is a pin of the checkpoint itself
+     * @throws IOException if it cannot be understood
+     */
+    static Content of(byte[] bytes, boolean own) throws IOException {
+      JsonNode said = JSON.readTree(bytes);
+      JsonNode names = said.path("files");
+      String mode = said.path("mode").asText();
+      boolean understood = said.path("fork").isTextual() && names.isArray()
+          && (own ? mode.equals("own") : mode.equals("claim") || mode.equals("no_claim"));
+      List<String> files = new ArrayList<>();
+      for (JsonNode name : names) {
+        understood &= name.isTextual();
+        files.add(name.asText());
+      }
+      String fork = said.path("fork").asText();
+      // Pins of release 0.1 have no checksum.
+      understood &= !said.has("crc32c") || said.get("crc32c").longValue() == checksum(fork, mode, files);
+      if (!understood) {
+        throw new IOException("It lacks a fork, mode or files as a pin has them, or its checksum is wrong");
+      }
+      return new Content(fork, mode, files, (ObjectNode) said);
+    }
+
+    boolean claims() {
+      return mode.equals("claim");
+    }
+
+    /** What the fork's origin calls it, too; empty in a pin of an early build. */
+    String forkId() {
+      return said.path("fork_id").asText("");
+    }
+
+    /** The bytes of a pin that says the same of other files. */
+    byte[] naming(List<String> others, long createdMs) throws IOException {
+      ObjectNode next = said.deepCopy();
+      ArrayNode names = next.putArray("files");
+      others.forEach(names::add);
+      next.put("created_ms", createdMs);
+      next.put("crc32c", checksum(fork, mode, others));
+      return JSON.writeValueAsBytes(next);
+    }
+
+    private static long checksum(String fork, String mode, List<String> files) {
+      StringBuilder all = new StringBuilder(fork).append('\n').append(mode);
+      files.forEach(name -> all.append('\n').append(name));
+      byte[] checked = all.toString().getBytes(StandardCharsets.UTF_8);
+      return Integer.toUnsignedLong(Checksum.crc32c(checked, 0, checked.length));
+    }
   }
 
   private static boolean isOf(Pin pin, FileStatus status) {

@@ -39,8 +39,10 @@ final class Storage {
   static final String INDEX_SUFFIX = ".index.merged";
 
   static final String RELOCATING_SUFFIX = ".relocating";
-  private static final String PIN_SUFFIX = ".fork";
+  static final String PIN_SUFFIX = ".fork";
   static final String OWN_PIN_SUFFIX = ".own";
+  /** Ends the name of the file in which a fork says where it came from. */
+  static final String ORIGIN_SUFFIX = ".origin";
   /** Options of S3A, which others ignore. */
   private static final String CREATE_UNCHECKED = "fs.s3a.create.performance";
   private static final String READ_POLICY_OF_OLD_S3A = "fs.s3a.experimental.input.fadvise";
@@ -64,6 +66,8 @@ final class Storage {
   private final Path directory;
   /** Made when it is first needed. */
   private volatile BulkDeletion bulk;
+  /** Whether the newest listing has shown that there are reference files, or were: an own pin, or a fork's origin. */
+  private volatile boolean restsOnReferences;
   /** Of an object store, what the newest listing has shown, by name. */
   private volatile Map<String, FileStatus> shown = Map.of();
 
@@ -152,8 +156,12 @@ final class Storage {
 
   /** Waits until the names of new files are on a local disk. Other file systems keep a file's name with the file. */
   void keepNames() throws IOException {
+    keepNames(directory);
+  }
+
+  private void keepNames(Path of) throws IOException {
     if (fs instanceof RawLocalFileSystem local) {
-      try (FileChannel names = FileChannel.open(local.pathToFile(directory).toPath(), StandardOpenOption.READ)) {
+      try (FileChannel names = FileChannel.open(local.pathToFile(of).toPath(), StandardOpenOption.READ)) {
         names.force(true);
       }
     }
@@ -224,9 +232,11 @@ final class Storage {
    */
   Listing list() throws IOException {
     Listing listing = new Listing(new ArrayList<>(), new HashMap<>(), new ArrayList<>());
+    boolean refers = false;
     try {
       for (FileStatus status : fs.listStatus(directory)) {
         String name = status.getPath().getName();
+        refers |= name.endsWith(OWN_PIN_SUFFIX) || name.endsWith(ORIGIN_SUFFIX);
         if (status.isFile() && name.endsWith(SUFFIX)) {
           listing.files.add(status);
         } else if (status.isFile() && name.endsWith(RELOCATING_SUFFIX)) {
@@ -247,10 +257,16 @@ final class Storage {
     } catch (FSError e) {
       throw new IOException(e);
     }
+    restsOnReferences = refers;
     if (isObjectStore) {
       shown = listing.files.stream().collect(Collectors.toMap(file -> file.getPath().getName(), file -> file));
     }
     return listing;
+  }
+
+  /** See {@link #restsOnReferences}: then the beginning of a header may be what is left of a reference file. */
+  boolean restsOnReferences() {
+    return restsOnReferences;
   }
 
   /**
@@ -291,6 +307,55 @@ final class Storage {
 
   FSDataInputStream open(String name) throws IOException {
     return fs.open(path(name));
+  }
+
+  /** The files in a directory with merged files whose names end like this; none where it does not exist. */
+  List<FileStatus> ending(Path of, String suffix) throws IOException {
+    List<FileStatus> found = new ArrayList<>();
+    for (FileStatus status : listOrNone(of)) {
+      if (status.isFile() && status.getPath().getName().endsWith(suffix)) {
+        found.add(status);
+      }
+    }
+    return found;
+  }
+
+  /** Reads a small file, which is as long as it was listed. */
+  byte[] read(String name, long length) throws IOException {
+    byte[] bytes = new byte[Math.toIntExact(length)];
+    try (FSDataInputStream in = open(name)) {
+      in.readFully(0, bytes);
+    }
+    return bytes;
+  }
+
+  /** Writes a small new file, which is durable when this returns. There is none if that fails, as far as possible. */
+  void write(String name, byte[] bytes) throws IOException {
+    try {
+      FSDataOutputStream out = create(name);
+      try {
+        out.write(bytes);
+        if (out.hasCapability("hsync")) {
+          out.hsync();
+        }
+      } catch (IOException | RuntimeException | Error e) {
+        try (out) {
+          throw e;
+        }
+      }
+      close(out, name, bytes.length);
+      keepNames(path(name).getParent());
+    } catch (IOException | RuntimeException | Error e) {
+      try {
+        delete(name);
+      } catch (IOException | RuntimeException again) {
+        e.addSuppressed(again);
+      }
+      if (e instanceof FSError) {
+        throw new IOException(e);
+      }
+      throw e;
+    }
   }
 
   /**
