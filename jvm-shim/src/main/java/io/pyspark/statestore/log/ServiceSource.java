@@ -227,10 +227,19 @@ final class ServiceSource implements IndexSource, Reporter, BatchCommits.Driver 
       }
       wanted.remove(name);
     }
-    ServiceMessages.Facts facts = expect(
-        ServiceMessages.Facts.class,
-        ask(new ServiceMessages.AskFacts(epoch, writerId, goneUpTo, revisions, filesFirst)));
-    apply(facts);
+    Map<String, Long> left = new LinkedHashMap<>(revisions);
+    boolean reads = filesFirst;
+    do {
+      ServiceMessages.Facts facts = expect(
+          ServiceMessages.Facts.class, ask(new ServiceMessages.AskFacts(epoch, writerId, goneUpTo, left, reads)));
+      apply(facts);
+      if (facts.left().size() >= left.size() && !left.isEmpty()) {
+        throw failed(checkpoint, "it answered for no partition", null);
+      }
+      left.keySet().retainAll(Set.copyOf(facts.left()));
+      // What it has read for the first answer is in the others.
+      reads = false;
+    } while (!left.isEmpty());
     for (String name : revisions.keySet()) {
       Known known = known(name);
       known.answeredIn = number;
