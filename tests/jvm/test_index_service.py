@@ -38,3 +38,10 @@ def test_an_answer_is_bounded_and_all_is_answered(
     a_partition = 100 + (versions + 1) * 100
     assert longest <= bound + a_partition + 20 * partitions
     assert questions == {1: partitions, 3_000: 4, 1 << 25: 1}[bound]
+
+
+def test_nothing_is_missed_between_two_answers(doors: Any, new_checkpoint: Callable[..., Checkpoint], jvm: Any) -> None:
+    checkpoint = new_checkpoint()
+    state = jvm.org.apache.hadoop.fs.Path(f"file:{checkpoint.state}")
+    conf = checkpoint.fs.getConf()
+    assert list(doors.foundMeanwhile(state.getFileSystem(conf), state, conf)) == [2, 2, 2]

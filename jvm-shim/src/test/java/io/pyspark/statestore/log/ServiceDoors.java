@@ -11,6 +11,8 @@ import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicReference;
+import java.util.stream.Stream;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
@@ -133,6 +135,63 @@ public final class ServiceDoors {
     } finally {
       bound(before);
       threads.shutdown();
+    }
+  }
+
+  /**
+   * Two changelogs lie in a file that is gone, and have been written elsewhere before. An executor that knew them in the
+   * old file hears of it in two answers.
+   *
+   * @return how many of the two it finds at each question and at the end
+   */
+  public static int[] foundMeanwhile(FileSystem fs, Path state, Configuration conf) throws Exception {
+    Options options = Options.from(conf);
+    java.nio.file.Path local = Files.createTempDirectory("service-doors");
+    ExecutorService threads = Executors.newCachedThreadPool(MergedLogs.daemons("service-doors"));
+    MergedLog.ProcessFacts facts =
+        new MergedLog.ProcessFacts(Map::of, () -> local, () -> 1, 86_400_000, MergedLog.TaskEnd.NONE);
+    String[] paths = {"0/0/1.changelog", "0/1/1.changelog"};
+    List<Integer> found = new CopyOnWriteArrayList<>();
+    AtomicReference<MergedLog> watched = new AtomicReference<>();
+    long before = bound(1);
+    try {
+      MergedLog driver = new MergedLog(fs, state, options, facts, threads, null, "run", "");
+      driver.serve();
+      IndexTransport way = question -> {
+        if (watched.get() != null) {
+          found.add((int) Stream.of(paths).filter(path -> watched.get().find(path) != null).count());
+        }
+        return MergedLogs.answer(question, "sender", (directory, run) -> driver);
+      };
+      MergedLog writer = new MergedLog(fs, state, options, facts, threads, way, "run", "");
+      MergedLog reader = new MergedLog(fs, state, options, facts, threads, way, "run", "");
+      writeAll(writer, paths);
+      writer.seal();
+      String old = driver.find(paths[0]).file().name();
+      FreshnessKey first = new FreshnessKey.StageAttempt("app", 1, 0, true);
+      for (String path : paths) {
+        reader.refreshFor(path, first);
+      }
+      writeAll(writer, paths);
+      fs.delete(new Path(state, "_merged/" + old), false);
+      driver.refresh();
+      watched.set(reader);
+      reader.refreshFor(paths[0], new FreshnessKey.StageAttempt("app", 2, 0, true));
+      watched.set(null);
+      found.add((int) Stream.of(paths).filter(path -> !reader.find(path).file().name().equals(old)).count());
+      List.of(writer, reader, driver).forEach(MergedLog::abandon);
+      return found.stream().mapToInt(count -> count).toArray();
+    } finally {
+      bound(before);
+      threads.shutdown();
+    }
+  }
+
+  private static void writeAll(MergedLog log, String... paths) throws IOException {
+    for (String path : paths) {
+      try (LogOutputStream out = log.create(path)) {
+        out.write(1);
+      }
     }
   }
 
