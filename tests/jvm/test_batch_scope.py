@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -11,7 +12,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
-from tests.jvm.harness import Checkpoint
+from tests.jvm.harness import Checkpoint, begun, in_time, result_in_time, until
 
 pytestmark = pytest.mark.spark
 
@@ -24,17 +25,15 @@ def path(partition: int, batch: int) -> str:
 
 
 @pytest.fixture
-def make_scope(jvm: Any, new_checkpoint: Callable[..., Checkpoint]) -> Iterator[Callable[[], Any]]:
+def make_scope(jvm: Any, new_checkpoint: Callable[..., Checkpoint]) -> Iterator[Callable[..., Any]]:
     """Makes a query's processes, with a checkpoint of their own."""
     made: list[Any] = []
 
-    def make() -> Any:
-        checkpoint = new_checkpoint(name=f"checkpoint-{len(made)}", groupCommit__scope="batch")
-        state = jvm.org.apache.hadoop.fs.Path(f"file:{checkpoint.state}")
+    def make(scheme: str = "file") -> Any:
+        checkpoint = new_checkpoint(scheme, name=f"checkpoint-{len(made)}", groupCommit__scope="batch")
+        state = jvm.org.apache.hadoop.fs.Path(f"{scheme}:{checkpoint.state}")
         conf = checkpoint.fs.getConf()
-        scope = jvm.io.pyspark.statestore.log.BatchScope(
-            jvm.org.apache.hadoop.fs.FileSystem.getLocal(conf), state, conf
-        )
+        scope = jvm.io.pyspark.statestore.log.BatchScope(state.getFileSystem(conf), state, conf)
         made.append((scope, checkpoint))
         return scope
 
@@ -142,6 +141,105 @@ def test_snapshot_does_not_wait(scope: Any) -> None:
     assert scope.task(0, 0, "0/0/1.snapshot", b"whole") is None
     assert scope.durable("0/0/1.snapshot") == b"whole"
     assert scope.endBatch(0, PATIENT) is None
+
+
+@pytest.mark.parametrize("stale", [3, 100])
+def test_job_of_a_thread_that_has_another_batch_in_its_properties(scope: Any, stale: int) -> None:
+    """A thread of a pool inherits the properties of the job in which it was made, and keeps them."""
+    scope.start()
+    assert scope.task(0, 6, path(0, 6), b"before") is None
+    assert scope.endBatch(6, PATIENT) is None
+    assert scope.task(0, 7, path(0, 7), b"of the query's thread") is None
+    assert scope.task(0, stale, path(1, 7), b"of the pool's") is None
+    assert scope.endBatch(7, PATIENT) is None
+    assert scope.durable(path(0, 7)) == b"of the query's thread"
+    assert scope.durable(path(1, 7)) == b"of the pool's"
+
+
+def test_task_that_is_killed_while_its_batch_is_written_fails_no_other(
+    make_scope: Callable[..., Any], gate: Any
+) -> None:
+    """As a second attempt is, when the first has ended, which ends the batch."""
+    scope = make_scope("gated")
+    scope.start(), scope.start()
+    assert scope.task(0, 0, path(0, 0), b"of the attempt that counts") is None
+    assert scope.task(1, 0, path(1, 0), b"of another partition") is None
+    assert scope.task(1, 0, path(0, 0), b"of the attempt that is killed") is None
+    # One writes before the other comes.
+    scope.asksLate(0)
+    gate.hold("before create", ".merged")
+    ended = begun(scope.endBatch, 0, PATIENT)
+    assert gate.awaitHeld("before create")
+    scope.failLate(1)
+    gate.release("before create")
+    assert result_in_time(ended, "the end of the batch") is None
+    assert scope.durable(path(1, 0)) == b"of another partition"
+    assert scope.durable(path(0, 0)) is not None
+
+
+def test_task_fails_where_no_thread_can_wait_for_its_batch(scope: Any) -> None:
+    scope.start()
+    scope.outOfThreads(True)
+    assert "native thread" in in_time(scope.task, 0, 0, path(0, 0), b"not kept")
+    scope.outOfThreads(False)
+    assert in_time(scope.task, 0, 0, path(0, 0), b"of the next attempt") is None
+    assert scope.endBatch(0, PATIENT) is None
+    assert scope.durable(path(0, 0)) == b"of the next attempt"
+
+
+def test_debts_of_an_earlier_run_do_not_count(scope: Any) -> None:
+    """Whatever thread makes the entry: here it is none of Spark's."""
+    scope.start(), scope.start()
+    assert scope.task(1, 0, path(1, 0), b"of the earlier run") is None
+    scope.kill(1, False)
+    scope.restart(f"run-{uuid.uuid4()}")
+    assert scope.task(0, 0, path(0, 0), b"counts") is None
+    assert scope.endBatch(0, HASTY) is None
+    assert scope.durable(path(0, 0)) == b"counts"
+    assert scope.durable(path(1, 0)) is None
+
+
+def test_process_owes_to_several_batches_at_a_time(scope: Any) -> None:
+    """A task that was not stopped in time still works for an earlier batch, and takes no debt away."""
+    scope.start()
+    assert scope.task(0, 5, path(0, 5), b"counts") is None
+    assert scope.task(0, 4, path(0, 4), b"of a task that nobody waits for") is None
+    assert scope.endBatch(5, PATIENT) is None
+    assert scope.durable(path(0, 5)) == b"counts"
+
+
+def test_task_of_an_earlier_run_takes_no_debt_away(scope: Any) -> None:
+    scope.restart("an-earlier-run")
+    scope.restart("this-run")
+    scope.start()
+    assert scope.task(0, 5, path(0, 5), b"counts") is None
+    scope.ofRun("an-earlier-run")
+    scope.failingTask(0, 5, path(1, 5), b"of a task that was not stopped in time")
+    scope.ofRun("this-run")
+    assert scope.endBatch(5, PATIENT) is None
+    assert scope.durable(path(0, 5)) == b"counts"
+    assert scope.durable(path(1, 5)) is None
+
+
+def test_nothing_is_left_of_runs_that_have_ended(make_scope: Callable[..., Any]) -> None:
+    """Each ends with a batch that was computed and not entered, as when it is stopped."""
+    scopes = []
+    for _ in range(6):
+        scope = make_scope()
+        scopes.append(scope)
+        before = scope.remembered()
+        for _ in range(5):
+            run = f"run-{uuid.uuid4()}"
+            scope.restart(run)
+            executor = scope.start()
+            assert scope.task(executor, 0, path(0, 0), b"first") is None
+            assert scope.endBatch(0, PATIENT) is None
+            assert scope.task(executor, 1, path(0, 1), b"second") is None
+            scope.runEnded(run)
+            assert scope.remembered() == before
+            assert "has ended without this task" in scope.task(executor, 2, path(0, 2), b"of a task that goes on")
+            assert scope.remembered() == before
+    until(lambda: sum(scope.busyThreads() for scope in scopes) == 0, "threads that wait for these batches to end")
 
 
 class Batches(RuleBasedStateMachine):

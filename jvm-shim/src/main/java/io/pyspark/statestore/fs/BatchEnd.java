@@ -4,7 +4,6 @@ import io.pyspark.statestore.Options;
 import io.pyspark.statestore.log.MergedLogs;
 import java.io.IOException;
 import java.io.OutputStream;
-import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.Path;
@@ -15,21 +14,21 @@ import org.apache.hadoop.fs.Path;
  * Nothing waits where each commit was durable before its task ended.
  */
 final class BatchEnd implements AtomicFile {
-  /** The name of Spark's thread that runs a query. */
-  private static final Pattern RUN = Pattern.compile("stream execution thread for .*runId = ([0-9a-f-]{36})\\]");
   private static final Pattern NUMBER = Pattern.compile("\\d{1,18}");
 
   private final AtomicFile entry;
   private final Path stateDirectory;
   private final long batch;
   private final Configuration conf;
+  private final long sinceNanos;
   private boolean finished;
 
-  private BatchEnd(AtomicFile entry, Path stateDirectory, long batch, Configuration conf) {
+  private BatchEnd(AtomicFile entry, Path stateDirectory, long batch, Configuration conf, long sinceNanos) {
     this.entry = entry;
     this.stateDirectory = stateDirectory;
     this.batch = batch;
     this.conf = conf;
+    this.sinceNanos = sinceNanos;
   }
 
   /**
@@ -37,16 +36,16 @@ final class BatchEnd implements AtomicFile {
    *
    * @param path of a new file, with its real name
    * @param made the file as Spark makes it
+   * @param sinceNanos when the manager of the log was made. Each run of a query makes its own before its first task
    * @return {@code made}, where the file is no entry of a commit log
    */
-  static AtomicFile of(Path path, AtomicFile made, Configuration conf)
-      throws IOException {
+  static AtomicFile of(Path path, AtomicFile made, Configuration conf, long sinceNanos) throws IOException {
     Path log = path.getParent();
     if (log == null || !log.getName().equals("commits") || !NUMBER.matcher(path.getName()).matches()) {
       return made;
     }
     Path checkpoint = path.getFileSystem(conf).makeQualified(log.getParent());
-    return new BatchEnd(made, new Path(checkpoint, "state"), Long.parseLong(path.getName()), conf);
+    return new BatchEnd(made, new Path(checkpoint, "state"), Long.parseLong(path.getName()), conf, sinceNanos);
   }
 
   @Override
@@ -63,9 +62,7 @@ final class BatchEnd implements AtomicFile {
     boolean isDurable = false;
     try {
       if (MergedLogs.awaitsBatch(stateDirectory.toString())) {
-        Matcher run = RUN.matcher(Thread.currentThread().getName());
-        String runId = run.find() ? run.group(1) : null;
-        MergedLogs.awaitBatch(stateDirectory.toString(), runId, batch, Options.from(conf).closedAfterMs());
+        MergedLogs.awaitBatch(stateDirectory.toString(), sinceNanos, batch, Options.from(conf).closedAfterMs());
       }
       isDurable = true;
     } finally {

@@ -1,12 +1,16 @@
 package io.pyspark.statestore.fs;
 
 import io.pyspark.statestore.Options;
+import io.pyspark.statestore.log.FairThreads;
 import io.pyspark.statestore.log.IndexTransport;
 import io.pyspark.statestore.log.MergedLog;
 import io.pyspark.statestore.log.MergedLogs;
 import java.io.IOException;
 import java.io.InterruptedIOException;
-import java.util.LinkedHashMap;
+import java.lang.ref.Reference;
+import java.lang.ref.ReferenceQueue;
+import java.lang.ref.WeakReference;
+import java.util.HashMap;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutorService;
@@ -20,6 +24,9 @@ import org.apache.spark.rpc.RpcCallContext;
 import org.apache.spark.rpc.RpcEndpoint;
 import org.apache.spark.rpc.RpcEndpointRef;
 import org.apache.spark.rpc.RpcEnv;
+import org.apache.spark.scheduler.SparkListener;
+import org.apache.spark.scheduler.SparkListenerEvent;
+import org.apache.spark.sql.streaming.StreamingQueryListener;
 import org.apache.spark.util.RpcUtils;
 import org.apache.spark.util.ThreadUtils;
 import org.slf4j.Logger;
@@ -46,22 +53,22 @@ public final class IndexEndpoint implements RpcEndpoint {
   private static final String KEY = "io.pyspark.statestore.indexService";
   private static final String DRIVER = "driver";
 
-  /** Answers what is in memory. Spark's own threads have more to do than to wait for it. */
+  /** Answers what is in memory, and waits for nothing. Spark's own threads have more to do than to wait for it. */
   private static final ExecutorService QUICK = Executors.newFixedThreadPool(4, MergedLogs.daemons("merged-index-service"));
-  /** Answers what may take as long as a file system does. */
-  private static final ExecutorService SLOW =
-      Executors.newFixedThreadPool(16, MergedLogs.daemons("merged-index-service-files"));
+  /** Answers what may take as long as the file system of its checkpoint does. */
+  private static final FairThreads FAIR =
+      new FairThreads(Executors.newCachedThreadPool(MergedLogs.daemons("merged-index-service-files")), 4);
 
-  private static final int REMEMBERED = 256;
-  /** By checkpoint, the configuration of its query. */
-  private static final Map<Path, Configuration> CONFIGURATIONS = new LinkedHashMap<>(16, 0.75f, true) {
-    private static final long serialVersionUID = 1L;
+  /**
+   * By checkpoint, the configuration of its query. The manager of the query's logs holds it, so it is known as long as
+   * the query runs, however many there are, and goes with it.
+   */
+  private static final Map<Path, Reference<Configuration>> CONFIGURATIONS = new HashMap<>();
 
-    @Override
-    protected boolean removeEldestEntry(Map.Entry<Path, Configuration> eldest) {
-      return size() > REMEMBERED;
-    }
-  };
+  private static final ReferenceQueue<Configuration> GONE = new ReferenceQueue<>();
+
+  /** The context in which the ends of queries are listened for. */
+  private static Reference<SparkEnv> heard = new WeakReference<>(null);
 
   private static RpcEnv served;
   private static volatile Way way;
@@ -84,13 +91,16 @@ public final class IndexEndpoint implements RpcEndpoint {
    */
   static void managerMade(Path location, Configuration conf) {
     SparkEnv env = SparkEnv.get();
-    if (!isDriver(env) || ProcessIdentity.isLocal(env.conf())) {
+    if (!isDriver(env)) {
+      return;
+    }
+    hearOfEnds(env);
+    if (ProcessIdentity.isLocal(env.conf())) {
       return;
     }
     synchronized (CONFIGURATIONS) {
-      CONFIGURATIONS.put(location, conf);
-      if (location.getParent() != null) {
-        CONFIGURATIONS.putIfAbsent(location.getParent(), conf);
+      if (isLog(location) && configuration(location.getParent()) == null) {
+        remember(location.getParent(), conf);
       }
       if (env.rpcEnv() == served) {
         return;
@@ -104,6 +114,69 @@ public final class IndexEndpoint implements RpcEndpoint {
         LOG.warn("There is no index service in this driver; executors read each other's merged files instead", e);
       }
     }
+  }
+
+  /** A run of a query begins: what is known of an earlier one does not count. */
+  static void runBegins(Path checkpoint) {
+    synchronized (CONFIGURATIONS) {
+      CONFIGURATIONS.remove(checkpoint);
+    }
+  }
+
+  /** A file is written that is no state. Only the query itself writes into its logs; others may have read them before. */
+  static void written(Path file, Configuration conf) {
+    Path log = file.getParent();
+    SparkEnv env = SparkEnv.get();
+    if (log != null && isLog(log) && isDriver(env) && !ProcessIdentity.isLocal(env.conf())) {
+      synchronized (CONFIGURATIONS) {
+        remember(log.getParent(), conf);
+      }
+    }
+  }
+
+  private static boolean isLog(Path location) {
+    return location.getParent() != null && (location.getName().equals("offsets") || location.getName().equals("commits"));
+  }
+
+  private static Configuration configuration(Path checkpoint) {
+    Reference<Configuration> known = CONFIGURATIONS.get(checkpoint);
+    return known == null ? null : known.get();
+  }
+
+  private static void remember(Path checkpoint, Configuration conf) {
+    CONFIGURATIONS.put(checkpoint, new WeakReference<>(conf, GONE));
+    boolean anyGone = false;
+    while (GONE.poll() != null) {
+      anyGone = true;
+    }
+    if (anyGone) {
+      CONFIGURATIONS.values().removeIf(known -> known.get() == null);
+    }
+  }
+
+  /** Of how many checkpoints a query's configuration is remembered. */
+  public static int remembered() {
+    synchronized (CONFIGURATIONS) {
+      return CONFIGURATIONS.size();
+    }
+  }
+
+  /** Has what is owed to a query's batches end with the query. Spark tells the listeners of a context, in all sessions. */
+  private static void hearOfEnds(SparkEnv env) {
+    synchronized (CONFIGURATIONS) {
+      if (heard.get() == env) {
+        return;
+      }
+      heard = new WeakReference<>(env);
+    }
+    SparkContext.getOrCreate().addSparkListener(new SparkListener() {
+      @Override
+      public void onOtherEvent(SparkListenerEvent event) {
+        if (event instanceof StreamingQueryListener.QueryTerminatedEvent ended) {
+          MergedLogs.runEnded(ended.runId().toString());
+        }
+      }
+    });
   }
 
   private static boolean isDriver(SparkEnv env) {
@@ -121,7 +194,7 @@ public final class IndexEndpoint implements RpcEndpoint {
     Path state = new Path(stateDirectory);
     Configuration conf;
     synchronized (CONFIGURATIONS) {
-      conf = CONFIGURATIONS.get(state.getParent());
+      conf = configuration(state.getParent());
     }
     if (conf == null) {
       conf = SparkContext.getOrCreate().hadoopConfiguration();
@@ -147,11 +220,41 @@ public final class IndexEndpoint implements RpcEndpoint {
       @Override
       public BoxedUnit apply(Object message) {
         byte[] question = (byte[]) message;
-        ExecutorService threads = MergedLogs.mayReadFiles(question) ? SLOW : QUICK;
-        threads.execute(() -> answer(question, context.senderAddress()).thenAccept(context::reply));
+        String waitsFor = MergedLogs.waitsFor(question);
+        try {
+          if (waitsFor == null) {
+            QUICK.execute(() -> reply(question, context));
+          } else {
+            FAIR.execute(waitsFor, () -> reply(question, context));
+          }
+        } catch (RuntimeException | Error e) {
+          // A process at its limit of threads has an OutOfMemoryError here.
+          fail(context, e);
+        }
         return BoxedUnit.UNIT;
       }
     };
+  }
+
+  /** Whoever asks hears of every failure, and does not wait for the time that an answer may take. */
+  private static void reply(byte[] question, RpcCallContext context) {
+    try {
+      answer(question, context.senderAddress()).whenComplete((said, failure) -> {
+        if (failure == null) {
+          context.reply(said);
+        } else {
+          fail(context, failure);
+        }
+      });
+    } catch (RuntimeException | Error e) {
+      fail(context, e);
+    }
+  }
+
+  private static void fail(RpcCallContext context, Throwable why) {
+    LOG.warn("The index service could not answer", why);
+    // The other side may not know the class of the failure.
+    context.sendFailure(new IOException(String.valueOf(why)));
   }
 
   /** Answers a question that came over a connection. */

@@ -42,6 +42,7 @@ public final class MergedFiles {
   private final MergedFileSystem fs;
   private final Path location;
   private final Configuration conf;
+  private final long madeNanos = System.nanoTime();
   /** The key of the last question that a task asked; Spark opens files for that task from other threads. */
   private volatile FreshnessKey lastKey;
 
@@ -128,7 +129,8 @@ public final class MergedFiles {
       Path real = Schemes.toReal(path);
       String own = showsSparksProviders ? SparksProviders.ownFor(real, conf) : "";
       AtomicFile made = SparksProviders.written(plain().createAtomic(real, overwriteIfPossible), own);
-      return BatchEnd.of(real, made, conf);
+      IndexEndpoint.written(fs == null ? real : fs.real().makeQualified(real), conf);
+      return BatchEnd.of(real, made, conf, madeNanos);
     });
   }
 
@@ -230,6 +232,8 @@ public final class MergedFiles {
       if (fs == null) {
         DoorCheck.beforeStart(location, conf);
       }
+      Path root = Schemes.toReal(location);
+      IndexEndpoint.runBegins(root.getFileSystem(conf).makeQualified(root));
       Path made;
       try {
         made = plain().createCheckpointDirectory();

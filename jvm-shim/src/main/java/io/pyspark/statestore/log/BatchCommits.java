@@ -74,10 +74,13 @@ final class BatchCommits {
       }
     }
 
-    /** Takes back the commit of a task that failed. */
+    /**
+     * Takes back the commit of a task that failed. Once the batch ends it is written, as one is that was durable before
+     * its task failed: by then all that counts has ended, so another attempt of the task counts. Its payload is in use.
+     */
     void drop(Commit commit) {
       synchronized (BatchCommits.this) {
-        if (commits.remove(commit)) {
+        if (!isOver && commits.remove(commit)) {
           closePayloads(List.of(commit));
         }
       }
@@ -90,7 +93,7 @@ final class BatchCommits {
   }
 
   /** The batch that a task works for. The first call says in the driver that something is owed, without waiting. */
-  Batch batch(String run, long number) {
+  Batch batch(String run, long number) throws IOException {
     Key key = new Key(run, number);
     Batch made;
     synchronized (this) {
@@ -102,7 +105,14 @@ final class BatchCommits {
       batches.put(key, made);
       forgetBefore(key);
     }
-    threads.execute(() -> serve(made));
+    try {
+      threads.execute(() -> serve(made));
+    } catch (RuntimeException | Error e) {
+      // A process at its limit of threads has an OutOfMemoryError here. Tasks that have the batch by now fail, too.
+      made.owed.completeExceptionally(e);
+      forget(made);
+      throw new IOException("No thread can wait for the end of batch " + number + " of " + checkpoint + ": " + e, e);
+    }
     return made;
   }
 
@@ -121,21 +131,18 @@ final class BatchCommits {
     try {
       driver.owes(batch.key.run, batch.key.number);
       batch.owed.complete(null);
-    } catch (IOException | RuntimeException | Error e) {
-      // The tasks fail, and those that are tried again begin the batch anew.
-      batch.owed.completeExceptionally(e);
-      forget(batch);
-      return;
-    }
-    while (true) {
-      BatchDebts.Call call = call(batch);
+      BatchDebts.Call call = BatchDebts.Call.WAIT;
+      while (call == BatchDebts.Call.WAIT) {
+        call = call(batch);
+      }
       if (call == BatchDebts.Call.WRITE) {
         pay(batch);
       }
-      if (call != BatchDebts.Call.WAIT) {
-        forget(batch);
-        return;
-      }
+    } catch (IOException | RuntimeException | Error e) {
+      // The tasks fail, and those that are tried again begin the batch anew.
+      batch.owed.completeExceptionally(e);
+    } finally {
+      forget(batch);
     }
   }
 
@@ -147,7 +154,7 @@ final class BatchCommits {
     }
     try {
       return driver.call(batch.key.run, batch.key.number);
-    } catch (IOException | RuntimeException e) {
+    } catch (IOException | RuntimeException | Error e) {
       LOG.warn("Could not ask whether batch {} of {} ends; asking again", batch.key.number, checkpoint, e);
       try {
         Thread.sleep(PAUSE_MS);
@@ -173,7 +180,7 @@ final class BatchCommits {
     }
     try {
       driver.paid(batch.key.run, batch.key.number, failure);
-    } catch (IOException | RuntimeException e) {
+    } catch (IOException | RuntimeException | Error e) {
       LOG.warn("Could not say that batch {} of {} is durable; the driver counts this process as lost", batch.key.number,
           checkpoint, e);
     }
@@ -208,13 +215,19 @@ final class BatchCommits {
       batches.clear();
     }
     for (Batch batch : all) {
-      threads.execute(() -> {
-        try {
-          driver.paid(batch.key.run, batch.key.number, "its log of the checkpoint was closed");
-        } catch (IOException e) {
-          LOG.debug("Batch {} of {} was given up", batch.key.number, checkpoint, e);
-        }
-      });
+      try {
+        threads.execute(() -> giveUp(batch));
+      } catch (RuntimeException | Error e) {
+        LOG.debug("No thread can say that batch {} of {} was given up", batch.key.number, checkpoint, e);
+      }
+    }
+  }
+
+  private void giveUp(Batch batch) {
+    try {
+      driver.paid(batch.key.run, batch.key.number, "its log of the checkpoint was closed");
+    } catch (IOException | RuntimeException | Error e) {
+      LOG.debug("Batch {} of {} was given up", batch.key.number, checkpoint, e);
     }
   }
 }

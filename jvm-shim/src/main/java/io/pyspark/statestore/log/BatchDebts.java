@@ -5,13 +5,16 @@ import io.pyspark.statestore.StateStoreFilesException.Id;
 import java.io.IOException;
 import java.io.InterruptedIOException;
 import java.util.ArrayList;
-import java.util.Iterator;
+import java.util.Collections;
+import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
+import java.util.function.Predicate;
 
 /**
  * What processes owe to the batches of one checkpoint, in the driver: commits that Spark's tasks have ended with, and
@@ -23,10 +26,24 @@ import java.util.concurrent.TimeUnit;
  * process was lost or could not write, the entry is not made, and the query fails. Its next run computes the batch
  * again, from the state of the batch before, which is durable.
  *
- * <p>Debts do not end with a log or an epoch of the index service, so what is owed is never forgotten with them.
+ * <p>Debts do not end with a log or an epoch of the index service, so what is owed is never forgotten with them. They end
+ * with the run of the query: which debts an entry waits for is decided by the number of its batch, and by when its run
+ * began, but by no thread's name.
  */
 final class BatchDebts {
+  /** By state directory. Changed under its monitor; a checkpoint is dropped when a run ends and nothing is owed. */
   private static final Map<String, BatchDebts> ALL = new ConcurrentHashMap<>();
+
+  private static final int REMEMBERED = 1_000;
+  /** Runs that have ended. What still works for them owes nothing. Used with the monitor of {@link #ALL}. */
+  private static final Set<String> ENDED = Collections.newSetFromMap(new LinkedHashMap<>() {
+    private static final long serialVersionUID = 1L;
+
+    @Override
+    protected boolean removeEldestEntry(Map.Entry<String, Boolean> eldest) {
+      return size() > REMEMBERED;
+    }
+  });
 
   /** A process that waits to be called asks so often; the driver counts it as lost after three times that. */
   static final long ASK_MS = 20_000;
@@ -34,10 +51,13 @@ final class BatchDebts {
   private static final long PATIENCE_NANOS = TimeUnit.MILLISECONDS.toNanos(3 * ASK_MS);
 
   private final String checkpoint;
-  private final Map<Long, Debt> byWriter = new LinkedHashMap<>();
-  /** The run and the batch of which the debts were collected last. */
-  private String collectedRun = "";
-  private long collected = -1;
+  private final Map<Debtor, Debt> debts = new LinkedHashMap<>();
+  /** By run, the batch of which the debts were collected last. */
+  private final Map<String, Long> collected = new HashMap<>();
+  private boolean isCollecting;
+
+  /** Who owes: the writer of a process, for a batch of a run. */
+  record Debtor(long writer, String run, long batch) {}
 
   /** What a process hears that waits for the end of its batch. */
   enum Call {
@@ -50,24 +70,23 @@ final class BatchDebts {
   }
 
   private static final class Debt {
-    private final String run;
-    private final long batch;
     private final Object sender;
+    private final long madeNanos = System.nanoTime();
     /** Of the process's question, until it is answered; else null. */
     private CompletableFuture<Call> asks;
     private boolean isCalled;
     private boolean isPaid;
     private String failure;
-    private long heardNanos = System.nanoTime();
+    private long heardNanos = madeNanos;
 
-    private Debt(String run, long batch, Object sender) {
-      this.run = run;
-      this.batch = batch;
+    private Debt(Object sender) {
       this.sender = sender;
     }
 
-    private boolean isOf(String otherRun, long otherBatch) {
-      return batch == otherBatch && run.equals(otherRun);
+    private void forget() {
+      if (asks != null) {
+        asks.complete(Call.FORGET);
+      }
     }
 
     private void call() {
@@ -82,17 +101,13 @@ final class BatchDebts {
     this.checkpoint = stateDirectory.substring(0, Math.max(0, stateDirectory.lastIndexOf('/')));
   }
 
-  static BatchDebts of(String stateDirectory) {
-    return ALL.computeIfAbsent(stateDirectory, BatchDebts::new);
-  }
-
   static boolean isOwed(String stateDirectory) {
     BatchDebts debts = ALL.get(stateDirectory);
     return debts != null && debts.isOwed();
   }
 
   private synchronized boolean isOwed() {
-    return !byWriter.isEmpty();
+    return !debts.isEmpty();
   }
 
   /** A connection is lost. What came over it and is not paid never will be. */
@@ -100,26 +115,67 @@ final class BatchDebts {
     ALL.values().forEach(debts -> debts.lostSender(sender));
   }
 
+  /** Of how many checkpoints anything is remembered. */
+  static int remembered() {
+    return ALL.size();
+  }
+
+  /** A run has ended, and with it what is owed to its batches. */
+  static void ended(String run) {
+    synchronized (ALL) {
+      ENDED.add(run);
+      ALL.values().removeIf(debts -> debts.forget(run));
+    }
+  }
+
+  /** Forgets a run; returns whether nothing of any other is left. */
+  private synchronized boolean forget(String run) {
+    forget(debtor -> debtor.run.equals(run));
+    collected.remove(run);
+    return debts.isEmpty() && collected.isEmpty() && !isCollecting;
+  }
+
+  private void forget(Predicate<Debtor> which) {
+    debts.entrySet().removeIf(owed -> {
+      boolean goes = which.test(owed.getKey());
+      if (goes) {
+        owed.getValue().forget();
+      }
+      return goes;
+    });
+  }
+
   /**
    * A process owes commits to a batch.
    *
    * @param sender the connection over which it says so
-   * @throws IOException where the batch has ended, so that the task does not count
+   * @throws IOException where the batch or the run has ended, so that the task does not count
    */
-  synchronized void owes(long writer, String run, long batch, Object sender) throws IOException {
-    if (run.equals(collectedRun) && batch <= collected) {
-      throw new IOException("batch " + batch + " of " + checkpoint + " has ended without this task");
-    }
-    Debt known = byWriter.get(writer);
-    if (known == null || !known.isOf(run, batch)) {
-      byWriter.put(writer, new Debt(run, batch, sender));
+  static void owes(String stateDirectory, Debtor debtor, Object sender) throws IOException {
+    synchronized (ALL) {
+      if (ENDED.contains(debtor.run)) {
+        throw new IOException("run " + debtor.run + " of the query has ended without this task");
+      }
+      ALL.computeIfAbsent(stateDirectory, BatchDebts::new).owes(debtor, sender);
     }
   }
 
+  private synchronized void owes(Debtor debtor, Object sender) throws IOException {
+    if (debtor.batch <= collected.getOrDefault(debtor.run, -1L)) {
+      throw new IOException("batch " + debtor.batch + " of " + checkpoint + " has ended without this task");
+    }
+    debts.computeIfAbsent(debtor, d -> new Debt(sender));
+  }
+
   /** What a process that owes should do, when it is known, or after {@link #ASK_MS}. */
-  synchronized CompletableFuture<Call> call(long writer, String run, long batch) {
-    Debt debt = byWriter.get(writer);
-    if (debt == null || !debt.isOf(run, batch)) {
+  static CompletableFuture<Call> call(String stateDirectory, Debtor debtor) {
+    BatchDebts debts = ALL.get(stateDirectory);
+    return debts == null ? CompletableFuture.completedFuture(Call.FORGET) : debts.call(debtor);
+  }
+
+  private synchronized CompletableFuture<Call> call(Debtor debtor) {
+    Debt debt = debts.get(debtor);
+    if (debt == null) {
       return CompletableFuture.completedFuture(Call.FORGET);
     }
     debt.heardNanos = System.nanoTime();
@@ -131,9 +187,16 @@ final class BatchDebts {
   }
 
   /** A process has made its commits of a batch durable, or says why it cannot. */
-  synchronized void paid(long writer, String run, long batch, String failure) {
-    Debt debt = byWriter.get(writer);
-    if (debt != null && debt.isOf(run, batch)) {
+  static void paid(String stateDirectory, Debtor debtor, String failure) {
+    BatchDebts debts = ALL.get(stateDirectory);
+    if (debts != null) {
+      debts.paid(debtor, failure);
+    }
+  }
+
+  private synchronized void paid(Debtor debtor, String failure) {
+    Debt debt = debts.get(debtor);
+    if (debt != null) {
       debt.isPaid = failure.isEmpty();
       debt.failure = failure.isEmpty() ? null : failure;
       notifyAll();
@@ -141,7 +204,7 @@ final class BatchDebts {
   }
 
   private synchronized void lostSender(Object sender) {
-    byWriter.values().stream().filter(debt -> sender.equals(debt.sender) && !debt.isPaid).forEach(debt -> {
+    debts.values().stream().filter(debt -> sender.equals(debt.sender) && !debt.isPaid).forEach(debt -> {
       debt.failure = "its connection to the driver was lost";
       notifyAll();
     });
@@ -151,30 +214,31 @@ final class BatchDebts {
    * Calls in what is owed to a batch, and waits until all of it is paid.
    *
    * @param stateDirectory of the checkpoint
-   * @param run that ends the batch; null where it is not known, which makes the debts of all runs count
+   * @param sinceNanos when the run began that ends the batch. What was owed before was owed to an earlier one
    * @param patienceMs how long a process may take to write
    * @throws StateStoreFilesException PSS_BATCH_NOT_DURABLE, where something cannot be paid
    */
-  static void collect(String stateDirectory, String run, long batch, long patienceMs) throws IOException {
+  static void collect(String stateDirectory, long sinceNanos, long batch, long patienceMs) throws IOException {
     BatchDebts debts = ALL.get(stateDirectory);
     if (debts != null) {
-      debts.collect(run, batch, patienceMs);
+      debts.collect(sinceNanos, batch, patienceMs);
     }
   }
 
-  private synchronized void collect(String run, long batch, long patienceMs) throws IOException {
-    collectedRun = run == null ? "" : run;
-    collected = batch;
-    forgetOthers(run, batch);
+  private synchronized void collect(long sinceNanos, long batch, long patienceMs) throws IOException {
+    // Earlier batches are in the commit log. What an earlier run has of this one or later is computed again.
+    forget(debtor -> debtor.batch != batch || debts.get(debtor).madeNanos - sinceNanos < 0);
+    debts.keySet().forEach(debtor -> collected.merge(debtor.run, batch, Math::max));
     long beganNanos = System.nanoTime();
+    isCollecting = true;
     try {
-      while (byWriter.values().stream().anyMatch(debt -> !debt.isPaid)) {
-        byWriter.values().forEach(Debt::call);
+      while (debts.values().stream().anyMatch(debt -> !debt.isPaid)) {
+        debts.values().forEach(Debt::call);
         List<String> why = new ArrayList<>();
-        byWriter.forEach((writer, debt) -> {
+        debts.forEach((debtor, debt) -> {
           String failure = failure(debt, beganNanos, patienceMs);
           if (failure != null) {
-            why.add("writer " + Long.toHexString(writer) + ": " + failure);
+            why.add("writer " + Long.toHexString(debtor.writer) + ": " + failure);
           }
         });
         if (!why.isEmpty()) {
@@ -186,25 +250,8 @@ final class BatchDebts {
       Thread.currentThread().interrupt();
       throw new InterruptedIOException("Interrupted while batch " + batch + " of " + checkpoint + " became durable");
     } finally {
-      byWriter.values().forEach(debt -> {
-        if (debt.asks != null) {
-          debt.asks.complete(Call.FORGET);
-        }
-      });
-      byWriter.clear();
-    }
-  }
-
-  /** Earlier batches are in the commit log, or will be computed again; an earlier run of the query has ended. */
-  private void forgetOthers(String run, long batch) {
-    for (Iterator<Debt> all = byWriter.values().iterator(); all.hasNext(); ) {
-      Debt debt = all.next();
-      if (debt.batch != batch || run != null && !debt.run.equals(run)) {
-        if (debt.asks != null) {
-          debt.asks.complete(Call.FORGET);
-        }
-        all.remove();
-      }
+      isCollecting = false;
+      forget(debtor -> true);
     }
   }
 

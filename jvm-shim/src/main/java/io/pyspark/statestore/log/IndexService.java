@@ -30,6 +30,12 @@ final class IndexService {
   /** Longer than any message is under way. A report of a file that is gone must not bring its entries back. */
   private static final long GONE_NANOS = 3_600_000_000_000L;
 
+  /**
+   * An answer with facts is about so long at most, if one partition is not longer: an array of bytes ends at 2 GiB, and
+   * both sides have several copies of a message in memory.
+   */
+  static volatile long answerBytes = 32 << 20;
+
   private final long epoch = RANDOM.nextLong();
   private final Index index;
   private final Rules rules;
@@ -158,25 +164,38 @@ final class IndexService {
           // A checkpoint that was put back from a copy has some of them again.
           .filter(name -> index.file(name) == null).toList();
     }
-    List<ServiceMessages.PartitionFacts> changed;
+    List<ServiceMessages.PartitionFacts> changed = new ArrayList<>();
+    List<String> left = new ArrayList<>();
     long unsettled;
     do {
       refresher.settle();
       unsettled = refresher.timesUnsettled();
-      changed = changed(question);
+      changed.clear();
+      left.clear();
+      look(question, changed, left);
     } while (refresher.timesUnsettled() != unsettled);
-    return new ServiceMessages.Facts(clock.newest(), index.liveBytes(), goneNow, names, changed);
+    return new ServiceMessages.Facts(clock.newest(), index.liveBytes(), goneNow, names, changed, left);
   }
 
-  private List<ServiceMessages.PartitionFacts> changed(ServiceMessages.AskFacts question) {
-    List<ServiceMessages.PartitionFacts> changed = new ArrayList<>();
-    question.revisions().forEach((partition, known) -> {
-      ServiceMessages.PartitionFacts facts = partition(partition, known);
+  /**
+   * Looks up what has changed.
+   *
+   * @param left partitions for which the answer has no room; added to
+   */
+  private void look(
+      ServiceMessages.AskFacts question, List<ServiceMessages.PartitionFacts> changed, List<String> left) {
+    long bytes = 0;
+    for (Map.Entry<String, Long> asked : question.revisions().entrySet()) {
+      if (bytes >= answerBytes) {
+        left.add(asked.getKey());
+        continue;
+      }
+      ServiceMessages.PartitionFacts facts = partition(asked.getKey(), asked.getValue());
       if (facts != null) {
         changed.add(facts);
+        bytes += facts.bytes();
       }
-    });
-    return changed;
+    }
   }
 
   private ServiceMessages.PartitionFacts partition(String partition, long known) {

@@ -19,6 +19,8 @@ import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.function.IntSupplier;
 import java.util.function.Predicate;
 import java.util.function.Supplier;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
 import java.util.zip.CRC32C;
 import java.util.zip.CheckedOutputStream;
 import org.apache.hadoop.fs.FSInputStream;
@@ -46,6 +48,8 @@ public final class MergedLog {
   private static final long SMALL_FILE_BEFORE_DELETIONS = 8 << 20;
 
   private static final String ZIP = ".zip";
+  /** What a batch has changed, with its version. */
+  private static final Pattern CHANGE = Pattern.compile(".*/(\\d{1,18})(?:_[^/]*)?\\.(?:changelog|delta)(?:\\.crc)?");
   /** A process without commits goes on cleaning for so long after others' files count as closed. */
   static volatile long keepCleaningMs = 300_000;
 
@@ -92,6 +96,7 @@ public final class MergedLog {
   /** The newest run that has begun. */
   private volatile FreshnessKey.QueryRun run;
   private final AtomicBoolean warnedOfNoBatch = new AtomicBoolean();
+  private final AtomicBoolean warnedOfOtherBatch = new AtomicBoolean();
   private final AtomicBoolean warnedOfNoEarlyUploads = new AtomicBoolean();
 
   /**
@@ -257,10 +262,19 @@ public final class MergedLog {
   }
 
   /** The batch at whose end a logical file becomes durable; null where that is when it is closed. */
-  private BatchCommits.Batch batch(String path, String queryRunId) {
+  private BatchCommits.Batch batch(String path, String queryRunId) throws IOException {
     boolean mayWait = options.groupCommitOfBatch() && !queryRunId.isEmpty() && (service != null || serves != null)
         && !LanePool.isSnapshot(path);
-    long number = mayWait ? process.taskEnd().batch() : -1;
+    long said = mayWait ? process.taskEnd().batch() : -1;
+    long number = said < 0 ? -1 : writtenBy(path);
+    if (said >= 0 && said != number) {
+      if (!warnedOfOtherBatch.getAndSet(true)) {
+        LOG.warn("groupCommit.scope=batch has no effect for {}: the job that makes {} runs in a thread that has batch {} in"
+            + " its local properties, as threads of a pool have that were made in an earlier batch, or for another query."
+            + " Each commit of such a job is durable before its task ends.", checkpoint(), path, said);
+      }
+      return null;
+    }
     if (number < 0) {
       if (mayWait && !isMaintenanceThread() && !warnedOfNoBatch.getAndSet(true)) {
         LOG.warn("groupCommit.scope=batch has no effect for {}: {} was made outside of a task. Spark does that where it"
@@ -271,6 +285,12 @@ public final class MergedLog {
     }
     BatchCommits.Batch batch = batchCommits.batch(queryRunId, number);
     return process.taskEnd().waitsFor(batch::awaitOwed) ? batch : null;
+  }
+
+  /** The batch that writes a changelog or a delta: one loads the version of its number, and commits the next. */
+  private static long writtenBy(String path) {
+    Matcher version = CHANGE.matcher(path);
+    return version.matches() ? Long.parseLong(version.group(1)) - 1 : -1;
   }
 
   /** Keeps a file for the end of its batch. Its stamp says when it was written. */
@@ -292,21 +312,21 @@ public final class MergedLog {
 
   /** Where the driver's own process runs the tasks. */
   private final class LocalDriver implements BatchCommits.Driver {
-    private final BatchDebts debts = BatchDebts.of(storage.stateDirectory().toString());
+    private final String state = storage.stateDirectory().toString();
 
     @Override
     public void owes(String run, long batch) throws IOException {
-      debts.owes(writer.id(), run, batch, this);
+      BatchDebts.owes(state, new BatchDebts.Debtor(writer.id(), run, batch), this);
     }
 
     @Override
     public BatchDebts.Call call(String run, long batch) throws IOException {
-      return IndexTransport.await(debts.call(writer.id(), run, batch));
+      return IndexTransport.await(BatchDebts.call(state, new BatchDebts.Debtor(writer.id(), run, batch)));
     }
 
     @Override
     public void paid(String run, long batch, String failure) {
-      debts.paid(writer.id(), run, batch, failure);
+      BatchDebts.paid(state, new BatchDebts.Debtor(writer.id(), run, batch), failure);
     }
   }
 

@@ -134,14 +134,15 @@ public final class MergedLogs {
 
   private static CompletableFuture<BatchDebts.Call> answer(ServiceMessages.BatchQuestion question, Object sender)
       throws IOException {
-    BatchDebts debts = BatchDebts.of(question.stateDirectory());
+    String state = question.stateDirectory();
+    BatchDebts.Debtor debtor = new BatchDebts.Debtor(question.writer(), question.run(), question.batch());
     if (question instanceof ServiceMessages.AskCall) {
-      return debts.call(question.writer(), question.run(), question.batch());
+      return BatchDebts.call(state, debtor);
     }
     if (question instanceof ServiceMessages.Paid paid) {
-      debts.paid(paid.writer(), paid.run(), paid.batch(), paid.failure());
+      BatchDebts.paid(state, debtor, paid.failure());
     } else {
-      debts.owes(question.writer(), question.run(), question.batch(), sender);
+      BatchDebts.owes(state, debtor, sender);
     }
     return CompletableFuture.completedFuture(BatchDebts.Call.WAIT);
   }
@@ -155,11 +156,17 @@ public final class MergedLogs {
    * Waits, before a batch is entered into the commit log, until all that its tasks have committed is durable.
    *
    * @param stateDirectory of the checkpoint
-   * @param run of the query; null where it is not known
+   * @param sinceNanos when the run of the query began that makes the entry, as {@link System#nanoTime} says it
    * @param patienceMs how long a process may take to write
    */
-  public static void awaitBatch(String stateDirectory, String run, long batch, long patienceMs) throws IOException {
-    BatchDebts.collect(stateDirectory, run, batch, patienceMs);
+  public static void awaitBatch(String stateDirectory, long sinceNanos, long batch, long patienceMs)
+      throws IOException {
+    BatchDebts.collect(stateDirectory, sinceNanos, batch, patienceMs);
+  }
+
+  /** A run of a query has ended, in whatever way: nobody waits for what is owed to its batches. */
+  public static void runEnded(String run) {
+    BatchDebts.ended(run);
   }
 
   private static ServiceMessages.Answer open(ServiceMessages.Open question, Opener opener) throws IOException {
@@ -174,12 +181,12 @@ public final class MergedLogs {
         : service.opened();
   }
 
-  /** Whether a question may take as long as the file system does. */
-  public static boolean mayReadFiles(byte[] question) {
+  /** What the answer to a question may have to wait for, equal for what waits for the same; null for nothing. */
+  public static String waitsFor(byte[] question) {
     try {
-      return ServiceMessages.mayReadFiles(question);
+      return ServiceMessages.waitsFor(question);
     } catch (IOException e) {
-      return false;
+      return null;
     }
   }
 

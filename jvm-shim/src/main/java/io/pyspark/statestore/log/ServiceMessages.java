@@ -19,7 +19,9 @@ import java.util.Map;
  * <p>Both sides come from the same jar of the same application. The version only shows where they do not.
  */
 final class ServiceMessages {
-  private static final byte VERSION = 1;
+  private static final byte VERSION = 2;
+  /** Characters of a text that is for people. UTF-8 takes at most three times as many bytes, and 64 KiB are allowed. */
+  private static final int LONGEST_TEXT = 10_000;
 
   private ServiceMessages() {}
 
@@ -114,12 +116,19 @@ final class ServiceMessages {
    * @param goneNow the number up to which {@code gone} tells
    * @param gone names of files that were unlinked since
    * @param partitions those that have changed
+   * @param left partitions that have to be asked for again, because the answer would be too long with them
    */
-  record Facts(long stamp, long liveBytes, long goneNow, List<String> gone, List<PartitionFacts> partitions)
+  record Facts(
+      long stamp, long liveBytes, long goneNow, List<String> gone, List<PartitionFacts> partitions, List<String> left)
       implements Answer {}
 
   /** All entries of a partition. */
-  record PartitionFacts(String partition, long revision, List<FileFacts> files) {}
+  record PartitionFacts(String partition, long revision, List<FileFacts> files) {
+    /** About how many bytes it takes in a message. */
+    long bytes() {
+      return files.stream().flatMap(file -> file.entries.stream()).mapToLong(e -> ENTRY_BYTES + e.path().length()).sum();
+    }
+  }
 
   /**
    * The entries that one file has.
@@ -160,6 +169,9 @@ final class ServiceMessages {
   record Refused(boolean isStale, Id id, String reason) implements Answer {}
 
   // ---- bytes
+
+  /** Of an entry without its path. */
+  private static final int ENTRY_BYTES = 46;
 
   private static final int OPEN = 1;
   private static final int REPORT = 2;
@@ -207,11 +219,15 @@ final class ServiceMessages {
         out.writeUTF(batch.run());
         out.writeLong(batch.batch());
         if (batch instanceof Paid paid) {
-          // At most 64 KiB of UTF-8.
-          out.writeUTF(paid.failure.substring(0, Math.min(paid.failure.length(), 10_000)));
+          text(out, paid.failure);
         }
       }
     });
+  }
+
+  /** A failure's text may be as long as what a server has sent. */
+  private static void text(DataOutputStream out, String text) throws IOException {
+    out.writeUTF(text.substring(0, Math.min(text.length(), LONGEST_TEXT)));
   }
 
   private static void head(DataOutputStream out, int kind, long epoch, long writer) throws IOException {
@@ -252,12 +268,23 @@ final class ServiceMessages {
     });
   }
 
-  /** Whether the answer may take as long as a file system does. Reads no more of the question than its head. */
-  static boolean mayReadFiles(byte[] question) throws IOException {
+  /**
+   * What the answer may have to wait for: questions for which this is equal wait for the same checkpoint's files. Null
+   * where it waits for none. Reads no more of the question than its head.
+   */
+  static String waitsFor(byte[] question) throws IOException {
     return read(question, in -> {
       int kind = in.readByte();
-      // Before it come the epoch, the writer and the number of what is gone.
-      return kind == OPEN || kind == FACTS && in.skipBytes(3 * Long.BYTES) == 3 * Long.BYTES && in.readBoolean();
+      if (kind == OPEN) {
+        return "the files of " + in.readUTF();
+      }
+      if (kind == OWES || kind == CALL || kind == PAID) {
+        return null;
+      }
+      String epoch = Long.toHexString(in.readLong());
+      // After it come the writer and the number of what is gone.
+      boolean filesFirst = kind == FACTS && in.skipBytes(2 * Long.BYTES) == 2 * Long.BYTES && in.readBoolean();
+      return (filesFirst ? "the files of service " : "service ") + epoch + " for questions of kind " + kind;
     });
   }
 
@@ -289,6 +316,7 @@ final class ServiceMessages {
           o.writeLong(p.revision);
           list(o, p.files, ServiceMessages::write);
         });
+        list(out, facts.left, DataOutputStream::writeUTF);
       } else if (answer instanceof Moves moves) {
         out.writeByte(MOVES);
         out.writeDouble(moves.excess);
@@ -302,7 +330,7 @@ final class ServiceMessages {
         out.writeByte(REFUSED);
         out.writeBoolean(refused.isStale);
         out.writeUTF(refused.id == null ? "" : refused.id.name());
-        out.writeUTF(refused.reason);
+        text(out, refused.reason);
       }
     });
   }
@@ -321,7 +349,8 @@ final class ServiceMessages {
         }
         case FACTS -> new Facts(
             in.readLong(), in.readLong(), in.readLong(), list(in, i -> i.readUTF()),
-            list(in, i -> new PartitionFacts(i.readUTF(), i.readLong(), list(i, ServiceMessages::fileFacts))));
+            list(in, i -> new PartitionFacts(i.readUTF(), i.readLong(), list(i, ServiceMessages::fileFacts))),
+            list(in, i -> i.readUTF()));
         case MOVES -> new Moves(
             in.readDouble(), in.readBoolean(), list(in, ServiceMessages::move), list(in, ServiceMessages::move));
         case CALL -> new Called(BatchDebts.Call.values()[in.readByte()]);

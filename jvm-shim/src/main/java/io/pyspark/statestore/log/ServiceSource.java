@@ -227,10 +227,22 @@ final class ServiceSource implements IndexSource, Reporter, BatchCommits.Driver 
       }
       wanted.remove(name);
     }
-    ServiceMessages.Facts facts = expect(
-        ServiceMessages.Facts.class,
-        ask(new ServiceMessages.AskFacts(epoch, writerId, goneUpTo, revisions, filesFirst)));
-    apply(facts);
+    Map<String, Long> left = new LinkedHashMap<>(revisions);
+    ServiceMessages.Facts first = null;
+    do {
+      // What the service has read for the first answer is in the others.
+      ServiceMessages.Facts facts = expect(
+          ServiceMessages.Facts.class,
+          ask(new ServiceMessages.AskFacts(epoch, writerId, goneUpTo, left, filesFirst && first == null)));
+      if (!left.isEmpty() && facts.left().size() >= left.size()) {
+        throw failed(checkpoint, "it answered for no partition", null);
+      }
+      apply(facts);
+      left.keySet().retainAll(Set.copyOf(facts.left()));
+      first = first == null ? facts : first;
+    } while (!left.isEmpty());
+    // Last, and only what was gone before the first answer: what was moved out of these files is in one of the answers.
+    forgetGone(first);
     for (String name : revisions.keySet()) {
       Known known = known(name);
       known.answeredIn = number;
@@ -258,6 +270,9 @@ final class ServiceSource implements IndexSource, Reporter, BatchCommits.Driver 
         known.revision = partition.revision();
       }
     }
+  }
+
+  private void forgetGone(ServiceMessages.Facts facts) {
     for (String name : facts.gone()) {
       MergedFile file = index.file(name);
       if (file != null) {

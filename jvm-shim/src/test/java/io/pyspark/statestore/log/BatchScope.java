@@ -7,8 +7,11 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
-import java.util.concurrent.ExecutorService;
-import java.util.concurrent.Executors;
+import java.util.concurrent.SynchronousQueue;
+import java.util.concurrent.ThreadFactory;
+import java.util.concurrent.ThreadPoolExecutor;
+import java.util.concurrent.TimeUnit;
+import java.util.stream.Stream;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FSInputStream;
 import org.apache.hadoop.fs.FileSystem;
@@ -20,15 +23,20 @@ import org.apache.hadoop.fs.Path;
  */
 public final class BatchScope implements AutoCloseable {
   private static final long OWES_MS = 30;
+  private static final String RUN_THREAD = "batch-scope";
 
   private final FileSystem fs;
   private final Path state;
   private final Options options;
   private final java.nio.file.Path local;
-  private final ExecutorService threads = Executors.newCachedThreadPool(MergedLogs.daemons("batch-scope"));
+  private final ThreadFactory daemons = MergedLogs.daemons(RUN_THREAD);
+  private final ThreadPoolExecutor threads =
+      new ThreadPoolExecutor(0, 1_000, 60, TimeUnit.SECONDS, new SynchronousQueue<>(), this::thread);
+  private volatile boolean isOutOfThreads;
   private final MergedLog driver;
   private final List<Executor> executors = new ArrayList<>();
   private volatile String run = "run-0";
+  private volatile long sinceNanos = System.nanoTime();
 
   /** @param state directory on {@code fs} */
   public BatchScope(FileSystem fs, Path state, Configuration conf) throws IOException {
@@ -38,6 +46,24 @@ public final class BatchScope implements AutoCloseable {
     this.local = Files.createTempDirectory("batch-scope");
     driver = new MergedLog(fs, state, options, facts(MergedLog.TaskEnd.NONE), threads, null, run, "");
     driver.serve();
+  }
+
+  private Thread thread(Runnable work) {
+    if (isOutOfThreads) {
+      throw new OutOfMemoryError("unable to create native thread");
+    }
+    return daemons.newThread(work);
+  }
+
+  /** Whether the processes are at their limit of threads. */
+  public void outOfThreads(boolean are) throws InterruptedException {
+    isOutOfThreads = are;
+    if (are) {
+      threads.setKeepAliveTime(1, TimeUnit.MILLISECONDS);
+      while (threads.getPoolSize() > threads.getActiveCount()) {
+        Thread.sleep(5);
+      }
+    }
   }
 
   private MergedLog.ProcessFacts facts(MergedLog.TaskEnd taskEnd) {
@@ -116,6 +142,17 @@ public final class BatchScope implements AutoCloseable {
   /** The query is restarted: the next tasks are of another run. */
   public void restart(String newRun) {
     run = newRun;
+    sinceNanos = System.nanoTime();
+  }
+
+  /** The next tasks are of another run, which is not the one that ends batches. */
+  public void ofRun(String other) {
+    run = other;
+  }
+
+  /** Spark says that a run has ended. */
+  public static void runEnded(String ended) {
+    MergedLogs.runEnded(ended);
   }
 
   /** Runs a task that commits a logical file; returns why it failed, or null. */
@@ -149,6 +186,11 @@ public final class BatchScope implements AutoCloseable {
       end(executor);
       return e.toString();
     }
+  }
+
+  /** The last task of an executor fails after all, as one that is killed when another attempt of it has ended. */
+  public void failLate(int number) {
+    executors.get(number).failures.forEach(Runnable::run);
   }
 
   /** What waits for the end of a task does so in one that failed, too. */
@@ -192,7 +234,7 @@ public final class BatchScope implements AutoCloseable {
   /** Spark makes the entry of a batch in the commit log; returns why that failed, or null. */
   public String endBatch(long batch, long patienceMs) {
     try {
-      MergedLogs.awaitBatch(state.toString(), run, batch, patienceMs);
+      MergedLogs.awaitBatch(state.toString(), sinceNanos, batch, patienceMs);
       return null;
     } catch (IOException e) {
       return e.toString();
@@ -209,6 +251,29 @@ public final class BatchScope implements AutoCloseable {
     try (FSInputStream in = fresh.open(found)) {
       return in.readAllBytes();
     }
+  }
+
+  /** How many threads wait for batches to end, or work. */
+  public int busyThreads() {
+    return threads.getActiveCount();
+  }
+
+  /** Of how many checkpoints the driver remembers debts, or that they are paid. */
+  public static int remembered() {
+    return BatchDebts.remembered();
+  }
+
+  /** Has the logs of a checkpoint opened anew, as another process would. */
+  public static void forget(String checkpoint) {
+    MergedLogs.forgetBelow(new Path("file:" + checkpoint));
+  }
+
+  /** How many threads of this process wait for batches to end. */
+  public static long waiting() {
+    return Thread.getAllStackTraces().values().stream()
+        .filter(frames -> Stream.of(frames).anyMatch(
+            frame -> frame.getClassName().equals(BatchCommits.class.getName()) && frame.getMethodName().equals("serve")))
+        .count();
   }
 
   /** Whether the driver's index has a logical file. */
