@@ -12,6 +12,7 @@ import org.apache.spark.sql.catalyst.plans.physical.HashPartitioning;
 import org.apache.spark.sql.execution.streaming.state.StatePartitionWriterColumnFamilyInfo;
 import org.apache.spark.sql.execution.streaming.state.StateSchemaProvider;
 import org.apache.spark.sql.execution.streaming.state.StateStoreConf;
+import org.apache.spark.util.CollectionAccumulator;
 import org.apache.spark.util.SerializableConfiguration;
 import scala.Option;
 import scala.collection.immutable.Seq;
@@ -107,9 +108,31 @@ record StoreRewrite(
     return IntStream.iterate(one % step, each -> each < end, each -> each + step).toArray();
   }
 
-  /** All rows of an old partition. */
-  Iterator<InternalRow> readAll(int from) {
-    return new MovedRows(this, new int[] {from}, IntStream.range(0, partitions).toArray());
+  /**
+   * All rows of an old partition.
+   *
+   * @param read gets the number of the partition and how many rows it has, once all were given out
+   */
+  Iterator<InternalRow> readAll(int from, CollectionAccumulator<long[]> read) {
+    MovedRows rows = new MovedRows(this, new int[] {from}, IntStream.range(0, partitions).toArray());
+    return new Iterator<>() {
+      private boolean isTold;
+
+      @Override
+      public boolean hasNext() {
+        boolean has = rows.hasNext();
+        if (!has && !isTold) {
+          isTold = true;
+          read.add(new long[] {from, rows.read().get(from)});
+        }
+        return has;
+      }
+
+      @Override
+      public InternalRow next() {
+        return rows.next();
+      }
+    };
   }
 
   /** Says for a row in which of the old partitions it has to be, and in which of the new ones. */
