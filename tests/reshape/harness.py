@@ -95,6 +95,11 @@ def state_of(run: Run, spark: SparkSession | None = None) -> dict[str, list[str]
     return found
 
 
+def keys_of(run: Run) -> list[str]:
+    """The keys and values of a query's state, wherever they are."""
+    return sorted(row.rpartition(", ")[0] for part in state_of(run).values() for row in part)
+
+
 def rows_said(run: Run, version: int) -> int:
     """How many rows the snapshots of a version say that they have; where they do not, RocksDB counts them at a load."""
     found = 0

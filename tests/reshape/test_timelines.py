@@ -12,7 +12,18 @@ from pyspark_statestore.migration import split
 from pyspark_statestore.migration.spark_side import SparkSide
 from tests.conftest import MakeSpark
 from tests.maintenance.harness import live_files
-from tests.reshape.harness import SNAPSHOTS, at, given_out, go_on, partitions, since, state_of, unload, went_back
+from tests.reshape.harness import (
+    SNAPSHOTS,
+    at,
+    given_out,
+    go_on,
+    keys_of,
+    partitions,
+    since,
+    state_of,
+    unload,
+    went_back,
+)
 from tests.reshape.test_splits import forked, split_in_place
 from tests.streaming.runs import Run, Setting, plain_state_files, session_conf
 
@@ -45,11 +56,6 @@ def two_timelines(make_spark: MakeSpark, folder: Path, setting: Setting, went_to
     go_on(always, (), {**ONLY_DATA, **partitions(4)})
     assert keys_of(run) == keys_of(always)
     return run, always
-
-
-def keys_of(run: Run) -> list[str]:
-    """The keys and values of a query's state, wherever they are."""
-    return sorted(row.rpartition(", ")[0] for part in state_of(run).values() for row in part)
 
 
 @pytest.mark.parametrize("place", ["own", "fork"])

@@ -55,13 +55,35 @@ record StoreRewrite(
     implements Serializable {
   static final String DEFAULT_FAMILY = "default";
 
+  private static final String JOIN = "symmetricHashJoin";
+  /**
+   * The last format of the state of joins whose keys Spark takes apart. In the next one, times are in keys, and its reader
+   * gives the whole key for the part by which it is partitioned: with one partition, nothing would show that.
+   */
+  private static final int LAST_KNOWN_JOIN = 3;
+
   /** Tells the store from all others of the query. */
   String name() {
     return operator + "/" + storeName;
   }
 
-  /** Why the store cannot be written for its next class; empty if it can. */
+  /**
+   * Why the store cannot be written in other partitions, or for its next class; empty if it can.
+   *
+   * @throws IllegalStateException if Spark does not know which part of a key says in which partition it is
+   */
   String obstacle() {
+    try {
+      old.partitionKeys(0);
+      places();
+      int format = old.formatVersion();
+      if (operatorName.equals(JOIN) && format > LAST_KNOWN_JOIN) {
+        return "operator " + operator + " (" + operatorName + ") has state format " + format
+            + ", of which Spark does not know which part of a key says in which partition it is";
+      }
+    } catch (Exception | AssertionError e) {
+      throw StateRewrite.refused(operator, storeName, e);
+    }
     if (!isHeap()) {
       return "";
     }
