@@ -245,7 +245,7 @@ class _Forking:
         check_restorable(source, files, version, Batches(tuple(batches), ids))
         stamps = (group.trailer.group_stamp for file in found.files.values() for group in file.groups)
         snapshot = LogSnapshot(found, {}, frozenset())
-        return _Plan(snapshot, files, needed_for(files, version), version, spark, max(stamps, default=0))
+        return _Plan(snapshot, files, needed_for(source, files, version), version, spark, max(stamps, default=0))
 
     def _write(self, plan: _Plan, holders: Holders, fork_id: str) -> Fork:
         source, there = self._log.directory, self._target.directory

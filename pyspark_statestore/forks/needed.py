@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_statestore.errors import StateStoreFilesError
+from pyspark_statestore.log.leftovers import leftovers
 from pyspark_statestore.log.merged_log import TARGET_FILE_SIZE, LogSnapshot, MergedLog
 from pyspark_statestore.log.payload import paths_of, read_segments, same_entries
 from pyspark_statestore.log.restorability import Batches, Store, expected_stores
@@ -33,10 +34,19 @@ class Needed:
     plain: np.ndarray = field(repr=False)
 
 
-def needed_for(files: StateFiles, version: int) -> Needed:
-    """Chooses the files of the versions up to one, and those that belong to no version."""
+def needed_for(directory: Directory, files: StateFiles, version: int) -> Needed:
+    """Chooses the files of the versions up to one, and those that belong to no version.
+
+    What batches have left that the query went back before is of no version of its own.
+
+    Raises:
+        FileNotFoundError: A file was deleted meanwhile: scan again.
+        StateStoreFilesError: A file cannot be read.
+    """
     number, _ = files.stores().versions(np.arange(len(files.length)))
     wanted = np.array(pc.less_equal(number, version).fill_null(True), bool)
+    chosen = np.flatnonzero(wanted)
+    wanted[chosen[leftovers(directory, files.without(np.flatnonzero(~wanted)), version - 1)]] = False
     is_plain = files.merged == PLAIN
     return Needed(np.flatnonzero(wanted & ~is_plain), np.flatnonzero(wanted & is_plain))
 

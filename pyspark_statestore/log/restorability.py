@@ -83,12 +83,15 @@ def check_versions(directory: Directory, files: StateFiles, batches: Batches) ->
     stores = expected_stores(directory, known, batches.last)
     oldest: dict[Store, int] = {}
     missing: list[Damage] = []
+    partitions: dict[int, int | None] = {}
     for store in stores:
         there = known.get(store, _Known())
         # What was cleaned ends before the oldest version that is left.
         wanted = [b + 1 for b in needed if b + 1 >= there.oldest or b == batches.last]
         oldest[store] = min(wanted, default=batches.last + 1)
         lost = [key for version in wanted for key in _lost(store, version, there, batches)]
+        # A partition that is there again after a repartitioning was not there all the time.
+        lost = [key for key in lost if _had(directory, partitions, key[0] - 1, store[1])]
         if lost:
             missing.append(_unrestorable(directory, store, min(lost), len(lost), there, batches.last))
     missing = _snapshots(directory, files, batches, oldest, missing)
@@ -322,6 +325,14 @@ def _lost(store: Store, version: int, there: _Known, batches: Batches) -> list[_
     if named or version not in there.restorable_versions:
         return [(version, "")]
     return []
+
+
+def _had(directory: Directory, known: dict[int, int | None], batch: int, partition: int) -> bool:
+    """Whether a partition was there in a batch, as far as the offset log says."""
+    if batch not in known:
+        known[batch] = partitions_of(directory, batch)
+    count = known[batch]
+    return count is None or partition < count
 
 
 def _unrestorable(directory: Directory, store: Store, first: _Key, count: int, there: _Known, last: int) -> Damage:

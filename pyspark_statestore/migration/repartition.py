@@ -11,6 +11,7 @@ would not notice, or that could not be taken back.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -25,8 +26,9 @@ from pyspark_statestore.log.restorability import committed, single_partition_ope
 from pyspark_statestore.log.scan import Scan, retry_if_gone
 from pyspark_statestore.log.spark_logs import COMMITS, entries, operators, partitions_of
 from pyspark_statestore.log.state_files import STATE, StateFiles, plain_files
-from pyspark_statestore.migration.checks import check_restorable, require_query_stopped
+from pyspark_statestore.migration.checks import require_query_stopped
 from pyspark_statestore.migration.offset_log import OffsetEntry, UnfinishedRepartition, kept, read_offsets
+from pyspark_statestore.migration.sources import EXTENSIONS, Sources
 from pyspark_statestore.migration.spark_side import Refuse, Rewrite, SparkSide, StoreName, cannot
 from pyspark_statestore.migration.split import split
 from pyspark_statestore.migration.stopped import was_stopped
@@ -40,13 +42,6 @@ if TYPE_CHECKING:
 
 MOST = 1 << 17
 """State partitions at most, as a guard against a slip of the finger: each is a task and a directory."""
-
-
-_EXTENSIONS = {
-    "rocksdb": ("zip", "zip.crc", "changelog", "changelog.crc"),
-    "heap": ("snapshot", "snapshot.crc", "delta", "delta.crc"),
-}
-"""How the files of a store's versions end."""
 
 
 @dataclass(frozen=True)
@@ -99,25 +94,54 @@ def repartition(
         require_query_stopped(log, snapshot.scan, None, (), "Repartitioning", dry_run=dry_run)
     rewrite = retry_if_gone(directory, lambda: rewrite_of(log, plan))
     side = None if dry_run else checked_side(directory, plan, rewrite, spark, snapshot.scan)
-    if not plan.is_begun:
-        retry_if_gone(directory, lambda: check_restorable(directory, log.snapshot().scan))
+    store = store_of(plan.provider)
+    retry_if_gone(directory, lambda: Sources.found(log, log.snapshot(), plan.batch, store))
     if side is None:
         return result
+    stores: Collection[StoreName] = ()
+    if partitions % plan.before == 0 and plan.new_batch == plan.batch + 1:
+        stores = side.splittable(rewrite, partitions)
     # Spark's reader finds partitions by their directories, of which merged state needs none.
     make_directories(directory, max(plan.before, partitions))
-    was_split = _split(log, plan, rewrite, partitions, side)
-    made = side.repartition(rewrite, partitions, was_split)
-    store = store_of(plan.provider)
+    # From here on nobody takes the new partitions for old ones, and no query starts.
+    made = side.enter(rewrite, partitions)
+    retry_if_gone(directory, lambda: clear(log, plan.batch, store))
+    was_split = retry_if_gone(directory, lambda: split(log, plan.batch, plan.before, partitions, stores))
+    ids = side.write(rewrite, partitions, was_split)
+    _require_written(log, made, partitions, store, ids)
+    side.commit(rewrite, partitions)
     written = retry_if_gone(directory, lambda: bytes_of(log, made + 1, store, repeats=bool(was_split)))
     return replace(result, batch=made, written_bytes_count=written)
 
 
-def _split(log: MergedLog, plan: Plan, rewrite: Rewrite, partitions: int, side: SparkSide) -> set[StoreName]:
-    """Splits the stores for which that pays, and says which they are."""
-    if partitions % plan.before or plan.new_batch != plan.batch + 1:
-        return set()
-    stores = side.splittable(rewrite, partitions)
-    return retry_if_gone(log.directory, lambda: split(log, plan.batch + 1, plan.before, partitions, stores))
+def clear(log: MergedLog, batch: int, store: str) -> int:
+    """Deletes the state files that no batch up to this one accounts for, once its own are all accounted for.
+
+    Returns:
+        How many there were.
+
+    Raises:
+        FileNotFoundError: A file was deleted meanwhile: look again.
+        StateStoreFilesError: PSS_VERSION_NOT_RESTORABLE; or a file cannot be read, written or deleted.
+    """
+    return Sources.found(log, log.snapshot(), batch, store).clear(log, batch)
+
+
+def _require_written(
+    log: MergedLog, batch: int, partitions: int, store: str, ids: Mapping[int, list[list[str]]]
+) -> None:
+    """Makes sure that the new state is there, before the batch is committed and the query goes on from it."""
+    try:
+        retry_if_gone(log.directory, lambda: Sources.found(log, log.snapshot(), batch, store, ids))
+    except StateStoreFilesError as error:
+        if error.getErrorClass() != "PSS_VERSION_NOT_RESTORABLE":
+            raise
+        parameters = {
+            "path": log.directory.location.url,
+            "partitions": partitions,
+            "reason": error.getMessageParameters()["reason"],
+        }
+        raise StateStoreFilesError("PSS_REPARTITION_FAILED", parameters) from error
 
 
 def checked_side(
@@ -282,7 +306,7 @@ def bytes_of(log: MergedLog, version: int, store: str, *, repeats: bool = False)
     files = StateFiles.of(found, plain_files(log.directory, found))
     stores = files.stores()
     number, _, extension = stores.version_files(np.arange(len(files.length)))
-    is_of_version = pc.and_(pc.equal(number, version), pc.is_in(extension, pa.array(_EXTENSIONS[store])))
+    is_of_version = pc.and_(pc.equal(number, version), pc.is_in(extension, pa.array(EXTENSIONS[store])))
     rows = np.flatnonzero(np.array(is_of_version.fill_null(False), bool) & (stores.store >= 0))
     is_zip = np.array(pc.equal(extension, "zip").fill_null(False), bool) & (stores.store >= 0)
     is_new = np.isin(np.arange(len(is_zip)), rows)

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_statestore.errors import StateStoreFilesError
-from pyspark_statestore.log.deletion import delete_segments
+from pyspark_statestore.log.deletion import delete_files
 from pyspark_statestore.log.merged_log import LogSnapshot, MergedLog
 from pyspark_statestore.log.pins import check_unclaimed
 from pyspark_statestore.log.restorability import expected_stores
@@ -30,7 +30,7 @@ from pyspark_statestore.migration.offset_log import UnfinishedRepartition, keep,
 from pyspark_statestore.migration.split import split_off
 from pyspark_statestore.migration.stopped import was_stopped
 from pyspark_statestore.storage.changes import delete, forget_checksum
-from pyspark_statestore.storage.directory import Directory, in_parallel
+from pyspark_statestore.storage.directory import Directory
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def undo_repartition(
         for batch in entries(directory, folder):
             if batch >= done.batch:
                 _forget(directory, f"{folder}/{batch}")
-    _delete(log, snapshot, files, rows)
+    delete_files(log, snapshot, files, rows)
     _forget(directory, f"{OFFSETS}/{done.batch}")
     return replace(result, kept_copy=copy)
 
@@ -129,20 +129,6 @@ def _require_restorable(directory: Directory, files: StateFiles, batch: int) -> 
             "stores are gone or damaged"
         )
         raise _refused(directory, reason)
-
-
-def _delete(log: MergedLog, snapshot: LogSnapshot, files: StateFiles, rows: np.ndarray) -> None:
-    """Deletes the SSTs before the snapshots that name them: what is left says what remains to be deleted."""
-    merged = rows[files.is_merged(rows)]
-    there = files_below_state(log.directory)
-    # A plain file that a merged one supersedes would be read without it (rule 10).
-    paths = [path for path in files.path.take(pa.array(rows)).to_pylist() if path in there]
-    is_sst = [path.endswith((".sst", ".log")) for path in paths]
-    for wanted in (True, False):
-        if not wanted and len(merged):
-            delete_segments(log, snapshot, files.entry_rows(snapshot.scan)[merged])
-        chosen = [path for path, each in zip(paths, is_sst, strict=True) if each is wanted]
-        in_parallel(lambda path: _forget(log.directory, f"{STATE}/{path}"), chosen)
 
 
 def _forget(directory: Directory, name: str) -> None:

@@ -133,21 +133,55 @@ class SparkSide:
             raise self._cannot(self._location, first_line(error)) from error
         return frozenset((int(operator), name) for operator, _, name in (line.partition("/") for line in lines))
 
-    def repartition(self, rewrite: Rewrite, partitions: int, split: Collection[StoreName] = ()) -> int:
-        """Writes the state in so many partitions, as a batch of the query's logs, and returns that batch.
+    def enter(self, rewrite: Rewrite, partitions: int) -> int:
+        """Enters a repartitioning in the query's offset log, unless an earlier call has, and returns its batch.
+
+        Until that batch is committed, Spark lets no query start.
+
+        Raises:
+            StateStoreFilesError: PSS_REPARTITION_FAILED.
+        """
+        with self._repartitioning(partitions):
+            return int(self._rewriter(rewrite).enter(partitions))
+
+    def write(self, rewrite: Rewrite, partitions: int, split: Collection[StoreName] = ()) -> dict[int, list[list[str]]]:
+        """Writes the state in so many partitions, as the state of the batch that was entered.
 
         Args:
             rewrite: What is to be written anew.
             partitions: How many partitions there will be.
             split: The stores of :meth:`splittable` whose new partitions have the files of the old ones already.
 
+        Returns:
+            Of each operator, for each partition the ids of what was written; empty in checkpoint format 1.
+
         Raises:
             StateStoreFilesError: PSS_REPARTITION_FAILED.
         """
+        with self._repartitioning(partitions):
+            lines = "\n".join(f"{operator}/{name}" for operator, name in sorted(split))
+            said = str(self._rewriter(rewrite).write(partitions, lines)).splitlines()
+        found: dict[int, list[list[str]]] = {}
+        for line in said:
+            operator, partition, checkpoint_id = line.split(" ")
+            by_partition = found.setdefault(int(operator), [[] for _ in range(partitions)])
+            by_partition[int(partition)].append(checkpoint_id)
+        return found
+
+    def commit(self, rewrite: Rewrite, partitions: int) -> None:
+        """Commits what was written: the query goes on from it.
+
+        Raises:
+            StateStoreFilesError: PSS_REPARTITION_FAILED.
+        """
+        with self._repartitioning(partitions):
+            self._rewriter(rewrite).commit(partitions)
+
+    @contextmanager
+    def _repartitioning(self, partitions: int) -> Iterator[None]:
         try:
             with self._active():
-                lines = "\n".join(f"{operator}/{name}" for operator, name in sorted(split))
-                return int(self._rewriter(rewrite).repartition(partitions, lines))
+                yield
         except _spark_errors() as error:
             parameters = {"path": self._location, "partitions": partitions, "reason": first_line(error)}
             raise StateStoreFilesError("PSS_REPARTITION_FAILED", parameters) from error

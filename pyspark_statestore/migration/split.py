@@ -16,16 +16,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from itertools import islice
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.format import split_foreign_path
 from pyspark_statestore.log.merged_log import LogSnapshot, MergedLog
 from pyspark_statestore.log.references import give_second_paths
-from pyspark_statestore.log.state_files import StateFiles, plain_files, store_folder
+from pyspark_statestore.log.restorability import Store
+from pyspark_statestore.log.state_files import STATE, StateFiles, store_folder
+from pyspark_statestore.migration.sources import Sources
 from pyspark_statestore.migration.spark_side import StoreName
 from pyspark_statestore.sparkfiles import files_and_rows
 from pyspark_statestore.storage.directory import Directory
@@ -37,14 +39,20 @@ What deletes a row takes about 6 bytes (docs/decisions/0018-spark-repartitions-w
 """
 
 
-def split(log: MergedLog, version: int, before: int, partitions: int, stores: Collection[StoreName]) -> set[StoreName]:
+def split(
+    log: MergedLog,
+    batch: int,
+    before: int,
+    partitions: int,
+    stores: Collection[StoreName],
+) -> set[StoreName]:
     """Gives the new partitions of stores the files of the old ones, where that pays.
 
-    Repeated, it writes nothing that is there already.
+    Whatever the new partitions have is given anew: a name says which version a file is, not what is in it.
 
     Args:
         log: The checkpoint's merged files.
-        version: The version that the new partitions begin with.
+        batch: The batch whose state the new partitions begin with.
         before: How many partitions there are.
         partitions: How many there will be; a multiple of that.
         stores: The stores of which Spark's tasks can split partitions.
@@ -54,19 +62,39 @@ def split(log: MergedLog, version: int, before: int, partitions: int, stores: Co
 
     Raises:
         FileNotFoundError: A file was deleted meanwhile: look again.
-        StateStoreFilesError: A file cannot be read or written.
+        StateStoreFilesError: A file cannot be read or written; or what the new partitions have is not what was given.
     """
-    found = _Found.of(log, log.snapshot(), version, before, partitions, stores)
-    if not found.chosen:
+    if not stores or not _Found.of(log, log.snapshot(), batch, before, partitions, stores).chosen:
         return set()
+    found: _Found | None = None
 
     def choose(snapshot: LogSnapshot) -> tuple[np.ndarray, pa.StringArray]:
         nonlocal found
-        found = _Found.of(log, snapshot, version, before, partitions, stores)
+        found = _Found.of(log, snapshot, batch, before, partitions, stores)
         return _second_paths(found, before, partitions)
 
     # What was not done in time is written anew.
-    return set(found.chosen) if give_second_paths(log, choose) else set()
+    if not give_second_paths(log, choose) or found is None:
+        return set()
+    _require_the_same(log, found, batch, before, partitions)
+    return set(found.chosen)
+
+
+def _require_the_same(log: MergedLog, found: _Found, batch: int, before: int, partitions: int) -> None:
+    """Makes sure that each new partition restores just what the one does that it is split off."""
+    pairs = {
+        (operator, new, name): (operator, new % before, name)
+        for operator, name in found.chosen
+        for new in range(before, partitions)
+    }
+    given = Sources.found(log, log.snapshot(), batch, "rocksdb", wanted=pairs)
+    here = log.directory.location.absolute
+    old, new = found.sources.places(here, list(pairs.values())), given.places(here, list(pairs))
+    for store, expected, there in zip(pairs, old, new, strict=True):
+        if expected != there:
+            reason = f"{STATE}/{store_folder(store)} has other files than the partition that it is split off"
+            parameters = {"path": log.directory.location.url, "partitions": partitions, "reason": reason}
+            raise StateStoreFilesError("PSS_REPARTITION_FAILED", parameters)
 
 
 def split_off(directory: Directory, files: StateFiles, before: int) -> np.ndarray:
@@ -88,96 +116,15 @@ def split_off(directory: Directory, files: StateFiles, before: int) -> np.ndarra
 
 
 @dataclass(frozen=True)
-class _Restoring:
-    """What restores a version of all partitions of a store.
-
-    Attributes:
-        rows: The files.
-        size: Bytes of the files that snapshots name.
-        count: Rows that the snapshots have.
-        is_merged: Whether all files are segments of merged files.
-    """
-
-    rows: np.ndarray = field(repr=False)
-    size: int
-    count: int
-    is_merged: bool
-
-    def pays(self, factor: int) -> bool:
-        """Whether to delete all rows in all new partitions but one is little beside writing them."""
-        return self.is_merged and self.size >= SMALLEST_ROW * (factor - 1) * self.count
-
-
-@dataclass(frozen=True)
-class _Versions:
-    """The files of each store up to a version.
-
-    Attributes:
-        files: The state files.
-        rows: Of each store, its files.
-        number: The version in the name of each file; -1 where there is none.
-        is_zip: Which of them are snapshots.
-    """
-
-    files: StateFiles = field(repr=False)
-    rows: Mapping[tuple[int, int, str], np.ndarray] = field(repr=False)
-    number: np.ndarray = field(repr=False)
-    is_zip: np.ndarray = field(repr=False)
-
-    @classmethod
-    def of(cls, files: StateFiles, version: int) -> _Versions:
-        stores = files.stores()
-        number, _, extension = stores.version_files(np.arange(len(files.length)))
-        numbers = np.asarray(number.fill_null(-1))
-        order = np.argsort(stores.store, kind="stable")
-        order = order[numbers[order] <= version]
-        parts = np.split(order, np.searchsorted(stores.store[order], range(len(stores.known))))
-        # The first part is of files that are no store's.
-        rows = dict(zip(stores.known, parts[1:], strict=True))
-        return cls(files, rows, numbers, np.array(pc.equal(extension, "zip").fill_null(False), bool))
-
-    def restoring(self, directory: Directory, name: StoreName, partitions: int) -> _Restoring | None:
-        """Finds what restores all partitions of a store; None where one has no snapshot that counts its rows."""
-        zips: dict[tuple[int, int, str], np.ndarray] = {}
-        for partition in range(partitions):
-            store = (name[0], partition, name[1])
-            rows = self.rows.get(store, np.zeros(0, "i8"))
-            snapshots = rows[self.is_zip[rows]]
-            if not len(snapshots):
-                return None
-            zips[store] = snapshots[self.number[snapshots] == self.number[snapshots].max()]
-        said = self.files.read(directory, np.concatenate(list(zips.values())), lambda data: files_and_rows(data or b""))
-        size = count = 0
-        immutable: set[str] = set()
-        chosen: list[np.ndarray] = []
-        answers = iter(said)
-        for store, newest in zips.items():
-            for answer in islice(answers, len(newest)):
-                if answer is None or answer[1] is None:
-                    return None
-                named, rows_count = answer[0], answer[1]
-                size, count = size + sum(named.values()), count + rows_count
-                immutable.update(f"{store_folder(store)}/{path}{end}" for path in named for end in ("", ".crc"))
-            rows = self.rows[store]
-            paths = self.files.path.take(pa.array(rows)).to_pylist()
-            is_named = np.array([path in immutable for path in paths], bool)
-            chosen.append(rows[is_named | (self.number[rows] >= self.number[newest[0]])])
-        every = np.concatenate(chosen)
-        return _Restoring(every, size, count, bool(np.all(self.files.is_merged(every))))
-
-
-@dataclass(frozen=True)
 class _Found:
     """What can be split.
 
     Attributes:
-        snapshot: The checkpoint's merged files.
-        files: Its state files.
+        sources: What restores the old partitions.
         chosen: The stores that are worth splitting, each with the rows of the files that restore the version.
     """
 
-    snapshot: LogSnapshot = field(repr=False)
-    files: StateFiles = field(repr=False)
+    sources: Sources = field(repr=False)
     chosen: Mapping[StoreName, np.ndarray]
 
     @classmethod
@@ -185,31 +132,48 @@ class _Found:
         cls,
         log: MergedLog,
         snapshot: LogSnapshot,
-        version: int,
+        batch: int,
         before: int,
         partitions: int,
         stores: Collection[StoreName],
     ) -> _Found:
-        files = StateFiles.of(snapshot.scan, plain_files(log.directory, snapshot.scan))
-        versions = _Versions.of(files, version)
-        found = {name: versions.restoring(log.directory, name, before) for name in sorted(stores)}
-        factor = partitions // before
-        chosen = {name: each.rows for name, each in found.items() if each is not None and each.pays(factor)}
-        return cls(snapshot, files, chosen)
+        sources = Sources.found(log, snapshot, batch, "rocksdb")
+        said = _said(log.directory, sources)
+        chosen: dict[StoreName, np.ndarray] = {}
+        for name in sorted(stores):
+            each = [(name[0], partition, name[1]) for partition in range(before)]
+            if not all(said.get(store) for store in each):
+                continue  # no snapshot, or one that does not count its rows
+            size, count = (sum(said[store][at] for store in each) for at in (0, 1))
+            rows = np.concatenate([sources.of[store].rows for store in each])
+            is_merged = bool(np.all(sources.files.is_merged(rows)))
+            # To delete all rows in all new partitions but one has to be little beside writing them.
+            if is_merged and size >= SMALLEST_ROW * (partitions // before - 1) * count:
+                chosen[name] = rows
+        return cls(sources, chosen)
+
+
+def _said(directory: Directory, sources: Sources) -> dict[Store, tuple[int, int]]:
+    """Of stores whose restore begins with a snapshot that says its rows: bytes of the files that it names, and rows."""
+    zips = {store: each.snapshot for store, each in sources.of.items() if each.snapshot is not None}
+    rows = np.array(list(zips.values()), "i8")
+    answers = sources.files.read(directory, rows, lambda data: files_and_rows(data or b""))
+    found = {}
+    for store, answer in zip(zips, answers, strict=True):
+        if answer is not None and answer[1] is not None:
+            found[store] = (sum(answer[0].values()), answer[1])
+    return found
 
 
 def _second_paths(found: _Found, before: int, partitions: int) -> tuple[np.ndarray, pa.StringArray]:
-    """The entries of the files that new partitions get, and their paths there; without those that they have already."""
-    files = found.files
-    there = set(files.path.to_pylist())
+    """The entries of the files that new partitions get, and their paths there."""
+    files = found.sources.files
     paths: list[str] = []
     repeated: list[int] = []
     rows = np.concatenate([np.zeros(0, "i8"), *found.chosen.values()])
     for row, path in zip(rows.tolist(), files.path.take(pa.array(rows)).to_pylist(), strict=True):
         operator, partition, rest = path.split("/", 2)
         for new in range(int(partition) + before, partitions, before):
-            if (given := f"{operator}/{new}/{rest}") not in there:
-                paths.append(given)
-                repeated.append(row)
-    entries = StateFiles.entry_rows(found.snapshot.scan)[np.array(repeated, "i8")]
-    return entries, pa.array(paths, pa.string())
+            paths.append(f"{operator}/{new}/{rest}")
+            repeated.append(row)
+    return found.sources.entry_rows(np.array(repeated, "i8")), pa.array(paths, pa.string())

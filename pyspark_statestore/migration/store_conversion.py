@@ -19,16 +19,18 @@ from pyspark_statestore.errors import StateStoreFilesError, not_allowed
 from pyspark_statestore.log.merged_log import MergedLog
 from pyspark_statestore.log.pins import check_unclaimed
 from pyspark_statestore.log.scan import retry_if_gone
-from pyspark_statestore.migration.checks import check_restorable, require_query_stopped
+from pyspark_statestore.migration.checks import require_query_stopped
 from pyspark_statestore.migration.offset_log import OffsetChanges
 from pyspark_statestore.migration.repartition import (
     Plan,
     bytes_of,
     checked_side,
+    clear,
     format_version,
     make_directories,
     rewrite_of,
 )
+from pyspark_statestore.migration.sources import Sources
 from pyspark_statestore.migration.stopped import was_stopped
 from pyspark_statestore.session.doors import MERGED_PROVIDERS, STOCK_PROVIDERS, STORES, store_of
 
@@ -93,15 +95,29 @@ def convert_store(
         require_query_stopped(log, snapshot.scan, None, changes.ours, action, dry_run=dry_run)
     rewrite = replace(retry_if_gone(directory, lambda: rewrite_of(log, plan)), next_provider=STOCK_PROVIDERS[store])
     side = None if dry_run else checked_side(directory, plan, rewrite, spark, snapshot.scan, refuse=_cannot)
-    retry_if_gone(directory, lambda: check_restorable(directory, log.snapshot().scan))
+    retry_if_gone(directory, lambda: Sources.found(log, log.snapshot(), plan.batch, before))
     count = sum(1 if operator in rewrite.single else plan.before for operator, _ in names)
     result = replace(result, provider=provider, version=plan.batch + 1, stores_count=count)
     if side is None:
         return result
     make_directories(directory, plan.before)
+    # Later versions of that store are of batches that the query went back before.
+    retry_if_gone(directory, lambda: clear(log, plan.batch, before))
     side.convert(rewrite)
+    _require_written(log, plan.batch, store)
     written = retry_if_gone(directory, lambda: bytes_of(log, plan.batch + 1, store))
     return replace(result, written_bytes_count=written, kept_copy=changes.carry_out(log))
+
+
+def _require_written(log: MergedLog, batch: int, store: str) -> None:
+    """Makes sure that the state is there for the other store, before the query is told to have it."""
+    try:
+        retry_if_gone(log.directory, lambda: Sources.found(log, log.snapshot(), batch, store))
+    except StateStoreFilesError as error:
+        if error.getErrorClass() != "PSS_VERSION_NOT_RESTORABLE":
+            raise
+        parameters = {"path": log.directory.location.url, "reason": error.getMessageParameters()["reason"]}
+        raise StateStoreFilesError("PSS_STORE_CONVERSION_FAILED", parameters) from error
 
 
 def _cannot(path: str, reason: str) -> StateStoreFilesError:

@@ -48,6 +48,29 @@ def at(run: Run) -> Checkpoint:
     return Checkpoint(run.checkpoint, closed_after=NOW)
 
 
+def went_back(run: Run, batch: int) -> None:
+    """Takes all later batches out of a stopped query's logs, and their input away, as somebody who repeats them."""
+    folders = [run.checkpoint / name for name in ("offsets", "commits", "sources/0")]
+    folders += run.checkpoint.glob("state/*/_metadata/v2")
+    for folder in folders:
+        for file in folder.glob("*"):
+            number = file.name.removeprefix(".").partition(".")[0]
+            if number.isdecimal() and int(number) > batch:
+                file.unlink()
+    for file in sorted(run.input.glob("*.json"))[batch + 1 :]:
+        file.unlink()
+    for later in [each for each in run.rows if each > batch]:
+        del run.rows[later]
+    unload(run.spark)
+
+
+def unload(spark: SparkSession) -> None:
+    """Unloads all stores, as where a query starts in another process: the next load is from files."""
+    context = spark.sparkContext
+    assert context._jvm is not None
+    context._jvm.org.apache.spark.sql.execution.streaming.state.StateStore.stop()
+
+
 def repartitioned(run: Run, n: int) -> Repartition:
     """By this package, in a session that says nothing of the checkpoint's format."""
     conf = {key: value for key, value in run.setting.conf.items() if not key.endswith("checkpointFormatVersion")}
@@ -70,6 +93,11 @@ def state_of(run: Run, spark: SparkSession | None = None) -> dict[str, list[str]
             rows = session.read.format("statestore").options(**part).load(run.location)
             found[str(part)] = sorted(repr(tuple(row)) for row in rows.collect())
     return found
+
+
+def keys_of(run: Run) -> list[str]:
+    """The keys and values of a query's state, wherever they are."""
+    return sorted(row.rpartition(", ")[0] for part in state_of(run).values() for row in part)
 
 
 def rows_said(run: Run, version: int) -> int:

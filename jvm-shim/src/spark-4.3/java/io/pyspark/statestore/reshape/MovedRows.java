@@ -3,6 +3,7 @@ package io.pyspark.statestore.reshape;
 import io.pyspark.statestore.Unchecked;
 import java.io.IOException;
 import java.util.Arrays;
+import java.util.HashMap;
 import java.util.Iterator;
 import java.util.NoSuchElementException;
 import java.util.Set;
@@ -21,6 +22,8 @@ final class MovedRows implements Iterator<InternalRow> {
   private final int[] parents;
   private final Set<Integer> wanted;
   private final Places places;
+  private final HashMap<Integer, Long> read = new HashMap<>();
+  private final HashMap<Integer, Long> taken = new HashMap<>();
   private int at = -1;
   private PartitionReader<InternalRow> reader;
   private InternalRow row;
@@ -57,13 +60,17 @@ final class MovedRows implements Iterator<InternalRow> {
   private void advance() throws IOException {
     if (reader == null) {
       reader = store.old().open(parents[++at]);
+      read.put(parents[at], 0L);
+      taken.put(parents[at], 0L);
     }
     if (!reader.next()) {
       close();
       return;
     }
     InternalRow found = reader.get();
+    read.merge(parents[at], 1L, Long::sum);
     if (isWanted(found)) {
+      taken.merge(parents[at], 1L, Long::sum);
       row = found;
     }
   }
@@ -80,6 +87,16 @@ final class MovedRows implements Iterator<InternalRow> {
     InternalRow found = row;
     row = null;
     return found;
+  }
+
+  /** How many rows each old partition has, of those that were read to their end. */
+  HashMap<Integer, Long> read() {
+    return read;
+  }
+
+  /** How many of them belong into the new partitions. */
+  HashMap<Integer, Long> taken() {
+    return taken;
   }
 
   /** A key or a value of such a row, of which Spark's reader gives the bytes. */

@@ -120,6 +120,12 @@ record OldStore(PartitionReaderFactory reader, StateSourceOptions options, Struc
     return partitionKeys(open(partition));
   }
 
+  /** The format in which an operator has its state; 0 where it has one only. */
+  int formatVersion() throws ReflectiveOperationException {
+    Option<?> version = (Option<?>) new Internals(open(0)).call("stateFormatVersion");
+    return version.isDefined() ? ((Number) version.get()).intValue() : 0;
+  }
+
   @SuppressWarnings("unchecked")
   private static Map<String, StatePartitionKeyExtractor> partitionKeys(PartitionReader<InternalRow> open)
       throws ReflectiveOperationException {

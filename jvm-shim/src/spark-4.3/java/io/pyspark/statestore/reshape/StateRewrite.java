@@ -8,7 +8,6 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.stream.Collectors;
-import java.util.stream.IntStream;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.spark.api.java.JavaRDD;
 import org.apache.spark.api.java.JavaSparkContext;
@@ -25,6 +24,7 @@ import org.apache.spark.sql.execution.streaming.state.StateStoreCheckpointInfo;
 import org.apache.spark.sql.execution.streaming.state.StateStoreMetadata;
 import org.apache.spark.sql.functions;
 import org.apache.spark.sql.internal.SQLConf;
+import org.apache.spark.util.CollectionAccumulator;
 import org.apache.spark.util.SerializableConfiguration;
 import scala.Option;
 import scala.Some;
@@ -59,6 +59,7 @@ public final class StateRewrite {
   private final int before;
   private final Set<Long> single;
   private final Map<String, OldStore> known = new HashMap<>();
+  private Written written;
 
   /** What a task writes: some partitions of a store, which is one of a list. */
   private record Share(int store, int[] partitions) implements Serializable {}
@@ -91,7 +92,8 @@ public final class StateRewrite {
   }
 
   /**
-   * Finds out whether Spark can read and write the stores; reads metadata and schemas, and writes nothing.
+   * Finds out whether Spark can read and write the stores, and knows for each row in which partition it is; reads
+   * metadata and schemas, and writes nothing.
    *
    * @param batch the batch that left the state
    * @return why not; empty if it can
@@ -119,21 +121,50 @@ public final class StateRewrite {
   }
 
   /**
-   * Gives the stores another number of partitions, as a batch of the query's logs.
+   * Enters a batch in the query's offset log that has another number of partitions, unless that was done already. Spark
+   * lets no query start then before it is committed.
+   *
+   * @return the batch
+   */
+  public long enter(int partitions) throws ReflectiveOperationException {
+    return entered(runner(partitions)).batch();
+  }
+
+  /**
+   * Writes the stores in so many partitions, as the state of the batch that was entered.
    *
    * @param split the stores, of those that can be split, whose new partitions have all files of the version that they
    *     are split off; as {@link #splittable} names them
-   * @return the batch that was added
+   * @return a line for each partition of each store: the ids of the operator and of the partition, and the id that
+   *     Spark's checkpoint format 2 gives what was written; nothing in the first format
    */
-  public long repartition(int partitions, String split) throws ReflectiveOperationException {
-    Internals runner = new Internals(new OfflineStateRepartitionRunner(session, location, partitions, true));
-    long last = (Long) runner.call("getLastCommittedBatchId");
-    long batch = (Long) runner.call("createNewBatchIfNeeded", runner.call("getLastBatchId"), last);
+  public String write(int partitions, String split) throws ReflectiveOperationException {
+    Entered entered = entered(runner(partitions));
     // A batch whose number is not the next one leaves no version that the old partitions have.
-    Object ids = write(last, batch, partitions, batch == last + 1 ? names(split) : Set.of());
-    runner.call("updateNumPartitionsInOperatorMetadata", batch, last);
-    runner.call("commitBatch", batch, last, ids);
-    return batch;
+    boolean isNext = entered.batch() == entered.last() + 1;
+    written = write(entered.last(), entered.batch(), partitions, isNext ? names(split) : Set.of());
+    return written.lines();
+  }
+
+  /** Commits the batch that was entered, with what {@link #write(int, String)} has written. */
+  public void commit(int partitions) throws ReflectiveOperationException {
+    Internals runner = runner(partitions);
+    Entered entered = entered(runner);
+    Object ids = ids(entered.last(), entered.batch(), written);
+    runner.call("updateNumPartitionsInOperatorMetadata", entered.batch(), entered.last());
+    runner.call("commitBatch", entered.batch(), entered.last(), ids);
+  }
+
+  /** The batch of a repartitioning, and the last one that was committed before it. */
+  private record Entered(long batch, long last) {}
+
+  private Internals runner(int partitions) {
+    return new Internals(new OfflineStateRepartitionRunner(session, location, partitions, true));
+  }
+
+  private static Entered entered(Internals runner) throws ReflectiveOperationException {
+    long last = (Long) runner.call("getLastCommittedBatchId");
+    return new Entered((Long) runner.call("createNewBatchIfNeeded", runner.call("getLastBatchId"), last), last);
   }
 
   /** Writes the state that a batch left for another kind of store. The query's logs stay as they are. */
@@ -146,6 +177,17 @@ public final class StateRewrite {
     return lines.lines().collect(Collectors.toSet());
   }
 
+  /** What was written: of each store, its partitions. */
+  private record Written(List<StoreRewrite> stores, Map<String, StateStoreCheckpointInfo[]> infos) {
+    String lines() {
+      return stores.stream()
+          .flatMap(store -> Arrays.stream(infos.get(store.name()))
+              .filter(info -> info.stateStoreCkptId().isDefined())
+              .map(info -> store.operator() + " " + info.partitionId() + " " + info.stateStoreCkptId().get()))
+          .collect(Collectors.joining("\n"));
+    }
+  }
+
   /**
    * Writes all stores.
    *
@@ -153,9 +195,8 @@ public final class StateRewrite {
    * @param batch the batch whose state is written
    * @param partitions how many each store gets
    * @param split the stores that are split
-   * @return the ids of what was written, as Spark's commit log wants them: an option, empty in its first format
    */
-  private Object write(long last, long batch, int partitions, Set<String> split) throws ReflectiveOperationException {
+  private Written write(long last, long batch, int partitions, Set<String> split) throws ReflectiveOperationException {
     List<StoreRewrite> stores = stores(last, batch, partitions, split);
     List<StoreRewrite> far = new ArrayList<>();
     List<Share> near = new ArrayList<>();
@@ -174,18 +215,18 @@ public final class StateRewrite {
         }
       }
     }
-    List<StateWriting.Done> done = new ArrayList<>();
-    if (!near.isEmpty()) {
-      // What tasks are told of the stores is sent once, with their code.
-      done.addAll(spark.parallelize(near, near.size())
-          .flatMap(share -> new StateWriting(stores.get(share.store()), share.partitions()).write().iterator())
-          .collect());
+    Map<String, List<StateWriting.Done>> done = new HashMap<>();
+    stores.forEach(store -> done.put(store.name(), new ArrayList<>()));
+    for (StateWriting.Done each : Tasks.run(spark, near.size(), number -> {
+      Share share = near.get(number);
+      return new StateWriting(stores.get(share.store()), share.partitions()).write();
+    })) {
+      done.get(each.store()).add(each);
     }
-    far.forEach(store -> done.addAll(shuffle(spark, store)));
-    Map<String, StateStoreCheckpointInfo[]> written = new HashMap<>();
-    stores.forEach(store -> written.put(store.name(), new StateStoreCheckpointInfo[store.partitions()]));
-    done.forEach(each -> written.get(each.store())[each.info().partitionId()] = each.info());
-    return next.equals(OldStore.HEAP) ? Option.empty() : ids(last, batch, stores, written);
+    far.forEach(store -> done.get(store.name()).addAll(shuffle(spark, store)));
+    Map<String, StateStoreCheckpointInfo[]> infos = new HashMap<>();
+    stores.forEach(store -> infos.put(store.name(), StateWriting.accountedFor(store, done.get(store.name()))));
+    return new Written(stores, infos);
   }
 
   /**
@@ -198,22 +239,28 @@ public final class StateRewrite {
 
   /** As Spark does it, where nearly every new partition gets something of nearly every old one. */
   private List<StateWriting.Done> shuffle(JavaSparkContext spark, StoreRewrite store) {
-    List<Integer> old = IntStream.range(0, store.partitionsBefore()).boxed().collect(Collectors.toList());
-    JavaRDD<InternalRow> rows = spark.parallelize(old, old.size()).flatMap(store::readAll);
-    return session
+    CollectionAccumulator<long[]> read = spark.sc().collectionAccumulator();
+    JavaRDD<InternalRow> rows = Tasks.flatMap(spark, store.partitionsBefore(), from -> store.readAll(from, read));
+    JavaRDD<InternalRow> moved = session
         .internalCreateDataFrame(rows.rdd(), store.old().schema(), false)
         .repartition(store.partitions(), functions.col(OldStore.PARTITION_KEY))
         .queryExecution()
         .toRdd()
-        .toJavaRDD()
-        .mapPartitionsWithIndex((to, moved) -> List.of(new StateWriting(store, new int[] {to}).write(moved)).iterator(), true)
-        .collect();
+        .toJavaRDD();
+    List<StateWriting.Done> done =
+        new ArrayList<>(Tasks.run(moved, (to, each) -> new StateWriting(store, new int[] {to}).write(each)));
+    done.add(StateWriting.Done.ofReading(store, read.value()));
+    return done;
   }
 
-  private Object ids(long last, long batch, List<StoreRewrite> stores, Map<String, StateStoreCheckpointInfo[]> written)
-      throws ReflectiveOperationException {
+  /** The ids of what was written, as Spark's commit log wants them: an option, empty in its first format. */
+  private Object ids(long last, long batch, Written written) throws ReflectiveOperationException {
+    if (next.equals(OldStore.HEAP)) {
+      return Option.empty();
+    }
     Map<Object, List<StateStoreCheckpointInfo[]>> found = new HashMap<>();
-    stores.forEach(s -> found.computeIfAbsent(s.operator(), id -> new ArrayList<>()).add(written.get(s.name())));
+    written.stores().forEach(
+        s -> found.computeIfAbsent(s.operator(), id -> new ArrayList<>()).add(written.infos().get(s.name())));
     Map<Object, StateStoreCheckpointInfo[][]> arrays = new HashMap<>();
     found.forEach((operator, infos) -> arrays.put(operator, infos.toArray(new StateStoreCheckpointInfo[0][])));
     Object map = scala.collection.immutable.Map$.MODULE$.from(CollectionConverters.asScala(arrays));
@@ -259,14 +306,19 @@ public final class StateRewrite {
       try {
         found = OldStore.of(session, location, operator, store, batch, sqlConf, provider);
       } catch (Exception e) {
-        IllegalStateException refused = new IllegalStateException(
-            "Spark says of operator " + operator + ", store '" + store + "': " + innermost(e).getMessage());
-        refused.addSuppressed(e);
-        throw refused;
+        throw refused(operator, store, e);
       }
       known.put(key, found);
     }
     return found;
+  }
+
+  /** Makes the error that Spark cannot read a store. */
+  static IllegalStateException refused(long operator, String store, Throwable thrown) {
+    IllegalStateException refused = new IllegalStateException(
+        "Spark says of operator " + operator + ", store '" + store + "': " + innermost(thrown).getMessage());
+    refused.addSuppressed(thrown);
+    return refused;
   }
 
   private static Throwable innermost(Throwable thrown) {

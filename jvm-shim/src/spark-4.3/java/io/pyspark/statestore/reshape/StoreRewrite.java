@@ -12,6 +12,7 @@ import org.apache.spark.sql.catalyst.plans.physical.HashPartitioning;
 import org.apache.spark.sql.execution.streaming.state.StatePartitionWriterColumnFamilyInfo;
 import org.apache.spark.sql.execution.streaming.state.StateSchemaProvider;
 import org.apache.spark.sql.execution.streaming.state.StateStoreConf;
+import org.apache.spark.util.CollectionAccumulator;
 import org.apache.spark.util.SerializableConfiguration;
 import scala.Option;
 import scala.collection.immutable.Seq;
@@ -54,13 +55,35 @@ record StoreRewrite(
     implements Serializable {
   static final String DEFAULT_FAMILY = "default";
 
+  private static final String JOIN = "symmetricHashJoin";
+  /**
+   * The last format of the state of joins whose keys Spark takes apart. In the next one, times are in keys, and its reader
+   * gives the whole key for the part by which it is partitioned: with one partition, nothing would show that.
+   */
+  private static final int LAST_KNOWN_JOIN = 3;
+
   /** Tells the store from all others of the query. */
   String name() {
     return operator + "/" + storeName;
   }
 
-  /** Why the store cannot be written for its next class; empty if it can. */
+  /**
+   * Why the store cannot be written in other partitions, or for its next class; empty if it can.
+   *
+   * @throws IllegalStateException if Spark does not know which part of a key says in which partition it is
+   */
   String obstacle() {
+    try {
+      old.partitionKeys(0);
+      places();
+      int format = old.formatVersion();
+      if (operatorName.equals(JOIN) && format > LAST_KNOWN_JOIN) {
+        return "operator " + operator + " (" + operatorName + ") has state format " + format
+            + ", of which Spark does not know which part of a key says in which partition it is";
+      }
+    } catch (Exception | AssertionError e) {
+      throw StateRewrite.refused(operator, storeName, e);
+    }
     if (!isHeap()) {
       return "";
     }
@@ -107,9 +130,31 @@ record StoreRewrite(
     return IntStream.iterate(one % step, each -> each < end, each -> each + step).toArray();
   }
 
-  /** All rows of an old partition. */
-  Iterator<InternalRow> readAll(int from) {
-    return new MovedRows(this, new int[] {from}, IntStream.range(0, partitions).toArray());
+  /**
+   * All rows of an old partition.
+   *
+   * @param read gets the number of the partition and how many rows it has, once all were given out
+   */
+  Iterator<InternalRow> readAll(int from, CollectionAccumulator<long[]> read) {
+    MovedRows rows = new MovedRows(this, new int[] {from}, IntStream.range(0, partitions).toArray());
+    return new Iterator<>() {
+      private boolean isTold;
+
+      @Override
+      public boolean hasNext() {
+        boolean has = rows.hasNext();
+        if (!has && !isTold) {
+          isTold = true;
+          read.add(new long[] {from, rows.read().get(from)});
+        }
+        return has;
+      }
+
+      @Override
+      public InternalRow next() {
+        return rows.next();
+      }
+    };
   }
 
   /** Says for a row in which of the old partitions it has to be, and in which of the new ones. */
