@@ -221,6 +221,28 @@ def test_task_of_an_earlier_run_takes_no_debt_away(scope: Any) -> None:
     assert scope.durable(path(1, 5)) is None
 
 
+@pytest.mark.parametrize("place", ["before create", "before hflush", "after hflush"])
+def test_query_that_is_stopped_while_a_batch_becomes_durable(
+    make_scope: Callable[..., Any], gate: Any, place: str
+) -> None:
+    """The entry is not made, and the next run is not disturbed by what is still being written."""
+    scope = make_scope("gated")
+    scope.start(), scope.start()
+    for partition in range(2):
+        assert scope.task(partition, 0, path(partition, 0), b"of the run that is stopped") is None
+    gate.hold(place, ".merged")
+    stopped = begun(scope.endBatchInterrupted, 0, 500)
+    assert gate.awaitHeld(place)
+    assert "Interrupted" in result_in_time(stopped, "the end of the batch")
+
+    scope.restart(f"run-{uuid.uuid4()}")
+    for partition in range(2):
+        assert scope.task(partition, 0, path(1 - partition, 0), b"of the next run") is None
+    gate.release(place)
+    assert result_in_time(begun(scope.endBatch, 0, PATIENT), "the end of the batch") is None
+    assert [scope.durable(path(partition, 0)) for partition in range(2)] == [b"of the next run"] * 2
+
+
 def test_nothing_is_left_of_runs_that_have_ended(make_scope: Callable[..., Any]) -> None:
     """Each ends with a batch that was computed and not entered, as when it is stopped."""
     scopes = []

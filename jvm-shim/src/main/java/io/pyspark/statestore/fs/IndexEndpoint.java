@@ -169,14 +169,18 @@ public final class IndexEndpoint implements RpcEndpoint {
       }
       heard = new WeakReference<>(env);
     }
-    SparkContext.getOrCreate().addSparkListener(new SparkListener() {
-      @Override
-      public void onOtherEvent(SparkListenerEvent event) {
-        if (event instanceof StreamingQueryListener.QueryTerminatedEvent ended) {
-          MergedLogs.runEnded(ended.runId().toString());
+    try {
+      SparkContext.getOrCreate().addSparkListener(new SparkListener() {
+        @Override
+        public void onOtherEvent(SparkListenerEvent event) {
+          if (event instanceof StreamingQueryListener.QueryTerminatedEvent ended) {
+            MergedLogs.runEnded(ended.runId().toString());
+          }
         }
-      }
-    });
+      });
+    } catch (RuntimeException | LinkageError e) {
+      LOG.warn("Ends of queries are not heard of; what stopped ones owe is kept until they are started again", e);
+    }
   }
 
   private static boolean isDriver(SparkEnv env) {

@@ -11,6 +11,7 @@ import java.util.concurrent.SynchronousQueue;
 import java.util.concurrent.ThreadFactory;
 import java.util.concurrent.ThreadPoolExecutor;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicReference;
 import java.util.stream.Stream;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FSInputStream;
@@ -239,6 +240,17 @@ public final class BatchScope implements AutoCloseable {
     } catch (IOException e) {
       return e.toString();
     }
+  }
+
+  /** As {@link #endBatch}, of a query that is stopped after so long. */
+  public String endBatchInterrupted(long batch, long afterMs) throws InterruptedException {
+    AtomicReference<String> outcome = new AtomicReference<>();
+    Thread thread = new Thread(() -> outcome.set(endBatch(batch, 60_000)));
+    thread.start();
+    Thread.sleep(afterMs);
+    thread.interrupt();
+    thread.join();
+    return outcome.get();
   }
 
   /** What somebody reads who sees only the files; null where there is nothing. */
