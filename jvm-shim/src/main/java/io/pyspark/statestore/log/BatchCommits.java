@@ -102,7 +102,14 @@ final class BatchCommits {
       batches.put(key, made);
       forgetBefore(key);
     }
-    threads.execute(() -> serve(made));
+    try {
+      threads.execute(() -> serve(made));
+    } catch (RuntimeException | Error e) {
+      // Other tasks may wait already. Those that are tried again begin the batch anew.
+      made.owed.completeExceptionally(e);
+      forget(made);
+      throw e;
+    }
     return made;
   }
 
@@ -127,15 +134,16 @@ final class BatchCommits {
       forget(batch);
       return;
     }
-    while (true) {
-      BatchDebts.Call call = call(batch);
+    try {
+      BatchDebts.Call call = BatchDebts.Call.WAIT;
+      while (call == BatchDebts.Call.WAIT) {
+        call = call(batch);
+      }
       if (call == BatchDebts.Call.WRITE) {
         pay(batch);
       }
-      if (call != BatchDebts.Call.WAIT) {
-        forget(batch);
-        return;
-      }
+    } finally {
+      forget(batch);
     }
   }
 
@@ -147,7 +155,7 @@ final class BatchCommits {
     }
     try {
       return driver.call(batch.key.run, batch.key.number);
-    } catch (IOException | RuntimeException e) {
+    } catch (IOException | RuntimeException | Error e) {
       LOG.warn("Could not ask whether batch {} of {} ends; asking again", batch.key.number, checkpoint, e);
       try {
         Thread.sleep(PAUSE_MS);
@@ -173,7 +181,7 @@ final class BatchCommits {
     }
     try {
       driver.paid(batch.key.run, batch.key.number, failure);
-    } catch (IOException | RuntimeException e) {
+    } catch (IOException | RuntimeException | Error e) {
       LOG.warn("Could not say that batch {} of {} is durable; the driver counts this process as lost", batch.key.number,
           checkpoint, e);
     }
@@ -211,7 +219,7 @@ final class BatchCommits {
       threads.execute(() -> {
         try {
           driver.paid(batch.key.run, batch.key.number, "its log of the checkpoint was closed");
-        } catch (IOException e) {
+        } catch (IOException | RuntimeException | Error e) {
           LOG.debug("Batch {} of {} was given up", batch.key.number, checkpoint, e);
         }
       });
