@@ -34,6 +34,10 @@ final class Lane {
 
   private static final Logger LOG = LoggerFactory.getLogger(Lane.class);
 
+  /** Made beforehand, for when there is no memory to say more. */
+  private static final IOException NOT_WRITTEN =
+      new IOException("The commit was not written, because the thread that was to write it failed");
+
   private final OpenFile.Factory files;
   private final CommitWindow window;
   private final PendingTombstones tombstones;
@@ -115,8 +119,29 @@ final class Lane {
       lead = !draining;
       draining = true;
     }
-    while (lead && !endsHere()) {
-      writeGroup(null);
+    boolean isDone = false;
+    try {
+      while (lead && !endsHere()) {
+        writeGroup(null);
+      }
+      isDone = true;
+    } finally {
+      stopsLeading(isDone);
+    }
+  }
+
+  /** Whatever has ended the leader before its work was done: nobody else leads, so all that wait hear of it. */
+  private void stopsLeading(boolean isDone) {
+    if (isDone) {
+      return;
+    }
+    synchronized (queue) {
+      for (Commit commit = queue.poll(); commit != null; commit = queue.poll()) {
+        if (commit.startWriting()) {
+          commit.fail(NOT_WRITTEN);
+        }
+      }
+      draining = false;
     }
   }
 
@@ -126,15 +151,21 @@ final class Lane {
    * S3A's {@code close()} returns from an interrupt as if the file were there.
    */
   void lead(Commit own) {
-    if (!mayCloseFile()) {
-      awaitOthers();
-      // A killed task takes its commit back while it is still queued. Others may wait behind it.
-      if (!Thread.currentThread().isInterrupted()) {
-        writeGroup(own);
+    boolean isDone = false;
+    try {
+      if (!mayCloseFile()) {
+        awaitOthers();
+        // A killed task takes its commit back while it is still queued. Others may wait behind it.
+        if (!Thread.currentThread().isInterrupted()) {
+          writeGroup(own);
+        }
       }
-    }
-    while (!endsHere() && !handOver()) {
-      serveOthers();
+      while (!endsHere() && !handOver()) {
+        serveOthers();
+      }
+      isDone = true;
+    } finally {
+      stopsLeading(isDone);
     }
   }
 
@@ -179,23 +210,40 @@ final class Lane {
 
   /** Writes groups until no commit waits. */
   private void drain() {
-    while (!endsHere()) {
-      awaitOthers();
-      writeGroup(null);
+    boolean isDone = false;
+    try {
+      while (!endsHere()) {
+        awaitOthers();
+        writeGroup(null);
+      }
+      isDone = true;
+    } finally {
+      stopsLeading(isDone);
     }
   }
 
   private void writeGroup(Commit leader) {
+    List<Commit> group = new ArrayList<>();
     io.lock();
-    List<Commit> group = List.of();
     try {
-      group = nextGroup();
+      nextGroup(group);
       write(group, leader);
     } catch (RuntimeException | Error e) {
-      // No caller may wait for ever, whatever went wrong.
-      group.forEach(c -> c.fail(new IOException(e)));
+      fail(group, e);
     } finally {
       io.unlock();
+    }
+  }
+
+  /** No caller may wait for ever, whatever went wrong, and even if there is no memory to say what. */
+  private static void fail(List<Commit> group, Throwable e) {
+    IOException failure = NOT_WRITTEN;
+    try {
+      failure = new IOException(e);
+    } finally {
+      for (Commit commit : group) {
+        commit.fail(failure);
+      }
     }
   }
 
@@ -214,20 +262,21 @@ final class Lane {
     }
   }
 
-  /** All that wait, up to the size of a file. */
-  private List<Commit> nextGroup() {
-    List<Commit> group = new ArrayList<>();
+  /** Moves all that wait into a group, up to the size of a file. Each is in one of the two at any moment. */
+  private void nextGroup(List<Commit> group) {
     synchronized (queue) {
       long bytes = 0;
       while (!queue.isEmpty() && (group.isEmpty() || bytes + queue.peek().length() <= options().maxFileSize())) {
-        Commit commit = queue.poll();
+        Commit commit = queue.peek();
+        group.add(commit);
+        queue.remove();
         if (commit.startWriting()) {
-          group.add(commit);
           bytes += commit.length();
+        } else {
+          group.remove(group.size() - 1);
         }
       }
     }
-    return group;
   }
 
   private void write(List<Commit> group, Commit leader) {

@@ -8,6 +8,7 @@ import java.util.Map;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Executor;
 import java.util.concurrent.FutureTask;
+import java.util.concurrent.RejectedExecutionException;
 
 /**
  * What the current thread loads is a store that can open SSTs of which only the ends are there. Spark copies a version's
@@ -78,7 +79,12 @@ public final class LazyLoad implements AutoCloseable {
       FutureTask<byte[]> task = new FutureTask<>(() -> reader.read(segment));
       held += segment.length() - endOf(segment.length());
       ends.put(segment.path(), task);
-      threads.execute(task);
+      try {
+        threads.execute(task);
+      } catch (RejectedExecutionException | OutOfMemoryError e) {
+        // No thread can be started. Whoever takes the end fetches it.
+        return;
+      }
     }
   }
 
@@ -91,6 +97,8 @@ public final class LazyLoad implements AutoCloseable {
     }
     held -= segment.length() - endOf(segment.length());
     startMore(reader, threads, width, bytes);
+    // Where no thread has begun it, this one does.
+    task.run();
     try {
       return task.get();
     } catch (ExecutionException e) {

@@ -139,24 +139,33 @@ final class Leases {
   static void release(FileSystem fs, Path path) {
     LeaseRecovery leases = LeaseRecovery.of(fs);
     if (leases != null) {
-      RELEASES.execute(() -> release(leases, path, 1));
+      releaseLater(leases, path, 1, 0);
+    }
+  }
+
+  private static void releaseLater(LeaseRecovery leases, Path path, int attempt, long pauseMs) {
+    try {
+      RELEASES.schedule(() -> release(leases, path, attempt), pauseMs, TimeUnit.MILLISECONDS);
+    } catch (RuntimeException | Error e) {
+      LOG.warn("{} may stay open for as long as this process lives: no thread could be started to close it", path, e);
     }
   }
 
   private static void release(LeaseRecovery leases, Path path, int attempt) {
-    IOException failure = null;
+    Throwable failure = null;
     try {
       if (leases.isFileClosed(path) || leases.recoverLease(path)) {
         return;
       }
     } catch (FileNotFoundException e) {
       return;
-    } catch (IOException e) {
+    } catch (IOException | RuntimeException | Error e) {
+      // Nobody hears of it, and nobody else closes the file.
       failure = e;
     }
     if (attempt < RELEASE_ATTEMPTS) {
       long pause = Math.min(FIRST_PAUSE_MS << attempt, LONGEST_PAUSE_MS);
-      RELEASES.schedule(() -> release(leases, path, attempt + 1), pause, TimeUnit.MILLISECONDS);
+      releaseLater(leases, path, attempt + 1, pause);
     } else {
       LOG.warn("{} is still open: HDFS did not recover its lease in " + RELEASE_ATTEMPTS + " attempts", path, failure);
     }

@@ -726,23 +726,63 @@ public final class MergedLog {
     lanes.all().forEach(Lane::sealIfDue);
   }
 
-  /** Does what has to happen while nobody commits. The process's housekeeper calls it every 100 ms. */
+  /**
+   * Does what has to happen while nobody commits. The process's housekeeper calls it every 100 ms. What fails in one
+   * step may fail each time, so it keeps no other step from its work.
+   */
   void tick() {
-    handles.closeIdle();
-    prefetcher.dropStale();
     long keepMs = keepMs();
-    served.forgetOlderThan(keepMs);
-    staged.dropUnclaimed(options.closedAfterMs(), store -> OpenStores.isOpen(storage.stateDirectory(), store));
+    Housekeeping steps = new Housekeeping();
+    steps.run(handles::closeIdle);
+    steps.run(prefetcher::dropStale);
+    steps.run(() -> served.forgetOlderThan(keepMs));
+    steps.run(() -> staged.dropUnclaimed(
+        options.closedAfterMs(), store -> OpenStores.isOpen(storage.stateDirectory(), store)));
     if (tombstones.haveWaited(options.idleSealMs())) {
-      lanes.forTombstones().writeTombstones();
+      steps.run(() -> lanes.forTombstones().writeTombstones());
     }
-    sealDue();
-    earlyUploads.runIfDue();
+    steps.run(this::sealDue);
+    steps.run(earlyUploads::runIfDue);
     if (service != null) {
-      service.forgetUnserved(this::isLoaded, options.closedAfterMs());
-      relocations.runIfDue();
+      steps.run(() -> service.forgetUnserved(this::isLoaded, options.closedAfterMs()));
+      steps.run(relocations::runIfDue);
     } else if (callsForCleaning(served.idleMs(keepMs), keepMs)) {
-      threads.execute(cleaner::runIfDue);
+      steps.run(() -> threads.execute(this::cleanIfDue));
+    }
+    steps.end();
+  }
+
+  /** In a thread of its own, so nobody hears of what is thrown. */
+  private void cleanIfDue() {
+    try {
+      cleaner.runIfDue();
+    } catch (RuntimeException | Error e) {
+      LOG.warn("Cleaning of {} stopped; trying again", checkpoint(), e);
+    }
+  }
+
+  /** Steps of which each is made, whatever becomes of the others. */
+  private static final class Housekeeping {
+    private Throwable failure;
+
+    void run(Runnable step) {
+      try {
+        step.run();
+      } catch (RuntimeException | Error e) {
+        if (failure == null) {
+          failure = e;
+        }
+      }
+    }
+
+    /** Fails as the first step did that failed. */
+    void end() {
+      if (failure instanceof Error error) {
+        throw error;
+      }
+      if (failure instanceof RuntimeException runtime) {
+        throw runtime;
+      }
     }
   }
 

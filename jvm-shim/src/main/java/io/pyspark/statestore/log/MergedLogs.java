@@ -125,7 +125,8 @@ public final class MergedLogs {
           : IndexService.answer((ServiceMessages.OpenQuestion) asked, sender);
     } catch (StateStoreFilesException e) {
       answer = new ServiceMessages.Refused(false, e.id(), e.getMessage());
-    } catch (IOException | RuntimeException e) {
+    } catch (IOException | RuntimeException | Error e) {
+      // An executor waits for an answer.
       LOG.warn("The index service could not answer", e);
       answer = new ServiceMessages.Refused(false, null, String.valueOf(e));
     }
@@ -277,22 +278,38 @@ public final class MergedLogs {
 
   /** Closes and forgets the logs of queries that ended long ago. Whoever asks for one again opens it anew. */
   private static void forgetIdle() {
-    LOGS.values().stream().filter(MergedLog::isForgettable).forEach(log -> {
-      synchronized (LOGS) {
-        if (!log.isForgettable() || !LOGS.values().remove(log)) {
-          return;
-        }
-      }
-      LOG.info("Forgot the log of {}, which nobody has used for long", log.checkpoint());
-      THREADS.execute(log::abandon);
-    });
+    // Each in a thread that has been started by the time it is forgotten, so that it is closed, too.
+    LOGS.values().stream().filter(MergedLog::isForgettable).forEach(log -> THREADS.execute(() -> forgetIfIdle(log)));
   }
 
+  private static void forgetIfIdle(MergedLog log) {
+    synchronized (LOGS) {
+      if (!log.isForgettable() || !LOGS.values().remove(log)) {
+        return;
+      }
+    }
+    LOG.info("Forgot the log of {}, which nobody has used for long", log.checkpoint());
+    log.abandon();
+  }
+
+  /** Never fails: a timer does not call again what has failed, and nobody else seals, cleans or forgets. */
   private static void tick() {
-    forgetIdle();
-    LOGS.values().forEach(log -> keepHouse(log, log.checkpoint(), log::tick));
-    if (UploadWatch.any()) {
-      keepHouse(UploadWatch.class, "uploads", UploadWatch::askAll);
+    try {
+      forgetIdle();
+      LOGS.values().forEach(log -> keepHouse(log, log.checkpoint(), log::tick));
+      if (UploadWatch.any()) {
+        keepHouse(UploadWatch.class, "uploads", UploadWatch::askAll);
+      }
+    } catch (RuntimeException | Error e) {
+      said(e);
+    }
+  }
+
+  private static void said(Throwable e) {
+    try {
+      LOG.warn("Housekeeping failed; trying again", e);
+    } catch (RuntimeException | Error again) {
+      // Memory has run out, and is asked for once more in a moment.
     }
   }
 

@@ -121,10 +121,12 @@ final class RelocationMarkers {
       try {
         storage.renew(name);
         sinceRenewed = isHeeded() ? begun : sinceRenewed;
-      } catch (IOException | RuntimeException e) {
+      } catch (IOException | RuntimeException | Error e) {
+        // Hadoop's local disk throws an Error where it is full.
         LOG.warn("Could not renew the relocation marker {} of {}; trying again", name, storage.checkpoint(), e);
+      } finally {
+        renewLater();
       }
-      renewLater();
     }
 
     /**
@@ -141,12 +143,13 @@ final class RelocationMarkers {
         if (!inDoubt) {
           storage.delete(name);
         }
-      } catch (IOException | RuntimeException e) {
+      } catch (IOException | RuntimeException | Error e) {
         metrics.deleteFailed();
         LOG.warn("Could not delete the relocation marker {} of {}; cleaning deletes it once it is expired", name,
             storage.checkpoint(), e);
+      } finally {
+        underWay.remove(name);
       }
-      underWay.remove(name);
     }
   }
 

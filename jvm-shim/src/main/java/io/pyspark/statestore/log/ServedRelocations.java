@@ -70,7 +70,7 @@ final class ServedRelocations {
         ServiceMessages.Moves moves = service.moves(partitions);
         relocator.run(() -> garbage.plan(moves));
       }
-    } catch (IOException | RuntimeException e) {
+    } catch (IOException | RuntimeException | Error e) {
       LOG.warn("Moving live segments of {} stopped; trying again", service.checkpoint(), e);
     } finally {
       lastNanos = System.nanoTime();

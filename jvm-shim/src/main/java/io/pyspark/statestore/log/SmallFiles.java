@@ -58,10 +58,11 @@ final class SmallFiles {
     if (first == null) {
       bytesHeld.addAndGet(size);
       dropLongestUnused();
-      mine.bytes.run();
     }
     Held use = first == null ? mine : first;
     use.usedNanos = System.nanoTime();
+    // Only the first one reads. It may have failed before, and the others must not wait for it then.
+    use.bytes.run();
     try {
       System.arraycopy(use.bytes.get(), (int) position, buffer, offset, length);
       return true;

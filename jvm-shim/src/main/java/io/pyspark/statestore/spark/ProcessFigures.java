@@ -56,11 +56,12 @@ final class ProcessFigures implements AutoCloseable {
       HashMap<String, long[]> news = news();
       listener.tell(news);
       failed = false;
-    } catch (IOException | RuntimeException | LinkageError e) {
-      if (!failed) {
+    } catch (IOException | RuntimeException | Error e) {
+      boolean isFirst = !failed;
+      failed = true;
+      if (isFirst) {
         LOG.info("The tab 'State files' misses figures of this process: {}", e.toString());
       }
-      failed = true;
     }
   }
 
