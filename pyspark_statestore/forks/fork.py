@@ -124,7 +124,7 @@ def fork_checkpoint(
     pins = _Pins(log, target, secrets.token_hex(16))
     there, is_whole = fork, False
     try:
-        made = _Forking(log, there, mode, version, force).make(pins)
+        made = _Forking(log, there, mode, version, force, is_reshaped=afterwards is not None).make(pins)
         is_whole = True
         if afterwards is not None:
             afterwards()
@@ -171,12 +171,22 @@ class _Plan:
 class _Forking:
     """The making of one fork."""
 
-    def __init__(self, log: MergedLog, target: MergedLog, mode: str, version: int | None, force: bool) -> None:
+    def __init__(
+        self,
+        log: MergedLog,
+        target: MergedLog,
+        mode: str,
+        version: int | None,
+        force: bool,
+        *,
+        is_reshaped: bool = False,
+    ) -> None:
         self._log = log
         self._target = target
         self._mode = mode
         self._version = version
         self._force = force
+        self._is_reshaped = is_reshaped
         self._known: Mapping[str, MergedFile] = {}
 
     def make(self, pins: _Pins) -> Fork:
@@ -245,7 +255,8 @@ class _Forking:
         check_restorable(source, files, version, Batches(tuple(batches), ids))
         stamps = (group.trailer.group_stamp for file in found.files.values() for group in file.groups)
         snapshot = LogSnapshot(found, {}, frozenset())
-        return _Plan(snapshot, files, needed_for(source, files, version), version, spark, max(stamps, default=0))
+        needed = needed_for(source, files, version, is_reshaped=self._is_reshaped)
+        return _Plan(snapshot, files, needed, version, spark, max(stamps, default=0))
 
     def _write(self, plan: _Plan, holders: Holders, fork_id: str) -> Fork:
         source, there = self._log.directory, self._target.directory

@@ -34,10 +34,15 @@ class Needed:
     plain: np.ndarray = field(repr=False)
 
 
-def needed_for(directory: Directory, files: StateFiles, version: int) -> Needed:
+def needed_for(directory: Directory, files: StateFiles, version: int, *, is_reshaped: bool = False) -> Needed:
     """Chooses the files of the versions up to one, and those that belong to no version.
 
-    What batches have left that the query went back before is of no version of its own.
+    Args:
+        directory: The source's directory.
+        files: The source's state files.
+        version: The version that the fork begins with.
+        is_reshaped: Whether the fork gets other partitions, and what batches have left that the query went back before
+            would be cleared there at once: then it is not taken along. Finding it takes a look into the offset log.
 
     Raises:
         FileNotFoundError: A file was deleted meanwhile: scan again.
@@ -45,8 +50,9 @@ def needed_for(directory: Directory, files: StateFiles, version: int) -> Needed:
     """
     number, _ = files.stores().versions(np.arange(len(files.length)))
     wanted = np.array(pc.less_equal(number, version).fill_null(True), bool)
-    chosen = np.flatnonzero(wanted)
-    wanted[chosen[leftovers(directory, files.without(np.flatnonzero(~wanted)), version - 1)]] = False
+    if is_reshaped:
+        chosen = np.flatnonzero(wanted)
+        wanted[chosen[leftovers(directory, files.without(np.flatnonzero(~wanted)), version - 1)]] = False
     is_plain = files.merged == PLAIN
     return Needed(np.flatnonzero(wanted & ~is_plain), np.flatnonzero(wanted & is_plain))
 

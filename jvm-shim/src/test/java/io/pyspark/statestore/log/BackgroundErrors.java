@@ -1,5 +1,6 @@
 package io.pyspark.statestore.log;
 
+import java.io.IOException;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.Callable;
@@ -55,7 +56,7 @@ public final class BackgroundErrors {
         try {
             commits.batch("run", 1);
             return false;
-        } catch (OutOfMemoryError e) {
+        } catch (IOException e) {
             BatchCommits.Batch again = commits.batch("run", 1);
             FutureTask<Void> waits = new FutureTask<>(() -> {
                 again.awaitOwed();
