@@ -113,6 +113,36 @@ def test_csv_with_marks_of_byte_order(make_spark: MakeSpark, tmp_path: Path) -> 
     assert done.rewritten_data_files_count == 0
 
 
+@pytest.mark.parametrize(
+    ("format", "ending", "contents", "options"),
+    [
+        ("json", ".json", [f'{{\n  "id" : {number}\n}}\n' for number in range(3)], {}),
+        ("csv", ".csv", [f"{number},x\n".encode("utf-16") for number in range(3)], {"header": "false"}),
+        ("text", ".txt", [f"{number} x\n".encode("utf-16-be") for number in range(3)], {}),
+        ("csv", ".csv", ['"a\nb",c\n1,2\n3,4\n'] * 3, {"header": "true"}),
+        ("csv", ".csv", ['"a,c\n1,2"\n3,4"\n'] * 3, {"header": "true"}),
+    ],
+    ids=["pretty", "utf-16", "utf-16-be", "header of two lines", "open quote"],
+)
+def test_texts_that_are_left(
+    make_spark: MakeSpark,
+    tmp_path: Path,
+    format: str,
+    ending: str,
+    contents: list[str | bytes],
+    options: dict[str, str],
+) -> None:
+    """What cannot be understood from the files alone, and was not said, is not joined."""
+    spark, sink = make_spark(), MadeSink(tmp_path)
+    files = [content.encode() if isinstance(content, str) else content for content in contents]
+    sink.add([("", ending, content) for content in files])
+
+    done = Sink(tmp_path).compact(older_than=AT_ONCE, format=format, options=options, spark=spark)
+
+    assert (done.rewritten_data_files_count, done.failed_data_files_count) == (0, 3)
+    assert [path.read_bytes() for path in sink.listed()] == files
+
+
 @pytest.mark.skipif(MINOR < "4.0", reason="XML came with Spark 4.0")
 def test_xml_keeps_its_texts(make_spark: MakeSpark, tmp_path: Path) -> None:
     spark, sink, read = make_spark(), MadeSink(tmp_path), Reader("xml")

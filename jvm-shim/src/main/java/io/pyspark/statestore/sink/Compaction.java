@@ -76,6 +76,10 @@ final class Compaction {
     if (!PLAIN_CHARSETS.contains(charset())) {
       return "they are text in another charset than UTF-8, ASCII or ISO-8859-1";
     }
+    String whyNoHeader = TextForm.whyNoHeader(written, options);
+    if (whyNoHeader != null) {
+      return whyNoHeader;
+    }
     boolean isPretty = written.kind() == WrittenFormat.Kind.JSON && Boolean.parseBoolean(options.get("pretty"));
     return isPretty ? "they are written with the option pretty, and who reads such a file takes it for one record" : null;
   }

@@ -18,6 +18,9 @@ final class Lines {
   private long watched;
   private boolean watches;
   private boolean seen;
+  private boolean isAtBegin = true;
+  /** How the lines begin; -1 before the first, and -2 where they begin in several ways. */
+  private int beginning = -1;
 
   /**
    * @param separator what ends a line
@@ -43,6 +46,10 @@ final class Lines {
   void add(byte[] bytes, int from, int length) {
     for (int at = from; at < from + length; at++) {
       byte next = bytes[at];
+      if (isAtBegin) {
+        beginning = beginning == -1 || beginning == next ? next : -2;
+        isAtBegin = false;
+      }
       line = (line + (next & 0xff) + 1) * FACTOR;
       line ^= line >>> 29;
       while (matched > 0 && next != separator[matched]) {
@@ -69,6 +76,7 @@ final class Lines {
     sum += checksum;
     matched = 0;
     line = 1;
+    isAtBegin = true;
   }
 
   private static long mixed(long hash) {
@@ -79,6 +87,11 @@ final class Lines {
   /** Whether nothing came after the end of the last line. */
   boolean isAtEnd() {
     return isAtEnd;
+  }
+
+  /** Whether each line begins with a character of ASCII. */
+  boolean allBeginWith(char first) {
+    return beginning == -1 || beginning == first;
   }
 
   long count() {

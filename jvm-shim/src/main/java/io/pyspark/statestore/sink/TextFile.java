@@ -16,7 +16,9 @@ record TextFile(byte[] opening, byte[] closing, Lines lines) {
   /** A header or an opening that is longer is none. */
   private static final int LONGEST = 1 << 20;
 
-  private static final byte[] MARK = {(byte) 0xef, (byte) 0xbb, (byte) 0xbf};
+  /** Of UTF-8, and of UTF-16 in both orders, with which those of UTF-32 begin or end. */
+  private static final byte[][] MARKS =
+      {{(byte) 0xef, (byte) 0xbb, (byte) 0xbf}, {(byte) 0xfe, (byte) 0xff}, {(byte) 0xff, (byte) 0xfe}};
 
   /** A file that cannot be joined with others; the message says why, to users. */
   static final class OddException extends IOException {
@@ -47,8 +49,13 @@ record TextFile(byte[] opening, byte[] closing, Lines lines) {
   static TextFile read(InputStream in, TextForm form, byte[] expected, Taker taker) throws IOException {
     byte[] begin = new byte[BUFFER];
     int length = in.readNBytes(begin, 0, begin.length);
-    if (length >= MARK.length && Arrays.equals(begin, 0, MARK.length, MARK, 0, MARK.length)) {
-      throw new OddException("it begins with a mark of the byte order");
+    for (byte[] mark : MARKS) {
+      if (length >= mark.length && Arrays.equals(begin, 0, mark.length, mark, 0, mark.length)) {
+        throw new OddException("it begins with a mark of the byte order");
+      }
+    }
+    if (form.isTold() && hasZero(begin, length)) {
+      throw new OddException("it has bytes of zero, as text in UTF-16 has; give the query's encoding");
     }
     int opens = form.opening(begin, length);
     while (opens < 0 && length == begin.length && length < LONGEST) {
@@ -59,7 +66,7 @@ record TextFile(byte[] opening, byte[] closing, Lines lines) {
     if (opens < 0) {
       throw new OddException(form.kind() == TextForm.Kind.XML
           ? "it does not begin with the element " + form.root() + "; give the query's rootTag"
-          : "it has no header that ends; give the query's lineSep and quote");
+          : "it has no header that ends; give the query's lineSep");
     }
     byte[] opening = Arrays.copyOf(begin, opens);
     if (expected != null && !Arrays.equals(opening, expected)) {
@@ -74,7 +81,19 @@ record TextFile(byte[] opening, byte[] closing, Lines lines) {
     if (!lines.isAtEnd()) {
       throw new OddException("it does not end with the end of a line");
     }
+    if (form.isTold() && form.kind() == TextForm.Kind.JSON && !lines.allBeginWith('{')) {
+      throw new OddException("it has records of several lines, of which a reader takes the first one only");
+    }
     return new TextFile(opening, closing, lines);
+  }
+
+  private static boolean hasZero(byte[] bytes, int length) {
+    for (int at = 0; at < length; at++) {
+      if (bytes[at] == 0) {
+        return true;
+      }
+    }
+    return false;
   }
 
   /** Passes on all but the last bytes, which are kept back until it is clear whether they are lines. */

@@ -13,7 +13,11 @@ import java.util.Set;
  * What stands around the lines of a text file of a sink: the header of a CSV, or the root element of an XML. Everything
  * else has nothing around its lines.
  *
+ * <p>A header is known by its number of lines, never by its quotes: who writes with {@code escapeQuotes=false} leaves
+ * quotes open, and the next one would be in a row.
+ *
  * @param kind of text
+ * @param headerLines of each CSV: more than one where names of columns have ends of lines
  * @param separator what ends a line
  * @param quote begins and ends a cell of CSV that may hold anything; 0 for none
  * @param escape stands before a quote that belongs to the cell; 0 for none
@@ -22,11 +26,12 @@ import java.util.Set;
  * @param isTold whether users have said all this from memory, and not the query that writes the files
  */
 record TextForm(
-    Kind kind, byte[] separator, byte quote, byte escape, byte[] cellSeparator, String root, boolean isTold)
+    Kind kind, int headerLines, byte[] separator, byte quote, byte escape, byte[] cellSeparator, String root,
+    boolean isTold)
     implements Serializable {
   private static final byte[] LINE_END = {'\n'};
 
-  enum Kind { PLAIN, CSV_WITH_HEADER, CSV_WITHOUT_HEADER, XML }
+  enum Kind { PLAIN, JSON, CSV_WITH_HEADER, CSV_WITHOUT_HEADER, XML }
 
   /**
    * Reads it from a writer's options.
@@ -37,13 +42,42 @@ record TextForm(
     byte[] separator = options.getOrDefault("lineSep", "\n").getBytes(charset);
     if (written.kind() == WrittenFormat.Kind.XML) {
       String root = options.getOrDefault("rootTag", "ROWS").strip().split("\\s")[0];
-      return new TextForm(Kind.XML, LINE_END, (byte) 0, (byte) 0, LINE_END, root, isTold);
+      return new TextForm(Kind.XML, 0, LINE_END, (byte) 0, (byte) 0, LINE_END, root, isTold);
     }
-    boolean header = Boolean.parseBoolean(options.getOrDefault("header", "false"));
-    Kind kind = written.kind() != WrittenFormat.Kind.CSV ? Kind.PLAIN : header ? Kind.CSV_WITH_HEADER : Kind.CSV_WITHOUT_HEADER;
+    Kind kind = switch (written.kind()) {
+      case JSON -> Kind.JSON;
+      case CSV -> hasHeader(options) ? Kind.CSV_WITH_HEADER : Kind.CSV_WITHOUT_HEADER;
+      default -> Kind.PLAIN;
+    };
+    int headerLines = 1;
+    for (String name : written.schema().fieldNames()) {
+      headerLines += (int) name.chars().filter(c -> c == '\n').count();
+    }
     String cells = options.getOrDefault("sep", options.getOrDefault("delimiter", ","));
-    return new TextForm(kind, separator, character(options, "quote", "\""), character(options, "escape", "\\"),
+    return new TextForm(kind, headerLines, separator, character(options, "quote", "\""), character(options, "escape", "\\"),
         cells.getBytes(charset), "", isTold);
+  }
+
+  /**
+   * Why the header of a CSV cannot be told from its rows, for users; null where it can. The writer changes ends of lines
+   * within names to those of the file.
+   */
+  static String whyNoHeader(WrittenFormat written, Map<String, String> options) {
+    if (written.kind() != WrittenFormat.Kind.CSV || !hasHeader(options)) {
+      return null;
+    }
+    String separator = options.getOrDefault("lineSep", "\n");
+    for (String name : written.schema().fieldNames()) {
+      boolean isOdd = name.contains("\r") || !separator.equals("\n") && (name.contains("\n") || name.contains(separator));
+      if (isOdd) {
+        return "the name of a column has an end of a line, and lineSep is not its default";
+      }
+    }
+    return null;
+  }
+
+  private static boolean hasHeader(Map<String, String> options) {
+    return Boolean.parseBoolean(options.getOrDefault("header", "false"));
   }
 
   private static byte character(Map<String, String> options, String name, String otherwise) {
@@ -72,15 +106,14 @@ record TextForm(
   }
 
   private int headerEnd(byte[] begin, int length) {
-    boolean quoted = false;
+    int left = headerLines;
     for (int at = 0; at < length; at++) {
-      byte next = begin[at];
-      if (quoted && escape != 0 && escape != quote && next == escape) {
-        at++;
-      } else if (quote != 0 && next == quote) {
-        quoted = !quoted;
-      } else if (!quoted && startsWith(begin, length, at, separator)) {
-        return at + separator.length;
+      if (startsWith(begin, length, at, separator)) {
+        at += separator.length - 1;
+        left--;
+        if (left == 0) {
+          return at + 1;
+        }
       }
     }
     return -1;
@@ -118,7 +151,7 @@ record TextForm(
     return new String(text.getBytes(StandardCharsets.UTF_8), StandardCharsets.ISO_8859_1);
   }
 
-  /** Whether a line may be a header: its cells are named, and no two alike. */
+  /** Whether a line may be a whole header: its cells are named, no two alike, and none goes on in the next line. */
   boolean looksLikeHeader(byte[] line) {
     List<String> cells = new ArrayList<>();
     boolean quoted = false;
@@ -127,16 +160,17 @@ record TextForm(
     for (int at = 0; at < length; at++) {
       if (quoted && escape != 0 && escape != quote && line[at] == escape) {
         at++;
-      } else if (quote != 0 && line[at] == quote) {
+      } else if (quote != 0 && line[at] == quote && (quoted || at == begin)) {
         quoted = !quoted;
       } else if (!quoted && startsWith(line, length, at, cellSeparator)) {
         cells.add(new String(line, begin, at - begin, StandardCharsets.ISO_8859_1));
         begin = at + cellSeparator.length;
+        at = begin - 1;
       }
     }
     cells.add(new String(line, begin, Math.max(0, length - begin), StandardCharsets.ISO_8859_1));
     Set<String> different = new HashSet<>(cells);
-    return different.size() == cells.size() && !different.contains("") && !different.contains("\"\"");
+    return !quoted && different.size() == cells.size() && !different.contains("") && !different.contains("\"\"");
   }
 
   private static boolean startsWith(byte[] bytes, int length, int at, byte[] what) {
