@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pyspark_statestore import rendering
 from pyspark_statestore.grouping import grouped
@@ -100,9 +101,10 @@ class SinkPicture(Picture):
 
     def _growth(self, axes: Any) -> None:
         axes.set_title("Listed bytes, by the time when they were written (UTC)", loc="left")
-        if not len(self.files):
+        # A list may have times that no calendar has.
+        files = self.files.filter(pc.is_valid(self.files["last_modified_at"])).sort_by("last_modified_at")
+        if not len(files):
             return
-        files = self.files.sort_by("last_modified_at")
         at = files["last_modified_at"].cast(pa.timestamp("us")).to_numpy()
         some = points(len(at))
         total = np.cumsum(files["file_size_in_bytes"].to_numpy())[some]

@@ -18,7 +18,7 @@ import json
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import pyarrow as pa
@@ -28,8 +28,8 @@ from pyspark_statestore.errors import StateStoreFilesError, not_allowed
 from pyspark_statestore.log.columns import table_of
 from pyspark_statestore.log.merged_log import Clocks
 from pyspark_statestore.log.scan import retry_if_gone
+from pyspark_statestore.parsing import objects, parse_object, relative_path, whole_number
 from pyspark_statestore.sink.file_list import (
-    EPOCH,
     LIST,
     WAITING,
     ListPart,
@@ -38,6 +38,7 @@ from pyspark_statestore.sink.file_list import (
     new_line,
     read_list,
     text_of,
+    time_of,
 )
 from pyspark_statestore.sink.rewriter import Rewriter, check_options, format_of
 from pyspark_statestore.storage.changes import delete, file_system_time, write
@@ -104,7 +105,8 @@ def read_waiting(directory: Directory) -> Waiting:
     """Reads what waits.
 
     Raises:
-        StateStoreFilesError: PSS_NOT_A_SINK, PSS_DAMAGED_SINK_LIST, or the list or the manifest cannot be read.
+        StateStoreFilesError: PSS_NOT_A_SINK, PSS_DAMAGED_SINK_LIST, PSS_SINK_ELSEWHERE where the manifest is another
+            sink's, or the list or the manifest cannot be read.
     """
     gone: set[str] = set()
 
@@ -113,6 +115,9 @@ def read_waiting(directory: Directory) -> Waiting:
         manifest = next((part.manifests[-1] for part in reversed(parts) if part.manifests), None)
         if manifest is None:
             return Waiting(parts, None, ())
+        if not manifest.relative:
+            parameters = {"path": directory.location.display(), "file": manifest.url}
+            raise StateStoreFilesError("PSS_SINK_ELSEWHERE", parameters)
         info = next((i for i in directory.files(WAITING) if f"{WAITING}/{i.name}" == manifest.relative), None)
         if info is None and manifest.relative in gone:
             where, reason = directory.location.display(manifest.relative), "Spark's list names it, and it is not there"
@@ -128,12 +133,20 @@ def read_waiting(directory: Directory) -> Waiting:
 
 def _parse(directory: Directory, manifest: Manifest, data: bytes) -> tuple[WaitingFile, ...]:
     try:
-        files = json.loads(data)["files"]
-        return tuple(WaitingFile(f"{WAITING}/{f['path']}", int(f["size"]), int(f["since"])) for f in files)
-    except (ValueError, KeyError, TypeError) as error:
+        files = [_waiting_file(each) for each in objects(parse_object(data)["files"], "files")]
+        if len({file.relative for file in files}) < len(files):
+            raise ValueError("it names a file twice")
+        return tuple(files)
+    except (ValueError, KeyError) as error:
         where = directory.location.display(manifest.relative)
         reason = f"it is no manifest of files that wait: {error}"
         raise StateStoreFilesError("PSS_READ_FAILED", {"action": "read", "path": where, "reason": reason}) from error
+
+
+def _waiting_file(said: Mapping[str, Any]) -> WaitingFile:
+    # Only what is below the directory is this sink's.
+    path = relative_path(said["path"], "a file that waits")
+    return WaitingFile(f"{WAITING}/{path}", whole_number(said["size"], "size"), whole_number(said["since"], "since"))
 
 
 def waiting_table(directory: Directory, waiting: Waiting) -> pa.Table:
@@ -142,7 +155,7 @@ def waiting_table(directory: Directory, waiting: Waiting) -> pa.Table:
         "file_path": [directory.location.display(file.relative) for file in waiting.files],
         "directory": [file.directory for file in waiting.files],
         "file_size_in_bytes": [file.size for file in waiting.files],
-        "waiting_since": [EPOCH + datetime.timedelta(milliseconds=file.since_ms) for file in waiting.files],
+        "waiting_since": [time_of(file.since_ms) for file in waiting.files],
     }
     return table_of("sink_waiting", columns)
 

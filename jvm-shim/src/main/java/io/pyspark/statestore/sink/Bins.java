@@ -50,7 +50,7 @@ final class Bins {
   /** Adds files to those of their directories. */
   static void addTo(Map<String, List<FileStatus>> byDirectory, Path root, List<FileStatus> files) {
     for (FileStatus file : files) {
-      byDirectory.computeIfAbsent(directory(root, file.getPath()), d -> new ArrayList<>()).add(file);
+      byDirectory.computeIfAbsent(SinkPaths.below(root, file.getPath().getParent()), d -> new ArrayList<>()).add(file);
     }
   }
 
@@ -105,11 +105,5 @@ final class Bins {
 
   static long bytes(List<FileStatus> files) {
     return files.stream().mapToLong(FileStatus::getLen).sum();
-  }
-
-  private static String directory(Path root, Path file) {
-    String parent = file.getParent().toUri().getPath();
-    String above = root.toUri().getPath();
-    return parent.equals(above) ? "" : parent.substring(above.length() + 1);
   }
 }

@@ -172,8 +172,8 @@ abstract class StagedCommitProtocol extends ManifestFileCommitProtocol {
         bins.stream().filter(Bin::waits).flatMap(b -> b.files().stream()).map(FileStatus::getPath).collect(toSet());
     List<Rows> rows = new ArrayList<>(before.rows());
     rows.removeIf(r -> !waits.contains(r.status(directory.sink()).getPath()));
-    String root = new Path(directory.sink(), Waiting.ROOT).toUri().getPath() + "/";
-    added.forEach(f -> rows.add(new Rows(f.getPath().toUri().getPath().substring(root.length()), f.getLen(), now)));
+    Path root = new Path(directory.sink(), Waiting.ROOT);
+    added.forEach(f -> rows.add(new Rows(SinkPaths.below(root, f.getPath()), f.getLen(), now)));
     if (before.isEmpty() && rows.isEmpty()) {
       return before.after(Long.parseLong(batch));
     }

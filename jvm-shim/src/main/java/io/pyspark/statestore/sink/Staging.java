@@ -61,7 +61,8 @@ final class Staging {
 
   /** A directory that no other attempt has. */
   static String newDirectory(String sink, String batch) {
-    return sink + "/" + ROOT + "/" + batch + "-" + String.format("%016x", ThreadLocalRandom.current().nextLong());
+    String name = batch + "-" + String.format("%016x", ThreadLocalRandom.current().nextLong());
+    return SinkPaths.inside(new Path(sink), ROOT + "/" + name).toString();
   }
 
   Path path() {
@@ -142,7 +143,7 @@ final class Staging {
       return made;
     } finally {
       if (!done) {
-        Predicate<Path> isStaging = directory -> directory.toUri().getPath().startsWith(path.toUri().getPath() + "/");
+        Predicate<Path> isStaging = directory -> SinkPaths.isBelow(path, directory);
         joins.stream().map(Join::directory).distinct().filter(isStaging.negate())
             .forEach(directory -> deleteMadeBy(compaction, directory));
       }
@@ -163,7 +164,7 @@ final class Staging {
   }
 
   private static Path directory(Bin bin, Path root) {
-    return bin.directory().isEmpty() ? root : new Path(root + "/" + bin.directory());
+    return SinkPaths.inside(root, bin.directory());
   }
 
   /** A file that is to be in another place. */

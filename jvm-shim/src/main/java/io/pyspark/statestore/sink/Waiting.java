@@ -1,5 +1,6 @@
 package io.pyspark.statestore.sink;
 
+import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ArrayNode;
@@ -14,6 +15,7 @@ import java.io.OutputStream;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Comparator;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
@@ -54,6 +56,7 @@ final class Waiting {
   private static final Logger LOG = LoggerFactory.getLogger(Waiting.class);
   private static final String LIST = "_spark_metadata";
   private static final Pattern PART = Pattern.compile("(\\d{1,18})(\\.compact)?");
+  private static final Pattern MANIFEST = Pattern.compile("(\\d{1,18})-[0-9a-f]+\\.json");
   private static final ObjectMapper JSON = new ObjectMapper();
   /** What this process has committed last, by sink, so that batches need not read the list. */
   private static final Map<Path, Waiting> COMMITTED = new ConcurrentHashMap<>();
@@ -81,7 +84,7 @@ final class Waiting {
     }
 
     FileStatus status(Path sink) {
-      return new FileStatus(size, false, 1, 0, sinceMs, new Path(new Path(sink, ROOT), path));
+      return new FileStatus(size, false, 1, 0, sinceMs, SinkPaths.inside(new Path(sink, ROOT), path));
     }
   }
 
@@ -137,7 +140,7 @@ final class Waiting {
   }
 
   static boolean holds(Path sink, Path file) {
-    return file.toUri().getPath().startsWith(sink.toUri().getPath() + "/" + ROOT + "/");
+    return SinkPaths.isBelow(new Path(sink, ROOT), file);
   }
 
   /** Writes a manifest, which does not count before the list names it. */
@@ -160,18 +163,50 @@ final class Waiting {
       return new Waiting(-1, null, "", List.of());
     }
     try (BufferedReader in = reader(fs, named)) {
-      JsonNode root = JSON.readTree(in);
-      List<Rows> rows = new ArrayList<>();
-      for (JsonNode file : root.get("files")) {
-        rows.add(new Rows(file.get("path").asText(), file.get("size").asLong(), file.get("since").asLong()));
-      }
-      return new Waiting(root.get("batch").asLong(), named, root.get("form").asText(), rows);
-    } catch (FileNotFoundException | RuntimeException e) {
-      throw new StateStoreFilesException(
-          Id.PSS_SINK_COMPACTION_FAILED, "The list of " + sink + " says that rows wait to be published, and " + named
-              + ", which says where they are, cannot be read: " + e.getMessage() + ". Nothing was changed. Bring the"
-              + " file back. A copy of a sink has to be in the same place as the sink.", e);
+      return parse(named, JSON.readTree(in));
+    } catch (FileNotFoundException | JsonProcessingException | RuntimeException e) {
+      throw notFound(sink, named, e);
     }
+  }
+
+  private static Waiting parse(Path manifest, JsonNode root) {
+    List<Rows> rows = new ArrayList<>();
+    Set<String> paths = new HashSet<>();
+    for (JsonNode file : root.required("files")) {
+      String path = text(file, "path");
+      // Only what is below the directory is this sink's; and what is named twice would be published twice.
+      if (!SinkPaths.isPlain(path)) {
+        throw new IllegalArgumentException("it names '" + path + "', which is no path of a file that waits");
+      }
+      if (!paths.add(path)) {
+        throw new IllegalArgumentException("it names a file twice");
+      }
+      rows.add(new Rows(path, number(file, "size"), number(file, "since")));
+    }
+    return new Waiting(number(root, "batch"), manifest, text(root, "form"), rows);
+  }
+
+  private static String text(JsonNode node, String name) {
+    JsonNode value = node.required(name);
+    if (!value.isTextual()) {
+      throw new IllegalArgumentException(name + " is no text in it");
+    }
+    return value.textValue();
+  }
+
+  private static long number(JsonNode node, String name) {
+    JsonNode value = node.required(name);
+    if (!value.isIntegralNumber() || !value.canConvertToLong() || value.longValue() < 0) {
+      throw new IllegalArgumentException(name + " is no whole number in it");
+    }
+    return value.longValue();
+  }
+
+  private static StateStoreFilesException notFound(Path sink, Path named, Exception e) {
+    return new StateStoreFilesException(
+        Id.PSS_SINK_COMPACTION_FAILED, "The list of " + sink + " says that rows wait to be published, and " + named
+            + ", which says where they are, cannot be read: " + e.getMessage() + ". Nothing was changed. Bring the"
+            + " file back. A copy of a sink has to be in the same place as the sink.", e);
   }
 
   private static Path newestNamed(FileSystem fs, Path sink) throws IOException {
@@ -190,7 +225,7 @@ final class Waiting {
     parts.sort(Comparator.<Matcher>comparingLong(part -> Long.parseLong(part.group(1)))
         .thenComparing(part -> part.group(2) != null).reversed());
     for (Matcher part : parts) {
-      Path newest = newestIn(fs, new Path(list, part.group()));
+      Path newest = newestIn(fs, sink, new Path(list, part.group()));
       if (newest != null || part.group(2) != null) {
         return newest;
       }
@@ -198,19 +233,36 @@ final class Waiting {
     return null;
   }
 
-  private static Path newestIn(FileSystem fs, Path part) throws IOException {
+  private static Path newestIn(FileSystem fs, Path sink, Path part) throws IOException {
     Path newest = null;
     try (BufferedReader in = reader(fs, part)) {
       for (String line = in.readLine(); line != null; line = in.readLine()) {
-        if (line.contains("\"isDir\":true")) {
-          Path path = SparkPath.fromUrlString(JSON.readTree(line).get("path").asText()).toPath();
-          if (path.getParent().getName().equals(ROOT) && (newest == null || batchOf(path) > batchOf(newest))) {
-            newest = path;
-          }
+        Path path = line.contains("\"isDir\":true") ? manifestIn(sink, part, line) : null;
+        if (path != null && (newest == null || batchOf(path) > batchOf(newest))) {
+          newest = path;
         }
       }
     }
     return newest;
+  }
+
+  /** The manifest that a line of the list names; null where it names another directory, which says nothing to us. */
+  private static Path manifestIn(Path sink, Path part, String line) throws IOException {
+    Path path;
+    try {
+      path = SparkPath.fromUrlString(text(JSON.readTree(line), "path")).toPath();
+    } catch (JsonProcessingException | RuntimeException e) {
+      throw notFound(sink, part, e);
+    }
+    Path parent = path.getParent();
+    if (parent == null || !parent.getName().equals(ROOT) || !MANIFEST.matcher(path.getName()).matches()) {
+      return null;
+    }
+    Path own = SinkPaths.inside(new Path(sink, ROOT), path.getName());
+    if (!own.toUri().getPath().equals(path.toUri().getPath())) {
+      throw notFound(sink, path, new IOException("it is in another directory"));
+    }
+    return own;
   }
 
   private static long batchOf(Path manifest) {
