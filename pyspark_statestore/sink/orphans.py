@@ -2,7 +2,9 @@
 
 What is removed, each only when it is old enough:
 
-* data files that Spark's list does not name: of attempts that failed, and what a compaction has replaced;
+* data files that Spark's list does not name: of attempts that failed, and what a compaction has replaced. Only files
+  count that are where a query writes, under a name that Spark gives, and not what lies in another table or in a
+  checkpoint inside of the sink's directory. Where a batch job has written, too, only what was replaced counts;
 * what is in ``_staging``, and what is in ``_waiting`` and does not wait by the manifest that counts;
 * the notes of compactions in ``_replaced`` once none of their files is left;
 * temporary files that a crash has left beside the list.
@@ -20,8 +22,8 @@ for the time, and may list more than is removed.
 from __future__ import annotations
 
 import datetime
-import json
-from collections.abc import Iterator
+import re
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -30,9 +32,10 @@ from pyspark_statestore import rendering
 from pyspark_statestore.errors import StateStoreFilesError, not_allowed
 from pyspark_statestore.log.columns import TIMESTAMP
 from pyspark_statestore.log.merged_log import Clocks
+from pyspark_statestore.parsing import parse_object, relative_path
 from pyspark_statestore.sink.compaction import REPLACED
 from pyspark_statestore.sink.file_list import LIST, WAITING, Entry, ListPart, read_list
-from pyspark_statestore.sink.verification import data_files
+from pyspark_statestore.sink.verification import all_files, data_files
 from pyspark_statestore.sink.waiting import read_waiting
 from pyspark_statestore.storage.changes import delete, file_system_time, hadoop_checksum_of, is_temporary
 from pyspark_statestore.storage.directory import Directory, FileInfo, in_parallel
@@ -42,6 +45,17 @@ STAGING = "_staging"
 
 LEAST = datetime.timedelta(hours=1)
 """A younger file may be about to be listed: a batch publishes its files before it commits."""
+
+LARGEST_NOTE = 1 << 30
+"""Bytes of a compaction's note at most: about ten million names."""
+
+_SPARKS_NAME = re.compile(r"part-[0-9]{5,}-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}[-.]c[0-9]{3,}(\..+)?")
+"""Names from Spark's ``ManifestFileCommitProtocol`` and its writers, the same in 3.5 to 4.3: with ``-c000`` where there
+are no partition columns, with ``.c000`` where there are. A joined file is named like one of its parts.
+"""
+
+_BATCH_JOB = "_SUCCESS"
+"""What a batch job leaves where it has written, which no query does. Its files are named like those of queries."""
 
 _UNLISTED = "Spark's list does not name it"
 _STAGED = "a batch that did not commit has staged it"
@@ -104,7 +118,8 @@ def _orphans(directory: Directory, clocks: Clocks, older_than: datetime.timedelt
     def is_old(info: FileInfo) -> bool:
         return clocks.age(info.modified) >= older_than
 
-    there = data_files(directory)
+    found = all_files(directory)
+    there, jobs = data_files(found), _batch_jobs(found)
     in_waiting = [_below(WAITING, info) for info in directory.find(WAITING)]
     waiting = read_waiting(directory)
     waits = {file.relative for file in waiting.files}
@@ -112,16 +127,43 @@ def _orphans(directory: Directory, clocks: Clocks, older_than: datetime.timedelt
     waits |= {hadoop_checksum_of(name) for name in waits}
     notes = _notes(directory)
     kept = {path for note in notes if not is_old(note.info) for path in note.replaced}
+    replaced = {path for note in notes for path in note.replaced}
     named = {entry.relative for part in waiting.parts for entry in _checked(directory, part)}
-    unlisted = [info for info in there if info.name not in named]
+    written = [info for info in there if _is_of_a_query(info.name, replaced, jobs)]
+    unlisted = [info for info in written if info.name not in named]
     gone = {info.name for info in unlisted if is_old(info) and info.name not in kept}
-    yield from ((info, _UNLISTED) for info in unlisted if info.name in gone)
-    yield from ((_below(STAGING, info), _STAGED) for info in directory.find(STAGING) if is_old(info))
-    yield from ((info, _STAGED) for info in in_waiting if info.name not in waits and is_old(info))
-    left = {info.name for info in unlisted} - gone
-    yield from ((note.info, _NOTE) for note in notes if is_old(note.info) and not note.replaced & left)
-    temporary = (_below(LIST, info) for info in directory.files(LIST) if is_temporary(info.name) and is_old(info))
-    yield from ((info, _TEMPORARY) for info in temporary)
+
+    def candidates() -> Iterator[tuple[FileInfo, str]]:
+        yield from ((info, _UNLISTED) for info in unlisted if info.name in gone)
+        yield from ((_below(STAGING, info), _STAGED) for info in directory.find(STAGING) if is_old(info))
+        yield from ((info, _STAGED) for info in in_waiting if info.name not in waits and is_old(info))
+        left = {info.name for info in unlisted} - gone
+        yield from ((note.info, _NOTE) for note in notes if is_old(note.info) and not note.replaced & left)
+        temporary = (_below(LIST, info) for info in directory.files(LIST) if is_temporary(info.name) and is_old(info))
+        yield from ((info, _TEMPORARY) for info in temporary)
+
+    # Wherever it is: what the list names, some reader reads.
+    return ((info, reason) for info, reason in candidates() if info.name not in named)
+
+
+def _is_of_a_query(path: str, replaced: Collection[str], jobs: Collection[str]) -> bool:
+    """Whether a query may have written a data file, so that it is no business of anybody else's.
+
+    Args:
+        path: Its path below the sink's directory.
+        replaced: Files that a compaction has taken out of the list.
+        jobs: Directories in which a batch job has written, each with a slash at its end; empty for the sink's.
+    """
+    *folders, name = path.split("/")
+    if not _SPARKS_NAME.fullmatch(name) or not all("=" in folder for folder in folders):
+        return False
+    return path in replaced or not any(path.startswith(job) for job in jobs)
+
+
+def _batch_jobs(found: Sequence[FileInfo]) -> frozenset[str]:
+    """Where batch jobs have written, as :func:`_is_of_a_query` takes it."""
+    names = (info.name for info in found)
+    return frozenset(name.removesuffix(_BATCH_JOB) for name in names if name.rpartition("/")[2] == _BATCH_JOB)
 
 
 def _checked(directory: Directory, part: ListPart) -> tuple[Entry, ...]:
@@ -139,10 +181,13 @@ def _notes(directory: Directory) -> list[_Note]:
 
 def _read_note(directory: Directory, info: FileInfo) -> _Note:
     try:
-        return _Note(info, frozenset(json.loads(directory.read(info.name, info.size))["replaced"]))
+        said = parse_object(directory.read(info.name, info.size, LARGEST_NOTE), LARGEST_NOTE)["replaced"]
+        if not isinstance(said, list):
+            raise ValueError("what it says was replaced is no list")
+        return _Note(info, frozenset(relative_path(each, "a file of the sink") for each in said))
     except FileNotFoundError:
         return _Note(info, frozenset())  # another removal was faster, and its files are gone
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError) as error:
         parameters = {
             "action": "read",
             "path": directory.location.display(info.name),
