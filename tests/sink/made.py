@@ -27,7 +27,7 @@ def put(folder: Path, *paths: str, data: bytes = b"data") -> None:
         os.utime(file, (LONG_AGO, LONG_AGO))
 
 
-def line(url: str, size: int = 4, **other: Any) -> str:
+def line(url: str, size: object = 4, **other: Any) -> str:
     """A line of the list."""
     said = {"path": url, "size": size, "isDir": False, "modificationTime": int(LONG_AGO * 1000)}
     return json.dumps({**said, "blockReplication": 1, "blockSize": 1 << 25, "action": "add", **other})
