@@ -11,6 +11,7 @@ import click
 
 from pyspark_statestore.cli import options
 from pyspark_statestore.cli.commands import DAMAGED, Command, Group
+from pyspark_statestore.cli.echo import say
 
 if TYPE_CHECKING:
     from pyspark_statestore.cli.output import Output, RowChoice
@@ -59,7 +60,7 @@ def plot_command(sink: Sink, out: Path) -> None:
 
     with progress("Drawing", ""):
         plot_sink(sink, out)
-    click.echo(f"Wrote {out}", err=True)
+    say(f"Wrote {out}", err=True)
 
 
 @sink_group.command(

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from pyspark_statestore import rendering
 from pyspark_statestore.grouping import grouped
-from pyspark_statestore.plot.picture import GREEN, GREY, ORANGE, Picture, dates, largest, points, stack
+from pyspark_statestore.plot.picture import GREEN, GREY, ORANGE, Picture, dates, label, largest, points, stack
 from pyspark_statestore.sink.sink import TARGET_FILE_SIZE
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ class SinkPicture(Picture):
             return
         heights = [np.array([found.get(d, (0, 0))[0] for d in shown]) for found in (listed, waits)]
         stack(axes, np.arange(len(shown)), (("listed", heights[0], GREEN), ("wait to be published", heights[1], GREY)))
-        names = [f"{d or 'no partition'}: {listed.get(d, (0, 0))[1]:,}" for d in shown]
+        names = [f"{label(d) or 'no partition'}: {listed.get(d, (0, 0))[1]:,}" for d in shown]
         axes.set_xticks(np.arange(len(shown)), names, rotation=90 if len(shown) > 6 else 0)
 
 

@@ -29,7 +29,7 @@ from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 
-from pyspark_statestore.errors import StateStoreFilesError
+from pyspark_statestore.errors import StateStoreFilesError, redacted
 from pyspark_statestore.log.columns import table_of
 from pyspark_statestore.log.scan import retry_if_gone
 from pyspark_statestore.parsing import LARGEST, parse_object, whole_number
@@ -383,4 +383,4 @@ def log_table(directory: Directory, parts: Sequence[ListPart]) -> pa.Table:
 
 def display(directory: Directory, entry: Entry) -> str:
     """What people call a listed file."""
-    return directory.location.display(entry.relative) if entry.relative else entry.url
+    return directory.location.display(entry.relative) if entry.relative else redacted(entry.url)

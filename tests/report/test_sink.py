@@ -93,7 +93,7 @@ def test_files_that_are_missing_and_that_nobody_lists(sink: Path) -> None:
     first, second, *_ = sorted((sink / "day=2").iterdir())
     first.unlink()
     second.write_bytes(b"short")
-    stray = sink / "day=2" / "part-00009-stray.parquet"
+    stray = sink / "day=2" / "part-00009-7f6c0000-0000-4000-8000-000000009999.c000.snappy.parquet"
     stray.write_bytes(bytes(1000))
     page = Page(Sink(sink).report().html)
     assert page.tiles["damages"][0] == page.figures(FIGURES)["damages"] == "2"
