@@ -37,7 +37,8 @@ def parse_json(text: bytes | str, longest: int = LONGEST) -> Any:
         longest: Bytes that it may have at most.
 
     Raises:
-        ValueError: It is no JSON, or it is longer, deeper or has larger numbers than Spark and this package write.
+        ValueError: It is no JSON, or it is longer, deeper or has larger numbers than Spark and this package write, or a
+            name of an object twice.
     """
     if len(text) > longest:
         raise ValueError(f"it has {len(text)} bytes of JSON, and at most {longest} are read")
@@ -127,6 +128,14 @@ def _refuse(constant: str) -> NoReturn:
     raise ValueError(f"it has {constant}, which is no number in JSON")
 
 
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Nobody writes a name twice, but two lines of which the middle is missing have names twice."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("an object in it has a name twice")
+    return found
+
+
 def _finite(text: str) -> float:
     number = float(text)
     if number in (float("inf"), float("-inf")):
@@ -135,7 +144,7 @@ def _finite(text: str) -> float:
 
 
 # Made once: a list of files has millions of texts.
-_DECODER = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite)
+_DECODER = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite, object_pairs_hook=_each_once)
 
 # Zips.
 

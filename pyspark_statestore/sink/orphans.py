@@ -13,7 +13,8 @@ Why that is safe. The files are listed before the list is read, so what is publi
 query has written and not listed yet is young. A file that a compaction has replaced counts as old only when its note
 is, too: a reader that took the old list has ended by then. The notes are read after the list, since a compaction writes
 its note first. Where the list or a note cannot be read, or the list names files in other directories, nothing is
-removed.
+removed. Where a listed file is not there with its size, the line that names it may be what is damaged: then what is
+unlisted stays, unless a note says that it was replaced; and so does what waits where its manifest is wrong.
 
 A file is old where both clocks, this process's and the file system's, say so. A dry run does not ask the file system
 for the time, and may list more than is removed.
@@ -35,7 +36,7 @@ from pyspark_statestore.log.merged_log import Clocks
 from pyspark_statestore.parsing import parse_object, relative_path
 from pyspark_statestore.sink.compaction import REPLACED
 from pyspark_statestore.sink.file_list import LIST, WAITING, Entry, ListPart, read_list
-from pyspark_statestore.sink.verification import all_files, data_files
+from pyspark_statestore.sink.verification import all_files, data_files, disagrees, waiting_disagrees
 from pyspark_statestore.sink.waiting import read_waiting
 from pyspark_statestore.storage.changes import delete, file_system_time, hadoop_checksum_of, is_temporary
 from pyspark_statestore.storage.directory import Directory, FileInfo, in_parallel
@@ -129,6 +130,8 @@ def _orphans(directory: Directory, clocks: Clocks, older_than: datetime.timedelt
     kept = {path for note in notes if not is_old(note.info) for path in note.replaced}
     replaced = {path for note in notes for path in note.replaced}
     named = {entry.relative for part in waiting.parts for entry in _checked(directory, part)}
+    if disagrees(directory, waiting.parts, there):
+        jobs = frozenset([*jobs, ""])  # nobody knows what else the list has named
     written = [info for info in there if _is_of_a_query(info.name, replaced, jobs)]
     unlisted = [info for info in written if info.name not in named]
     gone = {info.name for info in unlisted if is_old(info) and info.name not in kept}
@@ -136,7 +139,8 @@ def _orphans(directory: Directory, clocks: Clocks, older_than: datetime.timedelt
     def candidates() -> Iterator[tuple[FileInfo, str]]:
         yield from ((info, _UNLISTED) for info in unlisted if info.name in gone)
         yield from ((_below(STAGING, info), _STAGED) for info in directory.find(STAGING) if is_old(info))
-        yield from ((info, _STAGED) for info in in_waiting if info.name not in waits and is_old(info))
+        if not waiting_disagrees(directory):
+            yield from ((info, _STAGED) for info in in_waiting if info.name not in waits and is_old(info))
         left = {info.name for info in unlisted} - gone
         yield from ((note.info, _NOTE) for note in notes if is_old(note.info) and not note.replaced & left)
         temporary = (_below(LIST, info) for info in directory.files(LIST) if is_temporary(info.name) and is_old(info))
@@ -152,7 +156,8 @@ def _is_of_a_query(path: str, replaced: Collection[str], jobs: Collection[str]) 
     Args:
         path: Its path below the sink's directory.
         replaced: Files that a compaction has taken out of the list.
-        jobs: Directories in which a batch job has written, each with a slash at its end; empty for the sink's.
+        jobs: Directories in which a batch job has written, each with a slash at its end; empty for the sink's. What is
+            unlisted there is no orphan.
     """
     *folders, name = path.split("/")
     if not _SPARKS_NAME.fullmatch(name) or not all("=" in folder for folder in folders):

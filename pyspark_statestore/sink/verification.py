@@ -15,6 +15,8 @@ from pyspark_statestore.storage.directory import Directory, FileInfo, errors_of
 
 _NOTES = ("unlisted", "elsewhere", "waits_elsewhere")
 
+_DAMAGED_FILE = ("missing_file", "wrong_size")
+
 _OTHERS = ({LIST}, {"_delta_log"}, {".hoodie"}, {"metadata", "data"}, {"offsets", "commits"})
 """Names in a directory that is something of its own: a sink, a table of Delta, Hudi or Iceberg, a checkpoint."""
 
@@ -91,7 +93,26 @@ def _gaps(directory: Directory, parts: list[ListPart]) -> Iterator[tuple[str, st
         before = part.batch_id
 
 
-def _listed(directory: Directory, parts: list[ListPart], there: dict[str, FileInfo]) -> Iterator[tuple[str, str, str]]:
+def disagrees(directory: Directory, parts: Sequence[ListPart], there: Sequence[FileInfo]) -> bool:
+    """Whether a file that the list names is not there with its size: then the list may be what is damaged.
+
+    Args:
+        directory: The sink's directory.
+        parts: The list.
+        there: What :func:`data_files` has found before the list was read.
+    """
+    found = {info.name: info for info in there}
+    return any(kind in _DAMAGED_FILE for kind, _, _ in _listed(directory, parts, found))
+
+
+def waiting_disagrees(directory: Directory) -> bool:
+    """The same of what waits and of its manifest."""
+    return any(True for _ in _waiting(directory))
+
+
+def _listed(
+    directory: Directory, parts: Sequence[ListPart], there: dict[str, FileInfo]
+) -> Iterator[tuple[str, str, str]]:
     times = Counter(entry.key for part in parts for entry in part.entries)
     for part in parts:
         for entry in part.entries:

@@ -1,6 +1,7 @@
 package io.pyspark.statestore.sink;
 
 import com.fasterxml.jackson.core.JsonProcessingException;
+import com.fasterxml.jackson.databind.DeserializationFeature;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ArrayNode;
@@ -57,7 +58,8 @@ final class Waiting {
   private static final String LIST = "_spark_metadata";
   private static final Pattern PART = Pattern.compile("(\\d{1,18})(\\.compact)?");
   private static final Pattern MANIFEST = Pattern.compile("(\\d{1,18})-[0-9a-f]+\\.json");
-  private static final ObjectMapper JSON = new ObjectMapper();
+  private static final ObjectMapper JSON =
+      new ObjectMapper().enable(DeserializationFeature.FAIL_ON_READING_DUP_TREE_KEY);
   /** What this process has committed last, by sink, so that batches need not read the list. */
   private static final Map<Path, Waiting> COMMITTED = new ConcurrentHashMap<>();
 
@@ -236,8 +238,9 @@ final class Waiting {
   private static Path newestIn(FileSystem fs, Path sink, Path part) throws IOException {
     Path newest = null;
     try (BufferedReader in = reader(fs, part)) {
+      in.readLine(); // the version, which Spark checks
       for (String line = in.readLine(); line != null; line = in.readLine()) {
-        Path path = line.contains("\"isDir\":true") ? manifestIn(sink, part, line) : null;
+        Path path = manifestIn(sink, part, line);
         if (path != null && (newest == null || batchOf(path) > batchOf(newest))) {
           newest = path;
         }
@@ -246,23 +249,29 @@ final class Waiting {
     return newest;
   }
 
-  /** The manifest that a line of the list names; null where it names another directory, which says nothing to us. */
+  /**
+   * The manifest that a line of the list names; null where it names a file. A line that cannot be understood may have
+   * been that of a manifest, without which rows would be forgotten.
+   */
   private static Path manifestIn(Path sink, Path part, String line) throws IOException {
-    Path path;
     try {
-      path = SparkPath.fromUrlString(text(JSON.readTree(line), "path")).toPath();
+      JsonNode said = JSON.readTree(line);
+      JsonNode isDirectory = said.required("isDir");
+      Path path = SparkPath.fromUrlString(text(said, "path")).toPath();
+      if (!isDirectory.isBoolean()) {
+        throw new IllegalArgumentException("isDir is neither true nor false in a line");
+      }
+      if (!isDirectory.booleanValue()) {
+        return null;
+      }
+      Path own = SinkPaths.inside(new Path(sink, ROOT), path.getName());
+      if (!MANIFEST.matcher(path.getName()).matches() || !own.toUri().getPath().equals(path.toUri().getPath())) {
+        throw new IllegalArgumentException(path + " is in another directory, or no manifest");
+      }
+      return own;
     } catch (JsonProcessingException | RuntimeException e) {
       throw notFound(sink, part, e);
     }
-    Path parent = path.getParent();
-    if (parent == null || !parent.getName().equals(ROOT) || !MANIFEST.matcher(path.getName()).matches()) {
-      return null;
-    }
-    Path own = SinkPaths.inside(new Path(sink, ROOT), path.getName());
-    if (!own.toUri().getPath().equals(path.toUri().getPath())) {
-      throw notFound(sink, path, new IOException("it is in another directory"));
-    }
-    return own;
   }
 
   private static long batchOf(Path manifest) {
