@@ -11,6 +11,7 @@ import click
 
 from pyspark_statestore.cli import options
 from pyspark_statestore.cli.commands import DAMAGED, Command, Group
+from pyspark_statestore.cli.echo import say
 
 if TYPE_CHECKING:
     from pyspark_statestore.cli.output import Output, RowChoice
@@ -59,7 +60,7 @@ def plot_command(sink: Sink, out: Path) -> None:
 
     with progress("Drawing", ""):
         plot_sink(sink, out)
-    click.echo(f"Wrote {out}", err=True)
+    say(f"Wrote {out}", err=True)
 
 
 @sink_group.command(
@@ -326,7 +327,8 @@ def orphans_command(sink: Sink, output: Output, dry_run: bool, older_than: datet
     """Find and remove files that no reader sees.
 
     Nothing is removed without --no-dry-run. Orphans are what batches that failed have left, and what compact has
-    replaced. Files that something else than writeStream has written to the directory are orphans, too.
+    replaced. Files that no query can have written, by their names and places, stay. Those of batch jobs are named as
+    those of queries: where one has left _SUCCESS, only what compact has replaced goes.
     """
     from pyspark_statestore.cli.layouts import ORPHANS
     from pyspark_statestore.cli.output import Report, figures_of, progress

@@ -145,7 +145,7 @@ def _orphans(facts: SinkFacts) -> Iterator[Advice]:
     why += (
         "older than three days: batches that failed have left them, or compact has replaced them. Do not remove them "
     )
-    why += "where something else than writeStream has written to this directory, too."
+    why += "where a batch job has written to this directory and its _SUCCESS is not there any more."
     commands = (facts.command("orphans"), facts.command("orphans", "--no-dry-run"))
     python = (facts.python("remove_orphan_files(dry_run=False)"),)
     yield Advice("sink-orphans", "look", "Remove files that no reader sees", why, commands, python, _PAGE)

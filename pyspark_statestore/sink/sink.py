@@ -257,8 +257,9 @@ class Sink:
     ) -> SinkOrphanRemoval:
         """Removes files that no reader sees: of batches that failed, and what :meth:`compact` has replaced.
 
-        Do not use it where something else than ``writeStream`` has written to the directory, too: Spark's list does not
-        name such files, and they would be removed.
+        Only files count that a query can have written, by their names and places. What lies in another table or in a
+        checkpoint in the directory stays. Where a batch job has left ``_SUCCESS``, only what :meth:`compact` has
+        replaced goes. Do not use it where a batch job has written and left none: Spark's list does not name its files.
 
         Args:
             older_than: Keep younger files, and those that were replaced later: a batch may be about to list them, or a
