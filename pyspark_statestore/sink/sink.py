@@ -121,12 +121,23 @@ class Sink:
             at=at,
             files=self.files(),
             log=self.log(),
-            waiting=self.waiting(),
+            waiting=self._waiting_here(),
             damages=sum(problem["severity"] == "damage" for problem in problems),
             unlisted=sum(problem["kind"] == "unlisted" for problem in problems),
             orphans=self._orphans(),
         )
         return sink_report(reading)
+
+    def _waiting_here(self) -> pa.Table:
+        """As :meth:`waiting`; no rows for a copy of a sink, whose list names what waits in the sink."""
+        from pyspark_statestore.log.columns import schema_of
+
+        try:
+            return self.waiting()
+        except StateStoreFilesError as error:
+            if error.getErrorClass() != "PSS_SINK_ELSEWHERE":
+                raise
+            return schema_of("sink_waiting").empty_table()
 
     def _orphans(self) -> tuple[int, int] | None:
         """The files that a removal of orphans would remove, and their bytes; None where nobody may say."""

@@ -412,6 +412,8 @@ def test_a_copy_of_a_sink_leaves_alone_what_waits_in_the_sink(spark: SparkSessio
         copy.run()
 
     assert in_waiting(sink) == before
+    assert Sink(copy.files).verify().problems["kind"].to_pylist()[-1:] == ["waits_elsewhere"]
+    assert Sink(copy.files).report().html
     with pytest.raises(StateStoreFilesError, match="PSS_SINK_ELSEWHERE"):
         Sink(copy.files).waiting()
     with pytest.raises(StateStoreFilesError, match="PSS_SINK_ELSEWHERE"):

@@ -57,7 +57,8 @@ final class Waiting {
   private static final Pattern PART = Pattern.compile("(\\d{1,18})(\\.compact)?");
   private static final Pattern MANIFEST = Pattern.compile("(\\d{1,18})-[0-9a-f]+\\.json");
   private static final ObjectMapper JSON =
-      new ObjectMapper().enable(DeserializationFeature.FAIL_ON_READING_DUP_TREE_KEY);
+      new ObjectMapper()
+          .enable(DeserializationFeature.FAIL_ON_READING_DUP_TREE_KEY, DeserializationFeature.FAIL_ON_TRAILING_TOKENS);
   /** What this process has committed last, by sink, so that batches need not read the list. */
   private static final Map<Path, Waiting> COMMITTED = new ConcurrentHashMap<>();
 
