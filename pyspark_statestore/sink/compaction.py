@@ -69,6 +69,9 @@ class SinkCompaction:
         added_bytes_count: Size of the new files, in bytes; None in a dry run.
         files: The joined files: ``file_path``, ``file_size_in_bytes``, and ``listed_in``, the file of Spark's list.
         dry_run: Whether nothing was changed.
+        removed_files_count: Files that were removed then, with ``remove_after``: what earlier compactions have
+            replaced, and other orphans.
+        removed_bytes_count: Size of these files, in bytes.
     """
 
     rewritten_data_files_count: int
@@ -77,6 +80,8 @@ class SinkCompaction:
     added_bytes_count: int | None
     files: pa.Table = field(repr=False)
     dry_run: bool
+    removed_files_count: int = 0
+    removed_bytes_count: int = 0
 
 
 def compact(
