@@ -18,6 +18,13 @@ if TYPE_CHECKING:
     from pyspark_statestore.sink.sink import Sink
 
 
+TWICE = (
+    "Readers that go by Spark's list see each row once. Who reads directories (a glob, PyArrow, Trino, DuckDB) sees "
+    "the rows of the joined files twice until these are removed: with the command orphans, or --and-remove next time."
+)
+"""What is to be known after a compaction."""
+
+
 @click.group("sink", cls=Group)
 def sink_group() -> None:
     """Look at a file sink, and join its small files.
@@ -199,6 +206,7 @@ def verify_command(ctx: click.Context, sink: Sink, output: Output) -> None:
         "pyspark-statestore sink compact hdfs://nn/tables/clicks --older-than 0s --target-file-size 256m",
         "pyspark-statestore sink compact s3a://bucket/clicks --conf spark.jars=hadoop-aws.jar,bundle.jar",
         "pyspark-statestore sink compact /tables/logs --option header=true",
+        "pyspark-statestore sink compact /tables/clicks --and-remove --remove-after 1d",
     ],
     interrupted="Readers see what they saw. Run it again at any time.",
 )
@@ -210,8 +218,18 @@ def verify_command(ctx: click.Context, sink: Sink, output: Output) -> None:
     type=options.Duration(),
     default="7d",
     show_default=True,
-    help="Join only files that are older than the sink's newest by more than this. Give 0s where no stream reads the "
-    "sink.",
+    help="Join only files that are older than the sink's newest by this: at least what streams that read the sink may "
+    "be behind, and their maxFileAge. Give 0s where no stream reads the sink.",
+)
+@click.option(
+    "--and-remove", is_flag=True, help="Then remove what no list has named for --remove-after, as the command orphans."
+)
+@click.option(
+    "--remove-after",
+    type=options.Duration(),
+    default="3d",
+    show_default=True,
+    help="With --and-remove, keep what was replaced later, for readers that began before. At least 1h.",
 )
 @_writer
 @options.output
@@ -221,6 +239,8 @@ def compact_command(
     dry_run: bool,
     target_file_size: int,
     older_than: datetime.timedelta,
+    and_remove: bool,
+    remove_after: datetime.timedelta,
     format: str | None,
     writer_options: tuple[tuple[str, str], ...],
     master: str,
@@ -228,9 +248,10 @@ def compact_command(
 ) -> None:
     """Join small files that are listed already, with Spark.
 
-    Readers see each row once, before and after. The joined files stay for readers that have begun, until the command
-    orphans removes them. What cannot be joined without loss stays as it is, and the command says why. To use a session
-    of your own, see docs/file-sink.md.
+    Readers that go by Spark's list see each row once, before and after. The joined files stay for readers that have
+    begun, until the command orphans or --and-remove removes them: who reads directories sees their rows twice until
+    then. What cannot be joined without loss stays as it is, and the command says why. To use a session of your own, see
+    docs/file-sink.md.
     """
     from pyspark_statestore.cli.layouts import SINK_FAILED, SINK_JOINED
     from pyspark_statestore.cli.output import Report, figures_of
@@ -242,11 +263,14 @@ def compact_command(
             older_than=older_than,
             format=format,
             options=dict(writer_options),
+            remove_after=remove_after if and_remove else None,
             dry_run=dry_run,
             spark=spark,
         )
     details = {"files": (done.files, SINK_JOINED), "failed": (done.failed, SINK_FAILED)}
-    output.report(Report.of(f"Compaction of {sink.url}", figures_of(done, "failed"), details, dry_run=done.dry_run))
+    note = TWICE if done.rewritten_data_files_count and not done.dry_run else ""
+    title = f"Compaction of {sink.url}"
+    output.report(Report.of(title, figures_of(done, "failed"), details, dry_run=done.dry_run, note=note))
 
 
 @sink_group.command(

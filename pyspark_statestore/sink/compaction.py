@@ -83,6 +83,9 @@ class SinkCompaction:
         files: The joined files: ``file_path``, ``file_size_in_bytes``, and ``listed_in``, the file of Spark's list.
         failed: The files that were left: ``file_path``, ``file_size_in_bytes`` and ``reason``.
         dry_run: Whether nothing was changed.
+        removed_files_count: Files that were removed then, with ``remove_after``: what earlier compactions have
+            replaced, and other orphans.
+        removed_bytes_count: Size of these files, in bytes.
     """
 
     rewritten_data_files_count: int
@@ -93,6 +96,8 @@ class SinkCompaction:
     files: pa.Table = field(repr=False)
     failed: pa.Table = field(repr=False)
     dry_run: bool
+    removed_files_count: int = 0
+    removed_bytes_count: int = 0
 
 
 def compact(

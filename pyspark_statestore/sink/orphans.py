@@ -107,9 +107,7 @@ def remove_orphan_files(
     directory: Directory, older_than: datetime.timedelta, now: datetime.datetime, *, dry_run: bool, force: bool
 ) -> SinkOrphanRemoval:
     """Implements :meth:`pyspark_statestore.sink.sink.Sink.remove_orphan_files`."""
-    if older_than < (datetime.timedelta(0) if force else LEAST):
-        allowed = "at least an hour, since a batch lists files after it wrote them; force=True allows less"
-        raise not_allowed("older_than", rendering.duration(older_than), allowed)
+    check_age("older_than", older_than, force=force)
     clocks = Clocks(now)
     if not dry_run:
         read_list(directory)  # before anything is written, for one who is wrong about the directory
@@ -127,6 +125,18 @@ def remove_orphan_files(
         }
     )
     return SinkOrphanRemoval(len(infos), sum(info.size for info in infos), table, dry_run)
+
+
+def check_age(name: str, age: datetime.timedelta, *, force: bool) -> None:
+    """Refuses an age at which files may still be needed.
+
+    Raises:
+        StateStoreFilesError: PSS_INVALID_OPTION.
+    """
+    if age < (datetime.timedelta(0) if force else LEAST):
+        allowed = "at least an hour, since a batch lists files after it wrote them"
+        allowed += "; force=True allows less" if name == "older_than" else ""
+        raise not_allowed(name, rendering.duration(age), allowed)
 
 
 def _orphans(directory: Directory, clocks: Clocks, older_than: datetime.timedelta) -> Iterator[tuple[FileInfo, str]]:
