@@ -286,10 +286,13 @@ def is_attempt(text: str) -> bool:
     return _ATTEMPT.fullmatch(text) is not None
 
 
-def is_made_by(attempt: str, name: str) -> bool:
-    """Whether a compaction's attempt has made a file, by its name. The same as the jar's ``JoinedFiles.isOf``."""
+def attempt_of(name: str) -> str:
+    """The attempt that has made a file, by its name, if a compaction has; empty where the name says none.
+
+    The same as the jar's ``JoinedFiles.isOf``.
+    """
     made = _MADE.match(name.rpartition("/")[2])
-    return made is not None and made[1].replace("-", "") == attempt
+    return made[1].replace("-", "") if made else ""
 
 
 class Intent:

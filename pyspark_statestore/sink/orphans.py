@@ -34,7 +34,7 @@ from pyspark_statestore.errors import StateStoreFilesError, not_allowed
 from pyspark_statestore.log.columns import TIMESTAMP
 from pyspark_statestore.log.merged_log import Clocks
 from pyspark_statestore.parsing import parse_object, relative_path
-from pyspark_statestore.sink.compaction import FORMER_REPLACED, REPLACED, is_attempt, is_made_by
+from pyspark_statestore.sink.compaction import FORMER_REPLACED, REPLACED, attempt_of, is_attempt
 from pyspark_statestore.sink.file_list import FORMER_WAITING, LIST, WAITING, Entry, ListPart, read_list
 from pyspark_statestore.sink.verification import all_files, data_files, disagrees, waiting_disagrees
 from pyspark_statestore.sink.waiting import read_waiting
@@ -98,9 +98,9 @@ class _Note:
     replaced: frozenset[str]
     made_by: str
 
-    def is_about(self, name: str) -> bool:
-        """Whether a reader, or the compaction itself, may need a file."""
-        return name in self.replaced or (bool(self.made_by) and is_made_by(self.made_by, name))
+    def is_about_any(self, files: Collection[str], attempts: Collection[str]) -> bool:
+        """Whether a reader, or the compaction itself, may need one of these files, which such attempts have made."""
+        return not self.replaced.isdisjoint(files) or (bool(self.made_by) and self.made_by in attempts)
 
 
 def remove_orphan_files(
@@ -153,13 +153,16 @@ def _orphans(directory: Directory, clocks: Clocks, older_than: datetime.timedelt
     waits |= {hadoop_checksum_of(name) for name in waits}
     notes = _notes(directory)
     young = [note for note in notes if not is_old(note.info)]
+    kept = {path for note in young for path in note.replaced}
+    working = {note.made_by for note in young} - {""}
     replaced = {path for note in notes for path in note.replaced}
     named = {entry.relative for part in waiting.parts for entry in _checked(directory, part)}
     if disagrees(directory, waiting.parts, there):
         jobs = frozenset([*jobs, ""])  # nobody knows what else the list has named
     written = [info for info in there if _is_of_a_query(info.name, replaced, jobs)]
     unlisted = [info for info in written if info.name not in named]
-    gone = {info.name for info in unlisted if is_old(info) and not any(note.is_about(info.name) for note in young)}
+    old = {info.name for info in unlisted if is_old(info)}
+    gone = {name for name in old if name not in kept and attempt_of(name) not in working}
 
     def candidates() -> Iterator[tuple[FileInfo, str]]:
         yield from ((info, _UNLISTED) for info in unlisted if info.name in gone)
@@ -167,7 +170,9 @@ def _orphans(directory: Directory, clocks: Clocks, older_than: datetime.timedelt
         if not waiting_disagrees(directory):
             yield from ((info, _STAGED) for info in in_waiting if info.name not in waits and is_old(info))
         left = {info.name for info in unlisted} - gone
-        yield from ((note.info, _NOTE) for note in notes if is_old(note.info) and not any(map(note.is_about, left)))
+        attempts = set(map(attempt_of, left))
+        done = [note for note in notes if is_old(note.info) and not note.is_about_any(left, attempts)]
+        yield from ((note.info, _NOTE) for note in done)
         temporary = (_below(LIST, info) for info in directory.files(LIST) if is_temporary(info.name) and is_old(info))
         yield from ((info, _TEMPORARY) for info in temporary)
 

@@ -111,6 +111,18 @@ def test_a_second_compaction_joins_what_has_come_since(old: FileSink) -> None:
     assert sink.ids() == list(range(240))
 
 
+def test_paths_are_compared_as_paths(old: FileSink) -> None:
+    """Who calls need not write the sink's path as Spark's list does."""
+    sink = old
+    other = Sink(f"file://{sink.folder}/../{sink.folder.name}//./{sink.files.name}")
+
+    done = other.compact(older_than=AT_ONCE)
+
+    assert (done.rewritten_data_files_count, done.failed_data_files_count) == (5 * TASKS * 2, 0)
+    assert sink.ids() == list(range(200))
+    assert other.verify().is_clean
+
+
 def test_a_dry_run_says_what_it_would_do(old: FileSink) -> None:
     sink = old
     before, present = manifest.listed(sink.files), sink.present()

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import os
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
-from pyspark_statestore import Sink
+from pyspark_statestore import Sink, StateStoreFilesError
 from pyspark_statestore.cli.main import cli
 from tests.sink.made import line, make, name, present, put, write_list
 
@@ -83,6 +85,38 @@ def test_where_a_batch_job_has_written_only_what_was_replaced_goes(tmp_path: Pat
     put(folder, f"{notes}/1.json", data=b'{"list":"0","replaced":["%s"]}' % LEFT.encode())
 
     assert removed(folder) == {LEFT, f"{notes}/1.json"}
+
+
+def test_what_a_compaction_has_made_and_not_listed_stays_while_its_note_is_young(tmp_path: Path) -> None:
+    """It may take days, and lists its files at its end."""
+    made, other = f"q=1/part-00000-01234567-89ab-cdef-8333-{3:012x}.c000.parquet", LEFT
+    note = "_spark_metadata/_replaced/1.json"
+    said = {"list": "0", "replaced": [], "made_by": "0123456789abcdef"}
+    folder = make(tmp_path / "t1", LISTED)
+    put(folder, made, other)
+    put(folder, note, data=json.dumps(said).encode())
+    os.utime(folder / note)
+
+    day = timedelta(days=1)
+    done = Sink(folder).remove_orphan_files(day, dry_run=False).files["file_path"].to_pylist()
+    assert done == [f"file://{folder}/{other}"]
+    put(folder, note, data=json.dumps(said).encode())
+    os.utime(folder / made)  # a note goes after the files that it is about
+    assert Sink(folder).remove_orphan_files(day, dry_run=False).removed_files_count == 0
+    put(folder, made)
+    Sink(folder).remove_orphan_files(day, dry_run=False)
+    assert present(folder) == {*LISTED, "_spark_metadata/0"}
+
+
+@pytest.mark.parametrize("made_by", ["", "0123", "0123456789ABCDEF", 1, None, ["0123456789abcdef"]])
+def test_a_note_that_names_no_attempt_is_no_note(tmp_path: Path, made_by: object) -> None:
+    folder = make(tmp_path / "t1", LISTED)
+    put(folder, LEFT)
+    put(folder, "_spark_metadata/_replaced/1.json", data=json.dumps({"replaced": [], "made_by": made_by}).encode())
+
+    with pytest.raises(StateStoreFilesError, match="PSS_READ_FAILED.*1.json.*no attempt"):
+        Sink(folder).remove_orphan_files(AT_ONCE, dry_run=False, force=True)
+    assert (folder / LEFT).exists()
 
 
 @pytest.mark.parametrize(
