@@ -6,6 +6,7 @@ import atexit
 import datetime
 import inspect
 import logging
+import os
 import threading
 import time
 from collections import deque
@@ -20,10 +21,14 @@ from pyspark_statestore.conf import OPTIONS
 from pyspark_statestore.errors import StateStoreFilesError, not_allowed
 from pyspark_statestore.maintenance.maintenance import Maintenance
 from pyspark_statestore.session.jvm import check_running, is_running
+from pyspark_statestore.sink.orphans import check_age
+from pyspark_statestore.sink.sink import Sink
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming import StreamingQuery
+
+    from pyspark_statestore.sink.compaction import SinkCompaction
 
 
 # docs/keep-it-small.md names the logger: it stays what it was when this module was elsewhere.
@@ -43,6 +48,8 @@ _by_session: dict[str, BackgroundMaintenance] = {}
 
 Options = Mapping[str, Any] | bool
 
+Sinks = Iterable["str | os.PathLike[str] | Sink"] | Mapping[Any, Mapping[str, Any]]
+
 
 def maintain(
     spark: SparkSession,
@@ -51,6 +58,7 @@ def maintain(
     compact: Options = True,
     consolidate_index: Options = True,
     remove_orphan_files: Options = False,
+    sinks: Sinks = (),
     pool: str = "pyspark-statestore-maintenance",
     storage_options: Mapping[str, Any] | None = None,
     closed_after: datetime.timedelta | None = None,
@@ -60,8 +68,9 @@ def maintain(
 
     After each interval, it calls ``compact``, ``consolidate_index`` and, if you ask for it, ``remove_orphan_files`` of
     ``Checkpoint.maintenance`` for each active query with merged state. Spark jobs in a scheduler pool of their own
-    rewrite the files; the driver does the rest. What fails is logged and tried again after the next interval. The
-    maintenance ends with the session, with the process, or with ``stop()``.
+    rewrite the files; the driver does the rest. Then it calls ``Sink.compact`` for each of ``sinks``. What fails is
+    logged and tried again after the next interval. The maintenance ends with the session, with the process, or with
+    ``stop()``.
 
     Args:
         spark: The queries' session, a classic one. A second call for the same session ends the first maintenance.
@@ -70,6 +79,9 @@ def maintain(
         consolidate_index: True or False.
         remove_orphan_files: False, or the arguments of ``maintenance.remove_orphan_files``, which must include
             ``"dry_run": False``.
+        sinks: File sinks to be compacted, too: paths or ``Sink`` objects; or a mapping from each to the arguments of
+            ``Sink.compact``, such as ``{"hdfs://nn/t1": {"remove_after": timedelta(days=3)}}``, which also removes what
+            was replaced longer than that ago.
         pool: The scheduler pool of the Spark jobs. Spark heeds it with ``spark.scheduler.mode=FAIR``.
         storage_options: Options of the fsspec file system of all checkpoints.
         closed_after: The queries' ``closedAfter``; the session's setting if not given.
@@ -105,6 +117,7 @@ def maintain(
             job_group="pyspark-statestore maintenance",
             closed_after=_closed_after(spark) if closed_after is None else closed_after,
             storage_options=storage_options or {},
+            sinks=_sinks(sinks, storage_options),
         ),
         interval,
         listener,
@@ -167,8 +180,9 @@ class BackgroundMaintenance:
         last = self.last_run
         if last is None:
             return f"<BackgroundMaintenance: {state}, every {interval}, no run yet>"
-        failed = sum(query.error is not None for query in last.queries) + (last.error is not None)
+        failed = len(last.errors)
         done = f"{len(last.queries):,} {'query' if len(last.queries) == 1 else 'queries'}"
+        done += f", {rendering.counted(len(last.sinks), 'sink')}" if last.sinks else ""
         return (
             f"<BackgroundMaintenance: {state}, every {interval}, run {last.number} ended at "
             f"{rendering.time(last.ended_at)} UTC: {done}, {rendering.counted(failed, 'error')}>"
@@ -268,6 +282,21 @@ class MaintainedQuery:
 
 
 @dataclass(frozen=True)
+class MaintainedSink:
+    """What a run did for one file sink.
+
+    Attributes:
+        location: The sink's URL.
+        result: What ``Sink.compact`` returned; None where it failed.
+        error: Its error, or None.
+    """
+
+    location: str
+    result: SinkCompaction | None = None
+    error: Exception | None = None
+
+
+@dataclass(frozen=True)
 class MaintenanceRun:
     """The report of a run.
 
@@ -277,6 +306,7 @@ class MaintenanceRun:
         ended_at: When it ended, in UTC.
         queries: What it did for each query that was active.
         error: The error that kept it from finding out which queries are active, or None.
+        sinks: What it did for each file sink.
     """
 
     number: int
@@ -284,11 +314,18 @@ class MaintenanceRun:
     ended_at: datetime.datetime
     queries: tuple[MaintainedQuery, ...]
     error: Exception | None = None
+    sinks: tuple[MaintainedSink, ...] = ()
 
     @property
     def failed(self) -> bool:
-        """Whether anything went wrong, for which see :attr:`error` and :attr:`queries`."""
-        return self.error is not None or any(query.error is not None for query in self.queries)
+        """Whether anything went wrong, for which see :attr:`errors`."""
+        return bool(self.errors)
+
+    @property
+    def errors(self) -> tuple[Exception, ...]:
+        """All that went wrong: :attr:`error`, and the errors of :attr:`queries` and :attr:`sinks`."""
+        found = [self.error, *(query.error for query in self.queries), *(sink.error for sink in self.sinks)]
+        return tuple(error for error in found if error is not None)
 
 
 @dataclass(frozen=True)
@@ -302,6 +339,7 @@ class ActiveQueries:
         job_group: The job group of the Spark jobs.
         closed_after: The queries' ``closedAfter``.
         storage_options: Options of the fsspec file system.
+        sinks: File sinks, each with the arguments of ``Sink.compact``.
     """
 
     spark: SparkSession
@@ -310,9 +348,10 @@ class ActiveQueries:
     job_group: str
     closed_after: datetime.timedelta
     storage_options: Mapping[str, Any] = field(repr=False)  # it may hold passwords
+    sinks: tuple[tuple[Sink, Mapping[str, Any]], ...] = ()
 
     def run(self, number: int, is_over: Callable[[], bool]) -> MaintenanceRun:
-        """Maintains the checkpoints of all queries that are active now, one after the other.
+        """Maintains the checkpoints of all queries that are active now, and the sinks, one after the other.
 
         Args:
             number: The number of the run.
@@ -329,7 +368,22 @@ class ActiveQueries:
         except Exception as error:  # py4j's, mostly
             failure = error
             _log_failure("Spark did not say which queries are active", error, is_over())
-        return MaintenanceRun(number, started_at, _now(), tuple(done), failure)
+        sinks: list[MaintainedSink] = []
+        for sink, options in self.sinks:
+            if is_over():
+                break
+            sinks.append(self._compacted(sink, options, is_over))
+        return MaintenanceRun(number, started_at, _now(), tuple(done), failure, tuple(sinks))
+
+    def _compacted(self, sink: Sink, options: Mapping[str, Any], is_over: Callable[[], bool]) -> MaintainedSink:
+        try:
+            with self._jobs(f"compact {sink.url}"):
+                result = sink.compact(**options, spark=self.spark)
+        except Exception as error:
+            _log_failure(f"Maintenance of {sink.url} failed", error, is_over())
+            return MaintainedSink(sink.url, error=error)
+        _log.info("compact %s: %s", sink.url, result)
+        return MaintainedSink(sink.url, result)
 
     def _maintained(self, query: StreamingQuery, is_over: Callable[[], bool]) -> MaintainedQuery:
         done = MaintainedQuery(str(query.id), query.name)
@@ -374,16 +428,35 @@ def _arguments(verb: str, options: Options) -> Mapping[str, Any]:
     given = {} if options is True else options
     if not isinstance(given, Mapping):
         raise not_allowed(verb, options, "True, False, or arguments by name")
-    parameters = inspect.signature(getattr(Maintenance, verb)).parameters
-    known = [name for name in parameters if name not in ("self", "spark", "callback")]
-    for name in given:
-        if name not in known:
-            hint = f"The arguments of {verb} are: {', '.join(known)}."
-            raise StateStoreFilesError("PSS_UNKNOWN_OPTION", {"key": name, "hint": hint})
+    _check_known(verb, given, getattr(Maintenance, verb))
     if verb == "remove_orphan_files" and given.get("dry_run") is not False:
         allowed = "False, or arguments that include 'dry_run': False, since nobody would see what a dry run finds"
         raise not_allowed(verb, options, allowed)
     return dict(given)
+
+
+def _check_known(verb: str, given: Mapping[str, Any], method: Callable[..., Any]) -> None:
+    known = [name for name in inspect.signature(method).parameters if name not in ("self", "spark", "callback")]
+    for name in given:
+        if name not in known:
+            hint = f"The arguments of {verb} are: {', '.join(known)}."
+            raise StateStoreFilesError("PSS_UNKNOWN_OPTION", {"key": name, "hint": hint})
+
+
+def _sinks(sinks: Sinks, storage_options: Mapping[str, Any] | None) -> tuple[tuple[Sink, Mapping[str, Any]], ...]:
+    """Checks the sinks and their arguments now, and a dry run, of which nobody would see what it finds."""
+    if isinstance(sinks, (str, os.PathLike, Sink)):
+        raise not_allowed("sinks", sinks, "a list of paths, or a mapping from paths to arguments of Sink.compact")
+    found = []
+    for one in sinks:
+        given = sinks[one] if isinstance(sinks, Mapping) else {}
+        if not isinstance(given, Mapping) or given.get("dry_run"):
+            raise not_allowed("sinks", given, "arguments of Sink.compact by name, without 'dry_run'")
+        _check_known("Sink.compact", given, Sink.compact)
+        if given.get("remove_after") is not None:
+            check_age("remove_after", given["remove_after"], force=False)
+        found.append((one if isinstance(one, Sink) else Sink(one, storage_options), dict(given)))
+    return tuple(found)
 
 
 def _closed_after(spark: SparkSession) -> datetime.timedelta:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import string
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -211,6 +212,24 @@ ERROR_CLASSES: Mapping[str, str] = MappingProxyType(
 )
 
 
+_LOGIN = re.compile(r"(?<=://)[^/\s]*?:[^/\s]*@")
+_SECRET = r"[\w.-]*(?:passw|secret|token|signature|credential|access_?key|account_?key|connection_string)[\w.-]*"
+_IN_A_QUERY = re.compile(rf"(?i)([?&](?:{_SECRET}|sig|sas|key|delegation)=)[^&\s'\"]+")
+_IN_OPTIONS = re.compile(rf"""(?i)(['"]{_SECRET}['"]\s*[:=]\s*)(['"]).*?\2""")
+
+REDACTED = "***"
+"""Stands for what nobody is to read."""
+
+
+def redacted(text: str) -> str:
+    """Returns a text for people: without the user and password of a URL, and without keys and tokens after a ``?``.
+
+    Whatever this package shows, logs or keeps goes through it: messages, tables, titles, reports.
+    """
+    text = _LOGIN.sub(f"{REDACTED}@", text)
+    return _IN_OPTIONS.sub(rf"\1\2{REDACTED}\2", _IN_A_QUERY.sub(rf"\1{REDACTED}", text))
+
+
 class StateStoreFilesError(Exception):
     """Every error that this package raises on purpose.
 
@@ -231,7 +250,7 @@ class StateStoreFilesError(Exception):
 
     def __init__(self, error_class: str, message_parameters: Mapping[str, object]) -> None:
         self._error_class = error_class
-        self._message_parameters = {key: str(value) for key, value in message_parameters.items()}
+        self._message_parameters = {key: redacted(str(value)) for key, value in message_parameters.items()}
         self._message = ERROR_CLASSES[error_class].format_map(_Lenient(self._message_parameters))
         super().__init__(f"[{error_class}] {self._message}")
 

@@ -25,35 +25,38 @@ LARGEST = (1 << 63) - 1
 
 # A string without an end matches, too: otherwise every quote in it would be tried again.
 _STRUCTURE = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?|[\[{]|[\]}]', re.DOTALL)
+_NO_NAMES = frozenset(("", ".", ".."))
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
-def parse_json(text: bytes | str) -> Any:
+def parse_json(text: bytes | str, longest: int = LONGEST) -> Any:
     """Parses JSON.
 
     Args:
         text: The text, as UTF-8 or decoded.
+        longest: Bytes that it may have at most.
 
     Raises:
-        ValueError: It is no JSON, or it is longer, deeper or has larger numbers than Spark and this package write.
+        ValueError: It is no JSON, or it is longer, deeper or has larger numbers than Spark and this package write, or a
+            name of an object twice.
     """
-    if len(text) > LONGEST:
-        raise ValueError(f"it has {len(text)} bytes of JSON, and at most {LONGEST} are read")
+    if len(text) > longest:
+        raise ValueError(f"it has {len(text)} bytes of JSON, and at most {longest} are read")
     decoded = text if isinstance(text, str) else text.decode("utf-8")
     _check_depth(decoded)
-    found = json.loads(decoded, parse_constant=_refuse, parse_float=_finite)
+    found = _DECODER.decode(decoded)
     if _SURROGATE.search(decoded):
         json.dumps(found, ensure_ascii=False).encode("utf-8")  # halves of characters cannot be written anywhere
     return found
 
 
-def parse_object(text: bytes | str) -> dict[str, Any]:
+def parse_object(text: bytes | str, longest: int = LONGEST) -> dict[str, Any]:
     """Parses a JSON object.
 
     Raises:
         ValueError: As :func:`parse_json`, or it is no object.
     """
-    found = parse_json(text)
+    found = parse_json(text, longest)
     if not isinstance(found, dict):
         raise ValueError("it is no JSON object")
     return found
@@ -91,6 +94,23 @@ def whole_number(value: object, what: str, most: int = LARGEST) -> int:
     return value
 
 
+def relative_path(value: object, what: str) -> str:
+    """Returns a path that leads to something below the directory that it is for, and is the only text that does.
+
+    The same as ``SinkPaths.isPlain`` of the jar.
+
+    Args:
+        value: The parsed value.
+        what: What the path is of, for the message.
+
+    Raises:
+        ValueError: The value is no such path: it is absolute, or has ``..`` in it.
+    """
+    if not isinstance(value, str) or "\0" in value or not _NO_NAMES.isdisjoint(value.split("/")):
+        raise ValueError(f"it names {value!r}, which is no path of {what}")
+    return value
+
+
 def _check_depth(text: str) -> None:
     if text.count("[") + text.count("{") <= DEEPEST:
         return
@@ -108,12 +128,23 @@ def _refuse(constant: str) -> NoReturn:
     raise ValueError(f"it has {constant}, which is no number in JSON")
 
 
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Nobody writes a name twice, but two lines of which the middle is missing have names twice."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("an object in it has a name twice")
+    return found
+
+
 def _finite(text: str) -> float:
     number = float(text)
     if number in (float("inf"), float("-inf")):
         raise ValueError(f"the number {text[:20]} in it is too large")
     return number
 
+
+# Made once: a list of files has millions of texts.
+_DECODER = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite, object_pairs_hook=_each_once)
 
 # Zips.
 

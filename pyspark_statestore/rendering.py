@@ -147,6 +147,17 @@ def text(value: object) -> str:
     return shown if shown.isprintable() else shown.encode("unicode_escape").decode()
 
 
+def lines(value: str) -> str:
+    """Lines of text, in which what could move a terminal's cursor or turn the direction of text is escaped."""
+    return "\n".join(map(_printable, value.split("\n")))
+
+
+def _printable(line: str) -> str:
+    if line.isprintable():
+        return line
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in line)
+
+
 def part_of(part: int, whole: int) -> str:
     """Two counts, such as ``3 of 7``."""
     return f"{part:,} of {whole:,}"

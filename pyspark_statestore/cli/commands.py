@@ -12,6 +12,7 @@ from typing import IO, Any
 import click
 
 from pyspark_statestore.cli.dialect import spoken
+from pyspark_statestore.cli.echo import say
 from pyspark_statestore.errors import StateStoreFilesError
 
 INTERRUPTED = 130
@@ -56,7 +57,7 @@ class Command(click.Command):
             raise Failure(spoken(str(error), ctx.params)) from error
         except KeyboardInterrupt:
             if self.interrupted:
-                click.echo(f"Interrupted. {self.interrupted}", err=True)
+                say(f"Interrupted. {self.interrupted}", err=True)
             raise
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -100,7 +101,7 @@ class Failure(click.ClickException):
 
     def show(self, file: IO[Any] | None = None) -> None:
         """Writes the message to stderr."""
-        click.echo(self.message, file=file, err=file is None)
+        say(self.message, file=file, err=file is None)
 
 
 def output_failure(error: OSError) -> Failure | None:

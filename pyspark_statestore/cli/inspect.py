@@ -9,6 +9,7 @@ import click
 
 from pyspark_statestore.cli import options
 from pyspark_statestore.cli.commands import Command, Failure
+from pyspark_statestore.cli.echo import say
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -201,7 +202,7 @@ def plot_command(checkpoint: Checkpoint, out: Path) -> None:
 
     with progress() as callback:
         plot(checkpoint, out, callback)
-    click.echo(f"Wrote {out}", err=True)
+    say(f"Wrote {out}", err=True)
 
 
 def _read(checkpoint: Checkpoint, name: str, **narrowed: Any) -> pa.Table:
@@ -220,7 +221,7 @@ def _list(checkpoint: Checkpoint, name: str, what: str, output: Output, rows: Ro
     if not table.num_rows and any(value is not None for value in store.values()):
         said = _what_is_there(checkpoint, name, store)
         if said:
-            click.echo(said, err=True)
+            say(said, err=True)
 
 
 _NARROWED = {"operator_id": "operator", "partition_id": "partition", "store_name": "store"}

@@ -9,6 +9,7 @@ import click
 
 from pyspark_statestore import __version__
 from pyspark_statestore.cli.commands import INTERRUPTED, Group, buffer_stdout, forget_stdout, output_failure
+from pyspark_statestore.cli.echo import say
 from pyspark_statestore.cli.fork_and_migrate import (
     convert_command,
     drop_merged_command,
@@ -117,6 +118,6 @@ def main() -> None:
             sys.exit(failure.exit_code)
         if os.environ.get("PYSPARK_STATESTORE_DEBUG"):
             raise
-        click.echo(f"Unexpected {type(error).__name__}: {error}", err=True)
-        click.echo("This is a bug. Set PYSPARK_STATESTORE_DEBUG=1 to see where it happened.", err=True)
+        say(f"Unexpected {type(error).__name__}: {error}", err=True)
+        say("This is a bug. Set PYSPARK_STATESTORE_DEBUG=1 to see where it happened.", err=True)
         sys.exit(1)

@@ -32,7 +32,7 @@ class StorageOption(ParamType):
         """Returns the key and the value."""
         key, separator, text = str(value).partition("=")
         if not separator or not key.strip():
-            self.fail(f"{value!r} is not KEY=VALUE, such as anon=true.", param, ctx)
+            self.fail("It is not KEY=VALUE, such as anon=true.", param, ctx)  # it may be a secret
         try:
             return key.strip(), json.loads(text)
         except ValueError:

@@ -29,6 +29,7 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 
+from pyspark_statestore.cli.echo import say, shown
 from pyspark_statestore.cli.layouts import TableLayout
 
 if TYPE_CHECKING:
@@ -65,9 +66,8 @@ class RowChoice:
         import pyarrow.compute as pc
 
         if self.sort not in table.column_names:
-            raise click.BadParameter(
-                f"{self.sort!r} is not a column. There are: {', '.join(table.column_names)}.", param_hint="--sort"
-            )
+            known = shown(", ".join(table.column_names))
+            raise click.BadParameter(f"{self.sort!r} is not a column. There are: {known}.", param_hint="--sort")
         order = "descending" if self.descending else "ascending"
         return table.take(pc.sort_indices(table, sort_keys=[(self.sort, order)]))  # nulls come last
 
@@ -206,7 +206,7 @@ class JsonOutput(Output):
             _write_array(table)
         click.echo("\n}")
         if report.note:
-            click.echo(report.note, err=True)
+            say(report.note, err=True)
 
     def file(self, shown: ShownFile) -> None:
         """Writes an object with the groups in the file's order."""

@@ -120,7 +120,8 @@ def _table(directory: Directory, paths: list[str], storage_options: dict[str, An
     for path in paths:
         row: dict[str, Any] = {"checkpoint": directory.location.display(path)}
         try:
-            row |= Checkpoint(row["checkpoint"], storage_options).inspect.summary().to_pylist()[0]
+            where = f"{directory.location.exact_url}/{path}".rstrip("/")
+            row |= Checkpoint(where, storage_options).inspect.summary().to_pylist()[0]
         except StateStoreFilesError as error:
             row["error"] = str(error)
         found.append({name: row.get(name) for name in schema.names})

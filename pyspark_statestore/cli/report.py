@@ -9,6 +9,7 @@ import click
 
 from pyspark_statestore.cli import options
 from pyspark_statestore.cli.commands import Command
+from pyspark_statestore.cli.echo import say
 
 if TYPE_CHECKING:
     from pyspark_statestore.checkpoint import Checkpoint
@@ -55,4 +56,4 @@ def write_page(report: Report, out: str) -> None:
         stdout.flush()
         return
     report.write(out)
-    click.echo(f"Wrote {out}", err=True)
+    say(f"Wrote {out}", err=True)

@@ -11,10 +11,18 @@ import click
 
 from pyspark_statestore.cli import options
 from pyspark_statestore.cli.commands import DAMAGED, Command, Group
+from pyspark_statestore.cli.echo import say
 
 if TYPE_CHECKING:
     from pyspark_statestore.cli.output import Output, RowChoice
     from pyspark_statestore.sink.sink import Sink
+
+
+TWICE = (
+    "Readers that go by Spark's list see each row once. Who reads directories (a glob, PyArrow, Trino, DuckDB) sees "
+    "the rows of the joined files twice until these are removed: with the command orphans, or --and-remove next time."
+)
+"""What is to be known after a compaction."""
 
 
 @click.group("sink", cls=Group)
@@ -59,7 +67,7 @@ def plot_command(sink: Sink, out: Path) -> None:
 
     with progress("Drawing", ""):
         plot_sink(sink, out)
-    click.echo(f"Wrote {out}", err=True)
+    say(f"Wrote {out}", err=True)
 
 
 @sink_group.command(
@@ -198,6 +206,7 @@ def verify_command(ctx: click.Context, sink: Sink, output: Output) -> None:
         "pyspark-statestore sink compact hdfs://nn/tables/clicks --older-than 0s --target-file-size 256m",
         "pyspark-statestore sink compact s3a://bucket/clicks --conf spark.jars=hadoop-aws.jar,bundle.jar",
         "pyspark-statestore sink compact /tables/logs --option header=true",
+        "pyspark-statestore sink compact /tables/clicks --and-remove --remove-after 1d",
     ],
     interrupted="Readers see what they saw. Run it again at any time.",
 )
@@ -209,8 +218,18 @@ def verify_command(ctx: click.Context, sink: Sink, output: Output) -> None:
     type=options.Duration(),
     default="7d",
     show_default=True,
-    help="Join only files that are older than the sink's newest by more than this. Give 0s where no stream reads the "
-    "sink.",
+    help="Join only files that are older than the sink's newest by this: at least what streams that read the sink may "
+    "be behind, and their maxFileAge. Give 0s where no stream reads the sink.",
+)
+@click.option(
+    "--and-remove", is_flag=True, help="Then remove what no list has named for --remove-after, as the command orphans."
+)
+@click.option(
+    "--remove-after",
+    type=options.Duration(),
+    default="3d",
+    show_default=True,
+    help="With --and-remove, keep what was replaced later, for readers that began before. At least 1h.",
 )
 @_writer
 @options.output
@@ -220,6 +239,8 @@ def compact_command(
     dry_run: bool,
     target_file_size: int,
     older_than: datetime.timedelta,
+    and_remove: bool,
+    remove_after: datetime.timedelta,
     format: str | None,
     writer_options: tuple[tuple[str, str], ...],
     master: str,
@@ -227,9 +248,10 @@ def compact_command(
 ) -> None:
     """Join small files that are listed already, with Spark.
 
-    Readers see each row once, before and after. The joined files stay for readers that have begun, until the command
-    orphans removes them. What cannot be joined without loss stays as it is, and the command says why. To use a session
-    of your own, see docs/file-sink.md.
+    Readers that go by Spark's list see each row once, before and after. The joined files stay for readers that have
+    begun, until the command orphans or --and-remove removes them: who reads directories sees their rows twice until
+    then. What cannot be joined without loss stays as it is, and the command says why. To use a session of your own, see
+    docs/file-sink.md.
     """
     from pyspark_statestore.cli.layouts import SINK_FAILED, SINK_JOINED
     from pyspark_statestore.cli.output import Report, figures_of
@@ -241,11 +263,14 @@ def compact_command(
             older_than=older_than,
             format=format,
             options=dict(writer_options),
+            remove_after=remove_after if and_remove else None,
             dry_run=dry_run,
             spark=spark,
         )
     details = {"files": (done.files, SINK_JOINED), "failed": (done.failed, SINK_FAILED)}
-    output.report(Report.of(f"Compaction of {sink.url}", figures_of(done, "failed"), details, dry_run=done.dry_run))
+    note = TWICE if done.rewritten_data_files_count and not done.dry_run else ""
+    title = f"Compaction of {sink.url}"
+    output.report(Report.of(title, figures_of(done, "failed"), details, dry_run=done.dry_run, note=note))
 
 
 @sink_group.command(
@@ -326,7 +351,8 @@ def orphans_command(sink: Sink, output: Output, dry_run: bool, older_than: datet
     """Find and remove files that no reader sees.
 
     Nothing is removed without --no-dry-run. Orphans are what batches that failed have left, and what compact has
-    replaced. Files that something else than writeStream has written to the directory are orphans, too.
+    replaced. Files that no query can have written, by their names and places, stay. Those of batch jobs are named as
+    those of queries: where one has left _SUCCESS, only what compact has replaced goes.
     """
     from pyspark_statestore.cli.layouts import ORPHANS
     from pyspark_statestore.cli.output import Report, figures_of, progress

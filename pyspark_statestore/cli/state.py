@@ -11,6 +11,7 @@ import click
 
 from pyspark_statestore.cli import options
 from pyspark_statestore.cli.commands import Command
+from pyspark_statestore.cli.echo import say
 from pyspark_statestore.cli.options import Function, ParamType
 
 if TYPE_CHECKING:
@@ -141,7 +142,7 @@ def _show(table: pa.Table, title: str, output: Output, rows: RowChoice) -> None:
     for field in table.schema:
         reason = (field.metadata or {}).get(UNDECODED)
         if reason is not None:
-            click.echo(f"{field.name} is shown as bytes: {reason.decode()}.", err=True)
+            say(f"{field.name} is shown as bytes: {reason.decode()}.", err=True)
     if not isinstance(output, JsonOutput):
         table = _flat(table)
     output.table(table, all_columns(table.schema), title, rows)

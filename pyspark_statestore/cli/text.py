@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.text import Text
 
 from pyspark_statestore import rendering
+from pyspark_statestore.cli.echo import shown
 from pyspark_statestore.cli.layouts import ColumnLayout, TableLayout, all_columns
 from pyspark_statestore.cli.lines import Lines
 from pyspark_statestore.cli.output import ALL, Output, Report, RowChoice, python_rows
@@ -148,12 +149,12 @@ class TextOutput(Output):
         # rich would take minutes for a million rows, and would break names that are to be pasted.
         room = shutil.get_terminal_size().columns if self._on_terminal and wrap else None
         right = [field.form in rendering.IS_NUMBER for field in layout]
-        lines = Lines([field.heading for field in layout], right, room)
+        lines = Lines([rendering.text(field.heading) for field in layout], right, room)
         for number, rows in enumerate(batches):
             cells = [[rendering.cell([row[c] for c in field.columns], field.form) for field in layout] for row in rows]
             if number == 0:
                 self._line(lines.heading(cells).removesuffix("\n"), style="bold", skip_empty=True)
-            click.echo(lines.body(cells), nl=False)
+            click.echo(lines.body(cells), nl=False)  # each cell is what its form has made safe
 
     def _line(self, text: str = "", style: str = "", *, wrap: bool = False, skip_empty: bool = False) -> None:
         """Writes lines. The terminal may break them, but not this program: they may have names in them.
@@ -165,7 +166,7 @@ class TextOutput(Output):
             skip_empty: Whether an empty text is no line.
         """
         if text or not skip_empty:
-            self._print(Text(text, style=style), soft_wrap=not wrap)
+            self._print(Text(shown(text), style=style), soft_wrap=not wrap)
 
     def _print(self, what: Any, *, soft_wrap: bool = False) -> None:
         """Draws to text and writes that, so that this command line handles a broken stdout and rich does not."""

@@ -195,7 +195,7 @@ def _moved(path: str, source: Directory, target: Directory) -> str:
     if source.location.shares_file_system(target.location) and before.endswith(source.location.absolute):
         return f"{before.removesuffix(source.location.absolute)}{target.location.absolute}/{STATE}/{inside}"
     prefix = MERGED_PREFIX if before.startswith(MERGED_PREFIX) else ""
-    return f"{prefix}{target.location.url}/{STATE}/{inside}"
+    return f"{prefix}{target.location.exact_url}/{STATE}/{inside}"
 
 
 def _below(folder: str, info: FileInfo) -> FileInfo:

@@ -157,7 +157,7 @@ def checked_side(
     Raises:
         StateStoreFilesError: What ``refuse`` makes, where Spark cannot.
     """
-    url = directory.location.url
+    url = directory.location.exact_url
     is_merged = bool(scan.files) or plan.provider in MERGED_PROVIDERS.values()
     location = merged_path(url) if is_merged else url
     side = SparkSide(spark, location, format_version(directory, plan.batch), refuse=refuse)

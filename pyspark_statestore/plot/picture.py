@@ -26,7 +26,11 @@ _NAMED = 40
 
 _BARS = 12
 """The panel has room for at least so many bars, so that a single one does not fill it."""
-_STYLE = {"font.size": 9, "svg.fonttype": "none", "svg.hashsalt": "pyspark-statestore"}
+
+# Names and paths are text, whatever is in them: a dollar begins no formula.
+_PLAIN = {"text.parse_math": False, "text.usetex": False}
+_STYLE = {"font.size": 9, "svg.fonttype": "none", "svg.hashsalt": "pyspark-statestore", **_PLAIN}
+_LONGEST_LABEL = 80
 _INCHES = (11, 9)
 
 _PAGE = """<!DOCTYPE html>
@@ -100,7 +104,7 @@ class Picture:
 
     def _figure(self) -> Figure:
         figure = Figure(figsize=_INCHES, layout="constrained")
-        figure.suptitle(f"{self.url}\n{self.headline}", fontsize=11)
+        figure.suptitle(f"{label(self.url, 160)}\n{self.headline}", fontsize=11)
         panels = figure.subplots(3, 1)
         self.draw(*panels)
         for axes in panels:
@@ -118,11 +122,21 @@ def page_of(picture: Picture) -> str:
     """Returns an HTML page with the picture as SVG and its figures as a table. It loads nothing from elsewhere."""
     bars = _rows(picture.bars())
     listed = f"<h2>Bars of the first panel</h2>\n<table>\n{bars}\n</table>" if bars else ""
-    return _PAGE.format(url=html.escape(picture.url), svg=picture.svg(), rows=_rows(picture.figures()), bars=listed)
+    return _PAGE.format(url=_escaped(picture.url), svg=picture.svg(), rows=_rows(picture.figures()), bars=listed)
 
 
 def _rows(rows: Iterable[tuple[str, str, str]]) -> str:
-    return "\n".join("<tr>" + "".join(f"<td>{html.escape(each)}</td>" for each in row) + "</tr>" for row in rows)
+    return "\n".join("<tr>" + "".join(f"<td>{_escaped(each)}</td>" for each in row) + "</tr>" for row in rows)
+
+
+def _escaped(text: str) -> str:
+    return html.escape(rendering.lines(text))
+
+
+def label(text: str, longest: int = _LONGEST_LABEL) -> str:
+    """A text from a checkpoint or a sink as a picture has it: in one line that can be drawn, not too long."""
+    shown = rendering.lines(text).replace("\n", "\\n")
+    return shown if len(shown) <= longest else f"{shown[: longest - 1]}…"
 
 
 def stack(axes: Any, at: np.ndarray, parts: tuple[tuple[str, np.ndarray, str], ...]) -> None:

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pyspark_statestore import rendering
 from pyspark_statestore.grouping import grouped
-from pyspark_statestore.plot.picture import GREEN, GREY, ORANGE, Picture, dates, largest, points, stack
+from pyspark_statestore.plot.picture import GREEN, GREY, ORANGE, Picture, dates, label, largest, points, stack
 from pyspark_statestore.sink.sink import TARGET_FILE_SIZE
 
 if TYPE_CHECKING:
@@ -100,9 +101,10 @@ class SinkPicture(Picture):
 
     def _growth(self, axes: Any) -> None:
         axes.set_title("Listed bytes, by the time when they were written (UTC)", loc="left")
-        if not len(self.files):
+        # A list may have times that no calendar has.
+        files = self.files.filter(pc.is_valid(self.files["last_modified_at"])).sort_by("last_modified_at")
+        if not len(files):
             return
-        files = self.files.sort_by("last_modified_at")
         at = files["last_modified_at"].cast(pa.timestamp("us")).to_numpy()
         some = points(len(at))
         total = np.cumsum(files["file_size_in_bytes"].to_numpy())[some]
@@ -120,7 +122,7 @@ class SinkPicture(Picture):
             return
         heights = [np.array([found.get(d, (0, 0))[0] for d in shown]) for found in (listed, waits)]
         stack(axes, np.arange(len(shown)), (("listed", heights[0], GREEN), ("wait to be published", heights[1], GREY)))
-        names = [f"{d or 'no partition'}: {listed.get(d, (0, 0))[1]:,}" for d in shown]
+        names = [f"{label(d) or 'no partition'}: {listed.get(d, (0, 0))[1]:,}" for d in shown]
         axes.set_xticks(np.arange(len(shown)), names, rotation=90 if len(shown) > 6 else 0)
 
 

@@ -71,5 +71,4 @@ def _each(part: Part) -> str:
 
 def _escaped(text: str) -> str:
     """Escapes text. What cannot be printed, as what turns the direction of text around, is shown by its number."""
-    lines = (line if line.isprintable() else rendering.text(line) for line in text.split("\n"))
-    return html.escape("\n".join(lines))
+    return html.escape(rendering.lines(text))

@@ -169,8 +169,11 @@ def _sizes(reading: SinkReading) -> list[Part]:
 
 
 def _growth(reading: SinkReading) -> list[Part]:
-    at: np.ndarray = reading.files["last_modified_at"].cast(pa.int64()).to_numpy()
-    is_small = reading.sizes < TARGET_FILE_SIZE
+    # A list may have times that no calendar has.
+    files = reading.files.filter(pc.is_valid(reading.files["last_modified_at"]))
+    at: np.ndarray = files["last_modified_at"].cast(pa.int64()).to_numpy()
+    sizes: np.ndarray = files["file_size_in_bytes"].to_numpy()
+    is_small = sizes < TARGET_FILE_SIZE
 
     def parts(values: np.ndarray) -> list[Series]:
         small = Series.growing("dead", "small", at[is_small], values[is_small])
@@ -178,7 +181,7 @@ def _growth(reading: SinkReading) -> list[Part]:
 
     charts = [
         growth("Listed files, by when they were written", rendering.count, parts(np.ones(len(at), "i8"))),
-        growth("Listed bytes, by when they were written", rendering.size, parts(reading.sizes)),
+        growth("Listed bytes, by when they were written", rendering.size, parts(sizes)),
     ]
     return [element("div", charts, class_="charts")]
 

@@ -103,8 +103,8 @@ def _join(facts: SinkFacts) -> Iterator[Advice]:
         return
     why = f"{facts.small_files:,} files of {rendering.size(facts.small_bytes)} are smaller than "
     why += f"{rendering.size(TARGET_FILE_SIZE)}. Joined, they are about {facts.joined_files:,}, and each row is read "
-    why += "once, "
-    why += "before and after. "
+    why += "once, before and after, by those who go by Spark's list. Who reads directories (a glob, PyArrow, Trino, "
+    why += "DuckDB) reads the joined files, too, until --and-remove or the command orphans removes them. "
     if facts.young_files:
         why += f"{facts.young_files:,} of them are of the last seven days and stay, for streams that read this sink: "
         why += "where "
@@ -139,13 +139,11 @@ def _publish(facts: SinkFacts) -> Iterator[Advice]:
 def _orphans(facts: SinkFacts) -> Iterator[Advice]:
     if not facts.orphans:
         return
-    why = (
-        f"{rendering.counted(facts.orphans, 'file')} of {rendering.size(facts.orphan_bytes)} are seen by no reader and "
-    )
-    why += (
-        "older than three days: batches that failed have left them, or compact has replaced them. Do not remove them "
-    )
-    why += "where something else than writeStream has written to this directory, too."
+    why = f"{rendering.counted(facts.orphans, 'file')} of {rendering.size(facts.orphan_bytes)} are seen by no "
+    why += "reader that goes by Spark's list, and are "
+    why += "older than three days: batches that failed have left them, or compact has replaced them. Who reads "
+    why += "directories sees the rows of these twice. Do not remove them "
+    why += "where a batch job has written to this directory and its _SUCCESS is not there any more."
     commands = (facts.command("orphans"), facts.command("orphans", "--no-dry-run"))
     python = (facts.python("remove_orphan_files(dry_run=False)"),)
     yield Advice("sink-orphans", "look", "Remove files that no reader sees", why, commands, python, _PAGE)

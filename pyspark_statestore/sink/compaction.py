@@ -33,7 +33,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlparse
 
 import pyarrow as pa
 
@@ -45,11 +44,12 @@ from pyspark_statestore.sink.file_list import (
     check_unchanged,
     display,
     new_line,
+    path_below,
     read_list,
     text_of,
 )
 from pyspark_statestore.sink.rewriter import Joined, New, Rewriter, check_options, format_of
-from pyspark_statestore.sink.verification import data_files
+from pyspark_statestore.sink.verification import all_files, data_files
 from pyspark_statestore.storage.changes import delete, write
 from pyspark_statestore.storage.directory import Directory, in_parallel
 
@@ -62,6 +62,7 @@ REPLACED = f"{LIST}/_replaced"
 FORMER_REPLACED = "_replaced"
 """Where the notes were before: a reader that was given ``sink/*`` took them for data. They still count."""
 
+_ATTEMPT = re.compile(r"[0-9a-f]{16}")
 _MADE = re.compile(r"part-\d+-([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4})-")
 
 LEAST_TARGET = 1024
@@ -82,6 +83,9 @@ class SinkCompaction:
         files: The joined files: ``file_path``, ``file_size_in_bytes``, and ``listed_in``, the file of Spark's list.
         failed: The files that were left: ``file_path``, ``file_size_in_bytes`` and ``reason``.
         dry_run: Whether nothing was changed.
+        removed_files_count: Files that were removed then, with ``remove_after``: what earlier compactions have
+            replaced, and other orphans.
+        removed_bytes_count: Size of these files, in bytes.
     """
 
     rewritten_data_files_count: int
@@ -92,6 +96,8 @@ class SinkCompaction:
     files: pa.Table = field(repr=False)
     failed: pa.Table = field(repr=False)
     dry_run: bool
+    removed_files_count: int = 0
+    removed_bytes_count: int = 0
 
 
 def compact(
@@ -114,7 +120,7 @@ def compact(
     newest = max((entry.modified_ms for part in parts for entry in part.entries), default=0)
     age = older_than // datetime.timedelta(milliseconds=1)
     before = newest - age
-    there = {info.name: info.size for info in data_files(directory)}
+    there = {info.name: info.size for info in data_files(all_files(directory))}
     times = Counter(entry.relative for part in parts for entry in part.entries)
     works, failed = [], []
     for part in parts:
@@ -249,8 +255,8 @@ def accounted(part: ListPart, bins: Sequence[Sequence[Entry]], results: Sequence
 
 def new_lines(part: ListPart, exchanges: Sequence[_Exchange], latest_ms: int) -> list[str]:
     """The lines of a part in which files were exchanged; all other lines stay. See :func:`listed_time`."""
-    gone = {entry.url for exchange in exchanges for entry in exchange.gone}
-    lines = [entry.line for entry in part.entries if entry.url not in gone]
+    gone = {entry.key for exchange in exchanges for entry in exchange.gone}
+    lines = [entry.line for entry in part.entries if entry.key not in gone]
     # The older manifests of what waits say nothing any more.
     lines += [manifest.line for manifest in part.manifests[-1:]]
     for exchange in exchanges:
@@ -261,8 +267,8 @@ def new_lines(part: ListPart, exchanges: Sequence[_Exchange], latest_ms: int) ->
 
 def _look_at(directory: Directory, part: ListPart, made: Sequence[New]) -> None:
     """Makes sure that new files are still there before a list names them: joining may have taken hours."""
-    root = directory.location.absolute.rstrip("/") + "/"
-    names = [unquote(urlparse(new.url).path).removeprefix(root) for new in made]
+    below = path_below(directory)
+    names = [below(new.url) for new in made]
     folders = sorted({name.rpartition("/")[0] for name in names})
     found = zip(folders, in_parallel(directory.files, folders), strict=True)
     there = {f"{folder}/{info.name}".lstrip("/"): info.size for folder, infos in found for info in infos}
@@ -275,10 +281,18 @@ def _look_at(directory: Directory, part: ListPart, made: Sequence[New]) -> None:
             raise StateStoreFilesError("PSS_SINK_REWRITE_FAILED", parameters)
 
 
-def is_made_by(attempt: str, name: str) -> bool:
-    """Whether a compaction's attempt has made a file, by its name. The same as the jar's ``JoinedFiles.isOf``."""
+def is_attempt(text: str) -> bool:
+    """Whether a text names an attempt, as :attr:`Intent.attempt` does."""
+    return _ATTEMPT.fullmatch(text) is not None
+
+
+def attempt_of(name: str) -> str:
+    """The attempt that has made a file, by its name, if a compaction has; empty where the name says none.
+
+    The same as the jar's ``JoinedFiles.isOf``.
+    """
     made = _MADE.match(name.rpartition("/")[2])
-    return made is not None and made[1].replace("-", "") == attempt
+    return made[1].replace("-", "") if made else ""
 
 
 class Intent:

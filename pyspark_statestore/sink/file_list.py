@@ -10,24 +10,31 @@ newest ``.compact`` and the batches after it; what is older stays for a while, a
 
 Where rows wait to be published (``maxDelay``), a line that is marked as a directory names the manifest of what waits.
 Readers pass over it.
+
+A list may have millions of lines, and anybody may have written it. So it is read line by line, each line has a bound,
+and paths are compared as paths: decoded, without ``..`` and double slashes.
 """
 
 from __future__ import annotations
 
 import datetime
+import hashlib
 import json
+import posixpath
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
-from urllib.parse import unquote, urlparse
+from functools import lru_cache
+from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 
-from pyspark_statestore.errors import StateStoreFilesError
-from pyspark_statestore.log.columns import table_of
+from pyspark_statestore.errors import StateStoreFilesError, redacted
+from pyspark_statestore.log.columns import schema_of, table_of
 from pyspark_statestore.log.scan import retry_if_gone
-from pyspark_statestore.storage.directory import Directory, FileInfo, in_parallel
+from pyspark_statestore.parsing import LARGEST, parse_object, whole_number
+from pyspark_statestore.storage.directory import Directory, FileInfo, in_parallel, in_parts
 
 LIST = "_spark_metadata"
 
@@ -37,29 +44,56 @@ WAITING = f"{LIST}/_waiting"
 FORMER_WAITING = "_waiting"
 """Where they waited before. What is there is still read, and cleaned."""
 
+LONGEST_LINE = 64 << 10
+"""Bytes of a line at most. File systems allow paths of 4 KiB, which are three times as long when they are encoded."""
+
+LARGEST_PART = 8 << 30
+"""Bytes of a file of the list at most: about thirty million lines."""
+
+_LARGEST_SIZE = 1 << 56
+"""Bytes of all files that a file of the list names, at most: so sums of them are numbers of Arrow."""
+
 _VERSION = "v1"
-_PART = re.compile(r"(\d{1,18})(\.compact)?")
-_MANIFEST = re.compile(rf"/((?:{LIST}/)?_waiting/\d{{1,18}}-[0-9a-f]+\.json)$")
+_PART = re.compile(r"([0-9]{1,18})(\.compact)?")
+_MANIFEST = re.compile(rf".*/{FORMER_WAITING}/(([0-9]{{1,18}})-[0-9a-f]+\.json)", re.DOTALL)
+"""URLs of manifests: the name of their directory is the same in both places."""
+
+_PLAIN_NAME = re.compile(r"[\w.-]+", re.ASCII)
+_DIRECTORIES = 4096
+"""Directories whose paths are remembered."""
+
+_ROWS = 1 << 16
+"""Rows of a table that are made at once."""
+
+_NO_ESCAPE = re.compile(r"%(?![0-9a-fA-F]{2})")
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Entry:
-    """A file that the list names.
+    """A file that the list names. There may be millions, so what the line says is not kept once more.
 
     Attributes:
         line: The line of JSON.
-        url: Its path as in the line, URL-encoded.
-        relative: Its path below the sink's directory; empty where it is elsewhere.
+        relative: Its path below the sink's directory, decoded; empty where it is elsewhere.
         size: In bytes.
         modified_ms: When it was last modified, in milliseconds since 1970.
     """
 
     line: str
-    url: str
     relative: str
     size: int
     modified_ms: int
+
+    @property
+    def url(self) -> str:
+        """Its path as in the line, URL-encoded."""
+        return str(parse_object(self.line)["path"])
+
+    @property
+    def key(self) -> str:
+        """The same for all lines that name this file."""
+        return self.relative or self.url
 
     @property
     def directory(self) -> str:
@@ -74,22 +108,19 @@ class Manifest:
     Attributes:
         line: The line of JSON.
         url: Its path as in the line, URL-encoded.
-        relative: Its path below the sink's directory.
+        relative: Its path below the sink's directory; empty where it is elsewhere.
+        batch_id: The batch that it counts after.
     """
 
     line: str
     url: str
     relative: str
+    batch_id: int
 
     @property
     def folder(self) -> str:
         """The directory of what waits below the sink's: the files that it names are beside it."""
         return self.relative.rpartition("/")[0]
-
-    @property
-    def batch_id(self) -> int:
-        """The batch that it counts after."""
-        return int(self.relative.rpartition("/")[2].partition("-")[0])
 
 
 @dataclass(frozen=True)
@@ -110,6 +141,7 @@ class ListPart:
         is_compact: Whether it repeats all batches before.
         is_current: Whether readers go by it.
         named: What it names; of a part that does not count, too.
+        digest: Of its bytes.
     """
 
     info: FileInfo
@@ -117,6 +149,7 @@ class ListPart:
     is_compact: bool
     is_current: bool
     named: Named
+    digest: bytes
 
     @property
     def entries(self) -> tuple[Entry, ...]:
@@ -160,67 +193,174 @@ def _parts(directory: Directory) -> list[tuple[FileInfo, re.Match[str]]]:
     return named
 
 
+def _current(
+    parts: Sequence[tuple[FileInfo, re.Match[str]]],
+) -> list[tuple[FileInfo, re.Match[str]]]:
+    """What readers go by: the newest repetition of all batches, and the batches after it."""
+    newest = max((int(found[1]) for _, found in parts if found[2]), default=-1)
+    return [(info, f) for info, f in parts if int(f[1]) > newest or (f[2] and int(f[1]) == newest)]
+
+
 def _read_list(directory: Directory, only_current: bool) -> list[ListPart]:
     named = _parts(directory)
-    newest = max((int(found[1]) for _, found in named if found[2]), default=-1)
+    current = {info.name for info, _ in _current(named)}
 
     def read(one: tuple[FileInfo, re.Match[str]]) -> ListPart:
         info, found = one
-        batch, is_compact = int(found[1]), bool(found[2])
-        current = batch > newest or (is_compact and batch == newest)
-        data = directory.read(f"{LIST}/{info.name}", info.size)
-        return ListPart(info, batch, is_compact, current, parse(directory, info.name, data))
+        batch, is_compact, is_current = int(found[1]), bool(found[2]), info.name in current
+        said, digest = _parse(directory, info)
+        return ListPart(info, batch, is_compact, is_current, said, digest)
 
-    wanted = [
-        one for one in named if not only_current or int(one[1][1]) > newest or (one[1][2] and int(one[1][1]) == newest)
-    ]
+    wanted = [one for one in named if not only_current or one[0].name in current]
     return sorted(in_parallel(read, wanted), key=lambda part: (part.batch_id, part.is_compact))
 
 
-def parse(directory: Directory, name: str, data: bytes) -> Named:
-    """Reads one file of the list.
+def _parse(directory: Directory, info: FileInfo) -> tuple[Named, bytes]:
+    """Reads one file of the list, line by line.
+
+    Returns:
+        What it names, and the digest of its bytes.
 
     Raises:
         StateStoreFilesError: PSS_DAMAGED_SINK_LIST: nothing may be deleted on the strength of such a list.
     """
-    at = 0
-
-    def damaged(reason: object) -> StateStoreFilesError:
-        where = directory.location.display(f"{LIST}/{name}")
-        return StateStoreFilesError("PSS_DAMAGED_SINK_LIST", {"file": where, "line": at + 1, "reason": reason})
-
-    try:
-        version, *lines = data.decode("utf-8").split("\n")
-    except UnicodeDecodeError as error:
-        raise damaged(error) from error
-    if version.strip() != _VERSION:
-        raise damaged(f"its version is {version[:20]!r}, and {_VERSION} is known")
-    root = directory.location.absolute.rstrip("/") + "/"
-    entries, manifests = [], []
-    for at, line in enumerate(lines, 1):
-        if not line and at == len(lines):
-            break
+    digest, parse = hashlib.sha256(), _line_parser(directory)
+    entries: list[Entry] = []
+    manifests: list[Manifest] = []
+    total = number = 0
+    for number, line in enumerate(_lines(directory, info, digest.update), 1):
         try:
-            one = _line(line, root)
-            if isinstance(one, Entry):
-                entries.append(one)
-            else:
-                manifests.append(one)
-        except (ValueError, KeyError, TypeError) as error:
-            raise damaged(f"{type(error).__name__}: {error}") from error
-    return Named(tuple(entries), tuple(sorted(manifests, key=lambda manifest: manifest.batch_id)))
+            if len(line) > LONGEST_LINE:
+                raise ValueError(f"it has more than {LONGEST_LINE} bytes")
+            text = line.decode("utf-8")
+            if number == 1:
+                _check_version(text)
+                continue
+            one = parse(text)
+            total += 0 if isinstance(one, Manifest) else one.size
+            if total > _LARGEST_SIZE:
+                raise ValueError(f"the files up to here have more than {_LARGEST_SIZE} bytes together")
+        except (ValueError, KeyError) as error:
+            where, reason = directory.location.display(f"{LIST}/{info.name}"), f"{type(error).__name__}: {error}"
+            parameters = {"file": where, "line": number, "reason": reason}
+            raise StateStoreFilesError("PSS_DAMAGED_SINK_LIST", parameters) from error
+        if isinstance(one, Manifest):
+            manifests.append(one)
+        else:
+            entries.append(one)
+    named = Named(tuple(entries), tuple(sorted(manifests, key=lambda manifest: manifest.batch_id)))
+    return named, digest.digest()
 
 
-def _line(line: str, root: str) -> Entry | Manifest:
-    fields: Any = json.loads(line)
-    path = unquote(urlparse(fields["path"]).path)
-    relative = path[len(root) :] if path.startswith(root) else ""
-    manifest = _MANIFEST.search(path)
-    if fields["isDir"] and manifest:
-        return Manifest(line, str(fields["path"]), manifest[1])
-    if fields["action"] != "add" or fields["isDir"]:
-        raise ValueError("it is no file that was added")
-    return Entry(line, str(fields["path"]), relative, int(fields["size"]), int(fields["modificationTime"]))
+def _lines(directory: Directory, info: FileInfo, update: Callable[[bytes], object]) -> Iterator[bytes]:
+    """Yields the lines of a file of the list, at least one, without their ends; the last one where one is too long.
+
+    Args:
+        directory: The sink's directory.
+        info: The file.
+        update: Takes all bytes.
+    """
+    relative = f"{LIST}/{info.name}"
+    if info.size > LARGEST_PART:
+        reason = f"it has {info.size} bytes, and of a list at most {LARGEST_PART} are read"
+        parameters = {"action": "read", "path": directory.location.display(relative), "reason": reason}
+        raise StateStoreFilesError("PSS_READ_FAILED", parameters)
+    left, is_first = b"", True
+    with directory.open(relative, info.size) as file:
+        for data in in_parts(file, 0, info.size):
+            update(data)
+            *whole, left = (left + data).split(b"\n")
+            yield from whole
+            is_first = is_first and not whole
+            if len(left) > LONGEST_LINE:
+                break
+    if left or is_first:
+        yield left
+
+
+def _check_version(line: str) -> None:
+    if line.strip() != _VERSION:
+        raise ValueError(f"its version is {line[:20]!r}, and {_VERSION} is known")
+
+
+def path_below(directory: Directory) -> Callable[[str], str]:
+    """Makes what takes a URL to its path below the sink's directory, however it is written; empty if it is elsewhere.
+
+    It raises ValueError for what is no URL.
+    """
+    root = _normal(directory.location.absolute).rstrip("/") + "/"
+    bucket = _bucket(directory.location.url) if directory.is_flat else ""
+
+    def below(url: str) -> str:
+        path = _normal(unquote(urlsplit(url).path, errors="strict"))
+        elsewhere = bucket and _bucket(url) not in ("", bucket)
+        return path[len(root) :] if path.startswith(root) and not elsewhere else ""
+
+    return below
+
+
+def _line_parser(directory: Directory) -> Callable[[str], Entry | Manifest]:
+    """Makes what reads a line of this sink's list: it raises ValueError or KeyError for something else."""
+    below = path_below(directory)
+
+    @lru_cache(_DIRECTORIES)
+    def folder(url: str) -> tuple[str, bool]:
+        """A directory's path below the sink's, and whether it is there or the sink's own."""
+        found = below(f"{url}/x")
+        return found[:-1], bool(found)
+
+    def file(url: str) -> str:
+        """As :func:`path_below`. Millions of files are in few directories."""
+        if _NO_ESCAPE.search(url):
+            raise ValueError("its path is not URL-encoded")
+        above, _, name = url.rpartition("/")
+        if name in ("", ".", "..") or not _PLAIN_NAME.fullmatch(name):
+            return below(url)
+        directory, is_here = folder(above)
+        return directory + name if is_here else ""
+
+    def parse(line: str) -> Entry | Manifest:
+        fields = parse_object(line)
+        url, is_dir = fields["path"], fields["isDir"]
+        if not isinstance(url, str) or not isinstance(is_dir, bool):
+            raise ValueError("its path is no text, or isDir is neither true nor false")
+        if is_dir:
+            found = _MANIFEST.fullmatch(url)
+            if found:
+                relative = file(url)
+                is_here = relative in (f"{WAITING}/{found[1]}", f"{FORMER_WAITING}/{found[1]}")
+                return Manifest(line, url, relative if is_here else "", int(found[2]))
+        if fields["action"] != "add" or is_dir:
+            raise ValueError("it is no file that was added")
+        return Entry(line, file(url), whole_number(fields["size"], "size"), _time(fields["modificationTime"]))
+
+    return parse
+
+
+def _normal(path: str) -> str:
+    """A path from the root as file systems take it: Hadoop's do not know double slashes, ``.`` or ``..``."""
+    return posixpath.normpath("/" + path.lstrip("/"))
+
+
+def _bucket(url: str) -> str:
+    """The bucket of an object store; Azure's URLs have the account after it, others may have a user before."""
+    netloc = urlsplit(url).netloc
+    return netloc.partition("@")[0] if url.startswith(("abfs", "wasb")) else netloc.rpartition("@")[2]
+
+
+def _time(value: object) -> int:
+    """Milliseconds since 1970, which some file systems do not know, or let be negative."""
+    if not isinstance(value, int) or isinstance(value, bool) or not -LARGEST <= value <= LARGEST:
+        raise ValueError(f"modificationTime is no whole number from {-LARGEST} to {LARGEST}")
+    return value
+
+
+def time_of(milliseconds: int) -> datetime.datetime | None:
+    """A time in milliseconds since 1970; None where no calendar has it."""
+    try:
+        return EPOCH + datetime.timedelta(milliseconds=milliseconds)
+    except OverflowError:
+        return None
 
 
 def new_line(url: str, size: int, modified_ms: int, replication: int, block_size: int, *, is_dir: bool = False) -> str:
@@ -239,27 +379,38 @@ def check_unchanged(directory: Directory, part: ListPart) -> None:
     """Makes sure that a part still counts and says the same, before it is replaced.
 
     Raises:
-    StateStoreFilesError: PSS_SINK_LIST_CHANGED: the query has repeated the list, or another compaction has run.
+        StateStoreFilesError: PSS_SINK_LIST_CHANGED: the query has repeated the list, or another compaction has run.
     """
-    now = next((info for info in directory.files(LIST) if info.name == part.info.name), None)
-    is_current = part.info.name in {current.info.name for current in read_list(directory)}
-    if now is not None and is_current:
-        data = directory.read(f"{LIST}/{now.name}", now.size)
-        if parse(directory, now.name, data) == part.named:
+    now = next((info for info, found in _current(_parts(directory)) if info.name == part.info.name), None)
+    with suppress(FileNotFoundError):
+        if now is not None and _digest(directory, now) == part.digest:
             return
     where = directory.location.display(f"{LIST}/{part.info.name}")
     raise StateStoreFilesError("PSS_SINK_LIST_CHANGED", {"file": where})
 
 
+def _digest(directory: Directory, info: FileInfo) -> bytes:
+    digest = hashlib.sha256()
+    for _ in _lines(directory, info, digest.update):
+        pass
+    return digest.digest()
+
+
 def files_table(directory: Directory, parts: Sequence[ListPart]) -> pa.Table:
     """The table of listed files."""
-    listed = [(part, entry) for part in parts for entry in part.entries]
+    some = [_files(directory, part, at) for part in parts for at in range(0, len(part.entries), _ROWS)]
+    return pa.concat_tables(some).combine_chunks() if some else schema_of("sink_files").empty_table()
+
+
+def _files(directory: Directory, part: ListPart, begin: int) -> pa.Table:
+    """Some rows: Python's values take ten times the memory of Arrow's."""
+    entries = part.entries[begin : begin + _ROWS]
     columns: dict[str, object] = {
-        "file_path": [display(directory, entry) for _, entry in listed],
-        "directory": [entry.directory for _, entry in listed],
-        "file_size_in_bytes": [entry.size for _, entry in listed],
-        "last_modified_at": [EPOCH + datetime.timedelta(milliseconds=entry.modified_ms) for _, entry in listed],
-        "listed_in": [part.info.name for part, _ in listed],
+        "file_path": [display(directory, entry) for entry in entries],
+        "directory": [entry.directory for entry in entries],
+        "file_size_in_bytes": [entry.size for entry in entries],
+        "last_modified_at": [time_of(entry.modified_ms) for entry in entries],
+        "listed_in": [part.info.name] * len(entries),
     }
     return table_of("sink_files", columns)
 
@@ -281,4 +432,4 @@ def log_table(directory: Directory, parts: Sequence[ListPart]) -> pa.Table:
 
 def display(directory: Directory, entry: Entry) -> str:
     """What people call a listed file."""
-    return directory.location.display(entry.relative) if entry.relative else entry.url
+    return directory.location.display(entry.relative) if entry.relative else redacted(entry.url)

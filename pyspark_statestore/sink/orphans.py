@@ -2,7 +2,9 @@
 
 What is removed, each only when it is old enough:
 
-* data files that Spark's list does not name: of attempts that failed, and what a compaction has replaced;
+* data files that Spark's list does not name: of attempts that failed, and what a compaction has replaced. Only files
+  count that are where a query writes, under a name that Spark gives, and not what lies in another table or in a
+  checkpoint inside of the sink's directory. Where a batch job has written, too, only what was replaced counts;
 * what is in :data:`STAGING`, and what is in :data:`WAITING` and does not wait by the manifest that counts;
 * the notes of compactions in :data:`REPLACED` once none of their files is left;
 * temporary files that a crash has left beside the list.
@@ -11,7 +13,8 @@ Why that is safe. The files are listed before the list is read, so what is publi
 query has written and not listed yet is young. A file that a compaction has replaced counts as old only when its note
 is, too: a reader that took the old list has ended by then. The notes are read after the list, since a compaction writes
 its note first. Where the list or a note cannot be read, or the list names files in other directories, nothing is
-removed.
+removed. Where a listed file is not there with its size, the line that names it may be what is damaged: then what is
+unlisted stays, unless a note says that it was replaced; and so does what waits where its manifest is wrong.
 
 A file is old where both clocks, this process's and the file system's, say so. A dry run does not ask the file system
 for the time, and may list more than is removed.
@@ -20,8 +23,8 @@ for the time, and may list more than is removed.
 from __future__ import annotations
 
 import datetime
-import json
-from collections.abc import Iterator
+import re
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -30,9 +33,10 @@ from pyspark_statestore import rendering
 from pyspark_statestore.errors import StateStoreFilesError, not_allowed
 from pyspark_statestore.log.columns import TIMESTAMP
 from pyspark_statestore.log.merged_log import Clocks
-from pyspark_statestore.sink.compaction import FORMER_REPLACED, REPLACED, is_made_by
+from pyspark_statestore.parsing import parse_object, relative_path
+from pyspark_statestore.sink.compaction import FORMER_REPLACED, REPLACED, attempt_of, is_attempt
 from pyspark_statestore.sink.file_list import FORMER_WAITING, LIST, WAITING, Entry, ListPart, read_list
-from pyspark_statestore.sink.verification import data_files
+from pyspark_statestore.sink.verification import all_files, data_files, disagrees, waiting_disagrees
 from pyspark_statestore.sink.waiting import read_waiting
 from pyspark_statestore.storage.changes import delete, file_system_time, hadoop_checksum_of, is_temporary
 from pyspark_statestore.storage.directory import Directory, FileInfo, in_parallel
@@ -45,6 +49,17 @@ FORMER_STAGING = "_staging"
 
 LEAST = datetime.timedelta(hours=1)
 """A younger file may be about to be listed: a batch publishes its files before it commits."""
+
+LARGEST_NOTE = 1 << 30
+"""Bytes of a compaction's note at most: about ten million names."""
+
+_SPARKS_NAME = re.compile(r"part-[0-9]{5,}-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}[-.]c[0-9]{3,}(\..+)?")
+"""Names from Spark's ``ManifestFileCommitProtocol`` and its writers, the same in 3.5 to 4.3: with ``-c000`` where there
+are no partition columns, with ``.c000`` where there are. A joined file is named like one of its parts.
+"""
+
+_BATCH_JOB = "_SUCCESS"
+"""What a batch job leaves where it has written, which no query does. Its files are named like those of queries."""
 
 _UNLISTED = "Spark's list does not name it"
 _STAGED = "a batch that did not commit has staged it"
@@ -83,18 +98,16 @@ class _Note:
     replaced: frozenset[str]
     made_by: str
 
-    def is_about(self, name: str) -> bool:
-        """Whether a reader, or the compaction itself, may need a file."""
-        return name in self.replaced or (bool(self.made_by) and is_made_by(self.made_by, name))
+    def is_about_any(self, files: Collection[str], attempts: Collection[str]) -> bool:
+        """Whether a reader, or the compaction itself, may need one of these files, which such attempts have made."""
+        return not self.replaced.isdisjoint(files) or (bool(self.made_by) and self.made_by in attempts)
 
 
 def remove_orphan_files(
     directory: Directory, older_than: datetime.timedelta, now: datetime.datetime, *, dry_run: bool, force: bool
 ) -> SinkOrphanRemoval:
     """Implements :meth:`pyspark_statestore.sink.sink.Sink.remove_orphan_files`."""
-    if older_than < (datetime.timedelta(0) if force else LEAST):
-        allowed = "at least an hour, since a batch lists files after it wrote them; force=True allows less"
-        raise not_allowed("older_than", rendering.duration(older_than), allowed)
+    check_age("older_than", older_than, force=force)
     clocks = Clocks(now)
     if not dry_run:
         read_list(directory)  # before anything is written, for one who is wrong about the directory
@@ -114,11 +127,24 @@ def remove_orphan_files(
     return SinkOrphanRemoval(len(infos), sum(info.size for info in infos), table, dry_run)
 
 
+def check_age(name: str, age: datetime.timedelta, *, force: bool) -> None:
+    """Refuses an age at which files may still be needed.
+
+    Raises:
+        StateStoreFilesError: PSS_INVALID_OPTION.
+    """
+    if age < (datetime.timedelta(0) if force else LEAST):
+        allowed = "at least an hour, since a batch lists files after it wrote them"
+        allowed += "; force=True allows less" if name == "older_than" else ""
+        raise not_allowed(name, rendering.duration(age), allowed)
+
+
 def _orphans(directory: Directory, clocks: Clocks, older_than: datetime.timedelta) -> Iterator[tuple[FileInfo, str]]:
     def is_old(info: FileInfo) -> bool:
         return clocks.age(info.modified) >= older_than
 
-    there = data_files(directory)
+    found = all_files(directory)
+    there, jobs = data_files(found), _batch_jobs(found)
     in_waiting = _found(directory, WAITING, FORMER_WAITING)
     staged = _found(directory, STAGING, FORMER_STAGING)
     waiting = read_waiting(directory)
@@ -127,16 +153,52 @@ def _orphans(directory: Directory, clocks: Clocks, older_than: datetime.timedelt
     waits |= {hadoop_checksum_of(name) for name in waits}
     notes = _notes(directory)
     young = [note for note in notes if not is_old(note.info)]
+    kept = {path for note in young for path in note.replaced}
+    working = {note.made_by for note in young} - {""}
+    replaced = {path for note in notes for path in note.replaced}
     named = {entry.relative for part in waiting.parts for entry in _checked(directory, part)}
-    unlisted = [info for info in there if info.name not in named]
-    gone = {info.name for info in unlisted if is_old(info) and not any(note.is_about(info.name) for note in young)}
-    yield from ((info, _UNLISTED) for info in unlisted if info.name in gone)
-    yield from ((info, _STAGED) for info in staged if is_old(info))
-    yield from ((info, _STAGED) for info in in_waiting if info.name not in waits and is_old(info))
-    left = {info.name for info in unlisted} - gone
-    yield from ((note.info, _NOTE) for note in notes if is_old(note.info) and not any(map(note.is_about, left)))
-    temporary = (_below(LIST, info) for info in directory.files(LIST) if is_temporary(info.name) and is_old(info))
-    yield from ((info, _TEMPORARY) for info in temporary)
+    if disagrees(directory, waiting.parts, there):
+        jobs = frozenset([*jobs, ""])  # nobody knows what else the list has named
+    written = [info for info in there if _is_of_a_query(info.name, replaced, jobs)]
+    unlisted = [info for info in written if info.name not in named]
+    old = {info.name for info in unlisted if is_old(info)}
+    gone = {name for name in old if name not in kept and attempt_of(name) not in working}
+
+    def candidates() -> Iterator[tuple[FileInfo, str]]:
+        yield from ((info, _UNLISTED) for info in unlisted if info.name in gone)
+        yield from ((info, _STAGED) for info in staged if is_old(info))
+        if not waiting_disagrees(directory):
+            yield from ((info, _STAGED) for info in in_waiting if info.name not in waits and is_old(info))
+        left = {info.name for info in unlisted} - gone
+        attempts = set(map(attempt_of, left))
+        done = [note for note in notes if is_old(note.info) and not note.is_about_any(left, attempts)]
+        yield from ((note.info, _NOTE) for note in done)
+        temporary = (_below(LIST, info) for info in directory.files(LIST) if is_temporary(info.name) and is_old(info))
+        yield from ((info, _TEMPORARY) for info in temporary)
+
+    # Wherever it is: what the list names, some reader reads.
+    return ((info, reason) for info, reason in candidates() if info.name not in named)
+
+
+def _is_of_a_query(path: str, replaced: Collection[str], jobs: Collection[str]) -> bool:
+    """Whether a query may have written a data file, so that it is no business of anybody else's.
+
+    Args:
+        path: Its path below the sink's directory.
+        replaced: Files that a compaction has taken out of the list.
+        jobs: Directories in which a batch job has written, each with a slash at its end; empty for the sink's. What is
+            unlisted there is no orphan.
+    """
+    *folders, name = path.split("/")
+    if not _SPARKS_NAME.fullmatch(name) or not all("=" in folder for folder in folders):
+        return False
+    return path in replaced or not any(path.startswith(job) for job in jobs)
+
+
+def _batch_jobs(found: Sequence[FileInfo]) -> frozenset[str]:
+    """Where batch jobs have written, as :func:`_is_of_a_query` takes it."""
+    names = (info.name for info in found)
+    return frozenset(name.removesuffix(_BATCH_JOB) for name in names if name.rpartition("/")[2] == _BATCH_JOB)
 
 
 def _checked(directory: Directory, part: ListPart) -> tuple[Entry, ...]:
@@ -154,11 +216,16 @@ def _notes(directory: Directory) -> list[_Note]:
 
 def _read_note(directory: Directory, info: FileInfo) -> _Note:
     try:
-        note = json.loads(directory.read(info.name, info.size))
-        return _Note(info, frozenset(note["replaced"]), str(note.get("made_by", "")))
+        said = parse_object(directory.read(info.name, info.size, LARGEST_NOTE), LARGEST_NOTE)
+        replaced, made_by = said["replaced"], said.get("made_by", "")
+        if not isinstance(replaced, list):
+            raise ValueError("what it says was replaced is no list")
+        if not isinstance(made_by, str) or ("made_by" in said and not is_attempt(made_by)):
+            raise ValueError("what it says of who made the new files is no attempt")
+        return _Note(info, frozenset(relative_path(each, "a file of the sink") for each in replaced), made_by)
     except FileNotFoundError:
         return _Note(info, frozenset(), "")  # another removal was faster, and its files are gone
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError) as error:
         parameters = {
             "action": "read",
             "path": directory.location.display(info.name),

@@ -140,7 +140,7 @@ class Rewriter:
     def _call(self, method: str, *arguments: tuple[str, Any], with_session: bool = False) -> Any:
         from py4j.protocol import Py4JJavaError
 
-        sink = ("java.lang.String", self._directory.location.url)
+        sink = ("java.lang.String", self._directory.location.exact_url)
         session = [("org.apache.spark.sql.SparkSession", self._session)] if with_session else []
         try:
             return call_static(self._jvm, self._class, method, *session, sink, *arguments)

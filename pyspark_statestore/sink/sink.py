@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark_statestore.errors import StateStoreFilesError
@@ -121,12 +122,23 @@ class Sink:
             at=at,
             files=self.files(),
             log=self.log(),
-            waiting=self.waiting(),
+            waiting=self._waiting_here(),
             damages=sum(problem["severity"] == "damage" for problem in problems),
             unlisted=sum(problem["kind"] == "unlisted" for problem in problems),
             orphans=self._orphans(),
         )
         return sink_report(reading)
+
+    def _waiting_here(self) -> pa.Table:
+        """As :meth:`waiting`; no rows for a copy of a sink, whose list names what waits in the sink."""
+        from pyspark_statestore.log.columns import schema_of
+
+        try:
+            return self.waiting()
+        except StateStoreFilesError as error:
+            if error.getErrorClass() != "PSS_SINK_ELSEWHERE":
+                raise
+            return schema_of("sink_waiting").empty_table()
 
     def _orphans(self) -> tuple[int, int] | None:
         """The files that a removal of orphans would remove, and their bytes; None where nobody may say."""
@@ -204,14 +216,17 @@ class Sink:
         older_than: datetime.timedelta = OLDER_THAN,
         format: str | None = None,
         options: Mapping[str, str] | None = None,
+        remove_after: datetime.timedelta | None = None,
         dry_run: bool = False,
         spark: SparkSession | None = None,
     ) -> SinkCompaction:
         """Joins small files that are listed already, in Spark tasks. The query may be running, and readers, too.
 
-        A reader sees each row once, before and after. The joined files stay, for readers that have begun already, until
-        :meth:`remove_orphan_files` removes them. Columns that only some of the joined files have are null for the
-        others' rows, as a reader with ``mergeSchema`` sees them.
+        A reader that goes by Spark's list sees each row once, before and after. The joined files stay, for readers
+        that have begun already, until :meth:`remove_orphan_files` or ``remove_after`` removes them. **Who reads
+        directories** (a glob, a partition value's directory, PyArrow, Trino, DuckDB) **sees their rows twice until
+        then.** Columns that only some of the joined files have are null for the others' rows, as a reader with
+        ``mergeSchema`` sees them.
 
         Before the list changes, each joined file is accounted for: its rows or lines, summed up, are in the new files,
         which are read again, and the new files are there. A file that cannot be joined without loss stays as it is:
@@ -219,12 +234,15 @@ class Sink:
 
         Args:
             target_file_size: Bytes that a file is to have. Larger files stay as they are.
-            older_than: Join only files that are older than the sink's newest by more than this. A stream that reads
-                the sink must have read them, and takes a new file that is not older than its ``maxFileAge`` (7 days)
-                for new rows. Give 0 where no stream reads the sink.
+            older_than: Join only files that are older than the sink's newest by this. Streams that read the sink get
+                each row once if they are behind by less, and their ``maxFileAge`` (7 days) is not longer. Give 0 where
+                no stream reads the sink.
             format: The format of the files, where their names do not tell.
             options: Options with which the query writes: ``header``, which CSV needs, and those that it sets of
                 ``lineSep``, ``quote``, ``escape``, ``sep``, ``encoding``, ``rootTag``, ``compression``.
+            remove_after: Then remove what earlier compactions have replaced longer than this ago, as
+                :meth:`remove_orphan_files` does with ``older_than``, and with its warning. At least an hour. Nothing if
+                not given.
             dry_run: Change nothing; only return what would be done.
             spark: The session, with the jar; the active one if not given. Its Hadoop settings count.
 
@@ -237,8 +255,11 @@ class Sink:
                 written. Readers see what they saw then.
         """
         from pyspark_statestore.sink.compaction import compact
+        from pyspark_statestore.sink.orphans import check_age
 
-        return compact(
+        if remove_after is not None:
+            check_age("remove_after", remove_after, force=False)
+        done = compact(
             self._directory,
             target_file_size=target_file_size,
             older_than=older_than,
@@ -246,6 +267,14 @@ class Sink:
             options=options or {},
             dry_run=dry_run,
             spark=spark,
+        )
+        if remove_after is None:
+            return done
+        removed = self.remove_orphan_files(remove_after, dry_run=dry_run)
+        return replace(
+            done,
+            removed_files_count=removed.removed_files_count,
+            removed_bytes_count=removed.removed_bytes_count,
         )
 
     def remove_orphan_files(
@@ -257,8 +286,9 @@ class Sink:
     ) -> SinkOrphanRemoval:
         """Removes files that no reader sees: of batches that failed, and what :meth:`compact` has replaced.
 
-        Do not use it where something else than ``writeStream`` has written to the directory, too: Spark's list does not
-        name such files, and they would be removed.
+        Only files count that a query can have written, by their names and places. What lies in another table or in a
+        checkpoint in the directory stays. Where a batch job has left ``_SUCCESS``, only what :meth:`compact` has
+        replaced goes. Do not use it where a batch job has written and left none: Spark's list does not name its files.
 
         Args:
             older_than: Keep younger files, and those that were replaced later: a batch may be about to list them, or a

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -11,9 +11,14 @@ import pyarrow as pa
 from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.sink.file_list import FORMER_WAITING, LIST, WAITING, ListPart, display, read_list
 from pyspark_statestore.sink.waiting import read_waiting
-from pyspark_statestore.storage.directory import Directory, FileInfo
+from pyspark_statestore.storage.directory import Directory, FileInfo, errors_of
 
-_NOTES = ("unlisted", "elsewhere")
+_NOTES = ("unlisted", "elsewhere", "waits_elsewhere")
+
+_DAMAGED_FILE = ("missing_file", "wrong_size")
+
+_OTHERS = ({LIST}, {"_delta_log"}, {".hoodie"}, {"metadata", "data"}, {"offsets", "commits"})
+"""Names in a directory that is something of its own: a sink, a table of Delta, Hudi or Iceberg, a checkpoint."""
 
 _PROBLEMS = pa.schema(
     [("severity", pa.string()), ("kind", pa.string()), ("path", pa.string()), ("reason", pa.string())]
@@ -44,7 +49,7 @@ class SinkVerification:
 def verify(directory: Directory) -> SinkVerification:
     """Implements :meth:`pyspark_statestore.sink.sink.Sink.verify`."""
     # In this order: what is published meanwhile is in the list, and not among the files.
-    there = {info.name: info for info in data_files(directory)}
+    there = {info.name: info for info in data_files(all_files(directory))}
     parts = read_list(directory)
     found = [
         *_gaps(directory, parts),
@@ -59,10 +64,19 @@ def verify(directory: Directory) -> SinkVerification:
     return SinkVerification(len(entries), sum(entry.size for entry in entries), table)
 
 
-def data_files(directory: Directory) -> list[FileInfo]:
-    """Lists the data files of a sink, listed or not."""
-    found = directory.find("", leave_out=(LIST,))
+def all_files(directory: Directory) -> list[FileInfo]:
+    """Lists the files in a sink's directory. Another table or a checkpoint in it is not looked into."""
+    return directory.find("", leave_out=(LIST,), is_foreign=_is_another)
+
+
+def data_files(found: Sequence[FileInfo]) -> list[FileInfo]:
+    """Of these files, the data files, listed or not."""
     return [info for info in found if not any(map(_is_hidden, info.name.split("/")))]
+
+
+def _is_another(names: Collection[str]) -> bool:
+    """Whether these are the names in the directory of something that has nothing to do with this sink."""
+    return any(others.issubset(names) for others in _OTHERS)
 
 
 def _is_hidden(name: str) -> bool:
@@ -79,8 +93,27 @@ def _gaps(directory: Directory, parts: list[ListPart]) -> Iterator[tuple[str, st
         before = part.batch_id
 
 
-def _listed(directory: Directory, parts: list[ListPart], there: dict[str, FileInfo]) -> Iterator[tuple[str, str, str]]:
-    times = Counter(entry.url for part in parts for entry in part.entries)
+def disagrees(directory: Directory, parts: Sequence[ListPart], there: Sequence[FileInfo]) -> bool:
+    """Whether a file that the list names is not there with its size: then the list may be what is damaged.
+
+    Args:
+        directory: The sink's directory.
+        parts: The list.
+        there: What :func:`data_files` has found before the list was read.
+    """
+    found = {info.name: info for info in there}
+    return any(kind in _DAMAGED_FILE for kind, _, _ in _listed(directory, parts, found))
+
+
+def waiting_disagrees(directory: Directory) -> bool:
+    """The same of what waits and of its manifest."""
+    return any(True for _ in _waiting(directory))
+
+
+def _listed(
+    directory: Directory, parts: Sequence[ListPart], there: dict[str, FileInfo]
+) -> Iterator[tuple[str, str, str]]:
+    times = Counter(entry.key for part in parts for entry in part.entries)
     for part in parts:
         for entry in part.entries:
             info, path = there.get(entry.relative), display(directory, entry)
@@ -88,12 +121,17 @@ def _listed(directory: Directory, parts: list[ListPart], there: dict[str, FileIn
                 yield "elsewhere", path, "it is not in the sink's directory, so it was not looked at"
             elif info is None:
                 # A file that was published after the listing.
-                if not directory.location.fs.exists(directory.location.below(entry.relative)):
+                if not _is_there(directory, entry.relative):
                     yield "missing_file", path, f"{part.info.name} names it, and it is not there"
             elif info.size != entry.size:
                 yield "wrong_size", path, f"it has {info.size} bytes, and {part.info.name} says {entry.size}"
-            if times[entry.url] > 1:
-                yield "listed_twice", path, f"{part.info.name} names it, and it is named {times[entry.url]} times"
+            if times[entry.key] > 1:
+                yield "listed_twice", path, f"{part.info.name} names it, and it is named {times[entry.key]} times"
+
+
+def _is_there(directory: Directory, relative: str) -> bool:
+    with errors_of("look at", directory.location.display(relative)):
+        return bool(directory.location.fs.exists(directory.location.below(relative)))
 
 
 def _waiting(directory: Directory) -> Iterator[tuple[str, str, str]]:
@@ -103,6 +141,9 @@ def _waiting(directory: Directory) -> Iterator[tuple[str, str, str]]:
     try:
         waiting = read_waiting(directory)
     except StateStoreFilesError as error:
+        if error.getErrorClass() == "PSS_SINK_ELSEWHERE":
+            yield "waits_elsewhere", directory.location.display(WAITING), f"what waits was not looked at: {error}"
+            return
         yield "missing_manifest", directory.location.display(WAITING), f"what waits cannot be known: {error}"
         return
     manifest = waiting.manifest.relative if waiting.manifest else ""
@@ -111,7 +152,7 @@ def _waiting(directory: Directory) -> Iterator[tuple[str, str, str]]:
         path = directory.location.display(file.relative)
         if size is None:
             # A file that began to wait after the listing.
-            if not directory.location.fs.exists(directory.location.below(file.relative)):
+            if not _is_there(directory, file.relative):
                 yield "missing_waiting_file", path, f"{manifest} names it, and it is not there"
         elif size != file.size:
             yield "wrong_size", path, f"it has {size} bytes, and {manifest} says {file.size}"

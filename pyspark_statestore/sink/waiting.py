@@ -19,8 +19,8 @@ import json
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-from urllib.parse import quote, unquote
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import pyarrow as pa
 
@@ -29,15 +29,17 @@ from pyspark_statestore.errors import StateStoreFilesError, not_allowed
 from pyspark_statestore.log.columns import table_of
 from pyspark_statestore.log.merged_log import Clocks
 from pyspark_statestore.log.scan import retry_if_gone
+from pyspark_statestore.parsing import objects, parse_object, relative_path, whole_number
 from pyspark_statestore.sink.file_list import (
-    EPOCH,
     LIST,
     WAITING,
     ListPart,
     Manifest,
     new_line,
+    path_below,
     read_list,
     text_of,
+    time_of,
 )
 from pyspark_statestore.sink.rewriter import Rewriter, check_options, format_of
 from pyspark_statestore.storage.changes import delete, file_system_time, write
@@ -99,7 +101,7 @@ class Waiting:
         begin = self.form.find("{")
         try:
             return self.form[begin : json.JSONDecoder().raw_decode(self.form, max(begin, 0))[1]]
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ValueError(f"its form says no columns: {error}") from error
 
 
@@ -122,7 +124,8 @@ def read_waiting(directory: Directory) -> Waiting:
     """Reads what waits.
 
     Raises:
-        StateStoreFilesError: PSS_NOT_A_SINK, PSS_DAMAGED_SINK_LIST, or the list or the manifest cannot be read.
+        StateStoreFilesError: PSS_NOT_A_SINK, PSS_DAMAGED_SINK_LIST, PSS_SINK_ELSEWHERE where the manifest is another
+            sink's, or the list or the manifest cannot be read.
     """
     gone: set[str] = set()
 
@@ -131,6 +134,9 @@ def read_waiting(directory: Directory) -> Waiting:
         manifest = next((part.manifests[-1] for part in reversed(parts) if part.manifests), None)
         if manifest is None:
             return Waiting(parts, None, ())
+        if not manifest.relative:
+            parameters = {"path": directory.location.display(), "file": manifest.url}
+            raise StateStoreFilesError("PSS_SINK_ELSEWHERE", parameters)
         folder = manifest.folder
         info = next((i for i in directory.files(folder) if f"{folder}/{i.name}" == manifest.relative), None)
         if info is None and manifest.relative in gone:
@@ -147,11 +153,15 @@ def read_waiting(directory: Directory) -> Waiting:
 
 def _parse(directory: Directory, manifest: Manifest, data: bytes) -> tuple[tuple[WaitingFile, ...], str]:
     try:
-        content = json.loads(data)
-        files = content["files"]
-        found = tuple(WaitingFile(manifest.folder, str(f["path"]), int(f["size"]), int(f["since"])) for f in files)
-        return found, str(content["form"])
-    except (ValueError, KeyError, TypeError) as error:
+        said = parse_object(data)
+        files = tuple(_waiting_file(manifest.folder, each) for each in objects(said["files"], "files"))
+        if len({file.relative for file in files}) < len(files):
+            raise ValueError("it names a file twice")
+        form = said["form"]
+        if not isinstance(form, str):
+            raise ValueError("form is no text in it")
+        return files, form
+    except (ValueError, KeyError) as error:
         raise _unreadable(directory, manifest, error) from error
 
 
@@ -161,13 +171,19 @@ def _unreadable(directory: Directory, manifest: Manifest, error: Exception) -> S
     return StateStoreFilesError("PSS_READ_FAILED", {"action": "read", "path": where, "reason": reason})
 
 
+def _waiting_file(folder: str, said: Mapping[str, Any]) -> WaitingFile:
+    # Only what is below the directory is this sink's.
+    path = relative_path(said["path"], "a file that waits")
+    return WaitingFile(folder, path, whole_number(said["size"], "size"), whole_number(said["since"], "since"))
+
+
 def waiting_table(directory: Directory, waiting: Waiting) -> pa.Table:
     """The table of files that wait."""
     columns: dict[str, object] = {
         "file_path": [directory.location.display(file.relative) for file in waiting.files],
         "directory": [file.directory for file in waiting.files],
         "file_size_in_bytes": [file.size for file in waiting.files],
-        "waiting_since": [EPOCH + datetime.timedelta(milliseconds=file.since_ms) for file in waiting.files],
+        "waiting_since": [time_of(file.since_ms) for file in waiting.files],
     }
     return table_of("sink_waiting", columns)
 
@@ -209,8 +225,8 @@ def publish(
         _check_idle(directory, read_list(directory), idle_for, now)
     except StateStoreFilesError:
         # Nobody has been told of them, but who reads by directory sees them.
-        for each in made:
-            delete(directory, unquote(each.url.removeprefix(root)))
+        for name in filter(None, (path_below(directory)(each.url) for each in made)):
+            delete(directory, name)
         raise
     manifest = f"{WAITING}/{last.batch_id}-{secrets.token_hex(8)}.json"
     write(directory, manifest, json.dumps({"batch": last.batch_id, "form": "", "files": []}).encode())
@@ -230,7 +246,7 @@ def _check_unpublished(directory: Directory, waiting: Waiting) -> None:
         StateStoreFilesError: PSS_SINK_LIST_CHANGED.
     """
     last, newest = waiting.parts[-1], read_list(directory)[-1]
-    if (newest.info.name, newest.named) != (last.info.name, last.named):
+    if (newest.info.name, newest.digest) != (last.info.name, last.digest):
         where = directory.location.display(f"{LIST}/{newest.info.name}")
         raise StateStoreFilesError("PSS_SINK_LIST_CHANGED", {"file": where})
 

@@ -102,21 +102,30 @@ class Directory:
         with self._errors("look at", ""):
             return bool(self._fs.isfile(self.location.below("").rstrip("/")))
 
-    def find(self, relative: str, leave_out: Collection[str] = ()) -> list[FileInfo]:
+    def find(
+        self,
+        relative: str,
+        leave_out: Collection[str] = (),
+        is_foreign: Callable[[Collection[str]], bool] | None = None,
+    ) -> list[FileInfo]:
         """Lists the files at any depth below a directory, by their paths from there; none where it does not exist.
 
         Args:
             relative: The directory's path in the checkpoint.
             leave_out: Names of directories directly in it that need not be listed.
+            is_foreign: Tells by the names in a directory below this one whether all that is in it is left out.
         """
         if _is_flat(self._fs):
-            return self._find_flat(relative)
+            everything = self._find_flat(relative)
+            return everything if is_foreign is None else _without(is_foreign, everything)
         found: list[FileInfo] = []
         folders = [""]
         while folders:
             levels = in_parallel(lambda folder: self._ls("/".join(filter(None, (relative, folder)))), folders)
             below: list[str] = []
             for folder, infos in zip(folders, levels, strict=True):
+                if folder and is_foreign is not None and is_foreign({_name(info) for info in infos}):
+                    continue
                 for info in infos:
                     path = f"{folder}/{_name(info)}" if folder else _name(info)
                     if _is_file(info):
@@ -378,6 +387,22 @@ def _name(info: dict[str, Any]) -> str:
 def _is_file(info: dict[str, Any]) -> bool:
     """Whether it is a file. One whose name is no Unicode text is not this package's, and could not be shown."""
     return info["type"] == "file" and _is_text(str(info["name"]))
+
+
+def _without(is_foreign: Callable[[Collection[str]], bool], found: Sequence[FileInfo]) -> list[FileInfo]:
+    """Leaves out what is in directories that are foreign, of which only the files in them tell that they are there."""
+    names: dict[str, set[str]] = {}
+    for info in found:
+        parts = info.name.split("/")
+        for depth in range(1, len(parts)):
+            names.setdefault("/".join(parts[:depth]), set()).add(parts[depth])
+    foreign = {folder for folder, inside in names.items() if is_foreign(inside)}
+    return [info for info in found if foreign.isdisjoint(_folders_above(info.name))]
+
+
+def _folders_above(path: str) -> Iterator[str]:
+    parts = path.split("/")
+    return ("/".join(parts[:depth]) for depth in range(1, len(parts)))
 
 
 def _is_text(name: str) -> bool:

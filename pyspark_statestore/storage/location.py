@@ -6,10 +6,10 @@ import os
 import posixpath
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from pyspark_statestore.errors import StateStoreFilesError, not_allowed
+from pyspark_statestore.errors import StateStoreFilesError, not_allowed, redacted
 from pyspark_statestore.paths import MERGED_PREFIX
 
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(/.*)", re.DOTALL)
@@ -38,14 +38,16 @@ class Location:
     """Where a checkpoint is.
 
     Attributes:
-        url: The URL as people write it, without ``merged+``.
+        url: The URL as people see it: without ``merged+``, and without a password.
         fs: The fsspec file system.
         path: The checkpoint's path in it, without a slash at its end.
+        exact_url: The URL with all that was given. It is for file systems, and never shown, logged or kept.
     """
 
     url: str
     fs: Any
     path: str
+    exact_url: str = field(repr=False)
 
     @classmethod
     def of(cls, path: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None) -> Location:
@@ -79,7 +81,7 @@ class Location:
             raise _bad_options(sorted(options), f"what fsspec's {protocol} file system takes ({error})") from error
         except Exception as error:
             raise _unusable(url, protocol, error) from error
-        return cls(url, fs, str(inside).rstrip("/"))
+        return cls(redacted(url), fs, str(inside).rstrip("/"), url)
 
     def below(self, relative: str) -> str:
         """Returns the path of something in the checkpoint, as its file system takes it.
@@ -97,7 +99,7 @@ class Location:
     @property
     def _start(self) -> str:
         """Scheme and host or bucket."""
-        return self.url.removesuffix(self.absolute) if self.url.endswith(self.absolute) else ""
+        return _start_of(self.url, self.absolute)
 
     @property
     def absolute(self) -> str:
@@ -110,7 +112,8 @@ class Location:
         Args:
             absolute: Its path from the root, as :attr:`absolute`.
         """
-        return Location(self._start + absolute, self.fs, (self._bucket + absolute).rstrip("/"))
+        exact = _start_of(self.exact_url, self.absolute) + absolute
+        return Location(redacted(exact), self.fs, (self._bucket + absolute).rstrip("/"), exact)
 
     def is_at(self, absolute: str) -> bool:
         """Whether a path from the root leads to this directory, perhaps by a symbolic link or another mount."""
@@ -153,6 +156,10 @@ class Location:
 def _normal(absolute: str) -> str:
     """A path without what a slash too many and dots add to it."""
     return "/" + posixpath.normpath(absolute).lstrip("/")
+
+
+def _start_of(url: str, absolute: str) -> str:
+    return url.removesuffix(absolute) if url.endswith(absolute) else ""
 
 
 def _plain_url(path: str | os.PathLike[str]) -> str:

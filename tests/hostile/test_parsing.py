@@ -52,6 +52,7 @@ def test_everything_else_is_one_error(data: bytes) -> None:
             '{"a":' * 5000 + "1" + "}" * 5000,
         ),
         *('"' + '\\"' * 200_000, '["[[[[[[' + "[" * 200, "", " ", "{", "\ufeff{}", "'x'", "{1:2}", "[1,]"),
+        '[{"a":1,"a":1}]',
     ],
     ids=lambda text: ascii(text)[:20],
 )

@@ -91,9 +91,10 @@ def test_files_that_cannot_be_fewer(tmp_path: Path) -> None:
 
 def test_files_that_are_missing_and_that_nobody_lists(sink: Path) -> None:
     first, second, *_ = sorted((sink / "day=2").iterdir())
+    whole = {path: path.read_bytes() for path in (first, second)}
     first.unlink()
     second.write_bytes(b"short")
-    stray = sink / "day=2" / "part-00009-stray.parquet"
+    stray = sink / "day=2" / "part-00009-7f6c0000-0000-4000-8000-000000009999.c000.snappy.parquet"
     stray.write_bytes(bytes(1000))
     page = Page(Sink(sink).report().html)
     assert page.tiles["damages"][0] == page.figures(FIGURES)["damages"] == "2"
@@ -101,7 +102,10 @@ def test_files_that_are_missing_and_that_nobody_lists(sink: Path) -> None:
     assert rules(sink) == ["sink-damage", "sink-join"]
 
     os.utime(stray, (CREATED, CREATED))
-    assert rules(sink) == ["sink-damage", "sink-join", "sink-orphans"]
+    assert rules(sink) == ["sink-damage", "sink-join"]  # the list may be what is damaged
+    for path, data in whole.items():
+        path.write_bytes(data)
+    assert rules(sink) == ["sink-join", "sink-orphans"]
     assert Page(Sink(sink).report().html).figures(FIGURES)["orphan_bytes"] == "1000 B"
 
 

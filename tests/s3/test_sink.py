@@ -15,6 +15,7 @@ from pyspark_statestore import Sink
 from tests.conftest import MakeSpark
 from tests.s3.local_s3 import BUCKET, IMPATIENT, LocalS3, add_to_class_path
 from tests.s3.proxy import Fault, Rule
+from tests.sink.made import name as made_name
 from tests.sink.sinks import FileSink, rows_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -126,3 +127,33 @@ def test_small_files_of_stock_spark_are_joined(make_sink: MakeSink, s3: LocalS3)
     assert len(published(s3, sink)) == 4
     assert made.verify().is_clean
     assert sink.ids() == list(range(80))
+
+
+def test_a_sink_is_a_whole_bucket(make_sink: MakeSink, s3: LocalS3, tmp_path: Path) -> None:
+    """Its path is empty. What lies in it and is another's stays."""
+    bucket = f"whole-{abs(hash(tmp_path)):x}"
+    s3.direct().call_s3("create_bucket", Bucket=bucket)
+    sink = make_sink("json")
+    sink.url = f"s3a://{bucket}/"
+    made = Sink(sink.location, s3.options())
+    others = ["checkpoint/offsets/0", "checkpoint/commits/0", "t=1/_delta_log/0.json"]
+    others += [f"t=1/{made_name(1)}", f"table/{made_name(2)}"]
+    for key in (*others, f"q=1/{made_name(3)}"):
+        s3.direct().pipe(f"{bucket}/{key}", b"x")
+
+    sink.feed(rows_of(0), rows_of(1))
+    sink.run(maxDelay="10h")
+    assert made.files().num_rows == 0
+    assert made.waiting().num_rows == 4
+    assert made.verify().is_clean
+    sink.feed(rows_of(2))
+    sink.run()
+
+    assert sink.ids() == list(range(120))
+    assert made.waiting().num_rows == 0
+    assert set(made.files()["directory"].to_pylist()) == {"q=0", "q=1"}
+    removed = made.remove_orphan_files(timedelta(0), dry_run=False, force=True).files["file_path"].to_pylist()
+    assert [path for path in removed if "/_" not in path] == [f"s3a://{bucket}/q=1/{made_name(3)}"]
+    assert set(others) <= set(s3.keys("", bucket))
+    assert made.verify().is_clean
+    assert sink.ids() == list(range(120))

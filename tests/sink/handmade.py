@@ -1,4 +1,4 @@
-"""Sinks made by hand: files of any format, size and ending in any directory, listed as Spark lists them.
+"""Sinks made by hand whose files have rows: of any format, size and ending in any directory, listed as by Spark.
 
 Their rows are read back without Spark and without the package, each format by a library of its own.
 """
@@ -24,6 +24,7 @@ import pyarrow.parquet as pq
 from pyarrow import orc
 
 from tests.sink import manifest
+from tests.sink.made import line, write_list
 
 Row = Mapping[str, object]
 
@@ -49,18 +50,15 @@ class MadeSink:
         Args:
             files: Of each its directory below the sink, the ending of its name, such as ``.json.gz``, and its bytes.
         """
-        lines, paths = ["v1"], []
+        lines, paths = [], []
         for number, (directory, ending, content) in enumerate(files):
             path = self.folder / directory / f"part-{number:05}-{uuid.uuid4()}-c000{ending}"
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
             url = "file://" + quote(str(path), safe="/=:@!$&'()*+,;-._~")
-            entry = {"path": url, "size": len(content), "isDir": False, "modificationTime": self._modified}
-            lines.append(json.dumps(entry | {"blockReplication": 1, "blockSize": 33554432, "action": "add"}))
+            lines.append(line(url, len(content), modificationTime=self._modified))
             paths.append(path)
-        log = self.folder / "_spark_metadata"
-        log.mkdir(parents=True, exist_ok=True)
-        (log / str(self.batch)).write_text("\n".join(lines))
+        write_list(self.folder, lines, entry=str(self.batch))
         self.batch += 1
         return paths
 
@@ -147,13 +145,13 @@ class Reader:
             return list(orc.ORCFile(path).read().to_pylist())
         text = unpack(path.name, path.read_bytes()).decode()
         if self.format == "json":
-            return [json.loads(line) for line in text.splitlines()]
+            return [json.loads(each) for each in text.splitlines()]
         if self.format == "text":
-            return [{"value": line} for line in text.split("\n")[:-1]]
+            return [{"value": each} for each in text.split("\n")[:-1]]
         if self.format == "csv":
             lines = list(csv.reader(io.StringIO(text, newline="")))
             names = lines.pop(0) if self.header else [str(number) for number in range(100)]
-            return [{name: cell for name, cell in zip(names, line, strict=False) if cell} for line in lines]
+            return [{name: cell for name, cell in zip(names, each, strict=False) if cell} for each in lines]
         return [{cell.tag: cell.text for cell in row} for row in ElementTree.fromstring(text.encode())]
 
 

@@ -114,6 +114,8 @@ def test_compact_and_orphans(make_spark: MakeSpark, tmp_path: Path) -> None:
     report = json.loads(done.stdout)
     assert (report["rewritten_data_files_count"], report["added_data_files_count"]) == (2 * 2 * TASKS, 4)
     assert len(report["files"]) == len(before)
+    assert report["removed_files_count"] == 0
+    assert "sees the rows of the joined files twice" in done.stdout + done.stderr
     assert old.read() == rows
 
     assert as_json("orphans", old.files)["removed_files_count"] == 0

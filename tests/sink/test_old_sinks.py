@@ -63,6 +63,11 @@ def old(kept: FileSink) -> FileSink:
     return replace(kept)
 
 
+def sparks_name(letter: str) -> str:
+    """A name that Spark gives."""
+    return f"part-00000-{letter * 8}-{letter * 4}-4000-8000-{letter * 12}.c000.snappy.parquet"
+
+
 def listed(sink: FileSink) -> list[str]:
     """All listed files, below the sink's directory."""
     return sorted(str(path.relative_to(sink.files)) for paths in manifest.listed(sink.files).values() for path in paths)
@@ -104,6 +109,18 @@ def test_a_second_compaction_joins_what_has_come_since(old: FileSink) -> None:
 
     assert (done.rewritten_data_files_count, done.added_data_files_count) == (8, 2)
     assert sink.ids() == list(range(240))
+
+
+def test_paths_are_compared_as_paths(old: FileSink) -> None:
+    """Who calls need not write the sink's path as Spark's list does."""
+    sink = old
+    other = Sink(f"file://{sink.folder}/../{sink.folder.name}//./{sink.files.name}")
+
+    done = other.compact(older_than=AT_ONCE)
+
+    assert (done.rewritten_data_files_count, done.failed_data_files_count) == (5 * TASKS * 2, 0)
+    assert sink.ids() == list(range(200))
+    assert other.verify().is_clean
 
 
 def test_a_dry_run_says_what_it_would_do(old: FileSink) -> None:
@@ -188,9 +205,8 @@ def test_orphans_go_when_they_are_old(old: FileSink) -> None:
     sink = old
     before = listed(sink)
     Sink(sink.files).compact(older_than=AT_ONCE)
-    in_vain, young, staged = (
-        sink.files / name for name in ("q=1/in-vain.parquet", "q=1/new.parquet", f"{STAGING}/3-a/x")
-    )
+    new = f"q=1/{sparks_name('b')}"
+    in_vain, young, staged = (sink.files / name for name in (f"q=1/{sparks_name('a')}", new, f"{STAGING}/3-a/x"))
     hidden = sink.files / "_other" / "file"
     for path in (in_vain, young, staged, hidden):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -210,7 +226,7 @@ def test_orphans_go_when_they_are_old(old: FileSink) -> None:
     assert set(before) <= set(sink.present())
     done = Sink(sink.files).remove_orphan_files(half_a_day, dry_run=False)
     assert done.files == planned.files
-    assert sorted(sink.present()) == sorted([*listed(sink), "q=1/new.parquet", "_other/file"])
+    assert sorted(sink.present()) == sorted([*listed(sink), new, "_other/file"])
     young.unlink()
     assert sink.ids() == list(range(200))
     assert all((path.parent / path.name[1:-4]).exists() for path in sink.files.rglob(".*.crc"))

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import datetime
 import json
+import os
 import shutil
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from queue import Queue
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
-from pyspark_statestore import Sink
+from pyspark_statestore import Sink, StateStoreFilesError, maintain
+from pyspark_statestore.background import MaintenanceRun
 from tests.conftest import MakeSpark
 from tests.sink import manifest
 from tests.sink.readers import BY_DIRECTORY, Follower, Ids, by_list, seen
@@ -48,6 +51,59 @@ def leave_staged(sink: FileSink) -> None:
     left = sink.files / STAGING / "9-0123456789abcdef" / file.parent.name / file.name
     left.parent.mkdir(parents=True)
     shutil.copy(file, left)
+
+
+def make_older(sink: FileSink, folder: str, by: datetime.timedelta) -> None:
+    """Lets files that are there, and notes of compactions, be older."""
+    for path in [*(sink.files / folder).rglob("*.json"), *sink.files.rglob("part-*")]:
+        os.utime(path, (path.stat().st_mtime - by.total_seconds(),) * 2)
+
+
+def test_a_compaction_removes_what_earlier_ones_have_replaced(spark: SparkSession, tmp_path: Path) -> None:
+    sink = old_sink(spark, tmp_path / "sink", batches=3)
+    day = datetime.timedelta(days=1)
+    with pytest.raises(StateStoreFilesError, match=r"PSS_INVALID_OPTION.*remove_after.*at least an hour"):
+        Sink(sink.files).compact(older_than=AT_ONCE, remove_after=datetime.timedelta(minutes=59))
+    first = Sink(sink.files).compact(older_than=AT_ONCE, remove_after=day)
+    assert (first.rewritten_data_files_count, first.removed_files_count) == (24, 0)
+    assert seen(sink) == everyone(rows(3), rows(3, times=2))
+    make_older(sink, REPLACED, 2 * day)
+
+    planned = Sink(sink.files).compact(older_than=AT_ONCE, remove_after=day, dry_run=True)
+    assert (planned.removed_files_count, seen(sink)["glob"]) == (25, rows(3, times=2))
+    second = Sink(sink.files).compact(older_than=AT_ONCE, remove_after=day)
+
+    assert second.rewritten_data_files_count == 0
+    assert second.removed_files_count == 25  # with the note
+    assert second.removed_bytes_count == planned.removed_bytes_count > first.rewritten_bytes_count
+    assert seen(sink) == everyone(rows(3))
+
+
+def test_the_maintenance_of_a_session_compacts_sinks_and_cleans_them(spark: SparkSession, tmp_path: Path) -> None:
+    sink = old_sink(spark, tmp_path / "sink", batches=3)
+    week = {"older_than": AT_ONCE, "remove_after": WEEK}
+    with pytest.raises(StateStoreFilesError, match=r"PSS_UNKNOWN_OPTION.*older.*arguments of Sink.compact are"):
+        maintain(spark, sinks={sink.files: {"older": WEEK}})
+    with pytest.raises(StateStoreFilesError, match=r"PSS_INVALID_OPTION.*dry_run"):
+        maintain(spark, sinks={sink.files: {"dry_run": True}})
+    with pytest.raises(StateStoreFilesError, match=r"PSS_INVALID_OPTION.*a list of paths"):
+        maintain(spark, sinks=str(sink.files))
+    done: Queue[MaintenanceRun] = Queue()
+    often = datetime.timedelta(milliseconds=10)
+
+    with maintain(spark, often, sinks={sink.files: week, tmp_path: {}}, listener=done.put):
+        first = done.get(timeout=60)
+        make_older(sink, REPLACED, 2 * WEEK)
+        done.get(timeout=60)
+        done.get(timeout=60)
+
+    [joined, failed] = first.sinks
+    assert joined.result is not None
+    assert joined.result.rewritten_data_files_count == 24
+    assert (joined.location, joined.error) == (f"file://{sink.files}", None)
+    assert "PSS_NOT_A_SINK" in str(failed.error)
+    assert first.failed
+    assert seen(sink) == everyone(rows(3))
 
 
 @pytest.mark.parametrize("partition_by", [("q",), ()])

@@ -356,6 +356,73 @@ def test_a_lost_manifest_stops_the_query_and_is_damage(spark: SparkSession, tmp_
     assert sink.ids() == list(range(80))
 
 
+@pytest.mark.parametrize("way", ["up", "absolute", "twice"])
+def test_a_manifest_names_only_files_that_wait_and_each_once(spark: SparkSession, tmp_path: Path, way: str) -> None:
+    """Whoever may write to the sink must not make its driver take or delete somebody else's files."""
+    sink = FileSink(spark, tmp_path, "json", ("q",))
+    sink.feed(rows_of(0))
+    sink.run(maxDelay=LONG)
+    victim = tmp_path / "victim" / "part-00000-1b4e28ba-2fa1-11d2-883f-0016d3cca427-c000.json"
+    victim.parent.mkdir()
+    victim.write_text('{"id":-1}\n')
+    (path,) = (sink.files / WAITING).glob("*.json")
+    original = path.read_text()
+    content = json.loads(original)
+    first = content["files"][0]
+    up = f"../../victim/{victim.name}"
+    names = {"up": up, "absolute": str(victim), "twice": first["path"]}
+    size = first["size"] if way == "twice" else victim.stat().st_size
+    content["files"].append({**first, "path": names[way], "size": size})
+    reason = "it names a file twice" if way == "twice" else "no path of a file that waits"
+    path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
+    path.write_text(json.dumps(content))
+    forget(sink)
+    sink.feed(rows_of(1))
+
+    with pytest.raises(StreamingQueryException, match=f"PSS_SINK_COMPACTION_FAILED.*{reason}"):
+        sink.run()
+
+    assert victim.read_text() == '{"id":-1}\n'
+    calls: list[Any] = [
+        Sink(sink.files).waiting,
+        lambda: Sink(sink.files).remove_orphan_files(NOW, dry_run=False, force=True),
+        lambda: Sink(sink.files).publish(spark=spark, idle_for=NOW, force=True),
+    ]
+    for call in calls:
+        with pytest.raises(StateStoreFilesError, match=f"PSS_READ_FAILED.*{reason}"):
+            call()
+    assert not Sink(sink.files).verify().is_clean
+    path.write_text(original)
+    sink.run()
+    assert sink.ids() == list(range(80))
+    assert victim.read_text() == '{"id":-1}\n'
+
+
+def test_a_copy_of_a_sink_leaves_alone_what_waits_in_the_sink(spark: SparkSession, tmp_path: Path) -> None:
+    """Its list names the manifest of the sink that was copied."""
+    sink = FileSink(spark, tmp_path / "first", "json", ("q",))
+    sink.feed(rows_of(0))
+    sink.run(maxDelay=LONG)
+    before = in_waiting(sink)
+    shutil.copytree(sink.files, tmp_path / "copy" / "files")
+    copy = FileSink(spark, tmp_path / "copy", "json", ("q",))
+    copy.feed(rows_of(0), rows_of(1))  # the list has the first batch already
+
+    with pytest.raises(StreamingQueryException, match="PSS_SINK_COMPACTION_FAILED.*is in another directory"):
+        copy.run()
+
+    assert in_waiting(sink) == before
+    assert Sink(copy.files).verify().problems["kind"].to_pylist()[-1:] == ["waits_elsewhere"]
+    assert Sink(copy.files).report().html
+    with pytest.raises(StateStoreFilesError, match="PSS_SINK_ELSEWHERE"):
+        Sink(copy.files).waiting()
+    with pytest.raises(StateStoreFilesError, match="PSS_SINK_ELSEWHERE"):
+        Sink(copy.files).remove_orphan_files(NOW, dry_run=False, force=True)
+    sink.feed(rows_of(1))
+    sink.run()
+    assert sink.ids() == list(range(80))
+
+
 def test_a_lost_file_is_damage_and_stops_the_query(spark: SparkSession, tmp_path: Path) -> None:
     sink = FileSink(spark, tmp_path, "parquet", ("q",))
     sink.feed(rows_of(0))

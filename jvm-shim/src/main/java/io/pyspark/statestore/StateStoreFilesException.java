@@ -1,6 +1,7 @@
 package io.pyspark.statestore;
 
 import java.io.IOException;
+import java.util.regex.Pattern;
 
 /**
  * The shim's exception. It has a stable id, and its message says what was wrong, where, and what to do. The Python
@@ -39,15 +40,18 @@ public class StateStoreFilesException extends IOException implements LoadFailure
 
   private static final long serialVersionUID = 1L;
 
+  /** User and password of a URL. What is before an @ without a colon may be a container. */
+  private static final Pattern LOGIN = Pattern.compile("(?<=://)[^/\\s]*?:[^/\\s]*@");
+
   private final Id id;
 
   public StateStoreFilesException(Id id, String message) {
-    super("[" + id + "] " + message);
+    super("[" + id + "] " + redacted(message));
     this.id = id;
   }
 
   public StateStoreFilesException(Id id, String message, Throwable cause) {
-    super("[" + id + "] " + message, cause);
+    super("[" + id + "] " + redacted(message), cause);
     this.id = id;
   }
 
@@ -56,6 +60,11 @@ public class StateStoreFilesException extends IOException implements LoadFailure
     String prefix = "[" + id + "] ";
     return new StateStoreFilesException(
         id, messageWithId.startsWith(prefix) ? messageWithId.substring(prefix.length()) : messageWithId);
+  }
+
+  /** A text for people, without the user and password of a URL. The same as {@code redacted} of the Python package. */
+  public static String redacted(String text) {
+    return LOGIN.matcher(String.valueOf(text)).replaceAll("***@");
   }
 
   /** The stable id, which is also the first word of the message. */

@@ -122,8 +122,6 @@ final class Bins {
 
   /** The directory of a file below a root, as {@link Bin#directory}. */
   static String directory(Path root, Path file) {
-    String parent = file.getParent().toUri().getPath();
-    String above = root.toUri().getPath();
-    return parent.equals(above) ? "" : parent.substring(above.endsWith("/") ? above.length() : above.length() + 1);
+    return SinkPaths.below(root, file.getParent());
   }
 }

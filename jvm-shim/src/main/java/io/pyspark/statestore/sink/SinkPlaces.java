@@ -1,6 +1,6 @@
 package io.pyspark.statestore.sink;
 
-import org.apache.hadoop.fs.Path;
+import java.util.List;
 
 /**
  * Where a sink keeps what no reader is to see: below the directory of its list. Spark's list takes only what has the
@@ -14,13 +14,8 @@ final class SinkPlaces {
   static final String WAITING = LIST + "/_waiting";
   static final String FORMER_STAGING = "_staging";
   static final String FORMER_WAITING = "_waiting";
+  /** Where manifests of what waits may be, each beside the files that it names. */
+  static final List<String> ALL_WAITING = List.of(WAITING, FORMER_WAITING);
 
   private SinkPlaces() {}
-
-  /** Whether files wait in a directory. */
-  static boolean isWaiting(Path sink, Path directory) {
-    String path = directory.toUri().getPath();
-    return path.equals(new Path(sink, WAITING).toUri().getPath())
-        || path.equals(new Path(sink, FORMER_WAITING).toUri().getPath());
-  }
 }

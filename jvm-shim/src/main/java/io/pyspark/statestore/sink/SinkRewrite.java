@@ -142,9 +142,10 @@ public final class SinkRewrite {
     SinkScala.check();
     SparkSession.setActiveSession(session);
     List<FileStatus> given = files.lines().map(SinkRewrite::parse).toList();
-    boolean isFormer = files.contains("/" + SinkPlaces.FORMER_WAITING + "/") && !files.contains(SinkPlaces.WAITING);
-    String root = isFormer ? SinkPlaces.FORMER_WAITING : SinkPlaces.WAITING;
-    List<Bin> bins = Bins.of(new Path(sink, root), given, Long.parseLong(target));
+    Path former = new Path(sink, SinkPlaces.FORMER_WAITING);
+    boolean isFormer = given.stream().allMatch(file -> SinkPaths.isBelow(former, file.getPath()));
+    Path root = isFormer ? former : new Path(sink, SinkPlaces.WAITING);
+    List<Bin> bins = Bins.of(root, given, Long.parseLong(target));
     WrittenFormat written = WrittenFormat.of(session, format, FileFormats.options(options), schema);
     List<FileStatus> made =
         place(session, sink, options, bins, compaction(written, session, options, Staging.newAttempt())).published();
@@ -201,7 +202,7 @@ public final class SinkRewrite {
 
   /** Puts a new list, or a part of it, in the place of an old one: a reader sees the one or the other. */
   public static void replaceList(SparkSession session, String sink, String name, String text) throws IOException {
-    Path list = new Path(new Path(sink, "_spark_metadata"), name);
+    Path list = new Path(new Path(sink, SinkPlaces.LIST), name);
     Configuration conf = conf(session, Map.of());
     FileSystem fs = list.getFileSystem(conf);
     if (ObjectStores.isOne(fs)) {

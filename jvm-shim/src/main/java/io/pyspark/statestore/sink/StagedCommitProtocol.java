@@ -192,10 +192,9 @@ abstract class StagedCommitProtocol extends ManifestFileCommitProtocol {
         bins.stream().filter(Bin::waits).flatMap(b -> b.files().stream()).map(FileStatus::getPath).collect(toSet());
     List<Rows> rows = new ArrayList<>(before.rows());
     rows.removeIf(r -> !waits.contains(r.status(directory.sink()).getPath()));
-    String root = new Path(directory.sink(), SinkPlaces.WAITING).toUri().getPath() + "/";
+    Path root = new Path(directory.sink(), SinkPlaces.WAITING);
     for (FileStatus file : added) {
-      String path = file.getPath().toUri().getPath().substring(root.length());
-      rows.add(new Rows(SinkPlaces.WAITING, path, file.getLen(), now));
+      rows.add(new Rows(SinkPlaces.WAITING, SinkPaths.below(root, file.getPath()), file.getLen(), now));
     }
     if (before.isEmpty() && rows.isEmpty()) {
       return before.after(Long.parseLong(batch));

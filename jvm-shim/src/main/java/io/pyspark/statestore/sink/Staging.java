@@ -83,7 +83,7 @@ final class Staging {
 
   /** A directory that no other attempt has. */
   static String newDirectory(String sink, String batch) {
-    return sink + "/" + SinkPlaces.STAGING + "/" + batch + "-" + newAttempt();
+    return SinkPaths.inside(new Path(sink), SinkPlaces.STAGING + "/" + batch + "-" + newAttempt()).toString();
   }
 
   /** Sixteen digits that no other attempt has. */
@@ -168,7 +168,7 @@ final class Staging {
   }
 
   private static boolean isIn(Path directory, FileStatus file) {
-    return file.getPath().getParent().toUri().getPath().equals(directory.toUri().getPath());
+    return SinkPaths.areSame(file.getPath().getParent(), directory);
   }
 
   private Path directory(Bin bin) {
@@ -195,7 +195,7 @@ final class Staging {
       return made;
     } finally {
       if (!done) {
-        Predicate<Path> isStaging = directory -> directory.toUri().getPath().startsWith(path.toUri().getPath() + "/");
+        Predicate<Path> isStaging = directory -> SinkPaths.isBelow(path, directory);
         joins.stream().map(Join::directory).distinct().filter(isStaging.negate())
             .forEach(directory -> deleteMadeBy(compaction, directory));
       }
@@ -216,7 +216,7 @@ final class Staging {
   }
 
   private static Path directory(Bin bin, Path root) {
-    return bin.directory().isEmpty() ? root : new Path(root + "/" + bin.directory());
+    return SinkPaths.inside(root, bin.directory());
   }
 
   /** A file that is to be in another place. */

@@ -1,5 +1,7 @@
 package io.pyspark.statestore.sink;
 
+import com.fasterxml.jackson.core.JsonProcessingException;
+import com.fasterxml.jackson.databind.DeserializationFeature;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ArrayNode;
@@ -14,6 +16,7 @@ import java.io.OutputStream;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Comparator;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
@@ -52,7 +55,10 @@ import org.slf4j.LoggerFactory;
 final class Waiting {
   private static final Logger LOG = LoggerFactory.getLogger(Waiting.class);
   private static final Pattern PART = Pattern.compile("(\\d{1,18})(\\.compact)?");
-  private static final ObjectMapper JSON = new ObjectMapper();
+  private static final Pattern MANIFEST = Pattern.compile("(\\d{1,18})-[0-9a-f]+\\.json");
+  private static final ObjectMapper JSON =
+      new ObjectMapper()
+          .enable(DeserializationFeature.FAIL_ON_READING_DUP_TREE_KEY, DeserializationFeature.FAIL_ON_TRAILING_TOKENS);
   /** What this process has committed last, by sink, so that batches need not read the list. */
   private static final Map<Path, Waiting> COMMITTED = new ConcurrentHashMap<>();
 
@@ -80,7 +86,7 @@ final class Waiting {
     }
 
     FileStatus status(Path sink) {
-      return new FileStatus(size, false, 1, 0, sinceMs, new Path(new Path(sink, root), path));
+      return new FileStatus(size, false, 1, 0, sinceMs, SinkPaths.inside(new Path(sink, root), path));
     }
 
     /** Whether they are where manifests are written to: those that are not are published with the next batch. */
@@ -159,12 +165,7 @@ final class Waiting {
   }
 
   static boolean holds(Path sink, Path file) {
-    for (Path directory = file.getParent(); directory != null; directory = directory.getParent()) {
-      if (SinkPlaces.isWaiting(sink, directory)) {
-        return true;
-      }
-    }
-    return false;
+    return SinkPlaces.ALL_WAITING.stream().anyMatch(root -> SinkPaths.isBelow(new Path(sink, root), file));
   }
 
   /** Writes a manifest, which does not count before the list names it. */
@@ -182,31 +183,61 @@ final class Waiting {
 
   /** What waits by the list, which the attempts of other drivers have written, too. */
   private static Waiting listed(FileSystem fs, Path sink) throws IOException {
-    boolean mayWait =
-        fs.exists(new Path(sink, SinkPlaces.WAITING)) || fs.exists(new Path(sink, SinkPlaces.FORMER_WAITING));
+    boolean mayWait = false;
+    for (String root : SinkPlaces.ALL_WAITING) {
+      mayWait |= fs.exists(new Path(sink, root));
+    }
     Path named = mayWait ? newestNamed(fs, sink) : null;
     if (named == null) {
       return new Waiting(-1, null, "", List.of());
     }
     try (BufferedReader in = reader(fs, named)) {
-      JsonNode root = JSON.readTree(in);
-      List<Rows> rows = new ArrayList<>();
-      for (JsonNode file : root.get("files")) {
-        rows.add(new Rows(rootOf(named), file.get("path").asText(), file.get("size").asLong(), file.get("since").asLong()));
-      }
-      return new Waiting(root.get("batch").asLong(), named, root.get("form").asText(), rows);
-    } catch (FileNotFoundException | RuntimeException e) {
-      throw new StateStoreFilesException(
-          Id.PSS_SINK_COMPACTION_FAILED, "The list of " + sink + " says that rows wait to be published, and " + named
-              + ", which says where they are, cannot be read: " + e.getMessage() + ". Nothing was changed. Bring the"
-              + " file back. A copy of a sink has to be in the same place as the sink.", e);
+      return parse(sink, named, JSON.readTree(in));
+    } catch (FileNotFoundException | JsonProcessingException | RuntimeException e) {
+      throw notFound(sink, named, e);
     }
   }
 
-  /** The files of a manifest are beside it. */
-  private static String rootOf(Path manifest) {
-    boolean isBelowList = manifest.getParent().getParent().getName().equals(SinkPlaces.LIST);
-    return isBelowList ? SinkPlaces.WAITING : SinkPlaces.FORMER_WAITING;
+  private static Waiting parse(Path sink, Path manifest, JsonNode said) {
+    // The files of a manifest are beside it.
+    String root = SinkPaths.below(sink, manifest.getParent());
+    List<Rows> rows = new ArrayList<>();
+    Set<String> paths = new HashSet<>();
+    for (JsonNode file : said.required("files")) {
+      String path = text(file, "path");
+      // Only what is below the directory is this sink's; and what is named twice would be published twice.
+      if (!SinkPaths.isPlain(path)) {
+        throw new IllegalArgumentException("it names '" + path + "', which is no path of a file that waits");
+      }
+      if (!paths.add(path)) {
+        throw new IllegalArgumentException("it names a file twice");
+      }
+      rows.add(new Rows(root, path, number(file, "size"), number(file, "since")));
+    }
+    return new Waiting(number(said, "batch"), manifest, text(said, "form"), rows);
+  }
+
+  private static String text(JsonNode node, String name) {
+    JsonNode value = node.required(name);
+    if (!value.isTextual()) {
+      throw new IllegalArgumentException(name + " is no text in it");
+    }
+    return value.textValue();
+  }
+
+  private static long number(JsonNode node, String name) {
+    JsonNode value = node.required(name);
+    if (!value.isIntegralNumber() || !value.canConvertToLong() || value.longValue() < 0) {
+      throw new IllegalArgumentException(name + " is no whole number in it");
+    }
+    return value.longValue();
+  }
+
+  private static StateStoreFilesException notFound(Path sink, Path named, Exception e) {
+    return new StateStoreFilesException(
+        Id.PSS_SINK_COMPACTION_FAILED, "The list of " + sink + " says that rows wait to be published, and " + named
+            + ", which says where they are, cannot be read: " + e.getMessage() + ". Nothing was changed. Bring the"
+            + " file back. A copy of a sink has to be in the same place as the sink.", e);
   }
 
   private static Path newestNamed(FileSystem fs, Path sink) throws IOException {
@@ -225,7 +256,7 @@ final class Waiting {
     parts.sort(Comparator.<Matcher>comparingLong(part -> Long.parseLong(part.group(1)))
         .thenComparing(part -> part.group(2) != null).reversed());
     for (Matcher part : parts) {
-      Path newest = newestIn(fs, new Path(list, part.group()));
+      Path newest = newestIn(fs, sink, new Path(list, part.group()));
       if (newest != null || part.group(2) != null) {
         return newest;
       }
@@ -233,19 +264,45 @@ final class Waiting {
     return null;
   }
 
-  private static Path newestIn(FileSystem fs, Path part) throws IOException {
+  private static Path newestIn(FileSystem fs, Path sink, Path part) throws IOException {
     Path newest = null;
     try (BufferedReader in = reader(fs, part)) {
+      in.readLine(); // the version, which Spark checks
       for (String line = in.readLine(); line != null; line = in.readLine()) {
-        if (line.contains("\"isDir\":true")) {
-          Path path = SparkPath.fromUrlString(JSON.readTree(line).get("path").asText()).toPath();
-          if (path.getParent().getName().equals(SinkPlaces.FORMER_WAITING) && (newest == null || batchOf(path) > batchOf(newest))) {
-            newest = path;
-          }
+        Path path = manifestIn(sink, part, line);
+        if (path != null && (newest == null || batchOf(path) > batchOf(newest))) {
+          newest = path;
         }
       }
     }
     return newest;
+  }
+
+  /**
+   * The manifest that a line of the list names; null where it names a file. A line that cannot be understood may have
+   * been that of a manifest, without which rows would be forgotten.
+   */
+  private static Path manifestIn(Path sink, Path part, String line) throws IOException {
+    try {
+      JsonNode said = JSON.readTree(line);
+      JsonNode isDirectory = said.required("isDir");
+      Path path = SparkPath.fromUrlString(text(said, "path")).toPath();
+      if (!isDirectory.isBoolean()) {
+        throw new IllegalArgumentException("isDir is neither true nor false in a line");
+      }
+      if (!isDirectory.booleanValue()) {
+        return null;
+      }
+      for (String root : SinkPlaces.ALL_WAITING) {
+        Path own = new Path(new Path(sink, root), path.getName());
+        if (MANIFEST.matcher(path.getName()).matches() && SinkPaths.areSame(own, path)) {
+          return own;
+        }
+      }
+      throw new IllegalArgumentException(path + " is in another directory, or no manifest");
+    } catch (JsonProcessingException | RuntimeException e) {
+      throw notFound(sink, part, e);
+    }
   }
 
   private static long batchOf(Path manifest) {
@@ -271,7 +328,7 @@ final class Waiting {
   void sweep(FileSystem fs, Path sink, long beforeMs) throws IOException {
     Set<Path> counts = rows.stream().map(r -> r.status(sink).getPath()).collect(Collectors.toSet());
     counts.add(manifest);
-    for (String name : new String[] {SinkPlaces.WAITING, SinkPlaces.FORMER_WAITING}) {
+    for (String name : SinkPlaces.ALL_WAITING) {
       Path root = new Path(sink, name);
       if (manifest == null || !fs.exists(root)) {
         continue;

@@ -1,5 +1,6 @@
 package io.pyspark.statestore.spark;
 
+import io.pyspark.statestore.StateStoreFilesException;
 import io.pyspark.statestore.spark.StateFilesHistory.Row;
 import io.pyspark.statestore.spark.StateFilesHistory.Sample;
 import io.pyspark.statestore.spark.StateFilesHistory.View;
@@ -8,7 +9,6 @@ import java.util.List;
 import java.util.Locale;
 import java.util.function.Function;
 import java.util.function.ToDoubleFunction;
-import java.util.regex.Pattern;
 
 /**
  * The page of {@link StateFilesTab}: a line for each checkpoint, and all of one, with what was there before. It loads
@@ -16,8 +16,6 @@ import java.util.regex.Pattern;
  */
 final class StateFilesHtml {
   private static final String UNKNOWN = "–";
-  /** A password in a URL. What is before an @ may be a container, which is needed to know a checkpoint by. */
-  private static final Pattern PASSWORD = Pattern.compile("(//[^/@:]*):[^/@]*@");
   /** A figure with its unit stays on one line. */
   private static final int SHORT = 10;
   private static final int WIDTH = 560;
@@ -270,7 +268,7 @@ final class StateFilesHtml {
   }
 
   private static String path(Row row) {
-    return text(PASSWORD.matcher(row.checkpoint()).replaceAll("$1:***@"));
+    return text(StateStoreFilesException.redacted(row.checkpoint()));
   }
 
   /** Text as HTML, also in an attribute. What no page may contain is replaced. */
