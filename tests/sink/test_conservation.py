@@ -16,6 +16,7 @@ from tests.class_data import MINOR
 from tests.conftest import MakeSpark
 from tests.sampling import sampled
 from tests.sink.handmade import MadeSink, Reader, values
+from tests.streaming.runs import session_conf
 
 pytestmark = [pytest.mark.spark, pytest.mark.sweep(1, files="sinks")]
 
@@ -159,6 +160,47 @@ def test_xml_keeps_its_texts(make_spark: MakeSpark, tmp_path: Path) -> None:
 
     assert sink.rows(read) == before
     assert done.added_data_files_count == 1
+
+
+@pytest.mark.parametrize("ending", [".json.gz", ".snappy.parquet"])
+def test_a_large_file_that_is_damaged_is_left(make_spark: MakeSpark, tmp_path: Path, ending: str) -> None:
+    """It is read from where it is, and not from memory; its storage is sound all the same."""
+    format = "json" if "json" in ending else "parquet"
+    spark, sink, read = make_spark(), MadeSink(tmp_path), Reader(format)
+    rows = [{"id": number, "word": random.Random(number).randbytes(40).hex()} for number in range(200_000)]
+    files = [read.bytes([{"id": -1 - each}], ["id", "word"], ending) for each in range(3)]
+    *_, large = sink.add([("", ending, each) for each in (*files, read.bytes(rows, ["id", "word"], ending))])
+    content = bytearray(large.read_bytes())
+    assert len(content) > 4 << 20
+    content[2 << 20 : (2 << 20) + 4000] = bytes(4000)
+    large.write_bytes(content)
+
+    done = Sink(tmp_path).compact(older_than=AT_ONCE, spark=spark)
+
+    assert (done.rewritten_data_files_count, done.added_data_files_count) == (3, 1)
+    assert done.failed["file_path"].to_pylist() == [f"file://{large}"]
+    assert large.read_bytes() == content
+
+
+@pytest.mark.parametrize("format", ["parquet", "orc"])
+@pytest.mark.parametrize("sensitive", ["true", "false"])
+def test_names_that_differ_in_case(make_spark: MakeSpark, tmp_path: Path, format: str, sensitive: str) -> None:
+    """Some readers take them for two columns, and others for one."""
+    spark, sink, read = make_spark(), MadeSink(tmp_path), Reader(format)
+    ending = f".{format}"
+    sink.add(
+        [
+            ("", ending, read.bytes([{"id": number, name: f"w{number}"}], ["id", name], ending))
+            for number, name in enumerate(["Word", "word", "Word", "word"])
+        ]
+    )
+    before = [path.read_bytes() for path in sink.listed()]
+    with session_conf(spark, {"spark.sql.caseSensitive": sensitive}):
+        try:
+            assert Sink(tmp_path).compact(older_than=AT_ONCE, spark=spark).failed_data_files_count == 4
+        except StateStoreFilesError as error:  # where no file of the sink can be joined
+            assert "differ in their case" in str(error)
+    assert [path.read_bytes() for path in sink.listed()] == before
 
 
 @pytest.mark.parametrize("format", ["parquet", "orc"])

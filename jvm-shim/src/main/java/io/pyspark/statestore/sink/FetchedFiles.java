@@ -86,6 +86,27 @@ final class FetchedFiles implements AutoCloseable {
     return new FileStatus(file.getLen(), false, 1, 1, 0, path);
   }
 
+  /**
+   * Whether a file that could not be understood can be read: then its storage is sound, and it is the file that is not.
+   *
+   * @param file as {@link #next} has given it
+   */
+  static boolean isSound(FileStatus file, Configuration conf) {
+    if (FetchedFileSystem.holds(file.getPath())) {
+      return true;
+    }
+    try (FSDataInputStream in = file.getPath().getFileSystem(conf).open(file.getPath())) {
+      byte[] buffer = new byte[1 << 16];
+      long length = 0;
+      for (int read = in.read(buffer); read >= 0; read = in.read(buffer)) {
+        length += read;
+      }
+      return length == file.getLen();
+    } catch (IOException e) {
+      return false;
+    }
+  }
+
   private void forgetCurrent() {
     if (current != null) {
       forget(current.getPath());

@@ -18,7 +18,6 @@ import org.apache.parquet.hadoop.ParquetFileReader;
 import org.apache.parquet.hadoop.metadata.BlockMetaData;
 import org.apache.parquet.hadoop.metadata.ColumnChunkMetaData;
 import org.apache.parquet.hadoop.util.HadoopInputFile;
-import org.apache.parquet.schema.Type;
 
 /**
  * What a file says of its own columns. Who wrote the file has entered it, so it tells what was in there, whatever a reader
@@ -28,14 +27,17 @@ final class Footer {
   /** Where a format does not count values. */
   static final long UNKNOWN = -1;
 
+  /** Between the names of a column and of what is inside of it; in no name. */
+  private static final String STEP = "\0";
+
   private Footer() {}
 
   /**
    * Reads it.
    *
    * @param format as {@link WrittenFormat#kind}
-   * @return how many values that are not null are in each column, with all that is inside of it; null where files of the
-   *     format say nothing
+   * @return how many values that are not null are in each column, and in each that is inside of one, by names; null where
+   *     files of the format say nothing
    */
   static Map<String, Long> values(WrittenFormat.Kind format, Path file, Configuration conf) throws IOException {
     return switch (format) {
@@ -49,14 +51,14 @@ final class Footer {
   private static Map<String, Long> ofParquet(Path file, Configuration conf) throws IOException {
     Map<String, Long> values = new LinkedHashMap<>();
     try (ParquetFileReader reader = ParquetFileReader.open(HadoopInputFile.fromPath(file, conf))) {
-      for (Type column : reader.getFooter().getFileMetaData().getSchema().getFields()) {
-        values.put(column.getName(), 0L);
+      for (String[] column : reader.getFooter().getFileMetaData().getSchema().getPaths()) {
+        values.put(String.join(STEP, column), 0L);
       }
       for (BlockMetaData block : reader.getFooter().getBlocks()) {
         for (ColumnChunkMetaData chunk : block.getColumns()) {
           boolean counted = chunk.getStatistics() != null && chunk.getStatistics().isNumNullsSet();
           long found = counted ? chunk.getValueCount() - chunk.getStatistics().getNumNulls() : UNKNOWN;
-          values.merge(chunk.getPath().toArray()[0], found, (a, b) -> a < 0 || b < 0 ? UNKNOWN : a + b);
+          add(values, Map.of(String.join(STEP, chunk.getPath().toArray()), found));
         }
       }
     }
@@ -66,19 +68,27 @@ final class Footer {
   private static Map<String, Long> ofOrc(Path file, Configuration conf) throws IOException {
     Map<String, Long> values = new LinkedHashMap<>();
     try (Reader reader = OrcFile.createReader(file, OrcFile.readerOptions(conf))) {
-      ColumnStatistics[] statistics = reader.getStatistics();
-      TypeDescription schema = reader.getSchema();
-      List<String> names = schema.getFieldNames();
-      for (int at = 0; at < names.size(); at++) {
-        TypeDescription column = schema.getChildren().get(at);
-        long found = 0;
-        for (int id = column.getId(); id <= column.getMaximumId() && found >= 0; id++) {
-          found = id < statistics.length ? found + statistics[id].getNumberOfValues() : UNKNOWN;
-        }
-        values.put(names.get(at), reader.getNumberOfRows() == 0 ? 0 : found);
-      }
+      ColumnStatistics[] statistics = reader.getNumberOfRows() == 0 ? null : reader.getStatistics();
+      ofOrc(reader.getSchema(), "", statistics, values);
     }
     return values;
+  }
+
+  /**
+   * Looks into a column of ORC.
+   *
+   * @param statistics null where there are no rows
+   */
+  private static void ofOrc(TypeDescription type, String above, ColumnStatistics[] statistics, Map<String, Long> values) {
+    List<TypeDescription> inside = type.getChildren() == null ? List.of() : type.getChildren();
+    for (int at = 0; at < inside.size(); at++) {
+      boolean isNamed = type.getCategory() == TypeDescription.Category.STRUCT;
+      String name = above + STEP + (isNamed ? type.getFieldNames().get(at) : Integer.toString(at));
+      int id = inside.get(at).getId();
+      boolean counted = statistics != null && id < statistics.length;
+      values.put(name, statistics == null ? 0 : counted ? statistics[id].getNumberOfValues() : UNKNOWN);
+      ofOrc(inside.get(at), name, statistics, values);
+    }
   }
 
   private static Map<String, Long> ofAvro(Path file, Configuration conf) throws IOException {
@@ -101,29 +111,17 @@ final class Footer {
    * @return for users; null where nothing is
    */
   static String missing(Map<String, Long> held, Map<String, Long> has) {
-    Map<String, Long> left = new LinkedHashMap<>();
-    Map<String, String> names = new LinkedHashMap<>();
     for (Map.Entry<String, Long> column : held.entrySet()) {
-      String name = nameIn(has, column.getKey());
-      if (name == null) {
-        return "its column " + column.getKey() + " would be lost";
+      String name = column.getKey().replace(STEP, ".").replaceFirst("^\\.", "");
+      Long found = has.get(column.getKey());
+      if (found == null) {
+        // Names that differ in their case alone are two columns for some readers, and one for others.
+        return "its column " + name + " would be lost or get another name";
       }
-      names.put(name, column.getKey());
-      left.merge(name, column.getValue(), (a, b) -> a < 0 || b < 0 ? UNKNOWN : a + b);
-    }
-    for (Map.Entry<String, Long> column : left.entrySet()) {
-      long found = has.get(column.getKey());
-      if (column.getValue() >= 0 && found >= 0 && column.getValue() != found) {
-        return "its column " + names.get(column.getKey()) + " would have " + found + " values of " + column.getValue();
+      if (column.getValue() >= 0 && found >= 0 && !column.getValue().equals(found)) {
+        return "its column " + name + " would have " + found + " values of " + column.getValue();
       }
     }
     return null;
-  }
-
-  private static String nameIn(Map<String, Long> columns, String name) {
-    if (columns.containsKey(name)) {
-      return name;
-    }
-    return columns.keySet().stream().filter(name::equalsIgnoreCase).findFirst().orElse(null);
   }
 }

@@ -180,8 +180,7 @@ final class RowCopy implements JoinedFiles.Copy {
           isWriting = false;
         }
       } catch (IOException | RuntimeException e) {
-        // What was fetched is in memory, so no storage has failed: its reader does not understand it.
-        if (isWriting || !FetchedFileSystem.holds(from.getPath())) {
+        if (isWriting || !FetchedFiles.isSound(from, context.getConfiguration())) {
           throw e;
         }
         odd = new Left(planned, "it cannot be read: " + JoinedFiles.reason(e));

@@ -131,10 +131,9 @@ final class TextCopy implements JoinedFiles.Copy {
       } catch (NotWrittenException e) {
         throw e;
       } catch (IOException e) {
-        if (!FetchedFileSystem.holds(fetched.getPath())) {
+        if (!FetchedFiles.isSound(fetched, conf)) {
           throw e;
         }
-        // It is in memory, so no storage has failed.
         odd.put(file, "it cannot be read: " + JoinedFiles.reason(e));
         lateOnes++;
       }

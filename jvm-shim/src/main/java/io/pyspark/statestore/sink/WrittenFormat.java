@@ -83,7 +83,9 @@ record WrittenFormat(
       if (unknown.isText() || unknown.kind() == Kind.OTHER) {
         return unknown;
       }
-      return new WrittenFormat(session, unknown.format(), options, unknown.columnsOf(files), true);
+      StructType columns = unknown.columnsOf(files);
+      refuseNamesAlike(columns);
+      return new WrittenFormat(session, unknown.format(), options, columns, true);
     } catch (Exception e) {
       // Spark's own exceptions are none of those that Java knows to be thrown here.
       throw unknown(name, e);
@@ -103,6 +105,25 @@ record WrittenFormat(
       }
       default -> throw new IllegalStateException(kind().toString());
     };
+  }
+
+  /** Names that differ in their case alone are two columns for some readers, and one or none for others. */
+  private static void refuseNamesAlike(DataType type) {
+    if (type instanceof StructType) {
+      Map<String, String> names = new TreeMap<>(String.CASE_INSENSITIVE_ORDER);
+      for (StructField field : ((StructType) type).fields()) {
+        String other = names.put(field.name(), field.name());
+        if (other != null) {
+          throw new IllegalArgumentException("columns " + other + " and " + field.name() + " differ in their case alone");
+        }
+        refuseNamesAlike(field.dataType());
+      }
+    } else if (type instanceof ArrayType) {
+      refuseNamesAlike(((ArrayType) type).elementType());
+    } else if (type instanceof MapType) {
+      refuseNamesAlike(((MapType) type).keyType());
+      refuseNamesAlike(((MapType) type).valueType());
+    }
   }
 
   private static StructType found(Option<StructType> schema) {
