@@ -240,6 +240,7 @@ def calls_of_a_compaction(
     faulty.registerRoot("compaction", str(sink.files))
     compact(sink)
     calls = counted(faulty, "compaction")
+    assert calls["create"], "none of its calls came to the file system that fails"
     assert len(sink.listed(0)) == len(sink.listed(1)) == 2
     return kept, calls
 
