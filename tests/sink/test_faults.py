@@ -209,7 +209,7 @@ def test_what_is_published_by_hand_while_a_batch_joins_it_is_not_published_again
     with sink.running() as query:
         until(lambda: faulty.fired() > 0, "the batch joins")
         by_hand = Sink(sink.files)
-        by_hand._directory = Directory(replace(by_hand._directory.location, url=sink.location))
+        by_hand._directory = Directory(replace(by_hand._directory.location, exact_url=sink.location))
         by_hand.publish(idle_for=datetime.timedelta(0), force=True, spark=session)
         faulty.clear()
         with pytest.raises(StreamingQueryException, match="PSS_SINK_COMPACTION_FAILED.*was published meanwhile"):
@@ -223,7 +223,7 @@ def test_what_is_published_by_hand_while_a_batch_joins_it_is_not_published_again
 def compact(sink: FileSink) -> None:
     """Joins what is listed, with Spark in the file system that fails, and Python in the local one."""
     made = Sink(sink.files)
-    made._directory = Directory(replace(made._directory.location, url=sink.location))
+    made._directory = Directory(replace(made._directory.location, exact_url=sink.location))
     made.compact(older_than=datetime.timedelta(0), spark=sink.spark)
 
 
@@ -240,6 +240,7 @@ def calls_of_a_compaction(
     faulty.registerRoot("compaction", str(sink.files))
     compact(sink)
     calls = counted(faulty, "compaction")
+    assert calls["create"], "none of its calls came to the file system that fails"
     assert len(sink.listed(0)) == len(sink.listed(1)) == 2
     return kept, calls
 

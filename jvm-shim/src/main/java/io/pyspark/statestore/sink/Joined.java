@@ -26,14 +26,28 @@ record Joined(List<Part> sources, List<Part> made, List<Left> left) implements S
    * @param count of its rows, or of the lines of a text
    * @param checksum over its rows or lines, in any order
    */
-  record Part(FileStatus file, long count, long checksum) implements Serializable {}
+  record Part(FileStatus file, long count, long checksum) implements Serializable {
+    Part {
+      file = plain(file);
+    }
+  }
 
   /**
    * A file that stays as it is.
    *
    * @param why for users
    */
-  record Left(FileStatus file, String why) implements Serializable {}
+  record Left(FileStatus file, String why) implements Serializable {
+    Left {
+      file = plain(file);
+    }
+  }
+
+  /** File systems have classes of their own, from jars that a session was given, which cannot be read from bytes here. */
+  private static FileStatus plain(FileStatus file) {
+    return new FileStatus(file.getLen(), false, file.getReplication(), file.getBlockSize(), file.getModificationTime(),
+        file.getPath());
+  }
 
   /** None of them was joined. */
   static Joined none(List<FileStatus> files, String why) {
