@@ -162,6 +162,27 @@ def test_xml_keeps_its_texts(make_spark: MakeSpark, tmp_path: Path) -> None:
     assert done.added_data_files_count == 1
 
 
+def test_times_of_orc_that_were_written_in_another_zone(make_spark: MakeSpark, tmp_path: Path) -> None:
+    """ORC keeps what clocks showed; in another zone they may never have shown that."""
+    spark, sink = make_spark(), MadeSink(tmp_path / "sink")
+    spark.sql("SELECT timestamp_ntz'2024-03-10 02:30:00' AS at, timestamp'2024-03-10T02:30:00Z' AS moment").repartition(
+        1
+    ).write.orc(str(tmp_path / "written"))
+    (file,) = (tmp_path / "written").glob("*.orc")
+    sink.add([("", ".orc", file.read_bytes())] * 3)
+    assert spark.sparkContext._jvm is not None
+    zones = spark.sparkContext._jvm.java.util.TimeZone
+    zone, other = zones.getDefault(), zones.getTimeZone("America/New_York")
+    assert not zone.hasSameRules(other)
+    zones.setDefault(other)
+    try:
+        left = Sink(sink.folder).compact(older_than=AT_ONCE, spark=spark)
+    finally:
+        zones.setDefault(zone)
+    assert (left.rewritten_data_files_count, left.failed_data_files_count) == (0, 3)
+    assert Sink(sink.folder).compact(older_than=AT_ONCE, spark=spark).rewritten_data_files_count == 3
+
+
 @pytest.mark.parametrize("ending", [".json.gz", ".snappy.parquet"])
 def test_a_large_file_that_is_damaged_is_left(make_spark: MakeSpark, tmp_path: Path, ending: str) -> None:
     """It is read from where it is, and not from memory; its storage is sound all the same."""

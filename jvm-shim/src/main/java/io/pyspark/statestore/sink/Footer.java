@@ -4,6 +4,7 @@ import java.io.IOException;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.TimeZone;
 import org.apache.avro.file.DataFileReader;
 import org.apache.avro.generic.GenericDatumReader;
 import org.apache.avro.generic.GenericRecord;
@@ -13,7 +14,10 @@ import org.apache.hadoop.fs.Path;
 import org.apache.orc.ColumnStatistics;
 import org.apache.orc.OrcFile;
 import org.apache.orc.Reader;
+import org.apache.orc.RecordReader;
+import org.apache.orc.StripeInformation;
 import org.apache.orc.TypeDescription;
+import org.apache.orc.impl.RecordReaderImpl;
 import org.apache.parquet.hadoop.ParquetFileReader;
 import org.apache.parquet.hadoop.metadata.BlockMetaData;
 import org.apache.parquet.hadoop.metadata.ColumnChunkMetaData;
@@ -98,6 +102,36 @@ final class Footer {
       reader.getSchema().getFields().forEach(field -> values.put(field.name(), UNKNOWN));
     }
     return values;
+  }
+
+  /**
+   * Why a file's times may change when its rows are copied, for users; null where they do not. ORC keeps times as clocks
+   * showed them where they were written. Where another zone's clocks never showed one, a reader there finds another time.
+   */
+  static String otherZone(WrittenFormat.Kind format, Path file, Configuration conf) throws IOException {
+    if (format != WrittenFormat.Kind.ORC) {
+      return null;
+    }
+    try (Reader reader = OrcFile.createReader(file, OrcFile.readerOptions(conf))) {
+      if (!hasTimes(reader.getSchema())) {
+        return null;
+      }
+      String own = TimeZone.getDefault().getID();
+      try (RecordReader rows = reader.rows()) {
+        for (StripeInformation stripe : reader.getStripes()) {
+          String zone = ((RecordReaderImpl) rows).readStripeFooter(stripe).getWriterTimezone();
+          if (!zone.isEmpty() && !TimeZone.getTimeZone(zone).hasSameRules(TimeZone.getDefault())) {
+            return "its times were written in the zone " + zone + ", and this Java's is " + own;
+          }
+        }
+      }
+      return null;
+    }
+  }
+
+  private static boolean hasTimes(TypeDescription type) {
+    return type.getCategory() == TypeDescription.Category.TIMESTAMP
+        || type.getChildren() != null && type.getChildren().stream().anyMatch(Footer::hasTimes);
   }
 
   /** Adds what another file says. */

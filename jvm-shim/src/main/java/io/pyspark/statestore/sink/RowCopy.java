@@ -172,6 +172,11 @@ final class RowCopy implements JoinedFiles.Copy {
       boolean isWriting = false;
       try {
         addTo(held, from.getPath());
+        String otherZone = Footer.otherZone(format, from.getPath(), context.getConfiguration());
+        if (otherZone != null) {
+          odd = new Left(planned, otherZone);
+          return false;
+        }
         for (Iterator<InternalRow> i = rows.apply(whole(from)); i.hasNext(); count++) {
           UnsafeRow row = asUnsafe.apply(i.next());
           sum += checksum(row);
