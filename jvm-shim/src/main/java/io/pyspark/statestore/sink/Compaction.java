@@ -54,7 +54,7 @@ final class Compaction {
   }
 
   /** Why no files can be joined, for users; null where they can. */
-  String whyNot() throws IOException {
+  String whyNot() {
     if (!isKnown) {
       whyNot = written.isText() ? whyNotText() : whyNotRows();
       isKnown = true;
@@ -62,7 +62,7 @@ final class Compaction {
     return whyNot;
   }
 
-  private String whyNotRows() throws IOException {
+  private String whyNotRows() {
     if (written.schema().isEmpty() && written.kind() == WrittenFormat.Kind.OTHER) {
       return "files of this format do not name their columns, which only the query knows";
     }

@@ -55,7 +55,7 @@ final class Probe {
    *
    * @param makeCopy as that of the query's files, with the settings of a job that it is given
    */
-  static String whyNot(WrittenFormat written, Configuration conf, CopyOf makeCopy) throws IOException {
+  static String whyNot(WrittenFormat written, Configuration conf, CopyOf makeCopy) {
     String form = written.form();
     synchronized (FOUND) {
       if (FOUND.containsKey(form)) {
@@ -63,7 +63,13 @@ final class Probe {
       }
     }
     String found;
-    java.nio.file.Path directory = Files.createTempDirectory("pss-sink-probe");
+    java.nio.file.Path directory;
+    try {
+      directory = Files.createTempDirectory("pss-sink-probe");
+    } catch (IOException e) {
+      // Asked again by the next batch: a disk may be full for a while.
+      return "the driver has no room to try what their format gives back: " + e;
+    }
     try {
       found = tried(written, new Path(directory.toUri()), conf, makeCopy);
     } finally {
