@@ -6,7 +6,6 @@ from typing import IO, Any
 
 import click
 
-from pyspark_statestore import rendering
 from pyspark_statestore.errors import redacted
 
 
@@ -17,4 +16,6 @@ def say(text: str, *, file: IO[Any] | None = None, err: bool = False, nl: bool =
 
 def shown(text: str) -> str:
     """The lines as they are written."""
+    from pyspark_statestore import rendering  # which imports pyarrow: help is to come at once
+
     return rendering.lines(redacted(text))
