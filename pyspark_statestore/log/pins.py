@@ -162,7 +162,7 @@ def read_pins(directory: Directory) -> tuple[Pin, ...]:
     """
     for _ in range(ATTEMPTS):
         try:
-            return pins_among(directory, merged_files(directory)[1])
+            return pins_among(directory, merged_files(directory, all_pins=True)[1])
         except FileNotFoundError:
             continue
     raise always_gone(directory)

@@ -223,17 +223,23 @@ def always_gone(directory: Directory, which: str = "listed", folder: str = MERGE
     return StateStoreFilesError("PSS_READ_FAILED", {"action": "read", "path": where, "reason": reason})
 
 
-def merged_files(directory: Directory, *, retired: bool = False) -> tuple[dict[str, FileInfo], dict[str, FileInfo]]:
+def merged_files(
+    directory: Directory, *, retired: bool = False, all_pins: bool = False
+) -> tuple[dict[str, FileInfo], dict[str, FileInfo]]:
     """Lists the merged files, and what else is in their directory; both by name, in the order of the names.
 
     Args:
         directory: The checkpoint's directory.
         retired: Whether merged files count even if their state was exported.
+        all_pins: Whether no pin may be missed that is replaced meanwhile. Stores list by name, and the new one's comes
+            later. A local disk has no order, so it is listed twice; a pin that has gone since counts as there.
 
     Raises:
         StateStoreFilesError: They cannot be listed.
     """
     found = _list_all(directory)
+    if all_pins and directory.is_local:
+        found = {name: info for name, info in found.items() if name.endswith(_PINS)} | _list_all(directory)
     listed = sorted(found.values(), key=lambda info: info.name)  # their entries are in order then
     infos = {info.name: info for info in listed if parse_file_name(info.name)}
     others = {info.name: info for info in listed if info.name not in infos}
@@ -363,6 +369,9 @@ def has_own_entries(directory: Directory, info: FileInfo) -> bool:
         return any(not group.trailer.index_only for group in read_file(directory, info).groups)
     except StateStoreFilesError:
         return False
+
+
+_PINS = (".fork", ".own")
 
 
 def _list_all(directory: Directory) -> dict[str, FileInfo]:

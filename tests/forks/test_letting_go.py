@@ -15,10 +15,11 @@ import pytest
 
 from pyspark_statestore import Checkpoint
 from pyspark_statestore.log.merged_log import LogSnapshot
-from pyspark_statestore.log.pins import Pin
+from pyspark_statestore.log.pins import Pin, read_pins
 from pyspark_statestore.log.references import give_second_paths
 from pyspark_statestore.maintenance.cleaning import clean
 from pyspark_statestore.maintenance.orphans import remove_orphan_files
+from pyspark_statestore.storage import Directory, FileInfo, Location
 from tests.forks.harness import clean_up, go_on, merged_names, pins, restorable, state_of
 from tests.inspect.builders import refused
 from tests.maintenance.builders import contents, make
@@ -417,3 +418,16 @@ def test_pins_say_what_they_said(source: Path, fork: Path) -> None:
     assert Pin.decode(pin.name, pin.encode()) == pin
     assert pin.fork_id
     assert pin.relative == "../fork"
+
+
+def test_a_pin_that_is_replaced_while_others_list(source: Path, fork: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A local disk lists in no order: it may pass the new pin's place too early, and the old one's too late."""
+    directory, files = Directory(Location.of(source)), Directory.files
+    listings: list[str] = []
+
+    def without_pins(self: Directory, relative: str) -> list[FileInfo]:
+        listings.append(relative)
+        return [info for info in files(self, relative) if len(listings) > 1 or not info.name.endswith(".fork")]
+
+    monkeypatch.setattr(Directory, "files", without_pins)
+    assert [pin.fork for pin in read_pins(directory)] == [str(fork)]

@@ -212,7 +212,7 @@ def split_from(size: int) -> Iterator[None]:
         split.SMALLEST_ROW = before
 
 
-@pytest.mark.parametrize("chain", sampled(range(CHAINS), 6))
+@pytest.mark.parametrize("chain", sampled(range(CHAINS), 3))
 def test_no_row_is_lost_doubled_or_changed(
     make_spark: MakeSpark,
     lived: dict[History, Run],

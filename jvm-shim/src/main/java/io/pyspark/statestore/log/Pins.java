@@ -102,7 +102,7 @@ final class Pins {
 
   /** Lists the pins anew and says what they hold. Call it right before files are unlinked. */
   Held now() throws IOException {
-    List<FileStatus> pins = storage.list().pins();
+    List<FileStatus> pins = storage.listPins();
     listed(pins);
     pins.forEach(pin -> read(pin, false));
     Held found = held(pins);

@@ -264,6 +264,22 @@ final class Storage {
     return listing;
   }
 
+  /**
+   * Lists the pins so that none is missed that is replaced meanwhile. The new one's name comes later, so that a listing in
+   * the order of names has one of both. A local disk has no order: a listing may pass the new one's place before it is
+   * there, and come to the old one's when that is gone. It would have to be replaced twice to be in neither of two.
+   */
+  List<FileStatus> listPins() throws IOException {
+    List<FileStatus> first = list().pins();
+    if (!fs.getUri().getScheme().equals("file")) {
+      return first;
+    }
+    Map<String, FileStatus> all = new LinkedHashMap<>();
+    first.forEach(status -> all.put(status.getPath().getName(), status));
+    list().pins().forEach(status -> all.put(status.getPath().getName(), status));
+    return List.copyOf(all.values());
+  }
+
   /** See {@link #restsOnReferences}: then the beginning of a header may be what is left of a reference file. */
   boolean restsOnReferences() {
     return restsOnReferences;
