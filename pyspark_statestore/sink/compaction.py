@@ -1,7 +1,7 @@
 """Compaction of what a sink has listed already: joins small files, and names the new ones in the list in their place.
 
     1. Spark's tasks join small files of one partition value; rows or bytes are counted on the way.
-    2. A note in :data:`REPLACED` says which files will not be listed any more.
+    2. A note (:mod:`~pyspark_statestore.sink.notes`) says which files will not be listed any more.
     3. The file of Spark's list that named them is replaced at once by one that names the new files.
 
 Readers are not harmed: one that has the old list finds the old files, since these stay until
@@ -21,14 +21,7 @@ longer than ``older_than``, and not too old for one that is further behind, and 
 
 from __future__ import annotations
 
-import contextlib
 import datetime
-import json
-import re
-import secrets
-import threading
-import time
-import uuid
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -38,32 +31,21 @@ import pyarrow as pa
 
 from pyspark_statestore.errors import StateStoreFilesError, not_allowed
 from pyspark_statestore.sink.file_list import (
-    LIST,
     Entry,
     ListPart,
     check_unchanged,
     display,
     new_line,
-    path_below,
     read_list,
     text_of,
 )
-from pyspark_statestore.sink.rewriter import Joined, New, Rewriter, check_options, format_of
+from pyspark_statestore.sink.notes import Intent
+from pyspark_statestore.sink.rewriter import Joined, New, Rewriter, check_options, format_of, look_at
 from pyspark_statestore.sink.verification import all_files, data_files
-from pyspark_statestore.storage.changes import delete, write
-from pyspark_statestore.storage.directory import Directory, in_parallel
+from pyspark_statestore.storage.directory import Directory
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-REPLACED = f"{LIST}/_replaced"
-"""The directory of the notes that say which files are not listed any more. No reader looks there, by any way."""
-
-FORMER_REPLACED = "_replaced"
-"""Where the notes were before: a reader that was given ``sink/*`` took them for data. They still count."""
-
-_ATTEMPT = re.compile(r"[0-9a-f]{16}")
-_MADE = re.compile(r"part-\d+-([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4})-")
 
 LEAST_TARGET = 1024
 """Bytes; the same as of ``targetFileSize``."""
@@ -229,10 +211,11 @@ class _Work:
             if not done.exchanges:
                 return done
             gone = [entry for exchange in done.exchanges for entry in exchange.gone]
+            text = text_of(new_lines(self.part, done.exchanges, self.latest_ms))
             intent.replaces([entry.relative for entry in gone])
-            _look_at(directory, self.part, [new for exchange in done.exchanges for new in exchange.made])
+            look_at(directory, self.part, [new for exchange in done.exchanges for new in exchange.made])
             check_unchanged(directory, self.part)
-            jvm.replace_list(self.part.info.name, text_of(new_lines(self.part, done.exchanges, self.latest_ms)))
+            jvm.replace_list(self.part.info.name, text)
             return done
 
 
@@ -263,102 +246,3 @@ def new_lines(part: ListPart, exchanges: Sequence[_Exchange], latest_ms: int) ->
         modified = listed_time(exchange.gone, latest_ms)
         lines += [new_line(new.url, new.size, modified, new.replication, new.block_size) for new in exchange.made]
     return lines
-
-
-def _look_at(directory: Directory, part: ListPart, made: Sequence[New]) -> None:
-    """Makes sure that new files are still there before a list names them: joining may have taken hours."""
-    below = path_below(directory)
-    names = [below(new.url) for new in made]
-    folders = sorted({name.rpartition("/")[0] for name in names})
-    found = zip(folders, in_parallel(directory.files, folders), strict=True)
-    there = {f"{folder}/{info.name}".lstrip("/"): info.size for folder, infos in found for info in infos}
-    for name, new in zip(names, made, strict=True):
-        if there.get(name) != new.size:
-            size = there.get(name)
-            what = "is not there any more" if size is None else f"has {size} bytes instead of {new.size}"
-            reason = f"{name}, which was made for {part.info.name}, {what}"
-            parameters = {"path": directory.location.display(), "reason": reason}
-            raise StateStoreFilesError("PSS_SINK_REWRITE_FAILED", parameters)
-
-
-def is_attempt(text: str) -> bool:
-    """Whether a text names an attempt, as :attr:`Intent.attempt` does."""
-    return _ATTEMPT.fullmatch(text) is not None
-
-
-def attempt_of(name: str) -> str:
-    """The attempt that has made a file, by its name, if a compaction has; empty where the name says none.
-
-    The same as the jar's ``JoinedFiles.isOf``.
-    """
-    made = _MADE.match(name.rpartition("/")[2])
-    return made[1].replace("-", "") if made else ""
-
-
-class Intent:
-    """A note that a compaction is about to list files, by which a removal of orphans leaves them alone.
-
-    It names the attempt, which the names of all new files have in common. While it works, the note is written anew
-    every few minutes, so it is never old; who has not managed that for :data:`LEASE` lists nothing.
-    """
-
-    LEASE = datetime.timedelta(minutes=30)
-    _BEAT_SECONDS = 300.0
-
-    def __init__(self, directory: Directory, part: str) -> None:
-        self.attempt = secrets.token_hex(8)
-        self._directory = directory
-        self._part = part
-        self._name = ""
-        self._replaces = False
-        self._ended = threading.Event()
-        self._lock = threading.Lock()
-        self._written: tuple[float, float] = (0, 0)
-
-    def __enter__(self) -> Intent:
-        self._write([])
-        threading.Thread(target=self._beat, name="sink-compaction-note", daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ended.set()
-        if not self._replaces:
-            # Nothing is listed or will be. A note that stays all the same goes when it is old.
-            with contextlib.suppress(Exception), self._lock:
-                delete(self._directory, self._name)
-
-    def _beat(self) -> None:
-        while not self._ended.wait(self._BEAT_SECONDS):
-            # A failure is one only if it lasts: the lease tells.
-            with contextlib.suppress(Exception):
-                self._write([], unless_ended=True)
-
-    def replaces(self, files: Sequence[str]) -> None:
-        """Notes which files will not be listed any more, before the list is replaced.
-
-        Raises:
-            StateStoreFilesError: PSS_SINK_REWRITE_FAILED: the note was old for a while.
-        """
-        self._ended.set()
-        self._replaces = True
-        monotonic, wall = self._written
-        late = max(time.monotonic() - monotonic, time.time() - wall)
-        self._write(files)
-        if late > self.LEASE.total_seconds():
-            reason = (
-                f"it stood still for {late:.0f} s, and somebody may have removed the new files as orphans meanwhile"
-            )
-            parameters = {"path": self._directory.location.display(), "reason": reason}
-            raise StateStoreFilesError("PSS_SINK_REWRITE_FAILED", parameters)
-
-    def _write(self, replaced: Sequence[str], *, unless_ended: bool = False) -> None:
-        note = {"list": self._part, "replaced": list(replaced), "made_by": self.attempt}
-        with self._lock:
-            if unless_ended and self._ended.is_set():
-                return
-            at, name = (time.monotonic(), time.time()), f"{REPLACED}/{uuid.uuid4()}.json"
-            # At each moment there is one that is whole.
-            write(self._directory, name, json.dumps(note).encode())
-            before, self._name, self._written = self._name, name, at
-            if before:
-                delete(self._directory, before)

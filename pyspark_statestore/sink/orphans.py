@@ -33,9 +33,8 @@ from pyspark_statestore import rendering
 from pyspark_statestore.errors import StateStoreFilesError, not_allowed
 from pyspark_statestore.log.columns import TIMESTAMP
 from pyspark_statestore.log.merged_log import Clocks
-from pyspark_statestore.parsing import parse_object, relative_path
-from pyspark_statestore.sink.compaction import FORMER_REPLACED, REPLACED, attempt_of, is_attempt
 from pyspark_statestore.sink.file_list import FORMER_WAITING, LIST, WAITING, Entry, ListPart, read_list
+from pyspark_statestore.sink.notes import attempt_of, read_notes
 from pyspark_statestore.sink.verification import all_files, data_files, disagrees, waiting_disagrees
 from pyspark_statestore.sink.waiting import read_waiting
 from pyspark_statestore.storage.changes import delete, file_system_time, hadoop_checksum_of, is_temporary
@@ -49,9 +48,6 @@ FORMER_STAGING = "_staging"
 
 LEAST = datetime.timedelta(hours=1)
 """A younger file may be about to be listed: a batch publishes its files before it commits."""
-
-LARGEST_NOTE = 1 << 30
-"""Bytes of a compaction's note at most: about ten million names."""
 
 _SPARKS_NAME = re.compile(r"part-[0-9]{5,}-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}[-.]c[0-9]{3,}(\..+)?")
 """Names from Spark's ``ManifestFileCommitProtocol`` and its writers, the same in 3.5 to 4.3: with ``-c000`` where there
@@ -82,25 +78,6 @@ class SinkOrphanRemoval:
     removed_bytes_count: int
     files: pa.Table = field(repr=False)
     dry_run: bool
-
-
-@dataclass(frozen=True)
-class _Note:
-    """A compaction's note: which files are not listed any more, since it was written, and which are about to be.
-
-    Attributes:
-        info: The note's file.
-        replaced: Files that it took out of the list.
-        made_by: The attempt that the names of its new files have in common; empty of an older release.
-    """
-
-    info: FileInfo
-    replaced: frozenset[str]
-    made_by: str
-
-    def is_about_any(self, files: Collection[str], attempts: Collection[str]) -> bool:
-        """Whether a reader, or the compaction itself, may need one of these files, which such attempts have made."""
-        return not self.replaced.isdisjoint(files) or (bool(self.made_by) and self.made_by in attempts)
 
 
 def remove_orphan_files(
@@ -151,8 +128,9 @@ def _orphans(directory: Directory, clocks: Clocks, older_than: datetime.timedelt
     waits = {file.relative for file in waiting.files}
     waits |= {waiting.manifest.relative} if waiting.manifest else set()
     waits |= {hadoop_checksum_of(name) for name in waits}
-    notes = _notes(directory)
-    young = [note for note in notes if not is_old(note.info)]
+    notes = read_notes(directory)
+    at_work = [note for note in notes if note.is_at_work(clocks)]
+    young = [note for note in notes if not is_old(note.info) or note in at_work]
     kept = {path for note in young for path in note.replaced}
     working = {note.made_by for note in young} - {""}
     replaced = {path for note in notes for path in note.replaced}
@@ -166,12 +144,13 @@ def _orphans(directory: Directory, clocks: Clocks, older_than: datetime.timedelt
 
     def candidates() -> Iterator[tuple[FileInfo, str]]:
         yield from ((info, _UNLISTED) for info in unlisted if info.name in gone)
-        yield from ((info, _STAGED) for info in staged if is_old(info))
-        if not waiting_disagrees(directory):
+        if not at_work:
+            yield from ((info, _STAGED) for info in staged if is_old(info))
+        if not at_work and not waiting_disagrees(directory):
             yield from ((info, _STAGED) for info in in_waiting if info.name not in waits and is_old(info))
         left = {info.name for info in unlisted} - gone
         attempts = set(map(attempt_of, left))
-        done = [note for note in notes if is_old(note.info) and not note.is_about_any(left, attempts)]
+        done = [note for note in notes if note not in young and not note.is_about_any(left, attempts)]
         yield from ((note.info, _NOTE) for note in done)
         temporary = (_below(LIST, info) for info in directory.files(LIST) if is_temporary(info.name) and is_old(info))
         yield from ((info, _TEMPORARY) for info in temporary)
@@ -208,30 +187,6 @@ def _checked(directory: Directory, part: ListPart) -> tuple[Entry, ...]:
             parameters = {"path": directory.location.display(), "file": entry.url}
             raise StateStoreFilesError("PSS_SINK_ELSEWHERE", parameters)
     return part.entries
-
-
-def _notes(directory: Directory) -> list[_Note]:
-    return [_read_note(directory, info) for info in _found(directory, REPLACED, FORMER_REPLACED)]
-
-
-def _read_note(directory: Directory, info: FileInfo) -> _Note:
-    try:
-        said = parse_object(directory.read(info.name, info.size, LARGEST_NOTE), LARGEST_NOTE)
-        replaced, made_by = said["replaced"], said.get("made_by", "")
-        if not isinstance(replaced, list):
-            raise ValueError("what it says was replaced is no list")
-        if not isinstance(made_by, str) or ("made_by" in said and not is_attempt(made_by)):
-            raise ValueError("what it says of who made the new files is no attempt")
-        return _Note(info, frozenset(relative_path(each, "a file of the sink") for each in replaced), made_by)
-    except FileNotFoundError:
-        return _Note(info, frozenset(), "")  # another removal was faster, and its files are gone
-    except (ValueError, KeyError) as error:
-        parameters = {
-            "action": "read",
-            "path": directory.location.display(info.name),
-            "reason": f"it is no note: {error}",
-        }
-        raise StateStoreFilesError("PSS_READ_FAILED", parameters) from error
 
 
 def _remove(directory: Directory, name: str) -> None:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark_statestore.errors import StateStoreFilesError, not_allowed
 from pyspark_statestore.session.jvm import call_static, check_loaded, check_running, jar_missing, loaded_jar
-from pyspark_statestore.sink.file_list import Entry
-from pyspark_statestore.storage.directory import Directory
+from pyspark_statestore.sink.file_list import Entry, ListPart, path_below
+from pyspark_statestore.storage.directory import Directory, in_parallel
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -113,10 +113,19 @@ class Rewriter:
         ]
 
     def publish(
-        self, format: str, options: Mapping[str, str], files: Sequence[tuple[str, int]], target: int, schema: str
+        self,
+        format: str,
+        options: Mapping[str, str],
+        files: Sequence[tuple[str, int]],
+        target: int,
+        schema: str,
+        attempt: str,
     ) -> list[New]:
-        """Joins files that wait, given by URL and size, in their final places; nothing lists the new files yet."""
-        made = self._make("publish", format, options, _text(files), str(target), schema)
+        """Joins files that wait, given by URL and size, in their final places; nothing lists the new files yet.
+
+        The names of those that are made have the attempt in common, as of :meth:`join`.
+        """
+        made = self._make("publish", format, options, _text(files), str(target), schema, attempt)
         lines = [line.split(" ") for line in made.splitlines()]
         return [New(url, *map(int, figures)) for url, *figures in lines]
 
@@ -183,3 +192,19 @@ def check_options(format: str, options: Mapping[str, str]) -> None:
     """Only the query knows whether its CSV has a header: joined wrongly, headers would be rows."""
     if format == "csv" and not any(key.lower() == "header" for key in options):
         raise not_allowed("options", dict(options), "for CSV, the query's header: {'header': 'true'} or 'false'")
+
+
+def look_at(directory: Directory, part: ListPart, made: Sequence[New]) -> None:
+    """Makes sure that new files are still there before a list names them: joining may have taken hours."""
+    below = path_below(directory)
+    names = [below(new.url) for new in made]
+    folders = sorted({name.rpartition("/")[0] for name in names})
+    found = zip(folders, in_parallel(directory.files, folders), strict=True)
+    there = {f"{folder}/{info.name}".lstrip("/"): info.size for folder, infos in found for info in infos}
+    for name, new in zip(names, made, strict=True):
+        if there.get(name) != new.size:
+            size = there.get(name)
+            what = "is not there any more" if size is None else f"has {size} bytes instead of {new.size}"
+            reason = f"{name}, which was made for {part.info.name}, {what}"
+            parameters = {"path": directory.location.display(), "reason": reason}
+            raise StateStoreFilesError("PSS_SINK_REWRITE_FAILED", parameters)

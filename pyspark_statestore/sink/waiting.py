@@ -41,7 +41,8 @@ from pyspark_statestore.sink.file_list import (
     text_of,
     time_of,
 )
-from pyspark_statestore.sink.rewriter import Rewriter, check_options, format_of
+from pyspark_statestore.sink.notes import Intent
+from pyspark_statestore.sink.rewriter import Rewriter, check_options, format_of, look_at
 from pyspark_statestore.storage.changes import delete, file_system_time, write
 from pyspark_statestore.storage.directory import Directory
 
@@ -219,23 +220,27 @@ def publish(
         schema = waiting.schema
     except ValueError as error:
         raise _unreadable(directory, old, error) from error
-    made = jvm.publish(named, options, given, target_file_size, schema)
-    try:
-        _check_unpublished(directory, waiting)
-        _check_idle(directory, read_list(directory), idle_for, now)
-    except StateStoreFilesError:
-        # Nobody has been told of them, but who reads by directory sees them.
-        for name in filter(None, (path_below(directory)(each.url) for each in made)):
-            delete(directory, name)
-        raise
-    manifest = f"{WAITING}/{last.batch_id}-{secrets.token_hex(8)}.json"
-    write(directory, manifest, json.dumps({"batch": last.batch_id, "form": "", "files": []}).encode())
-    now_ms = int(now.timestamp() * 1000)
-    lines = [entry.line for entry in last.entries]
-    lines += [new_line(each.url, each.size, now_ms, each.replication, each.block_size) for each in made]
-    lines.append(new_line(root + manifest, 0, now_ms, 0, 0, is_dir=True))
-    jvm.replace_list(last.info.name, text_of(lines))
-    delete(directory, old.relative)
+    with Intent(directory, last.info.name) as intent:
+        made = jvm.publish(named, options, given, target_file_size, schema, intent.attempt)
+        manifest = f"{WAITING}/{last.batch_id}-{secrets.token_hex(8)}.json"
+        now_ms = int(now.timestamp() * 1000)
+        lines = [entry.line for entry in last.entries]
+        lines += [new_line(each.url, each.size, now_ms, each.replication, each.block_size) for each in made]
+        lines.append(new_line(root + manifest, 0, now_ms, 0, 0, is_dir=True))
+        text = text_of(lines)
+        try:
+            intent.replaces([])
+            look_at(directory, last, made)
+            _check_unpublished(directory, waiting)
+            _check_idle(directory, read_list(directory), idle_for, now)
+        except StateStoreFilesError:
+            # Nobody has been told of them, but who reads by directory sees them.
+            for name in filter(None, (path_below(directory)(each.url) for each in made)):
+                delete(directory, name)
+            raise
+        write(directory, manifest, json.dumps({"batch": last.batch_id, "form": "", "files": []}).encode())
+        jvm.replace_list(last.info.name, text)
+        delete(directory, old.relative)
     return SinkPublication(len(made), sum(each.size for each in made), dry_run)
 
 

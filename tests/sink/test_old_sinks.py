@@ -17,7 +17,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pyspark_statestore import Sink, StateStoreFilesError
-from pyspark_statestore.sink import orphans, rewriter
+from pyspark_statestore.sink import notes, orphans, rewriter
 from pyspark_statestore.storage import Directory
 from tests.class_data import MINOR
 from tests.conftest import MakeSpark
@@ -234,7 +234,7 @@ def test_orphans_go_when_they_are_old(old: FileSink) -> None:
 
 def test_what_a_compaction_replaces_meanwhile_is_not_removed(old: FileSink, monkeypatch: pytest.MonkeyPatch) -> None:
     """Readers have taken the old list, and the removal has looked for notes before the compaction wrote one."""
-    sink, before, look = old, listed(old), orphans._notes
+    sink, before, look = old, listed(old), notes.read_notes
     age([sink.files / file for file in before], 10 * DAY)
 
     def look_and_compact(directory: Directory) -> object:
@@ -242,7 +242,7 @@ def test_what_a_compaction_replaces_meanwhile_is_not_removed(old: FileSink, monk
         Sink(sink.files).compact(older_than=AT_ONCE)
         return found
 
-    monkeypatch.setattr(orphans, "_notes", look_and_compact)
+    monkeypatch.setattr(orphans, "read_notes", look_and_compact)
     assert Sink(sink.files).remove_orphan_files(dry_run=False).removed_files_count == 0
     assert set(before) <= set(sink.present())
 

@@ -66,6 +66,10 @@ final class Compaction {
     if (written.schema().isEmpty() && written.kind() == WrittenFormat.Kind.OTHER) {
       return "files of this format do not name their columns, which only the query knows";
     }
+    String namesAlike = written.namesAlike();
+    if (namesAlike != null) {
+      return namesAlike;
+    }
     return Probe.whyNot(written, conf, this::rowCopy);
   }
 
@@ -82,6 +86,11 @@ final class Compaction {
     }
     boolean isPretty = written.kind() == WrittenFormat.Kind.JSON && Boolean.parseBoolean(options.get("pretty"));
     return isPretty ? "they are written with the option pretty, and who reads such a file takes it for one record" : null;
+  }
+
+  /** A name of this attempt's for a copy of a file. */
+  String newName(String name) {
+    return JoinedFiles.newName(attempt, 0, JoinedFiles.ending(name));
   }
 
   /** Whether this has made a file, by its name; also one that nobody knows of because the job has failed. */

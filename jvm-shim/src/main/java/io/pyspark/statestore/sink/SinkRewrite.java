@@ -101,9 +101,12 @@ public final class SinkRewrite {
     SinkScala.check();
     SparkSession.setActiveSession(session);
     List<FileStatus> all = bins.stream().flatMap(bin -> bin.files().stream()).toList();
-    StateStoreFilesException why;
+    StateStoreFilesException why = null;
     try {
-      return Map.of(WrittenFormat.of(session, format, FileFormats.options(options), all), bins);
+      WrittenFormat written = WrittenFormat.of(session, format, FileFormats.options(options), all);
+      if (written.namesAlike() == null) {
+        return Map.of(written, bins);
+      }
     } catch (StateStoreFilesException e) {
       why = e;
     }
@@ -116,12 +119,12 @@ public final class SinkRewrite {
         groups.computeIfAbsent(known, form -> new ArrayList<>()).add(bin);
       } catch (StateStoreFilesException e) {
         left.put(bin, Joined.none(bin.files(), JoinedFiles.reason(e)));
-        if (groups.isEmpty() && left.size() == MOST_IN_VAIN) {
+        if (why != null && groups.isEmpty() && left.size() == MOST_IN_VAIN) {
           throw why;
         }
       }
     }
-    if (groups.isEmpty()) {
+    if (why != null && groups.isEmpty()) {
       throw why;
     }
     return groups;
@@ -132,12 +135,13 @@ public final class SinkRewrite {
    * wait, too, and no list names the new files.
    *
    * @param files a line for each: its path and its size
+   * @param attempt as for {@link #join}
    * @param schema of the files as JSON, as their manifest says it: Spark looks into no file where they wait
    * @return a line for each new file: its path, its size, its replication and the size of its blocks
    */
   public static String publish(
       SparkSession session, String sink, String format, Map<String, String> options, String files, String target,
-      String schema)
+      String schema, String attempt)
       throws IOException {
     SinkScala.check();
     SparkSession.setActiveSession(session);
@@ -148,7 +152,7 @@ public final class SinkRewrite {
     List<Bin> bins = Bins.of(root, given, Long.parseLong(target));
     WrittenFormat written = WrittenFormat.of(session, format, FileFormats.options(options), schema);
     List<FileStatus> made =
-        place(session, sink, options, bins, compaction(written, session, options, Staging.newAttempt())).published();
+        place(session, sink, options, bins, compaction(written, session, options, attempt)).published();
     return made.stream().map(SinkRewrite::line).collect(Collectors.joining("\n"));
   }
 

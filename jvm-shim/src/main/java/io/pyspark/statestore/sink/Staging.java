@@ -131,14 +131,14 @@ final class Staging {
         joins.add(new Join(atOnce ? directory(bin) : directory(bin, new Path(path, JOINED)), files));
         toJoin.add(bin);
       } else {
-        files.forEach(file -> addMove(moves, bin, file));
+        files.forEach(file -> addMove(moves, bin, file, compaction));
       }
     }
     List<Joined> made = join(joins, compaction);
     List<FileStatus> there = new ArrayList<>();
     for (int at = 0; at < joins.size(); at++) {
       Bin bin = toJoin.get(at);
-      made.get(at).left().forEach(left -> addMove(moves, bin, left.file()));
+      made.get(at).left().forEach(left -> addMove(moves, bin, left.file(), compaction));
       for (Part part : made.get(at).made()) {
         if (isIn(directory(bin), part.file())) {
           placed.add(part.file().getPath());
@@ -161,9 +161,9 @@ final class Staging {
   }
 
   /** A file that a sink has listed long ago is in its place. */
-  private void addMove(List<Move> moves, Bin bin, FileStatus file) {
+  private void addMove(List<Move> moves, Bin bin, FileStatus file, Compaction compaction) {
     if (!isIn(directory(bin), file)) {
-      moves.add(new Move(file, new Path(directory(bin), nameOf(file))));
+      moves.add(new Move(file, new Path(directory(bin), nameOf(file, compaction))));
     }
   }
 
@@ -176,11 +176,9 @@ final class Staging {
   }
 
   /** Another attempt may have left a copy of what waits under a name that the list did not take. */
-  private String nameOf(FileStatus file) {
+  private String nameOf(FileStatus file, Compaction compaction) {
     String name = file.getPath().getName();
-    return waits(file)
-        ? JoinedFiles.newName(ThreadLocalRandom.current().nextLong(), 0, JoinedFiles.ending(name))
-        : name;
+    return waits(file) ? compaction.newName(name) : name;
   }
 
   private boolean waits(FileStatus file) {

@@ -83,9 +83,7 @@ record WrittenFormat(
       if (unknown.isText() || unknown.kind() == Kind.OTHER) {
         return unknown;
       }
-      StructType columns = unknown.columnsOf(files);
-      refuseNamesAlike(columns);
-      return new WrittenFormat(session, unknown.format(), options, columns, true);
+      return new WrittenFormat(session, unknown.format(), options, unknown.columnsOf(files), true);
     } catch (Exception e) {
       // Spark's own exceptions are none of those that Java knows to be thrown here.
       throw unknown(name, e);
@@ -107,23 +105,32 @@ record WrittenFormat(
     };
   }
 
-  /** Names that differ in their case alone are two columns for some readers, and one or none for others. */
-  private static void refuseNamesAlike(DataType type) {
-    if (type instanceof StructType) {
-      Map<String, String> names = new TreeMap<>(String.CASE_INSENSITIVE_ORDER);
-      for (StructField field : ((StructType) type).fields()) {
-        String other = names.put(field.name(), field.name());
-        if (other != null) {
-          throw new IllegalArgumentException("columns " + other + " and " + field.name() + " differ in their case alone");
-        }
-        refuseNamesAlike(field.dataType());
-      }
-    } else if (type instanceof ArrayType) {
-      refuseNamesAlike(((ArrayType) type).elementType());
-    } else if (type instanceof MapType) {
-      refuseNamesAlike(((MapType) type).keyType());
-      refuseNamesAlike(((MapType) type).valueType());
+  /**
+   * Why files with such columns cannot be joined, for users; null where they can. Names that differ in their case alone
+   * are two columns for some readers, and one or none for others.
+   */
+  String namesAlike() {
+    return isTold ? namesAlike(schema) : null;
+  }
+
+  private static String namesAlike(DataType type) {
+    if (type instanceof ArrayType) {
+      return namesAlike(((ArrayType) type).elementType());
     }
+    if (type instanceof MapType) {
+      String ofKeys = namesAlike(((MapType) type).keyType());
+      return ofKeys == null ? namesAlike(((MapType) type).valueType()) : ofKeys;
+    }
+    Map<String, String> names = new TreeMap<>(String.CASE_INSENSITIVE_ORDER);
+    StructField[] fields = type instanceof StructType ? ((StructType) type).fields() : new StructField[0];
+    for (StructField field : fields) {
+      String other = names.put(field.name(), field.name());
+      String inside = namesAlike(field.dataType());
+      if (other != null || inside != null) {
+        return other == null ? inside : "columns " + other + " and " + field.name() + " differ in their case alone";
+      }
+    }
+    return null;
   }
 
   private static StructType found(Option<StructType> schema) {
