@@ -216,10 +216,10 @@ def verify_command(ctx: click.Context, sink: Sink, output: Output) -> None:
 @click.option(
     "--older-than",
     type=options.Duration(),
-    default="7d",
+    default="14d",
     show_default=True,
-    help="Join only files that are older than the sink's newest by this: at least what streams that read the sink may "
-    "be behind, and their maxFileAge. Give 0s where no stream reads the sink.",
+    help="Join only files that are older than the sink's newest by this: what streams that read the sink may be "
+    "behind, and their maxFileAge. Give 0s where no stream reads the sink.",
 )
 @click.option(
     "--and-remove", is_flag=True, help="Then remove what no list has named for --remove-after, as the command orphans."

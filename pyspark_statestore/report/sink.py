@@ -34,7 +34,7 @@ from pyspark_statestore.report.page import (
 )
 from pyspark_statestore.report.sink_advice import TARGET_FILE_SIZE, SinkFacts, joined_estimate, sink_advice
 
-_YOUNG = datetime.timedelta(days=7)
+_YOUNG = datetime.timedelta(days=14)
 """``compact`` leaves files of this time before the newest alone, unless it is told otherwise."""
 
 

@@ -13,10 +13,11 @@ the new ones are left over: nothing is lost, and the next compaction does the wo
 
 **A stream that reads the sink** takes a new file for new rows, unless the file is older than the newest one that it has
 seen by more than ``maxFileAge`` (7 days; Spark: ``FileStreamSource.SeenFilesMap``). A stream lags, so what is old for
-it is not what is old for the sink. Only files are joined that are older than the sink's newest by ``older_than``: a
-stream that is behind by less has read them, since it reads the oldest first. And a new file is listed as older than the
-sink's newest by twice as much (:func:`listed_time`): that is too old for each such stream whose ``maxFileAge`` is not
-longer than ``older_than``, and not too old for one that is further behind, and may not have read the rows.
+it is not what is old for the sink. Only files are joined that are older than the sink's newest by ``older_than``, and a
+new file is listed with the time of the newest that it was made of. With N the sink's newest time, T ``older_than``, A
+``maxFileAge``, L the newest time that a stream has seen, t the new file's: from N - L < T - A and t <= N - T follows
+t < L - A, and such a file the stream does not read. A stream that is further behind reads it, and misses nothing. No
+file gets an older time than its rows had: Spark's option ``retention`` would take it out of the list too early.
 """
 
 from __future__ import annotations
@@ -116,7 +117,7 @@ def compact(
                 failed.append((entry, why))
         bins = jvm.plan(sound, target_file_size)
         if bins:
-            works.append(_Work(part, bins, newest - 2 * age))
+            works.append(_Work(part, bins))
     planned = [_Done(work.part, [_Exchange(entries, ()) for entries in work.bins], ()) for work in works]
     done = planned
     if works and not dry_run:
@@ -180,25 +181,12 @@ class _Done:
     failed: Sequence[tuple[Entry, str]]
 
 
-def listed_time(joined: Sequence[Entry], latest_ms: int) -> int:
-    """The modification time with which the list names a file that was made of others, in milliseconds since 1970.
-
-    Args:
-        joined: What it was made of.
-        latest_ms: The sink's newest time less twice ``older_than``. With L the newest time that a stream has seen, A
-            its ``maxFileAge``, N the sink's newest time and T ``older_than``: from L > N - T and A <= T follows
-            N - 2T < L - A, and what is older than L - A the stream does not read.
-    """
-    return min(latest_ms, max(entry.modified_ms for entry in joined))
-
-
 @dataclass(frozen=True)
 class _Work:
     """What is to be joined of one file of the list."""
 
     part: ListPart
     bins: Sequence[Sequence[Entry]]
-    latest_ms: int
 
     @property
     def planned(self) -> list[Entry]:
@@ -211,7 +199,7 @@ class _Work:
             if not done.exchanges:
                 return done
             gone = [entry for exchange in done.exchanges for entry in exchange.gone]
-            text = text_of(new_lines(self.part, done.exchanges, self.latest_ms))
+            text = text_of(new_lines(self.part, done.exchanges))
             intent.replaces([entry.relative for entry in gone])
             look_at(directory, self.part, [new for exchange in done.exchanges for new in exchange.made])
             check_unchanged(directory, self.part)
@@ -236,13 +224,13 @@ def accounted(part: ListPart, bins: Sequence[Sequence[Entry]], results: Sequence
     return _Done(part, exchanges, failed)
 
 
-def new_lines(part: ListPart, exchanges: Sequence[_Exchange], latest_ms: int) -> list[str]:
-    """The lines of a part in which files were exchanged; all other lines stay. See :func:`listed_time`."""
+def new_lines(part: ListPart, exchanges: Sequence[_Exchange]) -> list[str]:
+    """The lines of a part in which files were exchanged; all other lines stay."""
     gone = {entry.key for exchange in exchanges for entry in exchange.gone}
     lines = [entry.line for entry in part.entries if entry.key not in gone]
     # The older manifests of what waits say nothing any more.
     lines += [manifest.line for manifest in part.manifests[-1:]]
     for exchange in exchanges:
-        modified = listed_time(exchange.gone, latest_ms)
+        modified = max(entry.modified_ms for entry in exchange.gone)
         lines += [new_line(new.url, new.size, modified, new.replication, new.block_size) for new in exchange.made]
     return lines

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 TARGET_FILE_SIZE = 128 << 20
 """Bytes; the same as of the option ``targetFileSize`` of sinks."""
 
-OLDER_THAN = datetime.timedelta(days=7)
-"""Spark's ``maxFileAge``: a stream that has read the sink's newest file ignores new ones that are older by more."""
+OLDER_THAN = datetime.timedelta(days=14)
+"""Twice Spark's ``maxFileAge``: so a stream that reads the sink may be up to one of them behind."""
 
 
 class Sink:
@@ -235,8 +235,8 @@ class Sink:
         Args:
             target_file_size: Bytes that a file is to have. Larger files stay as they are.
             older_than: Join only files that are older than the sink's newest by this. Streams that read the sink get
-                each row once if they are behind by less, and their ``maxFileAge`` (7 days) is not longer. Give 0 where
-                no stream reads the sink.
+                each row once if they are behind by less than this minus their ``maxFileAge`` (7 days). Give 0 where no
+                stream reads the sink.
             format: The format of the files, where their names do not tell.
             options: Options with which the query writes: ``header``, which CSV needs, and those that it sets of
                 ``lineSep``, ``quote``, ``escape``, ``sep``, ``encoding``, ``rootTag``, ``compression``.

@@ -53,7 +53,7 @@ def test_the_page_says_what_the_tables_say(sink: Path) -> None:
     [advice] = report.advice
     assert (advice.rule, advice.level) == ("sink-join", "act")
     assert advice.commands[-1] == f"pyspark-statestore sink compact {sink.as_uri()} --older-than 0s"
-    assert "16 of them are of the last seven days" in advice.why
+    assert "16 of them are of the last fourteen days" in advice.why
 
 
 def test_a_sink_that_is_in_order(sink: Path) -> None:

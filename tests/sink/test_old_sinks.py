@@ -173,7 +173,7 @@ def with_times(sink: FileSink, seconds_ago: Callable[[int], float]) -> None:
 
 def test_a_stream_that_reads_the_sink_gets_no_row_twice(old: FileSink, tmp_path: Path) -> None:
     spark, sink = old.spark, old
-    with_times(sink, lambda at: DAY * (8 if at == 0 else 1))
+    with_times(sink, lambda at: DAY * (15 if at == 0 else 1))
     follower = FileSink(spark, tmp_path / "follower")
 
     def follow() -> list[int]:
@@ -188,7 +188,7 @@ def test_a_stream_that_reads_the_sink_gets_no_row_twice(old: FileSink, tmp_path:
 
     done = Sink(sink.files).compact()
 
-    # What is older than the newest file by seven days: the three batches of 2.compact.
+    # What is older than the newest file by fourteen days: the three batches of 2.compact.
     assert (done.rewritten_data_files_count, done.added_data_files_count) == (3 * TASKS * 2, 2)
     assert sink.ids() == list(range(240))
     sink.feed(rows_of(6))

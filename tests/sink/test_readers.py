@@ -209,7 +209,7 @@ EARLIER = {"spark.sql.streaming.fileSink.log.compactInterval": "100"}
 
 @pytest.mark.sweep(4)
 @pytest.mark.parametrize("behind", [0, 2, 6.9])
-@pytest.mark.parametrize("old", [7, 8, 12, 30])
+@pytest.mark.parametrize("old", [14, 15, 20, 30])
 def test_a_stream_that_lags_reads_each_row_once(spark: SparkSession, tmp_path: Path, behind: float, old: float) -> None:
     """Its newest file is older than the sink's by so many days; what is joined is older by so many."""
     sink = old_sink(spark, tmp_path / "sink", batches=4)  # 2.compact and 3
@@ -247,16 +247,16 @@ def test_a_stream_that_is_further_behind_misses_no_row(spark: SparkSession, tmp_
 
 
 def test_a_stream_with_another_age(spark: SparkSession, tmp_path: Path) -> None:
-    """``older_than`` is to be the ``maxFileAge`` of the streams."""
+    """``older_than`` is to be more than the ``maxFileAge`` of a stream and what it is behind."""
     sink = old_sink(spark, tmp_path / "sink", batches=4)
-    with_times(sink, lambda at: DAY * (50 if at == 0 else 29))
+    with_times(sink, lambda at: DAY * (70 if at == 0 else 29))
     follower = Follower(sink, tmp_path / "follower", {"maxFileAge": "30d"})
     assert follower.follow() == rows(4)
     sink.feed(rows_of(4))
     sink.run(compacting=False, conf=EARLIER)
-    with_times(sink, lambda at: DAY * (50, 29, 0)[at])
+    with_times(sink, lambda at: DAY * (70, 29, 0)[at])
 
-    Sink(sink.files).compact(older_than=datetime.timedelta(days=30), spark=spark)
+    Sink(sink.files).compact(older_than=datetime.timedelta(days=60), spark=spark)
 
     assert len(manifest.listed(sink.files)["2.compact"]) == 2
     assert follower.follow() == rows(5)
@@ -273,3 +273,16 @@ def test_no_file_gets_a_younger_time(spark: SparkSession, tmp_path: Path) -> Non
         for line in (sink.files / "_spark_metadata" / name).read_text().splitlines()[1:]
     ]
     assert 99 * DAY * 1000 < max(times) - times[0] < 101 * DAY * 1000
+
+
+def test_sparks_retention_takes_out_of_the_list_what_it_would_without(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark leaves out of the next ``.compact`` what is older than the query's option ``retention``."""
+    sink = old_sink(spark, tmp_path / "sink", batches=3)  # 2.compact
+    with_times(sink, lambda at: DAY * 8)
+    sink.feed(rows_of(3))
+    sink.run(compacting=False, conf=INTERVAL, retention="10d")
+    done = Sink(sink.files).compact(older_than=WEEK, spark=spark)
+    assert done.rewritten_data_files_count == 24
+    sink.feed(rows_of(4), rows_of(5))
+    sink.run(compacting=False, conf=INTERVAL, retention="10d")  # 5.compact
+    assert by_list(sink) == rows(6)
