@@ -39,8 +39,8 @@ class SinkFacts:
         small_files: Listed files below :data:`TARGET_FILE_SIZE`.
         small_bytes: Their size.
         joined_files: About how many files they would be if those of each partition value were joined.
-        young_files: The small files of the last fourteen days before the sink's newest one, which ``compact`` leaves alone
-            unless it is told otherwise.
+        young_files: The small files of the last fourteen days before the sink's newest one, which ``compact`` leaves
+            alone unless it is told otherwise.
         waiting_files: Files whose rows wait to be published.
         idle_for: How long ago the sink's list changed; None where the file system does not say.
         damages: Listed or waiting files that are not as the list says, and gaps in the list.
@@ -106,9 +106,8 @@ def _join(facts: SinkFacts) -> Iterator[Advice]:
     why += "once, before and after, by those who go by Spark's list. Who reads directories (a glob, PyArrow, Trino, "
     why += "DuckDB) reads the joined files, too, until --and-remove or the command orphans removes them. "
     if facts.young_files:
-        why += f"{facts.young_files:,} of them are of the last fourteen days and stay, for streams that read this sink: "
-        why += "where "
-        why += "none does, give --older-than 0s. "
+        why += f"{facts.young_files:,} of them are of the last fourteen days and stay, for streams that read this "
+        why += "sink. Where none does, give --older-than 0s. "
     why += "With configure(builder, sink=True) the query makes no new ones."
     commands = [facts.command("compact", "--dry-run"), facts.command("compact")]
     if facts.young_files:
