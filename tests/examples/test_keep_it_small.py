@@ -27,8 +27,10 @@ def test_it_ends_small_and_sound(main_jar, tmp_path) -> None:
         for figures in re.findall(r": \d+ files, ([\d,]+) bytes \(([\d,]+) live\), (\d+) versions", done.stdout)
     )
     assert before[2] > after[2] == 2, done.stdout
-    # Some more than what lives: tombstones stay while a relocation marker counts that the query's process has left.
-    assert after[0] < min(before[0] / 2, 1.5 * after[1]), done.stdout
+    assert after[0] < before[0], done.stdout
+    # Tombstones are no part of this: they stay while a relocation marker counts that the query's process has left, and
+    # the slower the machine, the more of them there are.
+    assert sum(file.stat().st_size for file in tmp_path.rglob("*.merged")) < 1.2 * after[1], done.stdout
     assert re.search(r"verified: [1-9]\d* segments", done.stdout)
     run_commands(done.stdout)
     # With a closedAfter of five seconds, a slow machine may refuse a run; it goes on with the next one.

@@ -486,6 +486,22 @@ def test_a_base_that_comes_back_in_time_is_completed(written: Callable[..., Writ
         store.commit()
 
 
+def test_two_looks_that_are_far_apart_are_no_long_absence(written: Callable[..., Written], holes: Any) -> None:
+    """With ondemand nobody looks in between, when it may have been there."""
+    made = written()
+    with made.opened(options={"restore": "ondemand"}) as store:
+        bring_back = lose(made, "gone")
+        holes.lostAfter(300)
+        holes.farApart(300)
+        for _ in range(2):
+            with java_error(ERRORS["gone"]):
+                store.has(5)
+            time.sleep(0.4)
+        bring_back()
+        assert store.has(5)
+        assert made.checkpoint.metrics()["lostFiles"] == 0
+
+
 def test_what_can_be_completed_does_not_wait_for_what_cannot(written: Callable[..., Written], holes: Any) -> None:
     made = written(apart=True)
     assert len(made.merged) >= VERSIONS

@@ -69,7 +69,7 @@ class History:
             door, store = "path", "rocksdb"
         version = draw.choice([1, 2]) if store == "rocksdb" else 1
         setting = Setting(door, store, version, draw.random() < 0.5, version == 2 and draw.random() < 0.5)
-        return cls(workload, setting, not only_stock and draw.random() < 0.3, draw.random() < 0.6)
+        return cls(workload, setting, draw.random() < 0.3, draw.random() < 0.6)
 
     @property
     def conf(self) -> dict[str, str]:

@@ -43,6 +43,9 @@ public final class PartialFile {
    */
   static volatile long lostAfterNanos = TimeUnit.MINUTES.toNanos(2);
 
+  /** Between two looks that are so far apart it may have been there. The background looks more often. */
+  static volatile long farApartNanos = TimeUnit.MINUTES.toNanos(2);
+
   /** The errors that say so. Others say that nothing is known of the source now. */
   private static final Set<Id> GONE = EnumSet.of(
       Id.PSS_MISSING_SEGMENT, Id.PSS_FOREIGN_FILE_MISSING, Id.PSS_CORRUPT_SEGMENT);
@@ -101,6 +104,8 @@ public final class PartialFile {
   private IOException failure;
   /** Since when the source is known to be gone; null where it is not. */
   private Long goneSinceNanos;
+  /** When it was last seen to be gone. */
+  private long goneAtNanos;
   /** How often in a row the background could not go on, and when it may try again. */
   private int failures;
   private long restUntilNanos = System.nanoTime();
@@ -360,9 +365,10 @@ public final class PartialFile {
   private void isGone(StateStoreFilesException e) throws IOException {
     synchronized (this) {
       long now = System.nanoTime();
-      if (goneSinceNanos == null) {
+      if (goneSinceNanos == null || now - goneAtNanos >= farApartNanos) {
         goneSinceNanos = now;
       }
+      goneAtNanos = now;
       if (state != State.PARTIAL || now - goneSinceNanos < lostAfterNanos) {
         return;
       }

@@ -3,12 +3,15 @@ package io.pyspark.statestore.log;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.IOException;
 import java.util.HashSet;
+import java.util.LinkedHashMap;
 import java.util.List;
+import java.util.Map;
 import java.util.Set;
 import java.util.TreeSet;
 import org.apache.hadoop.fs.FileStatus;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
+import org.slf4j.event.Level;
 
 /**
  * The pins that this checkpoint, a fork, has in the checkpoints that it was forked from. Such a pin names the files in
@@ -23,6 +26,9 @@ final class SourcePins {
   private static final Logger LOG = LoggerFactory.getLogger(SourcePins.class);
   private static final ObjectMapper JSON = new ObjectMapper();
 
+  /** The binary logarithm of the most passes between two attempts. */
+  private static final int LONGEST_REST = 6;
+
   private final Storage storage;
   private final Index index;
   private final WriterIdentity writer;
@@ -36,6 +42,9 @@ final class SourcePins {
   private long deletionsThen;
   /** What the pins were last made to name, or could not be made to. */
   private Set<String> named;
+  /** How often in a row they could not be, and how many passes have to go by until that is tried again. */
+  private int failures;
+  private int passesToRest;
 
   SourcePins(Storage storage, Index index, WriterIdentity writer, PendingTombstones tombstones, Pins pins) {
     this.storage = storage;
@@ -57,24 +66,35 @@ final class SourcePins {
     }
     Set<String> kept = new HashSet<>(needed);
     kept.addAll(before);
+    boolean isKnown = kept.equals(named);
+    if (isKnown && (failures == 0 || passesToRest-- > 0)) {
+      return;
+    }
     // Bytes that nobody understands may say that a file is needed.
-    if (kept.equals(named) || !index.files().stream().allMatch(MergedFile::isAccounted) || pins.now().all()) {
+    if (!index.files().stream().allMatch(MergedFile::isAccounted) || pins.now().all()) {
       return;
     }
-    named = kept;
     String forkId = forkId();
+    named = kept;
     if (forkId == null) {
+      failures = 0;
       return;
     }
+    boolean isDone = true;
     for (String source : sources) {
       try {
         replaceIn(source, forkId, kept);
       } catch (IOException | RuntimeException e) {
-        LOG.warn("The pins of the fork {} in {} stay as they are, and keep more files there than it needs. A query of"
-            + " the fork may have no right to write there; pyspark-statestore orphans, run there, drops them once the"
-            + " fork needs nothing", storage.checkpoint(), source, e);
+        isDone = false;
+        // Who may not write there would be told the same in each pass.
+        LOG.atLevel(isKnown ? Level.DEBUG : Level.WARN).setCause(e).log("The pins of the fork {} in {} stay as they are,"
+            + " and keep more files there than it needs. A query of the fork may have no right to write there;"
+            + " pyspark-statestore orphans, run there, drops them once the fork needs nothing",
+            storage.checkpoint(), source);
       }
     }
+    failures = isDone ? 0 : failures + 1;
+    passesToRest = isDone ? 0 : 1 << Math.min(failures, LONGEST_REST);
   }
 
   /** Names of the files of other checkpoints in which something lives. Takes note of where they are. */
@@ -110,6 +130,8 @@ final class SourcePins {
 
   private void replaceIn(String source, String forkId, Set<String> kept) throws IOException {
     String checkpoint = storage.stateDirectory().getParent().toUri().getPath();
+    Map<String, Pins.Content> tooMuch = new LinkedHashMap<>();
+    Set<Set<String>> said = new HashSet<>();
     for (FileStatus status : storage.ending(storage.path(source + "/any").getParent(), Storage.PIN_SUFFIX)) {
       String name = status.getPath().getName();
       if (status.getLen() == 0 || status.getLen() > Pins.LARGEST) {
@@ -117,19 +139,26 @@ final class SourcePins {
       }
       Pins.Content pin = understood(storage.read(source + "/" + name, status.getLen()));
       // A fork that was in this place before has another id. The files of a claimed checkpoint are the fork's own.
-      if (pin == null || !pin.fork().equals(checkpoint) || !pin.forkId().equals(forkId) || pin.claims()
-          || kept.containsAll(pin.files())) {
+      if (pin == null || !pin.fork().equals(checkpoint) || !pin.forkId().equals(forkId) || pin.claims()) {
         continue;
       }
-      Set<String> still = new TreeSet<>(pin.files());
-      still.retainAll(kept);
-      if (!still.isEmpty()) {
-        // Its name comes after the other's: a listing that no longer shows that one has this one on a page to come.
-        long createdMs = Math.max(Clocks.wallMs(), Long.parseLong(name.substring(0, 13)) + 1);
-        String next = writer.nextFileName(createdMs, Storage.PIN_SUFFIX);
-        storage.write(source + "/" + next, pin.naming(List.copyOf(still), createdMs));
+      if (kept.containsAll(pin.files())) {
+        said.add(Set.copyOf(pin.files()));
+      } else {
+        tooMuch.put(name, pin);
       }
-      storage.delete(source + "/" + name);
+    }
+    for (Map.Entry<String, Pins.Content> old : tooMuch.entrySet()) {
+      Set<String> still = new TreeSet<>(old.getValue().files());
+      still.retainAll(kept);
+      // One that says so may be there since an attempt that could not delete the old one.
+      if (!still.isEmpty() && said.add(still)) {
+        // Its name comes after the other's: a listing that no longer shows that one has this one on a page to come.
+        long createdMs = Math.max(Clocks.wallMs(), Long.parseLong(old.getKey().substring(0, 13)) + 1);
+        String next = writer.nextFileName(createdMs, Storage.PIN_SUFFIX);
+        storage.write(source + "/" + next, old.getValue().naming(List.copyOf(still), createdMs));
+      }
+      storage.delete(source + "/" + old.getKey());
     }
   }
 

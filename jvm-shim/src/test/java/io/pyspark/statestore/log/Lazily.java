@@ -20,11 +20,17 @@ public final class Lazily {
     pause(false);
     readsGoFirstFor(10);
     lostAfter(120_000);
+    farApart(120_000);
   }
 
   /** For how long a source may be gone. */
   public static void lostAfter(long ms) {
     PartialFile.lostAfterNanos = TimeUnit.MILLISECONDS.toNanos(ms);
+  }
+
+  /** After how long without a look at the source it may have been there meanwhile. */
+  public static void farApart(long ms) {
+    PartialFile.farApartNanos = TimeUnit.MILLISECONDS.toNanos(ms);
   }
 
   /** For how long the background leaves the way to reads after one has waited. */
