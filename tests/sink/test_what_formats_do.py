@@ -57,6 +57,14 @@ CASES: Mapping[str, tuple[str, str, Callable[[DataFrame], DataFrame], Mapping[st
         True,
     ),
     "csv-line-ends": ("3.5", "csv", select("word AS `a\nb`"), {"header": "true", "lineSep": "|"}, False),
+    "csv-quotes-of-two-bytes": ("3.5", "csv", select("word AS `a\nb`"), {"header": "true", "quote": "§"}, True),
+    "csv-escaped-escapes": (
+        "3.5",
+        "csv",
+        select('word AS `a\\"\nb`', "concat(word, '\\\\\"') AS c"),
+        {"header": "true", "charToEscapeQuoteEscaping": "!"},
+        True,
+    ),
     "csv-quotes": (
         "3.5",
         "csv",
@@ -67,7 +75,7 @@ CASES: Mapping[str, tuple[str, str, Callable[[DataFrame], DataFrame], Mapping[st
 }
 
 
-LINES_AROUND = {"csv": 1, "csv-names": 2, "xml": 3}
+LINES_AROUND = {"csv": 1, "csv-names": 2, "csv-quotes-of-two-bytes": 2, "csv-escaped-escapes": 2, "xml": 3}
 """Of each file, besides its rows: by case, or by format."""
 
 
