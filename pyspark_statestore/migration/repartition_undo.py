@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.log.deletion import delete_files
+from pyspark_statestore.log.leftovers import leftovers
 from pyspark_statestore.log.merged_log import LogSnapshot, MergedLog
 from pyspark_statestore.log.pins import check_unclaimed
 from pyspark_statestore.log.restorability import expected_stores
@@ -27,7 +27,6 @@ from pyspark_statestore.log.state_files import STATE, StateFiles, files_below_st
 from pyspark_statestore.log.versions import versions_table
 from pyspark_statestore.migration.checks import require_query_stopped
 from pyspark_statestore.migration.offset_log import UnfinishedRepartition, keep, read_offsets
-from pyspark_statestore.migration.split import split_off
 from pyspark_statestore.migration.stopped import was_stopped
 from pyspark_statestore.storage.changes import delete, forget_checksum
 from pyspark_statestore.storage.directory import Directory
@@ -71,7 +70,7 @@ def undo_repartition(
         require_query_stopped(log, snapshot.scan, None, (), "Taking a repartitioning back", dry_run=dry_run)
     before = partitions_of(directory, done.base)
     assert before is not None, "an entry that differs in the number has one"
-    snapshot, files, rows = retry_if_gone(directory, lambda: _written(log, done, before))
+    snapshot, files, rows = retry_if_gone(directory, lambda: _written(log, done))
     # What a fork reads elsewhere is still there.
     size = int(files.length[rows[files.origin[rows] == 0]].sum())
     result = RepartitionUndo(done.batch, int(done.partitions), before, len(rows), size, None, dry_run)
@@ -91,8 +90,12 @@ def undo_repartition(
     return replace(result, kept_copy=copy)
 
 
-def _written(log: MergedLog, done: UnfinishedRepartition, before: int) -> tuple[LogSnapshot, StateFiles, np.ndarray]:
-    """Finds the state files that the repartitioning wrote, and makes sure that the others restore what was before.
+def _written(log: MergedLog, done: UnfinishedRepartition) -> tuple[LogSnapshot, StateFiles, np.ndarray]:
+    """Finds what no batch before the repartitioning accounts for, and makes sure that the rest restores that batch.
+
+    That is what the repartitioning wrote, and what is left of batches that the query went back before: as long as the
+    offset log ends with the repartitioning, no later version is of a batch. What an earlier batch had in the same
+    partitions stays.
 
     Raises:
         FileNotFoundError: A file was deleted meanwhile: look again.
@@ -101,20 +104,9 @@ def _written(log: MergedLog, done: UnfinishedRepartition, before: int) -> tuple[
     snapshot = log.snapshot()
     plain = [info for name, info in files_below_state(log.directory).items() if is_state_file(name)]
     files = StateFiles.of(snapshot.scan, plain)
-    stores = files.stores()
-    number, _, extension = stores.version_files(np.arange(len(files.length)))
-    newest = pc.max(number).as_py() or 0
-    if newest > done.batch + 1:
-        raise _refused(log.directory, f"there are state files of version {newest}, so the query has gone on")
-    is_store = stores.store >= 0
-    is_given = split_off(log.directory, files, before)
-    is_new = (np.array(pc.equal(number, done.batch + 1).fill_null(False), bool) & is_store) | is_given
-    _require_restorable(log.directory, files.without(np.flatnonzero(is_new)), done.base)
-    is_zip = np.array(pc.equal(extension, "zip").fill_null(False), bool) & is_store
-    of_new, of_others = (files.named(log.directory, np.flatnonzero(is_zip & each)).keys() for each in (is_new, ~is_new))
-    gone = [name for path in of_new - of_others for name in (path, f"{path}.crc")]
-    is_immutable = np.array(pc.is_in(files.path, value_set=pa.array(gone, pa.string())), bool)
-    return snapshot, files, np.flatnonzero(is_new | is_immutable)
+    rows = leftovers(log.directory, files, done.base)
+    _require_restorable(log.directory, files.without(rows), done.base)
+    return snapshot, files, rows
 
 
 def _require_restorable(directory: Directory, files: StateFiles, batch: int) -> None:

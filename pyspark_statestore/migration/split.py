@@ -19,14 +19,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pyspark_statestore.errors import StateStoreFilesError
-from pyspark_statestore.format import split_foreign_path
 from pyspark_statestore.log.merged_log import LogSnapshot, MergedLog
 from pyspark_statestore.log.references import give_second_paths
 from pyspark_statestore.log.restorability import Store
-from pyspark_statestore.log.state_files import STATE, StateFiles, store_folder
+from pyspark_statestore.log.state_files import STATE, store_folder
 from pyspark_statestore.migration.sources import Sources
 from pyspark_statestore.migration.spark_side import StoreName
 from pyspark_statestore.sparkfiles import files_and_rows
@@ -95,24 +93,6 @@ def _require_the_same(log: MergedLog, found: _Found, batch: int, before: int, pa
             reason = f"{STATE}/{store_folder(store)} has other files than the partition that it is split off"
             parameters = {"path": log.directory.location.url, "partitions": partitions, "reason": reason}
             raise StateStoreFilesError("PSS_REPARTITION_FAILED", parameters)
-
-
-def split_off(directory: Directory, files: StateFiles, before: int) -> np.ndarray:
-    """Marks the files that :func:`split` has given to partitions from ``before`` on.
-
-    They have them in common with those below; and nothing else refers to a checkpoint's own files.
-    """
-    stores = files.stores()
-    partition = np.asarray(stores.columns(np.arange(len(files.length)))[1].fill_null(-1))
-    is_foreign = files.origin > 0
-    here = directory.location.absolute
-    own = [number for number, path in enumerate(files.foreign, 1) if split_foreign_path(path)[0] == here]
-    columns = (pa.array(files.origin), pa.array(files.offset))
-    place = pc.binary_join_element_wise(*(each.cast(pa.string()) for each in columns), stores.name, "/")
-    old = place.filter(pa.array(is_foreign & (partition >= 0) & (partition < before)))
-    is_shared = np.array(pc.is_in(place, value_set=old), bool) & is_foreign
-    is_given: np.ndarray = (is_shared | np.isin(files.origin, own)) & (partition >= before)
-    return is_given
 
 
 @dataclass(frozen=True)

@@ -175,6 +175,23 @@ def test_back_from_a_split(make_spark: MakeSpark, tmp_path: Path, place: str) ->
     assert state_of(fork) == state_of(always)
 
 
+def test_the_way_back_leaves_what_an_earlier_split_gave(make_spark: MakeSpark, tmp_path: Path) -> None:
+    """A query may go back to the batch that had those partitions."""
+    run, _ = begun(make_spark, tmp_path, PROVIDER, "aggregation", 2, 4)
+    split_in_place(run, 4)
+    split_in_place(run, 2)
+    before = everything(run.checkpoint)
+    assert {2, 3} < set(tables(run))
+    for n in (6, 4):
+        split_in_place(run, n)
+        assert any(files - {None} for partition, files in tables(run).items() if partition >= 2)
+        at(run).undo_repartition(force=True)
+        assert everything(run.checkpoint) == before
+    versions = at(run).inspect.versions()
+    assert all(versions["is_restorable"].to_pylist())
+    assert at(run).maintenance.verify().is_clean
+
+
 def test_both_go_on_while_both_clean(make_spark: MakeSpark, tmp_path: Path) -> None:
     """The source deletes versions and compacts; the fork brings home what it reads there; then the source may go."""
     run, always = begun(make_spark, tmp_path, Setting("provider", "rocksdb", changelog=False), "aggregation", 2, 4)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.log.merged_log import MergedLog
 from pyspark_statestore.maintenance import old_partitions
 from pyspark_statestore.migration import split
@@ -80,6 +81,38 @@ def test_what_a_later_batch_left_is_not_taken_for_new_state(
         unload(run.spark)
         assert state_of(run) == state_of(always)
         assert given_out(run)[-1] == given_out(always)[-1]
+    assert at(run).maintenance.verify().is_clean
+
+
+@pytest.mark.parametrize("step", ["check", "enter", "write"])
+@pytest.mark.parametrize("setting", [DOORS[0], DOORS[2]], ids=str)
+def test_back_from_a_repartitioning_that_did_not_get_far(
+    make_spark: MakeSpark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: Setting, step: str
+) -> None:
+    """What the first timeline left has later versions, which do not say that the query has gone on."""
+    monkeypatch.setattr(split, "SMALLEST_ROW", 0)
+    run, always = two_timelines(make_spark, tmp_path, setting, 1)
+    original = getattr(SparkSide, step)
+
+    def ends(*arguments: object) -> object:
+        original(*arguments)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SparkSide, step, ends)
+        with pytest.raises(KeyboardInterrupt):
+            split_in_place(run, 8)
+    if step == "check":
+        with pytest.raises(StateStoreFilesError, match="PSS_CANNOT_UNDO_REPARTITION"):
+            at(run).undo_repartition(force=True)
+    else:
+        at(run).undo_repartition(force=True)
+    assert keys_of(run) == keys_of(always)
+    go_on(run, [8], ONLY_DATA)
+    go_on(always, (), ONLY_DATA)
+    unload(run.spark)
+    assert keys_of(run) == keys_of(always)
+    assert given_out(run)[-1] == given_out(always)[-1]
     assert at(run).maintenance.verify().is_clean
 
 
