@@ -29,6 +29,7 @@ from dataclasses import dataclass
 
 from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.log.merged_log import Clocks
+from pyspark_statestore.log.scan import ATTEMPTS, always_gone
 from pyspark_statestore.parsing import parse_object, relative_path
 from pyspark_statestore.sink.file_list import LIST
 from pyspark_statestore.storage.changes import delete, file_system_time, is_temporary, write
@@ -88,15 +89,33 @@ class Note:
 def read_notes(directory: Directory) -> list[Note]:
     """Reads all notes of a sink.
 
+    A note that is written anew has another name, and the one before goes. So two listings have to agree, with all that
+    they name read in between: whoever misses a note takes files that somebody works with for orphans.
+
     Raises:
-        StateStoreFilesError: PSS_READ_FAILED: nothing may be deleted where one is not understood.
+        StateStoreFilesError: PSS_READ_FAILED: nothing may be deleted where one is not understood, or where they never
+            stay the same for long enough.
     """
+    notes: dict[str, Note] = {}
+    before: Collection[str] | None = None
+    for _ in range(ATTEMPTS):
+        infos = _listed(directory)
+        if infos.keys() == before:
+            return [notes[name] for name in sorted(infos)]
+        read = {name: notes.get(name) or _read_note(directory, info) for name, info in infos.items()}
+        notes = {name: note for name, note in read.items() if note is not None}
+        before = notes.keys()
+    raise always_gone(directory, folder=REPLACED)
+
+
+def _listed(directory: Directory) -> dict[str, FileInfo]:
     infos = [(folder, info) for folder in (REPLACED, FORMER_REPLACED) for info in directory.find(folder)]
     named = [(f"{folder}/{info.name}", info) for folder, info in infos if not is_temporary(info.name)]
-    return [_read_note(directory, FileInfo(name, info.size, info.modified)) for name, info in named]
+    return {name: FileInfo(name, info.size, info.modified) for name, info in named}
 
 
-def _read_note(directory: Directory, info: FileInfo) -> Note:
+def _read_note(directory: Directory, info: FileInfo) -> Note | None:
+    """Reads one; None where it is gone."""
     try:
         said = parse_object(directory.read(info.name, info.size, LARGEST_NOTE), LARGEST_NOTE)
         replaced, made_by, is_open = said["replaced"], said.get("made_by", ""), said.get("open", False)
@@ -108,7 +127,7 @@ def _read_note(directory: Directory, info: FileInfo) -> Note:
             raise ValueError("whether it is open is neither true nor false")
         return Note(info, frozenset(relative_path(each, "a file of the sink") for each in replaced), made_by, is_open)
     except FileNotFoundError:
-        return Note(info, frozenset(), "", False)  # it was written anew, or nobody needs it any more
+        return None
     except (ValueError, KeyError) as error:
         parameters = {
             "action": "read",

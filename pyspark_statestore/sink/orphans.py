@@ -10,11 +10,12 @@ What is removed, each only when it is old enough:
 * temporary files that a crash has left beside the list.
 
 Why that is safe. The files are listed before the list is read, so what is published in between is named. A file that a
-query has written and not listed yet is young. A file that a compaction has replaced counts as old only when its note
-is, too: a reader that took the old list has ended by then. The notes are read after the list, since a compaction writes
-its note first. Where the list or a note cannot be read, or the list names files in other directories, nothing is
-removed. Where a listed file is not there with its size, the line that names it may be what is damaged: then what is
-unlisted stays, unless a note says that it was replaced; and so does what waits where its manifest is wrong.
+query has written and not listed yet is young, or its batch says that it is still at work: see :func:`_attempts`. A file
+that a compaction has replaced counts as old only when its note is, too: a reader that took the old list has ended by
+then. The notes are read after the list, since a compaction writes its note first. Where the list or a note cannot be
+read, or the list names files in other directories, nothing is removed. Where a listed file is not there with its size,
+the line that names it may be what is damaged: then what is unlisted stays, unless a note says that it was replaced; and
+so does what waits where its manifest is wrong.
 
 A file is old where both clocks, this process's and the file system's, say so. A dry run does not ask the file system
 for the time, and may list more than is removed.
@@ -34,7 +35,7 @@ from pyspark_statestore.errors import StateStoreFilesError, not_allowed
 from pyspark_statestore.log.columns import TIMESTAMP
 from pyspark_statestore.log.merged_log import Clocks
 from pyspark_statestore.sink.file_list import FORMER_WAITING, LIST, WAITING, Entry, ListPart, read_list
-from pyspark_statestore.sink.notes import attempt_of, read_notes
+from pyspark_statestore.sink.notes import LEASE, attempt_of, read_notes
 from pyspark_statestore.sink.verification import all_files, data_files, disagrees, waiting_disagrees
 from pyspark_statestore.sink.waiting import read_waiting
 from pyspark_statestore.storage.changes import delete, file_system_time, hadoop_checksum_of, is_temporary
@@ -42,6 +43,13 @@ from pyspark_statestore.storage.directory import Directory, FileInfo, in_paralle
 
 STAGING = f"{LIST}/_staging"
 """The directory of what batches stage; the same as in the jar's ``SinkPlaces``."""
+
+AT_WORK = "_at_work"
+"""What an attempt that takes long writes into its staging directory; the same as in the jar's ``AtWork``."""
+
+_LARGEST_SIGN = 20
+_SLACK = datetime.timedelta(minutes=1)
+"""What a file system's time may go back meanwhile."""
 
 FORMER_STAGING = "_staging"
 """Where they staged before."""
@@ -124,6 +132,7 @@ def _orphans(directory: Directory, clocks: Clocks, older_than: datetime.timedelt
     there, jobs = data_files(found), _batch_jobs(found)
     in_waiting = _found(directory, WAITING, FORMER_WAITING)
     staged = _found(directory, STAGING, FORMER_STAGING)
+    attempts, begun = _attempts(directory, staged, clocks)
     waiting = read_waiting(directory)
     waits = {file.relative for file in waiting.files}
     waits |= {waiting.manifest.relative} if waiting.manifest else set()
@@ -149,14 +158,47 @@ def _orphans(directory: Directory, clocks: Clocks, older_than: datetime.timedelt
         if not at_work and not waiting_disagrees(directory):
             yield from ((info, _STAGED) for info in in_waiting if info.name not in waits and is_old(info))
         left = {info.name for info in unlisted} - gone
-        attempts = set(map(attempt_of, left))
-        done = [note for note in notes if note not in young and not note.is_about_any(left, attempts)]
+        makers = set(map(attempt_of, left))
+        done = [note for note in notes if note not in young and not note.is_about_any(left, makers)]
         yield from ((note.info, _NOTE) for note in done)
         temporary = (_below(LIST, info) for info in directory.files(LIST) if is_temporary(info.name) and is_old(info))
         yield from ((info, _TEMPORARY) for info in temporary)
 
-    # Wherever it is: what the list names, some reader reads.
-    return ((info, reason) for info, reason in candidates() if info.name not in named)
+    # Wherever it is: what the list names, some reader reads. And an attempt may be about to list what it has written.
+    return (
+        (info, reason)
+        for info, reason in candidates()
+        if info.name not in named and not info.name.startswith(attempts) and info.modified and info.modified < begun
+    )
+
+
+def _attempts(
+    directory: Directory, staged: Sequence[FileInfo], clocks: Clocks
+) -> tuple[tuple[str, ...], datetime.datetime]:
+    """Finds the attempts at a batch that say that they are still at work.
+
+    An attempt says so every few minutes, in its staging directory, until that goes when the list has its files or the
+    attempt has failed. So the staging directory has to be listed after the files, and before the list is read.
+
+    Returns:
+        Their staging directories, each with a slash at its end; and when the oldest of them began.
+    """
+    found: list[str] = []
+    begun = datetime.datetime.max.replace(tzinfo=datetime.timezone.utc)
+    for info in staged:
+        attempt, _, name = info.name.rpartition("/")
+        if name != AT_WORK or clocks.age(info.modified) >= LEASE:
+            continue
+        found.append(f"{attempt}/")
+        try:
+            said = directory.read(info.name, min(info.size, _LARGEST_SIGN))
+            if not said.isdigit() or info.modified is None:
+                raise ValueError(said)
+            begun = min(begun, info.modified - datetime.timedelta(milliseconds=int(said)) - _SLACK)
+        except (FileNotFoundError, ValueError, OverflowError):
+            # It has ended, or the sign is being written: who knows when it began?
+            begun = datetime.datetime.min.replace(tzinfo=datetime.timezone.utc)
+    return tuple(found), begun
 
 
 def _is_of_a_query(path: str, replaced: Collection[str], jobs: Collection[str]) -> bool:

@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 from collections import Counter
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -112,6 +112,28 @@ def test_what_a_batch_that_failed_has_placed_already_goes(session: SparkSession,
 
     assert faulty.fired()
     assert sink.present() == []
+
+
+def test_an_attempt_that_was_silent_for_long_looks_at_its_files_again(
+    session: SparkSession, tmp_path: Path, faulty: Any, jvm: Any
+) -> None:
+    """Others may have taken it for one that has ended, and removed what it has placed."""
+    signs = jvm.io.pyspark.statestore.sink.Signs
+    for lease, looks in ((30 * 60_000, False), (-1, True)):
+        sink = FileSink(session, tmp_path / str(lease), partition_by=("q",), scheme="faulty")
+        sink.feed(rows_of(0))
+        # Each of both files is looked at once when it is in its place.
+        faulty.addRule("getFileStatus", f"{sink.files}/q=", 3, "ioexception")
+        signs.lease(lease)
+        try:
+            with pytest.raises(StreamingQueryException, match="injected fault") if looks else nullcontext():
+                sink.run()
+        finally:
+            signs.lease(30 * 60_000)
+        assert bool(faulty.fired()) == looks
+        faulty.clear()
+        sink.run()
+        assert sink.ids() == list(range(40))
 
 
 def run_waiting(sink: FileSink) -> None:

@@ -13,7 +13,11 @@ from typing import Any
 import pytest
 
 from pyspark_statestore import Sink, StateStoreFilesError
+from pyspark_statestore.sink import notes
+from pyspark_statestore.sink.notes import Intent
 from pyspark_statestore.sink.rewriter import Rewriter
+from pyspark_statestore.storage.directory import Directory
+from pyspark_statestore.storage.location import Location
 from tests.conftest import MakeSpark
 from tests.sink.sinks import REPLACED, FileSink, rows_of
 from tests.sink.test_old_sinks import AT_ONCE, INTERVAL, old_sink
@@ -65,6 +69,48 @@ def test_one_between_the_last_look_of_another_and_its_change(
     sink.feed(rows_of(3))
     sink.run(conf=INTERVAL)
     assert sink.ids() == list(range(160))
+
+
+@pytest.mark.parametrize("when", ["listed", "read"])
+def test_no_note_is_missed_that_is_written_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str) -> None:
+    """While others list the notes, or between their listing and their reading."""
+    directory = Directory(Location.of(tmp_path))
+    original = getattr(notes, f"_{when}" if when == "listed" else "_read_note")
+    steps: list[Callable[[], object]] = []
+
+    def once(*arguments: Any) -> Any:
+        step = steps.pop() if steps else None
+        if when == "listed" and step is not None:  # as a local disk may list: neither has it
+            step()
+            return {}
+        if step is not None:
+            step()
+        return original(*arguments)
+
+    intent = Intent(directory, "0.compact")
+    with intent:
+        monkeypatch.setattr(notes, original.__name__, once)
+        steps.append(lambda: intent.replaces(["part-0"]))
+        [note] = notes.read_notes(directory)
+        assert (note.is_open, note.made_by, note.replaced) == (True, intent.attempt, frozenset(["part-0"]))
+        steps.append(intent.__exit__)
+        [note] = notes.read_notes(directory)
+        assert (note.is_open, note.made_by, note.replaced) == (False, intent.attempt, frozenset(["part-0"]))
+        assert not steps
+
+
+def test_notes_that_never_stay_the_same_are_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = Directory(Location.of(tmp_path))
+    original = notes._read_note
+    with Intent(directory, "0.compact") as intent:
+
+        def anew(*arguments: Any) -> Any:
+            intent.replaces(["part-0"])
+            return original(*arguments)
+
+        monkeypatch.setattr(notes, "_read_note", anew)
+        with pytest.raises(StateStoreFilesError, match="PSS_READ_FAILED"):
+            notes.read_notes(directory)
 
 
 def test_what_a_process_that_died_has_left_holds_others_up_for_a_while(sink: FileSink) -> None:

@@ -37,6 +37,7 @@ import scala.collection.JavaConverters;
  * sink/_spark_metadata/7                                    Spark's list of the files of batch 7: readers go by it
  * sink/_spark_metadata/_staging/7-&lt;random&gt;/p=1/part-…       what the tasks of an attempt at batch 7 write
  * sink/_spark_metadata/_staging/7-&lt;random&gt;/_joined/p=1/…    what was made of that, where files are renamed cheaply
+ * sink/_spark_metadata/_staging/7-&lt;random&gt;/_at_work         written by an attempt that takes long: {@link AtWork}
  * sink/_spark_metadata/_waiting/p=1/part-00000-….parquet    rows that wait, where users allow it: {@link Waiting}
  * </pre>
  *
@@ -62,6 +63,7 @@ abstract class StagedCommitProtocol extends ManifestFileCommitProtocol {
   private transient RunningSink running;
   private transient SinkOptions options;
   private transient Staging directory;
+  private transient AtWork atWork;
   /** Files of this attempt in their final places, as long as no list may name them. */
   private transient List<Path> placed;
   private transient Waiting before;
@@ -90,6 +92,7 @@ abstract class StagedCommitProtocol extends ManifestFileCommitProtocol {
       running = RunningSink.ofThisThread();
       options = SinkOptions.from(job.getConfiguration(), running.written().optionsAsMap());
       directory = new Staging(sink, staging, job.getConfiguration());
+      atWork = AtWork.begin(directory.fileSystem(), directory.path(), this);
     } catch (IOException e) {
       throw new UncheckedIOException(e.getMessage(), e);
     }
@@ -132,6 +135,9 @@ abstract class StagedCommitProtocol extends ManifestFileCommitProtocol {
       waiting = stillWaiting(bins, files.waiting());
       if (!before.isEmpty() || !waiting.isEmpty()) {
         listed.add(waiting.listed());
+      }
+      if (atWork.wasSilent()) {
+        directory.requireThere(listed);
       }
       before.checkStillCounts(directory.fileSystem(), directory.sink());
       done = new SinkMetrics.Batch(sink, batch, staged.size(), Bins.bytes(staged), files.published().size(),
@@ -238,6 +244,7 @@ abstract class StagedCommitProtocol extends ManifestFileCommitProtocol {
 
   /** Deletes the staging directory, and files that came to their places in vain or do not wait any more. */
   private void clean(List<Path> files) {
+    atWork.end();
     try {
       directory.delete(files);
     } catch (IOException | RuntimeException e) {

@@ -39,8 +39,8 @@ import org.slf4j.LoggerFactory;
  *
  * <p><b>What is deleted, and why that is safe.</b> No list of a sink ever names a file below the staging directory, so no
  * reader misses one. An attempt deletes its own directory when it has committed or failed. A directory that is left over
- * goes when nothing in it has changed for the retention: a task that still writes to it would have changed it, and a
- * batch takes less than that. Where a directory cannot be listed, nothing is deleted.
+ * goes when nothing in it has changed for the retention: an attempt that is still at work would have changed it
+ * ({@link AtWork}). Where a directory cannot be listed, nothing is deleted.
  */
 final class Staging {
   private static final Logger LOG = LoggerFactory.getLogger(Staging.class);
@@ -259,6 +259,16 @@ final class Staging {
       throw new IOException(to + " has " + there.getLen() + " bytes, and was renamed with " + from.getLen());
     }
     return there;
+  }
+
+  /** Looks once more at files that are about to be listed. */
+  void requireThere(List<FileStatus> files) throws IOException {
+    inParallel(files.stream().map(file -> (Callable<Boolean>) () -> {
+      if (fs.getFileStatus(file.getPath()).getLen() != file.getLen()) {
+        throw new IOException(file.getPath() + " has no longer " + file.getLen() + " bytes");
+      }
+      return true;
+    }).toList());
   }
 
   /** Does all of it, or fails when none of it goes on. */
