@@ -239,11 +239,13 @@ class _Forking:
             raise not_restorable(source, 0, "the query", "no batch was committed", batches)
         check_unclaimed(source, found.others)
         entries = found.entries
-        if missing := missing_foreign(source, entries):
-            path = min(missing)
-            row = int(np.argmax(entries.origin == entries.foreign.index(path) + 1))
-            raise ForeignFileGoneError(path, str(entries.path[row]))
         files = StateFiles.of(found, plain_files(source, found))
+        needed = needed_for(source, files, version, is_reshaped=self._is_reshaped)
+        rows = StateFiles.entry_rows(found)[needed.segments]
+        if missing := missing_foreign(source, entries, rows):
+            path = min(missing)
+            row = rows[np.argmax(entries.origin[rows] == entries.foreign.index(path) + 1)]
+            raise ForeignFileGoneError(path, str(entries.path[row]))
         try:
             spark = spark_files(source, version)
         except KeyError as error:
@@ -255,7 +257,6 @@ class _Forking:
         check_restorable(source, files, version, Batches(tuple(batches), ids))
         stamps = (group.trailer.group_stamp for file in found.files.values() for group in file.groups)
         snapshot = LogSnapshot(found, {}, frozenset())
-        needed = needed_for(source, files, version, is_reshaped=self._is_reshaped)
         return _Plan(snapshot, files, needed, version, spark, max(stamps, default=0))
 
     def _write(self, plan: _Plan, holders: Holders, fork_id: str) -> Fork:

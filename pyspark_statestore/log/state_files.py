@@ -382,14 +382,16 @@ def foreign_of(entries: Entries, rows: np.ndarray) -> dict[str, frozenset[str]]:
     return by_checkpoint(entries.foreign[number - 1] for number in numbers.tolist() if number)
 
 
-def missing_foreign(directory: Directory, entries: Entries) -> frozenset[str]:
-    """Paths of the foreign files that do not exist, by one listing for each other checkpoint.
+def missing_foreign(directory: Directory, entries: Entries, rows: np.ndarray) -> frozenset[str]:
+    """Paths of the foreign files that some rows, or those of a mask, are in, and that do not exist.
+
+    It takes one listing for each other checkpoint. Where nothing of a foreign file is needed any more, nobody keeps it.
 
     Raises:
         StateStoreFilesError: One cannot be listed.
     """
     missing: set[str] = set()
-    for checkpoint, names in by_checkpoint(entries.foreign).items():
+    for checkpoint, names in foreign_of(entries, rows).items():
         there = directory.beside(checkpoint).names(MERGED)
         missing.update(foreign_path(checkpoint, name) for name in names.difference(there))
     return frozenset(missing)

@@ -302,6 +302,23 @@ def test_a_fork_lets_go_of_what_it_does_not_read_any_more(source: Path, fork: Pa
     assert restorable(fork) == {8}
 
 
+@pytest.mark.parametrize("mode", ["no_claim", "copy"])
+def test_a_fork_that_has_let_go_of_files_is_forked(source: Path, fork: Path, tmp_path: Path, mode: str) -> None:
+    """What it does not read any more may be gone."""
+    go_on(fork, 6, 61, spares=lambda path: path == "0/0/2.zip" or path.startswith("0/0/SSTs/"))
+    grow_old(fork)
+    clean_up(fork)
+    before = merged_names(source)
+    the_source_goes_on(source)
+    assert before - merged_names(source)
+    expected = state_of(fork)
+    assert all(expected.values())
+
+    Checkpoint(fork).fork(tmp_path / "further", mode)
+
+    assert state_of(tmp_path / "further") == expected
+
+
 def test_no_listing_misses_both(source: Path, fork: Path, breakage: Breakage) -> None:
     """At every operation, some pin keeps what is needed."""
     go_on(fork, 6, 50, spares=lambda path: path == "0/0/2.zip" or path.startswith("0/0/SSTs/"))

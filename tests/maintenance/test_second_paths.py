@@ -263,6 +263,24 @@ def test_a_fork_of_it_pins_the_same_files(original: Path, tmp_path: Path) -> Non
     assert state_of(fork) == needed
 
 
+@pytest.mark.parametrize("mode", ["no_claim", "copy"])
+def test_a_fork_when_nothing_is_left_at_them(original: Path, tmp_path: Path, mode: str) -> None:
+    """The files that the second paths led to are gone by then; what named them is not."""
+    before = merged_names(original)
+    give(original)
+    go_on(original, 6, 61)
+    delete_where(original, is_second)
+    for _ in range(2):
+        grow_old(original)
+        clean_up(original)
+    assert not merged_names(original) & before
+    assert not given(original)
+
+    Checkpoint(original).fork(tmp_path / "fork", mode)
+
+    assert state_of(tmp_path / "fork") == state_of(original)
+
+
 def test_claimed_by_a_fork(original: Path, tmp_path: Path) -> None:
     """The fork owns the files, so the checkpoint's own pin keeps none of them."""
     give(original)

@@ -235,7 +235,7 @@ def _without_missing(directory: Directory, found: Scan, files: StateFiles) -> St
     """Leaves out what is in missing files of other checkpoints: it restores nothing."""
     if not found.entries.foreign:
         return files
-    missing = missing_foreign(directory, found.entries)
+    missing = missing_foreign(directory, found.entries, found.resolution.live)
     gone = [number for number, path in enumerate(files.foreign, start=1) if path in missing]
     return files.without(np.flatnonzero(np.isin(files.origin, gone)))
 
