@@ -27,6 +27,8 @@ _UNITS = {
     "integer": {"": 1},
 }
 _MAX_SIGNED = (1 << 63) - 1
+_LONGEST_DURATION = 36_500 * 86_400_000
+"""Milliseconds: twice or five times as much still has room in a number. The same as the jar's ``OptionTexts``."""
 
 IDLE_SEAL_FACTOR = 5
 """``closedAfter`` is at least this many times ``idleSeal`` (rule 7): a file that a slow writer may still append to must
@@ -112,7 +114,7 @@ class Option:
             return text == "true"
         number = self._number(text)
         lowest = self._number(self.minimum) or 0
-        highest = self._number(self.maximum) or _MAX_SIGNED
+        highest = self._number(self.maximum) or (_LONGEST_DURATION if self.type == "duration" else _MAX_SIGNED)
         if number is None or not lowest <= number <= highest:
             self.refuse(value)
         return number

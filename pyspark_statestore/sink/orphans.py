@@ -34,7 +34,7 @@ from pyspark_statestore import rendering
 from pyspark_statestore.errors import StateStoreFilesError, not_allowed
 from pyspark_statestore.log.columns import TIMESTAMP
 from pyspark_statestore.log.merged_log import Clocks
-from pyspark_statestore.sink.file_list import FORMER_WAITING, LIST, WAITING, Entry, ListPart, read_list
+from pyspark_statestore.sink.file_list import FORMER_WAITING, LIST, WAITING, Entry, ListPart, check_sink, read_list
 from pyspark_statestore.sink.notes import LEASE, attempt_of, read_notes
 from pyspark_statestore.sink.verification import all_files, data_files, disagrees, waiting_disagrees
 from pyspark_statestore.sink.waiting import read_waiting
@@ -94,8 +94,9 @@ def remove_orphan_files(
     """Implements :meth:`pyspark_statestore.sink.sink.Sink.remove_orphan_files`."""
     check_age("older_than", older_than, force=force)
     clocks = Clocks(now)
+    check_sink(directory)  # before anything is listed or written, for one who is wrong about the directory
     if not dry_run:
-        read_list(directory)  # before anything is written, for one who is wrong about the directory
+        read_list(directory)
         clocks = Clocks(now, file_system_time(directory, STAGING))
     found = list(_orphans(directory, clocks, older_than))
     if not dry_run:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from pyspark_statestore.errors import StateStoreFilesError
-from pyspark_statestore.sink.file_list import FORMER_WAITING, LIST, WAITING, ListPart, display, read_list
+from pyspark_statestore.sink.file_list import FORMER_WAITING, LIST, WAITING, ListPart, check_sink, display, read_list
 from pyspark_statestore.sink.waiting import read_waiting
 from pyspark_statestore.storage.directory import Directory, FileInfo, errors_of
 
@@ -48,6 +48,7 @@ class SinkVerification:
 
 def verify(directory: Directory) -> SinkVerification:
     """Implements :meth:`pyspark_statestore.sink.sink.Sink.verify`."""
+    check_sink(directory)  # before all files below a directory are listed that is none
     # In this order: what is published meanwhile is in the list, and not among the files.
     there = {info.name: info for info in data_files(all_files(directory))}
     parts = read_list(directory)
@@ -85,11 +86,14 @@ def _is_hidden(name: str) -> bool:
 
 
 def _gaps(directory: Directory, parts: list[ListPart]) -> Iterator[tuple[str, str, str]]:
+    """One problem for all batches that are missing in a row: a stray number may seem to be a batch of any size."""
     before = parts[0].batch_id if parts[0].is_compact else -1
     for part in parts[1:] if parts[0].is_compact else parts:
-        for batch in range(before + 1, part.batch_id):
-            reason = "Spark's list has later batches, and readers fail without this one"
-            yield "missing_batch", directory.location.display(f"{LIST}/{batch}"), reason
+        missing = part.batch_id - before - 1
+        if missing > 0:
+            which = "this one" if missing == 1 else f"this one and the {missing - 1:,} after it"
+            reason = f"Spark's list has later batches, and readers fail without {which}"
+            yield "missing_batch", directory.location.display(f"{LIST}/{before + 1}"), reason
         before = part.batch_id
 
 

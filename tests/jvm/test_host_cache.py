@@ -313,6 +313,20 @@ def test_a_directory_that_others_can_write_to_is_not_used(
     assert cache.is_file() or not list(cache.iterdir())
 
 
+@pytest.mark.parametrize("named", ["/", "/../", "no\0name", "{file}/below"])
+def test_what_can_be_no_directory_is_not_used(
+    cached: MakeCached, new_checkpoint: Callable[..., Checkpoint], tmp_path: Path, named: str
+) -> None:
+    (tmp_path / "file").write_text("of somebody")
+    checkpoint = new_checkpoint(cache__dir=named.format(file=tmp_path / "file"))
+    ((path, data),) = snapshot(checkpoint, sst()).items()
+    checkpoint.forget()
+
+    assert load(checkpoint, path).read_bytes() == data
+
+    assert bytes_of(checkpoint) == (0, SIZE)
+
+
 def test_the_cache_may_go_at_any_time(cached: MakeCached, cache: Path) -> None:
     checkpoint = cached()
     data = snapshot(checkpoint, sst(), sst())

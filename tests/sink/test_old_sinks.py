@@ -337,6 +337,26 @@ def test_verification_finds_what_is_wrong(old: FileSink) -> None:
     assert by_kind["missing_batch"].endswith("/_spark_metadata/5")
 
 
+def test_a_stray_number_is_one_problem(old: FileSink) -> None:
+    """A file with a date for its name looks like a batch; so many batches were not there."""
+    log = old.files / "_spark_metadata"
+    last = max(int(path.name) for path in log.iterdir() if path.name.isdigit())
+    (log / "999999999999999999").write_text("v1\n")
+    [problem] = [row for row in Sink(old.files).verify().problems.to_pylist() if row["kind"] == "missing_batch"]
+    assert problem["path"].endswith(f"/{last + 1}")
+    assert f"{999999999999999999 - last - 2:,} after it" in problem["reason"]
+
+
+def test_what_is_no_sink_is_not_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may be a home directory."""
+    monkeypatch.setattr(Directory, "find", None)
+    sink = Sink(tmp_path)
+    for verb in (sink.verify, sink.remove_orphan_files, lambda: sink.remove_orphan_files(dry_run=False)):
+        with pytest.raises(StateStoreFilesError, match="PSS_NOT_A_SINK"):
+            verb()
+    assert not list(tmp_path.iterdir())
+
+
 def test_the_list_may_change_meanwhile(monkeypatch: pytest.MonkeyPatch, old: FileSink) -> None:
     sink = old
     join = rewriter.Rewriter.join

@@ -24,6 +24,9 @@ record OptionTexts(String prefix, Map<String, String> defaults, Map<String, Stri
   private static final Map<String, Long> MILLIS =
       Map.of("ms", 1L, "s", 1000L, "min", 60_000L, "m", 60_000L, "h", 3_600_000L, "d", 86_400_000L);
 
+  /** A hundred years: twice or five times as much still has room in a number. The same as Python's {@code conf.py}. */
+  private static final long LONGEST_MS = 36_500 * 86_400_000L;
+
   /** Takes what a configuration says below the prefix, and refuses what is no option. */
   static OptionTexts below(String prefix, Map<String, String> defaults, Configuration conf)
       throws StateStoreFilesException {
@@ -67,21 +70,21 @@ record OptionTexts(String prefix, Map<String, String> defaults, Map<String, Stri
 
   /** A size in bytes. */
   long bytes(String name, String allowed, long min) throws StateStoreFilesException {
-    return quantity(name, BYTES, allowed, min);
+    return quantity(name, BYTES, allowed, min, Long.MAX_VALUE);
   }
 
   /** A duration in milliseconds. */
   long millis(String name, String allowed, long min) throws StateStoreFilesException {
-    return quantity(name, MILLIS, allowed, min);
+    return quantity(name, MILLIS, allowed, min, LONGEST_MS);
   }
 
-  private long quantity(String name, Map<String, Long> units, String allowed, long min)
+  private long quantity(String name, Map<String, Long> units, String allowed, long min, long max)
       throws StateStoreFilesException {
     Matcher m = QUANTITY.matcher(text(name).toLowerCase(Locale.ROOT));
     if (m.matches() && units.containsKey(m.group(2))) {
       try {
         long value = Math.multiplyExact(Long.parseLong(m.group(1)), units.get(m.group(2)));
-        if (value >= min) {
+        if (value >= min && value <= max) {
           return value;
         }
       } catch (ArithmeticException e) {

@@ -5,6 +5,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.WeakHashMap;
+import java.util.concurrent.TimeUnit;
 import java.util.function.IntSupplier;
 import java.util.function.LongSupplier;
 import java.util.function.Supplier;
@@ -109,7 +110,7 @@ final class CommitWindow {
   private long patienceNanos() {
     Options now = options.get();
     if (!now.groupCommitIsAutomatic()) {
-      return now.groupCommitMaxWaitMs() * 1_000_000;
+      return TimeUnit.MILLISECONDS.toNanos(now.groupCommitMaxWaitMs());
     }
     if (!groupsAreFiles) {
       return 0;

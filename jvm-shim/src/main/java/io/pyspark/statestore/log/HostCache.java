@@ -8,6 +8,7 @@ import java.nio.channels.FileChannel;
 import java.nio.file.FileAlreadyExistsException;
 import java.nio.file.FileStore;
 import java.nio.file.Files;
+import java.nio.file.InvalidPathException;
 import java.nio.file.LinkOption;
 import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
@@ -74,7 +75,8 @@ final class HostCache {
 
   private static final ThreadLocal<ByteBuffer> BUFFER = ThreadLocal.withInitial(() -> ByteBuffer.allocateDirect(1 << 18));
 
-  private static final Map<Path, HostCache> CACHES = new ConcurrentHashMap<>();
+  /** By the directory's name as the option has it. */
+  private static final Map<String, HostCache> CACHES = new ConcurrentHashMap<>();
   private static final HostCache NONE = new HostCache(null, null);
 
   /** {@code inUse}: it has another name on this disk, so a store has it now. */
@@ -100,18 +102,23 @@ final class HostCache {
       return NONE;
     }
     String named = options.cacheDir();
-    Path root = named.isEmpty()
-        ? Path.of(System.getProperty("java.io.tmpdir"), "pyspark-statestore-cache-" + System.getProperty("user.name"))
-        : Path.of(named);
-    HostCache cache = CACHES.computeIfAbsent(root.toAbsolutePath().normalize(), HostCache::open);
+    if (named.isEmpty()) {
+      String name = "pyspark-statestore-cache-" + System.getProperty("user.name");
+      named = Path.of(System.getProperty("java.io.tmpdir"), name).toString();
+    }
+    HostCache cache = CACHES.computeIfAbsent(named, HostCache::open);
     if (cache.root != null) {
       cache.limit = options.cacheSizeLimit();
     }
     return cache;
   }
 
-  private static HostCache open(Path root) {
+  private static HostCache open(String named) {
     try {
+      Path root = Path.of(named).toAbsolutePath().normalize();
+      if (root.getParent() == null) {
+        throw new IOException("it is the root of a file system");
+      }
       Files.createDirectories(root.getParent());
       // Java does not say who the user is, but who owns what the user makes.
       Path probe = Files.createTempFile("pyspark-statestore", ".owner");
@@ -120,9 +127,9 @@ final class HostCache {
       HostCache cache = new HostCache(root, user);
       cache.requireMine();
       return cache;
-    } catch (IOException | UnsupportedOperationException e) {
+    } catch (IOException | InvalidPathException | UnsupportedOperationException e) {
       LOG.warn("SSTs are not cached on this host: {} cannot be used ({}). Name another directory in {}cache.dir, or set"
-          + " {}cache.sizeLimit to 0", root, e.getMessage(), Options.PREFIX, Options.PREFIX);
+          + " {}cache.sizeLimit to 0", named, e.getMessage(), Options.PREFIX, Options.PREFIX);
       return NONE;
     }
   }
