@@ -13,6 +13,7 @@ from pyspark_statestore.cli.commands import DAMAGED, Command
 if TYPE_CHECKING:
     from pyspark_statestore.checkpoint import Checkpoint
     from pyspark_statestore.cli.output import Output
+    from pyspark_statestore.maintenance.verify.verification import Verification
 
 _VERIFIED = ("read_bytes_count", "files_count", "segments_count", "versions_count")
 """The counts in the report of ``verify``."""
@@ -212,13 +213,16 @@ def verify_command(ctx: click.Context, checkpoint: Checkpoint, output: Output, d
     left = sum(not damage.repaired for damage in done.damages)
     figures = {"is_clean": done.is_clean, **{name: getattr(done, name) for name in _VERIFIED}}
     figures |= {"damages_count": len(done.damages), "repaired_count": done.repaired_count}
+    figures |= {"committed_version": done.committed_version, "restorable_version": done.restorable_version}
     found = done.to_arrow()
     details = {
         f"{severity}s": (found.filter(pc.equal(found["severity"], severity)).drop_columns(["severity"]), DAMAGES)
         for severity in ("damage", "note")
     }
     title = f"State of {checkpoint.url}"
-    output.report(Report.of(title, figures, details, dry_run=dry_run and repair, note=_note(left)))
+    output.report(
+        Report.of(title, figures, details, dry_run=dry_run and repair, note=_note(left, checkpoint.url, done))
+    )
     if left:
         ctx.exit(DAMAGED)
 
@@ -230,8 +234,17 @@ def _where(smaller_than: int, max_space_amplification: float) -> Any:
     return (pc.field("file_size_in_bytes") < smaller_than) | (pc.field("space_amplification") > max_space_amplification)
 
 
-def _note(left: int) -> str:
+def _note(left: int, url: str, done: Verification) -> str:
+    """What to do about the damage that is left: the query can go on all the same, or from an older version."""
+    from pyspark_statestore.log.restart import way_out
+
     if not left:
         return ""
     damage = "1 damage is" if left == 1 else f"{left:,} damages are"
-    return f"{damage} not repaired. Restore the files from a copy, or see --repair."
+    note = f"{damage} not repaired. Restore the files from a copy, or see --repair."
+    if done.committed_version is None:
+        return note
+    if done.restorable_version == done.committed_version:
+        return f"{note} The query can go on: version {done.committed_version}, its newest, can be restored."
+    lost = f"The query cannot go on: version {done.committed_version}, its newest, cannot be restored."
+    return f"{lost} {way_out(url, done.restorable_version)}\n{note}"

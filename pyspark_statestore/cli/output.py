@@ -174,6 +174,10 @@ class Output(abc.ABC):
     def file(self, shown: ShownFile) -> None:
         """Writes what is in one merged file."""
 
+    @abc.abstractmethod
+    def alarm(self, text: str) -> None:
+        """Writes what comes before everything else: a query cannot start."""
+
 
 class JsonOutput(Output):
     """Writes JSON, exact and complete: an array with a row in each line, or an object."""
@@ -211,6 +215,10 @@ class JsonOutput(Output):
     def file(self, shown: ShownFile) -> None:
         """Writes an object with the groups in the file's order."""
         click.echo(_encoded(asdict(shown), indent=1))
+
+    def alarm(self, text: str) -> None:
+        """Writes it to stderr: the figures say it, too."""
+        say(text, err=True)
 
 
 def _write_array(table: pa.Table) -> None:

@@ -28,6 +28,9 @@ _FIGURES = (
     "operator_count",
     "partition_count",
     "max_version",
+    "committed_version",
+    "restorable_version",
+    "not_restorable",
 )
 """The columns of the table ``summary`` that the list has; the page goes by all."""
 
@@ -67,12 +70,14 @@ def list_command(
 ) -> None:
     """List the checkpoints below ROOT, with what each holds.
 
-    A checkpoint that cannot be read has the reason in its line. What is inside of a checkpoint is not looked into.
+    What comes first names the checkpoints from which a query could not start, and the version that it could. A
+    checkpoint that cannot be read has the reason in its line. What is inside of a checkpoint is not looked into.
 
     With --out, the list is a page for a browser, which also says what to do.
     """
     from pyspark_statestore.cli.layouts import CHECKPOINTS
     from pyspark_statestore.cli.output import progress
+    from pyspark_statestore.log.restart import alarm
     from pyspark_statestore.rendering import counted
     from pyspark_statestore.storage import Directory, Location
 
@@ -91,6 +96,9 @@ def list_command(
         limited = ordered.slice(0, rows.limit) if rows.limit else ordered
         write_page(overview_report(directory.location.url, limited, at), out)
         return
+    for row in table.select(["checkpoint", "committed_version", "restorable_version", "not_restorable"]).to_pylist():
+        if said := alarm(row["checkpoint"], row):
+            output.alarm(said)
     title = f"{counted(table.num_rows, 'checkpoint')} in {directory.location.url}"
     output.table(table.select(["checkpoint", *_FIGURES, "error"]), CHECKPOINTS, title, rows)
 
@@ -121,7 +129,9 @@ def _table(directory: Directory, paths: list[str], storage_options: dict[str, An
         row: dict[str, Any] = {"checkpoint": directory.location.display(path)}
         try:
             where = f"{directory.location.exact_url}/{path}".rstrip("/")
-            row |= Checkpoint(where, storage_options).inspect.summary().to_pylist()[0]
+            # Of stock Spark's state, thousands of files would have to be opened for each checkpoint.
+            read = Checkpoint(where, storage_options).inspect.tables("summary", opens_plain=False)
+            row |= read["summary"].to_pylist()[0]
         except StateStoreFilesError as error:
             row["error"] = str(error)
         found.append({name: row.get(name) for name in schema.names})

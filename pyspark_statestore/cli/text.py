@@ -97,6 +97,10 @@ class TextOutput(Output):
             start = shown.file_size_in_bytes - shown.torn_tail_bytes
             self._line(f"\ntorn tail: {shown.torn_tail_bytes:,} bytes from {start} on, which readers ignore")
 
+    def alarm(self, text: str) -> None:
+        """Writes it in red."""
+        self._line(text, style="bold red")
+
     def _group(self, group: ShownGroup, number: int, of: int) -> None:
         start = "?" if group.offset is None else str(group.offset)
         flags = ", ".join(group.flags) or "no flags"
