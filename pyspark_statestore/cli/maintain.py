@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pyspark_statestore.cli import options
+from pyspark_statestore.cli import next_steps, options
 from pyspark_statestore.cli.commands import DAMAGED, Command
 
 if TYPE_CHECKING:
@@ -83,7 +83,8 @@ def compact_command(
             callback=callback,
         )
     title, details = f"Compaction of {checkpoint.url}", {"files": (done.files, REWRITTEN)}
-    output.report(Report.of(title, figures_of(done), details, dry_run=done.dry_run))
+    step = next_steps.after_compact(checkpoint.url, done, localize=localize)
+    output.report(Report.of(title, figures_of(done), details, dry_run=done.dry_run, next_step=step))
 
 
 @click.command(
@@ -108,7 +109,8 @@ def consolidate_command(checkpoint: Checkpoint, output: Output, dry_run: bool) -
 
     with progress("Consolidating the index", ""):
         done = checkpoint.maintenance.consolidate_index(dry_run=dry_run)
-    output.report(Report.of(f"Index of {checkpoint.url}", figures_of(done), dry_run=done.dry_run))
+    title, step = f"Index of {checkpoint.url}", next_steps.after_consolidate(checkpoint.url)
+    output.report(Report.of(title, figures_of(done), dry_run=done.dry_run, next_step=step))
 
 
 @click.command(
@@ -140,8 +142,9 @@ def expire_command(checkpoint: Checkpoint, output: Output, dry_run: bool, retain
 
     with progress("Reading versions", ""):
         done = checkpoint.maintenance.expire(retain_last, dry_run=dry_run, force=force)
-    title = f"Versions of {checkpoint.url}"
-    output.report(Report.of(title, figures_of(done), dry_run=done.dry_run, really="--no-dry-run"))
+    title, really = f"Versions of {checkpoint.url}", "--no-dry-run"
+    step = next_steps.after_expire(checkpoint.url, done.removed_files_count)
+    output.report(Report.of(title, figures_of(done), dry_run=done.dry_run, really=really, next_step=step))
 
 
 @click.command(
@@ -179,7 +182,8 @@ def orphans_command(
     with progress("Looking for orphans", ""):
         done = checkpoint.maintenance.remove_orphan_files(older_than, dry_run=dry_run, force=force)
     title, details = f"Orphans of {checkpoint.url}", {"files": (done.files, ORPHANS)}
-    output.report(Report.of(title, figures_of(done), details, dry_run=done.dry_run, really="--no-dry-run"))
+    really, step = "--no-dry-run", next_steps.after_orphans(checkpoint.url)
+    output.report(Report.of(title, figures_of(done), details, dry_run=done.dry_run, really=really, next_step=step))
 
 
 @click.command(
@@ -220,9 +224,8 @@ def verify_command(ctx: click.Context, checkpoint: Checkpoint, output: Output, d
         for severity in ("damage", "note")
     }
     title = f"State of {checkpoint.url}"
-    output.report(
-        Report.of(title, figures, details, dry_run=dry_run and repair, note=_note(left, checkpoint.url, done))
-    )
+    note, step = _note(left, checkpoint.url, done), next_steps.after_verify(checkpoint.url, done)
+    output.report(Report.of(title, figures, details, dry_run=dry_run and repair, note=note, next_step=step))
     if left:
         ctx.exit(DAMAGED)
 

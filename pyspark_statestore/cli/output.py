@@ -97,12 +97,14 @@ class Report:
         figures: Values by name, in the order in which they are shown.
         details: Tables and their layouts, by name.
         note: A message that nobody should overlook; empty for none.
+        next_step: What comes next, for people; empty for nothing.
     """
 
     title: str
     figures: Mapping[str, Any]
     details: Mapping[str, tuple[pa.Table, TableLayout]]
     note: str
+    next_step: str = ""
 
     @classmethod
     def of(
@@ -114,6 +116,7 @@ class Report:
         dry_run: bool,
         really: str = "",
         note: str = "",
+        next_step: str = "",
     ) -> Report:
         """Makes a report, which says so where the command was a dry run.
 
@@ -124,13 +127,14 @@ class Report:
             dry_run: Whether the command was a dry run.
             really: The option that makes the command change something, where a dry run is its default.
             note: A message besides that about the dry run.
+            next_step: What comes after the command. After a dry run, that is the same command.
         """
         title = f"{title} (dry run)" if dry_run else title
         notes = [note] if note else []
         if dry_run:
             really = f" with {really}" if really else " without --dry-run"
             notes.append(f"DRY RUN: nothing was changed. The same command{really} does it.")
-        return cls(title, {"dry_run": dry_run, **figures}, details, "\n".join(notes))
+        return cls(title, {"dry_run": dry_run, **figures}, details, "\n".join(notes), "" if dry_run else next_step)
 
 
 def figures_of(result: Any, *left_out: str) -> dict[str, Any]:
