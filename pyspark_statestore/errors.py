@@ -73,7 +73,8 @@ ERROR_CLASSES: Mapping[str, str] = MappingProxyType(
             "write the path as merged+{scheme}:... yourself."
         ),
         "PSS_NOT_A_CHECKPOINT": (
-            "{path} is not a streaming checkpoint: {reason}. Give the directory that is the query's checkpointLocation."
+            "{path} is not a streaming checkpoint: {reason}. Give the directory that is the query's "
+            "checkpointLocation{hint}."
         ),
         "PSS_UNKNOWN_LOCATION": (
             "The checkpoint of {what} cannot be found: {reason}. Give Checkpoint() the query's checkpointLocation "

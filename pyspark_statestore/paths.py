@@ -12,6 +12,9 @@ MERGED_PREFIX = "merged+"
 SCHEMES = ("file", "hdfs", "viewfs", "webhdfs", "s3a", "s3", "abfs", "abfss", "wasb", "gs", "oss", "cosn")
 """The schemes that ``configure`` sets up; the message of ``PSS_UNKNOWN_SCHEME`` says how to add another one."""
 
+LIST_DEPTH = 3
+"""How many directories below one are looked into for checkpoints, unless somebody says otherwise."""
+
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(.*)", re.DOTALL)
 
 

@@ -130,6 +130,11 @@ def flag(value: bool) -> str:
     return "yes" if value else "no"
 
 
+def mark(value: object) -> str:
+    """Yes, where there is a value at all."""
+    return "yes"
+
+
 def name(value: str) -> str:
     """The last part of a path: the file's name."""
     return text(value.rsplit("/", 1)[-1])

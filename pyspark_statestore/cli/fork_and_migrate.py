@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pyspark_statestore.cli import options
+from pyspark_statestore.cli import next_steps, options
 from pyspark_statestore.cli.commands import Command
 
 if TYPE_CHECKING:
@@ -84,7 +84,8 @@ def fork_command(
         stack.enter_context(task_progress("Forking", spark))
         made = checkpoint.fork(fork, mode, version, partitions=partitions, spark=spark, dry_run=dry_run, force=force)
     title = f"Fork of {made.source}: {made.path}"
-    output.report(Report.of(title, figures_of(made, "path", "source"), dry_run=made.dry_run))
+    figures, step = figures_of(made, "path", "source"), next_steps.after_fork(made)
+    output.report(Report.of(title, figures, dry_run=made.dry_run, next_step=step))
 
 
 @click.command(
@@ -111,7 +112,8 @@ def release_command(checkpoint: Checkpoint, output: Output, dry_run: bool, fork:
 
     done = checkpoint.maintenance.release_fork(fork, dry_run=dry_run, force=force)
     note = f"{done.fork} cannot be restored once these files are gone." if done.broken_segments_count else ""
-    output.report(Report.of(f"Release of {done.fork}", figures_of(done, "fork"), dry_run=done.dry_run, note=note))
+    title, step = f"Release of {done.fork}", next_steps.after_release(checkpoint.url, done)
+    output.report(Report.of(title, figures_of(done, "fork"), dry_run=done.dry_run, note=note, next_step=step))
 
 
 @click.command(
@@ -172,14 +174,16 @@ def convert_command(
     if store is None:
         with progress("Converting", ""):
             done = checkpoint.convert(str(to), door=door, dry_run=dry_run, force=force)
-        output.report(Report.of(title, figures_of(done), dry_run=done.dry_run))
+        step = next_steps.after_convert(checkpoint.url, done, door=door)
+        output.report(Report.of(title, figures_of(done), dry_run=done.dry_run, next_step=step))
         return
     with ExitStack() as stack:
         spark = None if dry_run else stack.enter_context(session(master, dict(conf)))
         stack.enter_context(task_progress("Converting", spark))
         other = checkpoint.convert(store=store, spark=spark, dry_run=dry_run, force=force)
     note = "" if other.version is not None else "It has that store already."
-    output.report(Report.of(title, figures_of(other), dry_run=other.dry_run, note=note))
+    step = next_steps.after_convert_store(checkpoint.url, other)
+    output.report(Report.of(title, figures_of(other), dry_run=other.dry_run, note=note, next_step=step))
 
 
 @click.command(
@@ -207,7 +211,8 @@ def export_command(checkpoint: Checkpoint, output: Output, dry_run: bool, target
 
     with progress("Writing plain files", "bytes") as callback:
         done = checkpoint.export(target, dry_run=dry_run, force=force, callback=callback)
-    output.report(Report.of(f"Export of {checkpoint.url}", figures_of(done), dry_run=done.dry_run))
+    title, step = f"Export of {checkpoint.url}", next_steps.after_export(checkpoint.url, done)
+    output.report(Report.of(title, figures_of(done), dry_run=done.dry_run, next_step=step))
 
 
 @click.command(
@@ -236,5 +241,6 @@ def drop_merged_command(checkpoint: Checkpoint, output: Output, dry_run: bool, f
 
     with progress("Comparing plain files", ""):
         done = checkpoint.drop_merged(dry_run=dry_run, force=force)
-    title = f"Merged files of {checkpoint.url}"
-    output.report(Report.of(title, figures_of(done), dry_run=done.dry_run, really="--no-dry-run"))
+    title, really = f"Merged files of {checkpoint.url}", "--no-dry-run"
+    step = next_steps.after_drop_merged(checkpoint.url)
+    output.report(Report.of(title, figures_of(done), dry_run=done.dry_run, really=really, next_step=step))

@@ -29,8 +29,16 @@ if TYPE_CHECKING:
 @options.checkpoint
 @options.output
 def summary_command(checkpoint: Checkpoint, output: Output) -> None:
-    """Sum up the whole checkpoint."""
-    output.record(_read(checkpoint, "summary"), checkpoint.url)
+    """Sum up the whole checkpoint, and say whether a query could go on from it.
+
+    What comes first says so where the last committed batch cannot be restored, and names the version that can.
+    """
+    from pyspark_statestore.log.restart import alarm
+
+    table = _read(checkpoint, "summary")
+    if said := alarm(checkpoint.url, table.to_pylist()[0]):
+        output.alarm(said)
+    output.record(table, checkpoint.url)
 
 
 @click.command(

@@ -114,6 +114,7 @@ CHECKPOINTS: TableLayout = (
     ColumnLayout("their size", ("plain_bytes",), rendering.size, optional=True),
     ColumnLayout("partitions", ("partition_count",), rendering.count),
     ColumnLayout("version", ("max_version",), rendering.text),
+    ColumnLayout("cannot start", ("not_restorable",), rendering.mark, optional=True),
     ColumnLayout("error", ("error",), rendering.text, optional=True),
 )
 """The layout of the command ``list``."""

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pyspark_statestore.cli import options
+from pyspark_statestore.cli import next_steps, options
 from pyspark_statestore.cli.commands import DAMAGED, Command
 
 if TYPE_CHECKING:
     from pyspark_statestore.checkpoint import Checkpoint
     from pyspark_statestore.cli.output import Output
+    from pyspark_statestore.maintenance.verify.verification import Verification
 
 _VERIFIED = ("read_bytes_count", "files_count", "segments_count", "versions_count")
 """The counts in the report of ``verify``."""
@@ -82,7 +83,8 @@ def compact_command(
             callback=callback,
         )
     title, details = f"Compaction of {checkpoint.url}", {"files": (done.files, REWRITTEN)}
-    output.report(Report.of(title, figures_of(done), details, dry_run=done.dry_run))
+    step = next_steps.after_compact(checkpoint.url, done, localize=localize)
+    output.report(Report.of(title, figures_of(done), details, dry_run=done.dry_run, next_step=step))
 
 
 @click.command(
@@ -107,7 +109,8 @@ def consolidate_command(checkpoint: Checkpoint, output: Output, dry_run: bool) -
 
     with progress("Consolidating the index", ""):
         done = checkpoint.maintenance.consolidate_index(dry_run=dry_run)
-    output.report(Report.of(f"Index of {checkpoint.url}", figures_of(done), dry_run=done.dry_run))
+    title, step = f"Index of {checkpoint.url}", next_steps.after_consolidate(checkpoint.url)
+    output.report(Report.of(title, figures_of(done), dry_run=done.dry_run, next_step=step))
 
 
 @click.command(
@@ -139,8 +142,9 @@ def expire_command(checkpoint: Checkpoint, output: Output, dry_run: bool, retain
 
     with progress("Reading versions", ""):
         done = checkpoint.maintenance.expire(retain_last, dry_run=dry_run, force=force)
-    title = f"Versions of {checkpoint.url}"
-    output.report(Report.of(title, figures_of(done), dry_run=done.dry_run, really="--no-dry-run"))
+    title, really = f"Versions of {checkpoint.url}", "--no-dry-run"
+    step = next_steps.after_expire(checkpoint.url, done.removed_files_count)
+    output.report(Report.of(title, figures_of(done), dry_run=done.dry_run, really=really, next_step=step))
 
 
 @click.command(
@@ -178,7 +182,8 @@ def orphans_command(
     with progress("Looking for orphans", ""):
         done = checkpoint.maintenance.remove_orphan_files(older_than, dry_run=dry_run, force=force)
     title, details = f"Orphans of {checkpoint.url}", {"files": (done.files, ORPHANS)}
-    output.report(Report.of(title, figures_of(done), details, dry_run=done.dry_run, really="--no-dry-run"))
+    really, step = "--no-dry-run", next_steps.after_orphans(checkpoint.url)
+    output.report(Report.of(title, figures_of(done), details, dry_run=done.dry_run, really=really, next_step=step))
 
 
 @click.command(
@@ -212,13 +217,15 @@ def verify_command(ctx: click.Context, checkpoint: Checkpoint, output: Output, d
     left = sum(not damage.repaired for damage in done.damages)
     figures = {"is_clean": done.is_clean, **{name: getattr(done, name) for name in _VERIFIED}}
     figures |= {"damages_count": len(done.damages), "repaired_count": done.repaired_count}
+    figures |= {"committed_version": done.committed_version, "restorable_version": done.restorable_version}
     found = done.to_arrow()
     details = {
         f"{severity}s": (found.filter(pc.equal(found["severity"], severity)).drop_columns(["severity"]), DAMAGES)
         for severity in ("damage", "note")
     }
     title = f"State of {checkpoint.url}"
-    output.report(Report.of(title, figures, details, dry_run=dry_run and repair, note=_note(left)))
+    note, step = _note(left, checkpoint.url, done), next_steps.after_verify(checkpoint.url, done)
+    output.report(Report.of(title, figures, details, dry_run=dry_run and repair, note=note, next_step=step))
     if left:
         ctx.exit(DAMAGED)
 
@@ -230,8 +237,17 @@ def _where(smaller_than: int, max_space_amplification: float) -> Any:
     return (pc.field("file_size_in_bytes") < smaller_than) | (pc.field("space_amplification") > max_space_amplification)
 
 
-def _note(left: int) -> str:
+def _note(left: int, url: str, done: Verification) -> str:
+    """What to do about the damage that is left: the query can go on all the same, or from an older version."""
+    from pyspark_statestore.log.restart import way_out
+
     if not left:
         return ""
     damage = "1 damage is" if left == 1 else f"{left:,} damages are"
-    return f"{damage} not repaired. Restore the files from a copy, or see --repair."
+    note = f"{damage} not repaired. Restore the files from a copy, or see --repair."
+    if done.committed_version is None:
+        return note
+    if done.restorable_version == done.committed_version:
+        return f"{note} The query can go on: version {done.committed_version}, its newest, can be restored."
+    lost = f"The query cannot go on: version {done.committed_version}, its newest, cannot be restored."
+    return f"{lost} {way_out(url, done.restorable_version)}\n{note}"

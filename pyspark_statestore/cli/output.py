@@ -97,12 +97,14 @@ class Report:
         figures: Values by name, in the order in which they are shown.
         details: Tables and their layouts, by name.
         note: A message that nobody should overlook; empty for none.
+        next_step: What comes next, for people; empty for nothing.
     """
 
     title: str
     figures: Mapping[str, Any]
     details: Mapping[str, tuple[pa.Table, TableLayout]]
     note: str
+    next_step: str = ""
 
     @classmethod
     def of(
@@ -114,6 +116,7 @@ class Report:
         dry_run: bool,
         really: str = "",
         note: str = "",
+        next_step: str = "",
     ) -> Report:
         """Makes a report, which says so where the command was a dry run.
 
@@ -124,13 +127,14 @@ class Report:
             dry_run: Whether the command was a dry run.
             really: The option that makes the command change something, where a dry run is its default.
             note: A message besides that about the dry run.
+            next_step: What comes after the command. After a dry run, that is the same command.
         """
         title = f"{title} (dry run)" if dry_run else title
         notes = [note] if note else []
         if dry_run:
             really = f" with {really}" if really else " without --dry-run"
             notes.append(f"DRY RUN: nothing was changed. The same command{really} does it.")
-        return cls(title, {"dry_run": dry_run, **figures}, details, "\n".join(notes))
+        return cls(title, {"dry_run": dry_run, **figures}, details, "\n".join(notes), "" if dry_run else next_step)
 
 
 def figures_of(result: Any, *left_out: str) -> dict[str, Any]:
@@ -174,6 +178,10 @@ class Output(abc.ABC):
     def file(self, shown: ShownFile) -> None:
         """Writes what is in one merged file."""
 
+    @abc.abstractmethod
+    def alarm(self, text: str) -> None:
+        """Writes what comes before everything else: a query cannot start."""
+
 
 class JsonOutput(Output):
     """Writes JSON, exact and complete: an array with a row in each line, or an object."""
@@ -211,6 +219,10 @@ class JsonOutput(Output):
     def file(self, shown: ShownFile) -> None:
         """Writes an object with the groups in the file's order."""
         click.echo(_encoded(asdict(shown), indent=1))
+
+    def alarm(self, text: str) -> None:
+        """Writes it to stderr: the figures say it, too."""
+        say(text, err=True)
 
 
 def _write_array(table: pa.Table) -> None:

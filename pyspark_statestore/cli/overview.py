@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from pyspark_statestore.cli import options
 from pyspark_statestore.cli.commands import Command
+from pyspark_statestore.cli.echo import say
 from pyspark_statestore.errors import StateStoreFilesError
+from pyspark_statestore.paths import LIST_DEPTH
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,11 +30,11 @@ _FIGURES = (
     "operator_count",
     "partition_count",
     "max_version",
+    "committed_version",
+    "restorable_version",
+    "not_restorable",
 )
 """The columns of the table ``summary`` that the list has; the page goes by all."""
-
-_OF_A_QUERY = {"offsets", "commits"}
-"""What Spark makes in each checkpoint when its query starts."""
 
 
 @click.command(
@@ -50,14 +52,16 @@ _OF_A_QUERY = {"offsets", "commits"}
 @click.option(
     "--depth",
     type=click.IntRange(min=0),
-    default=3,
+    default=LIST_DEPTH,
     show_default=True,
     help="How many directories below ROOT to look into for checkpoints; 0 for ROOT alone.",
 )
 @options.rows
 @options.output
 @options.optional_page
+@click.pass_context
 def list_command(
+    ctx: click.Context,
     root: str,
     storage_options: tuple[tuple[str, Any], ...],
     output: Output,
@@ -67,48 +71,74 @@ def list_command(
 ) -> None:
     """List the checkpoints below ROOT, with what each holds.
 
-    A checkpoint that cannot be read has the reason in its line. What is inside of a checkpoint is not looked into.
+    What comes first names the checkpoints from which a query could not start, and the version that it could. A
+    checkpoint or a directory that cannot be read has the reason in its line. What is inside of a checkpoint is not
+    looked into. The exit status is 1 where a directory cannot be listed, since there may be checkpoints in it.
 
     With --out, the list is a page for a browser, which also says what to do.
     """
-    from pyspark_statestore.cli.layouts import CHECKPOINTS
     from pyspark_statestore.cli.output import progress
-    from pyspark_statestore.rendering import counted
+    from pyspark_statestore.log.nearby import checkpoints_below, hint
     from pyspark_statestore.storage import Directory, Location
 
     directory = Directory(Location.of(root, dict(storage_options)))
-    if not directory.names():
-        parameters = {"action": "list", "path": directory.location.url, "reason": directory.why_empty()}
-        raise StateStoreFilesError("PSS_READ_FAILED", parameters)
+    _check_root(directory)
     at = datetime.datetime.now(datetime.timezone.utc)
+    refused: dict[str, StateStoreFilesError] = {}
     with progress("Reading checkpoints", ""):
-        table = _table(directory, list(_below(directory, depth)), dict(storage_options))
-    if out is not None:
+        found = list(checkpoints_below(directory, depth, refused=refused.__setitem__))
+        table = _table(directory, found, refused, dict(storage_options))
+    if out is None:
+        _print(directory, table, len(found), len(refused), output, rows)
+    else:
         from pyspark_statestore.cli.report import write_page
         from pyspark_statestore.report.overview import overview_report
 
         ordered = rows.ordered(table)
         limited = ordered.slice(0, rows.limit) if rows.limit else ordered
         write_page(overview_report(directory.location.url, limited, at), out)
+    if not found and (near := hint(directory)):
+        say(f"{near}.", err=True)
+    for error in refused.values():
+        say(str(error), err=True)
+    if refused:
+        ctx.exit(1)
+
+
+def _check_root(directory: Directory) -> None:
+    """Refuses a root that cannot be one. An empty one can: nothing is there yet."""
+    if directory.names():
         return
-    title = f"{counted(table.num_rows, 'checkpoint')} in {directory.location.url}"
+    reason = "it is a file" if directory.is_file() else ""
+    if not reason and not directory.exists() and not directory.is_flat:  # an object store has no empty directories
+        reason = "it does not exist"
+    if reason:
+        parameters = {"action": "list", "path": directory.location.url, "reason": reason}
+        raise StateStoreFilesError("PSS_READ_FAILED", parameters)
+    say(f"{directory.location.url} is empty{', or does not exist' if directory.is_flat else ''}.", err=True)
+
+
+def _print(directory: Directory, table: pa.Table, found: int, refused: int, output: Output, rows: RowChoice) -> None:
+    from pyspark_statestore.cli.layouts import CHECKPOINTS
+    from pyspark_statestore.log.restart import alarm
+    from pyspark_statestore.rendering import counted
+
+    for row in table.select(["checkpoint", "committed_version", "restorable_version", "not_restorable"]).to_pylist():
+        if said := alarm(row["checkpoint"], row):
+            output.alarm(said)
+    title = f"{counted(found, 'checkpoint')} in {directory.location.url}"
+    if refused:
+        count = "1 directory" if refused == 1 else f"{refused:,} directories"
+        title += f"; {count} could not be listed"
     output.table(table.select(["checkpoint", *_FIGURES, "error"]), CHECKPOINTS, title, rows)
 
 
-def _below(directory: Directory, depth: int, folder: str = "") -> Iterator[str]:
-    """Yields the paths of the checkpoints in a folder, in the order of their names."""
-    below = directory.directories(folder)
-    if _OF_A_QUERY.issubset(below):
-        yield folder
-        return
-    if not depth:
-        return
-    for name in sorted(below):
-        if not name.startswith(("_", ".")):
-            yield from _below(directory, depth - 1, f"{folder}/{name}" if folder else name)
-
-
-def _table(directory: Directory, paths: list[str], storage_options: dict[str, Any]) -> pa.Table:
+def _table(
+    directory: Directory,
+    paths: list[str],
+    refused: Mapping[str, StateStoreFilesError],
+    storage_options: dict[str, Any],
+) -> pa.Table:
     import pyarrow as pa
 
     from pyspark_statestore.checkpoint import Checkpoint
@@ -117,11 +147,16 @@ def _table(directory: Directory, paths: list[str], storage_options: dict[str, An
     figures = schema_of("summary")
     schema = pa.schema([("checkpoint", pa.string()), *figures, ("error", pa.string())])
     found: list[dict[str, Any]] = []
-    for path in paths:
+    for path in sorted([*paths, *refused], key=lambda path: path.split("/")):
         row: dict[str, Any] = {"checkpoint": directory.location.display(path)}
+        if path in refused:
+            found.append(dict.fromkeys(schema.names) | row | {"error": str(refused[path])})
+            continue
         try:
             where = f"{directory.location.exact_url}/{path}".rstrip("/")
-            row |= Checkpoint(where, storage_options).inspect.summary().to_pylist()[0]
+            # Of stock Spark's state, thousands of files would have to be opened for each checkpoint.
+            read = Checkpoint(where, storage_options).inspect.tables("summary", opens_plain=False)
+            row |= read["summary"].to_pylist()[0]
         except StateStoreFilesError as error:
             row["error"] = str(error)
         found.append({name: row.get(name) for name in schema.names})

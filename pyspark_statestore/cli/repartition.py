@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pyspark_statestore.cli import options
+from pyspark_statestore.cli import next_steps, options
 from pyspark_statestore.cli.commands import Command
 
 if TYPE_CHECKING:
@@ -56,7 +56,8 @@ def repartition_command(
         done = checkpoint.repartition(partitions, spark=spark, dry_run=dry_run, force=force)
     note = "" if done.batch is not None else "It has that number of partitions already."
     title = f"Repartitioning of {checkpoint.url}"
-    output.report(Report.of(title, figures_of(done), dry_run=done.dry_run, note=note))
+    step = next_steps.after_repartition(checkpoint.url, done)
+    output.report(Report.of(title, figures_of(done), dry_run=done.dry_run, note=note, next_step=step))
 
 
 @click.command(
@@ -81,7 +82,8 @@ def undo_repartition_command(checkpoint: Checkpoint, output: Output, dry_run: bo
 
     with progress("Taking back", ""):
         done = checkpoint.undo_repartition(dry_run=dry_run, force=force)
-    output.report(Report.of(f"Repartitioning of {checkpoint.url}", figures_of(done), dry_run=done.dry_run))
+    title, step = f"Repartitioning of {checkpoint.url}", next_steps.after_undo_repartition(done)
+    output.report(Report.of(title, figures_of(done), dry_run=done.dry_run, next_step=step))
 
 
 @click.command(
@@ -106,5 +108,6 @@ def old_partitions_command(checkpoint: Checkpoint, output: Output, dry_run: bool
 
     with progress("Looking for old partitions", ""):
         done = checkpoint.maintenance.remove_old_partitions(dry_run=dry_run)
-    title = f"Old partitions of {checkpoint.url}"
-    output.report(Report.of(title, figures_of(done), dry_run=done.dry_run, really="--no-dry-run"))
+    title, really = f"Old partitions of {checkpoint.url}", "--no-dry-run"
+    step = next_steps.after_old_partitions(checkpoint.url, done)
+    output.report(Report.of(title, figures_of(done), dry_run=done.dry_run, really=really, next_step=step))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pyspark_statestore.cli import options
+from pyspark_statestore.cli import next_steps, options
 from pyspark_statestore.cli.commands import DAMAGED, Command, Group
 from pyspark_statestore.cli.echo import say
 
@@ -194,7 +194,8 @@ def verify_command(ctx: click.Context, sink: Sink, output: Output) -> None:
         for severity in ("damage", "note")
     }
     figures = {"is_clean": done.is_clean, **figures_of(done, "problems")}
-    output.report(Report.of(f"Sink {sink.url}", figures, details, dry_run=False))
+    step = next_steps.after_sink_verify(sink.url, is_clean=done.is_clean)
+    output.report(Report.of(f"Sink {sink.url}", figures, details, dry_run=False, next_step=step))
     if not done.is_clean:
         ctx.exit(DAMAGED)
 
@@ -270,7 +271,8 @@ def compact_command(
     details = {"files": (done.files, SINK_JOINED), "failed": (done.failed, SINK_FAILED)}
     note = TWICE if done.rewritten_data_files_count and not done.dry_run else ""
     title = f"Compaction of {sink.url}"
-    output.report(Report.of(title, figures_of(done, "failed"), details, dry_run=done.dry_run, note=note))
+    figures, step = figures_of(done, "failed"), next_steps.after_sink_compact(sink.url, done, and_remove=and_remove)
+    output.report(Report.of(title, figures, details, dry_run=done.dry_run, note=note, next_step=step))
 
 
 @sink_group.command(
@@ -324,7 +326,8 @@ def publish_command(
             spark=spark,
         )
     title = f"Publication of what waits in {sink.url}"
-    output.report(Report.of(title, figures_of(done), {}, dry_run=done.dry_run))
+    step = next_steps.after_sink_publish(sink.url)
+    output.report(Report.of(title, figures_of(done), {}, dry_run=done.dry_run, next_step=step))
 
 
 @sink_group.command(
@@ -360,4 +363,5 @@ def orphans_command(sink: Sink, output: Output, dry_run: bool, older_than: datet
     with progress("Looking for orphans", ""):
         done = sink.remove_orphan_files(older_than, dry_run=dry_run, force=force)
     title, details = f"Orphans of {sink.url}", {"files": (done.files, ORPHANS)}
-    output.report(Report.of(title, figures_of(done), details, dry_run=done.dry_run, really="--no-dry-run"))
+    really, step = "--no-dry-run", next_steps.after_sink_orphans(sink.url)
+    output.report(Report.of(title, figures_of(done), details, dry_run=done.dry_run, really=really, next_step=step))

@@ -60,7 +60,7 @@ class TextOutput(Output):
         self._figures(title, {field.name: (column[0].as_py(), field.type) for field, column in columns})
 
     def report(self, report: Report) -> None:
-        """Writes a line for each figure, then the tables, and last the note, so that nobody overlooks it."""
+        """Writes a line for each figure, then the tables, the note, and last what comes next, in one line."""
         self._figures(report.title, {name: (value, pa.scalar(value).type) for name, value in report.figures.items()})
         for name, (table, layout) in report.details.items():
             if table.num_rows:
@@ -69,6 +69,9 @@ class TextOutput(Output):
         if report.note:
             self._line()
             self._line(report.note, style="bold yellow", wrap=True)
+        if report.next_step:
+            self._line()
+            self._line(f"Next: {report.next_step}")
 
     def tables(self, tables: Mapping[str, tuple[pa.Table, TableLayout, str]]) -> None:
         """Writes the tables one after the other."""
@@ -96,6 +99,10 @@ class TextOutput(Output):
         if shown.torn_tail_bytes:
             start = shown.file_size_in_bytes - shown.torn_tail_bytes
             self._line(f"\ntorn tail: {shown.torn_tail_bytes:,} bytes from {start} on, which readers ignore")
+
+    def alarm(self, text: str) -> None:
+        """Writes it in red."""
+        self._line(text, style="bold red")
 
     def _group(self, group: ShownGroup, number: int, of: int) -> None:
         start = "?" if group.offset is None else str(group.offset)

@@ -29,14 +29,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from pyspark_statestore.errors import StateStoreFilesError, not_allowed
-from pyspark_statestore.forks.needed import (
-    Needed,
-    check_restorable,
-    copy_plain,
-    copy_segments,
-    needed_for,
-    not_restorable,
-)
+from pyspark_statestore.forks.needed import Needed, copy_plain, copy_segments, needed_for
 from pyspark_statestore.forks.spark_side import (
     METADATA,
     SparkFiles,
@@ -61,10 +54,11 @@ from pyspark_statestore.log.pins import (
     write_pin,
 )
 from pyspark_statestore.log.references import Holders, write_references
-from pyspark_statestore.log.restorability import Batches, committed, ids_of
+from pyspark_statestore.log.restart import lost_stores, not_restorable, rows_of_missing, why_lost
+from pyspark_statestore.log.restorability import batch_with_ids, committed
 from pyspark_statestore.log.scan import MERGED, ForeignFileGoneError, retry_if_gone, scan
 from pyspark_statestore.log.spark_logs import COMMITS
-from pyspark_statestore.log.state_files import StateFiles, by_checkpoint, foreign_of, missing_foreign, plain_files
+from pyspark_statestore.log.state_files import StateFiles, by_checkpoint, foreign_of, plain_files
 from pyspark_statestore.storage import Directory, Location
 from pyspark_statestore.storage.changes import delete
 
@@ -235,28 +229,25 @@ class _Forking:
         found = scan(source, headers=False, known=self._known)
         self._known = found.files
         version = batches[-1] + 1 if self._version is None and batches else self._version
-        if version is None:
-            raise not_restorable(source, 0, "the query", "no batch was committed", batches)
         check_unclaimed(source, found.others)
-        entries = found.entries
         files = StateFiles.of(found, plain_files(source, found))
-        needed = needed_for(source, files, version, is_reshaped=self._is_reshaped)
-        rows = StateFiles.entry_rows(found)[needed.segments]
-        if missing := missing_foreign(source, entries, rows):
-            path = min(missing)
-            row = rows[np.argmax(entries.origin[rows] == entries.foreign.index(path) + 1)]
-            raise ForeignFileGoneError(path, str(entries.path[row]))
+        gone = rows_of_missing(source, found, files)
+        if version is None:
+            raise not_restorable(source, files, 0, "the query", "no batch was committed")
         try:
             spark = spark_files(source, version)
         except KeyError as error:
             reason = f"Spark's logs do not cover it: {error.args[0]}"
-            raise not_restorable(source, version, "the query", reason, batches) from error
-        ids: dict[int, dict[int, list[list[str]]]] = {}
-        if files.has_ids:
-            ids[version - 1] = ids_of(source.read(f"{COMMITS}/{version - 1}", spark.last.size))
-        check_restorable(source, files, version, Batches(tuple(batches), ids))
+            raise not_restorable(source, files, version, "the query", reason) from error
+        lost = lost_stores(source, files.without(gone), version, batch_with_ids(source, files, version - 1))
+        # A version that is asked for by its number may do without what older or later ones need.
+        if len(gone) and (lost or self._version is None):
+            raise ForeignFileGoneError(files.holder(int(gone[0])), str(files.path[int(gone[0])].as_py()))
+        if lost:
+            raise not_restorable(source, files, version, *why_lost(lost))
         stamps = (group.trailer.group_stamp for file in found.files.values() for group in file.groups)
         snapshot = LogSnapshot(found, {}, frozenset())
+        needed = needed_for(source, files, version, gone, is_reshaped=self._is_reshaped)
         return _Plan(snapshot, files, needed, version, spark, max(stamps, default=0))
 
     def _write(self, plan: _Plan, holders: Holders, fork_id: str) -> Fork:
@@ -277,8 +268,20 @@ class _Forking:
             query_id = copy_last(source, there, plan.spark)
         except (KeyError, FileNotFoundError) as error:
             reason = f"the query deleted it while it was being copied ({error.args[-1]}); fork a later version"
-            raise not_restorable(source, plan.version, "the query", reason, committed(source)) from error
+            raise self._not_restorable_now(plan.version, reason) from error
         return self._made(plan, holders, query_id, copied)
+
+    def _not_restorable_now(self, version: int, reason: str) -> StateStoreFilesError:
+        """The error for a version that was there when it was looked for."""
+        source = self._log.directory
+
+        def made() -> StateStoreFilesError:
+            found = scan(source, headers=False)
+            return not_restorable(
+                source, StateFiles.of(found, plain_files(source, found)), version, "the query", reason
+            )
+
+        return retry_if_gone(source, made)
 
     def _made(self, plan: _Plan, holders: Holders, query_id: str, plain_bytes: int, *, dry_run: bool = False) -> Fork:
         rows, is_copied = plan.rows, self._mode == COPY

@@ -6,21 +6,17 @@ Merged ones it refers to, or copies with mode ``copy``; a file that is not merge
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.log.leftovers import leftovers
 from pyspark_statestore.log.merged_log import TARGET_FILE_SIZE, LogSnapshot, MergedLog
 from pyspark_statestore.log.payload import paths_of, read_segments, same_entries
-from pyspark_statestore.log.restorability import Batches, Store, expected_stores
 from pyspark_statestore.log.state_files import PLAIN, STATE, StateFiles
-from pyspark_statestore.log.versions import versions_table
 from pyspark_statestore.storage import Directory
 from pyspark_statestore.storage.changes import create
 from pyspark_statestore.storage.directory import in_parallel, in_parts
@@ -34,13 +30,16 @@ class Needed:
     plain: np.ndarray = field(repr=False)
 
 
-def needed_for(directory: Directory, files: StateFiles, version: int, *, is_reshaped: bool = False) -> Needed:
+def needed_for(
+    directory: Directory, files: StateFiles, version: int, gone: np.ndarray, *, is_reshaped: bool = False
+) -> Needed:
     """Chooses the files of the versions up to one, and those that belong to no version.
 
     Args:
         directory: The source's directory.
         files: The source's state files.
         version: The version that the fork begins with.
+        gone: Rows of files that are not there, which the version can do without.
         is_reshaped: Whether the fork gets other partitions, and what batches have left that the query went back before
             would be cleared there at once: then it is not taken along. Finding it takes a look into the offset log.
 
@@ -50,85 +49,12 @@ def needed_for(directory: Directory, files: StateFiles, version: int, *, is_resh
     """
     number, _ = files.stores().versions(np.arange(len(files.length)))
     wanted = np.array(pc.less_equal(number, version).fill_null(True), bool)
+    wanted[gone] = False
     if is_reshaped:
         chosen = np.flatnonzero(wanted)
         wanted[chosen[leftovers(directory, files.without(np.flatnonzero(~wanted)), version - 1)]] = False
     is_plain = files.merged == PLAIN
     return Needed(np.flatnonzero(wanted & ~is_plain), np.flatnonzero(wanted & is_plain))
-
-
-def check_restorable(directory: Directory, files: StateFiles, version: int, batches: Batches) -> None:
-    """Refuses a version that any store of the query could not be restored at.
-
-    Only the newest snapshot of each store up to the version is opened, unless it turns out to be damaged.
-
-    Args:
-        directory: The source's directory.
-        files: The source's state files.
-        version: The version that the fork is to begin with.
-        batches: The committed batches; with checkpoint format 2, with their ids.
-
-    Raises:
-        FileNotFoundError: A file was deleted meanwhile: scan again.
-        StateStoreFilesError: PSS_VERSION_NOT_RESTORABLE, or a file cannot be read.
-    """
-    for chosen in (files.without(_rows_to_skip(files, version)), files):
-        lost = _lost_stores(directory, chosen, version, batches)
-        if not lost:
-            return
-    operator, partition, name = lost[0]
-    what = f"operator {operator}, partition {partition}, store {name!r}"
-    reason = "files that it needs are missing or damaged"
-    raise not_restorable(directory, version, what, reason, batches.committed)
-
-
-def not_restorable(
-    directory: Directory, version: int, what: str, reason: str, committed: Collection[int]
-) -> StateStoreFilesError:
-    """The error that a version of ``what`` cannot be restored; it names the versions of the committed batches."""
-    known = f"of the batches in its log, {min(committed) + 1} to {max(committed) + 1}" if committed else "none"
-    parameters = {"version": version, "what": what, "path": directory.location.url, "reason": reason, "known": known}
-    return StateStoreFilesError("PSS_VERSION_NOT_RESTORABLE", parameters)
-
-
-def _rows_to_skip(files: StateFiles, version: int) -> np.ndarray:
-    """Rows of later versions, and of all snapshots but each store's newest one up to the version."""
-    stores = files.stores()
-    number, _, extension = stores.version_files(np.arange(len(files.length)))
-    later = np.array(pc.greater(number, version).fill_null(False), bool)
-    snapshots = pa.array(["zip", "snapshot"], pa.string())
-    is_snapshot = np.array(pc.is_in(extension, value_set=snapshots).fill_null(False), bool) & ~later
-    rows = np.flatnonzero(is_snapshot & (stores.store >= 0))
-    numbers: np.ndarray = np.asarray(number.fill_null(-1))
-    newest: np.ndarray = np.full(len(stores.known) + 1, -1, "i8")
-    np.maximum.at(newest, stores.store[rows], numbers[rows])
-    older: np.ndarray = np.zeros(len(later), bool)
-    older[rows] = numbers[rows] < newest[stores.store[rows]]
-    skipped: np.ndarray = np.flatnonzero(later | older)
-    return skipped
-
-
-def _lost_stores(directory: Directory, files: StateFiles, version: int, batches: Batches) -> list[Store]:
-    """The stores that cannot be restored at the version."""
-    table = versions_table(files, directory)
-    table = table.filter(pc.and_(pc.equal(table["version"], version), table["is_restorable"]))
-    names = ("operator_id", "partition_id", "store_name", "state_store_checkpoint_id")
-    restorable: dict[Store, set[str]] = defaultdict(set)
-    for operator, partition, name, checkpoint_id in zip(*(table[each].to_pylist() for each in names), strict=True):
-        restorable[operator, partition, name].add(checkpoint_id or "")
-    return [
-        store
-        for store in expected_stores(directory, files.stores().known, version - 1)
-        if not _has_committed(restorable[store], store, batches, version)
-    ]
-
-
-def _has_committed(ids: Collection[str], store: Store, batches: Batches, version: int) -> bool:
-    """Whether the attempt that was committed is among those that can be restored."""
-    operator, partition, _ = store
-    by_partition = batches.ids.get(version - 1, {}).get(operator, [])
-    named = by_partition[partition] if partition < len(by_partition) else []
-    return any(not each or not named or each in named for each in ids)
 
 
 def copy_segments(

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.forks.needed import copy_file
 from pyspark_statestore.log.scan import ATTEMPTS, always_gone
-from pyspark_statestore.log.spark_logs import COMMITS, OFFSETS, entries, operators
+from pyspark_statestore.log.spark_logs import COMMITS, OFFSETS, entries, missing_entry, operators
 from pyspark_statestore.log.state_files import STATE
 from pyspark_statestore.parsing import objects, parse_object, whole_number
 from pyspark_statestore.paths import MERGED_PREFIX
@@ -57,12 +57,8 @@ def spark_files(source: Directory, version: int) -> SparkFiles:
     """
     last = version - 1
     logs = {log: {b: info for b, info in entries(source, log).items() if b <= last} for log in (COMMITS, OFFSETS)}
-    if last not in logs[COMMITS]:
-        raise KeyError(f"{COMMITS}/{last} does not exist")
-    # A restart reads the offsets of the batch before the last one, too.
-    for batch in range(max(0, last - 1), version):
-        if batch not in logs[OFFSETS]:
-            raise KeyError(f"{OFFSETS}/{batch} does not exist")
+    if gone := missing_entry(logs[COMMITS], logs[OFFSETS], last):
+        raise KeyError(f"{gone} does not exist")
     newest = logs[COMMITS].pop(last)
     first = [_below(log, info) for log in (COMMITS, OFFSETS) for info in logs[log].values()]
     first += _of_sources(source, logs[OFFSETS][last])

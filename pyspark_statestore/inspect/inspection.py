@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from pyspark_statestore.errors import not_allowed
+from pyspark_statestore.errors import StateStoreFilesError, not_allowed
 from pyspark_statestore.inspect.tables import Segments, files_table, plain_files_table, summary_table
 from pyspark_statestore.log.columns import TABLES
+from pyspark_statestore.log.restart import Restart, rows_of_missing
+from pyspark_statestore.log.restorability import Batches, read_batches
 from pyspark_statestore.log.scan import Scan, retry_if_gone, scan
 from pyspark_statestore.log.state_files import EVERYTHING, StateFiles, StoreFilter, plain_files
 from pyspark_statestore.log.versions import versions_table
@@ -111,7 +113,9 @@ class Inspection:
         return self.tables("versions", wanted=wanted, callback=callback)["versions"]
 
     def summary(self, callback: Callback | None = None) -> pa.Table:
-        """Returns one row about the whole checkpoint.
+        """Returns one row about the whole checkpoint, and whether a query could go on from it.
+
+        For that it opens the newest RocksDB snapshot of each store, to see which files it needs.
 
         Args:
             callback: An fsspec callback for progress in merged files.
@@ -120,7 +124,8 @@ class Inspection:
             The columns ``file_count``, ``file_size_in_bytes``, ``live_bytes``, ``space_amplification``,
             ``segment_count``, ``live_segment_count``, ``orphan_file_count``, ``operator_count``, ``partition_count``,
             ``min_version``, ``max_version``, ``plain_file_count``, ``plain_bytes``, ``foreign_file_count``,
-            ``foreign_live_bytes``, ``forked_from`` and ``fork_count``; docs/columns.md explains each.
+            ``foreign_live_bytes``, ``forked_from``, ``fork_count``, ``committed_version``, ``restorable_version``,
+            ``not_restorable`` and ``provider``; docs/columns.md explains each.
 
         Raises:
             StateStoreFilesError: There is no checkpoint (PSS_NOT_A_CHECKPOINT), or it cannot be read.
@@ -158,7 +163,11 @@ class Inspection:
         return table
 
     def tables(
-        self, *names: str, wanted: StoreFilter = EVERYTHING, callback: Callback | None = None
+        self,
+        *names: str,
+        wanted: StoreFilter = EVERYTHING,
+        callback: Callback | None = None,
+        opens_plain: bool = True,
     ) -> dict[str, pa.Table]:
         """Returns several tables that agree with each other: the checkpoint is read once for all of them.
 
@@ -166,6 +175,8 @@ class Inspection:
             names: The tables' names.
             wanted: The stores that the tables ``segments`` and ``versions`` are narrowed to.
             callback: An fsspec callback for progress in merged files.
+            opens_plain: Whether ``summary`` opens plain state files to see whether they are whole. If not, those that
+                are not empty count as whole: stock Spark has thousands of them.
 
         Raises:
             StateStoreFilesError: There is no such table (PSS_INVALID_OPTION) or checkpoint (PSS_NOT_A_CHECKPOINT), or
@@ -173,14 +184,23 @@ class Inspection:
         """
         _check_names(names)
 
+        restart = Restart()
+
         def read() -> dict[str, pa.Table]:
+            nonlocal restart
+            # The log of commits first: a batch that is committed later need not be in the files that are listed now.
+            batches = self._batches() if "summary" in names else Batches()
             merged = self._scan(headers="files" in names, callback=callback)
             others = {"versions", "summary", "plain_files"}.intersection(names)
             plain = plain_files(self._directory, merged) if others else []
             files = StateFiles.of(merged, plain) if others else None
-            return {name: self._table(name, merged, files, plain, wanted) for name in names}
+            if "summary" in names and files is not None:
+                restart = self._restart(merged, files, batches, opens_plain=opens_plain)
+            return {name: self._table(name, merged, files, plain, wanted, restart) for name in names}
 
-        return retry_if_gone(self._directory, read)
+        found = retry_if_gone(self._directory, read)
+        # Beside a query that goes on, what is missing may have been moved meanwhile.
+        return retry_if_gone(self._directory, read) if restart.is_lost else found
 
     def batches(self, name: str, most: int, **narrowed: Any) -> Iterator[pa.RecordBatch]:
         """Yields a table in batches. Of the table ``segments``, rows are made when their batch is taken.
@@ -210,8 +230,32 @@ class Inspection:
         """
         return retry_if_gone(self._directory, lambda: self._scan(headers=headers))
 
+    def _batches(self) -> Batches | StateStoreFilesError:
+        try:
+            return read_batches(self._directory, with_ids=False)
+        except StateStoreFilesError as error:
+            return error
+
+    def _restart(
+        self, merged: Scan, files: StateFiles, batches: Batches | StateStoreFilesError, *, opens_plain: bool
+    ) -> Restart:
+        """Whether a query can go on. What cannot be read for that is an answer, too, and costs no other figure."""
+        if isinstance(batches, StateStoreFilesError):
+            return Restart(reason=str(batches))
+        try:
+            whole = files.without(rows_of_missing(self._directory, merged, files))
+            return Restart.of(self._directory, whole, batches, opens_plain=opens_plain)
+        except StateStoreFilesError as error:
+            return Restart(batches.last + 1 if batches.committed else None, None, f"it could not be looked at: {error}")
+
     def _table(
-        self, name: str, merged: Scan, files: StateFiles | None, plain: Sequence[FileInfo], wanted: StoreFilter
+        self,
+        name: str,
+        merged: Scan,
+        files: StateFiles | None,
+        plain: Sequence[FileInfo],
+        wanted: StoreFilter,
+        restart: Restart,
     ) -> pa.Table:
         if name == "files":
             return files_table(merged, self.location.url, self._closed_after)
@@ -224,7 +268,7 @@ class Inspection:
             return plain_files_table(files, plain, self.location)
         from pyspark_statestore.log.pins import ForkInfo
 
-        return summary_table(merged, files, self._closed_after, ForkInfo.of(self._directory, merged))
+        return summary_table(merged, files, self._closed_after, ForkInfo.of(self._directory, merged), restart)
 
     def _scan(self, *, headers: bool, callback: Callback | None = None) -> Scan:
         return scan(self._directory, headers=headers, callback=callback)

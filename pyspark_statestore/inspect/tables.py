@@ -21,6 +21,7 @@ from pyspark_statestore.storage.location import Location
 
 if TYPE_CHECKING:
     from pyspark_statestore.log.pins import ForkInfo
+    from pyspark_statestore.log.restart import Restart
 
 _STATUS = {Status.LIVE: "live", Status.SUPERSEDED: "superseded", Status.DELETED: "deleted"}
 
@@ -132,7 +133,9 @@ class Segments:
         return table_of("segments", columns)
 
 
-def summary_table(scan: Scan, files: StateFiles, closed_after: datetime.timedelta, fork_info: ForkInfo) -> pa.Table:
+def summary_table(
+    scan: Scan, files: StateFiles, closed_after: datetime.timedelta, fork_info: ForkInfo, restart: Restart
+) -> pa.Table:
     """Returns one row about the whole checkpoint.
 
     Args:
@@ -140,6 +143,7 @@ def summary_table(scan: Scan, files: StateFiles, closed_after: datetime.timedelt
         files: The state's files, merged and plain.
         closed_after: The query's ``closedAfter``.
         fork_info: How the checkpoint is related to others by forks.
+        restart: Whether a query can go on from here.
     """
     resolution = scan.resolution
     size, live = sum(scan.sizes.values()), resolution.live_bytes
@@ -165,6 +169,10 @@ def summary_table(scan: Scan, files: StateFiles, closed_after: datetime.timedelt
         "fork_count": fork_info.fork_count,
         "plain_file_count": int(np.count_nonzero(files.merged == PLAIN)),
         "plain_bytes": int(files.length[files.merged == PLAIN].sum()),
+        "committed_version": restart.committed,
+        "restorable_version": restart.restorable,
+        "not_restorable": restart.reason or None,
+        "provider": restart.provider,
     }
     return table_of("summary", {name: [value] for name, value in columns.items()})
 

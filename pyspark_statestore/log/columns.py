@@ -198,6 +198,18 @@ _SUMMARY = (
     Column("foreign_live_bytes", pa.int64(), "Bytes of these segments; live_bytes does not count them."),
     Column("forked_from", pa.string(), "In a fork: the checkpoint that it was made from, as a URL; else null."),
     Column("fork_count", pa.int64(), "Forks that have pinned files here; these files stay."),
+    Column("committed_version", pa.int64(), "The version that the last committed batch has left; null without one."),
+    Column(
+        "restorable_version",
+        pa.int64(),
+        "The newest version that a query can go on from: an older one than committed_version, or null, is an alarm.",
+    ),
+    Column("not_restorable", pa.string(), "Why committed_version cannot be restored; null where it can."),
+    Column(
+        "provider",
+        pa.string(),
+        "The class that keeps the state after a restart, as the offset log says; null where it does not.",
+    ),
 )
 
 _PLAIN_FILES = (

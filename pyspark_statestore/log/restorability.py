@@ -21,6 +21,7 @@ from pyspark_statestore.log import damage
 from pyspark_statestore.log.damage import Damage
 from pyspark_statestore.log.spark_logs import (
     COMMITS,
+    OFFSETS,
     content_of,
     entries,
     operator_metadata,
@@ -28,11 +29,11 @@ from pyspark_statestore.log.spark_logs import (
     partitions_of,
 )
 from pyspark_statestore.log.state_files import DEFAULT_STORE, STATE, StateFiles, Stores, store_folder
-from pyspark_statestore.log.versions import versions_table
+from pyspark_statestore.log.versions import NOTHING, Restores, table_of_restores
 from pyspark_statestore.parsing import objects, whole_number
 from pyspark_statestore.sparkfiles import files_named
 from pyspark_statestore.sparkfiles.records import has_one_key
-from pyspark_statestore.storage.directory import Directory, in_parallel
+from pyspark_statestore.storage.directory import Directory, FileInfo, in_parallel
 
 _Key = tuple[int, str]
 """Version and checkpoint id."""
@@ -55,11 +56,13 @@ class Restorability:
         versions_count: How many versions there are.
         missing: What has to be there and is not.
         gaps: Versions that may have been cleaned, though it does not look like that.
+        newest: The version that the last committed batch has left; None without one.
     """
 
     versions_count: int
     missing: tuple[Damage, ...]
     gaps: tuple[Damage, ...] = ()
+    newest: int | None = None
 
 
 def check_versions(directory: Directory, files: StateFiles, batches: Batches) -> Restorability:
@@ -74,48 +77,70 @@ def check_versions(directory: Directory, files: StateFiles, batches: Batches) ->
         FileNotFoundError: A file is gone.
         StateStoreFilesError: A file cannot be read.
     """
-    table = versions_table(files, directory)
+    restores = Restores.of(files, directory)
+    table = table_of_restores(restores)
     known = _known(table)
     later = committed(directory)
     needed = batches.needed(later)
     if not needed:
-        return Restorability(len(table), ())
+        return Restorability(len(table), (), newest=max(later) + 1 if later else None)
     stores = expected_stores(directory, known, batches.last)
     oldest: dict[Store, int] = {}
     missing: list[Damage] = []
     partitions: dict[int, int | None] = {}
+    can_be = {batch + 1: restorable_rows(restores, batch + 1, batches) for batch in needed}
     for store in stores:
         there = known.get(store, _Known())
         # What was cleaned ends before the oldest version that is left.
         wanted = [b + 1 for b in needed if b + 1 >= there.oldest or b == batches.last]
         oldest[store] = min(wanted, default=batches.last + 1)
-        lost = [key for version in wanted for key in _lost(store, version, there, batches)]
+        gone = [version for version in wanted if store not in can_be[version]]
+        lost = [key for version in gone for key in _attempts(store, version, there, batches)]
         # A partition that is there again after a repartitioning was not there all the time.
         lost = [key for key in lost if _had(directory, partitions, key[0] - 1, store[1])]
         if lost:
             missing.append(_unrestorable(directory, store, min(lost), len(lost), there, batches.last))
     missing = _snapshots(directory, files, batches, oldest, missing)
-    gaps = _gaps(directory, {store: known[store] for store in stores if store in known}, batches, needed, later)
-    return Restorability(len(table), tuple(missing), gaps)
+    have = {store: {version for version, _ in known[store].restorable} for store in stores if store in known}
+    gaps = version_gaps(directory, have, batches.committed, later, without=needed)
+    return Restorability(len(table), tuple(missing), gaps, batches.last + 1)
 
 
-def _gaps(
-    directory: Directory, known: Mapping[Store, _Known], batches: Batches, needed: Sequence[int], later: Sequence[int]
+def version_gaps(
+    directory: Directory,
+    have: Mapping[Store, Collection[int]],
+    committed: Sequence[int],
+    later: Sequence[int],
+    *,
+    without: Collection[int] = (),
 ) -> tuple[Damage, ...]:
-    """Finds what :func:`check_versions` takes for cleaned, of the batches in the log: Spark cleans the oldest first.
+    """Finds versions of which a store has nothing, though it looks as if it should: by the names of files alone.
 
-    So where a version is gone, all before it are; and all stores lose theirs at about the same time.
+    Spark cleans the oldest versions first. So where a version is gone, all before it are; and all stores lose theirs at
+    about the same time.
+
+    Args:
+        directory: The checkpoint's directory.
+        have: The versions of which each store has files.
+        committed: The committed batches before the files were listed.
+        later: The committed batches after that.
+        without: Batches whose versions are not looked for between others of a store: somebody else does.
     """
-    logged = {batch + 1 for batch in batches.committed if batch in later}
-    have = {store: {version for version, _ in there.restorable} for store, there in known.items()}
+    logged = {batch + 1 for batch in committed if batch in later}
+    needed = Batches(tuple(committed)).needed(later)
+    have = {store: set(versions) for store, versions in have.items() if versions}
     everywhere = set[int]().union(*have.values())
+    partitions: dict[int, int | None] = {}
     found = []
     for store, versions in have.items():
         first = min(versions)
         # A hole among versions that have to be there is damage.
-        between = {v for v in logged if first < v < max(versions) and v - 1 not in needed}
+        between = {v for v in logged if first < v < max(versions) and v - 1 not in without}
         before = {batch + 1 for batch in needed if batch + 1 < first} & everywhere
-        if gone := sorted((between | before) - versions):
+        gone = sorted((between | before).difference(versions))
+        # A repartitioning makes partitions, and leaves others behind.
+        gone = [each for each in gone if _had(directory, partitions, each - 1, store[1])]
+        if gone and _had(directory, partitions, committed[-1], store[1]):
             folder, s = store_folder(store), "s" if len(gone) > 1 else ""
             which = f"version{s} {', '.join(map(str, gone[:5]))}{' and more' if len(gone) > 5 else ''}"
             where = "others of it are older" if gone[0] > first else "other stores have what is as old"
@@ -142,6 +167,11 @@ class Batches:
     def last(self) -> int:
         """The last committed batch, or -1."""
         return self.committed[-1] if self.committed else -1
+
+    def ids_at(self, version: int, store: Store) -> Collection[str]:
+        """The ids of the attempts at a version that were committed in a store's partition; none if that is not said."""
+        by_partition = self.ids.get(version - 1, {}).get(store[0], [])
+        return by_partition[store[1]] if store[1] < len(by_partition) else []
 
     def needed(self, later: Sequence[int]) -> list[int]:
         """Returns the batches to which Spark would still allow to go back.
@@ -185,6 +215,24 @@ def read_batches(directory: Directory, *, with_ids: bool) -> Batches:
     return Batches(found, dict(zip(found, in_parallel(read, found), strict=True)))
 
 
+def batch_with_ids(directory: Directory, files: StateFiles, batch: int) -> Batches:
+    """Reads of one batch which attempts at its version it has committed; that is said where files have ids.
+
+    Args:
+        directory: The checkpoint's directory.
+        files: The files of the state.
+        batch: The batch.
+
+    Raises:
+        FileNotFoundError: The entry is gone.
+        StateStoreFilesError: It cannot be read.
+    """
+    info = entries(directory, COMMITS).get(batch) if files.has_ids else None
+    if info is None:
+        return Batches((batch,))
+    return Batches((batch,), {batch: ids_of(directory.read(f"{COMMITS}/{batch}", info.size))})
+
+
 def stores_of_operator(directory: Directory, operator: int, partitions: int | None = None) -> list[Store] | None:
     """Returns the stores that an operator has by its own metadata; None where there is none that is understood.
 
@@ -197,44 +245,79 @@ def stores_of_operator(directory: Directory, operator: int, partitions: int | No
     Raises:
         StateStoreFilesError: The metadata cannot be read.
     """
+    return _stores(operator, _said_stores(directory, operator), partitions)
+
+
+def _said_stores(directory: Directory, operator: int) -> dict[str, int] | None:
+    """The stores' names, and how many partitions each has, as the metadata of an operator says."""
     try:
         metadata = operator_metadata(directory, operator)
         if metadata is None:
             return None
         found = objects(content_of(metadata[1])["stateStoreInfo"], "stateStoreInfo")
         counts = [whole_number(store["numPartitions"], "numPartitions", _PARTITIONS) for store in found]
-        if partitions is not None:
-            counts = [partitions] * len(found)
-        if sum(counts) > _PARTITIONS:
-            return None
         names = [str(store.get("storeName") or DEFAULT_STORE) for store in found]
-        return [
-            (operator, partition, name) for name, count in zip(names, counts, strict=True) for partition in range(count)
-        ]
+        return dict(zip(names, counts, strict=True))
     except (ValueError, KeyError, FileNotFoundError):
         return None
 
 
-def expected_stores(directory: Directory, known: Collection[Store], batch: int) -> list[Store]:
-    """Returns all stores of the query, also one that has lost all of its files.
+def _stores(operator: int, said: Mapping[str, int] | None, partitions: int | None) -> list[Store] | None:
+    if said is None:
+        return None
+    counts = {name: count if partitions is None else partitions for name, count in said.items()}
+    if sum(counts.values()) > _PARTITIONS:
+        return None
+    return [(operator, partition, name) for name, count in counts.items() for partition in range(count)]
+
+
+class ExpectedStores:
+    """All stores of the query, also one that has lost all of its files. What Spark says of them is read once.
 
     Args:
         directory: The checkpoint's directory.
         known: Stores that have files.
-        batch: The batch after which they are asked for: a repartitioning makes partitions and leaves others behind.
-
-    Raises:
-        StateStoreFilesError: The metadata of operators, or the offset log, cannot be read.
+        offsets: The files of the offset log, where they are listed already.
     """
-    found: set[Store] = set()
-    partitions = partitions_of(directory, batch)
-    single = single_partition_operators(directory, known)
-    for operator in {*operators(directory), *(store[0] for store in known)}:
-        count = 1 if operator in single else partitions
-        of_metadata = stores_of_operator(directory, operator, count)
-        there = (s for s in known if s[0] == operator and (count is None or s[1] < count))
-        found |= set(of_metadata or there)
-    return sorted(found)
+
+    def __init__(
+        self, directory: Directory, known: Collection[Store], offsets: Mapping[int, FileInfo] | None = None
+    ) -> None:
+        self._directory = directory
+        self._known = known
+        self._listed = offsets
+
+    def after(self, batch: int) -> list[Store]:
+        """Returns the stores after a batch: a repartitioning makes partitions and leaves others behind.
+
+        Raises:
+            StateStoreFilesError: The metadata of operators, or the offset log, cannot be read.
+        """
+        found: set[Store] = set()
+        partitions = partitions_of(self._directory, batch, self._offsets)
+        for operator, said in self._said.items():
+            count = 1 if operator in self._single else partitions
+            there = (s for s in self._known if s[0] == operator and (count is None or s[1] < count))
+            found |= set(_stores(operator, said, count) or there)
+        return sorted(found)
+
+    @cached_property
+    def _offsets(self) -> Mapping[int, FileInfo]:
+        return entries(self._directory, OFFSETS) if self._listed is None else self._listed
+
+    @cached_property
+    def _said(self) -> dict[int, dict[str, int] | None]:
+        every = {*operators(self._directory), *(store[0] for store in self._known)}
+        return {operator: _said_stores(self._directory, operator) for operator in sorted(every)}
+
+    @cached_property
+    def _single(self) -> set[int]:
+        return single_partition_operators(self._directory, self._known)
+
+
+def expected_stores(directory: Directory, known: Collection[Store], batch: int) -> list[Store]:
+    """Returns what :meth:`ExpectedStores.after` does, for one batch."""
+    return ExpectedStores(directory, known).after(batch)
 
 
 def single_partition_operators(directory: Directory, known: Collection[Store]) -> set[int]:
@@ -292,10 +375,6 @@ class _Known:
     def oldest(self) -> int:
         return min((version for version, _ in self.restorable), default=0)
 
-    @cached_property
-    def restorable_versions(self) -> frozenset[int]:
-        return frozenset(version for (version, _), is_restorable in self.restorable.items() if is_restorable)
-
 
 def _known(table: pa.Table) -> dict[Store, _Known]:
     known: dict[Store, _Known] = defaultdict(_Known)
@@ -313,18 +392,34 @@ def _known(table: pa.Table) -> dict[Store, _Known]:
     return dict(known)
 
 
-def _lost(store: Store, version: int, there: _Known, batches: Batches) -> list[_Key]:
-    """The version, if it cannot be restored; with checkpoint ids, the attempts that were committed."""
-    operator, partition, _ = store
-    by_partition = batches.ids.get(version - 1, {}).get(operator, [])
-    named = by_partition[partition] if partition < len(by_partition) else []
-    ids = [each for each in named if (version, each) in there.restorable]
-    if named and ids:
-        return [(version, each) for each in ids if not there.restorable[version, each]]
-    # The log does not say which of the ids belongs to this store, so all of them are looked for in it.
-    if named or version not in there.restorable_versions:
-        return [(version, "")]
-    return []
+def restorable_rows(restores: Restores, version: int, batches: Batches) -> dict[Store, int]:
+    """Finds the stores that can be restored at a version, and what restores each: everybody decides that by this.
+
+    Args:
+        restores: How each version is restored.
+        version: The version.
+        batches: The committed batches; with checkpoint format 2, with the ids of the version's batch. An attempt
+            counts only if it was committed then: there may be others of the same version.
+
+    Returns:
+        The row of the version in ``restores``, by store.
+    """
+    versions = restores.versions
+    found: dict[Store, int] = {}
+    at = np.flatnonzero((versions.version == version) & (restores.base != NOTHING))
+    for row, checkpoint_id in zip(at.tolist(), versions.id.take(pa.array(at)).to_pylist(), strict=True):
+        store = restores.stores.known[versions.store[row]]
+        # The log does not say which of a partition's ids belongs to this store, so all of them are looked for in it.
+        named = batches.ids_at(version, store)
+        if not named or not checkpoint_id or checkpoint_id in named:
+            found[store] = row
+    return found
+
+
+def _attempts(store: Store, version: int, there: _Known, batches: Batches) -> list[_Key]:
+    """A version that cannot be restored; with checkpoint ids, the attempts at it that were committed."""
+    ids = [each for each in batches.ids_at(version, store) if (version, each) in there.restorable]
+    return [(version, each) for each in ids] or [(version, "")]
 
 
 def _had(directory: Directory, known: dict[int, int | None], batch: int, partition: int) -> bool:

@@ -22,6 +22,7 @@ from pyspark_statestore.format import MergedFile, parse_file_name, read_merged_f
 from pyspark_statestore.format.layout import MERGED_DIRECTORY
 from pyspark_statestore.format.reader import Group
 from pyspark_statestore.log import Entries, Resolution, is_closed, resolve
+from pyspark_statestore.log.nearby import hint
 from pyspark_statestore.storage.directory import Directory, FileInfo, in_parallel
 
 if TYPE_CHECKING:
@@ -331,12 +332,14 @@ def check_checkpoint(directory: Directory) -> None:
     A checkpoint without merged files is one, too.
 
     Raises:
-        StateStoreFilesError: PSS_NOT_A_CHECKPOINT.
+        StateStoreFilesError: PSS_NOT_A_CHECKPOINT. It names the checkpoint above, or how many are below.
     """
     names = directory.names()
     if _OF_A_CHECKPOINT.isdisjoint(names):
         reason = f"it has none of {', '.join(sorted(_OF_A_CHECKPOINT))}" if names else directory.why_empty()
-        raise StateStoreFilesError("PSS_NOT_A_CHECKPOINT", {"path": directory.location.url, "reason": reason})
+        near = hint(directory)
+        parameters = {"path": directory.location.url, "reason": reason, "hint": f"; {near}" if near else ""}
+        raise StateStoreFilesError("PSS_NOT_A_CHECKPOINT", parameters)
 
 
 def read_file(directory: Directory, info: FileInfo) -> MergedFile:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from pyspark_statestore.parsing import parse_object
@@ -34,6 +35,24 @@ def entries(directory: Directory, log: str) -> dict[int, FileInfo]:
     return dict(sorted(found.items()))
 
 
+PROVIDER_KEY = "spark.sql.streaming.stateStore.providerClass"
+"""The setting in the offset log by which a restart takes the class that keeps the state."""
+
+
+def missing_entry(commits: Collection[int], offsets: Collection[int], batch: int) -> str:
+    """Names an entry of the query's logs that a restart after a batch needs, and that is not there; nothing if all are.
+
+    Args:
+        commits: The batches in the log of commits.
+        offsets: The batches in the offset log.
+        batch: The batch after which the query would go on.
+    """
+    if batch not in commits:
+        return f"{COMMITS}/{batch}"
+    # A restart reads the offsets of the batch before the last one, too.
+    return next((f"{OFFSETS}/{each}" for each in range(max(0, batch - 1), batch + 1) if each not in offsets), "")
+
+
 def content_of(data: bytes) -> dict[str, Any]:
     """Reads the JSON object in a log's file, after the first line, which is the log's version.
 
@@ -43,27 +62,38 @@ def content_of(data: bytes) -> dict[str, Any]:
     return parse_object(data.decode("utf-8").partition("\n")[2].partition("\n")[0])
 
 
-def partitions_of(directory: Directory, batch: int) -> int | None:
+def partitions_of(directory: Directory, batch: int, offsets: Mapping[int, FileInfo] | None = None) -> int | None:
     """Returns how many state partitions each stateful operator had in a batch; None where the offset log does not say.
 
     Metadata of operators says it, too. In its first format it keeps the first number, whatever a repartitioning does.
+
+    Args:
+        directory: The checkpoint's directory.
+        batch: The batch.
+        offsets: The files of the offset log, where they are listed already.
 
     Raises:
         StateStoreFilesError: The entry cannot be read.
     """
     try:
-        return int(setting_of(directory, batch, PARTITIONS_KEY) or "")
+        return int(setting_of(directory, batch, PARTITIONS_KEY, offsets) or "")
     except ValueError:
         return None
 
 
-def setting_of(directory: Directory, batch: int, key: str) -> str | None:
+def setting_of(directory: Directory, batch: int, key: str, offsets: Mapping[int, FileInfo] | None = None) -> str | None:
     """Returns a setting that the offset log has for a batch; None where it does not say.
+
+    Args:
+        directory: The checkpoint's directory.
+        batch: The batch.
+        key: The setting's name.
+        offsets: The files of the offset log, where they are listed already.
 
     Raises:
         StateStoreFilesError: The entry cannot be read.
     """
-    info = entries(directory, OFFSETS).get(batch)
+    info = (entries(directory, OFFSETS) if offsets is None else offsets).get(batch)
     if info is None:
         return None
     try:

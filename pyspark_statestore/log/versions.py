@@ -84,7 +84,9 @@ class Restores:
     size: np.ndarray
 
     @classmethod
-    def of(cls, files: StateFiles, directory: Directory, wanted: StoreFilter = EVERYTHING) -> Restores:
+    def of(
+        cls, files: StateFiles, directory: Directory, wanted: StoreFilter = EVERYTHING, *, opens_plain: bool = True
+    ) -> Restores:
         """Finds out how each version is restored. Reads the zip of every RocksDB snapshot, which is small.
 
         A restore begins with the newest snapshot that is whole, at this version or before, and replays the changelogs
@@ -97,6 +99,8 @@ class Restores:
             files: The files of the state.
             directory: The checkpoint's directory, to read snapshots and changelogs from.
             wanted: Stores whose versions are wanted.
+            opens_plain: Whether plain files are opened, too. If not, one that is not empty counts as whole. Of
+                checkpoint format 2, changelogs are read even so: they say what they follow.
 
         Raises:
             FileNotFoundError: A file is gone.
@@ -104,8 +108,8 @@ class Restores:
         """
         stores = files.stores()
         versions = _versions(files, stores, wanted)
-        snapshot_bytes = _whole_snapshots(files, directory, stores, versions)
-        changes_bytes = _whole(files, directory, versions.changes)
+        snapshot_bytes = _whole_snapshots(files, directory, stores, versions, opens_plain=opens_plain)
+        changes_bytes = _whole(files, directory, versions.changes, opens_plain=opens_plain)
         ancestry = ancestry_of(files, directory, versions.store, versions.version, versions.id, versions.changes)
         base, replayed, size = _restores(versions, snapshot_bytes, changes_bytes, ancestry)
         return cls(files, stores, versions, ancestry, base, replayed, size)
@@ -139,7 +143,11 @@ def versions_table(files: StateFiles, directory: Directory, wanted: StoreFilter 
         FileNotFoundError: A file is gone.
         StateStoreFilesError: A file cannot be read.
     """
-    found = Restores.of(files, directory, wanted)
+    return table_of_restores(Restores.of(files, directory, wanted))
+
+
+def table_of_restores(found: Restores) -> pa.Table:
+    """Makes the table of what is known already."""
     versions = found.versions
     no_way = found.base == NOTHING
     operator, partition, name = found.stores.columns_of(versions.store)
@@ -233,12 +241,17 @@ def _versions(files: StateFiles, stores: Stores, wanted: StoreFilter) -> Version
     return Versions(columns[0], columns[1], ids, columns[2], columns[3])
 
 
-def _whole_snapshots(files: StateFiles, directory: Directory, stores: Stores, versions: Versions) -> np.ndarray:
+def _whole_snapshots(
+    files: StateFiles, directory: Directory, stores: Stores, versions: Versions, *, opens_plain: bool
+) -> np.ndarray:
     """Bytes of each version's snapshot and of the files that it names; -1 where there is none, or one is missing."""
     has = np.flatnonzero(versions.snapshot >= 0)
     names = stores.name.take(pa.array(versions.snapshot[has]))
     is_zip = np.array(pc.ends_with(names, ".zip"), bool)
-    found = _whole(files, directory, np.where(np.isin(np.arange(len(versions)), has[~is_zip]), versions.snapshot, -1))
+    if not opens_plain:
+        is_zip &= files.merged[versions.snapshot[has]] != PLAIN
+    is_other = np.isin(np.arange(len(versions)), has[~is_zip])
+    found = _whole(files, directory, np.where(is_other, versions.snapshot, -1), opens_plain=opens_plain)
     zips = has[is_zip]
     named = files.read(directory, versions.snapshot[zips], lambda data: None if data is None else files_named(data))
     readable = [(int(row), needed) for row, needed in zip(zips, named, strict=True) if needed is not None]
@@ -256,13 +269,14 @@ def _whole_snapshots(files: StateFiles, directory: Directory, stores: Stores, ve
     return found
 
 
-def _whole(files: StateFiles, directory: Directory, rows: np.ndarray) -> np.ndarray:
+def _whole(files: StateFiles, directory: Directory, rows: np.ndarray, *, opens_plain: bool) -> np.ndarray:
     """Bytes of each of these files; -1 where there is none, or where it was cut off."""
     there = rows >= 0
     found: np.ndarray = np.where(there, files.length[rows] if len(files.length) else -1, -1)
     # The index of a merged file tells where a segment ends; a plain file could have been cut off.
     plain = np.flatnonzero(there)[files.merged[rows[there]] == PLAIN]
-    found[plain[~files.plain_are_whole(directory, rows[plain])]] = -1
+    whole = files.plain_are_whole(directory, rows[plain]) if opens_plain else files.length[rows[plain]] > 0
+    found[plain[~whole]] = -1
     return found
 
 

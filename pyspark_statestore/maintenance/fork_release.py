@@ -49,7 +49,7 @@ from pyspark_statestore.log.pins import (
     read_pins,
 )
 from pyspark_statestore.log.references import replace_pin
-from pyspark_statestore.log.scan import MERGED, Scan, merged_files, retry_if_gone, scan
+from pyspark_statestore.log.scan import MERGED, Scan, check_checkpoint, merged_files, retry_if_gone, scan
 from pyspark_statestore.log.state_files import by_checkpoint, live_foreign, second_paths
 from pyspark_statestore.storage import Directory, FileInfo
 from pyspark_statestore.storage.changes import delete
@@ -82,6 +82,8 @@ class ForkRelease:
 def release_fork(source: Directory, fork: Directory, *, dry_run: bool = False, force: bool = False) -> ForkRelease:
     """Implements :meth:`pyspark_statestore.maintenance.maintenance.Maintenance.release_fork`."""
     known = read_pins(source)
+    if not known:
+        check_checkpoint(source)
     found, origin = _look_at(fork)
     pins = pins_of(known, fork, origin)
     entries = found.entries

@@ -19,6 +19,7 @@ from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.log.entries import time_of
 from pyspark_statestore.log.merged_log import Clocks, MergedLog, ask_file_system, require_stopped
 from pyspark_statestore.log.payload import checksum_of
+from pyspark_statestore.log.restart import not_restorable
 from pyspark_statestore.log.restorability import Batches, check_versions, committed, read_batches
 from pyspark_statestore.log.scan import MERGED, Scan
 from pyspark_statestore.log.state_files import (
@@ -29,7 +30,6 @@ from pyspark_statestore.log.state_files import (
     is_state_file,
     plain_files,
 )
-from pyspark_statestore.log.versions import versions_table
 from pyspark_statestore.migration.export_marker import ExportMarker, Progress
 from pyspark_statestore.storage.directory import Directory, FileInfo, in_parallel, require_inside
 
@@ -233,16 +233,8 @@ def check_restorable(directory: Directory, found: Scan) -> None:
     missing = check_versions(directory, files, Batches((batches[-1],), ids)).missing
     if not missing:
         return
-    table = versions_table(files, directory)
-    known = sorted(set(table.filter(table["is_restorable"])["version"].to_pylist()))
-    parameters = {
-        "version": batches[-1] + 1,
-        "what": f"the state ({missing[0].path})",
-        "path": directory.location.url,
-        "reason": missing[0].reason,
-        "known": ", ".join(map(str, known)) or "none",
-    }
-    raise StateStoreFilesError("PSS_VERSION_NOT_RESTORABLE", parameters)
+    what = f"the state ({missing[0].path})"
+    raise not_restorable(directory, files, batches[-1] + 1, what, missing[0].reason)
 
 
 def missing_without_merged(directory: Directory, there: Mapping[str, FileInfo]) -> str | None:

@@ -20,11 +20,11 @@ from pyspark_statestore.log.deletion import delete_files
 from pyspark_statestore.log.leftovers import leftovers
 from pyspark_statestore.log.merged_log import LogSnapshot, MergedLog
 from pyspark_statestore.log.pins import check_unclaimed
-from pyspark_statestore.log.restorability import expected_stores
+from pyspark_statestore.log.restart import lost_stores
+from pyspark_statestore.log.restorability import batch_with_ids
 from pyspark_statestore.log.scan import retry_if_gone
 from pyspark_statestore.log.spark_logs import OFFSETS, entries, operators, partitions_of
 from pyspark_statestore.log.state_files import STATE, StateFiles, files_below_state, is_state_file, store_folder
-from pyspark_statestore.log.versions import versions_table
 from pyspark_statestore.migration.checks import require_query_stopped
 from pyspark_statestore.migration.offset_log import UnfinishedRepartition, keep, read_offsets
 from pyspark_statestore.migration.stopped import was_stopped
@@ -110,12 +110,7 @@ def _written(log: MergedLog, done: UnfinishedRepartition) -> tuple[LogSnapshot, 
 
 
 def _require_restorable(directory: Directory, files: StateFiles, batch: int) -> None:
-    table = versions_table(files, directory)
-    table = table.filter(pc.and_(pc.equal(table["version"], batch + 1), table["is_restorable"]))
-    columns = (table[name].to_pylist() for name in ("operator_id", "partition_id", "store_name"))
-    there = set(zip(*columns, strict=True))
-    lost = [store for store in expected_stores(directory, files.stores().known, batch) if store not in there]
-    if lost:
+    if lost := lost_stores(directory, files, batch + 1, batch_with_ids(directory, files, batch)):
         reason = (
             f"version {batch + 1} of {store_folder(lost[0])} cannot be restored; {len(lost)} of the old partitions' "
             "stores are gone or damaged"

@@ -19,11 +19,11 @@ from pyspark_statestore.format import split_foreign_path
 from pyspark_statestore.log.deletion import delete_files
 from pyspark_statestore.log.leftovers import leftovers
 from pyspark_statestore.log.merged_log import LogSnapshot, MergedLog
-from pyspark_statestore.log.restorability import Batches, Store, expected_stores, ids_of
+from pyspark_statestore.log.restart import not_restorable
+from pyspark_statestore.log.restorability import Batches, Store, batch_with_ids, expected_stores, restorable_rows
 from pyspark_statestore.log.scan import MERGED
-from pyspark_statestore.log.spark_logs import COMMITS, entries
 from pyspark_statestore.log.state_files import STATE, StateFiles, plain_files, store_folder
-from pyspark_statestore.log.versions import NOTHING, Restores
+from pyspark_statestore.log.versions import Restores
 from pyspark_statestore.sparkfiles import files_named
 from pyspark_statestore.storage.directory import Directory
 
@@ -98,16 +98,16 @@ class Sources:
         others = [each for name, ends in EXTENSIONS.items() if name != store for each in ends]
         is_other = np.array(pc.is_in(extension, value_set=pa.array(others)), bool) & (stores.store >= 0)
         files, at = files.without(np.flatnonzero(is_other)), np.flatnonzero(~is_other)
+        batches = Batches((batch,), {batch: dict(ids or {})})
         if ids is None:
-            ids = _committed_ids(directory, batch) if files.has_ids else {}
-        batches = Batches((batch,), {batch: dict(ids)})
+            batches = batch_with_ids(directory, files, batch)
         restores = Restores.of(files, directory)
-        rows = _restorable(restores, batches)
+        rows = restorable_rows(restores, batch + 1, batches)
         if wanted is None:
             wanted = expected_stores(directory, restores.stores.known, batch)
         lost = [each for each in wanted if each not in rows]
         if lost:
-            raise _lost(directory, restores, batch, lost)
+            raise _lost(directory, files, batch, lost)
         return cls(snapshot, files, batch + 1, _read_by(directory, restores, {each: rows[each] for each in wanted}), at)
 
     def clear(self, log: MergedLog, batch: int) -> int:
@@ -164,27 +164,6 @@ class Sources:
         return f"{MERGED}/{name}" if where == here else holder
 
 
-def _committed_ids(directory: Directory, batch: int) -> dict[int, list[list[str]]]:
-    info = entries(directory, COMMITS).get(batch)
-    return {} if info is None else ids_of(directory.read(f"{COMMITS}/{batch}", info.size))
-
-
-def _restorable(restores: Restores, batches: Batches) -> dict[Store, int]:
-    """The row of the version that is wanted, of each store that can be restored at it."""
-    versions = restores.versions
-    batch = batches.last
-    found: dict[Store, int] = {}
-    at = np.flatnonzero((versions.version == batch + 1) & (restores.base != NOTHING))
-    for row, checkpoint_id in zip(at.tolist(), versions.id.take(pa.array(at)).to_pylist(), strict=True):
-        store = restores.stores.known[versions.store[row]]
-        by_partition = batches.ids[batch].get(store[0], [])
-        named = by_partition[store[1]] if store[1] < len(by_partition) else []
-        # A commit of format 2 names what counts; without it, any attempt may be the one.
-        if not named or not checkpoint_id or checkpoint_id in named:
-            found[store] = row
-    return found
-
-
 def _read_by(directory: Directory, restores: Restores, rows: Mapping[Store, int]) -> dict[Store, Source]:
     """All files that restoring these versions reads."""
     files = restores.files
@@ -206,16 +185,9 @@ def _read_by(directory: Directory, restores: Restores, rows: Mapping[Store, int]
     return {store: Source(steps[store][0], np.array(each, "i8")) for store, each in found.items()}
 
 
-def _lost(directory: Directory, restores: Restores, batch: int, lost: list[Store]) -> StateStoreFilesError:
-    known = restores.versions.version[restores.base != NOTHING]
+def _lost(directory: Directory, files: StateFiles, batch: int, lost: list[Store]) -> StateStoreFilesError:
     reason = "files that it needs are missing or damaged, or are of attempts that were not committed"
     if len(lost) > 1:
         reason += f"; so it is with {len(lost)} partitions of stores"
-    parameters = {
-        "version": batch + 1,
-        "what": f"the state ({STATE}/{store_folder(lost[0])})",
-        "path": directory.location.url,
-        "reason": reason,
-        "known": ", ".join(map(str, sorted(set(known.tolist())))) or "none",
-    }
-    return StateStoreFilesError("PSS_VERSION_NOT_RESTORABLE", parameters)
+    what = f"the state ({STATE}/{store_folder(lost[0])})"
+    return not_restorable(directory, files, batch + 1, what, reason)

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 from pyspark_statestore import rendering
 from pyspark_statestore.conf import OPTIONS
+from pyspark_statestore.log.restart import fork_of
 
 LEVELS = MappingProxyType({"act": "Do this", "look": "Look into it", "fine": "Good to know"})
 """How urgent advice is, the most urgent first, and how a page says so."""
@@ -47,6 +48,9 @@ MOSTLY = 2.0
 
 PLAIN_FILE = 1 << 20
 """Bytes. A plain state file below this is called small."""
+
+MERGED_PROVIDERS = "io.pyspark.statestore."
+"""How the names of the classes begin that keep merged state, in the offset log."""
 
 
 @dataclass(frozen=True)
@@ -112,6 +116,7 @@ class CheckpointFacts:
         version_count: Versions of the operator that has the most.
         log_bytes: Bytes of live changelogs and deltas.
         base_bytes: Bytes of live snapshots and SSTs.
+        gaps: What stores lack of versions that they should have.
         skew: The partition that stands out most: operator, partition, and its bytes over the operator's average.
         planned: Makes a dry run of ``compact``. It is asked only where that matters, since it reads all indexes.
     """
@@ -127,6 +132,7 @@ class CheckpointFacts:
     version_count: int | None = None
     log_bytes: int = 0
     base_bytes: int = 0
+    gaps: tuple[str, ...] = ()
     skew: tuple[int, int, float] | None = None
     planned: Callable[[], PlannedCompaction | None] = field(default=_nothing_planned, repr=False)
 
@@ -139,6 +145,11 @@ class CheckpointFacts:
     def is_stock(self) -> bool:
         """Whether all state is in plain files, which no export has written."""
         return not self.summary["file_count"] and bool(self.summary["plain_file_count"]) and not self.is_exported
+
+    @property
+    def is_converted(self) -> bool:
+        """Whether all state is in plain files, and the next batch writes merged ones."""
+        return self.is_stock and str(self.summary.get("provider")).startswith(MERGED_PROVIDERS)
 
     @property
     def is_amplified(self) -> bool:
@@ -183,10 +194,54 @@ def merged_estimate(plain_bytes: int) -> int:
     return math.ceil(plain_bytes / int(option.parse(option.default))) + int(OPTIONS["maxOpenFiles"].default)
 
 
+def _restart(facts: CheckpointFacts) -> Iterator[Advice]:
+    reason = facts.summary.get("not_restorable")
+    if not reason:
+        return
+    committed, version = facts.summary["committed_version"], facts.summary["restorable_version"]
+    if committed is None:
+        why = f"Whether the query can start cannot be found out: {reason}"
+    else:
+        why = f"Batch {committed - 1:,}, the last that was committed, has left version {committed:,}, and that cannot "
+        why += f"be restored: {reason}. A query that starts here fails. Restore the files from a copy, if there is "
+        why += "one; verify names what is missing. "
+    commands, python = [facts.command("verify")], [facts.python("maintenance.verify()")]
+    title = "Restore files: the query cannot go on"
+    if version is None:
+        why += "No older version is known that can be restored."
+    else:
+        title = "Restore files, or go back to an older version"
+        why += f"Or go back to version {version:,}, the newest that can be restored, in a fork. It leaves all that is "
+        why += f"here as it is, and its query does the batches from {version:,} on again, for its sink, too."
+        commands = [f"pyspark-statestore {fork_of(facts.url, version)}", *commands]
+        python = [facts.python(f"fork({f'{facts.url}-from-{version}'!r}, version={version})"), *python]
+    yield Advice("restart", "act", title, why, tuple(commands), tuple(python), "docs/operations.md")
+
+
+def _gaps(facts: CheckpointFacts) -> Iterator[Advice]:
+    if not facts.gaps:
+        return
+    more = f" So it is with {len(facts.gaps) - 1:,} more stores." if len(facts.gaps) > 1 else ""
+    why = f"Among the versions that are kept some are missing: {facts.gaps[0]}.{more} The query cannot go back to "
+    why += "them. Restore the file from a copy, if there is one."
+    commands = (facts.command("verify"), facts.command("versions"))
+    title = "Find out why versions are missing"
+    yield Advice("version-gap", "look", title, why, commands, (), "docs/is-it-sound.md")
+
+
 def _convert(facts: CheckpointFacts) -> Iterator[Advice]:
     if not facts.is_stock:
         return
     count, size = facts.summary["plain_file_count"], facts.summary["plain_bytes"]
+    if facts.is_converted:
+        why = f"The query is converted, and has written nothing since. {rendering.counted(count, 'plain file')} of "
+        why += f"{rendering.size(size)} are read where they are. From its first batch on it writes merged files; the "
+        why += f"plain ones go as Spark retires their versions, the last after {RETAINED} batches "
+        why += "(minBatchesToRetain). The command counts both kinds."
+        start = "spark = configure(SparkSession.builder).getOrCreate()"
+        title = "Start the converted query"
+        yield Advice("converted", "look", title, why, (facts.command("files"),), (start,), "docs/migrate.md")
+        return
     why = f"Stock Spark keeps this state in {rendering.counted(count, 'plain file')} of {rendering.size(size)}, and "
     why += (
         f"writes more with each batch. Merged, the same bytes are about {merged_estimate(size)} files for one process. "
@@ -328,7 +383,7 @@ def _plain_left(facts: CheckpointFacts) -> Iterator[Advice]:
         f"{rendering.counted(count, 'plain state file')} of {rendering.size(facts.summary['plain_bytes'])} beside the "
     )
     why += "merged ones are from before the query was converted. They are read where they are, and go as Spark retires "
-    why += "their versions. Nothing is to be done."
+    why += f"their versions, the last after {RETAINED} batches (minBatchesToRetain). Nothing is to be done."
     yield Advice("plain-left", "fine", "Plain files are left from before", why, (facts.command("files", "--plain"),))
 
 
@@ -347,10 +402,12 @@ def _forks(facts: CheckpointFacts) -> Iterator[Advice]:
 
 
 _RULES = (
+    _restart,
     _convert,
     _compact,
     _join,
     _consolidate,
+    _gaps,
     _versions,
     _snapshots,
     _skew,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ from pyspark_statestore import rendering
 from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.grouping import grouped
 from pyspark_statestore.inspect import TABLES, Inspection, costs_of_segments
+from pyspark_statestore.log.restorability import Store, committed, version_gaps
 from pyspark_statestore.log.spark_logs import COMMITS, content_of, entries, operator_metadata, operators
 from pyspark_statestore.report.advice import (
     LITTLE,
@@ -76,6 +78,7 @@ class CheckpointReading:
         is_exported: Whether the merged files were exported, and do not count any more.
         names: The operators' names by their ids, as far as Spark's metadata has them.
         last_commit: The last committed batch and when that was; None without one.
+        gaps: What stores lack of versions that they should have.
     """
 
     url: str
@@ -90,6 +93,7 @@ class CheckpointReading:
     is_exported: bool
     names: Mapping[int, str]
     last_commit: tuple[int, datetime.datetime | None] | None
+    gaps: tuple[str, ...]
 
     @classmethod
     def of(
@@ -101,6 +105,7 @@ class CheckpointReading:
             StateStoreFilesError: There is no checkpoint (PSS_NOT_A_CHECKPOINT), or it cannot be read.
         """
         at = datetime.datetime.now(datetime.timezone.utc)
+        before = committed(directory)
         tables = inspection.tables("files", "segments", "plain_files", "summary", callback=callback)
         scan = inspection.scan()
         commits = list(entries(directory, COMMITS).items())
@@ -117,6 +122,7 @@ class CheckpointReading:
             is_exported=bool(scan.exports),
             names=_operator_names(directory),
             last_commit=(commits[-1][0], commits[-1][1].modified) if commits else None,
+            gaps=_gaps(directory, tables, before, [batch for batch, _ in commits]),
         )
 
     @cached_property
@@ -184,6 +190,7 @@ class CheckpointReading:
             version_count=self.version_count(),
             log_bytes=sum(held.get(kind, 0) for kind in _LOGS),
             base_bytes=sum(held.get(kind, 0) for kind in _BASES),
+            gaps=self.gaps,
             skew=self.skewed(),
             planned=planned,
         )
@@ -240,6 +247,7 @@ def _verdict(reading: CheckpointReading, facts: CheckpointFacts) -> str:
 
 def _tiles(reading: CheckpointReading, facts: CheckpointFacts) -> Iterator[tuple[str, str, str, str]]:
     figures_ = reading.summary
+    yield from _restart(figures_)
     size, live = figures_["file_size_in_bytes"], figures_["live_bytes"]
     if figures_["file_count"]:
         amplification = rendering.cell([figures_["space_amplification"]], rendering.ratio)
@@ -253,7 +261,7 @@ def _tiles(reading: CheckpointReading, facts: CheckpointFacts) -> Iterator[tuple
         level = "act" if reading.cold_opens > MOST_OPENS else "fine"
         yield "a start opens", rendering.counted(reading.cold_opens, "file"), _covered(reading), level
     if figures_["plain_file_count"] or not figures_["file_count"]:
-        level = "act" if facts.is_stock else ""
+        level = "act" if facts.is_stock and not facts.is_converted else ""
         plain = rendering.size(figures_["plain_bytes"])
         yield "plain files", rendering.count(figures_["plain_file_count"]), f"{plain}, not merged", level
     if facts.is_stock:
@@ -276,6 +284,17 @@ def _tiles(reading: CheckpointReading, facts: CheckpointFacts) -> Iterator[tuple
         ago = rendering.duration(datetime.timedelta(seconds=seconds)).split()[0]
         running = "its query seems to run" if facts.is_running else "its query seems to be stopped"
         yield "last written", f"{ago} ago", running, ""
+
+
+def _restart(figures_: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str]]:
+    committed_, restorable = figures_["committed_version"], figures_["restorable_version"]
+    if committed_ is None:  # no batch, or it cannot be found out, and a card says so
+        return
+    if not figures_["not_restorable"]:
+        yield "a restart", f"version {committed_:,}", "the last batch's state is all there", "fine"
+        return
+    can = "nor is an older one known to be" if restorable is None else f"the newest that can be is {restorable:,}"
+    yield "a restart", "fails", f"version {committed_:,} cannot be restored; {can}", "act"
 
 
 def _sealed(unsealed: int) -> str:
@@ -488,6 +507,20 @@ def _figures(reading: CheckpointReading) -> Iterator[tuple[str, str, str]]:
 
 def _command(reading: CheckpointReading, verb: str, *options: str) -> str:
     return CheckpointFacts(reading.url, reading.summary).command(verb, *options)
+
+
+def _gaps(
+    directory: Directory, tables: Mapping[str, pa.Table], before: Sequence[int], later: Sequence[int]
+) -> tuple[str, ...]:
+    """What stores lack of versions that they should have, by the names of their files."""
+    live = tables["segments"].filter(pc.equal(tables["segments"]["status"], "live"))
+    names = ["operator_id", "partition_id", "store_name", "version"]
+    there = pa.concat_tables([each.select(names) for each in (live, tables["plain_files"])])
+    each = grouped(there.filter(pc.is_valid(there["version"])), names).aggregate([])
+    have: dict[Store, set[int]] = defaultdict(set)
+    for operator, partition, name, version in zip(*(each[column].to_pylist() for column in names), strict=True):
+        have[operator, partition, name].add(version)
+    return tuple(found.reason for found in version_gaps(directory, have, before, later))
 
 
 def _by_operator(partitions: pa.Table) -> Iterator[tuple[int, pa.Table]]:

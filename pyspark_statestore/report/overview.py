@@ -77,7 +77,7 @@ def _together(rows: Sequence[Mapping[str, Any]], advice: Sequence[Sequence[Advic
         made.append(Advice(rule, first.level, first.title, why, tuple(commands), (), first.page))
     broken = [row for row in rows if row["error"]]
     if broken:
-        why = f"{rendering.counted(len(broken), 'checkpoint')} cannot be read. {broken[0]['error']}"
+        why = f"{len(broken):,} of these cannot be read, or not be looked into. {broken[0]['error']}"
         where = [CheckpointFacts(row["checkpoint"], {}).command("verify") for row in broken[:_PASTED]]
         made.append(
             Advice("unreadable", "act", "Find out what is damaged", why, tuple(where), (), "docs/is-it-sound.md")

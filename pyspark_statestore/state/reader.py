@@ -10,6 +10,7 @@ import numpy as np
 
 from pyspark_statestore.errors import StateStoreFilesError, not_allowed
 from pyspark_statestore.inspect import Inspection
+from pyspark_statestore.log.restart import ranges
 from pyspark_statestore.log.spark_logs import COMMITS, OFFSETS, content_of, entries, operators, partitions_of
 from pyspark_statestore.log.state_files import DEFAULT_STORE, StateFiles, StoreFilter, plain_files
 from pyspark_statestore.log.versions import NOTHING, Restores
@@ -167,7 +168,7 @@ class StateReader:
             "what": f"operator {operator}, partition {partition}, store {name!r}",
             "path": self._directory.location.url,
             "reason": reason,
-            "known": _ranges(sorted(self._restorable())) or "none",
+            "known": ranges(sorted(self._restorable())) or "none",
         }
         return StateStoreFilesError("PSS_VERSION_NOT_RESTORABLE", parameters)
 
@@ -255,14 +256,3 @@ def _json(directory: Directory, log: str, batch: int) -> Mapping[str, Any] | Non
         return None if info is None else content_of(directory.read(f"{log}/{batch}", info.size))
     except ValueError:
         return None
-
-
-def _ranges(numbers: list[int]) -> str:
-    """Returns numbers as text, such as "3 to 7, 9"."""
-    found: list[list[int]] = []
-    for number in numbers:
-        if found and number == found[-1][1] + 1:
-            found[-1][1] = number
-        else:
-            found.append([number, number])
-    return ", ".join(str(first) if first == last else f"{first} to {last}" for first, last in found)

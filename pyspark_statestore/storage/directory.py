@@ -97,6 +97,11 @@ class Directory:
         """Says why listing the location finds nothing."""
         return "it is a file" if self.is_file() else "it does not exist or is empty"
 
+    def exists(self) -> bool:
+        """Whether the location exists. On an object store, a directory without files does not."""
+        with self._errors("look at", ""):
+            return bool(self._fs.exists(self.location.below("").rstrip("/")))
+
     def is_file(self) -> bool:
         """Whether the location is a file, not a directory. Listing it finds nothing, as for one that does not exist."""
         with self._errors("look at", ""):

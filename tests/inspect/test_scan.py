@@ -69,6 +69,10 @@ def test_checkpoint_without_state_has_empty_tables(tmp_path: Path) -> None:
         "forked_from",
         "min_version",
         "max_version",
+        "committed_version",
+        "restorable_version",
+        "not_restorable",
+        "provider",
     }
 
 
@@ -101,7 +105,7 @@ def test_plain_files_beside_merged_ones(tmp_path: Path) -> None:
 
 def test_no_plain_file_is_looked_for_where_the_checkpoint_was_begun_merged(checkpoint: Path, watch: Watch) -> None:
     Checkpoint(checkpoint).inspect.summary()
-    assert set(watch.listings) == {"_merged"}
+    assert set(watch.listings) == {"_merged", "commits", "offsets"}
 
 
 def test_only_file_of_its_kind_is_read_from_a_merged_directory(checkpoint: Path) -> None:

@@ -139,6 +139,10 @@ def test_tables_say_what_the_rules_say(files: list[tuple[list[Write], bool]]) ->
             "foreign_live_bytes": 0,
             "forked_from": None,
             "fork_count": 0,
+            "committed_version": None,
+            "restorable_version": None,
+            "not_restorable": None,
+            "provider": None,
         }
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from fsspec.callbacks import Callback
 
+from pyspark_statestore import Checkpoint
 from pyspark_statestore.format import Entry, MergedFileWriter, file_name
 from pyspark_statestore.maintenance.verify import verification
 from tests.inspect.builders import CREATED_MS, STAMP, add_index, merged_file, merged_paths, plain_file, refused
@@ -460,6 +461,28 @@ def test_what_is_cleaned_is_no_gap(tmp_path: Path) -> None:
     for path in merged_paths(tmp_path)[:3]:
         path.unlink()
     assert not verify(tmp_path).notes
+
+
+def test_partitions_of_a_repartitioning_lack_nothing(tmp_path: Path) -> None:
+    """They begin with it, though the others have older versions."""
+    write_logs(tmp_path, range(8))
+    for batch in range(8):
+        conf = {"conf": {"spark.sql.shuffle.partitions": "3" if batch > 3 else "2"}}
+        (tmp_path / "offsets" / str(batch)).write_text(f"v1\n{json.dumps(conf)}\n{{}}")
+    for version in range(1, 9):
+        write_version(tmp_path, version, merged=True)
+    with merged_file(tmp_path, 20, plain=True) as out:
+        for version in range(5, 9):
+            files = files_of_version(2, version)
+            if version == 5:
+                files = {"0/2/5.zip": snapshot('{"sstFiles": []}')}
+            for path, data in files.items():
+                out.put(path, data, stamp=STAMP + 9000 + version)
+
+    found = verify(tmp_path)
+    assert (found.damages, found.notes) == ((), ())
+    assert Checkpoint(tmp_path).report().advice == ()
+    assert found.restorable_version == 8
 
 
 def test_one_store_has_lost_its_oldest_versions(tmp_path: Path) -> None:

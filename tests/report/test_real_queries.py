@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import pytest
+from pyspark.errors import StreamingQueryException
 
 from pyspark_statestore import Checkpoint, Sink, rendering
 from pyspark_statestore.inspect import costs_of_segments
 from tests.class_data import MINOR
 from tests.cli.conftest import Invoke, rows
 from tests.conftest import MakeSpark
+from tests.jvm.harness import until
 from tests.report.pages import Page, loads
 from tests.report.test_checkpoint import DEADEST, PARTITIONS, assert_figures_are_the_summary
 from tests.report.test_sink import FIGURES
@@ -21,6 +24,8 @@ from tests.streaming.workloads import write_batches
 pytestmark = pytest.mark.spark
 
 BATCHES = 2
+DATA_ONLY = {"spark.sql.streaming.noDataMicroBatches.enabled": "false"}
+"""Spark runs batches without data after those with data, but not after a restart."""
 CASES = [
     (Setting("provider", "rocksdb"), "dedup", "dedupe"),
     (Setting("provider", "heap"), "aggregation", "stateStoreSave"),
@@ -87,11 +92,53 @@ def test_what_the_advice_says_can_be_done(make_spark: MakeSpark, tmp_path: Path)
     assert [advice.rule for advice in checkpoint.report().advice] == ["convert"]
 
     checkpoint.convert("merged")
+    assert [advice.rule for advice in checkpoint.report().advice] == ["converted"]
     again = Run(run.spark, "aggregation", Setting("provider", "rocksdb"), tmp_path)
     write_batches(again.input, range(2, 4))
     again.run()
 
     assert [advice.rule for advice in checkpoint.report().advice] == ["plain-left"]
+
+
+@pytest.mark.parametrize("format_version", [1, pytest.param(2, marks=pytest.mark.since("4.1", "checkpoint format 2"))])
+def test_a_query_that_cannot_start_goes_on_from_a_fork(
+    make_spark: MakeSpark, invoke: Invoke, tmp_path: Path, format_version: int
+) -> None:
+    """The page names a version; the query that starts with its fork has all that the first one would have had."""
+    setting = Setting("provider", "rocksdb", format_version, changelog=True)
+    run = Run(make_spark(mode="provider", idle_seal="1s"), "aggregation", setting, tmp_path / "q")
+    checkpoint = Checkpoint(run.checkpoint)
+    for batch in range(4):
+        write_batches(run.input, [batch])
+        run.run(DATA_ONLY)
+        # The next batch has a file of its own then.
+        until(lambda: all(checkpoint.inspect.files()["is_sealed"].to_pylist()), "all files are sealed")
+    [summary] = checkpoint.inspect.summary().to_pylist()
+    newest = summary["committed_version"]
+    assert summary["restorable_version"] == newest == max(run.rows) + 1
+    assert "restart" not in {each.rule for each in checkpoint.report().advice}
+    segments = checkpoint.inspect.segments(operator_id=0, partition_id=0).to_pylist()
+    [lost] = {row["file_path"] for row in segments if row["version"] == newest and row["type"] == "changelog"}
+    Path(lost.removeprefix("file://")).unlink()
+
+    advice = checkpoint.report().advice[0]
+    [summary] = checkpoint.inspect.summary().to_pylist()
+    version = summary["restorable_version"]
+    assert (advice.rule, advice.level) == ("restart", "act")
+    assert version is not None
+    assert version < newest
+    write_batches(run.input, [4])
+    with pytest.raises(StreamingQueryException):
+        run.run(DATA_ONLY)
+    fork = Run(run.spark, "aggregation", setting, tmp_path / "f", input=run.input)
+    program, verb, source, _, *rest = shlex.split(advice.commands[0])
+    assert (program, verb, source) == ("pyspark-statestore", "fork", checkpoint.url)
+    invoke(verb, source, fork.checkpoint, *rest)
+    fork.run(DATA_ONLY)
+    assert min(fork.rows) == version
+    before = {batch: rows for batch, rows in run.rows.items() if batch >= version}
+    assert {batch: fork.rows[batch] for batch in before} == before
+    assert len(fork.rows) > len(before), "and it goes on"
 
 
 def test_the_page_of_a_real_sink(make_spark: MakeSpark, invoke: Invoke, tmp_path: Path) -> None:

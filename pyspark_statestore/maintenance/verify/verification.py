@@ -16,14 +16,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.log import damage
 from pyspark_statestore.log.damage import LOSES_ENTRIES, Damage
 from pyspark_statestore.log.merged_log import MergedLog
 from pyspark_statestore.log.on_spark import run_on_spark
 from pyspark_statestore.log.payload import Checked, check_run, segment_runs
+from pyspark_statestore.log.restart import Restart, rows_of_missing
 from pyspark_statestore.log.restorability import Batches, Restorability, check_versions, read_batches
 from pyspark_statestore.log.scan import ATTEMPTS, INDEX_SUFFIX, Scan, always_gone, retry_if_gone, scan
-from pyspark_statestore.log.state_files import STATE, StateFiles, missing_foreign, plain_files
+from pyspark_statestore.log.state_files import STATE, StateFiles, plain_files
 from pyspark_statestore.maintenance.verify.indexes import file_damages, torn_tails, url_of
 from pyspark_statestore.maintenance.verify.plain import check_plain_files
 from pyspark_statestore.maintenance.verify.recount import recount
@@ -50,6 +52,9 @@ class Verification:
         segments_count: The number of live segments that were read.
         versions_count: The number of versions of all stores, restorable or not.
         dry_run: Whether a repair was only planned.
+        committed_version: The version that the last committed batch has left; None without one.
+        restorable_version: The newest version that the query can go on from, with the damage that is left. Where it is
+            older than ``committed_version``, ``Checkpoint.fork(dst, version=restorable_version)`` is the way out.
     """
 
     damages: tuple[Damage, ...] = ()
@@ -59,6 +64,8 @@ class Verification:
     segments_count: int = 0
     versions_count: int = 0
     dry_run: bool = False
+    committed_version: int | None = None
+    restorable_version: int | None = None
 
     @property
     def is_clean(self) -> bool:
@@ -118,7 +125,19 @@ def verify(
     if found.damages or found.notes:
         damages, notes = repair_damages(log, found.damages, found.notes, dry_run=dry_run or not repair)
         found = replace(found, damages=damages, notes=notes)
+    if not found.is_clean:
+        restart = _restart(log.directory, found)
+        found = replace(found, committed_version=restart.committed, restorable_version=restart.restorable)
     return replace(found, dry_run=repair and dry_run)
+
+
+def _restart(directory: Directory, found: Verification) -> Restart:
+    """From which version the query can go on, with the damage that is left."""
+    left = [each for each in found.damages if each.kind in _CORRUPT and not each.repaired]
+    try:
+        return Restart.found(directory, frozenset(each.logical_path for each in left if each.logical_path))
+    except StateStoreFilesError:  # while a merged file cannot be read, nobody concludes anything from the others
+        return Restart(found.committed_version)
 
 
 @dataclass
@@ -134,6 +153,7 @@ class VerificationPass:
         files: How many merged files there are.
         segments: How many live segments were to be read.
         versions: How many versions there are.
+        newest: The version that the last committed batch has left.
     """
 
     damages: list[Damage] = field(default_factory=list)
@@ -144,6 +164,7 @@ class VerificationPass:
     files: int = 0
     segments: int = 0
     versions: int = 0
+    newest: int | None = None
 
 
 def run_pass(
@@ -171,6 +192,7 @@ def run_pass(
     found, files, versions = retry_if_gone(directory, lambda: _indexes_and_versions(directory, corrupt))
     torn = torn_tails(directory, found)
     now = VerificationPass(file_damages(directory, found), versions=versions.versions_count, files=len(found.infos))
+    now.newest = versions.newest
     on_progress = _Progress(callback, int(files.length.sum()) if suspects is None else 0)
     _check_segments(directory, found, suspects, spark, on_progress, now)
     _check_plain(directory, files, suspects, on_progress, now)
@@ -198,7 +220,17 @@ def _verified(log: MergedLog, spark: SparkSession | None, callback: Callback | N
         if now.unread:
             raise always_gone(log.directory)
     damages, notes = _once(confirmed, _without_passing_gaps(log, now, spark))
-    return Verification(tuple(damages), tuple(notes), read_bytes, now.files, first.segments, now.versions)
+    # Without damage, the newest version can be restored: that is what was checked.
+    return Verification(
+        tuple(damages),
+        tuple(notes),
+        read_bytes,
+        now.files,
+        first.segments,
+        now.versions,
+        committed_version=now.newest,
+        restorable_version=now.newest,
+    )
 
 
 def _without_passing_gaps(log: MergedLog, now: VerificationPass, spark: SparkSession | None) -> list[Damage]:
@@ -227,17 +259,8 @@ def _indexes_and_versions(directory: Directory, corrupt: set[str]) -> tuple[Scan
     files = StateFiles.of(found, plain_files(directory, found))
     if files.has_ids:
         batches = Batches(batches.committed, read_batches(directory, with_ids=True).ids)
-    there = _without(_without_missing(directory, found, files), corrupt)
+    there = _without(files.without(rows_of_missing(directory, found, files)), corrupt)
     return found, files, check_versions(directory, there, batches)
-
-
-def _without_missing(directory: Directory, found: Scan, files: StateFiles) -> StateFiles:
-    """Leaves out what is in missing files of other checkpoints: it restores nothing."""
-    if not found.entries.foreign:
-        return files
-    missing = missing_foreign(directory, found.entries, found.resolution.live)
-    gone = [number for number, path in enumerate(files.foreign, start=1) if path in missing]
-    return files.without(np.flatnonzero(np.isin(files.origin, gone)))
 
 
 def _check_segments(

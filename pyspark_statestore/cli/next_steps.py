@@ -1,0 +1,172 @@
+"""What comes after each command that changes something: the one line with which it ends."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING
+
+from pyspark_statestore.conf import OPTIONS
+
+if TYPE_CHECKING:
+    from pyspark_statestore.forks.fork import Fork
+    from pyspark_statestore.maintenance.compaction import Compaction
+    from pyspark_statestore.maintenance.fork_release import ForkRelease
+    from pyspark_statestore.maintenance.old_partitions import OldPartitions
+    from pyspark_statestore.maintenance.verify.verification import Verification
+    from pyspark_statestore.migration.conversion import Conversion
+    from pyspark_statestore.migration.export import Export
+    from pyspark_statestore.migration.repartition import Repartition
+    from pyspark_statestore.migration.repartition_undo import RepartitionUndo
+    from pyspark_statestore.migration.store_conversion import StoreConversion
+    from pyspark_statestore.sink.compaction import SinkCompaction
+
+
+_NO_MORE = "With configure(builder, sink=True) the query makes no new small files."
+
+
+def command(verb: str, url: str, *options: str) -> str:
+    """A command line to paste."""
+    return " ".join(["pyspark-statestore", verb, shlex.quote(url), *options])
+
+
+def after_compact(url: str, done: Compaction, *, localize: bool) -> str:
+    """After ``compact``."""
+    if localize:
+        return f"{url} needs no other checkpoint any more. Its source may be deleted, if nobody else needs that."
+    if not done.rewritten_files_count and not done.removed_files_count:
+        return f"nothing was to be done. What is kept, and why: {command('summary', url)}"
+    most = OPTIONS["maxSpaceAmplification"].default
+    said = f"run it again when space_amplification is above {most}; a running query sees to that by itself"
+    return f"{said}: {command('summary', url)}"
+
+
+def after_consolidate(url: str) -> str:
+    """After ``consolidate``."""
+    return f"start the query; it opens one file instead of all. Join small files, too: {command('compact', url)}"
+
+
+def after_expire(url: str, removed: int) -> str:
+    """After ``expire``: how many files it has deleted says whether there is space to free."""
+    if not removed:
+        return f"nothing was old enough. What there is: {command('versions', url)}"
+    return f"free their space: {command('compact', url)}"
+
+
+def after_orphans(url: str) -> str:
+    """After ``orphans``."""
+    return f"see that all is there: {command('verify', url)}"
+
+
+def after_verify(url: str, done: Verification) -> str:
+    """After ``verify``; where damage is left, its note says what to do."""
+    if not done.is_clean:
+        return ""
+    if done.repaired_count:
+        return f"see that nothing is left: {command('verify', url)}"
+    return "nothing has to be done."
+
+
+def after_fork(made: Fork) -> str:
+    """After ``fork``."""
+    start = (
+        f"start a query with checkpointLocation {made.path}, by the same door, with the same sources and another sink."
+    )
+    if made.mode == "claim":
+        return f"{start} {made.source} must not be used any more."
+    if made.mode == "copy":
+        return f"{start} The two have nothing to do with each other."
+    return f"{start} To need {made.source} no more: {command('compact', made.path, '--localize')}"
+
+
+def after_release(url: str, done: ForkRelease) -> str:
+    """After ``release``."""
+    if not done.released_pins_count:
+        return f"{done.fork} had nothing pinned here, so nothing has to be done."
+    return f"let the files go in which nothing lives any more: {command('compact', url)}"
+
+
+def after_convert(url: str, done: Conversion, *, door: str) -> str:
+    """After ``convert --to``: nothing is merged yet, and what is plain stays plain for a while."""
+    from pyspark_statestore.report.advice import RETAINED
+
+    if done.to == "stock":
+        return "start the query without this package."
+    how = "configure() in its session" if door == "provider" else f"checkpointLocation = merged_path({url!r})"
+    said = (
+        f"start the query with {how}. It writes merged files from its first batch on; plain ones are read where they "
+    )
+    said += f"are, and go as Spark retires their versions, the last after {RETAINED} batches (minBatchesToRetain). "
+    return f"{said}How many there are of both: {command('files', url)}"
+
+
+def after_convert_store(url: str, done: StoreConversion) -> str:
+    """After ``convert --store``."""
+    if done.version is None:
+        return "start the query."
+    return f"start the query. When it runs well, remove the old store's files: {_old_partitions(url)}"
+
+
+def after_export(url: str, done: Export) -> str:
+    """After ``export``, in place or to a new directory."""
+    if done.path != url:
+        return f"start stock Spark with checkpointLocation {done.path}. Both have one query id: run only one of them."
+    drop, back = command("drop-merged", url), command("convert", url, "--to merged")
+    return f"start the query without this package. When it runs well: {drop}. The way back until then: {back}"
+
+
+def after_drop_merged(url: str) -> str:
+    """After ``drop-merged``."""
+    return f"start the query without this package. To merge again, stop it: {command('convert', url, '--to merged')}"
+
+
+def after_repartition(url: str, done: Repartition) -> str:
+    """After ``repartition``."""
+    if done.batch is None:
+        return "start the query."
+    undo = command("undo-repartition", url)
+    said = f"start the query, which needs no setting for it. To take it back before that: {undo}"
+    if done.partitions < done.partitions_before:
+        said += f". When the query runs well, remove the old partitions: {_old_partitions(url)}"
+    return said
+
+
+def after_undo_repartition(done: RepartitionUndo) -> str:
+    """After ``undo-repartition``."""
+    return f"start the query, which has {done.partitions:,} state partitions again."
+
+
+def after_old_partitions(url: str, done: OldPartitions) -> str:
+    """After ``old-partitions``."""
+    if not done.removed_files_count:
+        return "nothing was old, so nothing has to be done."
+    return f"free their space: {command('compact', url)}"
+
+
+def after_sink_compact(url: str, done: SinkCompaction, *, and_remove: bool) -> str:
+    """After ``sink compact``."""
+    if not done.rewritten_data_files_count:
+        return f"nothing was joined. What there is, and why: {command('sink report', url, '-o sink.html')}"
+    if and_remove:
+        return f"run the same command again in a few days: it removes what this one has replaced. {_NO_MORE}"
+    return f"in three days, remove what was replaced: {command('sink orphans', url, '--no-dry-run')}. {_NO_MORE}"
+
+
+def after_sink_publish(url: str) -> str:
+    """After ``sink publish``."""
+    return f"see what readers see: {command('sink files', url)}"
+
+
+def after_sink_orphans(url: str) -> str:
+    """After ``sink orphans``."""
+    return f"see that all is there: {command('sink verify', url)}"
+
+
+def after_sink_verify(url: str, *, is_clean: bool) -> str:
+    """After ``sink verify``."""
+    if is_clean:
+        return "nothing has to be done."
+    return f"restore the files that are missing from a copy, then: {command('sink verify', url)}"
+
+
+def _old_partitions(url: str) -> str:
+    return command("old-partitions", url, "--no-dry-run")
