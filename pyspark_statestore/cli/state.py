@@ -136,7 +136,7 @@ def diff_command(checkpoint: Checkpoint, keys: tuple[Any, ...], output: Output, 
 
 def _show(table: pa.Table, title: str, output: Output, rows: RowChoice) -> None:
     from pyspark_statestore.cli.layouts import all_columns
-    from pyspark_statestore.cli.output import JsonOutput
+    from pyspark_statestore.cli.output import JsonOutput, flat
     from pyspark_statestore.state.decoding import UNDECODED
 
     for field in table.schema:
@@ -144,17 +144,8 @@ def _show(table: pa.Table, title: str, output: Output, rows: RowChoice) -> None:
         if reason is not None:
             say(f"{field.name} is shown as bytes: {reason.decode()}.", err=True)
     if not isinstance(output, JsonOutput):
-        table = _flat(table)
+        table = flat(table)
     output.table(table, all_columns(table.schema), title, rows)
-
-
-def _flat(table: pa.Table) -> pa.Table:
-    """Replaces a struct by a column for each field, named by its path. An empty struct has no column."""
-    import pyarrow.types as types
-
-    while any(types.is_struct(field.type) for field in table.schema):
-        table = table.flatten()
-    return table
 
 
 def one_key(keys: Sequence[Any]) -> Any:
