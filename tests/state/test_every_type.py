@@ -30,8 +30,10 @@ def strict_json(text: str) -> Any:
     return json.loads(text, parse_constant=refuse)
 
 
-def kind_of(case: Case) -> str:
-    return json.dumps(case.type)
+def kind_of(case: Case) -> tuple[Any, ...]:
+    """The type, and whether the value is one that Python or JSON has nothing for."""
+    is_odd = isinstance(case.json, str) and case.json.startswith(("+", "-", "NaN", "Inf"))
+    return json.dumps(case.type), is_odd, isinstance(case.raw, bytes)
 
 
 def typed(case: Case) -> list[str]:
@@ -234,6 +236,7 @@ REFUSED: Mapping[str, str] = {
     "day=2026-02-30": "for day (date) a date",
     "price=1.505": "for price (decimal(10,2)) a number with at most 8 digits before the point and 2 after it",
     "price=1e999999999": "for price (decimal(10,2))",
+    "ok=it's": "for ok (boolean) true or false",
     "ok=1": "for ok (boolean) true or false",
     "ntz=2026-01-01T10:00Z": "for ntz (timestamp_ntz) a time without a zone",
     "tiny=128": "for tiny (tinyint) a whole number from -128 to 127",

@@ -11,7 +11,6 @@ from pyspark.sql import functions as F
 
 from pyspark_statestore import Checkpoint
 from tests.cli.conftest import Invoke, invoke
-from tests.conftest import MakeSpark
 from tests.state.encoded import write_typed_store
 from tests.state.test_every_type import strict_json
 from tests.state.typed_values import CASES
@@ -22,6 +21,7 @@ __all__ = ["invoke"]
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.slow,
+    pytest.mark.sweep(1, files="compared with Spark"),
     pytest.mark.since(
         "4.1", "a frame is made of an Arrow table from Spark 4.0 on, and one with times of day from 4.1 on"
     ),
@@ -47,22 +47,17 @@ WITHOUT_ZONES = {"spark.sql.timestampType": "TIMESTAMP_NTZ"}
 """Else Spark makes a timestamp of each that has no zone."""
 
 
-@pytest.fixture
-def session(make_spark: MakeSpark) -> SparkSession:
-    return make_spark(mode="provider")
+def test_each_type(spark: SparkSession, tmp_path: Path) -> None:
+    with session_conf(spark, WITHOUT_ZONES):
+        check_each_type(spark, tmp_path)
 
 
-def test_each_type(session: SparkSession, tmp_path: Path) -> None:
-    with session_conf(session, WITHOUT_ZONES):
-        check_each_type(session, tmp_path)
-
-
-def check_each_type(session: SparkSession, tmp_path: Path) -> None:
+def check_each_type(spark: SparkSession, tmp_path: Path) -> None:
     cases = [case for case in CASES if case.type not in ONLY_ARROW]
     fields = [(f"f{number}", case.type) for number, case in enumerate(cases)]
     row = [case.raw for case in cases]
     state = Checkpoint(write_typed_store(tmp_path / "q1", [("n", "long")], [((1,), row)], fields)).state()
-    frame = session.createDataFrame(state)
+    frame = spark.createDataFrame(state)
     shown = {
         number: AS_TEXT[name].format(f"value.f{number}")
         for number, case in enumerate(cases)
@@ -77,10 +72,10 @@ def check_each_type(session: SparkSession, tmp_path: Path) -> None:
             assert text == (case.json if case.type == "string" else case.text), case
 
 
-def test_a_query_that_groups_by_two_expressions(session: SparkSession, invoke: Invoke, tmp_path: Path) -> None:
+def test_a_query_that_groups_by_two_expressions(spark: SparkSession, invoke: Invoke, tmp_path: Path) -> None:
     source, checkpoint = tmp_path / "in", tmp_path / "q"
-    session.range(6).select("id", F.lit("x").alias("s")).coalesce(1).write.json(str(source))
-    stream = session.readStream.schema("id long, s string").json(str(source))
+    spark.range(6).select("id", F.lit("x").alias("s")).coalesce(1).write.json(str(source))
+    stream = spark.readStream.schema("id long, s string").json(str(source))
     counts = stream.groupBy(F.expr("id % 2"), F.expr("id % 3")).count()
     query = (
         counts.writeStream.outputMode("update")
@@ -95,8 +90,8 @@ def test_a_query_that_groups_by_two_expressions(session: SparkSession, invoke: I
     assert names == ["_groupingexpression", "_groupingexpression_2"]
     expected = sorted((number % 2, number % 3) for number in range(6))
     assert sorted(tuple(row["key"].values()) for row in state.to_pylist()) == expected
-    session.createDataFrame(state).createOrReplaceTempView("state")
-    found = session.sql("SELECT key._groupingexpression AS a, key._groupingexpression_2 AS b FROM state").collect()
+    spark.createDataFrame(state).createOrReplaceTempView("state")
+    found = spark.sql("SELECT key._groupingexpression AS a, key._groupingexpression_2 AS b FROM state").collect()
     assert sorted((row.a, row.b) for row in found) == expected
 
     key = ("--key", "_groupingexpression_2=2", "--output", "json")
