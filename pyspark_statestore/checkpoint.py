@@ -161,8 +161,8 @@ class Checkpoint:
                 given.
             state_variable: The state variable of ``transformWithState``, which is needed where there are several.
                 Spark's own column families have names, too, such as ``$eventTimers_keyToTimestamp``.
-            key: Only the rows of this key. Give values by field, for all fields or for some; or just the value, where
-                the key has one field.
+            key: Only the rows of this key. Give values by field, for all fields or for some, where ``window.start`` is
+                a field in a struct; or just the value, where the key has one field. Text is read as the field's type.
 
         Returns:
             The columns ``partition_id``, ``key`` and ``value``, with a row for each value. A column that cannot be

@@ -9,6 +9,8 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
+from pyspark_statestore import values
+
 Form: TypeAlias = Callable[..., str]
 """Makes one cell from the values of one column or of several."""
 
@@ -16,6 +18,7 @@ NOTHING = "-"
 """What a cell shows for null."""
 
 _EPOCH = datetime.datetime(1970, 1, 1)
+_LAST = (datetime.datetime.max - _EPOCH) // datetime.timedelta(microseconds=1)
 _SPARKS_TIMES: Mapping[str, str] = {
     "expiresAtMicros": "microseconds",
     "ttlExpirationMs": "milliseconds",
@@ -59,9 +62,9 @@ def share(value: float) -> str:
     return f"{value:.1%}"
 
 
-def time(value: datetime.datetime) -> str:
-    """A point in time in UTC, to the second."""
-    return f"{value:%Y-%m-%d %H:%M:%S}"
+def time(value: datetime.datetime | str) -> str:
+    """A point in time in UTC, to the second; text is one that Python has no object for."""
+    return value.partition(".")[0] if isinstance(value, str) else f"{value:%Y-%m-%d %H:%M:%S}"
 
 
 def duration(value: datetime.timedelta) -> str:
@@ -75,10 +78,15 @@ def duration(value: datetime.timedelta) -> str:
     return " ".join(parts[:2]) or "0s"
 
 
-def moment(value: datetime.datetime) -> str:
-    """A point in time as a user's own data has it, with the part of a second where there is one."""
-    part = f"{value:%f}".rstrip("0")
-    return f"{value:%Y-%m-%d %H:%M:%S}" + (f".{part}" if part else "")
+def moment(value: datetime.datetime | str) -> str:
+    """A point in time as a user's own data has it, with the part of a second where there is one.
+
+    Text is one that Python has no object for.
+    """
+    if isinstance(value, str):
+        return value
+    utc = value.astimezone(datetime.timezone.utc).replace(tzinfo=None) if value.tzinfo else value
+    return values.time_text((utc - _EPOCH) // datetime.timedelta(microseconds=1))
 
 
 def milliseconds(value: int) -> str:
@@ -92,11 +100,10 @@ def microseconds(value: int) -> str:
 
 
 def _with_time(value: int, per_second: int) -> str:
-    try:
-        at = _EPOCH + datetime.timedelta(microseconds=value * 1_000_000 // per_second)
-    except OverflowError:
+    at = value * 1_000_000 // per_second
+    if abs(at) > _LAST:
         return str(value)  # as Long.MaxValue, for never
-    return f"{value} ({moment(at)})"
+    return f"{value} ({values.time_text(at)})"
 
 
 def collection(type_: pa.DataType) -> Form:
@@ -110,15 +117,17 @@ def collection(type_: pa.DataType) -> Form:
 
 def _simple(value: Any, type_: pa.DataType) -> Any:
     """Returns a value as JSON has it."""
-    if value is None or isinstance(value, bool | int | float | str):
+    if value is None or isinstance(value, bool | int | str):
         return value
+    if isinstance(value, float):
+        return values.finite(value)
     if pa.types.is_struct(type_):
         return {field.name: _simple(value[field.name], field.type) for field in type_}
     if pa.types.is_map(type_):
         return {_key(_simple(key, type_.key_type)): _simple(each, type_.item_type) for key, each in value}
     if isinstance(value, list):
         return [_simple(each, type_.value_type) for each in value]
-    return moment(value) if isinstance(value, datetime.datetime) else text(value)
+    return value_form(type_)(value)
 
 
 def _key(value: Any) -> str:
@@ -163,6 +172,31 @@ def _printable(line: str) -> str:
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in line)
 
 
+def value_form(type_: pa.DataType) -> Form:
+    """Chooses the form for a value of a user's own, by its type."""
+    if pa.types.is_nested(type_):
+        return collection(type_)
+    if pa.types.is_timestamp(type_):
+        return moment
+    if pa.types.is_floating(type_):
+        return number
+    if pa.types.is_boolean(type_):
+        return truth
+    if pa.types.is_decimal(type_):
+        return values.decimal_text
+    return values.duration_text if pa.types.is_duration(type_) else text
+
+
+def number(value: float) -> str:
+    """A number of a user's own, with all its digits; ``NaN`` and ``Infinity`` as Spark has them."""
+    return str(values.finite(value))
+
+
+def truth(value: bool) -> str:
+    """A boolean of a user's own, as SQL and JSON have it."""
+    return "true" if value else "false"
+
+
 def part_of(part: int, whole: int) -> str:
     """Two counts, such as ``3 of 7``."""
     return f"{part:,} of {whole:,}"
@@ -204,7 +238,7 @@ def form_of(column: str, type_: pa.DataType) -> Form:
         unit = _SPARKS_TIMES.get(column.rpartition(".")[2]) if pa.types.is_int64(type_) else None
         if unit is not None:
             return milliseconds if unit == "milliseconds" else microseconds
-        return moment if pa.types.is_timestamp(type_) else text
+        return value_form(type_)
     if column in ("length", "size") or column.endswith(("_bytes", "_bytes_count")):
         return size
     if column == "share":

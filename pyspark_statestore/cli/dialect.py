@@ -18,7 +18,7 @@ _WORDS = (
     (re.compile(r"\ba datetime\.timedelta of (at least )?0( or more)?"), "a duration, such as 10m"),
     (re.compile(r"\bGive Checkpoint\(\)"), "Give"),
 )
-_ARGUMENT = re.compile(r"^(\[PSS_INVALID_OPTION\] )(\w+) = '([^']*)'")
+_ARGUMENT = re.compile(r"^(\[PSS_INVALID_OPTION\] )(\w+) = (?:'([^']*)'|\"([^\"]*)\")")
 
 
 def spoken(message: str, arguments: Collection[str] = ()) -> str:
@@ -30,7 +30,7 @@ def spoken(message: str, arguments: Collection[str] = ()) -> str:
     """
     found = _ARGUMENT.match(message)
     if found and found[2] in arguments:
-        message = f"{found[1]}--{found[2].replace('_', '-')} {found[3]}{message[found.end() :]}"
+        message = f"{found[1]}--{found[2].replace('_', '-')} {found[3] or found[4] or ''}{message[found.end() :]}"
     for pattern, said in _WORDS:
         message = pattern.sub(said, message)
     return message

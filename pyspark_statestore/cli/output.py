@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import abc
 import datetime
-import decimal
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from types import MappingProxyType
@@ -31,6 +30,7 @@ from rich.progress import (
 
 from pyspark_statestore.cli.echo import say, shown
 from pyspark_statestore.cli.layouts import TableLayout
+from pyspark_statestore.values import finite, json_values, python_values, unique_names
 
 if TYPE_CHECKING:
     from pyspark_statestore.cli.shown_file import ShownFile
@@ -59,33 +59,49 @@ class RowChoice:
         """Returns the table in the chosen order.
 
         Raises:
-            click.BadParameter: There is no such column.
+            click.BadParameter: There is no such column, or its values have no order.
         """
         if self.sort is None:
             return table
         import pyarrow.compute as pc
 
-        if self.sort not in table.column_names:
-            known = shown(", ".join(table.column_names))
+        columns = table if self.sort in table.column_names else flat(table)
+        if self.sort not in columns.column_names:
+            known = shown(", ".join(columns.column_names))
             raise click.BadParameter(f"{self.sort!r} is not a column. There are: {known}.", param_hint="--sort")
         order = "descending" if self.descending else "ascending"
-        return table.take(pc.sort_indices(table, sort_keys=[(self.sort, order)]))  # nulls come last
+        try:
+            return table.take(
+                pc.sort_indices(columns.select([self.sort]), sort_keys=[(self.sort, order)])
+            )  # nulls last
+        except (pa.ArrowTypeError, pa.ArrowNotImplementedError):
+            reason = f"the values of {self.sort!r} have no order: it holds lists or maps."
+            raise click.BadParameter(shown(reason), param_hint="--sort") from None
+
+
+def flat(table: pa.Table) -> pa.Table:
+    """Replaces a struct by a column for each field, named by its path. An empty struct has no column."""
+    import pyarrow.types as types
+
+    while any(types.is_struct(field.type) for field in table.schema):
+        table = table.flatten()
+    return table.rename_columns(unique_names(table.column_names))  # a field's own name may have a dot
 
 
 ALL = RowChoice(limit=0)
 
 
 def python_rows(table: pa.Table) -> Iterator[list[dict[str, Any]]]:
-    """Yields the rows of a table, some at a time. Timestamps are in UTC without a time zone.
+    """Yields the rows of a table, some at a time. Timestamps are in UTC without a time zone."""
+    return _rows(table, python_values)
 
-    Arrow would look the time zone up for each value, which takes long and loses a Ctrl-C that comes meanwhile.
-    """
-    for i, field in enumerate(table.schema):
-        if pa.types.is_timestamp(field.type) and field.type.tz:
-            table = table.set_column(i, field.name, table.column(i).cast(pa.timestamp(field.type.unit)))
+
+def _rows(table: pa.Table, values: Callable[[pa.Array], list[Any]]) -> Iterator[list[dict[str, Any]]]:
+    names = table.column_names
     for batch in table.to_batches(max_chunksize=_BATCH):
         if batch.num_rows:
-            yield batch.to_pylist()
+            columns = [values(column) for column in batch.columns]
+            yield [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -194,7 +210,8 @@ class JsonOutput(Output):
 
     def record(self, table: pa.Table, title: str) -> None:
         """Writes an object."""
-        click.echo(_encoded(table.to_pylist()[0], indent=2))
+        [rows] = _rows(table, json_values)
+        click.echo(_encoded(rows[0], indent=2))
 
     def tables(self, tables: Mapping[str, tuple[pa.Table, TableLayout, str]]) -> None:
         """Writes an object with an array for each table."""
@@ -227,24 +244,27 @@ class JsonOutput(Output):
 
 def _write_array(table: pa.Table) -> None:
     separator = "[\n"
-    for rows in python_rows(table):
+    for rows in _rows(table, json_values):
         click.echo(separator + ",\n".join(map(_encoded, rows)), nl=False)
         separator = ",\n"
     click.echo("\n]" if table.num_rows else "[]", nl=False)
 
 
 def _encoded(value: Any, indent: int | None = None) -> str:
-    return json.dumps(value, default=_iso, indent=indent)
+    return json.dumps(_finite(value), default=_iso, indent=indent, allow_nan=False)
+
+
+def _finite(value: Any) -> Any:
+    return finite(value) if isinstance(value, float) else value
 
 
 def _iso(value: Any) -> str:
+    """Of figures; the values of tables are what ``json_values`` has made of them."""
     if isinstance(value, datetime.datetime):
         return (value if value.tzinfo else value.replace(tzinfo=datetime.timezone.utc)).isoformat()
-    if isinstance(value, (datetime.date, datetime.time)):
-        return value.isoformat()
     if isinstance(value, bytes):
         return value.hex()
-    if isinstance(value, (decimal.Decimal, datetime.timedelta, pa.MonthDayNano)):
+    if isinstance(value, datetime.timedelta):
         return str(value)
     raise TypeError(f"{type(value).__name__} in a result")
 

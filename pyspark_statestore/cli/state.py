@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,33 +9,14 @@ import click
 from pyspark_statestore.cli import options
 from pyspark_statestore.cli.commands import Command
 from pyspark_statestore.cli.echo import say
-from pyspark_statestore.cli.options import Function, ParamType
+from pyspark_statestore.cli.options import Function
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from pyspark_statestore.checkpoint import Checkpoint
     from pyspark_statestore.cli.output import Output, RowChoice
-
-_FIELD = re.compile(r"([A-Za-z_][\w.]*)=(.*)", re.DOTALL)
-"""How ``FIELD=VALUE`` is written."""
-
-
-class KeyOption(ParamType):
-    """``FIELD=VALUE``, a JSON object, or a value. A value that is JSON is read as JSON, any other as text."""
-
-    name = "KEY"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Returns values by field, or just a value."""
-        text = str(value)
-        found = _FIELD.fullmatch(text)
-        if found is None:
-            return _value(text)
-        key: Any = _value(found[2])
-        for name in reversed(found[1].split(".")):
-            key = {name: key}
-        return key
+    from pyspark_statestore.state.keys import KeyTexts
 
 
 def _which_state(command: Function) -> Function:
@@ -47,11 +25,11 @@ def _which_state(command: Function) -> Function:
     for option in (
         click.option(
             "--key",
-            "keys",
-            type=KeyOption(),
             multiple=True,
+            metavar="KEY",
             help="Only this key. Give FIELD=VALUE, repeated for more fields (window.start=2026-01-01T10:00 for a field "
-            "in a struct); or the key as JSON; or just the value, where the key has one field.",
+            "in a struct); or the key as JSON; or just the value, where the key has one field. VALUE is read as the "
+            "field's type has it; null is null.",
         ),
         click.option(
             "--variable",
@@ -88,11 +66,11 @@ def _which_state(command: Function) -> Function:
 @click.option("--version", type=click.IntRange(min=0), help="The state version; the newest committed one if not given.")
 @options.rows
 @options.output
-def state_command(checkpoint: Checkpoint, keys: tuple[Any, ...], output: Output, rows: RowChoice, **which: Any) -> None:
+def state_command(checkpoint: Checkpoint, key: tuple[str, ...], output: Output, rows: RowChoice, **which: Any) -> None:
     """Show the keys and values of a state store, without Spark."""
     from pyspark_statestore.rendering import counted
 
-    found = checkpoint.state(**which, key=one_key(keys))
+    found = checkpoint.state(**which, key=_one_key(key))
     at = found.schema.metadata[b"pyspark_statestore.version"].decode()
     _show(found, f"{counted(found.num_rows, 'value')} in version {at} of {checkpoint.url}", output, rows)
 
@@ -119,14 +97,14 @@ def state_command(checkpoint: Checkpoint, keys: tuple[Any, ...], output: Output,
 )
 @options.rows
 @options.output
-def diff_command(checkpoint: Checkpoint, keys: tuple[Any, ...], output: Output, rows: RowChoice, **which: Any) -> None:
+def diff_command(checkpoint: Checkpoint, key: tuple[str, ...], output: Output, rows: RowChoice, **which: Any) -> None:
     """Show the changes between two versions of a state store.
 
     These are the keys that were added, changed or removed, with their values before and after.
     """
     from pyspark_statestore.rendering import counted
 
-    found = checkpoint.state_changes(**which, key=one_key(keys))
+    found = checkpoint.state_changes(**which, key=_one_key(key))
     first, last = (found.schema.metadata[f"pyspark_statestore.{each}_version".encode()] for each in ("from", "to"))
     title = (
         f"{counted(found.num_rows, 'changed key')} from version {first.decode()} to {last.decode()} of {checkpoint.url}"
@@ -136,7 +114,7 @@ def diff_command(checkpoint: Checkpoint, keys: tuple[Any, ...], output: Output, 
 
 def _show(table: pa.Table, title: str, output: Output, rows: RowChoice) -> None:
     from pyspark_statestore.cli.layouts import all_columns
-    from pyspark_statestore.cli.output import JsonOutput
+    from pyspark_statestore.cli.output import JsonOutput, flat
     from pyspark_statestore.state.decoding import UNDECODED
 
     for field in table.schema:
@@ -144,44 +122,11 @@ def _show(table: pa.Table, title: str, output: Output, rows: RowChoice) -> None:
         if reason is not None:
             say(f"{field.name} is shown as bytes: {reason.decode()}.", err=True)
     if not isinstance(output, JsonOutput):
-        table = _flat(table)
+        table = flat(table)
     output.table(table, all_columns(table.schema), title, rows)
 
 
-def _flat(table: pa.Table) -> pa.Table:
-    """Replaces a struct by a column for each field, named by its path. An empty struct has no column."""
-    import pyarrow.types as types
+def _one_key(texts: tuple[str, ...]) -> KeyTexts | None:
+    from pyspark_statestore.state.keys import KeyTexts
 
-    while any(types.is_struct(field.type) for field in table.schema):
-        table = table.flatten()
-    return table
-
-
-def one_key(keys: Sequence[Any]) -> Any:
-    """Joins the values of ``--key`` to one key, or returns None where there are none.
-
-    Raises:
-        click.BadParameter: Two values are for the same field.
-    """
-    if not keys:
-        return None
-    whole = keys[0]
-    for key in keys[1:]:
-        whole = _merged(whole, key)
-    return whole
-
-
-def _merged(one: Any, other: Any) -> Any:
-    if not isinstance(one, dict) or not isinstance(other, dict):
-        raise click.BadParameter("two values for one field.", param_hint="--key")
-    merged = dict(one)
-    for name, value in other.items():
-        merged[name] = _merged(merged[name], value) if name in merged else value
-    return merged
-
-
-def _value(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
+    return KeyTexts(texts) if texts else None

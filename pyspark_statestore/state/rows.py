@@ -133,17 +133,26 @@ class UnsafeRows:
         return self._bytes(at, size, cells.valid)
 
     def _string(self, type_: SparkType, cells: Cells) -> pa.Array:
+        found = self._binary(type_, cells)
         try:
-            return self._binary(type_, cells).cast(pa.string())
-        except pa.ArrowInvalid as error:
-            raise MalformedRowError("a string is not UTF-8") from error
+            return found.cast(pa.string())
+        except pa.ArrowInvalid:
+            # Spark keeps any bytes in a string, and shows those that are not UTF-8 as Java does.
+            texts = [None if each is None else each.decode("utf-8", "replace") for each in found.to_pylist()]
+            return pa.array(texts, pa.string())
 
     def _interval(self, type_: SparkType, cells: Cells) -> pa.Array:
         at, size = self._place(cells)
         self._check_sizes(size == 16, cells.valid, "an interval")
-        months_days = np.stack([self._read(at, cells.valid, "<i4"), self._read(at + 4, cells.valid, "<i4")], axis=1)
-        nanoseconds: np.ndarray = self._read(at + 8, cells.valid, "<i8") * 1000
-        return _array(type_.arrow, cells.valid, [np.hstack([months_days.view("<i8"), nanoseconds[:, None]])])
+        parts = [self._read(at + skip, cells.valid, dtype) for skip, dtype in ((0, "<i4"), (4, "<i4"), (8, "<i8"))]
+        return _array(type_.arrow, cells.valid, [], [pa.array(part) for part in parts])
+
+    def _nanos(self, type_: SparkType, cells: Cells) -> pa.Array:
+        at, size = self._place(cells)
+        self._check_sizes(size == 16, cells.valid, "a timestamp with nanoseconds")
+        time = pa.array(self._read(at, cells.valid, "<i8")).view(type_.arrow[0].type)
+        part = pa.array(self._read(at + 8, cells.valid, "<i8").astype("i2"))
+        return _array(type_.arrow, cells.valid, [], [time, part])
 
     def _variant(self, type_: SparkType, cells: Cells) -> pa.Array:
         at, size = self._place(cells)
@@ -264,6 +273,7 @@ _READERS: Mapping[str, Callable[[UnsafeRows, SparkType, Cells], pa.Array]] = {
     "binary": UnsafeRows._binary,
     "string": UnsafeRows._string,
     "interval": UnsafeRows._interval,
+    "nanos": UnsafeRows._nanos,
     "variant": UnsafeRows._variant,
     "struct": UnsafeRows._struct,
     "array": UnsafeRows._list,

@@ -20,6 +20,7 @@ from pyspark_statestore.log.state_files import DEFAULT_STORE, store_folder
 from pyspark_statestore.parsing import objects, parse_json, parse_object, whole_number
 from pyspark_statestore.sparkfiles.records import JavaReader
 from pyspark_statestore.storage import Directory
+from pyspark_statestore.values import unique_names
 
 DEFAULT_FAMILY = "default"
 
@@ -106,7 +107,7 @@ class SparkType:
 
     Attributes:
         kind: How its bytes are read: ``fixed``, ``boolean``, ``null``, ``decimal``, ``string``, ``binary``,
-            ``interval``, ``variant``, ``struct``, ``array`` or ``map``.
+            ``interval``, ``nanos``, ``variant``, ``struct``, ``array`` or ``map``.
         arrow: The type in Arrow.
         width: The bytes that an element takes in an array: 8, an offset and a size, where its bytes are elsewhere.
         dtype: NumPy's name for a fixed type.
@@ -129,10 +130,14 @@ _FIXED: Mapping[str, tuple[str, pa.DataType]] = {
     "double": ("<f8", pa.float64()),
     "date": ("<i4", pa.date32()),
     "timestamp": ("<i8", pa.timestamp("us", "UTC")),
+    "timestamp_ltz": ("<i8", pa.timestamp("us", "UTC")),
     "timestamp_ntz": ("<i8", pa.timestamp("us")),
 }
 
 _VARIANT = pa.struct([pa.field("value", pa.binary(), False), pa.field("metadata", pa.binary(), False)])
+
+_INTERVAL = pa.struct([("months", pa.int32()), ("days", pa.int32()), ("microseconds", pa.int64())])
+"""Arrow's own type has nanoseconds, of which 64 bits hold less than Spark's microseconds."""
 
 _OTHERS: Mapping[str, SparkType] = {
     "boolean": SparkType("boolean", pa.bool_(), 1),
@@ -140,7 +145,7 @@ _OTHERS: Mapping[str, SparkType] = {
     "null": SparkType("null", pa.null()),
     "string": SparkType("string", pa.string()),
     "binary": SparkType("binary", pa.binary()),
-    "interval": SparkType("interval", pa.month_day_nano_interval()),
+    "interval": SparkType("interval", _INTERVAL),
     "variant": SparkType("variant", _VARIANT),
 }
 
@@ -163,8 +168,8 @@ def parse_schema(text: str) -> SparkType:
 
 
 def struct_of(names: list[str], children: tuple[SparkType, ...]) -> SparkType:
-    """Returns the type of a struct with these fields."""
-    fields = [pa.field(name, child.arrow) for name, child in zip(names, children, strict=True)]
+    """Returns the type of a struct with these fields. Of fields with one name, all but the first get a number."""
+    fields = [pa.field(name, child.arrow) for name, child in zip(unique_names(names), children, strict=True)]
     return SparkType("struct", pa.struct(fields), children=children)
 
 
@@ -283,6 +288,12 @@ def _decimal(found: re.Match[str]) -> SparkType:
     return SparkType("decimal", pa.decimal128(int(found[1] or 10), int(found[2] or 0)))
 
 
+def _nanos(has_zone: bool) -> SparkType:
+    """A timestamp with nanoseconds: 64 bits of them, as in Arrow's own type, hold fewer years than Spark's."""
+    time = pa.timestamp("us", "UTC" if has_zone else None)
+    return SparkType("nanos", pa.struct([("time", time), ("nanoseconds", pa.int16())]))
+
+
 _PATTERNS: tuple[tuple[str, Callable[[re.Match[str]], SparkType]], ...] = (
     (r"decimal(?:\((\d+),\s*(-?\d+)\))?", _decimal),
     (r"(?:char|varchar)\(\d+\)", lambda _: _OTHERS["string"]),
@@ -290,5 +301,7 @@ _PATTERNS: tuple[tuple[str, Callable[[re.Match[str]], SparkType]], ...] = (
     (r"interval (?:day|hour|minute|second)(?: to \w+)?", lambda _: SparkType("fixed", pa.duration("us"), 8, "<i8")),
     # Months. Arrow has a type for them, but can compute hardly anything with it.
     (r"interval (?:year|month)(?: to \w+)?", lambda _: SparkType("fixed", pa.int32(), 4, "<i4")),
+    (r"timestamp_(?:ltz|ntz)\(\d\)", lambda found: _nanos("ltz" in found[0])),
+    (r"(?:geometry|geography)(?:\(.*\))?", lambda _: _OTHERS["binary"]),
     (r"time\(\d\)", lambda _: SparkType("fixed", pa.time64("ns"), 8, "<i8")),
 )

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pyspark_statestore.errors import not_allowed
 from pyspark_statestore.inspect import Inspection
@@ -16,6 +15,7 @@ from pyspark_statestore.log.scan import retry_if_gone
 from pyspark_statestore.log.state_files import STATE
 from pyspark_statestore.state.contents import Contents
 from pyspark_statestore.state.decoding import DecodedColumn, Decoder
+from pyspark_statestore.state.keys import where_key
 from pyspark_statestore.state.reader import PartitionContents, StateReader, StateSelection
 from pyspark_statestore.state.rows import MalformedRowError
 from pyspark_statestore.state.schemas import unreadable
@@ -58,26 +58,6 @@ def read_changes(
         return _changes(reader.decoder(at), reader.partitions(before), reader.partitions(at), (before, at))
 
     return _read(read, directory, wanted, key)
-
-
-def where_key(table: pa.Table, key: Any) -> pa.Table:
-    """Keeps the rows of one key.
-
-    Args:
-        table: A table with a column ``key``.
-        key: Values by field, for all fields or some of them, and for structs likewise; or just the value, where the key
-            has one field. Text is converted to the field's type, such as a timestamp.
-
-    Raises:
-        StateStoreFilesError: PSS_INVALID_OPTION where there is no such field, or a value is not of its type.
-    """
-    column = table.column("key")
-    if not isinstance(key, Mapping):
-        names = [field.name for field in column.type] if pa.types.is_struct(column.type) else []
-        if len(names) != 1:
-            raise not_allowed("key", key, f"values by field, such as {{{_example(column.type)}}}")
-        key = {names[0]: key}
-    return table.filter(_matches(column.combine_chunks(), key, key))
 
 
 def _check_version(name: str, version: object) -> None:
@@ -165,44 +145,3 @@ def _with_metadata(columns: Sequence[DecodedColumn], metadata: dict[str, str]) -
     named = {f"pyspark_statestore.{name}": value for name, value in metadata.items()}
     schema = pa.schema([column.field for column in columns], metadata=named)
     return pa.table([column.values for column in columns], schema=schema)
-
-
-def _matches(column: pa.Array, wanted: Any, whole: Any) -> pa.Array:
-    if isinstance(wanted, Mapping):
-        if not pa.types.is_struct(column.type):
-            raise not_allowed("key", whole, f"a value of type {column.type}, where values by field were given")
-        known = [field.name for field in column.type]
-        found = pc.is_valid(column)
-        for name, value in wanted.items():
-            if name not in known:
-                raise not_allowed("key", whole, f"a field of {', '.join(known)}")
-            found = pc.and_(found, _matches(pc.struct_field(column, [name]), value, whole))
-        return found
-    if wanted is None:
-        return pc.is_null(column)
-    try:
-        scalar = _scalar(wanted, column.type)
-        return pc.fill_null(pc.equal(column, scalar), False)
-    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        raise not_allowed("key", whole, f"what can be compared with {column.type} ({error})") from error
-
-
-def _scalar(value: Any, type_: pa.DataType) -> pa.Scalar:
-    if isinstance(value, str) and not pa.types.is_string(type_):
-        if pa.types.is_timestamp(type_) and type_.tz:
-            return _time(value, type_)
-        return pa.scalar(value).cast(type_)
-    return pa.scalar(value, type_)
-
-
-def _time(text: str, type_: pa.DataType) -> pa.Scalar:
-    """Reads a time, which is in UTC if it has no zone."""
-    import datetime
-
-    at = datetime.datetime.fromisoformat(text.replace("Z", "+00:00"))
-    return pa.scalar(at if at.tzinfo else at.replace(tzinfo=datetime.timezone.utc), type_)
-
-
-def _example(type_: pa.DataType) -> str:
-    names = [field.name for field in type_] if pa.types.is_struct(type_) else []
-    return ", ".join(f'"{name}": ...' for name in names)

@@ -52,16 +52,10 @@ def test_a_key(invoke: Invoke, clicks: Path, keys: list[str], expected: list[Any
     assert [row["key"] for row in rows(invoke("state", clicks, *options, "--output", "json"))] == expected
 
 
-def test_a_field_in_a_struct() -> None:
-    from pyspark_statestore.cli.state import KeyOption, one_key
-
-    given = ["window.start=2026-01-01", "window.end=7", "name=a=b"]
-    keys = [KeyOption().convert(each, None, None) for each in given]
-    assert one_key(keys) == {"window": {"start": "2026-01-01", "end": 7}, "name": "a=b"}
-
-
 def test_two_values_for_one_field(invoke: Invoke, clicks: Path) -> None:
-    assert "two values" in invoke("state", clicks, "--key", "user=1", "--key", "user=2", status=2).output
+    message = invoke("state", clicks, "--key", "user=1", "--key", "user=2", status=1).stderr
+    assert message.startswith("[PSS_INVALID_OPTION] --key user=1 user=2 is not allowed.")
+    assert "one value for user, and there are two values for it" in message
 
 
 def test_what_cannot_be_decoded_is_said(invoke: Invoke, clicks: Path) -> None:

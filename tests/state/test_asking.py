@@ -97,10 +97,10 @@ def test_a_key(checkpoint: Path, key: Any, expected: list[Row]) -> None:
 @pytest.mark.parametrize(
     ("key", "said"),
     [
-        (1, '"user": ..., "day": ...'),
-        ({"name": 1}, "user, day"),
-        ({"user": "Ann"}, "int64"),
-        ({"user": {"id": 1}}, "int64"),
+        (1, "user (bigint), day (bigint)"),
+        ({"name": 1}, "user (bigint), day (bigint)"),
+        ({"user": "Ann"}, "for user (bigint) a whole number"),
+        ({"user": {"id": 1}}, "for user (bigint) a whole number"),
     ],
     ids=str,
 )

@@ -7,7 +7,6 @@ import decimal
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -16,6 +15,7 @@ from pyspark.sql import types as t
 
 from pyspark_statestore.state.decoding import decode_keys, decode_rows
 from pyspark_statestore.state.schemas import parse_schema
+from pyspark_statestore.values import json_values
 from tests.conftest import MakeSpark
 from tests.streaming.runs import session_conf
 
@@ -179,13 +179,44 @@ def _check_types_without_values(session: SparkSession) -> None:
     encoded = [bytes(row.getBytes()) for row in internal_rows(frame)]
     found = decode_rows(encoded, parse_schema(frame.schema.json()))
     first, second = found.to_pylist()
-    assert first["span"] == pa.MonthDayNano([14, 3, (4 * 3600 + 5 * 60) * 10**9 + 6_789_012_000])
+    assert first["span"] == {"months": 14, "days": 3, "microseconds": (4 * 3600 + 5 * 60) * 10**6 + 6_789_012}
     assert first["months"] == 40
     assert first["time"] == datetime.time(12, 34, 56, 789000)
     [row] = frame.limit(1).select("variant", "variants").collect()
     assert first["variant"] == {"value": row[0].value, "metadata": row[0].metadata}
     assert [each and each["value"] for each in first["variants"]] == [row[1][0].value, None]
     assert set(second.values()) == {None}
+
+
+@pytest.mark.since("4.3", "timestamps with nanoseconds and values of places came with Spark 4.3")
+def test_types_of_new_versions(session: SparkSession) -> None:
+    point = "X'0101000000000000000000F03F0000000000000040'"
+    enabled = {"spark.sql.timestampNanosTypes.enabled": "true", "spark.sql.geospatial.enabled": "true"}
+    with session_conf(session, {**enabled, "spark.sql.timeType.enabled": "true"}):
+        frame = session._jsparkSession.sql(f"""
+            SELECT CAST('2026-01-02 03:04:05.123456789' AS TIMESTAMP_NTZ(9)) AS ntz,
+                   CAST('9999-12-31 23:59:59.1234567' AS TIMESTAMP_LTZ(7)) AS ltz,
+                   array(CAST('1969-12-31 23:59:59.999999999' AS TIMESTAMP_NTZ(8)), NULL) AS several,
+                   CAST(NULL AS TIMESTAMP_NTZ(9)) AS nothing, CAST('12:34:56.123456789' AS TIME(9)) AS clock,
+                   CAST(X'61FF' AS STRING) AS broken, 'a' COLLATE UNICODE_CI AS collated,
+                   st_geomfromwkb({point}) AS geometry, st_geogfromwkb({point}) AS geography
+        """)
+        rows = [bytes(row.getBytes()) for row in frame.queryExecution().executedPlan().executeCollect()]
+        found = decode_rows(rows, parse_schema(frame.schema().json()))
+    found.validate(full=True)
+    [row] = json_values(found)
+    well_known = "0101000000000000000000f03f0000000000000040"
+    assert row.pop("geometry").endswith(well_known)
+    assert row.pop("geography").endswith(well_known)
+    assert row == {
+        "ntz": {"time": "2026-01-02T03:04:05.123456", "nanoseconds": 789},
+        "ltz": {"time": "9999-12-31T23:59:59.123456+00:00", "nanoseconds": 700},
+        "several": [{"time": "1969-12-31T23:59:59.999999", "nanoseconds": 990}, None],
+        "nothing": None,
+        "clock": "12:34:56.123456789",
+        "broken": "a\ufffd",
+        "collated": "a",
+    }
 
 
 NUMBERS = [each for each in LEAVES if isinstance(each[0], t.NumericType) and not isinstance(each[0], t.DecimalType)]

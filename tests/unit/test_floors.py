@@ -19,6 +19,7 @@ FLOORS: tuple[frozenset[str], ...] = tuple(
     map(
         frozenset,
         (
+            ("values",),
             ("_version", "errors", "grouping", "parsing", "rendering"),
             ("conf", "format", "paths", "sparkfiles"),
             ("session", "storage"),
