@@ -16,6 +16,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 import pyspark_statestore
+from tests.browser import elements, needs_browser
 from tests.conftest import ROOT
 
 LOADS = {
@@ -30,6 +31,8 @@ LOADS = {
 """Elements that a browser loads something for, whoever clicks on what."""
 NO_LOAD = {"canonical", "next", "prev", "alternate"}
 """What a <link> may be without making a browser load anything."""
+IN_A_FRAME = "assets/iframe-worker.js"
+"""What lets a page that is a file search."""
 LEFT_OF_MARKDOWN = re.compile(r"^(\* |\d+\. |\||#+ |:::)|```|\]\(|\\\|", re.MULTILINE)
 
 
@@ -191,3 +194,19 @@ def test_the_front_page_shows_the_picture_first(site: Path) -> None:
     article = text.partition("<article")[2].partition("</article>")[0]
     assert 0 < article.index("pictures/files.svg") < article.index("<p>Spark")
     assert {"tutorial.html", "is-it-for-me.html", "operations.html"} <= set(read(site / "index.html").links)
+
+
+def test_a_page_that_is_a_file_has_what_its_search_needs(site: Path) -> None:
+    index = (site / "search" / "search_index.json").read_text(encoding="utf-8")
+    script = (site / "search" / "search_index.js").read_text(encoding="utf-8")
+    assert script == f"var __index = {index}"
+    assert [page for page in pages(site) if not any(each.endswith(IN_A_FRAME) for each in read(page).loads)] == []
+
+
+@needs_browser
+def test_a_page_that_is_a_file_has_a_search(site: Path) -> None:
+    text = elements(f"{(site / 'reference' / 'sinks.html').as_uri()}?q=PSS_NOT_A_SINK")
+
+    links = re.findall(r'<a href="([^"?]*)[^"]*" class="md-search-result__link', text)
+    assert (site / "errors.html").as_uri() in links
+    assert all(Path(unquote(urlsplit(link).path)).is_file() for link in links)
