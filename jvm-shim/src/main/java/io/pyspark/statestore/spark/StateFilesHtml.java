@@ -49,10 +49,10 @@ final class StateFilesHtml {
       border-left:4px solid currentColor}
       .sf-health p{margin:.2rem 0 0;color:var(--bs-body-color,#333);overflow-wrap:anywhere}
       .sf-one{columns:26rem;column-gap:2rem}
-      .sf-one table{width:100%;break-inside:avoid}
+      .sf-one table{table-layout:fixed;width:100%;break-inside:avoid}
       .sf-one caption{caption-side:top;padding:.2rem .3rem;font-weight:600;color:inherit}
-      .sf-one th{font-weight:600;white-space:nowrap}
-      .sf-one td+td{opacity:.75;width:60%}
+      .sf-one th{width:33%;font-weight:600}.sf-one td{width:27%}
+      .sf-one td+td{width:40%;opacity:.75}.sf-one td,.sf-one th{overflow-wrap:anywhere}
       .sf-one tr:target>*{background:#f2c14e55}
       .sf-charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(26rem,100%),1fr));gap:1rem 2rem}
       .sf-chart{margin:0;min-width:0}.sf-chart figcaption{font-weight:600}
@@ -65,7 +65,7 @@ final class StateFilesHtml {
       .sf-key{display:flex;flex-wrap:wrap;gap:0 1rem;font-size:.9em}
       .sf-key i{display:inline-block;width:.75em;height:.75em;margin-right:.35em}
       .sf-path{overflow-wrap:anywhere}
-      @media (max-width:40rem){.sf-chart text{font-size:17px}.sf-one th{white-space:normal}.sf-one td+td{width:45%}}
+      @media (max-width:40rem){.sf-chart text{font-size:17px}}
       </style>""";
 
   private final View view;
@@ -116,8 +116,8 @@ final class StateFilesHtml {
         figure(Group.SIZE, true, "Live bytes", "of these files", Figure.LIVE_BYTES, StateFilesHtml::bytes),
         figure(Group.SIZE, true, "Merged files", "in _merged/", Figure.FILES, StateFilesHtml::count),
         figure(Group.SIZE, true, "Bytes on disk", "of all merged files", Figure.PHYSICAL_BYTES, StateFilesHtml::bytes),
-        new Column(Group.SIZE, true, AMPLIFICATION, "bytes on disk for each live one; maintenance keeps it below"
-            + " maxSpaceAmplification", StateFilesHtml::amplification, row -> number(amplification(row), "")),
+        new Column(Group.SIZE, true, AMPLIFICATION, "bytes on disk for each live one", StateFilesHtml::amplification,
+            row -> number(amplification(row), "")),
         figure(Group.WRITING, true, "Commits", "by all processes", Figure.COMMITS, StateFilesHtml::count),
         figure(Group.WRITING, true, "Groups", "flushes that made them durable", Figure.GROUPS, StateFilesHtml::count),
         new Column(Group.WRITING, false, "Commits per group", "how many commits share a flush",
@@ -292,7 +292,7 @@ final class StateFilesHtml {
     if (found.isEmpty()) {
       found = List.of(new Finding(
           StateFilesHealth.Level.GOOD, StateFilesHealth.Level.GOOD.words(), "Nothing has failed in the last "
-              + span(StateFilesHealth.LATELY_MS) + ", and what is dead does not stay.", null));
+              + span(StateFilesHealth.LATELY_MS) + ", and maintenance keeps up.", null));
     }
     for (Finding each : found) {
       html.append("<div class=\"sf-health sf-").append(each.level().name().toLowerCase(Locale.ROOT))
