@@ -2,11 +2,13 @@
 
 MkDocs calls the functions whose names begin with ``on_``. They make three things the same as where the repository is
 shown: links to files outside of docs/ lead to pages of the site, headings have the anchors that GitHub gives them, and
-what its Markdown allows and MkDocs' does not is put in MkDocs' words. A notebook becomes a page.
+what its Markdown allows and MkDocs' does not is put in MkDocs' words. A notebook becomes a page. Tables that a phone
+has no room for are marked, with what their style sheet needs to make a list of them there.
 """
 
 from __future__ import annotations
 
+import html
 import json
 import posixpath
 import re
@@ -36,6 +38,16 @@ _FENCED = re.compile(r"(^ *```.*?^ *```$)", re.DOTALL | re.MULTILINE)
 _FENCE_WITH_WORDS = re.compile(r"^( *```\w+) \w+$", re.MULTILINE)
 _LINK = re.compile(r"\]\((?!https?://|#)([^)\s#]+)(#[^)\s]*)?\)")
 _CODE_IN_TABLE = re.compile(r"`[^`\n]*\\\|[^`\n]*`")
+_TABLE = re.compile(r"<table>.*?</table>", re.DOTALL)
+_ROW = re.compile(r"<tr>.*?</tr>", re.DOTALL)
+_CELL = re.compile(r"<t([hd])([^>]*)>(.*?)</t[hd]>", re.DOTALL)
+_TAG = re.compile(r"<[^>]*>")
+
+_PHONE = 40
+"""Characters of a table that a phone shows side by side, with what is between columns."""
+
+_FIGURE = 24
+"""A cell with more characters says something; one with fewer is a figure, to be compared with those beside it."""
 
 
 def anchor_of(heading: str, separator: str = "-") -> str:
@@ -81,9 +93,42 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     return _outside_fences(_FENCE_WITH_WORDS.sub(r"\1", markdown), text)
 
 
+def on_page_content(content: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Marks tables of sentences that a phone has no room for. Their cells say what column they are in."""
+    return _TABLE.sub(lambda found: _labelled(found[0]), content)
+
+
 def on_env(env: Any, config: MkDocsConfig, files: Files) -> None:
     """Tells templates which page is the first one."""
     env.globals["is_front"] = lambda page: page is not None and page.file.src_uri == "index.md"
+
+
+def _labelled(table: str) -> str:
+    """A table whose cells have labels, if it has sentences and a phone has no room for it; else the table as it is."""
+    rows = [[_text(cell) for _, _, cell in _CELL.findall(row)] for row in _ROW.findall(table)]
+    longest = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    if sum(longest) + 3 * len(longest) <= _PHONE or max(longest[1:], default=0) <= _FIGURE:
+        return table
+    # Of two columns, the second is what is said of the first: no row needs to say it again.
+    labels = iter([["", *(rows[0][1:] if len(rows[0]) > 2 else [""])]] * len(rows))
+
+    def labelled(row: re.Match[str]) -> str:
+        names = iter(next(labels))
+
+        def cell(found: re.Match[str]) -> str:
+            name, (kind, attributes, shown) = next(names), found.groups()
+            if kind == "d" and name:
+                attributes += f' data-label="{html.escape(name)}"'
+            return f"<t{kind}{attributes}>{shown}</t{kind}>"
+
+        return _CELL.sub(cell, row[0])
+
+    return _ROW.sub(labelled, table).replace("<table>", f'<table data-listed="{len(rows[0])}">', 1)
+
+
+def _text(cell: str) -> str:
+    """What a reader sees of a cell."""
+    return html.unescape(_TAG.sub("", cell)).strip()
 
 
 def _notebook(path: str) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import datetime
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -34,6 +35,15 @@ _NUMBERED = 256
 _WIDTH, _HEIGHT = 540, 200
 _LEFT, _RIGHT, _TOP, _BOTTOM = 66, 536, 10, 176
 
+_BANDS = (
+    (0.5, "low", "less than half of the average"),
+    (0.8, "less", "less"),
+    (1.25, "even", "about the average"),
+    (SKEWED, "more", "more"),
+    (math.inf, "skewed", f"more than {SKEWED:g} times the average"),
+)
+"""Of a map: up to which part of the average a cell has which color, and its words."""
+
 _LAST = 14
 """Of the width: what came last is seen, too."""
 
@@ -45,7 +55,7 @@ class Series:
     """What grows over time.
 
     Attributes:
-        kind: Its color: ``live``, ``dead``, ``rest`` or ``plain``.
+        kind: Its color: ``live``, ``dead``, ``rest``, ``plain`` or ``seen``.
         label: Its words.
         at: When, in microseconds since 1970, ascending.
         value: How much there was from then on.
@@ -94,7 +104,7 @@ def growth(title: str, form: Form, series: Sequence[Series], *, stacked: bool = 
             floor = y[number - 1] if number else np.full(len(x), _BOTTOM)
             drawn.append(element("polygon", class_=each.kind, points=_area(x, y[number], floor)))
         else:
-            drawn.append(element("polyline", class_="line", points=_steps(x, y[number])))
+            drawn.append(element("polyline", class_=f"line {each.kind}", points=_steps(x, y[number])))
     drawn += _hovers(times, x, rows, present, form)
     ends = ", ".join(f"{each.label} {form(int(row[-1]))}" for each, row in zip(present, rows, strict=True))
     about = f"From {_moment(first)} to {_moment(last)} UTC. At the end: {ends}."
@@ -103,7 +113,9 @@ def growth(title: str, form: Form, series: Sequence[Series], *, stacked: bool = 
 
 
 def heat_map(title: str, names: Sequence[int], values: Sequence[int], form: Form, note: str) -> Markup:
-    """Draws a map of numbered things, such as partitions, with a stronger color where a value is higher.
+    """Draws a map of numbered things, such as partitions, with a color for how much each has beside the average.
+
+    So a map of one color says that all have about the same, and what stands out is seen at once.
 
     Args:
         title: What it is.
@@ -114,20 +126,26 @@ def heat_map(title: str, names: Sequence[int], values: Sequence[int], form: Form
     """
     step = -(-len(names) // CELLS) or 1
     groups = [(names[at : at + step], values[at : at + step]) for at in range(0, len(names), step)]
-    means = [_mean(held) for _, held in groups]
-    highest, average = max(means, default=0) or 1, _mean(values)
-    cells = []
-    for (which, _), mean in zip(groups, means, strict=True):
+    average = _mean(values)
+    cells, counts = [], Counter[str]()
+    for which, held in groups:
+        mean = _mean(held)
         what = f"{which[0]}" if len(which) == 1 else f"{which[0]} to {which[-1]}, on average"
-        kind = "cell skewed" if mean > SKEWED * average else "cell"
+        kind = _band(mean, average)
+        counts[kind] += 1
         number = str(which[0]) if len(groups) <= _NUMBERED else None
-        said = f"partition {what}: {form(int(mean))}"
-        cells.append(element("i", number, class_=kind, title=said, style=f"--v:{0.06 + 0.94 * mean / highest:.2f}"))
+        cells.append(element("i", number, class_=f"cell {kind}", title=f"partition {what}: {form(int(mean))}"))
     about = f"{title}. The highest: {form(int(max(values, default=0)))}. On average {form(int(average))}."
     shared = f" Each cell is {step} partitions." if step > 1 else ""
     size = "map" if len(groups) <= _NUMBERED else "map dense"
     drawn = element("div", cells, class_=size, role="img", aria_label=about)
-    return _framed(title, drawn, element("p", note + shared, class_="small"))
+    key = legend([(kind, f"{words}: {counts[kind]:,}") for _, kind, words in _BANDS if counts[kind]])
+    return _framed(title, drawn, key, element("p", note + shared, class_="small"))
+
+
+def _band(value: float, average: float) -> str:
+    """The color of a cell."""
+    return next(kind for top, kind, _ in _BANDS if value <= top * average or top == math.inf)
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -282,8 +282,14 @@ def _tiles(reading: CheckpointReading, facts: CheckpointFacts) -> Iterator[tuple
     if reading.newest is not None:
         seconds = max(1, round((reading.at - reading.newest).total_seconds()))
         ago = rendering.duration(datetime.timedelta(seconds=seconds)).split()[0]
-        running = "its query seems to run" if facts.is_running else "its query seems to be stopped"
-        yield "last written", f"{ago} ago", running, ""
+        yield "last written", f"{ago} ago", _running(reading.closed_after, bool(facts.is_running)), ""
+
+
+def _running(closed_after: datetime.timedelta, is_running: bool) -> str:
+    """What the last write says of the query. Nothing here knows whether its process is alive."""
+    after = rendering.duration(closed_after)
+    counts = "counts as running until" if is_running else "counts as stopped"
+    return f"its query {counts} {after} after that"
 
 
 def _restart(figures_: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str]]:
@@ -367,7 +373,7 @@ def _growth(reading: CheckpointReading) -> list[Part]:
     )
     by_version = by_version.filter(pc.is_valid(by_version["version"])).sort_by("at")
     highest = np.maximum.accumulate(by_version["version"].to_numpy()) if len(by_version) else np.zeros(0, "i8")
-    versions = Series("plain", "newest version", by_version["at"].to_numpy(), highest)
+    versions = Series("seen", "newest version", by_version["at"].to_numpy(), highest)
     merged = _micros(reading.files["created_at"])
     charts = [
         growth(
@@ -403,8 +409,7 @@ def _partitions(reading: CheckpointReading) -> Iterator[Markup]:
         sizes = ordered["total_bytes"].to_pylist()
         means[operator] = sum(sizes) / len(sizes)
         times = max(sizes) / max(means[operator], 1)
-        said = f"The largest has {times:.1f} times the average of {rendering.size(int(means[operator]))}. "
-        said += f"Stronger colors hold more; those of more than {SKEWED:g} times the average have another color."
+        said = f"The largest has {times:.1f} times the average of {rendering.size(int(means[operator]))}."
         if len(maps) < _MAPS:
             title = f"Operator {operator}{_named(reading, operator)}: {rendering.counted(len(sizes), 'partition')}"
             maps.append(heat_map(title, ordered["partition_id"].to_pylist(), sizes, rendering.size, said))

@@ -117,12 +117,35 @@ def section(title: str, *parts: Part) -> Markup:
 
 
 def tiles(shown: Iterable[tuple[str, str, str, str]]) -> Markup:
-    """The figures that matter first: each with its label, value, what it means, and a level or nothing."""
+    """The figures that matter first: each with its label, value, what it means, and a level or nothing.
+
+    No line of them is left half empty, however wide the page is.
+    """
+    given = list(shown)
+    beside = zip(*(_in_lines(len(given), most) for most in _BESIDE.values()), strict=True)
     made = [
-        element("div", element("span", label), element("b", value), element("span", note), class_=f"tile {level}")
-        for label, value, note, level in shown
+        element(
+            "div",
+            element("span", label),
+            element("b", value),
+            element("span", note),
+            class_=f"tile {level}".strip(),
+            style=";".join(f"--{width}:{number}" for width, number in zip(_BESIDE, numbers, strict=True)),
+        )
+        for (label, value, note, level), numbers in zip(given, beside, strict=True)
     ]
     return element("div", made, class_="tiles")
+
+
+_BESIDE = {"wide": 6, "middle": 4, "narrow": 2}
+"""Tiles that a line has at most, by the width of the page. The style sheet says which widths these are."""
+
+
+def _in_lines(count: int, most: int) -> list[int]:
+    """Of each of so many things, how many are in its line, if lines are as long as each other, or one longer."""
+    lines = -(-count // most)
+    lengths = [count // lines + (line < count % lines) for line in range(lines)]
+    return [length for length in lengths for _ in range(length)]
 
 
 def cards(given: Sequence[Advice], fine: str) -> Markup:

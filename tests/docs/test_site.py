@@ -16,6 +16,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 import pyspark_statestore
+from tests.browser import elements, measured, needs_browser
 from tests.conftest import ROOT
 
 LOADS = {
@@ -30,6 +31,8 @@ LOADS = {
 """Elements that a browser loads something for, whoever clicks on what."""
 NO_LOAD = {"canonical", "next", "prev", "alternate"}
 """What a <link> may be without making a browser load anything."""
+IN_A_FRAME = "assets/iframe-worker.js"
+"""What lets a page that is a file search."""
 LEFT_OF_MARKDOWN = re.compile(r"^(\* |\d+\. |\||#+ |:::)|```|\]\(|\\\|", re.MULTILINE)
 
 
@@ -191,3 +194,101 @@ def test_the_front_page_shows_the_picture_first(site: Path) -> None:
     article = text.partition("<article")[2].partition("</article>")[0]
     assert 0 < article.index("pictures/files.svg") < article.index("<p>Spark")
     assert {"tutorial.html", "is-it-for-me.html", "operations.html"} <= set(read(site / "index.html").links)
+
+
+def test_a_page_that_is_a_file_has_what_its_search_needs(site: Path) -> None:
+    index = (site / "search" / "search_index.json").read_text(encoding="utf-8")
+    script = (site / "search" / "search_index.js").read_text(encoding="utf-8")
+    assert script == f"var __index = {index}"
+    assert [page for page in pages(site) if not any(each.endswith(IN_A_FRAME) for each in read(page).loads)] == []
+
+
+@needs_browser
+def test_a_page_that_is_a_file_has_a_search(site: Path) -> None:
+    text = elements(f"{(site / 'reference' / 'sinks.html').as_uri()}?q=PSS_NOT_A_SINK")
+
+    links = re.findall(r'<a href="([^"?]*)[^"]*" class="md-search-result__link', text)
+    assert (site / "errors.html").as_uri() in links
+    assert all(Path(unquote(urlsplit(link).path)).is_file() for link in links)
+
+
+class Tables(HTMLParser):
+    """The tables of a page: the mark of each, and its cells with their labels."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str | None, list[list[tuple[str, str | None]]]]] = []
+        self._shown: list[str] | None = None
+        self.feed(text.partition("<article")[2].partition("</article>")[0])
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        values = dict(attrs)
+        if tag == "table":
+            self.found.append((values.get("data-listed"), []))
+        elif tag == "tr":
+            self.found[-1][1].append([])
+        elif tag in ("td", "th"):
+            self._shown = []
+            self._label = values.get("data-label")
+
+    def handle_data(self, data: str) -> None:
+        if self._shown is not None:
+            self._shown.append(data)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in ("td", "th") and self._shown is not None:
+            self.found[-1][1][-1].append(("".join(self._shown).strip(), self._label))
+            self._shown = None
+
+
+def test_cells_of_wide_tables_say_what_column_they_are_in(site: Path) -> None:
+    kinds = set()
+    for page in pages(site):
+        for mark, (heads, *rows) in Tables(page.read_text(encoding="utf-8")).found:
+            names = [name for name, _ in heads]
+            assert mark or not any(len(shown) > 40 for row in rows for shown, _ in row[1:]), (page, names)
+            kinds.add(mark)
+            wanted = [None, *(name or None for name in names[1:])] if mark and len(names) > 2 else [None] * len(names)
+            assert all([label for _, label in row] == wanted for row in rows), (page, names)
+    assert {None, "2", "3", "4"} <= kinds
+
+
+_TABLES = """[...document.querySelectorAll("article table")].map(table => ({
+    width: table.offsetWidth, page: document.documentElement.clientWidth, head: table.rows[0].innerText,
+    height: table.offsetHeight, cells: [...table.querySelectorAll("td")].filter(cell => cell.offsetHeight)
+        .map(cell => [cell.offsetWidth, cell.offsetLeft]), overflow: document.documentElement.scrollWidth}))"""
+
+
+@needs_browser
+@pytest.mark.parametrize("name", ["command-line", "is-it-sound"])
+def test_a_phone_shows_whole_lines_of_tables(site: Path, name: str) -> None:
+    tables = measured(site / f"{name}.html", _TABLES, width=390)
+    assert tables
+    for table in tables:
+        assert table["overflow"] <= table["page"]
+        assert table["width"] <= table["page"]
+        assert {width for width, _ in table["cells"]} == {table["width"] - 2}, table["head"]  # but for its border
+    if name == "command-line":
+        assert tables[0]["height"] < 3000
+        beside = measured(site / f"{name}.html", _TABLES, width=1280)
+        assert all(len({left for _, left in table["cells"]}) > 1 for table in beside)
+
+
+_BRIGHTNESS = """[...document.querySelectorAll("article img")].map(image => {
+    const canvas = document.createElement("canvas"), pen = canvas.getContext("2d")
+    canvas.width = 300, canvas.height = 150
+    pen.filter = window.getComputedStyle(image).filter
+    pen.drawImage(image, 0, 0, 300, 150)
+    const bytes = pen.getImageData(0, 0, 300, 150).data.filter((_, at) => at % 4 < 3)
+    return bytes.reduce((sum, value) => sum + value, 0) / bytes.length / 255
+})"""
+
+
+@needs_browser
+@pytest.mark.parametrize("name", ["index", "tutorial", "report"])
+def test_pictures_are_dark_where_the_page_is(site: Path, name: str) -> None:
+    (shown,) = measured(site / f"{name}.html", _BRIGHTNESS, dark=True)
+    assert shown < 0.4
+    if name == "index":
+        (shown,) = measured(site / f"{name}.html", _BRIGHTNESS)
+        assert shown > 0.6

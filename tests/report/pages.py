@@ -28,6 +28,7 @@ class Page(HTMLParser):
     Attributes:
         tables: By label, the cells of each row, headings first.
         tiles: By label, the value and the note.
+        lines: By the width of the page, how many tiles are in the line of each.
         cards: Of each card, its level, its heading, and what can be pasted.
         text: All text, without style sheets.
         elements: Every element with its attributes.
@@ -37,6 +38,7 @@ class Page(HTMLParser):
         super().__init__(convert_charrefs=True)
         self.tables: dict[str, list[list[str]]] = {}
         self.tiles: dict[str, tuple[str, str]] = {}
+        self.lines: dict[str, list[int]] = {}
         self.cards: list[tuple[str, str, list[str]]] = []
         self.text = ""
         self.elements: list[tuple[str, dict[str, str | None]]] = []
@@ -62,6 +64,8 @@ class Page(HTMLParser):
             self.tables[self._label].append([])
         elif "tile" in kinds:
             self._tile = []
+            for width, number in (each.split(":") for each in (found["style"] or "").split(";")):
+                self.lines.setdefault(width.removeprefix("--"), []).append(int(number))
         elif "card" in kinds:
             self.cards.append((kinds[-1], "", []))
         if tag not in VOID:

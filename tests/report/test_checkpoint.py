@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -16,8 +17,9 @@ from benchmarks.inspect_checkpoint import write_checkpoint as write_large
 from pyspark_statestore import Checkpoint, StateStoreFilesError, rendering
 from pyspark_statestore.inspect import TABLES
 from pyspark_statestore.report.advice import MANY_SMALL, MOST_OPENS
-from pyspark_statestore.report.markup import element
-from pyspark_statestore.report.page import Report
+from pyspark_statestore.report.markup import document, element
+from pyspark_statestore.report.page import Report, tiles
+from tests.browser import measured, needs_browser
 from tests.cli.builders import age, name, write_checkpoint, write_index_only
 from tests.cli.conftest import Invoke
 from tests.conftest import ROOT
@@ -207,7 +209,7 @@ def test_a_stamp_that_is_far_ahead(tmp_path: Path) -> None:
     with merged_file(tmp_path, 1) as file:
         file.put("0/0/1.changelog", bytes(100), stamp=(1 << 63) - 1)
     page = Page(Checkpoint(tmp_path).report().html)
-    assert page.tiles["last written"] == ("1s ago", "its query seems to run")
+    assert page.tiles["last written"] == ("1s ago", "its query counts as running until 10m after that")
 
 
 def test_dead_bytes_beside_a_query_that_runs_are_looked_at(tmp_path: Path) -> None:
@@ -215,7 +217,10 @@ def test_dead_bytes_beside_a_query_that_runs_are_looked_at(tmp_path: Path) -> No
 
     assert (advice.rule, advice.level) == ("compact", "look")
     assert "failedDeletes" in advice.why
-    assert Page(Checkpoint(tmp_path).report().html).tiles["last written"][1] == "its query seems to run"
+    assert (
+        Page(Checkpoint(tmp_path).report().html).tiles["last written"][1]
+        == "its query counts as running until 10m after that"
+    )
 
 
 def test_files_that_nobody_has_sealed_want_to_be_abandoned(tmp_path: Path) -> None:
@@ -267,9 +272,82 @@ def test_a_partition_that_stands_out(tmp_path: Path) -> None:
     assert "Partition 5 of operator 3 has 8.0 times" in advice.why
     assert advice.commands[1].endswith("--operator 3 --partition 5")
     cells = [a for tag, a in page.elements if tag == "i" and "cell" in (a.get("class") or "")]
-    assert [a["class"] for a in cells].index("cell skewed") == 5
-    assert len(cells) == 8
+    assert [a["class"] for a in cells] == [*["cell low"] * 5, "cell skewed", *["cell low"] * 2]
+    assert "less than half of the average: 7more than 4 times the average: 1" in page.text
     assert "heap store" in page.text
+
+
+def test_a_map_shows_who_has_more_and_who_has_less(tmp_path: Path) -> None:
+    (tmp_path / "offsets").mkdir()
+    sizes = [1000, 1100, 900, 400, 700, 1600, 1000]
+    with merged_file(tmp_path, 1) as file:
+        for partition, size in enumerate(sizes):
+            file.put(f"0/{partition}/1.changelog", bytes(size), stamp=STAMP)
+            file.put(f"1/{partition}/1.changelog", bytes(1000), stamp=STAMP)
+    page = Page(Checkpoint(tmp_path).report().html)
+
+    kinds = [a["class"] for tag, a in page.elements if tag == "i" and "cell" in (a.get("class") or "")]
+    even = "cell even"
+    assert kinds[:7] == [even, even, even, "cell low", "cell less", "cell more", even]
+    assert kinds[7:] == [even] * 7, "a map of one color: all have the same"
+    assert "about the average: 7" in page.text
+
+
+def test_a_line_of_another_kind_has_another_color(checkpoint: Path) -> None:
+    page = Page(Checkpoint(checkpoint).report().html)
+    lines = [a["class"] for tag, a in page.elements if tag == "polyline"]
+    assert lines == ["line seen"]
+    sheet = Checkpoint(checkpoint).report().html.partition("<style>")[2].partition("</style>")[0]
+    for scheme in sheet.split("@media (prefers-color-scheme:dark)"):
+        named = re.findall(r"--(live|dead|plain|seen|low|less|even|more|skewed):(#\w+)", scheme)
+        assert len({color for _, color in named}) == len(named) == 9
+
+
+def test_what_is_known_of_a_query_that_has_ended(checkpoint: Path) -> None:
+    """It ended a moment ago. The page says when that was, and what rules take it for: not that it runs."""
+    page = Page(Checkpoint(checkpoint).report().html)
+    assert "seems to" not in page.text
+    page = Page(Checkpoint(checkpoint, closed_after=datetime.timedelta(seconds=90)).report().html)
+    assert page.tiles["last written"][1] == "its query counts as running until 1m 30s after that"
+    page = Page(Checkpoint(old(checkpoint)).report().html)
+    assert page.tiles["last written"][1] == "its query counts as stopped 10m after that"
+
+
+@pytest.mark.parametrize("count", range(1, 30))
+def test_no_line_of_tiles_is_half_empty(count: int) -> None:
+    shown = Page(document([element("title", "tiles")], [tiles([(f"t{n}", "1", "", "") for n in range(count)])]))
+
+    for width, most in (("wide", 6), ("middle", 4), ("narrow", 2)):
+        lines = shown.lines[width]
+        at = 0
+        lengths = []
+        while at < count:  # the tiles of a line all say how many they are
+            assert set(lines[at : at + lines[at]]) == {lines[at]}
+            lengths.append(lines[at])
+            at += lines[at]
+        assert at == count
+        assert max(lengths) <= most
+        assert max(lengths) - min(lengths) <= 1
+        assert len(lengths) == -(-count // most)
+
+
+_EDGES = """[...document.querySelectorAll(".tile, .chart")].map(each => each.getBoundingClientRect())
+    .map(box => [box.top, box.left, box.right])"""
+
+
+@needs_browser
+@pytest.mark.parametrize("width", [1280, 800, 390])
+def test_a_browser_fills_all_lines(checkpoint: Path, tmp_path: Path, width: int) -> None:
+    plain_file(checkpoint, "0/0/5.changelog", bytes(10))  # one tile and one chart more
+    Checkpoint(checkpoint).report().write(tmp_path / "page.html")
+    boxes = measured(tmp_path / "page.html", _EDGES, width=width)
+
+    lines: dict[float, list[tuple[float, float]]] = {}
+    for top, left, right in boxes:
+        lines.setdefault(round(top), []).append((left, right))
+    assert len(lines) > 3
+    assert {round(min(left for left, _ in line)) for line in lines.values()} == {round(boxes[0][1])}
+    assert len({round(max(right for _, right in line)) for line in lines.values()}) == 1
 
 
 def test_changelogs_without_snapshots(tmp_path: Path) -> None:

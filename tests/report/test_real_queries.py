@@ -47,7 +47,7 @@ def test_the_page_of_a_real_query(
         running = Page(invoke("report", run.location, "-o", "-").stdout)
     finally:
         query.stop()
-    assert running.tiles["last written"][1] == "its query seems to run"
+    assert running.tiles["last written"][1] == "its query counts as running until 10m after that"
     checkpoint = Checkpoint(run.checkpoint)
     report = checkpoint.report()
     page = Page(report.html)

@@ -14,6 +14,10 @@ class Page(HTMLParser):
     Attributes:
         tables: By id, in rows; a cell is what is shown, and the exact figure by which Spark's script sorts.
         drawings: How many there are.
+        scales: Of each chart, what stands beside and below it.
+        health: What is said of the health of one checkpoint: the level, the words, and the figures that it leads to.
+        links: Where its links lead.
+        ids: What links of the page may lead to.
         text: The page as it came.
     """
 
@@ -21,7 +25,12 @@ class Page(HTMLParser):
         super().__init__()
         self.tables: dict[str, list[list[tuple[str, str]]]] = {}
         self.drawings = 0
+        self.scales: list[list[str]] = []
+        self.health: list[tuple[str, str, list[str]]] = []
+        self.links: list[str] = []
+        self.ids: set[str] = set()
         self.text = text
+        self._in_health = False
         self._row: list[tuple[str, str]] | None = None
         self._table: str | None = None
         self._key = ""
@@ -30,6 +39,18 @@ class Page(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         values = {name: value or "" for name, value in attrs}
+        self.ids |= {values["id"]} if "id" in values else set()
+        if tag == "a":
+            self.links.append(values["href"])
+            if self._in_health:
+                self.health[-1][2].append(values["href"].removeprefix("#"))
+        elif tag == "div" and values.get("class", "").startswith("sf-health "):
+            self._in_health = True
+            self.health.append((values["class"].removeprefix("sf-health sf-"), "", []))
+        elif tag == "svg":
+            self.scales.append([])
+        elif tag == "text":
+            self._shown = []
         if tag == "table" and values.get("id", "").startswith("state-files"):
             self._table = values["id"]
             self.tables[self._table] = []
@@ -43,10 +64,18 @@ class Page(HTMLParser):
     def handle_data(self, data: str) -> None:
         if self._shown is not None:
             self._shown.append(data)
+        if self._in_health:
+            level, words, figures = self.health[-1]
+            self.health[-1] = (level, f"{words} {data.strip()}".strip(), figures)
 
     def handle_endtag(self, tag: str) -> None:
         if tag == "table":
             self._table = None
+        elif tag == "div":
+            self._in_health = False
+        elif tag == "text" and self._shown is not None:
+            self.scales[-1].append("".join(self._shown))
+            self._shown = None
         elif tag in ("td", "th") and self._shown is not None and self._table:
             self.tables[self._table][-1].append(("".join(self._shown), self._key))
             self._shown = None
@@ -59,7 +88,14 @@ class Page(HTMLParser):
 
     def of_one(self) -> dict[str, tuple[str, str]]:
         """All that is shown of one checkpoint, by the name of the figure."""
-        return {name: cell for (name, _), cell in self.tables.get("state-files-of-one", [])}
+        return {name: cell for group in self.groups().values() for name, cell in group.items()}
+
+    def groups(self) -> dict[str, dict[str, tuple[str, str]]]:
+        """As :meth:`of_one`, by the group that a figure belongs to. Each line says what its figure means, too."""
+        begins = "state-files-of-one-"
+        found = {table.removeprefix(begins): rows for table, rows in self.tables.items() if table.startswith(begins)}
+        assert all(meaning for rows in found.values() for _, _, (meaning, _) in rows)
+        return {group: {name: cell for (name, _), cell, _ in rows} for group, rows in found.items()}
 
 
 def fetch(spark: SparkSession, path: str) -> str:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
+import shlex
 import shutil
 import socket
 import subprocess
 import urllib.parse
 import urllib.request
+import uuid
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -19,6 +22,7 @@ import yaml
 from pyspark.sql import SparkSession
 
 from pyspark_statestore import Checkpoint
+from pyspark_statestore.report.advice import LITTLE
 from tests.conftest import ROOT, MakeSpark
 from tests.jvm.conftest import jvm
 from tests.jvm.harness import until
@@ -117,7 +121,7 @@ def test_the_tab_shows_what_is_on_the_disk(session: SparkSession, tmp_path: Path
 def test_the_page_of_one_checkpoint(session: SparkSession, jvm: Any, tmp_path: Path) -> None:
     first, other = query(session, tmp_path / "first"), query(session, tmp_path / "other", batches=1)
     page = until(lambda: (now := tab(session)) and of(now, first) and of(now, other) and now, "both lines")
-    number = re.findall(rf'href="\?checkpoint=(\d+)">file:{re.escape(str(first.checkpoint))}<', page.text)[0]
+    number = re.findall(rf'href="\?checkpoint=(\d+)#checkpoint">file:{re.escape(str(first.checkpoint))}<', page.text)[0]
     write_batches(first.input, range(3))
     first.run()  # a batch more, so that there is a history
     state = jvm.org.apache.hadoop.fs.Path(f"file:{first.checkpoint}/state")
@@ -130,6 +134,13 @@ def test_the_page_of_one_checkpoint(session: SparkSession, jvm: Any, tmp_path: P
 
     one = until(complete, "the page to show the third batch, its drawings and a maintenance")
     assert float(one["Bytes written"][1]) >= float(one["Live bytes"][1])
+
+    page = tab(session, f"?checkpoint={number}")
+    assert [level for level, _, _ in page.health] == ["good"]
+    (link,) = [link for link in page.links if "statistics" in link]
+    text = fetch(session, urllib.parse.urljoin("/state-files/", link))
+    assert "Streaming Query Statistics" in text
+    assert link.rpartition("=")[2] in text
 
 
 def test_a_checkpoint_stays_on_the_page_when_its_query_is_gone(session: SparkSession, jvm: Any, tmp_path: Path) -> None:
@@ -164,6 +175,135 @@ def test_hundreds_of_checkpoints_for_months(session: SparkSession, jvm: Any) -> 
     assert 120 <= max(line.count(",") for line in re.findall(r'points="([^"]*)"', long.text)) / 2 <= 250
     assert "abfss://container@account/c1" in long.text
     assert "1666 h ago" in long.text, "the history begins with the application"
+
+
+MINUTE, SECOND = 60_000, 1000
+GROUPS = {
+    "size": ["Logical files", "Live bytes", "Merged files", "Bytes on disk", "Amplification"],
+    "writing": [
+        "Commits",
+        "Groups",
+        "Commits per group",
+        "Bytes written",
+        "Mean flush",
+        "Mean commit",
+        "Failed groups",
+    ],
+    "maintenance": ["Last maintenance", "Bytes moved", "Files deleted", "Failed deletes"],
+    "processes": ["Index service", "Last change"],
+}
+RUN = uuid.UUID("675fc7ce-35c1-4941-a318-2dd525b0d9ae")
+LIVE = {"FILES": 3, "LIVE_FILES": 40, "LIVE_BYTES": 4 << 20, "MAX_AMPLIFICATION": 200, "CLOSED_AFTER_MS": 10 * MINUTE}
+"""What the driver tells of a checkpoint."""
+
+
+def halves(run: uuid.UUID) -> dict[str, int]:
+    """A run's id as processes tell it: two signed numbers."""
+    first, last = (int.from_bytes(run.bytes[at : at + 8], "big", signed=True) for at in (0, 8))
+    return {"RUN_ID_FIRST": first, "RUN_ID_LAST": last}
+
+
+def told(jvm: Any, *figures: tuple[int, dict[str, int]], location: str = "file:/c") -> Any:
+    """A history to make pages of: at each time, what is told besides ``LIVE``."""
+    pages = jvm.io.pyspark.statestore.spark.TabPages()
+    for at, each in figures:
+        pages.tell(location, at, LIVE | each)
+    return pages
+
+
+@pytest.mark.parametrize(
+    ("now", "figures", "level", "words", "figure"),
+    [
+        (1, {"PHYSICAL_BYTES": 5 << 20}, "good", "good Nothing has failed in the last 15 min", None),
+        (5, {"FAILED_GROUPS": 3}, "look", "writes fail 3 failed since the application began, the last 4 min ago.", 1),
+        (17, {"FAILED_GROUPS": 3}, "good", "good", None),
+        (5, {"FAILED_DELETES": 2}, "look", "deletes fail 2 failed since the application began, the last 4 min ago.", 3),
+        (5, {"PASS_STOPPED": 1, "FAILED_DELETES": 2}, "act", "maintenance stopped The last cleaning pass stopped", 0),
+        (9, {"PHYSICAL_BYTES": 9 << 20}, "good", "good", None),
+        (13, {"PHYSICAL_BYTES": 9 << 20}, "look", "dead bytes stay For 12 min, more than 2.00 bytes are kept", 2),
+        (13, {"PHYSICAL_BYTES": 8 << 20}, "good", "good", None),
+        (13, {"PHYSICAL_BYTES": 9 << 10, "LIVE_BYTES": 1 << 10}, "good", "good", None),
+        (13, {"PHYSICAL_BYTES": 9 << 20, "MAX_AMPLIFICATION": 300}, "good", "good", None),
+        (3, {"GROUPS": 10, "WRITE_NANOS": 25_000_000_000}, "look", "flushes are slow A group took 2.5 s", 4),
+        (3, {"GROUPS": 10, "WRITE_NANOS": 15_000_000_000}, "good", "good", None),
+    ],
+)
+def test_health_is_said_before_the_figures(
+    jvm: Any, now: int, figures: dict[str, int], level: str, words: str, figure: int | None
+) -> None:
+    pages = told(jvm, (0, {}), (1 * MINUTE, figures))
+    page = Page(pages.page(now * MINUTE, None, True))
+
+    found, said, leads_to = page.health[0]
+    assert (found, said[: len(words)]) == (level, words)
+    names = ["last-maintenance", "failed-groups", "amplification", "failed-deletes", "mean-flush"]
+    assert leads_to == ([] if figure is None else [f"figure-{names[figure]}"])
+    assert set(leads_to) <= page.ids
+    assert page.text.index("sf-health") < page.text.index("state-files-of-one")
+
+    pages.tell("file:/other", now * MINUTE, LIVE)
+    overview = Page(pages.page(now * MINUTE, None, True)).figures()
+    assert overview["file:/other"]["Health"] == ("good", "0")
+    shown, key = overview["file:/c"]["Health"]
+    assert words.startswith(shown.partition(" +")[0])
+    assert key == {"good": "0", "look": "1", "act": "2"}[level]
+
+
+def test_what_is_dead_again_after_it_was_not(jvm: Any) -> None:
+    """Only since the query keeps too much without a break it says so."""
+    much, little = {"PHYSICAL_BYTES": 20 << 20}, {"PHYSICAL_BYTES": 5 << 20}
+    pages = told(jvm, (0, much), (11 * MINUTE, little), (12 * MINUTE, much))
+    assert Page(pages.page(20 * MINUTE, None, True)).health[0][0] == "good"
+    assert Page(pages.page(23 * MINUTE, None, True)).health[0][1].startswith("dead bytes stay For 11 min")
+
+
+def test_little_is_what_reports_call_little(jvm: Any) -> None:
+    assert jvm.io.pyspark.statestore.spark.TabPages.little() == LITTLE
+
+
+def test_figures_are_in_groups_and_say_what_they_mean(jvm: Any) -> None:
+    page = Page(told(jvm, (0, {})).page(MINUTE, None, True))
+    assert {group: list(figures) for group, figures in page.groups().items()} == GROUPS
+    many = told(jvm, (0, {}))
+    many.tell("file:/d", 0, LIVE)
+    text = many.page(MINUTE, None, True)
+    assert re.findall(r'<th class="sf-first" data-group="(\w+)"', text) == [
+        "Size",
+        "Writing",
+        "Maintenance",
+        "Processes",
+    ]
+
+
+def test_charts_have_scales(jvm: Any) -> None:
+    flush = {"GROUPS": 4, "WRITE_NANOS": 90_000_000}
+    pages = told(jvm, *((at * SECOND, {"FILES": at, "PHYSICAL_BYTES": at << 20} | flush) for at in range(4, 20)))
+    page = Page(pages.page(20 * SECOND, None, True))
+    size, files, flushes = page.scales
+    assert size == ["0 B", "12 MiB", "24 MiB", "16 s ago", "now"]
+    assert files == ["0", "10", "20", "16 s ago", "now"]
+    assert flushes == ["0 ms", "15 ms", "30 ms", "15 s ago", "now"]
+    assert page.drawings == 4
+    lines = re.findall(r'<polyline class="([^"]*)"', page.text)
+    assert len(set(lines)) == 4, "each line has a colour of its own"
+    drawn = [point.split(",") for line in re.findall(r'points="([^"]*)"', page.text) for point in line.split()]
+    assert all(74 <= float(x) <= 552 and 12 <= float(y) <= 124 for x, y in drawn)
+
+
+def test_a_page_leads_on(jvm: Any) -> None:
+    hostile = "file:/it's <b>&\"here"
+    pages = told(jvm, (0, halves(RUN)), location=hostile)
+    page = Page(pages.page(MINUTE, None, True))
+    assert page.links == [f"../StreamingQuery/statistics/?id={RUN}"]
+    command = html.unescape(re.findall(r"<code[^>]*>([^<]*)</code>", page.text)[0])
+    assert shlex.split(command) == ["pyspark-statestore", "report", hostile, "-o", "report.html"]
+    assert Page(pages.page(MINUTE, None, False)).links == [], "Spark has no such page"
+    pages.tell("s3a://KEY:SECRET@bucket/c", 0, LIVE)
+    page = Page(pages.page(MINUTE, "2", True))
+    assert page.links == ["?checkpoint=1#checkpoint", "?checkpoint=2#checkpoint", "?"]
+    assert "checkpoint" in page.ids
+    assert "pyspark-statestore report" not in page.text, "a command without its password is none"
+    assert "SECRET" not in page.text
 
 
 def test_without_pages_nothing_is_told(make_spark: MakeSpark, jvm: Any, tmp_path: Path) -> None:

@@ -644,6 +644,12 @@ public final class MergedLog {
     return true;
   }
 
+  /** The id of the newest run that has begun; null where none has. */
+  public String lastRun() {
+    FreshnessKey.QueryRun last = run;
+    return last == null ? null : last.id();
+  }
+
   private long refreshNumber() {
     return refresher.number();
   }

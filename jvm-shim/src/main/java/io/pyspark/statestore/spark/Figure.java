@@ -26,7 +26,14 @@ enum Figure {
   PASS_ENDED_MS,
   PASS_TOOK_MS,
   /** Whether the last cleaning pass stopped before its end: 1 or 0. */
-  PASS_STOPPED;
+  PASS_STOPPED,
+  /** The query's {@code maxSpaceAmplification}, in hundredths. */
+  MAX_AMPLIFICATION,
+  /** The query's {@code closedAfter}. */
+  CLOSED_AFTER_MS,
+  /** The halves of the id of the query's last run. */
+  RUN_ID_FIRST,
+  RUN_ID_LAST;
 
   static final long UNKNOWN = -1;
   static final int COUNT = values().length;

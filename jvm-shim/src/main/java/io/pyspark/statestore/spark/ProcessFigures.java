@@ -9,6 +9,7 @@ import java.util.Arrays;
 import java.util.Collection;
 import java.util.HashMap;
 import java.util.Map;
+import java.util.UUID;
 import java.util.concurrent.Executors;
 import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.TimeUnit;
@@ -105,6 +106,13 @@ final class ProcessFigures implements AutoCloseable {
       set(figures, Figure.LIVE_FILES, totals.liveSegments());
       set(figures, Figure.LIVE_BYTES, totals.liveBytes());
       set(figures, Figure.SERVED, log.answersExecutors() ? 1 : 0);
+      set(figures, Figure.MAX_AMPLIFICATION, Math.round(100 * log.options().maxSpaceAmplification()));
+      set(figures, Figure.CLOSED_AFTER_MS, log.options().closedAfterMs());
+      UUID run = run(log);
+      if (run != null) {
+        set(figures, Figure.RUN_ID_FIRST, run.getMostSignificantBits());
+        set(figures, Figure.RUN_ID_LAST, run.getLeastSignificantBits());
+      }
     }
     LogMetrics.Pass pass = log.metrics().lastPass();
     if (pass != null) {
@@ -113,6 +121,16 @@ final class ProcessFigures implements AutoCloseable {
       set(figures, Figure.PASS_STOPPED, pass.stopped() ? 1 : 0);
     }
     return new Known(figures, lastUsedNanos);
+  }
+
+  /** The last run of the log's query; null where no query has opened it, or Spark gives runs other names. */
+  private static UUID run(MergedLog log) {
+    String run = log.lastRun();
+    try {
+      return run == null ? null : UUID.fromString(run);
+    } catch (IllegalArgumentException e) {
+      return null;
+    }
   }
 
   private static void set(long[] figures, Figure figure, long value) {

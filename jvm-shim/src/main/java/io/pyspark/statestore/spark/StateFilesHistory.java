@@ -34,11 +34,16 @@ final class StateFilesHistory {
    *
    * @param number names it in links
    * @param changedMs when a process told of it last
-   * @param askedMs when executors told of questions to the index service last; 0 for never
+   * @param grewMs when each sum grew last; 0 for never
    */
-  record Row(int number, String checkpoint, long[] figures, long changedMs, long askedMs, List<Sample> samples) {
+  record Row(int number, String checkpoint, long[] figures, long changedMs, long[] grewMs, List<Sample> samples) {
     long of(Figure figure) {
       return figure.of(figures);
+    }
+
+    /** When a sum grew last; 0 for never. */
+    long grewMs(Figure sum) {
+      return sum.of(grewMs);
     }
   }
 
@@ -48,9 +53,9 @@ final class StateFilesHistory {
   private static final class Series {
     private final int number;
     private final long[] figures = new long[Figure.COUNT];
+    private final long[] grewMs = new long[Figure.COUNT];
     private final List<Sample> samples = new ArrayList<>();
     private long changedMs;
-    private long askedMs;
     private long everyMs;
 
     Series(int number) {
@@ -65,12 +70,12 @@ final class StateFilesHistory {
         long told = figure.of(change);
         if (figure.isSum()) {
           figures[figure.ordinal()] += told;
+          grewMs[figure.ordinal()] = told > 0 ? nowMs : figure.of(grewMs);
         } else if (told != Figure.UNKNOWN) {
           figures[figure.ordinal()] = told;
         }
       }
       changedMs = nowMs;
-      askedMs = Figure.INDEX_QUESTIONS.of(change) > 0 ? nowMs : askedMs;
     }
 
     /** Keeps a sample if anything in it has changed. If there are too many, every second one goes, but for the last. */
@@ -125,7 +130,7 @@ final class StateFilesHistory {
   synchronized View view(long nowMs) {
     List<Row> rows = new ArrayList<>();
     byCheckpoint.forEach((checkpoint, series) -> rows.add(new Row(
-        series.number, checkpoint, series.figures.clone(), series.changedMs, series.askedMs,
+        series.number, checkpoint, series.figures.clone(), series.changedMs, series.grewMs.clone(),
         List.copyOf(series.samples))));
     rows.sort(Comparator.<Row>comparingLong(row -> -row.of(Figure.PHYSICAL_BYTES)).thenComparing(Row::checkpoint));
     return new View(nowMs, rows, dropped);

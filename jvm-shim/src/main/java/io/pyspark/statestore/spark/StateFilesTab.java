@@ -22,9 +22,11 @@ final class StateFilesTab extends SparkUITab implements AutoCloseable {
 
   private final StateFilesHistory history = new StateFilesHistory();
   private final ProcessFigures own;
+  private final boolean hasQueries;
 
-  private StateFilesTab(SparkUI ui) {
+  private StateFilesTab(SparkUI ui, boolean hasQueries) {
     super(ui, "state-files");
+    this.hasQueries = hasQueries;
     attachPage(new StateFilesPage(this));
     ui.attachTab(this);
     own = new ProcessFigures(this::tell);
@@ -34,7 +36,8 @@ final class StateFilesTab extends SparkUITab implements AutoCloseable {
   static StateFilesTab attach(SparkContext context) {
     try {
       Option<SparkUI> ui = context.ui();
-      return ui.isDefined() ? new StateFilesTab(ui.get()) : null;
+      boolean hasQueries = context.getConf().getBoolean("spark.sql.streaming.ui.enabled", true);
+      return ui.isDefined() ? new StateFilesTab(ui.get(), hasQueries) : null;
     } catch (RuntimeException | LinkageError e) {
       LOG.warn("There is no tab 'State files'; nothing else is affected", e);
       return null;
@@ -86,7 +89,7 @@ final class StateFilesTab extends SparkUITab implements AutoCloseable {
    */
   String html(String chosen) {
     try {
-      return new StateFilesHtml(history.view(System.currentTimeMillis())).page(chosen);
+      return new StateFilesHtml(history.view(System.currentTimeMillis()), hasQueries).page(chosen);
     } catch (RuntimeException | LinkageError e) {
       LOG.warn("The page of the tab 'State files' could not be made", e);
       return "<p>This page could not be made: " + StateFilesHtml.text(e.toString()) + "</p>";
