@@ -107,7 +107,7 @@ class CheckpointFacts:
     Attributes:
         url: The checkpoint's URL.
         summary: The row of the table ``summary``.
-        is_running: Whether something was written so lately that its query seems to run.
+        is_running: Whether something was written so lately that its query counts as running.
         is_exported: Whether the merged files were exported, and do not count any more.
         needs_path_door: Whether an operator is a ``transformWithState``.
         cold_opens: Merged files that a process opens when it starts.
@@ -264,7 +264,7 @@ def _compact(facts: CheckpointFacts) -> Iterator[Advice]:
     why = f"{rendering.size(facts.dead_bytes)} of {rendering.size(size)} in merged files are dead: more than "
     why += f"{MOST_AMPLIFICATION:g} bytes are kept for each live one. "
     if facts.is_running:
-        why += "The query seems to run, and its executors clean up by themselves. Right after processes were killed, "
+        why += "The query counts as running, and its executors clean up by themselves. Right after processes were killed, "
         why += "this is normal for ten minutes (closedAfter). If it stays so, maintenance does not run, or fails: look "
         why += "at the metrics failedDeletes and spaceAmplification. Compaction is safe meanwhile. "
     elif facts.is_running is False:
