@@ -147,10 +147,15 @@ class Location:
         return _PROTOCOLS.get(scheme, scheme), host.lower() if scheme.endswith("hdfs") else host
 
     def display(self, relative: str = "") -> str:
-        """Returns the URL of something in the checkpoint, for messages."""
+        """Returns the URL of something in the checkpoint, for messages and tables.
+
+        A local disk may have names that are no UTF-8. Arrow takes no such text, so it has their bytes by their numbers.
+        """
         if relative.startswith("/"):
-            return self._start + relative
-        return f"{self.url}/{relative}" if relative else self.url
+            found = self._start + relative
+        else:
+            found = f"{self.url}/{relative}" if relative else self.url
+        return found.encode("utf-8", "backslashreplace").decode()
 
 
 def _normal(absolute: str) -> str:

@@ -93,6 +93,47 @@ def test_interrupted(large: Path) -> None:
         process.communicate()
 
 
+ODD = "pr\u00fcfung \u65e5\u672c \U0001f600"
+ENCODINGS = {
+    "latin-1": {"PYTHONIOENCODING": "latin-1"},
+    "latin-1, unbuffered": {"PYTHONIOENCODING": "latin-1", "PYTHONUNBUFFERED": "1"},
+    "ascii": {"PYTHONIOENCODING": "ascii"},
+    "LC_ALL=C": {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"},
+    "utf-8": {"PYTHONIOENCODING": "utf-8"},
+}
+
+
+@pytest.mark.parametrize("environment", ENCODINGS.values(), ids=ENCODINGS)
+def test_every_letter_can_be_written_whatever_the_encoding(tmp_path: Path, environment: dict[str, str]) -> None:
+    """Cron and CI have old locales, and a local disk has names that are no UTF-8."""
+    commands = []
+    for place in (ODD.encode(), b"no \xff utf-8"):
+        path = os.fsencode(tmp_path) + b"/" + place
+        for file in write_checkpoint(Path(os.fsdecode(path)), partitions=1, versions=2).rglob("*"):
+            age(file, minutes=60)
+        commands += [[b"list", path], [b"files", path], [b"verify", path], [b"files", path + b"?"]]
+        commands += [[b"export", path, b"--dry-run", b"--force"], [b"report", path, b"-o", b"-"]]
+    script = f"""
+import os, sys
+from pyspark_statestore.cli.main import main
+for command in {commands!r}:
+    sys.argv[1:] = [os.fsdecode(each) for each in command]
+    sys.stdout.flush()
+    try:
+        main()
+    except SystemExit as done:
+        print("=", command[0].decode(), done.code, flush=True)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, check=False, env={**ENVIRONMENT, **environment}
+    )
+
+    statuses = [line.split() for line in done.stdout.decode("latin-1").splitlines() if line.startswith("= ")]
+    assert statuses == [["=", command[0].decode(), "1" if command[1].endswith(b"?") else "0"] for command in commands]
+    assert b"Unexpected" not in done.stderr
+    assert done.stderr.count(b"[PSS_NOT_A_CHECKPOINT]") == 2, done.stderr
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux tells the threads of a process")
 def test_no_thread_of_arrow_ends_with_the_process(tmp_path: Path) -> None:
     """Seldom, such a thread calls Python after its end, and C++ aborts a process whose work is done."""
