@@ -13,7 +13,7 @@ from tests.inspect.builders import refused
 from tests.reshape.harness import at, given_out, go_on, partitions, since, unload
 from tests.streaming.runs import Run, Setting
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, since]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, since, pytest.mark.sweep(1, files="reshape")]
 
 SETTING = Setting("provider", "rocksdb")
 WORKLOAD = "aggregation"
