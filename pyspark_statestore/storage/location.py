@@ -172,6 +172,10 @@ def _plain_url(path: str | os.PathLike[str]) -> str:
         text = os.fspath(path)
     except TypeError as error:
         raise _bad_path(path, "it is no path") from error
+    if isinstance(text, str) and any("\ud800" <= each <= "\udfff" for each in text):
+        # Whatever is below would be left out as no text, and the checkpoint would look empty.
+        shown = text.encode("utf-8", "backslashreplace").decode()
+        raise _bad_path(shown, "it is no UTF-8 text, and neither Spark nor this package can name its files. Rename it")
     if not isinstance(text, str) or not text.strip():
         raise _bad_path(path, "it is empty or no text")
     text = _MERGED.sub("", text, count=1)
