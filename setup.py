@@ -1,6 +1,7 @@
 """Adds one step to a plain setuptools build: the JVM shim is compiled before the package data is collected."""
 
 import runpy
+import shutil
 import sys
 from pathlib import Path
 
@@ -17,6 +18,10 @@ class BuildPyWithShim(build_py):
         main = runpy.run_path(str(script))["main"]
         if main([]) != 0:
             sys.exit("pyspark-statestore: the JVM shim could not be built; the reason is above")
+        if not self.editable_mode:
+            # What an earlier build has left here would be installed, too: another Spark's jar of old sources.
+            for package in {name.partition(".")[0] for name in self.distribution.packages or ()}:
+                shutil.rmtree(Path(self.build_lib) / package, ignore_errors=True)
         super().run()
 
 

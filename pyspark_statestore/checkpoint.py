@@ -297,10 +297,12 @@ class Checkpoint:
         afterwards = None
         if partitions is not None:
             from pyspark_statestore.migration.repartition import check_number
+            from pyspark_statestore.migration.spark_side import check_location
 
             check_number(partitions)
             options = self._storage_options if storage_options is None else storage_options
             fork = Checkpoint(dst, options, closed_after=self._closed_after)
+            check_location(fork._directory)
             # Nobody runs a query on a fork that is being made.
             afterwards = partial(fork.repartition, partitions, spark=spark, force=True)
         log = self._merged_log(dry_run)

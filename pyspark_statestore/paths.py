@@ -24,8 +24,8 @@ def merged_path(path: str | os.PathLike[str]) -> str:
     The checkpoint is in the same directory as without: ``merged+hdfs://nn/q1`` is the directory ``hdfs://nn/q1``.
 
     Args:
-        path: A URI; an absolute path, which is a local one whatever ``fs.defaultFS`` says; or a merged path, which is
-            returned unchanged.
+        path: A URI; a path without a scheme, which is a local one whatever ``fs.defaultFS`` says, and below the current
+            directory if it is relative; or a merged path, which is returned unchanged.
 
     Returns:
         The path with the scheme ``merged+<scheme>``.
@@ -46,7 +46,10 @@ def merged_path(path: str | os.PathLike[str]) -> str:
         return f"{MERGED_PREFIX}file:{text}"
     found = _URI.fullmatch(text)
     if not found:
-        raise _bad(text, "it is not absolute; give the whole path or a URI such as hdfs://namenode/checkpoints/q1")
+        if not text.strip():
+            raise _bad(text, "it is empty; give a path or a URI such as hdfs://namenode/checkpoints/q1")
+        # Whole: a restart from another directory must find the same checkpoint, and say so where it does not.
+        return f"{MERGED_PREFIX}file:{os.path.abspath(text)}"
     scheme, rest = found[1].lower(), found[2]
     if not rest.startswith("/") or not rest.strip("/"):
         raise _bad(text, "a scheme has to be followed by an absolute path or by //host/path")

@@ -90,7 +90,8 @@ class ReadOptions:
             narrowed[argument] = given[name] if name == "storeName" else _integer(name, given[name])
         limit, closed = given.get("maxSegmentsPerTrigger"), OPTIONS["closedAfter"]
         return cls(
-            path=given.get("path", "").strip(),
+            # A name may end in a space.
+            path=given.get("path", "") if given.get("path", "").strip() else "",
             table=table,
             narrowed=MappingProxyType(narrowed),
             closed_after=_duration("closedAfter", given.get("closedAfter", closed.default), minimum=closed.minimum),

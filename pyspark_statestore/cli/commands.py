@@ -115,15 +115,21 @@ def output_failure(error: OSError) -> Failure | None:
     return Failure(str(StateStoreFilesError("PSS_WRITE_FAILED", {"path": "the output", "reason": error.strerror})))
 
 
-def buffer_stdout() -> None:
-    """Gives stdout a buffer if it has none, as with ``PYTHONUNBUFFERED=1``.
+_UNENCODABLE = "backslashreplace"
+"""What becomes of a letter that the output's encoding does not have, in cron, in CI or in an old locale."""
+
+
+def prepare_stdout() -> None:
+    """Lets stdout take every letter, and gives it a buffer if it has none, as with ``PYTHONUNBUFFERED=1``.
 
     A nearly full disk takes a part of what is written. Without a buffer, Python drops the rest and says nothing.
     """
     raw = getattr(sys.stdout, "buffer", None)
     if isinstance(raw, io.RawIOBase):
         buffered = io.BufferedWriter(io.FileIO(raw.fileno(), "w", closefd=False))
-        sys.stdout = io.TextIOWrapper(buffered, sys.stdout.encoding, sys.stdout.errors, line_buffering=True)
+        sys.stdout = io.TextIOWrapper(buffered, sys.stdout.encoding, _UNENCODABLE, line_buffering=True)
+    elif isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors=_UNENCODABLE)
 
 
 def forget_stdout() -> None:

@@ -197,6 +197,7 @@ def show_command(file: str, storage_options: tuple[tuple[str, Any], ...], output
         "pyspark-statestore plot /checkpoints/q1 -o q1.png",
         "pyspark-statestore plot hdfs://nn/checkpoints/q1 -o q1.html",
     ],
+    interrupted="Nothing was written.",
 )
 @options.checkpoint
 @options.out

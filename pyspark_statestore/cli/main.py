@@ -8,7 +8,7 @@ import sys
 import click
 
 from pyspark_statestore import __version__
-from pyspark_statestore.cli.commands import INTERRUPTED, Group, buffer_stdout, forget_stdout, output_failure
+from pyspark_statestore.cli.commands import INTERRUPTED, Group, forget_stdout, output_failure, prepare_stdout
 from pyspark_statestore.cli.echo import say
 from pyspark_statestore.cli.fork_and_migrate import (
     convert_command,
@@ -105,7 +105,7 @@ for command in (
 
 def main() -> None:
     """Runs the command line. An error ends it with a message on stderr and an exit status, not with a stack trace."""
-    buffer_stdout()
+    prepare_stdout()
     try:
         cli(prog_name="pyspark-statestore")
     except BrokenPipeError:

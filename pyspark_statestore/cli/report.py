@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         "pyspark-statestore report /checkpoints/q1 -o q1.html",
         "pyspark-statestore report s3a://bucket/checkpoints/q1 -o - | gzip > q1.html.gz",
     ],
+    interrupted="Nothing was written.",
 )
 @options.checkpoint
 @options.page

@@ -54,6 +54,7 @@ def _sink(command: options.Function) -> options.Function:
         "pyspark-statestore sink plot /tables/clicks -o clicks.png",
         "pyspark-statestore sink plot hdfs://nn/tables/clicks -o clicks.html",
     ],
+    interrupted="Nothing was written.",
 )
 @_sink
 @options.out
@@ -76,6 +77,7 @@ def plot_command(sink: Sink, out: Path) -> None:
         "pyspark-statestore sink report /tables/clicks -o clicks.html",
         "pyspark-statestore sink report hdfs://nn/tables/clicks -o - > clicks.html",
     ],
+    interrupted="Nothing was written.",
 )
 @_sink
 @options.page

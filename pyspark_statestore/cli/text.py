@@ -61,7 +61,7 @@ class TextOutput(Output):
 
     def report(self, report: Report) -> None:
         """Writes a line for each figure, then the tables, the note, and last what comes next, in one line."""
-        self._figures(report.title, {name: (value, pa.scalar(value).type) for name, value in report.figures.items()})
+        self._figures(report.title, {name: (value, _type_of(value)) for name, value in report.figures.items()})
         for name, (table, layout) in report.details.items():
             if table.num_rows:
                 self._line()
@@ -183,6 +183,11 @@ class TextOutput(Output):
         console.print(what, soft_wrap=soft_wrap)
         lines = drawn.getvalue().split("\n")
         click.echo("\n".join(line.rstrip() for line in lines), nl=False)
+
+
+def _type_of(value: Any) -> pa.DataType:
+    """The type of a figure. Texts are not tried: Arrow takes none with a name that is no UTF-8."""
+    return pa.string() if isinstance(value, str) else pa.scalar(value).type
 
 
 def _says_something(column: pa.ChunkedArray) -> bool:

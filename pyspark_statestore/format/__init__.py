@@ -12,6 +12,7 @@ from pyspark_statestore.format.layout import (
     foreign_path,
     is_foreign_path,
     is_reference,
+    name_ending,
     parse_file_name,
     split_foreign_path,
 )
@@ -37,6 +38,7 @@ __all__ = [
     "foreign_path",
     "is_foreign_path",
     "is_reference",
+    "name_ending",
     "parse_file_name",
     "read_groups",
     "read_merged_file",

@@ -70,7 +70,13 @@ MERGED_NAME_PATTERN = r"^[0-9]{13}-[0-9a-f]{16}-[0-9]{1,10}\.merged$"
 """Matches the name of a merged file with segments, as a name table has it. For RE2, too."""
 _OWN = re.compile(MERGED_NAME_PATTERN[1:-1])
 
-_FILE_NAME = re.compile(r"[0-9]{13}-[0-9a-f]{16}-[0-9]{1,10}(\.index)?\.merged")
+MERGED_ENDINGS = (".merged", ".index.merged")
+"""End the names of merged files: of those with segments, and of index-only ones."""
+
+_FILE_NAME = re.compile(
+    r"([0-9]{13})-([0-9a-f]{16})-([0-9]{1,10})"
+    r"(\.merged|\.index\.merged|\.relocating|\.fork|\.fork\.away|\.own|\.origin|\.exporting|\.exported|\.dropping)"
+)
 
 MERGED_DIRECTORY = "/state/_merged/"
 """What stands between a checkpoint's path and a merged file's name."""
@@ -303,12 +309,22 @@ def file_name(created_ms: int, writer: int, number: int, *, index_only: bool = F
     return f"{created_ms:013d}-{writer:016x}-{number}{'.index' if index_only else ''}.merged"
 
 
+def name_ending(name: str) -> str:
+    """Returns how the name of a file in ``_merged/`` ends, which says what it is; empty where it is not one of ours.
+
+    Everything that this package puts there has a name of :func:`file_name`'s form. Whatever else there is, such as what
+    a file manager leaves or a copy under another name, counts as nothing: ``PathRules.ending`` says the same in Java.
+    """
+    found = _FILE_NAME.fullmatch(name)
+    return found[4] if found else ""
+
+
 def parse_file_name(name: str) -> tuple[int, int, int] | None:
     """Returns (created_ms, writer, number) of a merged file's name, or None if it is not one."""
-    if not _FILE_NAME.fullmatch(name):
+    found = _FILE_NAME.fullmatch(name)
+    if not found or found[4] not in MERGED_ENDINGS:
         return None
-    created, writer, number = name.removesuffix(".merged").removesuffix(".index").split("-")
-    return int(created), int(writer, 16), int(number)
+    return int(found[1]), int(found[2], 16), int(found[3])
 
 
 def foreign_path(checkpoint: str, name: str) -> str:

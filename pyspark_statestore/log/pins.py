@@ -16,12 +16,11 @@ pin.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
 from pyspark_statestore.errors import StateStoreFilesError
-from pyspark_statestore.format import parse_file_name
+from pyspark_statestore.format import name_ending, parse_file_name
 from pyspark_statestore.format.checksum import crc32c
 from pyspark_statestore.log import pinned
 from pyspark_statestore.log.scan import ATTEMPTS, MERGED, Scan, always_gone, merged_files
@@ -35,8 +34,6 @@ PIN_SUFFIX, OWN_SUFFIX = ".fork", ".own"
 NO_CLAIM, CLAIM, OWN = "no_claim", "claim", "own"
 
 _MODES = {PIN_SUFFIX: (NO_CLAIM, CLAIM), OWN_SUFFIX: (OWN,)}
-
-_NAME = re.compile(r"[0-9]{13}-[0-9a-f]{16}-[0-9]{1,10}\.(fork|own)")
 
 ORIGIN_SUFFIX = ".origin"
 
@@ -110,7 +107,7 @@ class Pin:
 
 def is_pin(name: str) -> bool:
     """Whether a file with this name is a pin."""
-    return _NAME.fullmatch(name) is not None
+    return name_ending(name) in _MODES
 
 
 def is_own_pin(name: str) -> bool:
@@ -279,7 +276,7 @@ def read_origin(directory: Directory, scan: Scan) -> Origin | None:
         StateStoreFilesError: It cannot be read.
     """
     for name, info in scan.others.items():
-        if name.endswith(ORIGIN_SUFFIX) and parse_file_name(name.removesuffix(ORIGIN_SUFFIX) + ".merged"):
+        if name_ending(name) == ORIGIN_SUFFIX:
             try:
                 found = parse_object(directory.read(f"{MERGED}/{name}", info.size))
                 source, url, mode = (str(found[key]) for key in ("source", "url", "mode"))

@@ -10,7 +10,7 @@ collected to tell people about them.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -18,11 +18,12 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
 
 from pyspark_statestore.errors import StateStoreFilesError
-from pyspark_statestore.format import MergedFile, parse_file_name, read_merged_file, split_foreign_path
+from pyspark_statestore.format import MergedFile, name_ending, parse_file_name, read_merged_file, split_foreign_path
 from pyspark_statestore.format.layout import MERGED_DIRECTORY
 from pyspark_statestore.format.reader import Group
 from pyspark_statestore.log import Entries, Resolution, is_closed, resolve
 from pyspark_statestore.log.nearby import hint
+from pyspark_statestore.storage.changes import is_temporary
 from pyspark_statestore.storage.directory import Directory, FileInfo, in_parallel
 
 if TYPE_CHECKING:
@@ -61,8 +62,7 @@ class Scan:
         infos: What the listing says of each merged file, by name.
         files: The indexes of the files, by name; an empty one for a file that an index-only file speaks for.
         at: When the files were listed, in UTC.
-        others: What the listing says of everything else in the directory, by name: relocation markers, pins, files
-            that do not belong there.
+        others: What the listing says of what else this package has put there, by name: relocation markers, pins.
         errors: Why files could not be read, by name, where errors were collected; these are not in ``files``.
         checkpoint: The checkpoint's path in its file system.
     """
@@ -227,7 +227,7 @@ def always_gone(directory: Directory, which: str = "listed", folder: str = MERGE
 def merged_files(
     directory: Directory, *, retired: bool = False, all_pins: bool = False
 ) -> tuple[dict[str, FileInfo], dict[str, FileInfo]]:
-    """Lists the merged files, and what else is in their directory; both by name, in the order of the names.
+    """Lists the merged files, and what else of ours is beside them; both by name, in the order of the names.
 
     Args:
         directory: The checkpoint's directory.
@@ -249,9 +249,22 @@ def merged_files(
     return infos, others
 
 
+def our_files(directory: Directory) -> list[FileInfo]:
+    """Lists once what this package has put into the directory of merged files; whatever else is there is left out.
+
+    Raises:
+        StateStoreFilesError: They cannot be listed.
+    """
+    return _ours(directory.files(MERGED))
+
+
+def _ours(listed: Iterable[FileInfo]) -> list[FileInfo]:
+    return [info for info in listed if name_ending(info.name) or is_temporary(info.name)]
+
+
 def is_retirement(name: str) -> bool:
     """Whether a file with this name says that the merged files do not count any more."""
-    return name.endswith((EXPORTED_SUFFIX, DROPPING_SUFFIX))
+    return name_ending(name) in (EXPORTED_SUFFIX, DROPPING_SUFFIX)
 
 
 def scan(
@@ -385,10 +398,11 @@ def _list_all(directory: Directory) -> dict[str, FileInfo]:
     that would have to happen twice to the same segment. A file or a relocation marker that has gone between the
     listings counts as there: whoever opens it finds that out, and begins again.
     """
-    first = {info.name: info for info in directory.files(MERGED)}
-    if len(first) < _PAGE:
+    listed = directory.files(MERGED)
+    first = {info.name: info for info in _ours(listed)}
+    if len(listed) < _PAGE:  # pages count files that are not ours, too
         return first
-    second = {info.name: info for info in directory.files(MERGED)}
+    second = {info.name: info for info in our_files(directory)}
     gone = {name for name in first if parse_file_name(name) or name.endswith(RELOCATING_SUFFIX)}.difference(second)
     return second | {name: first[name] for name in gone}
 

@@ -33,7 +33,7 @@ from pyspark_statestore.log import relocatable
 from pyspark_statestore.log.merged_log import LogSnapshot, MergedLog
 from pyspark_statestore.log.payload import copied, paths_of, read_segments
 from pyspark_statestore.log.relocation_marker import RelocationMarker, holding_marker
-from pyspark_statestore.log.scan import ATTEMPTS, MERGED, ForeignFileGoneError, always_gone
+from pyspark_statestore.log.scan import ATTEMPTS, ForeignFileGoneError, always_gone, our_files
 
 
 @dataclass(frozen=True, order=True)
@@ -214,7 +214,7 @@ def relocate(
         StateStoreFilesError: The checkpoint cannot be read, or nothing can be written.
     """
     done = Relocation()
-    if not log.directory.files(MERGED):
+    if not our_files(log.directory):
         # A relocation marker would make the directory, and then look like a checkpoint.
         log.snapshot()
         return done

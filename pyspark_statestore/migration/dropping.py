@@ -25,6 +25,7 @@ from pyspark_statestore.log.scan import (
     EXPORTING_SUFFIX,
     MERGED,
     Scan,
+    our_files,
     retry_if_gone,
     scan,
 )
@@ -58,7 +59,7 @@ def drop_merged(log: MergedLog, *, dry_run: bool = True, force: bool = False) ->
     """Implements :meth:`pyspark_statestore.Checkpoint.drop_merged`."""
     directory = log.directory
     marker = ExportMarker.found(directory)
-    listed = directory.files(MERGED)
+    listed = our_files(directory)
     if marker is None or not marker.is_dropping:
         found = retry_if_gone(directory, lambda: scan(directory, retired=True))
         _require_no_pins(directory, listed)

@@ -14,7 +14,14 @@ from dataclasses import asdict, dataclass
 from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.format.checksum import crc32c
 from pyspark_statestore.log.merged_log import MergedLog
-from pyspark_statestore.log.scan import DROPPING_SUFFIX, EXPORTED_SUFFIX, EXPORTING_SUFFIX, MERGED, check_checkpoint
+from pyspark_statestore.log.scan import (
+    DROPPING_SUFFIX,
+    EXPORTED_SUFFIX,
+    EXPORTING_SUFFIX,
+    MERGED,
+    check_checkpoint,
+    our_files,
+)
 from pyspark_statestore.log.spark_logs import COMMITS, entries
 from pyspark_statestore.parsing import parse_object, whole_number
 from pyspark_statestore.storage.changes import delete, publish
@@ -94,7 +101,7 @@ class ExportMarker:
         Raises:
             StateStoreFilesError: There is no checkpoint (PSS_NOT_A_CHECKPOINT), or the marker cannot be read.
         """
-        listed = directory.files(MERGED)
+        listed = our_files(directory)
         if not listed:
             check_checkpoint(directory)
         for suffix in _LATEST_FIRST:
@@ -133,7 +140,7 @@ def _texts(found: object) -> tuple[str, ...]:
 
 def remove_markers(directory: Directory, suffixes: tuple[str, ...]) -> None:
     """Deletes the markers with these suffixes, in this order."""
-    listed = directory.files(MERGED)
+    listed = our_files(directory)
     for suffix in suffixes:
         for info in listed:
             if info.name.endswith(suffix):

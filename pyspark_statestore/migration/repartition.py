@@ -29,7 +29,7 @@ from pyspark_statestore.log.state_files import STATE, StateFiles, plain_files
 from pyspark_statestore.migration.checks import require_query_stopped
 from pyspark_statestore.migration.offset_log import OffsetEntry, UnfinishedRepartition, kept, read_offsets
 from pyspark_statestore.migration.sources import EXTENSIONS, Sources
-from pyspark_statestore.migration.spark_side import Refuse, Rewrite, SparkSide, StoreName, cannot
+from pyspark_statestore.migration.spark_side import Refuse, Rewrite, SparkSide, StoreName, cannot, check_location
 from pyspark_statestore.migration.split import split
 from pyspark_statestore.migration.stopped import was_stopped
 from pyspark_statestore.paths import merged_path
@@ -221,6 +221,7 @@ class Plan:
         Raises:
             StateStoreFilesError: What ``refuse`` makes, or PSS_UNFINISHED_REPARTITION; or a log cannot be read.
         """
+        check_location(directory, refuse)
         offsets = read_offsets(directory, {batch: data for copy in kept(directory) for batch, data in copy.items()})
         batches = committed(directory)
         url = directory.location.url

@@ -8,6 +8,8 @@ clone of the caller's session, which keeps its settings and its temporary views.
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -30,6 +32,8 @@ from pyspark_statestore.session.jvm import call_static, check_loaded, check_runn
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from pyspark_statestore.storage import Directory
+
 FIRST_SPARK = "4.3"
 """The first minor version of Spark whose repartitioning is used."""
 
@@ -43,7 +47,37 @@ Refuse = Callable[[str, str], StateStoreFilesError]
 StoreName = tuple[int, str]
 """A store of a query, as (operator id, store name)."""
 
+_NOT_QUOTED = re.compile(r"[A-Za-z0-9_\-!.~'()*,;:$&+=@/]")
+
 _ACTION = "Start one with configure(builder), or attach(spark) to one, and give it as spark="
+
+
+def quoted_in(path: str) -> list[str]:
+    """The characters of a path that Hadoop's URIs of it have as ``%20`` and the like, each once, in their order."""
+    return [each for each in dict.fromkeys(path) if _is_quoted(each)]
+
+
+def _is_quoted(character: str) -> bool:
+    if character.isascii():
+        return not _NOT_QUOTED.match(character)
+    # java.net.URI leaves all other letters alone but spaces and control characters.
+    return unicodedata.category(character) in ("Zs", "Zl", "Zp", "Cc")
+
+
+def check_location(directory: Directory, refuse: Refuse | None = None) -> None:
+    """Refuses a checkpoint that Spark's reader of state does not find.
+
+    It makes a text of the URI of its path, and a path of that text, which it quotes once more.
+
+    Raises:
+        StateStoreFilesError: What ``refuse`` makes; PSS_CANNOT_REPARTITION if not given.
+    """
+    if quoted := quoted_in(directory.location.absolute):
+        reason = (
+            f"Spark's reader of state opens no checkpoint whose path has {' or '.join(map(repr, quoted))} in it. "
+            "Rename the directory while the query is stopped, do it there, and rename it back"
+        )
+        raise (refuse or cannot)(directory.location.url, reason)
 
 
 @dataclass(frozen=True)

@@ -369,6 +369,10 @@ def _exported(facts: CheckpointFacts) -> Iterator[Advice]:
         return
     why = "The state was written back as plain files, which count; this page shows these. The merged files are the way "
     why += "back (convert), until drop-merged deletes them."
+    if forks := facts.summary["fork_count"]:
+        why += f" That refuses as long as {_forks_here(forks)}."
+        yield Advice("exported", "fine", "Keep the merged files for the forks", why, (), (), "docs/migrate.md")
+        return
     python = (facts.python("drop_merged(dry_run=False)"),)
     commands = (facts.command("drop-merged"), facts.command("drop-merged", "--no-dry-run"))
     title = "Delete the merged files once you are sure"
@@ -387,6 +391,10 @@ def _plain_left(facts: CheckpointFacts) -> Iterator[Advice]:
     yield Advice("plain-left", "fine", "Plain files are left from before", why, (facts.command("files", "--plain"),))
 
 
+def _forks_here(forks: int) -> str:
+    return f"{rendering.counted(forks, 'fork')} of this checkpoint {'reads' if forks == 1 else 'read'} files here"
+
+
 def _forks(facts: CheckpointFacts) -> Iterator[Advice]:
     foreign, forks = facts.summary["foreign_file_count"], facts.summary["fork_count"]
     if foreign:
@@ -396,8 +404,8 @@ def _forks(facts: CheckpointFacts) -> Iterator[Advice]:
         commands = (facts.command("compact", "--localize"),)
         yield Advice("fork", "fine", "Make the fork independent", why, commands, python, "docs/fork.md")
     if forks:
-        why = f"{rendering.counted(forks, 'fork')} of this checkpoint read files here, and these stay until the forks "
-        why += "are made independent or released."
+        which = "it is" if forks == 1 else "they are"
+        why = f"{_forks_here(forks)}, and these stay until {which} made independent or released."
         yield Advice("forked", "fine", "Forks keep files here", why, (), (), "docs/fork.md")
 
 

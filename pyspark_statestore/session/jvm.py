@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import re
 import shlex
+import sys
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,10 +20,8 @@ from pyspark_statestore.session.doors import spark_minor
 JAR_STEM = "pyspark-statestore-shim-"
 _JAR = re.compile(rf"{JAR_STEM}(?:spark-(\d+\.\d+)-)?(.+)\.jar")
 _DIRECTORY = Path(__file__).parent.parent / "jars"
-_REINSTALL = (
-    "In a checkout run `make jar` (or `python jvm-shim/build.py`), or `make jars` for all versions of Spark; otherwise "
-    "reinstall the package"
-)
+_CHECKOUT = _DIRECTORY.parent.parent
+"""Where the package is in a checkout, if it is used from there."""
 
 
 def is_connect(spark: Any) -> bool:
@@ -137,21 +137,23 @@ def checked_jar(directory: Path, version: str, spark: str) -> Path:
         found = [jar_in_name(other) for other in others]
         if others and not any(each and each.version == version for each in found):
             last = found[-1].version if found[-1] else "?"
-            raise version_mismatch(f"the jar {directory / others[-1]}", last, python_version=version)
+            found_jar = f"the jar {directory / others[-1]}"
+            raise version_mismatch(found_jar, last, python_version=version, action=how_to_build(spark))
         built = ", ".join(each.spark for each in found if each and each.spark)
-        raise jar_missing(f"{jar} does not exist" + (f", only jars for Spark {built} do" if built else ""))
+        missing = f"{jar} does not exist" + (f", only jars for Spark {built} do" if built else "")
+        raise jar_missing(missing, how_to_build(spark))
     try:
         with zipfile.ZipFile(jar) as archive:
             manifest = archive.read("META-INF/MANIFEST.MF").decode()
     except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
-        raise jar_missing(f"{jar} cannot be read: {error}") from error
+        raise jar_missing(f"{jar} cannot be read: {error}", how_to_build(spark)) from error
     values = dict(line.split(": ", 1) for line in manifest.splitlines() if ": " in line)
     own_version = values.get("Implementation-Version", "without a version")
     if own_version != version:
-        raise version_mismatch(f"the jar {jar}", own_version, python_version=version)
+        raise version_mismatch(f"the jar {jar}", own_version, python_version=version, action=how_to_build(spark))
     own_spark = values.get("Spark-Version", "no known version")
     if own_spark != spark:
-        raise wrong_spark(spark, f"the jar {jar}", own_spark, _REINSTALL)
+        raise wrong_spark(spark, f"the jar {jar}", own_spark, how_to_build(spark))
     return jar
 
 
@@ -173,13 +175,51 @@ def jar_in_name(path: str) -> NamedJar | None:
     return NamedJar(found[2], found[1] or "") if found else None
 
 
-def jar_missing(reason: str, action: str = _REINSTALL) -> StateStoreFilesError:
+def how_to_build(spark: str) -> str:
+    """The one command that makes the jar for a minor version of Spark, of this Python and where the package is from."""
+    python = shlex.quote(sys.executable or "python")
+    if (script := _CHECKOUT / "jvm-shim" / "build.py").is_file():
+        return f"Build it: {python} {shlex.quote(str(script))} --spark {spark}"
+    source = _installed_from()
+    if _installed_minor() != spark:
+        return f"Install the wheel with the jars for all versions of Spark, which `make full-wheel` makes in {source}"
+    # Without isolation, pip compiles against the PySpark that is there, and not against the newest one.
+    return (
+        f"Build it for this PySpark: {python} -m pip install setuptools wheel && {python} -m pip install "
+        f"--no-build-isolation --no-deps --force-reinstall {source}"
+    )
+
+
+def _installed_from() -> str:
+    """The checkout from which pip has installed the package, for a shell; words for it where pip does not say."""
+    from importlib.metadata import PackageNotFoundError, distribution
+    from urllib.parse import unquote, urlsplit
+
+    try:
+        said = json.loads(distribution("pyspark-statestore").read_text("direct_url.json") or "{}")
+    except (PackageNotFoundError, ValueError):
+        said = {}
+    if isinstance(said, dict) and "dir_info" in said and str(said.get("url")).startswith("file:"):
+        return shlex.quote(unquote(urlsplit(said["url"]).path))
+    return "a checkout of pyspark-statestore"
+
+
+def _installed_minor() -> str | None:
+    """The minor version of this environment's PySpark, or None without one."""
+    try:
+        import pyspark
+    except ImportError:
+        return None
+    return ".".join(str(pyspark.__version__).split(".")[:2])
+
+
+def jar_missing(reason: str, action: str) -> StateStoreFilesError:
     """Returns PSS_JAR_MISSING."""
     return StateStoreFilesError("PSS_JAR_MISSING", {"reason": reason, "action": action})
 
 
 def version_mismatch(
-    what: str, jvm_version: str, action: str = _REINSTALL, python_version: str = __version__
+    what: str, jvm_version: str, action: str, python_version: str = __version__
 ) -> StateStoreFilesError:
     """Returns PSS_VERSION_MISMATCH."""
     parameters = {"python_version": python_version, "what": what, "jvm_version": jvm_version, "action": action}

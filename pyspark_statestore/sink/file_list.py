@@ -188,9 +188,20 @@ def _parts(directory: Directory) -> list[tuple[FileInfo, re.Match[str]]]:
     named = [(info, found) for info in directory.files(LIST) if (found := _PART.fullmatch(info.name))]
     if not named:
         where = directory.location.display()
-        reason = "it is a file" if directory.is_file() else f"there is no {LIST} in it that names files"
+        reason = "it is a file" if directory.is_file() else _why_no_list(directory)
         raise StateStoreFilesError("PSS_NOT_A_SINK", {"path": where, "reason": reason})
     return named
+
+
+def _why_no_list(directory: Directory) -> str:
+    reason = f"there is no {LIST} in it that names files"
+    if not any(not name.startswith(("_", ".")) for name in directory.names()):
+        return reason
+    return (
+        f"{reason}. If a query has written the files in it, its list was deleted or moved: bring {LIST} back from a "
+        "copy. Without one, read the files as a plain directory, and give the query a new directory and a new "
+        "checkpoint: with the old one it goes on with a batch that needs the list"
+    )
 
 
 def _current(

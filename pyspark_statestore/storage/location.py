@@ -147,10 +147,15 @@ class Location:
         return _PROTOCOLS.get(scheme, scheme), host.lower() if scheme.endswith("hdfs") else host
 
     def display(self, relative: str = "") -> str:
-        """Returns the URL of something in the checkpoint, for messages."""
+        """Returns the URL of something in the checkpoint, for messages and tables.
+
+        A local disk may have names that are no UTF-8. Arrow takes no such text, so it has their bytes by their numbers.
+        """
         if relative.startswith("/"):
-            return self._start + relative
-        return f"{self.url}/{relative}" if relative else self.url
+            found = self._start + relative
+        else:
+            found = f"{self.url}/{relative}" if relative else self.url
+        return found.encode("utf-8", "backslashreplace").decode()
 
 
 def _normal(absolute: str) -> str:
@@ -167,6 +172,10 @@ def _plain_url(path: str | os.PathLike[str]) -> str:
         text = os.fspath(path)
     except TypeError as error:
         raise _bad_path(path, "it is no path") from error
+    if isinstance(text, str) and any("\ud800" <= each <= "\udfff" for each in text):
+        # Whatever is below would be left out as no text, and the checkpoint would look empty.
+        shown = text.encode("utf-8", "backslashreplace").decode()
+        raise _bad_path(shown, "it is no UTF-8 text, and neither Spark nor this package can name its files. Rename it")
     if not isinstance(text, str) or not text.strip():
         raise _bad_path(path, "it is empty or no text")
     text = _MERGED.sub("", text, count=1)

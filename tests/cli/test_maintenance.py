@@ -255,10 +255,11 @@ main()
 """
 
 
-@pytest.mark.parametrize("command", MAINTENANCE)
+@pytest.mark.parametrize("command", [*MAINTENANCE, "report", "plot"])
 def test_interrupted(small: Path, command: str) -> None:
     before = content(small)
-    arguments = [command, str(small), *NEEDS.get(command, [])]
+    page = ["-o", str(small.parent / "page.html")] if command in ("report", "plot") else []
+    arguments = [command, str(small), *NEEDS.get(command, []), *page]
     done = subprocess.run(
         [sys.executable, "-c", _INTERRUPTED, *arguments], cwd=ROOT, capture_output=True, text=True, check=False
     )
@@ -268,3 +269,4 @@ def test_interrupted(small: Path, command: str) -> None:
     assert done.stderr.startswith("Interrupted. ")
     assert len(done.stderr.splitlines()) == 1
     assert content(small) == before
+    assert not (small.parent / "page.html").exists()

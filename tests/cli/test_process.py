@@ -93,6 +93,51 @@ def test_interrupted(large: Path) -> None:
         process.communicate()
 
 
+ODD = "pr\u00fcfung \u65e5\u672c \U0001f600"
+ENCODINGS = {
+    "latin-1": {"PYTHONIOENCODING": "latin-1"},
+    "latin-1, unbuffered": {"PYTHONIOENCODING": "latin-1", "PYTHONUNBUFFERED": "1"},
+    "ascii": {"PYTHONIOENCODING": "ascii"},
+    "LC_ALL=C": {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"},
+    "utf-8": {"PYTHONIOENCODING": "utf-8"},
+}
+
+
+@pytest.mark.parametrize("environment", ENCODINGS.values(), ids=ENCODINGS)
+def test_every_letter_can_be_written_whatever_the_encoding(tmp_path: Path, environment: dict[str, str]) -> None:
+    """Cron and CI have old locales, and a local disk has names that are no UTF-8."""
+    odd, unreadable = (os.fsencode(tmp_path) + b"/" + place for place in (ODD.encode(), b"no \xff utf-8"))
+    for path in (odd, unreadable):
+        for file in write_checkpoint(Path(os.fsdecode(path)), partitions=1, versions=2).rglob("*"):
+            age(file, minutes=60)
+    commands = [[b"files", unreadable], [b"files", odd + b"?"], [b"list", os.fsencode(tmp_path)], [b"list", odd]]
+    commands += [[b"files", odd], [b"verify", odd], [b"export", odd, b"--dry-run", b"--force"]]
+    commands += [[b"report", odd, b"-o", b"-"], [b"report", unreadable, b"-o", b"-"]]
+    script = f"""
+import os, sys
+from pyspark_statestore.cli.main import main
+for command in {commands!r}:
+    sys.argv[1:] = [os.fsdecode(each) for each in command]
+    sys.stdout.flush()
+    try:
+        main()
+    except SystemExit as done:
+        print("=", command[0].decode(), done.code, flush=True)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, check=False, env={**ENVIRONMENT, **environment}
+    )
+
+    statuses = [line.split() for line in done.stdout.decode("latin-1").splitlines() if line.startswith("= ")]
+    # Where Python reads ASCII only, no path with such letters is text.
+    refused = {unreadable, odd + b"?"} | ({odd} if "LC_ALL" in environment else set())
+    assert statuses == [["=", command[0].decode(), str(int(command[1] in refused))] for command in commands]
+    assert b"Unexpected" not in done.stderr
+    assert done.stderr.count(b"[PSS_") == sum(command[1] in refused for command in commands), done.stderr
+    assert b"[PSS_BAD_PATH]" in done.stdout, "in its line of the list"
+    assert b"2 checkpoints" in done.stdout
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux tells the threads of a process")
 def test_no_thread_of_arrow_ends_with_the_process(tmp_path: Path) -> None:
     """Seldom, such a thread calls Python after its end, and C++ aborts a process whose work is done."""

@@ -84,7 +84,7 @@ def test_no_unexpected_error_moves_the_cursor(
 
     monkeypatch.setattr(Sink, "files", fail)
     monkeypatch.setattr("sys.argv", ["pyspark-statestore", "sink", "files", str(sink)])
-    monkeypatch.setattr("pyspark_statestore.cli.main.buffer_stdout", lambda: None)
+    monkeypatch.setattr("pyspark_statestore.cli.main.prepare_stdout", lambda: None)
     with pytest.raises(SystemExit):
         main()
 

@@ -10,7 +10,7 @@ import pytest
 
 from pyspark_statestore.format import BytesSource, Kind, read_merged_file, read_segment
 from tests.jvm.harness import dump, java_dump
-from tests.jvm.vectors import DIRECTORY, SAYS, write_java, write_python
+from tests.jvm.vectors import DIRECTORY, SAYS, names, read_names, write_java, write_python
 
 pytestmark = pytest.mark.spark
 
@@ -41,6 +41,16 @@ def test_python_reads_it(path: Path) -> None:
 @pytest.mark.parametrize("path", VECTORS, ids=lambda path: path.stem)
 def test_java_reads_it(jvm: Any, path: Path) -> None:
     assert java_dump(jvm, path) == described(path)["facts"]
+
+
+def test_both_call_the_same_names_ours(jvm: Any) -> None:
+    committed = read_names()
+    ending = jvm.io.pyspark.statestore.format.PathRules.ending
+
+    assert len(committed) > 400
+    assert len(set(committed.values())) == 11
+    assert dict(names()) == committed
+    assert {name: ending(name) for name in committed} == committed
 
 
 def test_what_is_written_today_is_what_was_written_then(jvm: Any, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from pyspark_statestore.format import (
     MergedFileWriter,
     file_name,
     foreign_path,
+    name_ending,
     read_merged_file,
 )
 from tests.class_data import TEST_JAR
@@ -43,6 +44,69 @@ SAYS = {
     "python-second-paths": "a reference file that gives segments, of an own file too, other paths",
     "python-reference": "segments in files of two other checkpoints, one of them at the root",
 }
+
+
+NAMES = DIRECTORY / "names.txt"
+"""Names of files beside merged files, each after what its ending is; quoted, since some cannot be seen."""
+
+_OUR = (
+    "1700000000000-0123456789abcdef-7",
+    "0000000000000-ffffffffffffffff-0",
+    "9999999999999-0000000000000000-2147483647",
+)
+_ENDINGS = (
+    *(".merged", ".index.merged", ".relocating", ".fork", ".fork.away", ".own", ".origin"),
+    *(".exporting", ".exported", ".dropping"),
+)
+_NOT_OURS = (
+    *(".DS_Store", "Thumbs.db", "desktop.ini", "_SUCCESS", ".nfs000000000a1b2c3d00000001", "lost+found", "", " ", "-"),
+    *("._{}", ".{}.crc", "{}.crc", ".{}.swp", ".#{}", "#{}#", "{}~", "{}.bak", "{}._COPYING_", ".{}", "_{}", "~${}"),
+    *(
+        "Copy of {}",
+        "Kopie von {}",
+        "{} ",
+        " {}",
+        "{}\n",
+        "\n{}",
+        "{}\r",
+        "{}\0",
+        "\ufeff{}",
+        "\u202e{}",
+        "{}/",
+        "./{}",
+        "x/{}",
+    ),
+    *("backup-{}", "{}.gz", "{}.tmp", "{}.merged.merged", "{}.away.away", "{}.index", ".{}.{}.tmp", "{}{}"),
+)
+
+
+def names() -> list[tuple[str, str]]:
+    """Names with what Python says that they are: each of ours, each with one thing changed, and what others leave."""
+    found = [our + ending for our in _OUR for ending in _ENDINGS]
+    found += [pattern.replace("{}", name) for pattern in _NOT_OURS for name in found[: len(_ENDINGS)]]
+    whole = found[0]
+    for at, letter in enumerate(whole):
+        found += [whole[:at] + whole[at + 1 :], whole[:at] + letter + whole[at:]]
+        found += [whole[:at] + other + whole[at + 1 :] for other in "0aAgz.-_ \u0660\u00e9\uff10" if other != letter]
+    for ending in _ENDINGS:
+        stem = _OUR[0]
+        found += [stem + ending.upper(), stem + ending.replace(".", "x"), f"{stem} (1){ending}", f"{stem} 2{ending}"]
+        found += [stem + other + ending for other in _ENDINGS]
+        found += [f"17000000000000-0123456789abcdef-1{ending}", f"1700000000000-0123456789abcdef-12345678901{ending}"]
+        found += [f"1700000000000-0123456789abcdef-{ending}", f"1700000000000-0123456789ABCDEF-1{ending}", ending]
+    return [(name, name_ending(name)) for name in dict.fromkeys(found)]
+
+
+def write_names() -> None:
+    """Writes the names and what they are."""
+    lines = [f"{ending or 'not ours':<13} {json.dumps(name)}\n" for name, ending in names()]
+    NAMES.write_text("".join(lines), encoding="ascii")
+
+
+def read_names() -> dict[str, str]:
+    """What is committed: names, with their endings, which are empty where a name is not ours."""
+    found = [(line[14:], line[:13].strip()) for line in NAMES.read_text(encoding="ascii").splitlines()]
+    return {json.loads(name): "" if ending == "not ours" else ending for name, ending in found}
 
 
 def write_python(directory: Path) -> None:
@@ -137,6 +201,7 @@ def main() -> None:
     DIRECTORY.mkdir(exist_ok=True)
     write_java(SparkContext._jvm, DIRECTORY)
     write_python(DIRECTORY)
+    write_names()
     for path in sorted(DIRECTORY.glob("*.merged")):
         described = describe(SparkContext._jvm, path)
         path.with_suffix(".json").write_text(json.dumps(described) + "\n", encoding="utf-8")

@@ -23,6 +23,13 @@ from pyspark_statestore import __version__
 MINOR = ".".join(pyspark.__version__.split(".")[:2])
 JAR = f"pyspark_statestore/jars/pyspark-statestore-shim-spark-{MINOR}-{__version__}.jar"
 ROOT = Path(__file__).resolve().parents[2]
+LEFT = (
+    f"pyspark_statestore/jars/pyspark-statestore-shim-spark-9.9-{__version__}.jar",
+    "pyspark_statestore/log/gone.py",
+    "pyspark_checkpoint_files/gone.py",
+)
+"""What an earlier build has left in build/lib: pip installs from a checkout in place."""
+
 IN_A_CHECKOUT = (
     *("setup.cfg", "setup.py", "pyproject.toml", "MANIFEST.in", "LICENSE", "README.md"),
     *("jvm-shim", "pyspark_statestore", "datasource", "Makefile"),
@@ -59,7 +66,7 @@ spark.stop()
 
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A fresh copy without anything built, so that neither the test nor the working tree is misled by leftovers."""
+    """A copy with what an earlier build has left, so that the test does not rest on what is in the working tree."""
     copy = tmp_path_factory.mktemp("checkout") / "copy"
     copy.mkdir()
     for name in IN_A_CHECKOUT:
@@ -68,6 +75,9 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
             shutil.copytree(source, copy / name, ignore=shutil.ignore_patterns("__pycache__", "jars"))
         elif source.exists():
             shutil.copy(source, copy / name)
+    for name in LEFT:
+        (copy / "build/lib" / name).parent.mkdir(parents=True, exist_ok=True)
+        (copy / "build/lib" / name).touch()
     return copy
 
 
@@ -130,11 +140,16 @@ def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     subprocess.run(
         [*PIP, "--python", str(home / "bin" / "python"), "install", "--quiet", "--no-deps", str(wheel)], check=True
     )
+    link_needed(wheel, home)
+    return home
+
+
+def link_needed(wheel: Path, home: Path) -> None:
+    """Links the distributions that a wheel asks for into an environment."""
     (site_packages,) = (home / "lib").glob("python*/site-packages")
     for needed in needed_by(wheel).values():
         for name in {file.parts[0] for file in needed.files or [] if file.parts[0] not in ("..", "__pycache__")}:
             (site_packages / name).symlink_to(str(needed.locate_file(name)))
-    return home
 
 
 def test_a_wheel_has_everything_in_it(wheel: Path, checkout: Path) -> None:
@@ -144,6 +159,7 @@ def test_a_wheel_has_everything_in_it(wheel: Path, checkout: Path) -> None:
         assert JAR in names
         assert "pyspark_statestore/py.typed" in names
         assert modules_of(checkout) - set(names) == set()
+        assert not set(LEFT).intersection(names)
         others = ("tests", "examples", "benchmarks", "jvm-shim", "release", "website")
         assert not [name for name in names if name.startswith(others)]
         with zipfile.ZipFile(archive.open(JAR)) as classes:

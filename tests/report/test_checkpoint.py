@@ -15,7 +15,9 @@ import pytest
 from benchmarks.inspect_checkpoint import Shape
 from benchmarks.inspect_checkpoint import write_checkpoint as write_large
 from pyspark_statestore import Checkpoint, StateStoreFilesError, rendering
+from pyspark_statestore.format import file_name
 from pyspark_statestore.inspect import TABLES
+from pyspark_statestore.log.pins import Pin
 from pyspark_statestore.report.advice import MANY_SMALL, MOST_OPENS
 from pyspark_statestore.report.markup import document, element
 from pyspark_statestore.report.page import Report, tiles
@@ -369,6 +371,16 @@ def test_what_an_export_has_left(checkpoint: Path) -> None:
     assert [advice.rule for advice in report.advice] == ["exported"]
     assert_figures_are_the_summary(page, checkpoint)
     assert page.tiles["plain files"][0] == "9"
+
+    merged = checkpoint / "state/_merged"
+    pin = Pin(file_name(1, 98, 1).replace(".merged", ".fork"), "/fork", files=frozenset({file_name(1, 9, 1)}))
+    (merged / pin.name).write_bytes(pin.encode())
+    with pytest.raises(StateStoreFilesError, match="PSS_DROP_REFUSED"):
+        made.drop_merged(dry_run=False)
+    exported, forked = Checkpoint(checkpoint).report().advice
+    assert (exported.rule, exported.commands, exported.python) == ("exported", (), ())
+    assert "refuses as long as 1 fork of this checkpoint reads files here" in exported.why
+    assert forked.why.startswith("1 fork of this checkpoint reads files here, and these stay until it is")
 
 
 def test_plain_files_beside_merged_ones(tmp_path: Path) -> None:

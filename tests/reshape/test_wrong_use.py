@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import urllib.parse
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pyspark_statestore import Checkpoint
+from pyspark_statestore.migration.spark_side import quoted_in
 from pyspark_statestore.session.doors import MERGED_PROVIDERS
 from tests.inspect.builders import refused
 from tests.maintenance import builders
@@ -47,6 +51,35 @@ def test_the_same_number_is_done_already(checkpoint: Path) -> None:
     before = contents(checkpoint)
     assert at(checkpoint).repartition(2).batch is None
     assert contents(checkpoint) == before
+
+
+@pytest.mark.parametrize("name", ["a b", "a%20b", "50%", "a#b", "a?b", "a[b]", "a\u00a0b", "a ", "{x}"])
+def test_a_path_that_sparks_reader_does_not_find(checkpoint: Path, name: str) -> None:
+    """It quotes such a path twice, and says that there is no committed batch."""
+    source, folder = checkpoint, checkpoint.parent / name / "here"
+    folder.parent.mkdir()
+    checkpoint = Path(shutil.copytree(source, folder))
+    before = contents(checkpoint)
+    (letter, *_) = quoted_in(name)
+    for dry_run in (True, False):
+        with refused("PSS_CANNOT_REPARTITION", repr(letter), "ename"):
+            at(checkpoint).repartition(5, dry_run=dry_run)
+        with refused("PSS_CANNOT_CONVERT_STORE", repr(letter), "ename"):
+            at(checkpoint).convert(store="heap", dry_run=dry_run)
+        with refused("PSS_CANNOT_REPARTITION", repr(letter), "ename"):
+            at(source).fork(folder.parent / "fork", partitions=5, dry_run=dry_run)
+    assert contents(checkpoint) == before
+    assert [path.name for path in folder.parent.iterdir()] == ["here"]
+
+
+@pytest.mark.spark
+def test_which_paths_java_quotes(jvm: Any) -> None:
+    letters = [chr(code) for code in (*range(1, 0xD800), *range(0xE000, 0x11000)) if chr(code) != "/"]
+
+    uri = jvm.org.apache.hadoop.fs.Path("/" + "".join(letters)).toUri().toString()
+
+    quoted = set(quoted_in("".join(letters)))
+    assert uri == "/" + "".join(urllib.parse.quote(each, safe="") if each in quoted else each for each in letters)
 
 
 def test_a_query_that_seems_to_run(checkpoint: Path) -> None:

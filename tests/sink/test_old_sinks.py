@@ -458,8 +458,13 @@ def test_csv_is_not_joined_by_guess(make_spark: MakeSpark, tmp_path: Path) -> No
 def test_what_is_no_sink(tmp_path: Path) -> None:
     (tmp_path / "part-0.parquet").write_bytes(b"")
     for call in (Sink(tmp_path).files, Sink(tmp_path).log, Sink(tmp_path).verify):
-        with pytest.raises(StateStoreFilesError, match="PSS_NOT_A_SINK"):
+        with pytest.raises(StateStoreFilesError, match="PSS_NOT_A_SINK.*bring _spark_metadata back.*new directory"):
             call()
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(StateStoreFilesError, match="PSS_NOT_A_SINK") as caught:
+        Sink(tmp_path / "empty").files()
+    assert "bring" not in str(caught.value)
+    (tmp_path / "empty").rmdir()
     with pytest.raises(StateStoreFilesError, match="PSS_NOT_A_SINK"):
         Sink(tmp_path).remove_orphan_files(dry_run=False)
     assert [path.name for path in tmp_path.iterdir()] == ["part-0.parquet"]

@@ -106,6 +106,14 @@ def test_wrong_options_are_refused_before_anything_runs(
 
 
 @pytest.mark.spark
+@pytest.mark.parametrize("name", ["it ", " it", "a+b %20 \u65e5#?"])
+def test_a_path_is_taken_as_it_is(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    healthy(tmp_path / name)
+    read = spark.read.format("checkpoint_files").load(str(tmp_path / name)).collect()
+    assert {row.file_path.rpartition("/state/")[0] for row in read} == {f"file://{tmp_path}/{name}"}
+
+
+@pytest.mark.spark
 @pytest.mark.parametrize("table", ["files", "sink_files"])
 def test_a_view_on_a_wrong_path_says_so_when_it_is_made(spark: SparkSession, tmp_path: Path, table: str) -> None:
     with pytest.raises(PySparkException) as caught:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.metadata
+import json
 import os
 import sys
 import zipfile
@@ -345,9 +347,37 @@ def test_without_pyspark_somebody_has_to_say_which_spark_it_is(monkeypatch: pyte
         this_jvm.jar_path("3.4")
 
 
+@pytest.mark.parametrize(
+    ("url", "source"),
+    [("file:///home/my%20checkout", "'/home/my checkout'"), (None, "a checkout of pyspark-statestore")],
+)
+def test_the_one_command_that_makes_the_jar(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, url: str | None, source: str
+) -> None:
+    """An installed package has no Makefile, and pip builds with the newest PySpark if nobody says otherwise."""
+
+    def said(_: Any, name: str) -> str | None:
+        return json.dumps({"url": url, "dir_info": {}}) if url and name == "direct_url.json" else None
+
+    monkeypatch.setattr(importlib.metadata.Distribution, "read_text", said)
+    monkeypatch.setattr(importlib.metadata.PathDistribution, "read_text", said)
+    monkeypatch.setattr(this_jvm, "_CHECKOUT", tmp_path)
+    monkeypatch.setattr("pyspark.__version__", "4.1.4")
+    with pytest.raises(StateStoreFilesError, match="PSS_JAR_MISSING") as caught:
+        this_jvm.checked_jar(tmp_path, "1.2", "4.1")
+    python = sys.executable
+    assert str(caught.value).endswith(
+        f" {python} -m pip install setuptools wheel && {python} -m pip install --no-build-isolation --no-deps "
+        f"--force-reinstall {source}."
+    )
+    with pytest.raises(StateStoreFilesError, match=r"make full-wheel") as caught:
+        this_jvm.checked_jar(tmp_path, "1.2", "4.2")
+    assert str(caught.value).endswith(f" {source}.")
+
+
 def test_a_jar_with_the_right_manifest_is_found(tmp_path: Path) -> None:
     jar = tmp_path / "pyspark-statestore-shim-spark-4.2-1.2.jar"
-    with pytest.raises(StateStoreFilesError, match="PSS_JAR_MISSING.*make jar"):
+    with pytest.raises(StateStoreFilesError, match=r"PSS_JAR_MISSING.*jvm-shim/build\.py --spark 4\.2"):
         this_jvm.checked_jar(tmp_path, "1.2", "4.2")
 
     spark, version = "Spark-Version: 4.2\r\n", "Implementation-Version: 1.2\r\n"

@@ -1,5 +1,6 @@
 """merged_path."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,10 @@ from pyspark_statestore.paths import SCHEMES
         ("file:///tmp/q1", "merged+file:///tmp/q1"),
         ("/tmp/q1", "merged+file:/tmp/q1"),
         (Path("/tmp/q1"), "merged+file:/tmp/q1"),
+        ("/tmp/q1 ", "merged+file:/tmp/q1 "),
+        ("q1", f"merged+file:{os.getcwd()}/q1"),
+        ("./q1/", f"merged+file:{os.getcwd()}/q1"),
+        (Path("a b/../q1#%20"), f"merged+file:{os.getcwd()}/q1#%20"),
         ("merged+hdfs://nn/q1", "merged+hdfs://nn/q1"),
         ("merged+alluxio://m/q1", "merged+alluxio://m/q1"),
     ],
@@ -29,7 +34,7 @@ def test_merged_path(path: str, expected: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["", "q1", "./q1", "hdfs:", "hdfs:q1", "hdfs://", "merged+:/x", "merged+merged+file:/x", "merged+hdfs:"]
+    "path", ["", " ", "hdfs:", "hdfs:q1", "hdfs://", "merged+:/x", "merged+merged+file:/x", "merged+hdfs:"]
 )
 def test_bad_paths_are_named(path: str) -> None:
     with pytest.raises(StateStoreFilesError, match="PSS_BAD_PATH") as caught:

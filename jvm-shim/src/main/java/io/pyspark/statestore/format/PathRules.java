@@ -5,14 +5,27 @@ import java.util.regex.Pattern;
 
 /**
  * Which paths and names may stand in an index block: a logical path is relative and stays below {@code state/}, and a
- * name table holds merged files, by name or, in a reference file, by path. Everything else in a file is refused.
+ * name table holds merged files, by name or, in a reference file, by path. Everything else in a file is refused. Also
+ * which names files in {@code _merged} have: all others there count as nothing.
  */
 public final class PathRules {
   private static final int MAX_LENGTH = 4096;
   private static final Pattern MERGED_FILE = Pattern.compile("([0-9]{13})-([0-9a-f]{16})-[0-9]{1,10}\\.merged");
+  private static final Pattern FILE = Pattern.compile("[0-9]{13}-[0-9a-f]{16}-[0-9]{1,10}"
+      + "(\\.merged|\\.index\\.merged|\\.relocating|\\.fork|\\.fork\\.away|\\.own|\\.origin"
+      + "|\\.exporting|\\.exported|\\.dropping)");
   private static final String MERGED_DIRECTORY = "/state/_merged/";
 
   private PathRules() {}
+
+  /**
+   * How the name of a file in {@code _merged} ends, which says what it is. Empty where it is none of ours: what a file
+   * manager leaves there, or a copy under another name, must stop no query. Python's {@code name_ending} says the same.
+   */
+  public static String ending(String name) {
+    Matcher parts = FILE.matcher(name);
+    return parts.matches() ? parts.group(1) : "";
+  }
 
   /** Whether {@code name} is that of a merged file with segments. */
   static boolean isMergedFileName(String name) {

@@ -4,6 +4,7 @@ import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import io.pyspark.statestore.StateStoreFilesException;
 import io.pyspark.statestore.StateStoreFilesException.Id;
+import io.pyspark.statestore.format.PathRules;
 import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
@@ -173,11 +174,11 @@ final class DoorCheck {
   private boolean isMerged() throws IOException {
     boolean any = false;
     for (FileStatus file : list(new Path(checkpoint, "state/_merged"))) {
-      String name = file.getPath().getName();
-      if (name.endsWith(".exported") || name.endsWith(".dropping")) {
+      String ending = PathRules.ending(file.getPath().getName());
+      if (ending.equals(".exported") || ending.equals(".dropping")) {
         return false;
       }
-      any |= name.endsWith(".merged");
+      any |= ending.equals(".merged") || ending.equals(".index.merged");
     }
     return any;
   }

@@ -1,6 +1,7 @@
 package io.pyspark.statestore.log;
 
 import io.pyspark.statestore.StateStoreFilesException;
+import io.pyspark.statestore.format.PathRules;
 import io.pyspark.statestore.format.RangeSource;
 import java.io.FileNotFoundException;
 import java.io.IOException;
@@ -195,12 +196,9 @@ final class Storage {
    * @param files the merged files
    * @param markers the relocation markers: by name, when each was made or renewed
    * @param pins of forks, and of the checkpoint itself
+   * @param mayBePaged whether the file system may have listed the directory page by page
    */
-  record Listing(List<FileStatus> files, Map<String, Long> markers, List<FileStatus> pins) {
-    /** Whether the file system may have listed the directory page by page. */
-    boolean mayBePaged() {
-      return files.size() + markers.size() + pins.size() >= PAGE;
-    }
+  record Listing(List<FileStatus> files, Map<String, Long> markers, List<FileStatus> pins, boolean mayBePaged) {
 
     /** Adds what an earlier listing has shown. Files and markers that have gone since count as there. */
     private Listing after(Listing earlier) {
@@ -209,7 +207,7 @@ final class Storage {
       files.forEach(status -> all.put(status.getPath().getName(), status));
       Map<String, Long> allMarkers = new HashMap<>(earlier.markers);
       allMarkers.putAll(markers);
-      return new Listing(List.copyOf(all.values()), allMarkers, pins);
+      return new Listing(List.copyOf(all.values()), allMarkers, pins, mayBePaged);
     }
   }
 
@@ -231,29 +229,33 @@ final class Storage {
    *     merged files would win over newer plain ones
    */
   Listing list() throws IOException {
-    Listing listing = new Listing(new ArrayList<>(), new HashMap<>(), new ArrayList<>());
+    Listing listing;
     boolean refers = false;
     try {
-      for (FileStatus status : fs.listStatus(directory)) {
+      FileStatus[] listed = fs.listStatus(directory);
+      // Pages count files that are not ours, too.
+      listing = new Listing(new ArrayList<>(), new HashMap<>(), new ArrayList<>(), listed.length >= PAGE);
+      for (FileStatus status : listed) {
         String name = status.getPath().getName();
-        refers |= name.endsWith(OWN_PIN_SUFFIX) || name.endsWith(ORIGIN_SUFFIX);
-        if (status.isFile() && name.endsWith(SUFFIX)) {
+        String ending = status.isFile() ? PathRules.ending(name) : "";
+        refers |= ending.equals(OWN_PIN_SUFFIX) || ending.equals(ORIGIN_SUFFIX);
+        if (ending.equals(SUFFIX) || ending.equals(INDEX_SUFFIX)) {
           listing.files.add(status);
-        } else if (status.isFile() && name.endsWith(RELOCATING_SUFFIX)) {
+        } else if (ending.equals(RELOCATING_SUFFIX)) {
           listing.markers.put(name, status.getModificationTime());
-        } else if (status.isFile() && EXPORT_SUFFIXES.stream().anyMatch(name::endsWith)) {
+        } else if (EXPORT_SUFFIXES.contains(ending)) {
           throw new StateStoreFilesException(
               StateStoreFilesException.Id.PSS_EXPORTED,
               "The state of " + stateDirectory.getParent() + " was written back as plain files, or is about to be ("
                   + name + " says so), and its merged files do not count any more. Go on with stock Spark. To merge "
                   + "again, either go back to the merged files (pyspark-statestore convert --to merged) or drop them "
                   + "(pyspark-statestore drop-merged).");
-        } else if (status.isFile() && (name.endsWith(PIN_SUFFIX) || name.endsWith(OWN_PIN_SUFFIX))) {
+        } else if (ending.equals(PIN_SUFFIX) || ending.equals(OWN_PIN_SUFFIX)) {
           listing.pins.add(status);
         }
       }
     } catch (FileNotFoundException e) {
-      return new Listing(List.of(), Map.of(), List.of());
+      return new Listing(List.of(), Map.of(), List.of(), false);
     } catch (FSError e) {
       throw new IOException(e);
     }
@@ -325,11 +327,11 @@ final class Storage {
     return fs.open(path(name));
   }
 
-  /** The files in a directory with merged files whose names end like this; none where it does not exist. */
+  /** The files of ours in a directory with merged files that end like this; none where it does not exist. */
   List<FileStatus> ending(Path of, String suffix) throws IOException {
     List<FileStatus> found = new ArrayList<>();
     for (FileStatus status : listOrNone(of)) {
-      if (status.isFile() && status.getPath().getName().endsWith(suffix)) {
+      if (status.isFile() && PathRules.ending(status.getPath().getName()).equals(suffix)) {
         found.add(status);
       }
     }
