@@ -264,8 +264,8 @@ def _compact(facts: CheckpointFacts) -> Iterator[Advice]:
     why = f"{rendering.size(facts.dead_bytes)} of {rendering.size(size)} in merged files are dead: more than "
     why += f"{MOST_AMPLIFICATION:g} bytes are kept for each live one. "
     if facts.is_running:
-        why += "The query counts as running, and its executors clean up by themselves. Right after processes were killed, "
-        why += "this is normal for ten minutes (closedAfter). If it stays so, maintenance does not run, or fails: look "
+        why += "The query counts as running, and its executors clean up by themselves. Right after processes were "
+        why += "killed, this is normal for ten minutes (closedAfter). If it stays so, maintenance does not run, or fails: look "
         why += "at the metrics failedDeletes and spaceAmplification. Compaction is safe meanwhile. "
     elif facts.is_running is False:
         why += "Nobody has written here lately. While a query is stopped, nothing cleans up. "
