@@ -275,6 +275,11 @@ class StateStoreFilesError(Exception):
         return type(self), (self._error_class, self._message_parameters)
 
 
+def first_line(error: BaseException) -> str:
+    """Returns what an error of somebody else's says first. Loaders of libraries and JVMs add all that they tried."""
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), "no reason given")
+
+
 def not_allowed(key: str, value: object, allowed: str) -> StateStoreFilesError:
     """Returns PSS_INVALID_OPTION for an option or argument, with the allowed values in words."""
     return StateStoreFilesError("PSS_INVALID_OPTION", {"key": key, "value": value, "allowed": allowed})
