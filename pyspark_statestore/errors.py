@@ -124,6 +124,11 @@ ERROR_CLASSES: Mapping[str, str] = MappingProxyType(
             "convert the checkpoint (pyspark-statestore convert --to merged), or start the query with "
             "merged_path(...)."
         ),
+        "PSS_KEEPS_STORE": (
+            "The query of {path} goes on with its {store} store, and ignores that this session asks for {asked}: Spark "
+            "takes the class from the checkpoint's offset log. Pass store={store!r} to configure(); or, for the other "
+            "store, convert the checkpoint (pyspark-statestore convert --store {asked})."
+        ),
         "PSS_CANNOT_REPARTITION": "{path} cannot be repartitioned: {reason}. Nothing was changed.",
         "PSS_UNFINISHED_REPARTITION": (
             "A repartitioning of {path} to {partitions} partitions, batch {batch}, was begun and did not finish: "

@@ -130,7 +130,14 @@ def test_no_summary_of_a_command_is_cut(
 
 def test_no_message_speaks_python_on_the_command_line() -> None:
     # Those of sessions are for people who write Python.
-    others = ("PSS_NEEDS_PATH_DOOR", "PSS_WRONG_DOOR", "PSS_STAYS_STOCK", "PSS_SPARK_NOT_RUNNING", "PSS_UNKNOWN_SCHEME")
+    others = (
+        "PSS_NEEDS_PATH_DOOR",
+        "PSS_WRONG_DOOR",
+        "PSS_STAYS_STOCK",
+        "PSS_KEEPS_STORE",
+        "PSS_SPARK_NOT_RUNNING",
+        "PSS_UNKNOWN_SCHEME",
+    )
     for error_class, message in ERROR_CLASSES.items():
         if error_class not in others:
             assert not PYTHON.search(spoken(message)), spoken(message)
