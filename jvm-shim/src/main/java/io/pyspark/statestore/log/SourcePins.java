@@ -71,8 +71,8 @@ final class SourcePins {
         replaceIn(source, forkId, kept);
       } catch (IOException | RuntimeException e) {
         LOG.warn("The pins of the fork {} in {} stay as they are, and keep more files there than it needs. A query of"
-            + " the fork may have no right to write there; pyspark-statestore orphans, run there, drops them once the"
-            + " fork needs nothing", storage.checkpoint(), source, e);
+            + " the fork may have no right to write there. What to do: run pyspark-statestore orphans there once the"
+            + " fork needs nothing, which drops them", storage.checkpoint(), source, e);
       }
     }
   }
