@@ -49,9 +49,12 @@ _HOMES = {
     "export": "checkpoint",
     "fork": "checkpoint",
     "jar_path": "session.jvm",
+    "load_ipython_extension": "notebook",
     "maintain": "background",
     "merged_path": "paths",
+    "unload_ipython_extension": "notebook",
 }
+"""Where each public name is, and each of the two that IPython asks for."""
 
 
 def __getattr__(name: str) -> Any:
@@ -63,4 +66,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*(name for name in globals() if name.startswith("__")), *__all__})

@@ -213,7 +213,10 @@ class BackgroundMaintenance:
     def _start(self) -> None:
         atexit.register(self._ending.set)
         if not has_own_properties():
-            _log.warning("Maintenance has no scheduler pool of its own: PYSPARK_PIN_THREAD is false")
+            _log.warning(
+                "Maintenance has no scheduler pool of its own: PYSPARK_PIN_THREAD is false. What to do: leave it out, "
+                "or expect jobs of queries and of maintenance to wait for each other"
+            )
         self._thread.start()
 
     def _work(self) -> None:
@@ -256,7 +259,7 @@ class BackgroundMaintenance:
         try:
             self._listener(report)
         except Exception:
-            _log.warning("The listener of the maintenance failed", exc_info=True)
+            _log.warning("The listener of the maintenance failed. What to do: mend the listener", exc_info=True)
 
 
 @dataclass(frozen=True)
@@ -475,7 +478,8 @@ def has_own_properties() -> bool:
 def _log_failure(what: str, error: Exception, is_over: bool) -> None:
     # While the session or the process ends, anything may fail.
     level = logging.DEBUG if is_over else logging.WARNING
-    _log.log(level, "%s: %s", what, error, exc_info=None if isinstance(error, StateStoreFilesError) else error)
+    said = "%s: %s What to do: if it goes on, mend the cause; the next round tries again"
+    _log.log(level, said, what, error, exc_info=None if isinstance(error, StateStoreFilesError) else error)
 
 
 def _now() -> datetime.datetime:

@@ -125,6 +125,11 @@ ERROR_CLASSES: Mapping[str, str] = MappingProxyType(
             "convert the checkpoint (pyspark-statestore convert --to merged), or start the query with "
             "merged_path(...)."
         ),
+        "PSS_KEEPS_STORE": (
+            "The query of {path} goes on with its {store} store, and ignores that this session asks for {asked}: Spark "
+            "takes the class from the checkpoint's offset log. Pass store={store!r} to configure(); or, for the other "
+            "store, convert the checkpoint (pyspark-statestore convert --store {asked})."
+        ),
         "PSS_CANNOT_REPARTITION": "{path} cannot be repartitioned: {reason}. Nothing was changed.",
         "PSS_UNFINISHED_REPARTITION": (
             "A repartitioning of {path} to {partitions} partitions, batch {batch}, was begun and did not finish: "
@@ -274,6 +279,11 @@ class StateStoreFilesError(Exception):
     def __reduce__(self) -> tuple[type[StateStoreFilesError], tuple[str, dict[str, str]]]:
         # Python workers send errors to the driver with pickle.
         return type(self), (self._error_class, self._message_parameters)
+
+
+def first_line(error: BaseException) -> str:
+    """Returns what an error of somebody else's says first. Loaders of libraries and JVMs add all that they tried."""
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), "no reason given")
 
 
 def not_allowed(key: str, value: object, allowed: str) -> StateStoreFilesError:

@@ -39,7 +39,7 @@ def merged_path(path: str | os.PathLike[str]) -> str:
         >>> merged_path("/tmp/q1")
         'merged+file:/tmp/q1'
     """
-    text = os.fspath(path)
+    text = os.fspath(path) if isinstance(path, (str, os.PathLike)) else path
     if not isinstance(text, str):
         raise _bad(str(text), "it is not text")
     if text.startswith("/"):

@@ -209,12 +209,6 @@ def file_state(is_sealed: bool, is_closed: bool, is_orphan: bool) -> str:
     return "sealed" if is_sealed else "closed" if is_closed else "open"
 
 
-def fate(is_rewritten: bool, is_added: bool, is_removed: bool) -> str:
-    """What a compaction does with a file: rewritten, added, removed."""
-    steps = (("rewritten", is_rewritten), ("added", is_added), ("removed", is_removed))
-    return ", ".join(step for step, done in steps if done)
-
-
 def cell(values: Sequence[Any], form: Form) -> str:
     """One cell; :data:`NOTHING` where any of the values is null."""
     return NOTHING if any(value is None for value in values) else form(*values)

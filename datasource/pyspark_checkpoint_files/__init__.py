@@ -40,4 +40,4 @@ def _needs_data_sources() -> Exception:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*(name for name in globals() if name.startswith("__")), *__all__})

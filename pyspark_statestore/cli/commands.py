@@ -34,6 +34,10 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """There is no room, on the disk or for this user."""
 
 
+_ANY_LENGTH = 1000
+"""Of a sentence."""
+
+
 class Command(click.Command):
     """A command that ends its help with examples.
 
@@ -71,6 +75,12 @@ class Group(click.Group):
     """The group of all commands."""
 
     command_class = Command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Writes the first sentence of each command's help, in as many lines as it takes: click would cut it."""
+        found = [(name, command) for name in self.list_commands(ctx) if (command := self.get_command(ctx, name))]
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, command.get_short_help_str(_ANY_LENGTH)) for name, command in found])
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Writes what each exit status means."""

@@ -1,4 +1,7 @@
-"""The layouts of the tables for people: which columns each has, and how their values look."""
+"""The layouts of the tables for people: which columns each has, and how their values look.
+
+A heading is the column's name, as ``--sort``, JSON, SQL and Python have it, and says so where times are in UTC.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ class ColumnLayout:
     """A column of a table for people.
 
     Attributes:
-        heading: The column's heading.
+        heading: The column's name, with `` (UTC)`` behind that of a time.
         columns: The columns of the Arrow table that its cells are made of.
         form: Makes a cell of their values.
         optional: Whether the column is left out of a table in which it has no value, or only zeros.
@@ -31,68 +34,72 @@ class ColumnLayout:
 TableLayout: TypeAlias = tuple[ColumnLayout, ...]
 
 _STORE: TableLayout = (
-    ColumnLayout("op", ("operator_id",), rendering.text),
-    ColumnLayout("part", ("partition_id",), rendering.text),
-    ColumnLayout("store", ("store_name",), rendering.text),
+    ColumnLayout("operator_id", ("operator_id",), rendering.text),
+    ColumnLayout("partition_id", ("partition_id",), rendering.text),
+    ColumnLayout("store_name", ("store_name",), rendering.text),
 )
 
 _FILES: TableLayout = (
-    ColumnLayout("file", ("file_path",), rendering.name),
-    ColumnLayout("size", ("file_size_in_bytes",), rendering.size),
-    ColumnLayout("live", ("live_bytes",), rendering.size),
-    ColumnLayout("amplif.", ("space_amplification",), rendering.ratio),
-    ColumnLayout("live segments", ("live_segment_count", "segment_count"), rendering.part_of),
-    ColumnLayout("state", ("is_sealed", "is_closed", "is_orphan"), rendering.file_state),
-    ColumnLayout("changed (UTC)", ("last_modified_at",), rendering.time),
+    ColumnLayout("file_path", ("file_path",), rendering.name),
+    ColumnLayout("file_size_in_bytes", ("file_size_in_bytes",), rendering.size),
+    ColumnLayout("live_bytes", ("live_bytes",), rendering.size),
+    ColumnLayout("space_amplification", ("space_amplification",), rendering.ratio),
+    ColumnLayout("live_segment_count", ("live_segment_count",), rendering.count),
+    ColumnLayout("segment_count", ("segment_count",), rendering.count),
+    ColumnLayout("is_sealed", ("is_sealed",), rendering.flag),
+    ColumnLayout("is_closed", ("is_closed",), rendering.flag),
+    ColumnLayout("is_orphan", ("is_orphan",), rendering.flag, optional=True),
+    ColumnLayout("last_modified_at (UTC)", ("last_modified_at",), rendering.time),
 )
 
 _SEGMENTS: TableLayout = (
-    ColumnLayout("logical path", ("logical_path",), rendering.text),
-    ColumnLayout("size", ("length",), rendering.size),
+    ColumnLayout("logical_path", ("logical_path",), rendering.text),
+    ColumnLayout("length", ("length",), rendering.size),
     ColumnLayout("status", ("status",), rendering.text),
-    ColumnLayout("written (UTC)", ("written_at",), rendering.time),
-    ColumnLayout("file", ("file_path",), rendering.name),
+    ColumnLayout("written_at (UTC)", ("written_at",), rendering.time),
+    ColumnLayout("file_path", ("file_path",), rendering.name),
     ColumnLayout("offset", ("offset",), rendering.text),
 )
 
 _VERSIONS: TableLayout = (
     *_STORE,
     ColumnLayout("version", ("version",), rendering.text),
-    ColumnLayout("checkpoint id", ("state_store_checkpoint_id",), rendering.text, optional=True),
-    ColumnLayout("snapshot", ("has_snapshot",), rendering.flag),
-    ColumnLayout("changelog", ("has_changelog",), rendering.flag),
-    ColumnLayout("restorable", ("is_restorable",), rendering.flag),
-    ColumnLayout("from snapshot", ("base_snapshot_version",), rendering.text),
-    ColumnLayout("replay", ("replay_count",), rendering.count),
-    ColumnLayout("to read", ("restore_bytes",), rendering.size),
+    ColumnLayout("state_store_checkpoint_id", ("state_store_checkpoint_id",), rendering.text, optional=True),
+    ColumnLayout("has_snapshot", ("has_snapshot",), rendering.flag),
+    ColumnLayout("has_changelog", ("has_changelog",), rendering.flag),
+    ColumnLayout("is_restorable", ("is_restorable",), rendering.flag),
+    ColumnLayout("base_snapshot_version", ("base_snapshot_version",), rendering.text),
+    ColumnLayout("replay_count", ("replay_count",), rendering.count),
+    ColumnLayout("restore_bytes", ("restore_bytes",), rendering.size),
 )
 
 
 _PLAIN_FILES: TableLayout = (
-    ColumnLayout("plain file", ("logical_path",), rendering.text),
-    ColumnLayout("size", ("file_size_in_bytes",), rendering.size),
+    ColumnLayout("logical_path", ("logical_path",), rendering.text),
+    ColumnLayout("file_size_in_bytes", ("file_size_in_bytes",), rendering.size),
     ColumnLayout("type", ("type",), rendering.text),
-    ColumnLayout("changed (UTC)", ("last_modified_at",), rendering.time),
+    ColumnLayout("last_modified_at (UTC)", ("last_modified_at",), rendering.time),
 )
 
 _FIGURES: TableLayout = (
-    ColumnLayout("bytes", ("total_bytes",), rendering.size),
-    ColumnLayout("live", ("live_bytes",), rendering.size),
-    ColumnLayout("dead", ("dead_bytes",), rendering.size),
-    ColumnLayout("live segments", ("live_segment_count", "segment_count"), rendering.part_of),
-    ColumnLayout("plain files", ("plain_file_count",), rendering.count, optional=True),
-    ColumnLayout("share of all", ("share",), rendering.share),
+    ColumnLayout("total_bytes", ("total_bytes",), rendering.size),
+    ColumnLayout("live_bytes", ("live_bytes",), rendering.size),
+    ColumnLayout("dead_bytes", ("dead_bytes",), rendering.size),
+    ColumnLayout("live_segment_count", ("live_segment_count",), rendering.count),
+    ColumnLayout("segment_count", ("segment_count",), rendering.count),
+    ColumnLayout("plain_file_count", ("plain_file_count",), rendering.count, optional=True),
+    ColumnLayout("share", ("share",), rendering.share),
 )
 
 COSTS: dict[str, TableLayout] = {
     "partitions": (
-        ColumnLayout("operator", ("operator_id",), rendering.text),
-        ColumnLayout("partition", ("partition_id",), rendering.text),
+        ColumnLayout("operator_id", ("operator_id",), rendering.text),
+        ColumnLayout("partition_id", ("partition_id",), rendering.text),
         *_FIGURES,
     ),
-    "operators": (ColumnLayout("operator", ("operator_id",), rendering.text), *_FIGURES),
+    "operators": (ColumnLayout("operator_id", ("operator_id",), rendering.text), *_FIGURES),
     "types": (ColumnLayout("type", ("type",), rendering.text), *_FIGURES),
-    "files": (ColumnLayout("file", ("file_path",), rendering.state_name), *_FIGURES),
+    "files": (ColumnLayout("file_path", ("file_path",), rendering.state_name), *_FIGURES),
 }
 """The layouts of the command ``top``, by what it adds up by."""
 
@@ -106,91 +113,93 @@ TABLES: dict[str, TableLayout] = {
 
 CHECKPOINTS: TableLayout = (
     ColumnLayout("checkpoint", ("checkpoint",), rendering.text),
-    ColumnLayout("files", ("file_count",), rendering.count),
-    ColumnLayout("size", ("file_size_in_bytes",), rendering.size),
-    ColumnLayout("live", ("live_bytes",), rendering.size),
-    ColumnLayout("amplif.", ("space_amplification",), rendering.ratio),
-    ColumnLayout("plain files", ("plain_file_count",), rendering.count, optional=True),
-    ColumnLayout("their size", ("plain_bytes",), rendering.size, optional=True),
-    ColumnLayout("partitions", ("partition_count",), rendering.count),
-    ColumnLayout("version", ("max_version",), rendering.text),
-    ColumnLayout("cannot start", ("not_restorable",), rendering.mark, optional=True),
+    ColumnLayout("file_count", ("file_count",), rendering.count),
+    ColumnLayout("file_size_in_bytes", ("file_size_in_bytes",), rendering.size),
+    ColumnLayout("live_bytes", ("live_bytes",), rendering.size),
+    ColumnLayout("space_amplification", ("space_amplification",), rendering.ratio),
+    ColumnLayout("plain_file_count", ("plain_file_count",), rendering.count, optional=True),
+    ColumnLayout("plain_bytes", ("plain_bytes",), rendering.size, optional=True),
+    ColumnLayout("partition_count", ("partition_count",), rendering.count),
+    ColumnLayout("max_version", ("max_version",), rendering.text),
+    ColumnLayout("not_restorable", ("not_restorable",), rendering.mark, optional=True),
     ColumnLayout("error", ("error",), rendering.text, optional=True),
 )
 """The layout of the command ``list``."""
 
 REWRITTEN: TableLayout = (
-    ColumnLayout("file", ("file_path",), rendering.name),
-    ColumnLayout("size", ("file_size_in_bytes",), rendering.size),
-    ColumnLayout("live", ("live_bytes",), rendering.size),
-    ColumnLayout("what becomes of it", ("is_rewritten", "is_added", "is_removed"), rendering.fate),
+    ColumnLayout("file_path", ("file_path",), rendering.name),
+    ColumnLayout("file_size_in_bytes", ("file_size_in_bytes",), rendering.size),
+    ColumnLayout("live_bytes", ("live_bytes",), rendering.size),
+    ColumnLayout("is_rewritten", ("is_rewritten",), rendering.flag),
+    ColumnLayout("is_added", ("is_added",), rendering.flag),
+    ColumnLayout("is_removed", ("is_removed",), rendering.flag),
 )
 """The layout of the command ``compact``."""
 
 ORPHANS: TableLayout = (
-    ColumnLayout("file", ("file_path",), rendering.text),
-    ColumnLayout("size", ("file_size_in_bytes",), rendering.size),
-    ColumnLayout("changed (UTC)", ("last_modified_at",), rendering.time),
-    ColumnLayout("why", ("reason",), rendering.text),
+    ColumnLayout("file_path", ("file_path",), rendering.text),
+    ColumnLayout("file_size_in_bytes", ("file_size_in_bytes",), rendering.size),
+    ColumnLayout("last_modified_at (UTC)", ("last_modified_at",), rendering.time),
+    ColumnLayout("reason", ("reason",), rendering.text),
 )
 """The layout of the command ``orphans``."""
 
 DAMAGES: TableLayout = (
     ColumnLayout("kind", ("kind",), rendering.text),
-    ColumnLayout("file", ("path",), rendering.name),
+    ColumnLayout("path", ("path",), rendering.name),
     ColumnLayout("offset", ("offset",), rendering.text),
-    ColumnLayout("logical path", ("logical_path",), rendering.text, optional=True),
-    ColumnLayout("repairable", ("is_repairable",), rendering.flag),
+    ColumnLayout("logical_path", ("logical_path",), rendering.text, optional=True),
+    ColumnLayout("is_repairable", ("is_repairable",), rendering.flag),
     ColumnLayout("repaired", ("repaired",), rendering.flag),
-    ColumnLayout("why", ("reason",), rendering.text),
+    ColumnLayout("reason", ("reason",), rendering.text),
 )
 """The layout of the command ``verify``."""
 
 SINK_FILES: TableLayout = (
-    ColumnLayout("file", ("file_path",), rendering.name),
+    ColumnLayout("file_path", ("file_path",), rendering.name),
     ColumnLayout("directory", ("directory",), rendering.text),
-    ColumnLayout("size", ("file_size_in_bytes",), rendering.size),
-    ColumnLayout("changed (UTC)", ("last_modified_at",), rendering.time),
-    ColumnLayout("listed in", ("listed_in",), rendering.text),
+    ColumnLayout("file_size_in_bytes", ("file_size_in_bytes",), rendering.size),
+    ColumnLayout("last_modified_at (UTC)", ("last_modified_at",), rendering.time),
+    ColumnLayout("listed_in", ("listed_in",), rendering.text),
 )
 """The layout of the command ``sink files``."""
 
 SINK_LOG: TableLayout = (
-    ColumnLayout("file", ("file_path",), rendering.name),
-    ColumnLayout("counts", ("is_current",), rendering.flag),
-    ColumnLayout("files", ("entry_count",), rendering.count),
-    ColumnLayout("their size", ("listed_bytes",), rendering.size),
-    ColumnLayout("own size", ("file_size_in_bytes",), rendering.size),
-    ColumnLayout("changed (UTC)", ("last_modified_at",), rendering.time),
+    ColumnLayout("file_path", ("file_path",), rendering.name),
+    ColumnLayout("is_current", ("is_current",), rendering.flag),
+    ColumnLayout("entry_count", ("entry_count",), rendering.count),
+    ColumnLayout("listed_bytes", ("listed_bytes",), rendering.size),
+    ColumnLayout("file_size_in_bytes", ("file_size_in_bytes",), rendering.size),
+    ColumnLayout("last_modified_at (UTC)", ("last_modified_at",), rendering.time),
 )
 """The layout of the command ``sink log``."""
 
 SINK_WAITING: TableLayout = (
-    ColumnLayout("file", ("file_path",), rendering.name),
+    ColumnLayout("file_path", ("file_path",), rendering.name),
     ColumnLayout("directory", ("directory",), rendering.text),
-    ColumnLayout("size", ("file_size_in_bytes",), rendering.size),
-    ColumnLayout("waits since (UTC)", ("waiting_since",), rendering.time),
+    ColumnLayout("file_size_in_bytes", ("file_size_in_bytes",), rendering.size),
+    ColumnLayout("waiting_since (UTC)", ("waiting_since",), rendering.time),
 )
 """The layout of the command ``sink waiting``."""
 
 SINK_PROBLEMS: TableLayout = (
     ColumnLayout("kind", ("kind",), rendering.text),
-    ColumnLayout("file", ("path",), rendering.text),
-    ColumnLayout("why", ("reason",), rendering.text),
+    ColumnLayout("path", ("path",), rendering.text),
+    ColumnLayout("reason", ("reason",), rendering.text),
 )
 """The layout of the command ``sink verify``."""
 
 SINK_JOINED: TableLayout = (
-    ColumnLayout("file", ("file_path",), rendering.name),
-    ColumnLayout("size", ("file_size_in_bytes",), rendering.size),
-    ColumnLayout("listed in", ("listed_in",), rendering.text),
+    ColumnLayout("file_path", ("file_path",), rendering.name),
+    ColumnLayout("file_size_in_bytes", ("file_size_in_bytes",), rendering.size),
+    ColumnLayout("listed_in", ("listed_in",), rendering.text),
 )
 """The layout of the command ``sink compact``."""
 
 SINK_FAILED: TableLayout = (
-    ColumnLayout("file", ("file_path",), rendering.name),
-    ColumnLayout("size", ("file_size_in_bytes",), rendering.size),
-    ColumnLayout("stays as it is, since", ("reason",), rendering.text),
+    ColumnLayout("file_path", ("file_path",), rendering.name),
+    ColumnLayout("file_size_in_bytes", ("file_size_in_bytes",), rendering.size),
+    ColumnLayout("reason", ("reason",), rendering.text),
 )
 """The layout of what ``sink compact`` left."""
 

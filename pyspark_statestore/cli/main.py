@@ -43,6 +43,7 @@ from pyspark_statestore.cli.report import report_command
 from pyspark_statestore.cli.settings import settings_command
 from pyspark_statestore.cli.sink import sink_group
 from pyspark_statestore.cli.state import diff_command, state_command
+from pyspark_statestore.errors import first_line
 
 
 @click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -118,6 +119,8 @@ def main() -> None:
             sys.exit(failure.exit_code)
         if os.environ.get("PYSPARK_STATESTORE_DEBUG"):
             raise
-        say(f"Unexpected {type(error).__name__}: {error}", err=True)
+        # Without what follows: a JVM's error has its stack trace in its text.
+        said = first_line(error) + "".join(str(error).splitlines()[1:2] if "\n: " in str(error) else ())
+        say(f"Unexpected {type(error).__name__}: {said}", err=True)
         say("This is a bug. Set PYSPARK_STATESTORE_DEBUG=1 to see where it happened.", err=True)
         sys.exit(1)

@@ -171,7 +171,9 @@ def output(command: Function) -> Function:
         type=click.Choice(["table", "json"]),
         default="table",
         show_default=True,
-        help="table is for people. json is exact and complete, with times in ISO 8601.",
+        help="table is for people, and as wide as the terminal or COLUMNS: where a row does not fit, headings are "
+        "folded and names get lines of their own, but nothing is left out. What is piped has a line for each row. json "
+        "is exact and complete, with times in ISO 8601.",
     )
     @functools.wraps(command)
     def with_output(*arguments: Any, form: str, **others: Any) -> Any:
@@ -193,7 +195,7 @@ def rows(command: Function) -> Function:
         type=click.IntRange(min=0),
         help="How many rows at most; 0 for all. Without it, a table on a terminal ends after 50 rows.",
     )
-    @click.option("--wide", is_flag=True, help="Show all columns of the table under their own names.")
+    @click.option("--wide", is_flag=True, help="Show all columns of the table, and whole paths, a line for each row.")
     @functools.wraps(command)
     def with_rows(*arguments: Any, sort: str | None, descending: bool, limit: int | None, wide: bool, **k: Any) -> Any:
         from pyspark_statestore.cli.output import RowChoice

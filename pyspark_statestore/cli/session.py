@@ -2,35 +2,93 @@
 
 from __future__ import annotations
 
+import os
+import re
+import sys
+import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from threading import Event, Thread
 from typing import TYPE_CHECKING
+
+from pyspark_statestore.errors import StateStoreFilesError, first_line
 
 if TYPE_CHECKING:
     from fsspec.callbacks import Callback
     from pyspark.sql import SparkSession
 
 
+LOG_LEVEL = "spark.log.level"
+"""Who sets it wants to see Spark's log."""
+
+_WORTH_SAYING = re.compile(r"JAVA_HOME|Exception|[Ee]rror|not found|No such")
+
+
 @contextmanager
 def session(master: str, conf: Mapping[str, str]) -> Iterator[SparkSession]:
     """Starts a session with the jar for the block, and stops it.
 
+    Nothing that Spark logs comes to the terminal, as little as of the other commands: what failed is in the error. Who
+    sets ``spark.log.level`` sees it.
+
     Args:
         master: Where it runs.
         conf: Settings.
+
+    Raises:
+        StateStoreFilesError: PSS_SPARK_NOT_RUNNING where Spark does not start, or as ``configure``.
     """
     from pyspark.sql import SparkSession
 
     from pyspark_statestore.session.configure import configure
 
     builder = SparkSession.builder.master(master).appName("pyspark-statestore")
-    builder = builder.config("spark.ui.enabled", "false").config("spark.log.level", "ERROR").config(map=dict(conf))
-    spark = configure(builder).getOrCreate()
+    builder = builder.config("spark.ui.enabled", "false").config(LOG_LEVEL, "ERROR")
+    # Spark draws bars of its own where a JVM was started from Python; ours say what they are of.
+    builder = configure(builder.config("spark.ui.showConsoleProgress", "false").config(map=dict(conf)))
+    with tempfile.TemporaryFile() as log:
+        try:
+            with nullcontext() if LOG_LEVEL in conf else _written_to(log.fileno()):
+                spark = builder.getOrCreate()
+        except Exception as error:
+            log.seek(0)
+            reason = f"Spark did not start: {_why(error, log.read().decode(errors='replace'))}"
+            action = f"Remove the cause; with --conf {LOG_LEVEL}=WARN the command shows Spark's log"
+            raise StateStoreFilesError("PSS_SPARK_NOT_RUNNING", {"reason": reason, "action": action}) from error
     try:
         yield spark
     finally:
         spark.stop()
+
+
+@contextmanager
+def _written_to(descriptor: int) -> Iterator[None]:
+    """Has processes that are started in the block write to a file, for as long as they live.
+
+    A JVM's first lines come before it knows how much it is to log, and its own warnings at any time.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    kept = [(number, os.dup(number)) for number in (1, 2)]
+    try:
+        for number, _ in kept:
+            os.dup2(descriptor, number)
+        yield
+    finally:
+        for number, copy in kept:
+            os.dup2(copy, number)
+            os.close(copy)
+
+
+def _why(error: Exception, log: str) -> str:
+    """The line that says why Spark did not start: where the JVM ended, only its own output says it."""
+    from py4j.protocol import Py4JJavaError
+
+    if isinstance(error, Py4JJavaError):
+        return str(error.java_exception).partition("\n")[0].rstrip(".")
+    lines = [line.strip() for line in log.splitlines() if line.strip()]
+    said = next(filter(_WORTH_SAYING.search, lines), lines[-1] if lines else "")
+    return (said or first_line(error)).rstrip(".")
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
@@ -34,18 +35,18 @@ _ANY_WIDTH = 100_000
 _ENTRIES: TableLayout = (
     ColumnLayout("kind", ("kind",), rendering.text),
     ColumnLayout("type", ("type",), rendering.text),
-    ColumnLayout("logical path", ("logical_path",), rendering.text),
+    ColumnLayout("logical_path", ("logical_path",), rendering.text),
     ColumnLayout("offset", ("offset",), rendering.text),
     ColumnLayout("length", ("length",), rendering.text),
-    ColumnLayout("gen", ("generation",), rendering.text),
+    ColumnLayout("generation", ("generation",), rendering.text),
     ColumnLayout("crc32c", ("crc32c",), rendering.text),
-    ColumnLayout("written (UTC)", ("written_at",), rendering.time),
-    ColumnLayout("in file", ("file_name",), rendering.text, optional=True),
+    ColumnLayout("written_at (UTC)", ("written_at",), rendering.time),
+    ColumnLayout("file_name", ("file_name",), rendering.text, optional=True),
 )
 
 
 class TextOutput(Output):
-    """Writes tables: on a terminal as wide as it is and with few rows, elsewhere with all rows and never wrapped."""
+    """Writes tables: on a terminal as wide as it is and with few rows, elsewhere with all rows and a line for each."""
 
     def __init__(self) -> None:
         self._on_terminal = sys.stdout.isatty()
@@ -133,6 +134,13 @@ class TextOutput(Output):
         for name, (value, type_) in figures.items():
             self._line(f"{name:<{width}}  {rendering.exact(value, form_of(name, type_))}".rstrip())
 
+    def _room(self) -> int | None:
+        """The characters of a line. Who exports COLUMNS, as ``watch`` does, means it for what is piped, too."""
+        given = os.environ.get("COLUMNS", "")
+        if not self._on_terminal and not (given.isdecimal() and int(given)):
+            return None
+        return shutil.get_terminal_size().columns
+
     def _limit(self, rows: RowChoice) -> int:
         if rows.limit is None:
             return ROWS_ON_A_TERMINAL if self._on_terminal else sys.maxsize
@@ -154,7 +162,7 @@ class TextOutput(Output):
     def _draw_batches(self, batches: Iterator[list[dict[str, Any]]], layout: TableLayout, *, wrap: bool) -> None:
         """Draws batch by batch, so that a reader of the beginning need not wait for the end."""
         # rich would take minutes for a million rows, and would break names that are to be pasted.
-        room = shutil.get_terminal_size().columns if self._on_terminal and wrap else None
+        room = self._room() if wrap else None
         right = [field.form in rendering.IS_NUMBER for field in layout]
         lines = Lines([rendering.text(field.heading) for field in layout], right, room)
         for number, rows in enumerate(batches):
@@ -193,6 +201,8 @@ def _type_of(value: Any) -> pa.DataType:
 def _says_something(column: pa.ChunkedArray) -> bool:
     import pyarrow.compute as pc
 
+    if pa.types.is_boolean(column.type):
+        return bool(pc.any(column, min_count=0).as_py())
     if pa.types.is_integer(column.type):
         return bool(pc.any(pc.not_equal(column, 0), min_count=0).as_py())
     return bool(column.null_count < len(column))

@@ -40,6 +40,9 @@ class Inspection:
         """Where the checkpoint is."""
         return self._directory.location
 
+    def __repr__(self) -> str:
+        return f"Checkpoint({self.location.url!r}).inspect"
+
     def files(self, callback: Callback | None = None) -> pa.Table:
         """Returns a row for each merged file.
 

@@ -87,7 +87,7 @@ class RelocationMarker:
             try:
                 overwrite(self._log.directory, self.path, b"")
             except StateStoreFilesError:
-                _log.warning("A relocation marker could not be renewed and is tried again", exc_info=True)
+                _log.info("A relocation marker could not be renewed and is tried again", exc_info=True)
             else:
                 self._since_renewed = now if self._is_heeded() else self._since_renewed
 

@@ -213,7 +213,12 @@ def let_go(log: MergedLog, snapshot: LogSnapshot) -> None:
     try:
         _let_go(log, snapshot, ())
     except (StateStoreFilesError, FileNotFoundError) as error:
-        _log.warning("The pins of the fork %s stay as they are: %s", log.directory.location.url, error)
+        _log.warning(
+            "The pins of the fork %s stay as they are: %s What to do: run pyspark-statestore orphans where it was "
+            "forked from once the fork needs nothing, which drops them",
+            log.directory.location.url,
+            error,
+        )
 
 
 def release_sources(log: MergedLog, named: Collection[str]) -> list[str]:

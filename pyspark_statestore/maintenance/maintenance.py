@@ -39,6 +39,9 @@ class Maintenance:
         self._directory = directory
         self._closed_after = closed_after
 
+    def __repr__(self) -> str:
+        return f"Checkpoint({self._directory.location.url!r}).maintenance"
+
     def compact(
         self,
         *,

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pyspark_statestore.errors import StateStoreFilesError, not_allowed
+from pyspark_statestore.errors import StateStoreFilesError, first_line, not_allowed
 
 if TYPE_CHECKING:
     from fsspec.callbacks import Callback
@@ -90,7 +90,7 @@ def _write(path: str | os.PathLike[str], what: str, make: Callable[[], Picture])
         import matplotlib.figure  # noqa: F401
     except ImportError as error:
         install = 'pip install "pyspark-statestore[plot]"'
-        parameters = {"what": what, "reason": error, "install": install}
+        parameters = {"what": what, "reason": first_line(error), "install": install}
         raise StateStoreFilesError("PSS_MISSING_DEPENDENCY", parameters) from error
     from pyspark_statestore.plot.picture import page_of
     from pyspark_statestore.report.page import write_whole

@@ -265,8 +265,8 @@ def _compact(facts: CheckpointFacts) -> Iterator[Advice]:
     why += f"{MOST_AMPLIFICATION:g} bytes are kept for each live one. "
     if facts.is_running:
         why += "The query counts as running, and its executors clean up by themselves. Right after processes were "
-        why += "killed, this is normal for ten minutes (closedAfter). If it stays so, maintenance does not run, or fails: look "
-        why += "at the metrics failedDeletes and spaceAmplification. Compaction is safe meanwhile. "
+        why += "killed, this is normal for ten minutes (closedAfter). If it stays so, maintenance does not run, or "
+        why += "fails: look at the metrics failedDeletes and spaceAmplification. Compaction is safe meanwhile. "
     elif facts.is_running is False:
         why += "Nobody has written here lately. While a query is stopped, nothing cleans up. "
     commands = [facts.command("compact", "--dry-run"), facts.command("compact")]

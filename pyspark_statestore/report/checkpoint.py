@@ -452,7 +452,7 @@ def _files(reading: CheckpointReading) -> Iterator[Markup]:
             Column("size", "number"),
             Column("live", "number"),
             Column("dead", "number"),
-            Column("amplif.", "number"),
+            Column("space amplification", "number"),
             Column("live segments", "number"),
             Column("live and dead"),
             Column("state"),

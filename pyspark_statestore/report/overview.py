@@ -115,7 +115,7 @@ def _lines(url: str, rows: Sequence[Mapping[str, Any]], advice: Sequence[Sequenc
         Column("checkpoint", "name"),
         Column("what to do", "wide"),
         Column("live, dead, plain"),
-        Column("amplif.", "number"),
+        Column("space amplification", "number"),
         Column("merged files", "number"),
         Column("size", "number"),
         Column("live", "number"),

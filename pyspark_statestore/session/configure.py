@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from pyspark_statestore._version import __version__
-from pyspark_statestore.errors import StateStoreFilesError
+from pyspark_statestore.errors import StateStoreFilesError, not_allowed
 from pyspark_statestore.session.doors import (
     EXTENSIONS_KEY,
     MERGED_EXTENSIONS,
@@ -23,6 +23,7 @@ from pyspark_statestore.session.jvm import (
     check_loaded,
     check_running,
     inherited_settings,
+    is_connect,
     jar_in_name,
     jar_missing,
     jar_path,
@@ -84,6 +85,7 @@ def configure(
     """
     import pyspark
 
+    _check_builder(builder)
     spark_minor(pyspark.__version__)
     own: dict[str, Any] = builder._options
     _check_classic(builder, own)
@@ -160,6 +162,19 @@ def attach(
         _change(spark, before)
         raise
     return spark
+
+
+def _check_builder(builder: Any) -> None:
+    if _is_session(builder):
+        raise not_allowed("builder", builder, "a SparkSession.builder; for a session that runs, call attach(spark)")
+    if not isinstance(getattr(builder, "_options", None), dict) or isinstance(builder, type):
+        raise not_allowed("builder", builder, "a SparkSession.builder, such as configure(SparkSession.builder)")
+
+
+def _is_session(given: Any) -> bool:
+    from pyspark.sql import SparkSession
+
+    return isinstance(given, SparkSession) or (is_connect(given) and hasattr(given, "client"))
 
 
 def _check_classic(builder: Any, own: Mapping[str, Any]) -> None:

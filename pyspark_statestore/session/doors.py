@@ -85,6 +85,8 @@ def door_settings(
     """
     _check_word("mode", mode, MODES)
     _check_word("store", store, STORES)
+    if not isinstance(sink, bool):
+        raise not_allowed("sink", sink, "True or False")
     changed = settings_of(options)
     check_settings({**existing, **changed})
     _check_provider(existing, store)
@@ -113,7 +115,7 @@ def spark_minor(found: str) -> str:
         StateStoreFilesError: PSS_UNSUPPORTED_SPARK. The shim implements interfaces that Spark changes between minor
             versions, so it is no use to try.
     """
-    minor = ".".join(found.split(".")[:2])
+    minor = ".".join(str(found).split(".")[:2])
     if minor not in SUPPORTED_SPARK:
         raise StateStoreFilesError("PSS_UNSUPPORTED_SPARK", {"found": found, "supported": ", ".join(SUPPORTED_SPARK)})
     return minor

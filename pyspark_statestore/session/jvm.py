@@ -51,6 +51,8 @@ def check_running(spark: Any, *, why_not_connect: str, action: str) -> None:
     """
     if is_connect(spark):
         reason = f"This is a Spark Connect session, {why_not_connect}"
+    elif not hasattr(spark, "_jsparkSession"):
+        reason = f"This is no Spark session, but a {type(spark).__module__}.{type(spark).__qualname__}"
     elif not is_running(spark):
         reason = "The session is stopped"
     else:

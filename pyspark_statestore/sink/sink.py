@@ -1,4 +1,7 @@
-"""``Sink``: what can be asked of a file sink or done with it, also of one that stock Spark has written."""
+"""``Sink``: what can be asked of a file sink or done with it, also of one that stock Spark has written.
+
+It has the shape of ``Checkpoint``: tables are in ``inspect``, verbs that keep it small and sound in ``maintenance``.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import datetime
 import os
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from pyspark_statestore.errors import StateStoreFilesError
@@ -28,33 +32,18 @@ OLDER_THAN = datetime.timedelta(days=14)
 """Twice Spark's ``maxFileAge``: so a stream that reads the sink may be up to one of them behind."""
 
 
-class Sink:
-    """A directory to which a query writes files with ``writeStream``.
-
-    Creating the object reads nothing. Each call reads the sink anew, also while the query runs.
+class SinkInspection:
+    """Tables about one sink. Each call reads the sink anew, also while the query runs.
 
     Args:
-        path: The directory, as Spark knows it: a local path or a URL.
-        storage_options: Options of the fsspec file system, such as ``{"anon": True}``.
-
-    Raises:
-        StateStoreFilesError: PSS_BAD_PATH, PSS_MISSING_DEPENDENCY (names the extra to install), PSS_INVALID_OPTION.
-
-    Example:
-        >>> sink = Sink("hdfs://nn/tables/clicks")
-        >>> sink.compact(dry_run=True, spark=spark).rewritten_data_files_count
-        18211
+        directory: The sink's directory.
     """
 
-    def __init__(self, path: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None) -> None:
-        from pyspark_statestore.storage import Directory, Location
+    def __init__(self, directory: Directory) -> None:
+        self._directory = directory
 
-        self._directory: Directory = Directory(Location.of(path, storage_options))
-
-    @property
-    def url(self) -> str:
-        """The URL of the sink."""
-        return self._directory.location.url
+    def __repr__(self) -> str:
+        return f"Sink({self._directory.location.url!r}).inspect"
 
     def files(self) -> pa.Table:
         """Returns the files that readers see.
@@ -99,56 +88,19 @@ class Sink:
 
         return waiting_table(self._directory, read_waiting(self._directory))
 
-    def report(self) -> Report:
-        """Makes a page about the sink for a browser: how large its files are, where the small ones are, what to do.
 
-        It lists the sink's directory and reads Spark's list, but no data file.
+class SinkMaintenance:
+    """Keeps a sink's files few and sound, from outside of its query.
 
-        Returns:
-            The page, which :meth:`~pyspark_statestore.report.page.Report.write` writes, and the advice on it.
+    Args:
+        directory: The sink's directory.
+    """
 
-        Raises:
-            StateStoreFilesError: As :meth:`files`.
+    def __init__(self, directory: Directory) -> None:
+        self._directory = directory
 
-        Example:
-            >>> Sink("hdfs://nn/tables/clicks").report().write("clicks.html")
-        """
-        from pyspark_statestore.report.sink import SinkReading, sink_report
-
-        at = datetime.datetime.now(datetime.timezone.utc)
-        problems = self.verify().problems.to_pylist()
-        reading = SinkReading(
-            url=self.url,
-            at=at,
-            files=self.files(),
-            log=self.log(),
-            waiting=self._waiting_here(),
-            damages=sum(problem["severity"] == "damage" for problem in problems),
-            unlisted=sum(problem["kind"] == "unlisted" for problem in problems),
-            orphans=self._orphans(),
-        )
-        return sink_report(reading)
-
-    def _waiting_here(self) -> pa.Table:
-        """As :meth:`waiting`; no rows for a copy of a sink, whose list names what waits in the sink."""
-        from pyspark_statestore.log.columns import schema_of
-
-        try:
-            return self.waiting()
-        except StateStoreFilesError as error:
-            if error.getErrorClass() != "PSS_SINK_ELSEWHERE":
-                raise
-            return schema_of("sink_waiting").empty_table()
-
-    def _orphans(self) -> tuple[int, int] | None:
-        """The files that a removal of orphans would remove, and their bytes; None where nobody may say."""
-        try:
-            found = self.remove_orphan_files()
-        except StateStoreFilesError as error:
-            if error.getErrorClass() != "PSS_SINK_ELSEWHERE":
-                raise
-            return None
-        return found.removed_files_count, found.removed_bytes_count
+    def __repr__(self) -> str:
+        return f"Sink({self._directory.location.url!r}).maintenance"
 
     def publish(
         self,
@@ -308,3 +260,99 @@ class Sink:
 
         now = datetime.datetime.now(datetime.timezone.utc)
         return remove_orphan_files(self._directory, older_than, now, dry_run=dry_run, force=force)
+
+
+class Sink(SinkInspection, SinkMaintenance):
+    """A directory to which a query writes files with ``writeStream``.
+
+    Creating the object reads nothing. Each call reads the sink anew, also while the query runs.
+
+    Tables are in :attr:`inspect` and verbs in :attr:`maintenance`, as in :class:`Checkpoint`. Each can also be called
+    on the sink itself: ``sink.verify()`` is ``sink.maintenance.verify()``.
+
+    Args:
+        path: The directory, as Spark knows it: a local path or a URL.
+        storage_options: Options of the fsspec file system, such as ``{"anon": True}``.
+
+    Raises:
+        StateStoreFilesError: PSS_BAD_PATH, PSS_MISSING_DEPENDENCY (names the extra to install), PSS_INVALID_OPTION.
+
+    Example:
+        >>> sink = Sink("hdfs://nn/tables/clicks")
+        >>> sink.maintenance.compact(dry_run=True, spark=spark).rewritten_data_files_count
+        18211
+    """
+
+    def __init__(self, path: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None) -> None:
+        from pyspark_statestore.storage import Directory, Location
+
+        super().__init__(Directory(Location.of(path, storage_options)))
+
+    def __repr__(self) -> str:
+        return f"Sink({self.url!r})"
+
+    @property
+    def url(self) -> str:
+        """The URL of the sink."""
+        return self._directory.location.url
+
+    @cached_property
+    def inspect(self) -> SinkInspection:
+        """The tables about the sink: files, log, waiting."""
+        return SinkInspection(self._directory)
+
+    @cached_property
+    def maintenance(self) -> SinkMaintenance:
+        """The verbs that keep the sink's files few and sound: compact, publish, remove_orphan_files, verify."""
+        return SinkMaintenance(self._directory)
+
+    def report(self) -> Report:
+        """Makes a page about the sink for a browser: how large its files are, where the small ones are, what to do.
+
+        It lists the sink's directory and reads Spark's list, but no data file.
+
+        Returns:
+            The page, which :meth:`~pyspark_statestore.report.page.Report.write` writes, and the advice on it.
+
+        Raises:
+            StateStoreFilesError: As :meth:`files`.
+
+        Example:
+            >>> Sink("hdfs://nn/tables/clicks").report().write("clicks.html")
+        """
+        from pyspark_statestore.report.sink import SinkReading, sink_report
+
+        at = datetime.datetime.now(datetime.timezone.utc)
+        problems = self.verify().problems.to_pylist()
+        reading = SinkReading(
+            url=self.url,
+            at=at,
+            files=self.files(),
+            log=self.log(),
+            waiting=self._waiting_here(),
+            damages=sum(problem["severity"] == "damage" for problem in problems),
+            unlisted=sum(problem["kind"] == "unlisted" for problem in problems),
+            orphans=self._orphans(),
+        )
+        return sink_report(reading)
+
+    def _waiting_here(self) -> pa.Table:
+        """As :meth:`waiting`; no rows for a copy of a sink, whose list names what waits in the sink."""
+        from pyspark_statestore.log.columns import schema_of
+
+        try:
+            return self.waiting()
+        except StateStoreFilesError as error:
+            if error.getErrorClass() != "PSS_SINK_ELSEWHERE":
+                raise
+            return schema_of("sink_waiting").empty_table()
+
+    def _orphans(self) -> tuple[int, int] | None:
+        """The files that a removal of orphans would remove, and their bytes; None where nobody may say."""
+        try:
+            found = self.remove_orphan_files()
+        except StateStoreFilesError as error:
+            if error.getErrorClass() != "PSS_SINK_ELSEWHERE":
+                raise
+            return None
+        return found.removed_files_count, found.removed_bytes_count

@@ -17,7 +17,7 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from pyspark_statestore.errors import StateStoreFilesError
+from pyspark_statestore.errors import StateStoreFilesError, first_line
 from pyspark_statestore.storage.growing import SeekableFile, WebHdfsFile
 from pyspark_statestore.storage.location import Location
 
@@ -327,7 +327,7 @@ def errors_of(action: str, path: str, error_class: str = "PSS_READ_FAILED") -> I
         parameters = {"action": action, "path": path, "user": f"this process's user ({error})"}
         raise StateStoreFilesError("PSS_NO_PERMISSION", parameters) from error
     except Exception as error:  # file systems raise their libraries' own, such as botocore's NoCredentialsError
-        parameters = {"action": action, "path": path, "reason": f"{type(error).__name__}: {error}"}
+        parameters = {"action": action, "path": path, "reason": f"{type(error).__name__}: {first_line(error)}"}
         raise StateStoreFilesError(error_class, parameters) from error
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pyspark_statestore.errors import StateStoreFilesError, not_allowed, redacted
+from pyspark_statestore.errors import StateStoreFilesError, first_line, not_allowed, redacted
 from pyspark_statestore.paths import MERGED_PREFIX
 
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(/.*)", re.DOTALL)
@@ -207,11 +207,11 @@ def _unusable(url: str, protocol: str, error: Exception) -> StateStoreFilesError
     no_library = protocol == "hdfs" and re.search(r"lib(hdfs|jvm)", str(error))
     if isinstance(error, ImportError) or no_library or (not is_known and protocol in _INSTALL):
         install = _INSTALL.get(protocol, f"Install fsspec's file system for {protocol}")
-        parameters = {"what": f"Reading {url}", "reason": error, "install": install}
+        parameters = {"what": f"Reading {url}", "reason": first_line(error), "install": install}
         return StateStoreFilesError("PSS_MISSING_DEPENDENCY", parameters)
     if not is_known:
-        return _bad_path(url, f"{error}".rstrip("."))
-    reason = f"{type(error).__name__}: {error}"
+        return _bad_path(url, first_line(error).rstrip("."))
+    reason = f"{type(error).__name__}: {first_line(error)}"
     return StateStoreFilesError("PSS_READ_FAILED", {"action": "reach", "path": url, "reason": reason})
 
 

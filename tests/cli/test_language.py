@@ -10,8 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from pyspark_statestore import rendering
+from pyspark_statestore.cli import layouts, text
 from pyspark_statestore.cli.dialect import spoken
 from pyspark_statestore.cli.lines import Lines
+from pyspark_statestore.cli.main import cli
 from pyspark_statestore.cli.text import TextOutput
 from pyspark_statestore.errors import ERROR_CLASSES
 from tests.cli.builders import name, write_sink
@@ -38,11 +41,15 @@ def test_no_name_is_broken_and_no_column_is_left_out(
     piped = invoke(command, checkpoint).stdout
     on_terminal(monkeypatch, columns)
     shown = plain(invoke(command, checkpoint).stdout)
-    words = set(re.findall(r"\S+", piped))
+    pieces = re.compile(r"[^\s_]+_?")  # a heading may be folded, but no cell
+    headings = piped.splitlines()[1]
+    assert set(pieces.findall(headings)) <= set(pieces.findall("\n".join(shown)))
+    words = {word for line in piped.splitlines() for word in line.split() if "_" not in word}
     assert words <= set(re.findall(r"\S+", "\n".join(shown)))
-    # A line is longer than the terminal only where there is nothing but a name or a heading in it.
+    assert set(re.findall(r"\S+\.merged", piped)) <= set(re.findall(r"\S+", "\n".join(shown)))
+    # A line is longer than the terminal only where there is nothing but a name or a heading in it, and its cell.
     for line in shown[1:]:
-        assert len(line) <= columns or len(line.split()) <= 3 or " in file:" in line
+        assert len(line) <= columns or len(line.split()) <= 4 or " in file:" in line
 
 
 def test_wide_terminals_and_pipes_have_a_line_for_a_row() -> None:
@@ -64,9 +71,73 @@ def test_a_name_gets_a_line_of_its_own_and_then_each_cell_does() -> None:
     assert lines.body(table[1:]) == "\nfile   b\nsize   3\nstate  open\n"
 
 
+def test_headings_are_folded_and_short_cells_go_on_in_a_second_line() -> None:
+    table = [["7", "3.1 KiB", "yes"]]
+    lines = Lines(["operator_id", "file_size_in_bytes", "last_seen (UTC)"], [False, True, False], 32)
+    assert lines.heading(table).splitlines() == [
+        "              file_  last_",
+        "operator_  size_in_  seen",
+        "id            bytes  (UTC)",
+    ]
+    assert lines.body(table) == "7           3.1 KiB  yes\n"
+    lines = Lines(["operator_id", "partition_id", "segment_count"], [False, False, True], 24)
+    assert lines.heading(table) == "operator_  partition_\nid         id\n  segment_count\n"
+    assert lines.body(table) == "7          3.1 KiB\n  yes\n"
+
+
+@pytest.mark.parametrize("columns", ["", "80", "0", "wide"])
+def test_who_exports_the_width_means_it(
+    monkeypatch: pytest.MonkeyPatch, invoke: Invoke, checkpoint: Path, columns: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    _, *lines = invoke("files", checkpoint).stdout.splitlines()
+    if columns == "80":
+        assert max(map(len, lines)) <= 80
+        assert len(lines) > 1 + 3
+    else:
+        assert [len(lines[:1]), len(lines)] == [1, 1 + 3]
+    assert sum(line.lstrip().startswith(tuple("0123456789")) and ".merged" in line for line in lines) == 3
+
+
+LAYOUTS = {
+    **layouts.TABLES,
+    **{f"top by {name}": layout for name, layout in layouts.COSTS.items()},
+    **{name: layout for name, layout in vars(layouts).items() if name.isupper() and isinstance(layout, tuple)},
+    "show": text._ENTRIES,
+}
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_a_heading_is_the_name_of_the_column(name: str) -> None:
+    for column in LAYOUTS[name]:
+        unit = " (UTC)" if column.form is rendering.time else ""
+        assert (column.heading,) == tuple(f"{each}{unit}" for each in column.columns)
+
+
+@pytest.mark.parametrize("columns", ["40", "80", "200"])
+@pytest.mark.parametrize("group", [[], ["sink"]])
+def test_no_summary_of_a_command_is_cut(
+    monkeypatch: pytest.MonkeyPatch, invoke: Invoke, columns: str, group: list[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    shown = invoke(*group, "--help").stdout
+    commands = cli.commands if not group else cli.commands["sink"].commands  # type: ignore[attr-defined]
+    listed = " ".join(shown.partition("Commands:")[2].split())
+    assert "..." not in listed
+    for command in commands.values():
+        assert " ".join((command.help or "").partition(".")[0].split()) in listed
+
+
 def test_no_message_speaks_python_on_the_command_line() -> None:
     # Those of sessions are for people who write Python.
-    others = ("PSS_NEEDS_PATH_DOOR", "PSS_WRONG_DOOR", "PSS_STAYS_STOCK", "PSS_SPARK_NOT_RUNNING", "PSS_UNKNOWN_SCHEME")
+    others = (
+        "PSS_NEEDS_PATH_DOOR",
+        "PSS_WRONG_DOOR",
+        "PSS_STAYS_STOCK",
+        "PSS_KEEPS_STORE",
+        "PSS_SPARK_NOT_RUNNING",
+        "PSS_UNKNOWN_SCHEME",
+    )
     for error_class, message in ERROR_CLASSES.items():
         if error_class not in others:
             assert not PYTHON.search(spoken(message)), spoken(message)

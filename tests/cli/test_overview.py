@@ -50,7 +50,7 @@ def test_every_checkpoint_has_a_line(root: Path, invoke: Invoke) -> None:
 def test_the_table_for_people(root: Path, invoke: Invoke) -> None:
     shown = invoke("list", root, "--sort", "file_size_in_bytes", "--descending", "--limit", "1").stdout.splitlines()
     assert shown[0] == f"4 checkpoints in {root.as_uri()}"
-    assert shown[1].split()[:2] == ["checkpoint", "files"]
+    assert shown[1].split()[:2] == ["checkpoint", "file_count"]
     assert shown[2].startswith((root / "b").as_uri()) or shown[2].startswith((root / "team/a").as_uri())
     assert shown[3] == "... and 3 more; --limit 0 shows all."
 

@@ -63,7 +63,7 @@ def test_top_adds_plain_files_up(stock: Path, invoke: Invoke) -> None:
     ]
     assert sum(row["share"] for row in found) == pytest.approx(1)
     shown = invoke("top", stock, "-n", "1").stdout
-    assert "plain files" in shown
+    assert "plain_file_count" in shown
     assert "0/1/000009-abc.sst" in shown  # another partition may have a file of this name
     types = rows(invoke("top", stock, "--by", "types", "--output", "json"))
     assert {row["type"]: row["plain_file_count"] for row in types} == {"sst": 2, "changelog": 6, "snapshot": 2}
@@ -82,7 +82,7 @@ def checkpoint(tmp_path: Path) -> Path:
 
 def test_plain_files_beside_merged_ones(checkpoint: Path, invoke: Invoke) -> None:
     before = rows(invoke("top", checkpoint, "--by", "partitions", "--output", "json"))
-    assert "plain files" not in invoke("top", checkpoint).stdout
+    assert "plain_file_count" not in invoke("top", checkpoint).stdout
     plain_file(checkpoint, "0/0/9.changelog", bytes(10_000))
     after = rows(invoke("top", checkpoint, "--by", "partitions", "--output", "json"))
     totals = {row["partition_id"]: row["total_bytes"] for row in before}

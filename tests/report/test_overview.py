@@ -36,7 +36,7 @@ def test_every_checkpoint_has_a_line(root: Path, invoke: Invoke, tmp_path: Path)
         assert shown[name]["live"] == rendering.size(summary["live_bytes"])
         assert shown[name]["merged files"] == str(summary["file_count"])
         assert shown[name]["plain files"] == str(summary["plain_file_count"])
-        assert shown[name]["amplif."] == rendering.cell([summary["space_amplification"]], rendering.ratio)
+        assert shown[name]["space amplification"] == rendering.cell([summary["space_amplification"]], rendering.ratio)
         assert shown[name]["partitions"] == str(summary["partition_count"])
     assert shown["broken"]["what to do"].startswith("[PSS_CORRUPT_FILE]")
     assert shown["stock"]["what to do"] == "Go on with merged files"

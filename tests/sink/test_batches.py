@@ -10,12 +10,14 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from pyspark import SparkContext
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 
 from pyspark_statestore.conf import SINK_OPTIONS
 from tests.conftest import MakeSpark
 from tests.sink.sinks import STAGING, TASKS, FileSink, both, rows_of
+from tests.streaming.test_metrics import log_lines
 
 pytestmark = pytest.mark.spark
 
@@ -151,6 +153,63 @@ def test_what_a_failed_attempt_has_left_goes_when_it_is_old(make_spark: MakeSpar
     left = sorted(path.name for path in (sink.files / STAGING).iterdir())
     assert left == ["0-growing", "0-young"]
     assert sink.ids() == list(range(40))
+
+
+@pytest.mark.parametrize("partition_by", [(), ("q",)])
+def test_a_first_batch_without_rows_says_nothing_and_leaves_nothing_staged(
+    make_spark: MakeSpark, jvm: Any, tmp_path: Path, partition_by: tuple[str, ...]
+) -> None:
+    sink = FileSink(make_spark(), tmp_path, partition_by=partition_by, change=lambda rows: rows.where("id >= 40"))
+    sink.feed(rows_of(0))
+    with log_lines(jvm, "io.pyspark.statestore.sink", "WARN") as lines:
+        sink.run()
+        assert not (sink.files / STAGING).exists()
+        sink.feed(rows_of(1))
+        sink.run()
+        assert lines() == []
+    assert sink.ids() == list(range(40, 80))
+    assert not (sink.files / STAGING).exists()
+
+
+def test_attempts_side_by_side_keep_the_directory_that_both_are_in(
+    make_spark: MakeSpark, jvm: Any, tmp_path: Path
+) -> None:
+    conf = make_spark().sparkContext._jsc.hadoopConfiguration()
+    (tmp_path / "_staging").mkdir()  # where it was before, and empty
+
+    def attempt(number: int) -> Any:
+        """An attempt of a query, or of a compaction beside it, whose tasks have written nothing yet."""
+        staging = tmp_path / STAGING / f"{number}-a"
+        made = of_shim(jvm, "sink.Staging", None, str(tmp_path), str(staging), conf)
+        of_shim(jvm, "sink.Staging", "begin", made)
+        assert staging.is_dir()
+        return made
+
+    one, other = attempt(1), attempt(2)
+    of_shim(jvm, "sink.Staging", "delete", one, jvm.java.util.ArrayList())
+    assert os.listdir(tmp_path / STAGING) == ["2-a"]
+    (tmp_path / STAGING / "2-a" / "part-0").write_bytes(b"staged")
+    of_shim(jvm, "sink.Staging", "sweep", other, 0)
+    assert sorted(os.listdir(tmp_path)) == ["_spark_metadata"]
+    of_shim(jvm, "sink.Staging", "delete", other, jvm.java.util.ArrayList())
+    assert os.listdir(tmp_path / "_spark_metadata") == []
+    of_shim(jvm, "sink.Staging", "delete", attempt(3), jvm.java.util.ArrayList())
+    of_shim(jvm, "sink.Staging", "sweep", other, 0)
+    assert os.listdir(tmp_path / "_spark_metadata") == []
+
+
+def of_shim(jvm: Any, name: str, method: str | None, *arguments: Any) -> Any:
+    """Calls a method of the shim that the package alone may call; the constructor where none is named."""
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    made = loader.loadClass(f"io.pyspark.statestore.{name}")
+    target, *given = (None, *arguments) if method is None else arguments
+    methods = made.getDeclaredConstructors() if method is None else made.getDeclaredMethods()
+    [found] = [each for each in methods if each.getParameterCount() == len(given) and method in (None, each.getName())]
+    found.setAccessible(True)
+    values = SparkContext._gateway.new_array(jvm.java.lang.Object, len(given))
+    for at, value in enumerate(given):
+        values[at] = jvm.java.lang.Long.valueOf(value) if isinstance(value, int) else value
+    return found.newInstance(values) if method is None else found.invoke(target, values)
 
 
 @pytest.mark.parametrize(

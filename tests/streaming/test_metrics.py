@@ -321,8 +321,8 @@ def test_a_round_of_maintenance_says_what_it_did(checkpoint: Checkpoint, jvm: An
 
 
 @contextmanager
-def log_lines(jvm: Any, name: str = MAINTENANCE) -> Iterator[Callable[[], list[str]]]:
-    """What a logger says at INFO."""
+def log_lines(jvm: Any, name: str = MAINTENANCE, least: str = "INFO") -> Iterator[Callable[[], list[str]]]:
+    """What a logger says at a level and above."""
     log4j = jvm.org.apache.logging.log4j
     logger = log4j.LogManager.getLogger(name)
     writer = jvm.java.io.StringWriter()
@@ -331,11 +331,12 @@ def log_lines(jvm: Any, name: str = MAINTENANCE) -> Iterator[Callable[[], list[s
     appender.start()
     logger.addAppender(appender)
     level = logger.getLevel()
-    logger.setLevel(log4j.Level.INFO)
+    # Also for the loggers below.
+    log4j.core.config.Configurator.setLevel(name, getattr(log4j.Level, least))
     try:
         yield lambda: str(writer.toString()).splitlines()
     finally:
-        logger.setLevel(level)
+        log4j.core.config.Configurator.setLevel(name, level)
         logger.removeAppender(appender)
         appender.stop()
 

@@ -10,10 +10,19 @@ from pyspark.errors import IllegalArgumentException
 from pyspark.sql import SparkSession
 
 from pyspark_statestore import Checkpoint
+from pyspark_statestore.session.doors import MERGED_PROVIDERS, STOCK_PROVIDERS
 from tests.conftest import MakeSpark
 from tests.migration.builders import NOW
 from tests.sampling import sampled
-from tests.streaming.runs import PROVIDER, Run, Setting, assert_state_is_merged, merged_files, plain_state_files
+from tests.streaming.runs import (
+    PROVIDER,
+    Run,
+    Setting,
+    assert_state_is_merged,
+    merged_files,
+    plain_state_files,
+    session_conf,
+)
 from tests.streaming.test_metrics import log_lines
 from tests.streaming.workloads import WORKLOADS, Workload, write_batches
 
@@ -73,6 +82,28 @@ def test_a_query_that_stays_stock_is_told_the_two_ways_in(make_spark: MakeSpark,
     assert "pyspark-statestore convert" in line
     assert "--to merged" in line
     assert f"merged+file:{run.checkpoint}" in line
+
+
+@pytest.mark.parametrize(
+    ("mode", "begun"), sampled([("provider", "rocksdb"), ("path", "rocksdb"), ("path", "heap")], 1)
+)
+def test_a_query_that_keeps_its_store_is_told_so(make_spark: MakeSpark, tmp_path: Path, mode: str, begun: str) -> None:
+    [asked] = {*STORES} - {begun}
+    spark = make_spark(mode="provider")
+    classes = {"provider": MERGED_PROVIDERS, "path": STOCK_PROVIDERS}[mode]  # as configure() sets them
+    own = Run(spark, "aggregation", Setting(mode, begun), tmp_path)
+    with log_lines(spark._jvm, DOOR_CHECK) as lines:
+        with session_conf(spark, {PROVIDER: classes[begun]}):
+            go_on(own, FIRST)
+            go_on(own, SECOND)
+        assert lines() == []
+        with session_conf(spark, {PROVIDER: classes[asked]}):
+            go_on(own, THIRD)
+
+    (line,) = lines()
+    assert line.startswith(f"[PSS_KEEPS_STORE] The query of file:{own.checkpoint} goes on with its {begun} store")
+    assert f'store="{begun}" to configure()' in line
+    assert line.endswith(f"pyspark-statestore convert file:{own.checkpoint} --store {asked}.")
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
-from pyspark_statestore import OPTIONS, SINK_OPTIONS, StateStoreFilesError, __version__, configure
+from pyspark_statestore import OPTIONS, SINK_OPTIONS, StateStoreFilesError, __version__, attach, configure
 from pyspark_statestore.paths import SCHEMES
 from pyspark_statestore.session import configure as configuring
 from pyspark_statestore.session import doors
@@ -88,6 +88,48 @@ def test_file_sinks_compact_where_they_are_asked_to() -> None:
 def test_options_of_sinks_are_checked(arguments: dict[str, Any], id: str) -> None:
     with pytest.raises(StateStoreFilesError, match=id):
         configured(sink=True, **arguments)
+
+
+@pytest.mark.parametrize(
+    "builder", ["x", None, 5, SparkSession, SparkSession.Builder, {"spark.master": "local"}], ids=str
+)
+def test_what_is_no_builder_is_refused(builder: Any) -> None:
+    with pytest.raises(
+        StateStoreFilesError, match=r"PSS_INVALID_OPTION\] builder = .*configure\(SparkSession\.builder\)"
+    ):
+        configure(builder)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"sink": "yes"}, "sink = 'yes'.*True or False"),
+        ({"sink": "no"}, "sink = 'no'.*True or False"),
+        ({"sink": None}, "sink = 'None'"),
+        ({"sink": 1}, "sink = '1'"),
+        ({"mode": None}, "mode = 'None'"),
+        ({"mode": ["path"]}, "mode = "),
+        ({"store": "RocksDB"}, "store = 'RocksDB'.*'rocksdb' or 'heap'"),
+        ({"store": True}, "store = 'True'"),
+        *(({name: object()}, r"= '<object") for name in ("max_file_size", "idle_seal", "cache_dir", "restore")),
+        *(({option.python_name: ["x"]}, option.key) for option in OPTIONS.values() if not option.internal),
+        *(({option.python_name: None}, option.key) for option in SINK_OPTIONS.values()),
+    ],
+    ids=str,
+)
+def test_any_argument_that_is_wrong_is_refused_at_once(arguments: dict[str, Any], said: str) -> None:
+    builder = SparkSession.builder.appName("mine")
+    before = dict(builder._options)
+
+    with pytest.raises(StateStoreFilesError, match=f"PSS_INVALID_OPTION.*{said}"):
+        configure(builder, **arguments)
+    assert builder._options == before
+
+
+@pytest.mark.parametrize("spark", ["x", None, SparkSession.builder], ids=lambda given: type(given).__name__)
+def test_what_is_no_session_is_not_called_stopped(spark: Any) -> None:
+    with pytest.raises(StateStoreFilesError, match=r"PSS_SPARK_NOT_RUNNING\] This is no Spark session, but a "):
+        attach(spark)
 
 
 def test_another_commit_protocol_is_not_replaced() -> None:

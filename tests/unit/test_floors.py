@@ -28,7 +28,7 @@ FLOORS: tuple[frozenset[str], ...] = tuple(
             ("report",),
             ("forks", "maintenance", "migration", "sink", "state"),
             ("checkpoint",),
-            ("background", "plot"),
+            ("background", "notebook", "plot"),
             ("__init__",),
             ("cli",),
         ),

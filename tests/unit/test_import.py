@@ -55,6 +55,20 @@ def test_every_public_name_is_there(name: str) -> None:
     assert name in dir(pyspark_statestore)
 
 
+def test_nothing_else_is_offered() -> None:
+    import pyspark_checkpoint_files
+
+    for module in (pyspark_statestore, pyspark_checkpoint_files):
+        assert [name for name in dir(module) if not name.startswith("__")] == [
+            name for name in sorted(module.__all__) if not name.startswith("__")
+        ]
+
+
+@pytest.mark.parametrize("name", pyspark_statestore._HOMES)
+def test_every_name_is_where_it_is_said_to_be(name: str) -> None:
+    assert getattr(pyspark_statestore, name).__name__ == name if "OPTIONS" not in name else True
+
+
 def test_unknown_names_are_attribute_errors() -> None:
     with pytest.raises(AttributeError, match="no_such_name"):
         _ = pyspark_statestore.no_such_name

@@ -33,6 +33,7 @@ public class StateStoreFilesException extends IOException implements LoadFailure
     PSS_EXPORTED,
     PSS_WRONG_DOOR,
     PSS_STAYS_STOCK,
+    PSS_KEEPS_STORE,
     PSS_CANNOT_REPARTITION,
     PSS_MISSING_STATE_FILE,
     PSS_SINK_COMPACTION_FAILED

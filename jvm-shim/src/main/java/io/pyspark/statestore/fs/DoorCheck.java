@@ -51,6 +51,16 @@ final class DoorCheck {
     check(checkpoint, conf, DoorCheck::start);
   }
 
+  /** Says of a query that is about to start at a merged location if it has another store than its session. */
+  static void beforeMergedStart(Path checkpoint, Configuration conf) {
+    check(checkpoint, conf, check -> {
+      String inLog = check.providerInOffsetLog();
+      if (inLog != null) {
+        check.sayWhichStore(inLog);
+      }
+    });
+  }
+
   /**
    * Checks Spark's offline repartitioning, which adds a batch to the offset log before it checks whether it can read
    * the state.
@@ -98,16 +108,37 @@ final class DoorCheck {
     }
     String provider = inLog.isEmpty() ? sessionProvider : inLog;
     if (isOwn(provider)) {
+      if (isOwn(sessionProvider)) {
+        sayWhichStore(provider);
+      }
       return;
     }
     refuseMerged(provider);
     if (isOwn(sessionProvider) && hasState()) {
       LOG.warn("[{}] The query of {} goes on with {}, and its state is not merged: Spark takes the class from the"
-              + " checkpoint's offset log and ignores this session's {}. Two ways in, once the query is stopped:"
+              + " checkpoint's offset log and ignores this session's {}. What to do, once the query is stopped:"
               + " convert the checkpoint, with pyspark-statestore convert {} --to merged; or start it with"
               + " checkpointLocation = merged_path(...), that is {}, in a session with configure(mode=\"path\").",
           Id.PSS_STAYS_STOCK, checkpoint, provider, sessionProvider, checkpoint, Schemes.toMerged(checkpoint));
     }
+  }
+
+  /** Another store than the session's is no failure: one session may run queries with either. */
+  private void sayWhichStore(String provider) {
+    String store = storeOf(provider);
+    String asked = storeOf(sessionProvider);
+    if (!store.isEmpty() && !asked.isEmpty() && !store.equals(asked)) {
+      LOG.warn("[{}] The query of {} goes on with its {} store: Spark takes the class from the checkpoint's offset"
+              + " log and ignores that this session asks for {}. What to do: pass store=\"{}\" to configure(); or, for the"
+              + " other store, stop the query and convert the checkpoint, with pyspark-statestore convert {} --store {}.",
+          Id.PSS_KEEPS_STORE, checkpoint, store, asked, store, checkpoint, asked);
+    }
+  }
+
+  /** As Python's {@code store_of}; empty for a class that is neither Spark's nor ours. */
+  private static String storeOf(String provider) {
+    return provider.endsWith("RocksDBStateStoreProvider") ? "rocksdb"
+        : provider.endsWith("HDFSBackedStateStoreProvider") ? "heap" : "";
   }
 
   private void repartition(boolean byMergedName) throws IOException {

@@ -111,7 +111,8 @@ public final class IndexEndpoint implements RpcEndpoint {
         SparkContext.getOrCreate().hadoopConfiguration().set(KEY, NAME);
         LOG.info("The index service of merged state is ready");
       } catch (RuntimeException | LinkageError e) {
-        LOG.warn("There is no index service in this driver; executors read each other's merged files instead", e);
+        LOG.warn("There is no index service in this driver; executors read each other's merged files instead. What"
+            + " to do: report it with this stack trace", e);
       }
     }
   }
@@ -179,7 +180,8 @@ public final class IndexEndpoint implements RpcEndpoint {
         }
       });
     } catch (RuntimeException | LinkageError e) {
-      LOG.warn("Ends of queries are not heard of; what stopped ones owe is kept until they are started again", e);
+      LOG.warn("Ends of queries are not heard of; what stopped ones owe is kept until they are started again. What"
+          + " to do: report it with this stack trace", e);
     }
   }
 
@@ -256,7 +258,8 @@ public final class IndexEndpoint implements RpcEndpoint {
   }
 
   private static void fail(RpcCallContext context, Throwable why) {
-    LOG.warn("The index service could not answer", why);
+    LOG.warn("The index service could not answer. What to do: if it goes on, report it with this stack trace, and"
+        + " restart the query with indexService.enabled=false", why);
     // The other side may not know the class of the failure.
     context.sendFailure(new IOException(String.valueOf(why)));
   }

@@ -231,6 +231,8 @@ public final class MergedFiles {
     return io(() -> {
       if (fs == null) {
         DoorCheck.beforeStart(location, conf);
+      } else {
+        DoorCheck.beforeMergedStart(Schemes.toReal(location), conf);
       }
       Path root = Schemes.toReal(location);
       IndexEndpoint.runBegins(root.getFileSystem(conf).makeQualified(root));

@@ -155,7 +155,7 @@ final class BatchCommits {
     try {
       return driver.call(batch.key.run, batch.key.number);
     } catch (IOException | RuntimeException | Error e) {
-      LOG.warn("Could not ask whether batch {} of {} ends; asking again", batch.key.number, checkpoint, e);
+      LOG.info("Could not ask whether batch {} of {} ends; asking again", batch.key.number, checkpoint, e);
       try {
         Thread.sleep(PAUSE_MS);
         return BatchDebts.Call.WAIT;
@@ -181,7 +181,7 @@ final class BatchCommits {
     try {
       driver.paid(batch.key.run, batch.key.number, failure);
     } catch (IOException | RuntimeException | Error e) {
-      LOG.warn("Could not say that batch {} of {} is durable; the driver counts this process as lost", batch.key.number,
+      LOG.info("Could not say that batch {} of {} is durable; the driver counts this process as lost", batch.key.number,
           checkpoint, e);
     }
   }

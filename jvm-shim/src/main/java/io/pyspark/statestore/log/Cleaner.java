@@ -267,7 +267,8 @@ final class Cleaner {
       }
     } catch (IOException | RuntimeException e) {
       // Rule 8: when in doubt, delete nothing.
-      LOG.warn("The cleaning pass over {} stopped; the next maintenance tries again", storage.checkpoint(), e);
+      LOG.warn("The cleaning pass over {} stopped; the next maintenance tries again. What to do: if it goes on, mend"
+          + " the cause; dead files stay until then", storage.checkpoint(), e);
       report.stopped();
     }
     pressingIntervalMs =
@@ -308,7 +309,8 @@ final class Cleaner {
       }
     } catch (IOException | RuntimeException e) {
       // Rule 8: when in doubt, delete nothing.
-      LOG.warn("The cleaning pass over {} stopped; the next one tries again", storage.checkpoint(), e);
+      LOG.warn("The cleaning pass over {} stopped; the next one tries again. What to do: if it goes on, mend the"
+          + " cause; dead files stay until then", storage.checkpoint(), e);
       report.stopped();
     }
     report.end();
@@ -410,7 +412,8 @@ final class Cleaner {
           unlinked++;
         } else {
           metrics.deleteFailed();
-          LOG.warn("Could not unlink {} of {}; the next pass tries again", file, storage.checkpoint(), why);
+          LOG.warn("Could not unlink {} of {}; the next pass tries again. What to do: if it goes on, let this"
+              + " process's user delete there", file, storage.checkpoint(), why);
         }
       }
     }

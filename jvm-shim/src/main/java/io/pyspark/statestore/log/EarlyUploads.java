@@ -89,7 +89,7 @@ final class EarlyUploads {
       restUntilNanos = began + (perSecond == 0 ? 0 : (long) (1e9 * bytes / perSecond));
     } catch (IOException | RuntimeException | Error e) {
       restUntilNanos = began + REST_NANOS;
-      LOG.warn("SSTs of {} could not be uploaded before their snapshot. They are written with it", stateDirectory, e);
+      LOG.info("SSTs of {} could not be uploaded before their snapshot. They are written with it", stateDirectory, e);
     } finally {
       isBusy.set(false);
       end(files);
@@ -102,7 +102,7 @@ final class EarlyUploads {
       try {
         EarlyFiles.ended(file);
       } catch (RuntimeException | Error e) {
-        LOG.warn("{} was not let go after its upload", file.path(), e);
+        LOG.info("{} was not let go after its upload", file.path(), e);
       }
     }
   }
@@ -112,7 +112,8 @@ final class EarlyUploads {
     if (own == null) {
       if (!warned.getAndSet(true)) {
         LOG.warn("upload=created has no effect for {}: maxOpenFiles is less than 3, and SSTs need a file that no commit"
-            + " waits for. They are written with their snapshots", stateDirectory);
+            + " waits for. They are written with their snapshots. What to do: set maxOpenFiles to 3 or more, or leave"
+            + " upload out", stateDirectory);
       }
       return 0;
     }
@@ -143,7 +144,7 @@ final class EarlyUploads {
       } catch (UploadWatch.ObsoleteUploadException e) {
         LOG.debug("{} is not needed any more", file.path());
       } catch (IOException e) {
-        LOG.warn("{} could not be uploaded before its snapshot. It is written with it", file.path(), e);
+        LOG.info("{} could not be uploaded before its snapshot. It is written with it", file.path(), e);
       }
     }
     return bytes;

@@ -57,7 +57,7 @@ public final class FairThreads {
       try {
         work.run();
       } catch (RuntimeException | Error e) {
-        LOG.warn("Work for {} failed", what, e);
+        LOG.warn("Work for {} failed. What to do: if it goes on, report it with this stack trace", what, e);
       }
       synchronized (this) {
         Deque<Runnable> left = waiting.get(what);

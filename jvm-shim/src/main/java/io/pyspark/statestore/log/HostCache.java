@@ -128,8 +128,8 @@ final class HostCache {
       cache.requireMine();
       return cache;
     } catch (IOException | InvalidPathException | UnsupportedOperationException e) {
-      LOG.warn("SSTs are not cached on this host: {} cannot be used ({}). Name another directory in {}cache.dir, or set"
-          + " {}cache.sizeLimit to 0", named, e.getMessage(), Options.PREFIX, Options.PREFIX);
+      LOG.warn("SSTs are not cached on this host: {} cannot be used ({}). What to do: name another directory in"
+          + " {}cache.dir, or set {}cache.sizeLimit to 0", named, e.getMessage(), Options.PREFIX, Options.PREFIX);
       return NONE;
     }
   }
@@ -173,13 +173,13 @@ final class HostCache {
       if (good) {
         touch(entry);
       } else {
-        LOG.warn("{} is damaged; it is deleted, and state/{} is fetched", entry, segment.path());
+        LOG.info("{} is damaged; it is deleted, and state/{} is fetched", entry, segment.path());
         Files.deleteIfExists(entry);
       }
     } catch (NoSuchFileException e) {
       // It was never here, or another process has just deleted it.
     } catch (IOException e) {
-      LOG.warn("{} cannot be read, so state/{} is fetched", entry, segment.path(), e);
+      LOG.info("{} cannot be read, so state/{} is fetched", entry, segment.path(), e);
     } finally {
       if (!good) {
         Files.deleteIfExists(target);
@@ -241,7 +241,7 @@ final class HostCache {
       touch(entry);
       tidyIfDue(segment.length());
     } catch (IOException | UncheckedIOException e) {
-      LOG.warn("Could not keep state/{} in {}", segment.path(), root, e);
+      LOG.info("Could not keep state/{} in {}", segment.path(), root, e);
     }
   }
 

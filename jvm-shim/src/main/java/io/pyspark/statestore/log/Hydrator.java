@@ -59,7 +59,8 @@ final class Hydrator {
           thread.start();
         } catch (OutOfMemoryError e) {
           // The process is at its limit of threads. Reads fetch what they need, and the next load tries again.
-          LOG.warn("Could not start a thread that completes SSTs in the background", e);
+          LOG.warn("Could not start a thread that completes SSTs in the background. What to do: allow this process more"
+              + " threads (ulimit -u) or memory", e);
           return;
         }
         threads++;
@@ -106,7 +107,7 @@ final class Hydrator {
     try {
       Thread.sleep(PAUSE_MS);
       pause(store);
-      LOG.warn("SSTs are not completed for a moment; trying again", e);
+      LOG.info("SSTs are not completed for a moment; trying again", e);
     } catch (InterruptedException | RuntimeException | Error again) {
       // Once more, and there is nothing left to be done about it here.
     }
@@ -180,7 +181,7 @@ final class Hydrator {
       }
     }
     if (file.rest() == 1) {
-      LOG.warn("{} cannot be completed now; what is needed of it is fetched when it is read", file.path(), failure);
+      LOG.info("{} cannot be completed now; what is needed of it is fetched when it is read", file.path(), failure);
     }
   }
 

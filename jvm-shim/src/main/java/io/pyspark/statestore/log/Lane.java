@@ -190,7 +190,7 @@ final class Lane {
       return true;
     } catch (RuntimeException | Error e) {
       // A process at its limit of threads has an OutOfMemoryError here.
-      LOG.warn("Could not start a thread for waiting commits of {}; the current thread writes them",
+      LOG.info("Could not start a thread for waiting commits of {}; the current thread writes them",
           files.storage().checkpoint(), e);
       return false;
     }
@@ -252,7 +252,7 @@ final class Lane {
       window.await(this::queued);
     } catch (RuntimeException | Error e) {
       // The window only saves flushes. The leader has to write, or all wait for ever.
-      LOG.warn("Commits of {} do not wait for others", files.storage().checkpoint(), e);
+      LOG.info("Commits of {} do not wait for others", files.storage().checkpoint(), e);
     }
   }
 
@@ -513,7 +513,7 @@ final class Lane {
       }
       open = null;
     } catch (IOException | RuntimeException | Error e) {
-      LOG.warn("Could not seal {}; all its groups are durable, and it counts as closed after closedAfter", open.path(),
+      LOG.info("Could not seal {}; all its groups are durable, and it counts as closed after closedAfter", open.path(),
           e);
       leave();
     }

@@ -134,7 +134,8 @@ final class LazyCopies implements Prefetcher.Lazily {
   private void sayWhyNot(Segment segment) {
     if (options.get().restore() != Restore.EAGER && LazyLoad.suits(segment) && !SAID_WHY_NOT.getAndSet(true)) {
       LOG.warn("restore={} has no effect here: stores of queries are loaded lazily with the provider door, on Spark 4.1"
-          + " and later. SSTs are copied whole, and results are the same", options.get().restore().name().toLowerCase());
+          + " and later. SSTs are copied whole, and results are the same. What to do: leave restore out",
+          options.get().restore().name().toLowerCase());
     }
   }
 
@@ -184,7 +185,7 @@ final class LazyCopies implements Prefetcher.Lazily {
     public void decided(PartialFile file, IOException failure) {
       if (failure != null) {
         metrics.lost();
-        LOG.warn("{} cannot be completed, so its store fails until it is loaded anew", file.path(), failure);
+        LOG.info("{} cannot be completed, so its store fails until it is loaded anew", file.path(), failure);
       }
       files.decided(file, failure);
       if (failure == null && isRight) {

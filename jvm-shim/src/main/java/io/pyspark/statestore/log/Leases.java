@@ -55,7 +55,7 @@ final class Leases {
     try {
       return fs.open(path);
     } catch (CannotObtainBlockLengthException e) {
-      LOG.warn("HDFS does not know the length of {}, whose writer has not closed it; waiting until it is closed", path,
+      LOG.info("HDFS does not know the length of {}, whose writer has not closed it; waiting until it is closed", path,
           e);
       return openOnceClosed(fs, path, isClosed, Math.min(closedAfterMs, PATIENCE_MS), e);
     }
@@ -147,7 +147,8 @@ final class Leases {
     try {
       RELEASES.schedule(() -> release(leases, path, attempt), pauseMs, TimeUnit.MILLISECONDS);
     } catch (RuntimeException | Error e) {
-      LOG.warn("{} may stay open for as long as this process lives: no thread could be started to close it", path, e);
+      LOG.warn("{} may stay open for as long as this process lives: no thread could be started to close it. What to do:"
+          + " allow this process more threads (ulimit -u) or memory", path, e);
     }
   }
 
@@ -167,7 +168,10 @@ final class Leases {
       long pause = Math.min(FIRST_PAUSE_MS << attempt, LONGEST_PAUSE_MS);
       releaseLater(leases, path, attempt + 1, pause);
     } else {
-      LOG.warn("{} is still open: HDFS did not recover its lease in " + RELEASE_ATTEMPTS + " attempts", path, failure);
+      LOG.warn("{} is still open: HDFS did not recover its lease in " + RELEASE_ATTEMPTS + " attempts. What to do:"
+          + " make sure"
+          + " that its DataNodes run; if it stays so, hdfs debug recoverLease -path {} -retries 10", path, path,
+          failure);
     }
   }
 }

@@ -82,7 +82,7 @@ public final class LocalSpace {
     try {
       Files.deleteIfExists(file);
     } catch (IOException e) {
-      LOG.warn("Could not delete the local file {}", file, e);
+      LOG.warn("Could not delete the local file {}. What to do: delete it when this process has ended", file, e);
     }
   }
 }

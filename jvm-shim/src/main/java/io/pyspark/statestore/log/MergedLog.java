@@ -271,15 +271,17 @@ public final class MergedLog {
       if (!warnedOfOtherBatch.getAndSet(true)) {
         LOG.warn("groupCommit.scope=batch has no effect for {}: the job that makes {} runs in a thread that has batch {} in"
             + " its local properties, as threads of a pool have that were made in an earlier batch, or for another query."
-            + " Each commit of such a job is durable before its task ends.", checkpoint(), path, said);
+            + " Each commit of such a job is durable before its task ends. What to do: run such jobs in threads that"
+            + " the batch makes, or leave groupCommit.scope out", checkpoint(), path, said);
       }
       return null;
     }
     if (number < 0) {
       if (mayWait && !isMaintenanceThread() && !warnedOfNoBatch.getAndSet(true)) {
         LOG.warn("groupCommit.scope=batch has no effect for {}: {} was made outside of a task. Spark does that where it"
-            + " writes checksum files. Set spark.sql.streaming.checkpoint.fileChecksum.enabled=false, or leave"
-            + " groupCommit.scope out; each commit is durable before its task ends.", checkpoint(), path);
+            + " writes checksum files, and each commit is durable before its task ends. What to do: set"
+            + " spark.sql.streaming.checkpoint.fileChecksum.enabled=false, or leave groupCommit.scope out",
+            checkpoint(), path);
       }
       return null;
     }
@@ -439,7 +441,8 @@ public final class MergedLog {
       EarlyFiles.handedOver(storage.stateDirectory(), store, path, localFile);
     } else if (options.uploadAsCreated() && !warnedOfNoEarlyUploads.getAndSet(true)) {
       LOG.warn("upload=created has no effect for {}: RocksDB says which SSTs it makes with the provider door, on Spark"
-          + " 4.1 and later. They are written with their snapshots", checkpoint());
+          + " 4.1 and later. They are written with their snapshots. What to do: use that door, or leave upload out",
+          checkpoint());
     }
     staged.add(store, new Commit.Item(path, localSpace.keep(localFile)));
     return true;
@@ -763,7 +766,9 @@ public final class MergedLog {
     try {
       cleaner.runIfDue();
     } catch (RuntimeException | Error e) {
-      LOG.warn("Cleaning of {} stopped; trying again", checkpoint(), e);
+      LOG.warn("Cleaning of {} stopped; trying again. What to do: if it goes on, mend the cause; dead files stay"
+          + " until then",
+          checkpoint(), e);
     }
   }
 

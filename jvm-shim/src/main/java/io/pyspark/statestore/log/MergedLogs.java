@@ -127,7 +127,8 @@ public final class MergedLogs {
       answer = new ServiceMessages.Refused(false, e.id(), e.getMessage());
     } catch (IOException | RuntimeException | Error e) {
       // An executor waits for an answer.
-      LOG.warn("The index service could not answer", e);
+      LOG.warn("The index service could not answer. What to do: if it goes on, report it with this stack trace, and"
+          + " restart the query with indexService.enabled=false", e);
       answer = new ServiceMessages.Refused(false, null, String.valueOf(e));
     }
     return CompletableFuture.completedFuture(ServiceMessages.encode(answer));
@@ -307,7 +308,7 @@ public final class MergedLogs {
 
   private static void said(Throwable e) {
     try {
-      LOG.warn("Housekeeping failed; trying again", e);
+      LOG.warn("Housekeeping failed; trying again. What to do: if it goes on, report it with this stack trace", e);
     } catch (RuntimeException | Error again) {
       // Memory has run out, and is asked for once more in a moment.
     }
@@ -323,14 +324,16 @@ public final class MergedLogs {
         try {
           work.run();
         } catch (RuntimeException | Error e) {
-          LOG.warn("Housekeeping of {} failed; trying again", name, e);
+          LOG.warn("Housekeeping of {} failed; trying again. What to do: if it goes on, mend the cause; dead files stay"
+              + " until then", name, e);
         } finally {
           RUNNING.remove(whose);
         }
       });
     } catch (RuntimeException | Error e) {
       RUNNING.remove(whose);
-      LOG.warn("Could not start a thread for the housekeeping of {}; trying again", name, e);
+      LOG.warn("Could not start a thread for the housekeeping of {}; trying again. What to do: allow this process more"
+          + " threads (ulimit -u) or memory", name, e);
     }
   }
 
@@ -344,7 +347,7 @@ public final class MergedLogs {
         seal.get();
       }
     } catch (ExecutionException e) {
-      LOG.warn("Some files could not be sealed; all their groups are durable", e);
+      LOG.info("Some files could not be sealed; all their groups are durable", e);
     } catch (InterruptedException e) {
       Thread.currentThread().interrupt();
     }
@@ -354,7 +357,7 @@ public final class MergedLogs {
     try {
       log.seal();
     } catch (RuntimeException | Error e) {
-      LOG.warn("Could not seal the files of {}; all its groups are durable", log.checkpoint(), e);
+      LOG.info("Could not seal the files of {}; all its groups are durable", log.checkpoint(), e);
     }
   }
 

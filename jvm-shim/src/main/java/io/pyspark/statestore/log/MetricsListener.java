@@ -40,7 +40,9 @@ public final class MetricsListener<L> {
         news.accept(told);
       } catch (RuntimeException | LinkageError e) {
         remove(told);
-        LOG.warn("The metrics listener failed; {} metrics are no longer updated", metrics, e);
+        LOG.warn("The metrics listener failed; {} metrics are no longer updated. What to do: report it with this"
+            + " stack trace",
+            metrics, e);
       }
     }
   }

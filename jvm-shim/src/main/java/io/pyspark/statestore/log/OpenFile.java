@@ -287,7 +287,7 @@ final class OpenFile {
       out.close();
     } catch (IOException | RuntimeException | Error e) {
       // Hadoop's local file system reports a full disk as an Error, once more for what is still in its buffer.
-      LOG.warn("Could not close {}, to which a write has failed", path(), e);
+      LOG.info("Could not close {}, to which a write has failed", path(), e);
     }
     made.storage.release(file.name());
     // Only now, because closing may make more of the last group visible.

@@ -192,8 +192,9 @@ final class Pins {
     try {
       pin = parse(status);
     } catch (IOException | RuntimeException e) {
-      LOG.warn("The pin {} cannot be understood; no merged file of {} is unlinked meanwhile", status.getPath(),
-          storage.checkpoint(), e);
+      LOG.warn("The pin {} cannot be understood; no merged file of {} is unlinked meanwhile. What to do: bring it"
+          + " back from a"
+          + " copy, or delete it if no fork reads files here", status.getPath(), storage.checkpoint(), e);
       pin = new Pin(status.getLen(), status.getModificationTime(), "", false, null);
     }
     read.put(name(status), pin);

@@ -317,8 +317,9 @@ final class Refresher {
           throw e;
         } catch (IOException e) {
           unreadable.add(name);
-          LOG.warn("Could not read the index-only file {} of {}; reading the files that it repeats instead", name,
-              storage.checkpoint(), e);
+          LOG.warn("Could not read the index-only file {} of {}; reading the files that it repeats instead. What to"
+              + " do: if"
+              + " it goes on, pyspark-statestore consolidate writes another one", name, storage.checkpoint(), e);
         }
       }
     }

@@ -123,7 +123,7 @@ final class RelocationMarkers {
         sinceRenewed = isHeeded() ? begun : sinceRenewed;
       } catch (IOException | RuntimeException | Error e) {
         // Hadoop's local disk throws an Error where it is full.
-        LOG.warn("Could not renew the relocation marker {} of {}; trying again", name, storage.checkpoint(), e);
+        LOG.info("Could not renew the relocation marker {} of {}; trying again", name, storage.checkpoint(), e);
       } finally {
         renewLater();
       }
@@ -145,7 +145,7 @@ final class RelocationMarkers {
         }
       } catch (IOException | RuntimeException | Error e) {
         metrics.deleteFailed();
-        LOG.warn("Could not delete the relocation marker {} of {}; cleaning deletes it once it is expired", name,
+        LOG.info("Could not delete the relocation marker {} of {}; cleaning deletes it once it is expired", name,
             storage.checkpoint(), e);
       } finally {
         underWay.remove(name);
@@ -241,7 +241,7 @@ final class RelocationMarkers {
         seen.remove(name);
       } catch (IOException | RuntimeException e) {
         metrics.deleteFailed();
-        LOG.warn("Could not delete the expired relocation marker {} of {}; the next pass tries again", name,
+        LOG.info("Could not delete the expired relocation marker {} of {}; the next pass tries again", name,
             storage.checkpoint(), e);
       }
     }

@@ -146,7 +146,8 @@ final class Relocator {
         } catch (StateStoreFilesException e) {
           copies.remove(copy);
           payload.close();
-          LOG.warn("{} stays as it is: a live segment in it cannot be read", candidate.file(), e);
+          LOG.warn("{} stays as it is: a live segment in it cannot be read. What to do: pyspark-statestore verify"
+              + " says what is damaged", candidate.file(), e);
           return false;
         }
         bytes += segment.lengthWithEntries();

@@ -71,7 +71,7 @@ final class ServedRelocations {
         relocator.run(() -> garbage.plan(moves));
       }
     } catch (IOException | RuntimeException | Error e) {
-      LOG.warn("Moving live segments of {} stopped; trying again", service.checkpoint(), e);
+      LOG.info("Moving live segments of {} stopped; trying again", service.checkpoint(), e);
     } finally {
       lastNanos = System.nanoTime();
       running.set(false);

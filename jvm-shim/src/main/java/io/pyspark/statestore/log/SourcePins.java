@@ -11,7 +11,6 @@ import java.util.TreeSet;
 import org.apache.hadoop.fs.FileStatus;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
-import org.slf4j.event.Level;
 
 /**
  * The pins that this checkpoint, a fork, has in the checkpoints that it was forked from. Such a pin names the files in
@@ -86,11 +85,13 @@ final class SourcePins {
         replaceIn(source, forkId, kept);
       } catch (IOException | RuntimeException e) {
         isDone = false;
-        // Who may not write there would be told the same in each pass.
-        LOG.atLevel(isKnown ? Level.DEBUG : Level.WARN).setCause(e).log("The pins of the fork {} in {} stay as they are,"
-            + " and keep more files there than it needs. A query of the fork may have no right to write there;"
-            + " pyspark-statestore orphans, run there, drops them once the fork needs nothing",
-            storage.checkpoint(), source);
+        if (isKnown) { // who may not write there would be told the same in each pass
+          LOG.debug("The pins in {} stay as they are once more", source, e);
+          continue;
+        }
+        LOG.warn("The pins of the fork {} in {} stay as they are, and keep more files there than it needs. A query of"
+            + " the fork may have no right to write there. What to do: run pyspark-statestore orphans there once the"
+            + " fork needs nothing, which drops them", storage.checkpoint(), source, e);
       }
     }
     failures = isDone ? 0 : failures + 1;

@@ -167,6 +167,7 @@ public final class SinkRewrite {
     Staging staging = new Staging(sink, Staging.newDirectory(sink, "compact"), conf(session, options));
     List<Path> inVain = new ArrayList<>();
     try {
+      staging.begin();
       Staging.Placed placed = staging.place(bins, compaction, inVain);
       inVain.clear();
       return placed;

@@ -92,6 +92,7 @@ abstract class StagedCommitProtocol extends ManifestFileCommitProtocol {
       running = RunningSink.ofThisThread();
       options = SinkOptions.from(job.getConfiguration(), running.written().optionsAsMap());
       directory = new Staging(sink, staging, job.getConfiguration());
+      directory.begin();
       atWork = AtWork.begin(directory.fileSystem(), directory.path(), this);
     } catch (IOException e) {
       throw new UncheckedIOException(e.getMessage(), e);
@@ -187,7 +188,7 @@ abstract class StagedCommitProtocol extends ManifestFileCommitProtocol {
     files.joined().values().forEach(joined -> joined.left().forEach(left -> reasons.add(left.why())));
     for (String reason : reasons) {
       if (SAID.size() < MOST_SAID && SAID.add(sink + " " + reason)) {
-        LOG.warn("[sink={}] Files are published as they are, since {}. Nothing is lost.", sink, reason);
+        LOG.info("[sink={}] Files are published as they are, since {}. Nothing is lost.", sink, reason);
       }
     }
   }
@@ -230,7 +231,8 @@ abstract class StagedCommitProtocol extends ManifestFileCommitProtocol {
     try {
       directory.sweepIfDue(options.stagingRetentionMs(), waiting);
     } catch (IOException | RuntimeException e) {
-      LOG.warn("The staging directory of {} could not be looked through for what others have left", sink, e);
+      // It needs nobody: the next hour looks again, and Sink.remove_orphan_files does.
+      LOG.info("[sink={}] What failed attempts have left could not be looked for: {}", sink, e.toString());
     }
   }
 
@@ -248,7 +250,8 @@ abstract class StagedCommitProtocol extends ManifestFileCommitProtocol {
     try {
       directory.delete(files);
     } catch (IOException | RuntimeException e) {
-      LOG.warn("{} or files that are not needed could not be deleted; they go after the retention", staging, e);
+      LOG.info("{} or files that are not needed could not be deleted; they go after the retention: {}", staging,
+          e.toString());
     }
   }
 }

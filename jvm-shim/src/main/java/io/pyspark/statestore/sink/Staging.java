@@ -6,8 +6,11 @@ import io.pyspark.statestore.log.ObjectStores;
 import io.pyspark.statestore.sink.Bins.Bin;
 import io.pyspark.statestore.sink.Joined.Part;
 import io.pyspark.statestore.sink.JoinedFiles.Join;
+import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.io.InterruptedIOException;
+import java.nio.file.Files;
+import java.nio.file.LinkOption;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.LinkedHashMap;
@@ -41,12 +44,20 @@ import org.slf4j.LoggerFactory;
  * reader misses one. An attempt deletes its own directory when it has committed or failed. A directory that is left over
  * goes when nothing in it has changed for the retention: an attempt that is still at work would have changed it
  * ({@link AtWork}). Where a directory cannot be listed, nothing is deleted.
+ *
+ * <p>The directory of all attempts goes with the last of them, where a file system deletes a directory in one step, and
+ * only an empty one. An attempt makes its own directory before its tasks write there, so nobody takes away what a task is
+ * about to write to.
  */
 final class Staging {
   private static final Logger LOG = LoggerFactory.getLogger(Staging.class);
   private static final String JOINED = "_joined";
   private static final String CRYPTO_FACTORY = "parquet.crypto.factory.class";
   private static final String KEYS_INSIDE = "parquet.encryption.key.material.store.internally";
+  /** File systems that delete a directory in one step if it is empty, and leave it otherwise. */
+  private static final Set<String> DELETE_WHAT_IS_EMPTY = Set.of("file", "hdfs", "webhdfs", "swebhdfs");
+  /** Each but the first is needed where another attempt has ended in between. */
+  private static final int ATTEMPTS_TO_BEGIN = 5;
   private static final int THREADS = 8;
   private static final long SWEEP_INTERVAL_NANOS = TimeUnit.HOURS.toNanos(1);
   /** When this process last looked for left-over directories, by sink. */
@@ -89,6 +100,28 @@ final class Staging {
   /** Sixteen digits that no other attempt has. */
   static String newAttempt() {
     return String.format("%016x", ThreadLocalRandom.current().nextLong());
+  }
+
+  /** Makes the directory, before any task writes there: see {@link #deleteIfEmpty}. */
+  void begin() throws IOException {
+    for (int attempt = 1; goesWhenEmpty(); attempt++) {
+      try {
+        if (fs.mkdirs(path)) {
+          return;
+        }
+      } catch (IOException e) {
+        if (attempt == ATTEMPTS_TO_BEGIN) {
+          throw e;
+        }
+      }
+      if (attempt == ATTEMPTS_TO_BEGIN) {
+        throw new IOException(path + " could not be made");
+      }
+    }
+  }
+
+  private boolean goesWhenEmpty() {
+    return DELETE_WHAT_IS_EMPTY.contains(fs.getUri().getScheme());
   }
 
   Path path() {
@@ -308,6 +341,25 @@ final class Staging {
   void delete(List<Path> files) throws IOException {
     inParallel(files.stream().map(file -> (Callable<Boolean>) () -> fs.delete(file, false)).toList());
     fs.delete(path, true);
+    deleteIfEmpty(new Path(sink, SinkPlaces.STAGING));
+  }
+
+  /** Deletes the directory of all attempts if there is none. */
+  private void deleteIfEmpty(Path root) {
+    if (!goesWhenEmpty()) {
+      return;
+    }
+    try {
+      java.nio.file.Path local = java.nio.file.Path.of(root.toUri().getPath());
+      if (!fs.getUri().getScheme().equals("file")) {
+        fs.delete(root, false);
+      } else if (Files.isDirectory(local, LinkOption.NOFOLLOW_LINKS)) {
+        // Hadoop looks whether a local directory is empty, and then deletes it with all that has come into it since.
+        Files.deleteIfExists(local);
+      }
+    } catch (IOException | RuntimeException e) {
+      LOG.debug("{} stays: other attempts are in it", root, e);
+    }
   }
 
   /** Looks for what attempts that failed have left, once an hour. */
@@ -325,12 +377,29 @@ final class Staging {
   private void sweep(long beforeMs) throws IOException {
     for (String root : new String[] {SinkPlaces.STAGING, SinkPlaces.FORMER_STAGING}) {
       Path directory = new Path(sink, root);
-      for (FileStatus other : fs.exists(directory) ? fs.listStatus(directory) : new FileStatus[0]) {
-        if (!other.getPath().equals(path) && newest(other) < beforeMs) {
+      for (FileStatus other : list(directory)) {
+        if (!other.getPath().equals(path) && hasNotChangedSince(other, beforeMs)) {
           LOG.info("Deleting {}, which an attempt that failed has left", other.getPath());
           fs.delete(other.getPath(), true);
         }
       }
+      deleteIfEmpty(directory);
+    }
+  }
+
+  private FileStatus[] list(Path directory) throws IOException {
+    try {
+      return fs.listStatus(directory);
+    } catch (FileNotFoundException e) {
+      return new FileStatus[0];
+    }
+  }
+
+  private boolean hasNotChangedSince(FileStatus directory, long beforeMs) throws IOException {
+    try {
+      return newest(directory) < beforeMs;
+    } catch (FileNotFoundException e) {
+      return false; // its own attempt has ended meanwhile
     }
   }
 

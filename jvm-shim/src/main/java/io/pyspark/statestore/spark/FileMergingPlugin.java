@@ -41,7 +41,8 @@ public final class FileMergingPlugin implements SparkPlugin {
       boolean isShown = isExecutor && DRIVER.equals(context.executorID());
       return isShown ? null : FileMergingMetrics.start(context.metricRegistry());
     } catch (RuntimeException | LinkageError e) {
-      LOG.warn("There are no fileMerging metrics of this process; nothing else is affected", e);
+      LOG.warn("There are no fileMerging metrics of this process; nothing else is affected. What to do: report it"
+          + " with this stack trace", e);
       return null;
     }
   }
@@ -51,7 +52,8 @@ public final class FileMergingPlugin implements SparkPlugin {
       boolean tells = Boolean.parseBoolean(fromDriver.get(TAB)) && !DRIVER.equals(context.executorID());
       return tells ? new ProcessFigures(news -> send(context, news)) : null;
     } catch (RuntimeException | LinkageError e) {
-      LOG.warn("The tab 'State files' misses figures of this process; nothing else is affected", e);
+      LOG.warn("The tab 'State files' misses figures of this process; nothing else is affected. What to do: report"
+          + " it with this stack trace", e);
       return null;
     }
   }

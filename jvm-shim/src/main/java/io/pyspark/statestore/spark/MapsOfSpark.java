@@ -38,7 +38,8 @@ final class MapsOfSpark {
     if (WARNED.compareAndSet(false, true)) {
       LOG.warn(
           "Copy-on-write maps do not fit into the heap store of Spark {}, which copies its whole state for each batch"
-              + " instead. Missing in Spark: {}. Results and files are the same",
+              + " instead. Missing in Spark: {}. Results and files are the same. What to do: for large state, use"
+              + " RocksDB",
           org.apache.spark.package$.MODULE$.SPARK_VERSION(), missing);
     }
   }

@@ -59,7 +59,8 @@ abstract class MeteredStore {
       MethodHandles.Lookup lookup = MethodHandles.lookup();
       return lookup.findConstructor(lookup.defineClass(subclass(arguments)), arguments);
     } catch (ReflectiveOperationException | RuntimeException | LinkageError e) {
-      LOG.warn("The progress of queries does not say what was done to merged files", e);
+      LOG.warn("The progress of queries does not say what was done to merged files. What to do: report it with this"
+          + " stack trace", e);
       return null;
     }
   }

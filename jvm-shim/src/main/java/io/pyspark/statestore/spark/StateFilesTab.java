@@ -39,7 +39,8 @@ final class StateFilesTab extends SparkUITab implements AutoCloseable {
       boolean hasQueries = context.getConf().getBoolean("spark.sql.streaming.ui.enabled", true);
       return ui.isDefined() ? new StateFilesTab(ui.get(), hasQueries) : null;
     } catch (RuntimeException | LinkageError e) {
-      LOG.warn("There is no tab 'State files'; nothing else is affected", e);
+      LOG.warn("There is no tab 'State files'; nothing else is affected. What to do: with Spark 3.5, use the one of"
+          + " Scala 2.12; otherwise report it with this stack trace", e);
       return null;
     }
   }
@@ -53,7 +54,8 @@ final class StateFilesTab extends SparkUITab implements AutoCloseable {
         }
       }
     } catch (RuntimeException | LinkageError e) {
-      LOG.warn("There are no metrics of the whole application; nothing else is affected", e);
+      LOG.warn("There are no metrics of the whole application; nothing else is affected. What to do: report it with"
+          + " this stack trace", e);
     }
   }
 
@@ -91,7 +93,7 @@ final class StateFilesTab extends SparkUITab implements AutoCloseable {
     try {
       return new StateFilesHtml(history.view(System.currentTimeMillis()), hasQueries).page(chosen);
     } catch (RuntimeException | LinkageError e) {
-      LOG.warn("The page of the tab 'State files' could not be made", e);
+      LOG.warn("The page of the tab 'State files' could not be made. What to do: report it with this stack trace", e);
       return "<p>This page could not be made: " + StateFilesHtml.text(e.toString()) + "</p>";
     }
   }

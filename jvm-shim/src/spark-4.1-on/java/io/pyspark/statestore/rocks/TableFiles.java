@@ -43,7 +43,7 @@ public final class TableFiles extends AbstractEventListener {
     try {
       event.run();
     } catch (RuntimeException | Error e) {
-      LOG.warn("An SST is not uploaded before its snapshot", e);
+      LOG.info("An SST is not uploaded before its snapshot", e);
     }
   }
 }

@@ -88,7 +88,8 @@ final class MergedRocksDB extends RocksDB {
       return MethodHandles.privateLookupIn(RocksDB.class, MethodHandles.lookup())
           .findVarHandle(RocksDB.class, "db", org.rocksdb.RocksDB.class);
     } catch (ReflectiveOperationException e) {
-      LOG.warn("Stores are not loaded lazily: Spark's RocksDB class has no field db", e);
+      LOG.warn("Stores are not loaded lazily: Spark's RocksDB class has no field db. What to do: leave restore out,"
+          + " and report it", e);
       return null;
     }
   }
