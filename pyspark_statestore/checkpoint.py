@@ -79,7 +79,7 @@ class Checkpoint:
     ) -> Checkpoint:
         """Returns the checkpoint of a query.
 
-        A query that was stopped tells :meth:`convert` so, which need not wait then.
+        The query tells the verbs that need a stopped one whether it has ended, and they need not wait then.
 
         Args:
             query: A ``StreamingQuery`` of a classic session, running or stopped. The queries of Spark Connect and of
@@ -136,7 +136,7 @@ class Checkpoint:
         """The verbs that keep the checkpoint small and sound."""
         from pyspark_statestore.maintenance.maintenance import Maintenance
 
-        return Maintenance(self._directory, self._closed_after)
+        return Maintenance(self._directory, self._closed_after, self._query)
 
     def state(
         self,
@@ -304,7 +304,9 @@ class Checkpoint:
             # Nobody runs a query on a fork that is being made.
             afterwards = partial(fork.repartition, partitions, spark=spark, force=True)
         log = self._merged_log(dry_run)
-        return fork_checkpoint(log, target, mode, version, dry_run=dry_run, force=force, afterwards=afterwards)
+        return fork_checkpoint(
+            log, target, mode, version, dry_run=dry_run, force=force, afterwards=afterwards, query=self._query
+        )
 
     def repartition(
         self, partitions: int, *, spark: SparkSession | None = None, dry_run: bool = False, force: bool = False
@@ -473,7 +475,8 @@ class Checkpoint:
         from pyspark_statestore.storage import Directory
 
         target = None if dst is None else Directory(self._location_of(dst, storage_options))
-        return export(self._merged_log(dry_run), target, dry_run=dry_run, force=force, spark=spark, callback=callback)
+        log = self._merged_log(dry_run)
+        return export(log, target, dry_run=dry_run, force=force, spark=spark, callback=callback, query=self._query)
 
     def drop_merged(self, *, dry_run: bool = True, force: bool = False) -> Drop:
         """Deletes the merged files after an export in place. There is no way back to them then.

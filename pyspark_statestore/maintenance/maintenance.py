@@ -33,11 +33,13 @@ class Maintenance:
     Args:
         directory: The checkpoint's directory.
         closed_after: The query's ``closedAfter``.
+        query: The ``StreamingQuery`` that the checkpoint was found by; None without one.
     """
 
-    def __init__(self, directory: Directory, closed_after: datetime.timedelta) -> None:
+    def __init__(self, directory: Directory, closed_after: datetime.timedelta, query: Any = None) -> None:
         self._directory = directory
         self._closed_after = closed_after
+        self._query = query
 
     def compact(
         self,
@@ -154,7 +156,7 @@ class Maintenance:
         """
         from pyspark_statestore.maintenance.expiry import expire
 
-        return expire(self._log(dry_run), retain_last, dry_run=dry_run, force=force)
+        return expire(self._log(dry_run), retain_last, dry_run=dry_run, force=force, query=self._query)
 
     def remove_old_partitions(self, *, dry_run: bool = True) -> OldPartitions:
         """Deletes the state of partitions that the query has no more, since it was repartitioned to fewer.
