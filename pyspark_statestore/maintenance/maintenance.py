@@ -141,6 +141,8 @@ class Maintenance:
     def expire(self, retain_last: int, *, dry_run: bool = True, force: bool = False) -> Expiry:
         """Deletes the state versions of a stopped query before those of its last committed batches.
 
+        A query counts as running until nothing was written for ``closed_after``, except in the session that ran it.
+
         Args:
             retain_last: How many committed batches the query can still go back to; at least 1.
             dry_run: Change nothing; only return what would be deleted. The default.
