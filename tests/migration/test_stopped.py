@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,9 @@ from pyspark.sql.streaming import StreamingQuery
 
 import pyspark_statestore
 from pyspark_statestore import Checkpoint, StateStoreFilesError
+from pyspark_statestore.log import stopped
+from pyspark_statestore.log.merged_log import Clocks, MergedLog
+from pyspark_statestore.session.queries import EndedRun
 from tests.conftest import MakeSpark
 from tests.inspect.builders import refused
 from tests.maintenance import builders
@@ -121,6 +125,25 @@ def test_every_verb_believes_a_query_that_has_ended(tmp_path: Path, verb: str) -
     with refused("PSS_QUERY_RUNNING", "only silence tells: wait"):
         call(Checkpoint.of(Query(checkpoint, lastProgress=progress(builders.LAST - 1))))
     call(Checkpoint.of(Query(checkpoint)))
+
+
+@pytest.mark.parametrize(("minutes_before", "expected"), [(2, "PSS_QUERY_RUNNING"), (6, MERGED)])
+def test_a_file_system_whose_clock_is_slow(
+    stock: Path, monkeypatch: pytest.MonkeyPatch, minutes_before: int, expected: str
+) -> None:
+    """By that clock, which is five minutes slow, a file of two minutes before the end was written after it."""
+    write_offsets(stock, STOCK, [BEGUN])
+    end = datetime.datetime.now(datetime.timezone.utc)
+    changed = (end - datetime.timedelta(minutes=minutes_before)).timestamp()
+    for file in stock.rglob("*"):
+        os.utime(file, (changed, changed))
+
+    def clocks(log: MergedLog) -> Clocks:
+        return Clocks(log.clock(), log.clock() - datetime.timedelta(minutes=5))
+
+    monkeypatch.setattr(stopped, "ask_file_system", clocks)
+    monkeypatch.setattr(stopped, "ended_run", lambda *_: EndedRun(builders.LAST, end, "app"))
+    assert convert(Query(stock)) == expected
 
 
 def test_the_verbs_are_all_that_use_the_rule() -> None:
