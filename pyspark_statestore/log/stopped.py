@@ -156,10 +156,19 @@ def _known_ends(directory: Directory, query: Any) -> Iterator[_End]:
     query_id = _id_of(directory)
     if query_id is None:
         return
-    if query is not None and str(query.id) == query_id and (progress := query.lastProgress):
-        # A trigger without data reports the next batch. One that was planned then made no progress.
-        yield _End(int(progress["batchId"]) - ("addBatch" not in progress["durationMs"]), planned=_planned_by(query))
     ended = ended_run(query_id, _is_at(directory))
+    if query is not None and str(query.id) == query_id:
+        progress, planned = query.lastProgress, _planned_by(query)
+        last = None
+        if progress:
+            # A trigger without data reports the next batch. One that was planned then made no progress.
+            last = int(progress["batchId"]) - ("addBatch" not in progress["durationMs"])
+        elif planned is not None:
+            last = planned[0] - 1  # it failed in its first batch
+        if last is not None:
+            yield _End(last, planned=planned)
+            if ended is not None:
+                yield _End(last, ended.at, ended.app_id)
     if ended is not None:
         yield _End(ended.last_batch, ended.at, ended.app_id)
 

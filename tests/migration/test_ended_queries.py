@@ -19,6 +19,7 @@ from pyspark.sql.streaming import StreamingQuery
 from pyspark_statestore import Checkpoint, attach
 from tests.conftest import MakeSpark
 from tests.inspect.builders import merged_file, refused
+from tests.reshape.harness import since
 
 pytestmark = pytest.mark.spark
 
@@ -137,3 +138,31 @@ def test_a_killed_driver_is_never_taken_for_stopped(make_spark: MakeSpark, tmp_p
         os.killpg(driver.pid, signal.SIGKILL)
         driver.wait()
     require_wait(tmp_path / "q1", query)
+
+
+@since
+def test_a_repartitioning_is_taken_back_at_once(make_spark: MakeSpark, tmp_path: Path) -> None:
+    spark = make_spark(mode="provider")
+    query = run(spark, tmp_path, range(9))
+    before = Checkpoint(tmp_path / "q1").repartition(5, spark=spark).partitions_before
+    with refused("PSS_QUERY_RUNNING", "only silence tells: wait"):
+        Checkpoint(shutil.copytree(tmp_path / "q1", tmp_path / "copy")).undo_repartition()
+    assert Checkpoint(tmp_path / "q1").undo_repartition().partitions == before
+    assert Checkpoint.of(query).repartition(5, spark=spark).partitions == 5
+    assert Checkpoint.of(query).undo_repartition().partitions == before
+
+
+def test_a_query_of_stock_spark_that_failed(make_spark: MakeSpark, tmp_path: Path) -> None:
+    """Spark knows which batch it has begun; only the query itself can be asked."""
+    spark = make_spark()
+    run(spark, tmp_path, range(9))
+    query = start(spark, tmp_path, range(9, 20), fails_at=12)
+    with pytest.raises(Exception, match="no such number"):
+        query.awaitTermination(60)
+    assert not (tmp_path / "q1/commits/1").exists()
+    with refused("PSS_QUERY_RUNNING", "only silence tells: wait"):
+        Checkpoint(tmp_path / "q1").convert("merged")
+    assert Checkpoint.of(query).convert("merged", dry_run=True).changed_entries_count == 2
+    (tmp_path / "q1/state/0/0/2.delta").write_bytes(b"of another process, which does the batch again")
+    with refused("PSS_QUERY_RUNNING", "only silence tells: wait"):
+        Checkpoint.of(query).convert("merged")
