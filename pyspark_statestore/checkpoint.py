@@ -79,7 +79,7 @@ class Checkpoint:
     ) -> Checkpoint:
         """Returns the checkpoint of a query.
 
-        A query that was stopped tells :meth:`convert` so, which need not wait then.
+        The query tells the verbs that need a stopped one whether it has ended, and they need not wait then.
 
         Args:
             query: A ``StreamingQuery`` of a classic session, running or stopped. The queries of Spark Connect and of
@@ -136,7 +136,7 @@ class Checkpoint:
         """The verbs that keep the checkpoint small and sound."""
         from pyspark_statestore.maintenance.maintenance import Maintenance
 
-        return Maintenance(self._directory, self._closed_after)
+        return Maintenance(self._directory, self._closed_after, self._query)
 
     def state(
         self,
@@ -306,7 +306,9 @@ class Checkpoint:
             # Nobody runs a query on a fork that is being made.
             afterwards = partial(fork.repartition, partitions, spark=spark, force=True)
         log = self._merged_log(dry_run)
-        return fork_checkpoint(log, target, mode, version, dry_run=dry_run, force=force, afterwards=afterwards)
+        return fork_checkpoint(
+            log, target, mode, version, dry_run=dry_run, force=force, afterwards=afterwards, query=self._query
+        )
 
     def repartition(
         self, partitions: int, *, spark: SparkSession | None = None, dry_run: bool = False, force: bool = False
@@ -321,8 +323,8 @@ class Checkpoint:
         The old partitions stay as they are. :meth:`undo_repartition` goes back to them as long as the query has not
         gone on, and ``maintenance.remove_old_partitions`` deletes those that the query has no more.
 
-        It takes Spark 4.3. A query counts as running until nothing was written for
-        ``closed_after``, as for :meth:`convert`; ``Checkpoint.of(query)`` knows better.
+        It takes Spark 4.3. A query counts as running until nothing was written for ``closed_after``, except in the
+        session that ran it, as for :meth:`convert`.
 
         Args:
             partitions: How many state partitions each operator gets.
@@ -355,7 +357,8 @@ class Checkpoint:
 
         Args:
             dry_run: Only report what would be deleted.
-            force: Allow it where the query seems to be running: after a repartitioning it does for ``closed_after``.
+            force: Allow it where the query seems to be running: after a repartitioning it does for ``closed_after``,
+                except in the session that ran the query.
 
         Raises:
             StateStoreFilesError: PSS_CANNOT_UNDO_REPARTITION where there is none, the query has gone on, or old
@@ -395,8 +398,9 @@ class Checkpoint:
         Spark began offline is undone if it has written no state.
 
         Nothing in a checkpoint says that its query was stopped, so the query counts as running until nothing was
-        written for ``closed_after``. A query knows better: ``Checkpoint.of(query).convert("merged")`` converts at once
-        where the query was stopped and wrote last, and never while it runs.
+        written for ``closed_after``. The session that ran it knows better: there this works at once where the query has
+        ended and wrote last, and never while it runs. With ``configure`` or ``attach`` the path is enough; a session of
+        stock Spark needs ``Checkpoint.of(query)``. So it is for all methods that need a stopped query.
 
         To ``stock``: :meth:`export` must have written the state back, and has done this already.
 
@@ -455,9 +459,10 @@ class Checkpoint:
     ) -> Export:
         """Writes the merged state of a stopped query back as the plain files that stock Spark expects.
 
-        Every file is checked against its checksum and read back. Call it again after an interruption: it goes on where
-        it was. After an export in place the merged files stay, and nobody reads or writes them. :meth:`convert` goes
-        back to them, until :meth:`drop_merged` deletes them.
+        A query counts as running until nothing was written for ``closed_after``, except in the session that ran it, as
+        for :meth:`convert`. Every file is checked against its checksum and read back. Call it again after an
+        interruption: it goes on where it was. After an export in place the merged files stay, and nobody reads or
+        writes them. :meth:`convert` goes back to them, until :meth:`drop_merged` deletes them.
 
         Args:
             dst: An empty or new directory, for a copy of the whole checkpoint. The export is in place if not given.
@@ -475,7 +480,8 @@ class Checkpoint:
         from pyspark_statestore.storage import Directory
 
         target = None if dst is None else Directory(self._location_of(dst, storage_options))
-        return export(self._merged_log(dry_run), target, dry_run=dry_run, force=force, spark=spark, callback=callback)
+        log = self._merged_log(dry_run)
+        return export(log, target, dry_run=dry_run, force=force, spark=spark, callback=callback, query=self._query)
 
     def drop_merged(self, *, dry_run: bool = True, force: bool = False) -> Drop:
         """Deletes the merged files after an export in place. There is no way back to them then.

@@ -80,6 +80,8 @@ def fork_command(
     with ExitStack() as stack:
         spark = None
         if partitions is not None and not dry_run:
+            # What can be refused without Spark is refused before it is started.
+            checkpoint.fork(fork, mode, version, partitions=partitions, dry_run=True, force=force)
             spark = stack.enter_context(session(master, dict(conf)))
         stack.enter_context(task_progress("Forking", spark))
         made = checkpoint.fork(fork, mode, version, partitions=partitions, spark=spark, dry_run=dry_run, force=force)
@@ -178,9 +180,12 @@ def convert_command(
         output.report(Report.of(title, figures_of(done), dry_run=done.dry_run, next_step=step))
         return
     with ExitStack() as stack:
-        spark = None if dry_run else stack.enter_context(session(master, dict(conf)))
-        stack.enter_context(task_progress("Converting", spark))
-        other = checkpoint.convert(store=store, spark=spark, dry_run=dry_run, force=force)
+        # What can be refused without Spark is refused before it is started.
+        other = checkpoint.convert(store=store, dry_run=True, force=force)
+        if not dry_run:
+            spark = None if other.version is None else stack.enter_context(session(master, dict(conf)))
+            stack.enter_context(task_progress("Converting", spark))
+            other = checkpoint.convert(store=store, spark=spark, force=force)
     note = "" if other.version is not None else "It has that store already."
     step = next_steps.after_convert_store(checkpoint.url, other)
     output.report(Report.of(title, figures_of(other), dry_run=other.dry_run, note=note, next_step=step))

@@ -51,9 +51,12 @@ def repartition_command(
     from pyspark_statestore.cli.session import session, task_progress
 
     with ExitStack() as stack:
-        spark = None if dry_run else stack.enter_context(session(master, dict(conf)))
-        stack.enter_context(task_progress("Repartitioning", spark))
-        done = checkpoint.repartition(partitions, spark=spark, dry_run=dry_run, force=force)
+        # What can be refused without Spark is refused before it is started.
+        done = checkpoint.repartition(partitions, dry_run=True, force=force)
+        if not dry_run:
+            spark = None if done.batch is None else stack.enter_context(session(master, dict(conf)))
+            stack.enter_context(task_progress("Repartitioning", spark))
+            done = checkpoint.repartition(partitions, spark=spark, force=force)
     note = "" if done.batch is not None else "It has that number of partitions already."
     title = f"Repartitioning of {checkpoint.url}"
     step = next_steps.after_repartition(checkpoint.url, done)

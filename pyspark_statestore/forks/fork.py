@@ -25,6 +25,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -40,7 +41,7 @@ from pyspark_statestore.forks.spark_side import (
 )
 from pyspark_statestore.format import MergedFile
 from pyspark_statestore.log import is_timely
-from pyspark_statestore.log.merged_log import Clocks, LogSnapshot, MergedLog, ask_file_system, require_stopped
+from pyspark_statestore.log.merged_log import LogSnapshot, MergedLog
 from pyspark_statestore.log.pins import (
     CLAIM,
     NO_CLAIM,
@@ -59,6 +60,7 @@ from pyspark_statestore.log.restorability import batch_with_ids, committed
 from pyspark_statestore.log.scan import MERGED, ForeignFileGoneError, retry_if_gone, scan
 from pyspark_statestore.log.spark_logs import COMMITS
 from pyspark_statestore.log.state_files import StateFiles, by_checkpoint, foreign_of, plain_files
+from pyspark_statestore.log.stopped import require_stopped
 from pyspark_statestore.storage import Directory, Location
 from pyspark_statestore.storage.changes import delete
 
@@ -108,17 +110,18 @@ def fork_checkpoint(
     dry_run: bool = False,
     force: bool = False,
     afterwards: Callable[[], object] | None = None,
+    query: Any = None,
 ) -> Fork:
     """Implements :meth:`pyspark_statestore.Checkpoint.fork`; what is done with it ``afterwards`` belongs to it."""
     fork = MergedLog(Directory(target), log.closed_after)
     _check_arguments(mode, version)
     _check_target(log.directory.location, fork.directory, needs_same_file_system=mode != COPY)
     if dry_run:
-        return _Forking(log, fork, mode, version, force).predict()
+        return _Forking(log, fork, mode, version, force, query).predict()
     pins = _Pins(log, target, secrets.token_hex(16))
     there, is_whole = fork, False
     try:
-        made = _Forking(log, there, mode, version, force, is_reshaped=afterwards is not None).make(pins)
+        made = _Forking(log, there, mode, version, force, query, is_reshaped=afterwards is not None).make(pins)
         is_whole = True
         if afterwards is not None:
             afterwards()
@@ -172,6 +175,7 @@ class _Forking:
         mode: str,
         version: int | None,
         force: bool,
+        query: Any,
         *,
         is_reshaped: bool = False,
     ) -> None:
@@ -180,6 +184,7 @@ class _Forking:
         self._mode = mode
         self._version = version
         self._force = force
+        self._query = query
         self._is_reshaped = is_reshaped
         self._known: Mapping[str, MergedFile] = {}
 
@@ -216,8 +221,7 @@ class _Forking:
         if self._mode == CLAIM and not self._force:
             snapshot = self._log.snapshot()
             plain = plain_files(self._log.directory, snapshot.scan)
-            clocks = Clocks(self._log.clock()) if self._log.dry_run else ask_file_system(self._log)
-            require_stopped(self._log, snapshot, plain, clocks, "Claiming a checkpoint")
+            require_stopped(self._log, snapshot, plain, "Claiming a checkpoint", query=self._query)
         return plan
 
     def _plan(self) -> _Plan:

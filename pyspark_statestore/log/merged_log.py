@@ -18,20 +18,17 @@ from itertools import count
 
 from fsspec.callbacks import Callback
 
-from pyspark_statestore import rendering
 from pyspark_statestore._version import __version__
 from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.format import MergedFile, MergedFileWriter, file_name
 from pyspark_statestore.format.layout import META_WHOLE
 from pyspark_statestore.log import FileState, closed_tombstones, is_closed, is_expired
-from pyspark_statestore.log.entries import CLOCK_BITS, time_of
+from pyspark_statestore.log.entries import CLOCK_BITS
 from pyspark_statestore.log.pins import ORIGIN_SUFFIX, is_own_pin, is_pin
 from pyspark_statestore.log.scan import INDEX_SUFFIX, MERGED, Scan, retry_if_gone, scan
-from pyspark_statestore.log.spark_logs import COMMITS, OFFSETS, entries
 from pyspark_statestore.log.state_files import STATE
 from pyspark_statestore.storage import Directory
 from pyspark_statestore.storage.changes import file_system_time, is_temporary, publish
-from pyspark_statestore.storage.directory import FileInfo
 
 TARGET_FILE_SIZE = 128 << 20
 """Bytes of the files that maintenance writes, unless it is told otherwise."""
@@ -299,72 +296,3 @@ def ask_file_system(log: MergedLog) -> Clocks:
     """
     there = file_system_time(log.directory, STATE)
     return Clocks(log.clock(), there)
-
-
-# Whether a query seems to be running, by what is new in its checkpoint.
-
-_SEALED_AFTER = datetime.timedelta(hours=1)
-"""The shim seals a merged file after so long at most."""
-
-
-def require_stopped(
-    log: MergedLog,
-    snapshot: LogSnapshot,
-    plain: Iterable[FileInfo],
-    now: Clocks,
-    action: str,
-    ours: Collection[str] = (),
-) -> None:
-    """Refuses to go on where anything in the checkpoint is so new that a query may have written it just now.
-
-    Args:
-        log: This process's work on the checkpoint.
-        snapshot: The checkpoint's merged files.
-        plain: The checkpoint's other state files.
-        now: The time.
-        action: What needs a stopped query, for the message.
-        ours: Files of the query's logs that this package wrote last, such as ``offsets/7``.
-
-    Raises:
-        StateStoreFilesError: PSS_QUERY_RUNNING, or the checkpoint cannot be read.
-    """
-    signs = list(_signs(log, snapshot, plain, now, ours))
-    if not signs:
-        return
-    # What takes longest says when all of them will have gone.
-    reason, left = max(signs, key=lambda sign: sign[1])
-    at = now.here + left
-    override = (
-        f"nothing in a checkpoint says so, and only silence tells: wait {rendering.duration(left)}, until "
-        f"{at:%H:%M:%S} UTC. Where you know that no process runs it, say so with force=True (--force)"
-    )
-    parameters = {"action": action, "path": log.directory.location.url, "reason": reason, "override": override}
-    raise StateStoreFilesError("PSS_QUERY_RUNNING", parameters)
-
-
-def _signs(
-    log: MergedLog, snapshot: LogSnapshot, plain: Iterable[FileInfo], now: Clocks, ours: Collection[str]
-) -> Iterator[tuple[str, datetime.timedelta]]:
-    """What a running query may have written lately, each with the time after which it will not count any more."""
-
-    def left(infos: Iterable[FileInfo], within: datetime.timedelta) -> datetime.timedelta:
-        ages = [now.age(info.modified) for info in infos]
-        return within - min(ages, default=within)
-
-    nothing = datetime.timedelta(0)
-    for spark_log in (COMMITS, OFFSETS):
-        written = [
-            info for info in entries(log.directory, spark_log).values() if f"{spark_log}/{info.name}" not in ours
-        ]
-        if (wait := left(written, log.closed_after)) > nothing:
-            yield f"a file in {spark_log} was written in the last {rendering.duration(log.closed_after)}", wait
-    # HDFS shows the time of its creation as that of an open file's last change.
-    within = log.closed_after + (_SEALED_AFTER if log.directory.lists_old_lengths else nothing)
-    for name, file in snapshot.scan.files.items():
-        if not file.sealed and (wait := left([snapshot.scan.infos[name]], within)) > nothing:
-            yield f"{name} is not sealed and was changed in the last {rendering.duration(within)}", wait
-    newest = time_of(snapshot.highest_stamp)
-    if (wait := log.closed_after - (now.here - newest)) > nothing:
-        yield f"the newest segment was written at {newest:%Y-%m-%d %H:%M:%S} UTC", wait
-    if (wait := left(plain, log.closed_after)) > nothing:
-        yield f"a state file was written in the last {rendering.duration(log.closed_after)}", wait

@@ -27,11 +27,12 @@ import pyarrow.compute as pc
 from pyspark_statestore.errors import not_allowed
 from pyspark_statestore.grouping import grouped
 from pyspark_statestore.log.deletion import delete_segments
-from pyspark_statestore.log.merged_log import Clocks, LogSnapshot, MergedLog, ask_file_system, require_stopped
+from pyspark_statestore.log.merged_log import LogSnapshot, MergedLog
 from pyspark_statestore.log.pins import check_unclaimed
 from pyspark_statestore.log.restorability import committed
 from pyspark_statestore.log.scan import retry_if_gone
 from pyspark_statestore.log.state_files import STATE, StateFiles, Stores, files_below_state, is_state_file, store_folder
+from pyspark_statestore.log.stopped import require_stopped
 from pyspark_statestore.log.versions import versions_table
 from pyspark_statestore.maintenance.cleaning import clean
 from pyspark_statestore.sparkfiles import files_named
@@ -61,15 +62,13 @@ class Expiry:
     dry_run: bool
 
 
-def expire(log: MergedLog, retain_last: int, *, dry_run: bool = True, force: bool = False) -> Expiry:
+def expire(log: MergedLog, retain_last: int, *, dry_run: bool = True, force: bool = False, query: Any = None) -> Expiry:
     """Implements :meth:`pyspark_statestore.maintenance.maintenance.Maintenance.expire`."""
     if not isinstance(retain_last, int) or isinstance(retain_last, bool) or retain_last < 1:
         raise not_allowed("retain_last", retain_last, "a whole number of batches, at least 1")
     if not force:
         state = _StateDirectory.read(log)
-        require_stopped(log, state.snapshot, state.plain.values(), Clocks(log.clock()), "Expiring versions")
-        if not dry_run:
-            require_stopped(log, state.snapshot, state.plain.values(), ask_file_system(log), "Expiring versions")
+        require_stopped(log, state.snapshot, state.plain.values(), "Expiring versions", query=query)
     batches = committed(log.directory)
     if not batches:
         log.snapshot()  # there is no checkpoint, or no batch of it was committed

@@ -33,11 +33,13 @@ class Maintenance:
     Args:
         directory: The checkpoint's directory.
         closed_after: The query's ``closedAfter``.
+        query: The ``StreamingQuery`` that the checkpoint was found by; None without one.
     """
 
-    def __init__(self, directory: Directory, closed_after: datetime.timedelta) -> None:
+    def __init__(self, directory: Directory, closed_after: datetime.timedelta, query: Any = None) -> None:
         self._directory = directory
         self._closed_after = closed_after
+        self._query = query
 
     def __repr__(self) -> str:
         return f"Checkpoint({self._directory.location.url!r}).maintenance"
@@ -142,6 +144,8 @@ class Maintenance:
     def expire(self, retain_last: int, *, dry_run: bool = True, force: bool = False) -> Expiry:
         """Deletes the state versions of a stopped query before those of its last committed batches.
 
+        A query counts as running until nothing was written for ``closed_after``, except in the session that ran it.
+
         Args:
             retain_last: How many committed batches the query can still go back to; at least 1.
             dry_run: Change nothing; only return what would be deleted. The default.
@@ -157,7 +161,7 @@ class Maintenance:
         """
         from pyspark_statestore.maintenance.expiry import expire
 
-        return expire(self._log(dry_run), retain_last, dry_run=dry_run, force=force)
+        return expire(self._log(dry_run), retain_last, dry_run=dry_run, force=force, query=self._query)
 
     def remove_old_partitions(self, *, dry_run: bool = True) -> OldPartitions:
         """Deletes the state of partitions that the query has no more, since it was repartitioned to fewer.

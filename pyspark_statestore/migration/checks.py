@@ -11,13 +11,14 @@ from __future__ import annotations
 import datetime
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.log.entries import time_of
-from pyspark_statestore.log.merged_log import Clocks, MergedLog, ask_file_system, require_stopped
+from pyspark_statestore.log.merged_log import MergedLog
 from pyspark_statestore.log.payload import checksum_of
 from pyspark_statestore.log.restart import not_restorable
 from pyspark_statestore.log.restorability import Batches, check_versions, committed, read_batches
@@ -30,6 +31,7 @@ from pyspark_statestore.log.state_files import (
     is_state_file,
     plain_files,
 )
+from pyspark_statestore.log.stopped import require_stopped
 from pyspark_statestore.migration.export_marker import ExportMarker, Progress
 from pyspark_statestore.storage.directory import Directory, FileInfo, in_parallel, require_inside
 
@@ -129,17 +131,23 @@ class PlainCopies:
 
 
 def require_query_stopped(
-    log: MergedLog, found: Scan, marker: ExportMarker | None, ours: Collection[str], action: str, *, dry_run: bool
+    log: MergedLog,
+    found: Scan,
+    action: str,
+    *,
+    query: Any,
+    marker: ExportMarker | None = None,
+    ours: Collection[str] = (),
 ) -> None:
-    """Refuses to go on where the query seems to be running.
+    """Refuses to go on where the query seems to be running (:func:`~pyspark_statestore.log.stopped.require_stopped`).
 
     Args:
         log: The checkpoint's log.
         found: Its merged files.
+        action: What needs a stopped query, for the message.
+        query: The ``StreamingQuery`` that the checkpoint was found by; None without one.
         marker: The marker of an export that was begun: plain files that it has written are no sign of a query.
         ours: Files of the query's logs, such as ``offsets/7``, that this package wrote, which are no sign either.
-        action: What needs a stopped query, for the message.
-        dry_run: Whether not even the file system's clock may be asked for.
 
     Raises:
         StateStoreFilesError: PSS_QUERY_RUNNING, or the checkpoint cannot be read.
@@ -147,10 +155,7 @@ def require_query_stopped(
     plain: list[FileInfo] = []
     if marker is None:
         plain = [info for name, info in files_below_state(log.directory).items() if is_state_file(name)]
-    snapshot = log.snapshot_of(found)
-    require_stopped(log, snapshot, plain, Clocks(log.clock()), action, ours)
-    if not dry_run:
-        require_stopped(log, snapshot, plain, ask_file_system(log), action, ours)
+    require_stopped(log, log.snapshot_of(found), plain, action, query=query, ours=ours)
 
 
 def require_fresh(directory: Directory, found: Scan, there: Iterable[FileInfo]) -> None:

@@ -43,7 +43,6 @@ from pyspark_statestore.migration.checks import (
 )
 from pyspark_statestore.migration.export_marker import ExportMarker, remove_markers
 from pyspark_statestore.migration.offset_log import OffsetChanges, UnfinishedRepartition
-from pyspark_statestore.migration.stopped import was_stopped
 from pyspark_statestore.storage.changes import delete, forget_checksum
 from pyspark_statestore.storage.directory import Directory, FileInfo, in_parallel
 
@@ -100,8 +99,8 @@ def convert(
             back = _GoingBack.planned(log, marker, found, there)
         elif not force:  # force never overrules a marker
             require_fresh(directory, found, there.values())
-    if not force and (changes.are_any or back) and not was_stopped(query, directory, f"Converting to {to}"):
-        require_query_stopped(log, found, marker, changes.ours, f"Converting to {to}", dry_run=dry_run)
+    if not force and (changes.are_any or back):
+        require_query_stopped(log, found, f"Converting to {to}", query=query, marker=marker, ours=changes.ours)
     copy = None
     if not dry_run:
         if back is not None:

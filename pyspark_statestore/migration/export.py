@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -99,10 +99,11 @@ def export(
     force: bool = False,
     spark: SparkSession | None = None,
     callback: Callback | None = None,
+    query: Any = None,
 ) -> Export:
     """Implements :meth:`pyspark_statestore.Checkpoint.export`."""
     if target is not None:
-        return _export_to(log, target, dry_run=dry_run, force=force, spark=spark, callback=callback)
+        return _export_to(log, target, dry_run=dry_run, force=force, spark=spark, callback=callback, query=query)
     marker = ExportMarker.found(log.directory)
     changes = OffsetChanges.planned(log.directory, "stock")
     if marker is not None and marker.is_done:
@@ -111,7 +112,7 @@ def export(
         return _converted(log, changes, dry_run)
     found, live = retry_if_gone(log.directory, lambda: _restorable(log.directory))
     if not force:
-        require_query_stopped(log, found, marker, changes.ours, _ACTION, dry_run=dry_run)
+        require_query_stopped(log, found, _ACTION, query=query, marker=marker, ours=changes.ours)
     if not len(live) and marker is None:
         return _converted(log, changes, dry_run)
     plain = _checked(log, marker, found, live, force=force)
@@ -228,6 +229,7 @@ def _export_to(
     force: bool,
     spark: SparkSession | None,
     callback: Callback | None,
+    query: Any,
 ) -> Export:
     """Exports to a directory that is empty, does not exist, or holds an unfinished export of the same state."""
     source = log.directory
@@ -238,7 +240,7 @@ def _export_to(
     contents = retry_if_gone(source, lambda: _Contents.of(source))
     if not force:
         marker = ExportMarker.found(source)
-        require_query_stopped(log, contents.found, marker, changes.ours, _ACTION, dry_run=dry_run)
+        require_query_stopped(log, contents.found, _ACTION, query=query, marker=marker, ours=changes.ours)
     there = files_below_state(target)
     check_places(target, contents.live, there)
     rows = contents.live.rows_in(there)

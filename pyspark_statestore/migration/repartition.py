@@ -31,7 +31,6 @@ from pyspark_statestore.migration.offset_log import OffsetEntry, UnfinishedRepar
 from pyspark_statestore.migration.sources import EXTENSIONS, Sources
 from pyspark_statestore.migration.spark_side import Refuse, Rewrite, SparkSide, StoreName, cannot, check_location
 from pyspark_statestore.migration.split import split
-from pyspark_statestore.migration.stopped import was_stopped
 from pyspark_statestore.paths import merged_path
 from pyspark_statestore.session.doors import MERGED_PROVIDERS, STOCK_PROVIDERS, store_of
 from pyspark_statestore.storage.changes import make_directory
@@ -90,8 +89,8 @@ def repartition(
     if plan.new_batch is None:
         return result
     # Spark lets no query start between the two entries, so one that was begun has no query beside it.
-    if not plan.is_begun and not force and not was_stopped(query, directory, "Repartitioning"):
-        require_query_stopped(log, snapshot.scan, None, (), "Repartitioning", dry_run=dry_run)
+    if not plan.is_begun and not force:
+        require_query_stopped(log, snapshot.scan, "Repartitioning", query=query)
     rewrite = retry_if_gone(directory, lambda: rewrite_of(log, plan))
     side = None if dry_run else checked_side(directory, plan, rewrite, spark, snapshot.scan)
     store = store_of(plan.provider)

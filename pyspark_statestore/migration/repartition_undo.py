@@ -26,7 +26,6 @@ from pyspark_statestore.log.spark_logs import OFFSETS, entries, operators, parti
 from pyspark_statestore.log.state_files import STATE, StateFiles, files_below_state, is_state_file, store_folder
 from pyspark_statestore.migration.checks import require_query_stopped
 from pyspark_statestore.migration.offset_log import UnfinishedRepartition, keep, read_offsets
-from pyspark_statestore.migration.stopped import was_stopped
 from pyspark_statestore.storage.changes import delete, forget_checksum
 from pyspark_statestore.storage.directory import Directory
 
@@ -65,8 +64,8 @@ def undo_repartition(
     if done is None:
         raise _refused(directory, "it is none, or the query has gone on since")
     is_finished = any(not name.startswith(OFFSETS) for name in done.files)
-    if is_finished and not force and not was_stopped(query, directory, "Taking a repartitioning back"):
-        require_query_stopped(log, snapshot.scan, None, (), "Taking a repartitioning back", dry_run=dry_run)
+    if is_finished and not force:
+        require_query_stopped(log, snapshot.scan, "Taking a repartitioning back", query=query, ours=done.files)
     before = partitions_of(directory, done.base)
     assert before is not None, "an entry that differs in the number has one"
     snapshot, files, rows = retry_if_gone(directory, lambda: _written(log, done))

@@ -31,7 +31,6 @@ from pyspark_statestore.migration.repartition import (
     rewrite_of,
 )
 from pyspark_statestore.migration.sources import Sources
-from pyspark_statestore.migration.stopped import was_stopped
 from pyspark_statestore.session.doors import MERGED_PROVIDERS, STOCK_PROVIDERS, STORES, store_of
 
 if TYPE_CHECKING:
@@ -91,8 +90,8 @@ def convert_store(
     provider = (MERGED_PROVIDERS if is_ours else STOCK_PROVIDERS)[store]
     changes = OffsetChanges.of_newest(directory, provider)
     action = f"Converting to the {store} store"
-    if not force and not was_stopped(query, directory, action):
-        require_query_stopped(log, snapshot.scan, None, changes.ours, action, dry_run=dry_run)
+    if not force:
+        require_query_stopped(log, snapshot.scan, action, query=query, ours=changes.ours)
     rewrite = replace(retry_if_gone(directory, lambda: rewrite_of(log, plan)), next_provider=STOCK_PROVIDERS[store])
     side = None if dry_run else checked_side(directory, plan, rewrite, spark, snapshot.scan, refuse=_cannot)
     retry_if_gone(directory, lambda: Sources.found(log, log.snapshot(), plan.batch, before))

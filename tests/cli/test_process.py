@@ -231,7 +231,7 @@ def test_progress_on_a_terminal(large: Path) -> None:
     assert "3/3" in terminal
     assert piped.splitlines()[0].startswith("4,001 segments in ")
     assert "\x1b" not in piped
-    assert len(piped.splitlines()) == 4003
+    assert sum(".changelog" in line for line in piped.splitlines()) == 4001
 
 
 def test_progress_in_bytes(tmp_path: Path) -> None:

@@ -56,3 +56,25 @@ def test_the_command_line_is_checked(invoke: Invoke, begun: Path) -> None:
     for number in (0, -1, "many"):
         assert "--partitions" in invoke("repartition", begun, "--partitions", number, status=2).stderr
     assert "--partitions" in invoke("fork", begun, begun.parent / "fork", "--partitions", 0, status=2).stderr
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("repartition", "{q}", "--partitions", 5),
+        ("convert", "{q}", "--store", "heap"),
+        ("fork", "{q}", "{q}-fork", "--mode", "claim", "--partitions", 5),
+    ],
+)
+def test_no_session_is_started_for_a_query_that_seems_to_run(
+    invoke: Invoke, begun: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[object, ...]
+) -> None:
+    monkeypatch.setattr("pyspark_statestore.cli.session.session", lambda *_: pytest.fail("a session was started"))
+    before = contents(begun)
+    refused = invoke(*(str(word).format(q=begun) for word in command), status=1).stderr
+    assert refused.startswith("[PSS_QUERY_RUNNING]")
+    assert "only silence tells: wait" in refused
+    assert contents(begun) == before
+    same = ("--partitions", 2) if command[0] == "repartition" else ("--store", "rocksdb")
+    if command[0] != "fork":
+        invoke(command[0], begun, *same)  # needs none either

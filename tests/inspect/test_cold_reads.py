@@ -21,7 +21,8 @@ def test_cold_summary_opens_each_file_once_and_reads_little(tmp_path: Path, watc
     assert set(watch.bytes_read) == names
     assert max(watch.bytes_read.values()) <= 128 * 1024
     assert min(path.stat().st_size for path in merged_paths(tmp_path)) > 1_000_000
-    assert sum(watch.listings.values()) == 1
+    # The logs of Spark say which version a restart needs.
+    assert watch.listings == {"_merged": 1, "offsets": 1, "commits": 1}
 
 
 @pytest.mark.parametrize("table", ["summary", "segments", "versions"])

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime
+import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,10 +13,16 @@ from typing import Any
 import pytest
 from pyspark.sql.streaming import StreamingQuery
 
+import pyspark_statestore
 from pyspark_statestore import Checkpoint, StateStoreFilesError
+from pyspark_statestore.log import stopped
+from pyspark_statestore.log.merged_log import Clocks, MergedLog
+from pyspark_statestore.session.queries import EndedRun
 from tests.conftest import MakeSpark
+from tests.inspect.builders import refused
 from tests.maintenance import builders
-from tests.migration.builders import MERGED, STOCK, make, providers, stock_goes_on
+from tests.migration.builders import MERGED, STOCK, make, providers, stock_goes_on, write_offsets
+from tests.reshape.builders import repartition_by_hand
 
 
 def progress(batch: int, *, had_data: bool = True) -> dict[str, Any]:
@@ -26,10 +34,15 @@ class Query:
     """What a StreamingQuery says of itself; it wrote all that is in the checkpoint."""
 
     def __init__(self, checkpoint: Path, **others: Any) -> None:
-        streams = SimpleNamespace(get=lambda _: None)
+        shared = SimpleNamespace(activeStreamingQueries=dict)
+        self.planned = builders.LAST, builders.LAST
+        metadata = SimpleNamespace(batchTimestampMs=lambda: self.planned[1])
+        execution = SimpleNamespace(currentBatchId=lambda: self.planned[0], offsetSeqMetadata=lambda: metadata)
         self._jsq = SimpleNamespace(
-            streamingQuery=lambda: SimpleNamespace(resolvedCheckpointRoot=lambda: checkpoint),
-            sparkSession=lambda: SimpleNamespace(streams=lambda: streams),
+            streamingQuery=lambda: SimpleNamespace(
+                resolvedCheckpointRoot=lambda: checkpoint, lastExecution=lambda: execution
+            ),
+            sparkSession=lambda: SimpleNamespace(sharedState=lambda: shared),
         )
         self.isActive = False
         self.id, self.runId = "4f5b", "run"
@@ -58,9 +71,88 @@ def test_a_stopped_query_is_converted_at_once(stock: Path) -> None:
     assert convert(Query(stock)) == MERGED
 
 
+BEGUN = builders.LAST + 1
+
+
 def test_a_batch_that_was_planned_when_it_was_stopped_is_its_own(stock: Path) -> None:
-    (stock / "offsets" / str(builders.LAST + 1)).write_bytes((stock / "offsets" / str(builders.LAST)).read_bytes())
-    assert convert(Query(stock)) == MERGED
+    write_offsets(stock, STOCK, [BEGUN])
+    assert convert(Query(stock, planned=(BEGUN, BEGUN))) == MERGED
+
+
+@pytest.mark.parametrize("planned", [(builders.LAST, builders.LAST), (BEGUN, 777)])
+def test_a_batch_that_another_process_has_begun_is_not_its_own(stock: Path, planned: tuple[int, int]) -> None:
+    write_offsets(stock, STOCK, [BEGUN])
+    assert convert(Query(stock, planned=planned)) == "PSS_QUERY_RUNNING"
+
+
+@pytest.mark.parametrize("merged", [False, True])
+def test_its_own_batch_that_another_process_does_again(stock: Path, merged: bool) -> None:
+    write_offsets(stock, STOCK, [BEGUN])
+    builders.write_version(stock, BEGUN + 1, merged=merged)
+    assert convert(Query(stock, planned=(BEGUN, BEGUN))) == "PSS_QUERY_RUNNING"
+
+
+def test_its_last_batch_that_another_process_has_committed(stock: Path) -> None:
+    write_offsets(stock, STOCK, [BEGUN])
+    (stock / "commits" / str(BEGUN)).write_text("v1\n{}")
+    assert convert(Query(stock, planned=(BEGUN, BEGUN))) == "PSS_QUERY_RUNNING"
+
+
+VERBS: dict[str, tuple[str, Callable[[Checkpoint], object]]] = {
+    "convert": ("plain", lambda c: c.convert("merged")),
+    "convert store": ("merged", lambda c: c.convert(store="heap", dry_run=True)),
+    "export": ("merged", lambda c: c.export()),
+    "export to": ("merged", lambda c: c.export(f"{c.url}-stock")),
+    "expire": ("merged", lambda c: c.maintenance.expire(1, dry_run=False)),
+    "claim": ("merged", lambda c: c.fork(f"{c.url}-fork", "claim")),
+    "predicted claim": ("merged", lambda c: c.fork(f"{c.url}-fork", "claim", dry_run=True)),
+    "repartition": ("merged", lambda c: c.repartition(5, dry_run=True)),
+    "undo_repartition": ("repartitioned", lambda c: c.undo_repartition()),
+}
+"""All that need a stopped query: what is there before, and the call."""
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_believes_a_query_that_has_ended(tmp_path: Path, verb: str) -> None:
+    kind, call = VERBS[verb]
+    checkpoint = make(tmp_path / "q1", "plain" if kind == "plain" else "merged")
+    if kind == "repartitioned":
+        repartition_by_hand(checkpoint)
+    with refused("PSS_QUERY_RUNNING", "is active in this session"):
+        call(Checkpoint.of(Query(checkpoint, isActive=True)))
+    with refused("PSS_QUERY_RUNNING", "only silence tells: wait"):
+        call(Checkpoint(checkpoint))
+    with refused("PSS_QUERY_RUNNING", "only silence tells: wait"):
+        call(Checkpoint.of(Query(checkpoint, lastProgress=progress(builders.LAST - 1))))
+    call(Checkpoint.of(Query(checkpoint)))
+
+
+@pytest.mark.parametrize(("minutes_before", "expected"), [(2, "PSS_QUERY_RUNNING"), (6, MERGED)])
+def test_a_file_system_whose_clock_is_slow(
+    stock: Path, monkeypatch: pytest.MonkeyPatch, minutes_before: int, expected: str
+) -> None:
+    """By that clock, which is five minutes slow, a file of two minutes before the end was written after it."""
+    write_offsets(stock, STOCK, [BEGUN])
+    end = datetime.datetime.now(datetime.timezone.utc)
+    changed = (end - datetime.timedelta(minutes=minutes_before)).timestamp()
+    for file in stock.rglob("*"):
+        os.utime(file, (changed, changed))
+
+    def clocks(log: MergedLog) -> Clocks:
+        return Clocks(log.clock(), log.clock() - datetime.timedelta(minutes=5))
+
+    monkeypatch.setattr(stopped, "ask_file_system", clocks)
+    monkeypatch.setattr(stopped, "ended_run", lambda *_: EndedRun(builders.LAST, end, "app"))
+    assert convert(Query(stock)) == expected
+
+
+def test_the_verbs_are_all_that_use_the_rule() -> None:
+    """Another one that asks for a stopped query belongs into the table above."""
+    root = Path(pyspark_statestore.__file__).parent
+    rule = re.compile(r"require_(?:query_)?stopped\(")
+    users = {path.name for path in root.rglob("*.py") if rule.search(path.read_text())}
+    verbs = {"conversion.py", "store_conversion.py", "export.py", "expiry.py", "fork.py"}
+    assert users == verbs | {"repartition.py", "repartition_undo.py", "checks.py", "stopped.py"}
 
 
 def test_a_query_that_runs_is_never_converted(stock: Path) -> None:
@@ -98,7 +190,7 @@ def test_without_its_id_nobody_knows_whose_it_is(stock: Path, metadata: str | No
 def test_the_error_says_how_long_to_wait_before_it_speaks_of_force(stock: Path) -> None:
     with pytest.raises(StateStoreFilesError) as raised:
         Checkpoint(stock).convert("merged")
-    found = re.search(r"wait (9m \d+s|10m), until (\d\d:\d\d:\d\d) UTC. Where .* force=True", str(raised.value))
+    found = re.search(r"wait (9m \d+s|10m), until (\d\d:\d\d:\d\d) UTC. .* force=True", str(raised.value))
     assert found is not None, str(raised.value)
     assert "in the last 10m" in str(raised.value)
     until = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(minutes=10)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -138,8 +139,10 @@ def test_what_is_refused(make_spark: MakeSpark, tmp_path: Path) -> None:
             at(run).convert(**words)  # type: ignore[call-overload]
     assert everything(run.checkpoint) == before
     young = started(make_spark, tmp_path / "young")
+    copy = shutil.copytree(young.checkpoint, tmp_path / "copy")  # of which this session knows nothing
     with refused("PSS_QUERY_RUNNING"):
-        Checkpoint(young.checkpoint).convert(store="rocksdb", dry_run=True)
+        Checkpoint(copy).convert(store="rocksdb", dry_run=True)
+    assert Checkpoint(young.checkpoint).convert(store="rocksdb", dry_run=True).store_before == "heap"
 
 
 def test_variables_have_no_place_in_a_heap_store(make_spark: MakeSpark, tmp_path: Path) -> None:

@@ -14,8 +14,9 @@ import org.slf4j.LoggerFactory;
 
 /**
  * The plugin for {@code spark.plugins}: shows {@link FileMergingMetrics} in the metrics system of the driver and of
- * each executor, and {@link StateFilesTab} where the application has pages. Spark ends a process whose plugin fails, so
- * no exception leaves this class, except in the driver of a Spark that the jar is not for.
+ * each executor, and {@link StateFilesTab} where the application has pages; and lets {@link EndedQueries} listen. Spark
+ * ends a process whose plugin fails, so no exception leaves this class, except in the driver of a Spark that the jar is
+ * not for.
  */
 public final class FileMergingPlugin implements SparkPlugin {
   private static final Logger LOG = LoggerFactory.getLogger(FileMergingPlugin.class);
@@ -76,6 +77,7 @@ public final class FileMergingPlugin implements SparkPlugin {
 
     @Override
     public Map<String, String> init(SparkContext context, PluginContext pluginContext) {
+      EndedQueries.listen(context);
       tab = StateFilesTab.attach(context);
       return Map.of(TAB, String.valueOf(tab != null));
     }
