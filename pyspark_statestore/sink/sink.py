@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from pyspark_statestore.errors import StateStoreFilesError
+from pyspark_statestore.errors import StateStoreFilesError, not_allowed
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -50,6 +50,7 @@ class Sink:
         from pyspark_statestore.storage import Directory, Location
 
         self._directory: Directory = Directory(Location.of(path, storage_options))
+        self._storage_options = storage_options
 
     @property
     def url(self) -> str:
@@ -196,18 +197,52 @@ class Sink:
             now=now,
         )
 
-    def verify(self) -> SinkVerification:
+    def verify(
+        self,
+        *,
+        repair: bool = False,
+        checkpoint: str | os.PathLike[str] | None = None,
+        checkpoint_options: Mapping[str, Any] | None = None,
+        compact_interval: int | None = None,
+        dry_run: bool = False,
+    ) -> SinkVerification:
         """Checks that every listed or waiting file is there with its size, and that the list has no gap.
+
+        With ``repair``, it first writes the entries of the list that a repartitioning of the query has left out, as
+        ``Checkpoint.repartition`` does with ``sinks``. An entry that was lost is never made up: the batch has to be a
+        repartitioning by the query's own logs. The query may be running.
+
+        Args:
+            repair: Write what is missing.
+            checkpoint: The query's checkpoint, which ``repair`` needs.
+            checkpoint_options: Options of the fsspec file system of the checkpoint; the sink's if not given.
+            compact_interval: The query's ``spark.sql.streaming.fileSink.log.compactInterval``, for a list that does not
+                tell it yet; the session's if not given, and Spark's default (10) without one.
+            dry_run: With ``repair``, only report what would be written.
 
         Returns:
             What was found; none of it is raised as an error.
 
         Raises:
-            StateStoreFilesError: As :meth:`files`.
+            StateStoreFilesError: As :meth:`files`; with ``repair``, PSS_CANNOT_REPAIR_SINK where anything else is
+                missing or the sink is another query's, PSS_INVALID_OPTION, or something cannot be read or written.
         """
         from pyspark_statestore.sink.verification import verify
 
-        return verify(self._directory)
+        if not repair:
+            if checkpoint is not None:
+                raise not_allowed("checkpoint", checkpoint, "given only with repair")
+            return verify(self._directory)
+        if checkpoint is None:
+            raise not_allowed("checkpoint", None, "the checkpoint of the query that writes to the sink, with repair")
+        from pyspark_statestore.sink.holes import interval_of_session, mend
+        from pyspark_statestore.storage import Directory, Location
+
+        options = self._storage_options if checkpoint_options is None else checkpoint_options
+        there = Directory(Location.of(checkpoint, options))
+        interval = interval_of_session() if compact_interval is None else compact_interval
+        mended = mend(self._directory, there, interval, dry_run=dry_run)
+        return replace(verify(self._directory), repaired=tuple(mended), dry_run=dry_run)
 
     def compact(
         self,
