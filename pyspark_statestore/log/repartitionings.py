@@ -3,7 +3,8 @@
 A repartitioning uses up a batch number. Its entry in the offset log differs from an earlier one in nothing but the
 number of state partitions; a query's own batches differ in more, as in the time. A file sink has nothing for that batch
 in its list unless an empty entry is written there. Once the query goes on without the repartitioning, that entry would
-have the sink skip the query's own batch of that number, in silence. So the checkpoint notes which sinks have one:
+have the sink skip the query's own batch of that number: its rows are lost, and its state is not written. So the
+checkpoint notes which sinks have one:
 
     checkpoint/_replaced/<batch>-<random>.sink.json
 

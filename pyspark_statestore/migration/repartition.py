@@ -9,8 +9,8 @@ What is done here comes before: everything is refused that Spark would find out 
 would not notice, or that could not be taken back.
 
 And what comes after: a file sink has no entry for that batch in its list. Once the batch is committed, it gets an
-empty one. Not before: were the repartitioning given up, the query would skip its own batch of that number, in silence.
-Without the entry, readers fail aloud, and the same call again writes it.
+empty one. Not before: were the repartitioning given up, the sink would skip the query's own batch of that number, and
+its rows and its state would be lost. Without the entry, readers fail, and the same call again writes it.
 """
 
 from __future__ import annotations

@@ -182,7 +182,10 @@ def publish(directory: Directory, relative: str, *, is_new: bool = False) -> Ite
 
 
 def create_new(directory: Directory, relative: str, data: bytes) -> bool:
-    """Writes a file that appears whole under its name, and never takes the place of another one.
+    """Writes a file that appears whole under its name, and does not take the place of another one.
+
+    On HDFS, and with old clients of object stores, a file that appears at that very moment is replaced: whoever may
+    write it, too, has to be kept away.
 
     Args:
         directory: The checkpoint's directory, or the sink's.
@@ -221,9 +224,11 @@ def create_new(directory: Directory, relative: str, data: bytes) -> bool:
 def _named(directory: Directory, temporary: str, path: str) -> bool:
     """Gives a file its name, if no other one has it."""
     fs = directory.location.fs
-    if not directory.is_local:  # HDFS renames nothing to a name that there is
-        with suppress(FileExistsError):
-            fs.mv(temporary, path)
+    if not directory.is_local:
+        # HDFS renames nothing to a name that there is, and WebHDFS does not say so. Arrow deletes the other file then.
+        if fs.exists(path):
+            return False
+        fs.mv(temporary, path)
         return not fs.exists(temporary)
     try:
         os.link(temporary, path)

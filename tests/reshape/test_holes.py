@@ -19,6 +19,7 @@ from pyspark_statestore.storage import Directory, Location
 from tests.inspect.builders import refused
 from tests.maintenance.builders import contents
 from tests.maintenance.faults import Breakage, DiedError
+from tests.maintenance.harness import live_files
 from tests.migration.builders import NOW, at, make, write_offsets
 from tests.migration.test_unfinished_repartition import BATCH
 from tests.reshape.builders import repartition_by_hand
@@ -310,6 +311,8 @@ def test_a_crash_while_it_is_taken_back(tmp_path: Path, breakage: Breakage) -> N
         assert offsets or not entry, "the query would skip its own batch of this number"
         assert entry or not commit, "the query would leave a hole"
         assert notes(there / "q1") or not entry
+        is_written = any(f"/{BATCH + 1}." in path for path in live_files(there / "q1"))
+        assert is_written or not entry, "convert would let the query start without the repartitioning"
 
     def with_entry(folder: Path) -> Path:
         mend(folder / "sink", folder / "q1")
