@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -23,6 +22,7 @@ from tests.maintenance.harness import live_files
 from tests.migration.builders import NOW, at, make, write_offsets
 from tests.migration.test_unfinished_repartition import BATCH
 from tests.reshape.builders import repartition_by_hand
+from tests.sampling import sample_of_calls
 from tests.sink import made
 from tests.sink.made import line, write_list
 
@@ -36,10 +36,10 @@ def lines_of(sink: Path, name: str) -> list[str]:
     return lines
 
 
-def entries(sink: Path) -> set[str]:
-    """The entries of the list; no temporary file is to be left."""
+def entries(sink: Path, *, temporary: bool = False) -> set[str]:
+    """The entries of the list; no temporary file is to be left, but by a process that dies."""
     found = {path.name for path in (sink / "_spark_metadata").iterdir() if path.is_file()}
-    assert not [name for name in found if name.startswith(".")], found
+    assert temporary or not [name for name in found if name.startswith(".")], found
     return found
 
 
@@ -222,7 +222,8 @@ def test_it_is_taken_back_with_its_entry(tmp_path: Path, sink: Path, is_compact:
 
 
 def _kept(checkpoint: Path) -> set[str]:
-    return {name for name in contents(checkpoint) if "_merged" not in name and "_replaced" not in name}
+    found = {name for name in contents(checkpoint) if "_merged" not in name and "_replaced" not in name}
+    return {name for name in found if not name.endswith(".tmp")}  # which a process that dies leaves
 
 
 @pytest.mark.parametrize(
@@ -253,12 +254,28 @@ def test_an_entry_that_names_something_is_not_taken_back(q1: Path, sink: Path, w
 
 
 def dies_everywhere(
-    breakage: Breakage, original: Path, folder: Path, verb: Callable[[Path], object], check: Callable[[Path], None]
-) -> int:
-    """Dies at each operation; what is left has to pass the check, and once more the same call has to end it."""
-    for operation in itertools.count():
-        there = Path(shutil.copytree(original, folder / str(operation)))
+    breakage: Breakage,
+    original: Path,
+    folder: Path,
+    verb: Callable[[Path], object],
+    check: Callable[[Path], None],
+    prepare: Callable[[Path], object] = lambda there: None,
+) -> None:
+    """Dies at operations; what is left has to pass the check, and once more the same call has to end it."""
+
+    def copied(name: object) -> Path:
+        there = Path(shutil.copytree(original, folder / str(name)))
+        prepare(there)
         breakage.mended()
+        return there
+
+    whole = copied("whole")
+    verb(whole)
+    operations = list(breakage.operations)
+    assert len(operations) > 20
+    expected = (entries(whole / "sink"), _kept(whole / "q1"))
+    for operation in sample_of_calls(operations):
+        there = copied(operation)
         breakage.at, breakage.deadly, breakage.torn = operation, True, True
         try:
             verb(there)
@@ -268,14 +285,13 @@ def dies_everywhere(
             for note in (there / "sink" / "_spark_metadata" / "_replaced").glob("*.json"):
                 note.unlink()  # of a process that has died: after half an hour it counts no more
             verb(there)
-            check(there)
-        else:
-            return operation
-        finally:
-            breakage.mended()
-    raise AssertionError
+        breakage.mended()
+        check(there)
+        left = {name for name in entries(there / "sink", temporary=True) if not name.startswith(".")}
+        assert (left, _kept(there / "q1")) == expected
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("is_compact", [True, False])
 def test_a_crash_while_it_is_mended(tmp_path: Path, breakage: Breakage, is_compact: bool) -> None:
     original = tmp_path / "original"
@@ -292,9 +308,10 @@ def test_a_crash_while_it_is_mended(tmp_path: Path, breakage: Breakage, is_compa
             assert len(lines_of(there / "sink", name)) == (BATCH if is_compact else 0)
             assert notes(there / "q1"), "the note is there before the entry"
 
-    assert dies_everywhere(breakage, original, tmp_path / "copies", verb, check) > 10
+    dies_everywhere(breakage, original, tmp_path, verb, check)
 
 
+@pytest.mark.sweep
 def test_a_crash_while_it_is_taken_back(tmp_path: Path, breakage: Breakage) -> None:
     original = tmp_path / "original"
     repartition_by_hand(make(original / "q1"))
@@ -314,31 +331,10 @@ def test_a_crash_while_it_is_taken_back(tmp_path: Path, breakage: Breakage) -> N
         is_written = any(f"/{BATCH + 1}." in path for path in live_files(there / "q1"))
         assert is_written or not entry, "convert would let the query start without the repartitioning"
 
-    def with_entry(folder: Path) -> Path:
-        mend(folder / "sink", folder / "q1")
-        return folder
-
     # The note names the sink by its path, which is another one in each copy.
-    for operation in itertools.count():
-        there = with_entry(Path(shutil.copytree(original, tmp_path / str(operation))))
-        breakage.mended()
-        breakage.at, breakage.deadly, breakage.torn = operation, True, True
-        try:
-            verb(there)
-        except DiedError:
-            breakage.mended()
-            check(there)
-            for note in (there / "sink" / "_spark_metadata" / "_replaced").glob("*.json"):
-                note.unlink()
-            verb(there)
-        else:
-            break
-        finally:
-            breakage.mended()
-        check(there)
-        assert not (there / "q1" / "offsets" / str(BATCH)).exists()
-        assert not (there / "sink" / "_spark_metadata" / str(BATCH)).exists()
-    assert operation > 20
+    dies_everywhere(breakage, original, tmp_path, verb, check, lambda there: mend(there / "sink", there / "q1"))
+    assert not (tmp_path / "whole" / "q1" / "offsets" / str(BATCH)).exists()
+    assert str(BATCH) not in entries(tmp_path / "whole" / "sink")
 
 
 @pytest.mark.parametrize(
