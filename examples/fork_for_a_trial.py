@@ -28,19 +28,16 @@ SINK_LOG = "_spark_metadata"
 def fork(where: harness.FlightPaths, door: str) -> tuple[harness.FlightPaths, list[str]]:
     """Forks the query. Returns the trial's paths and the files that the query had written before."""
     folder = where.folder.with_name("trial")
-    made = Checkpoint(where.folder).fork(folder)
+    # The trial gets a sink of its own. Spark's file sink counts batches: its list has to begin with those before.
+    output = where.output.with_name("trial-output")
+    made = Checkpoint(where.folder).fork(folder, sinks={where.output: output})
     click.echo(
         f"forked at version {made.version}: {made.referenced_segments_count} segments, "
         f"{made.referenced_bytes_count:,} bytes, none of them copied"
     )
-    # The trial gets a sink of its own. Spark's file sink keeps a log of all batches there. It must have the batches
-    # before the fork, and no later ones: Spark would skip them.
-    output = where.output.with_name("trial-output")
-    (output / SINK_LOG).mkdir(parents=True)
     before: list[str] = []
     for batch in range(made.version):
         log = where.output / SINK_LOG / str(batch)
-        shutil.copy(log, output / SINK_LOG)
         before += [json.loads(line)["path"] for line in log.read_text().splitlines()[1:]]
     checkpoint = merged_path(folder) if door == "path" else folder.as_uri()
     return replace(where, folder=folder, output=output, checkpoint=checkpoint, files_per_trigger=2), before

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import datetime
 import os
-from collections.abc import Mapping
-from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, overload
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 from pyspark_statestore.conf import CLOSED_AFTER
 from pyspark_statestore.errors import StateStoreFilesError, not_allowed
@@ -28,7 +29,11 @@ if TYPE_CHECKING:
     from pyspark_statestore.migration.repartition_undo import RepartitionUndo
     from pyspark_statestore.migration.store_conversion import StoreConversion
     from pyspark_statestore.report.page import Report
+    from pyspark_statestore.sink.holes import SinksOfFork, SinksOfQuery
+    from pyspark_statestore.sink.sink import Sink
     from pyspark_statestore.storage import Directory, Location
+
+    SinkPath: TypeAlias = str | os.PathLike[str] | Sink
 
 
 class Checkpoint:
@@ -257,6 +262,8 @@ class Checkpoint:
         *,
         storage_options: Mapping[str, Any] | None = None,
         partitions: int | None = None,
+        sinks: Mapping[SinkPath, SinkPath] | None = None,
+        compact_interval: int | None = None,
         spark: SparkSession | None = None,
         dry_run: bool = False,
         force: bool = False,
@@ -276,6 +283,11 @@ class Checkpoint:
             storage_options: Options of the fsspec file system of ``dst``; this checkpoint's if not given.
             partitions: Repartition the fork, as :meth:`repartition` does; it has this checkpoint's number if not given.
                 With a multiple of that, state with large rows is not written again (docs/reshape.md).
+            sinks: For each directory to which this checkpoint's query writes files, an empty one to which the fork's
+                query is to write instead: paths, or ``Sink`` objects. It gets the list without which that query could
+                not go on there. Readers of it see what the fork's query writes, and nothing else.
+            compact_interval: The query's ``spark.sql.streaming.fileSink.log.compactInterval``, as for
+                :meth:`repartition`.
             spark: The session that repartitions it, as for :meth:`repartition`.
             dry_run: Only report what the fork would hold.
             force: Allow ``claim`` where the query seems to be running.
@@ -284,34 +296,98 @@ class Checkpoint:
             A report. Its ``path`` is the checkpointLocation for the fork's query.
 
         Raises:
-            StateStoreFilesError: ``dst`` is not empty (PSS_NOT_EMPTY) or in another file system
+            StateStoreFilesError: ``dst`` or a new sink is not empty (PSS_NOT_EMPTY), what was given for a sink of this
+                checkpoint's query is none (PSS_NOT_A_SINK, PSS_DAMAGED_SINK_LIST), ``dst`` is in another file system
                 (PSS_OTHER_FILE_SYSTEM), the version cannot be restored (PSS_VERSION_NOT_RESTORABLE), ``claim`` was
                 asked for and the query runs (PSS_QUERY_RUNNING), this checkpoint was claimed (PSS_CLAIMED), an argument
                 is not allowed (PSS_INVALID_OPTION, PSS_BAD_PATH), there is no checkpoint (PSS_NOT_A_CHECKPOINT), the
                 fork cannot be repartitioned (as :meth:`repartition`), or something cannot be read or written. What was
-                written of the fork is deleted then.
+                written of the fork and of its sinks is deleted then.
         """
         from pyspark_statestore.forks.fork import fork_checkpoint
 
         target = self._location_of(dst, storage_options)
-        afterwards = None
         if partitions is not None:
             from pyspark_statestore.migration.repartition import check_number
             from pyspark_statestore.migration.spark_side import check_location
 
             check_number(partitions)
-            options = self._storage_options if storage_options is None else storage_options
-            fork = Checkpoint(dst, options, closed_after=self._closed_after)
-            check_location(fork._directory)
+        pairs = self._sinks_of_fork(sinks, target, version, compact_interval, spark)
+        options = self._storage_options if storage_options is None else storage_options
+        there = Checkpoint(dst, options, closed_after=self._closed_after)
+        if partitions is not None:
+            check_location(there._directory)
+
+        def afterwards() -> None:
             # Nobody runs a query on a fork that is being made.
-            afterwards = partial(fork.repartition, partitions, spark=spark, force=True)
+            done = None if partitions is None else there.repartition(partitions, spark=spark, force=True)
+            if pairs.sinks:
+                pairs.begin(there._directory, None if done is None else done.batch)
+
         log = self._merged_log(dry_run)
-        return fork_checkpoint(
-            log, target, mode, version, dry_run=dry_run, force=force, afterwards=afterwards, query=self._query
+        made = fork_checkpoint(
+            log,
+            target,
+            mode,
+            version,
+            dry_run=dry_run,
+            force=force,
+            is_reshaped=partitions is not None,
+            afterwards=afterwards,
+            query=self._query,
         )
+        return replace(made, sinks_count=len(pairs.sinks))
+
+    def _sinks_of_fork(
+        self,
+        sinks: Mapping[SinkPath, SinkPath] | None,
+        target: Location,
+        version: int | None,
+        compact_interval: int | None,
+        spark: SparkSession | None,
+    ) -> SinksOfFork:
+        """The fork's sinks, once they were looked at."""
+        from pyspark_statestore.log.restorability import committed
+        from pyspark_statestore.sink.holes import SinksOfFork, interval_of_session
+
+        if sinks is not None and not isinstance(sinks, Mapping):
+            raise not_allowed("sinks", sinks, "a mapping from the directory of a sink to that of the fork's")
+        interval = interval_of_session(spark) if compact_interval is None else compact_interval
+        pairs = tuple(zip(self._sinks(list(sinks or ())), self._sinks(list((sinks or {}).values())), strict=True))
+        found = SinksOfFork(pairs, interval)
+        if pairs:
+            is_number = isinstance(version, int) and not isinstance(version, bool)
+            last = version - 1 if is_number and version is not None else max(committed(self._directory), default=-1)
+            found.check(last, [target, self._location])
+        return found
+
+    def _sinks(self, sinks: Sequence[SinkPath]) -> tuple[Directory, ...]:
+        """Directories of file sinks."""
+        from pyspark_statestore.sink.sink import Sink
+
+        if isinstance(sinks, (str, os.PathLike, Sink)):
+            raise not_allowed("sinks", sinks, "a list of paths")
+        found = [one if isinstance(one, Sink) else Sink(one, self._storage_options) for one in sinks]
+        return tuple(sink._directory for sink in found)
+
+    def _sinks_of_query(
+        self, sinks: Sequence[SinkPath], compact_interval: int | None = None, spark: SparkSession | None = None
+    ) -> SinksOfQuery:
+        from pyspark_statestore.sink.holes import SinksOfQuery, check_interval, interval_of_session
+
+        interval = interval_of_session(spark) if compact_interval is None else compact_interval
+        check_interval(interval)
+        return SinksOfQuery(self._directory, self._sinks(sinks), interval)
 
     def repartition(
-        self, partitions: int, *, spark: SparkSession | None = None, dry_run: bool = False, force: bool = False
+        self,
+        partitions: int,
+        *,
+        sinks: Sequence[SinkPath] = (),
+        compact_interval: int | None = None,
+        spark: SparkSession | None = None,
+        dry_run: bool = False,
+        force: bool = False,
     ) -> Repartition:
         """Gives the stateful operators of a stopped query another number of state partitions.
 
@@ -328,6 +404,11 @@ class Checkpoint:
 
         Args:
             partitions: How many state partitions each operator gets.
+            sinks: The directories to which the query writes files with ``writeStream``, all of them: paths, or ``Sink``
+                objects. Nothing in the checkpoint names them. Each gets an empty entry in its list for the batch that
+                the repartitioning is; without it, readers and the query fail (``BATCH_METADATA_NOT_FOUND``).
+            compact_interval: The query's ``spark.sql.streaming.fileSink.log.compactInterval``, for a sink whose list
+                does not tell it yet; the session's if not given.
             spark: A classic session with the package, whose tasks read and write the state; the active one if not
                 given. A dry run needs none.
             dry_run: Only check, and report what would be done.
@@ -335,6 +416,7 @@ class Checkpoint:
 
         Raises:
             StateStoreFilesError: PSS_INVALID_OPTION, PSS_CANNOT_REPARTITION (says why, before anything is changed),
+                PSS_NOT_A_SINK, PSS_DAMAGED_SINK_LIST, PSS_CANNOT_REPAIR_SINK (somebody changes the list: repeat it),
                 PSS_UNFINISHED_REPARTITION (another number was begun), PSS_QUERY_RUNNING, PSS_VERSION_NOT_RESTORABLE,
                 PSS_EXPORTED, PSS_CLAIMED, PSS_NOT_A_CHECKPOINT, PSS_SPARK_NOT_RUNNING, PSS_JAR_MISSING, or
                 PSS_REPARTITION_FAILED where Spark failed half-way: repeat it, or take it back.
@@ -347,27 +429,33 @@ class Checkpoint:
         from pyspark_statestore.migration.repartition import repartition
 
         log = self._merged_log(dry_run)
-        return repartition(log, partitions, spark=spark, dry_run=dry_run, force=force, query=self._query)
+        of_query = self._sinks_of_query(sinks, compact_interval, spark)
+        return repartition(log, partitions, of_query, spark=spark, dry_run=dry_run, force=force, query=self._query)
 
-    def undo_repartition(self, *, dry_run: bool = False, force: bool = False) -> RepartitionUndo:
+    def undo_repartition(
+        self, *, sinks: Sequence[SinkPath] = (), dry_run: bool = False, force: bool = False
+    ) -> RepartitionUndo:
         """Takes a repartitioning back: the query goes on with the partitions that it had before.
 
         It takes back a finished one as long as the query has not gone on, and one that was interrupted. What is taken
         out of the query's logs is kept in ``_replaced``; the new state is deleted. Call it again after an interruption.
 
         Args:
+            sinks: The file sinks that got an entry for it, as for :meth:`repartition`; these entries are deleted.
             dry_run: Only report what would be deleted.
             force: Allow it where the query seems to be running: after a repartitioning it does for ``closed_after``,
                 except in the session that ran the query.
 
         Raises:
-            StateStoreFilesError: PSS_CANNOT_UNDO_REPARTITION where there is none, the query has gone on, or old
-                partitions were removed; PSS_QUERY_RUNNING, PSS_EXPORTED, PSS_CLAIMED, PSS_NOT_A_CHECKPOINT, or the
-                checkpoint cannot be read or written.
+            StateStoreFilesError: PSS_CANNOT_UNDO_REPARTITION where there is none, the query has gone on, old partitions
+                were removed, or a file sink that has an entry for it was not named or was changed since;
+                PSS_QUERY_RUNNING, PSS_EXPORTED, PSS_CLAIMED, PSS_NOT_A_CHECKPOINT, PSS_NOT_A_SINK, or the checkpoint
+                cannot be read or written.
         """
         from pyspark_statestore.migration.repartition_undo import undo_repartition
 
-        return undo_repartition(self._merged_log(dry_run), dry_run=dry_run, force=force, query=self._query)
+        of_query = self._sinks_of_query(sinks)
+        return undo_repartition(self._merged_log(dry_run), of_query, dry_run=dry_run, force=force, query=self._query)
 
     @overload
     def convert(self, to: str, *, door: str = "provider", dry_run: bool = False, force: bool = False) -> Conversion: ...
@@ -530,6 +618,8 @@ def fork(
     dst_storage_options: Mapping[str, Any] | None = None,
     closed_after: datetime.timedelta = CLOSED_AFTER,
     partitions: int | None = None,
+    sinks: Mapping[SinkPath, SinkPath] | None = None,
+    compact_interval: int | None = None,
     spark: SparkSession | None = None,
     dry_run: bool = False,
     force: bool = False,
@@ -545,6 +635,8 @@ def fork(
         dst_storage_options: Options of the file system of ``dst``; those of ``src`` if not given.
         closed_after: As for :class:`Checkpoint`.
         partitions: State partitions of the fork; those of ``src`` if not given.
+        sinks: For each directory to which the query writes files, one for the fork's query.
+        compact_interval: The query's ``spark.sql.streaming.fileSink.log.compactInterval``.
         spark: The session that repartitions it.
         dry_run: Only report what the fork would hold.
         force: Allow ``claim`` where the query seems to be running.
@@ -563,6 +655,8 @@ def fork(
         version,
         storage_options=dst_storage_options,
         partitions=partitions,
+        sinks=sinks,
+        compact_interval=compact_interval,
         spark=spark,
         dry_run=dry_run,
         force=force,

@@ -165,6 +165,7 @@ ERROR_CLASSES: Mapping[str, str] = MappingProxyType(
             "{file} cannot be understood at line {line}: {reason}. Nothing was changed or deleted. Restore the file "
             "from a copy; readers of the sink need it, too."
         ),
+        "PSS_CANNOT_REPAIR_SINK": "The list of {path} cannot be repaired: {reason}. Nothing of it was changed.",
         "PSS_SINK_ELSEWHERE": (
             "The list of {path} names files in another directory, such as {file}: the sink was moved or copied, or is "
             "known to Spark by another path. Nothing was removed. Give the path with which the query writes."

@@ -29,6 +29,7 @@ _force = click.option(
         "pyspark-statestore fork s3a://bucket/q1 s3a://bucket/q1-blue --version 1042",
         "pyspark-statestore fork hdfs://nn/checkpoints/q1 hdfs://nn/backup/q1 --mode copy",
         "pyspark-statestore fork /checkpoints/q1 /checkpoints/q1-wide --partitions 400",
+        "pyspark-statestore fork /checkpoints/q1 /checkpoints/q1-test --sink /tables/clicks /tables/clicks-test",
     ],
     interrupted="The unfinished fork was deleted. The checkpoint that it was made of is unchanged.",
 )
@@ -54,6 +55,16 @@ _force = click.option(
     show_default="as PATH has",
     help="Repartition the fork, with Spark. --master and --conf are for that.",
 )
+@click.option(
+    "--sink",
+    "sink_pairs",
+    nargs=2,
+    metavar="FROM TO",
+    multiple=True,
+    help="The query of PATH writes files to FROM; make the empty directory TO ready for the query of FORK to do so. "
+    "Repeat it for each.",
+)
+@options.compact_interval
 @options.spark
 @click.option("--force", is_flag=True, help="Claim PATH even if its query seems to be running. It must be stopped.")
 @options.output
@@ -65,6 +76,8 @@ def fork_command(
     mode: str,
     version: int | None,
     partitions: int | None,
+    sink_pairs: tuple[tuple[str, str], ...],
+    compact_interval: int | None,
     master: str,
     conf: tuple[tuple[str, str], ...],
     force: bool,
@@ -77,6 +90,8 @@ def fork_command(
     from pyspark_statestore.cli.output import Report, figures_of
     from pyspark_statestore.cli.session import session, task_progress
 
+    if len(dict(sink_pairs)) < len(sink_pairs):
+        raise click.UsageError("--sink names a directory FROM twice.")
     with ExitStack() as stack:
         spark = None
         if partitions is not None and not dry_run:
@@ -84,7 +99,17 @@ def fork_command(
             checkpoint.fork(fork, mode, version, partitions=partitions, dry_run=True, force=force)
             spark = stack.enter_context(session(master, dict(conf)))
         stack.enter_context(task_progress("Forking", spark))
-        made = checkpoint.fork(fork, mode, version, partitions=partitions, spark=spark, dry_run=dry_run, force=force)
+        made = checkpoint.fork(
+            fork,
+            mode,
+            version,
+            partitions=partitions,
+            sinks=dict(sink_pairs),
+            compact_interval=compact_interval,
+            spark=spark,
+            dry_run=dry_run,
+            force=force,
+        )
     title = f"Fork of {made.source}: {made.path}"
     figures, step = figures_of(made, "path", "source"), next_steps.after_fork(made)
     output.report(Report.of(title, figures, dry_run=made.dry_run, next_step=step))

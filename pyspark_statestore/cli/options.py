@@ -100,6 +100,16 @@ def storage_options(command: Function) -> Function:
     )(command)
 
 
+def compact_interval(command: Function) -> Function:
+    """Adds ``--compact-interval``."""
+    return click.option(
+        "--compact-interval",
+        type=click.IntRange(min=1),
+        show_default="what the list or the session says, or Spark's 10",
+        help="The query's spark.sql.streaming.fileSink.log.compactInterval, where no list tells it yet.",
+    )(command)
+
+
 def checkpoint(command: Function) -> Function:
     """Adds PATH and its options; the command gets a ``Checkpoint`` as its first argument."""
 

@@ -174,15 +174,30 @@ def waiting_command(sink: Sink, output: Output, rows: RowChoice) -> None:
     examples=[
         "pyspark-statestore sink verify /tables/clicks",
         "pyspark-statestore sink verify s3a://bucket/clicks --output json | jq .damages",
+        "pyspark-statestore sink verify /tables/clicks --repair --checkpoint /checkpoints/q1",
     ],
+    interrupted="Run it again at any time.",
 )
+@options.dry_run("With --repair, only show what would be written. Without --repair nothing is changed anyway.")
 @_sink
+@click.option("--repair", is_flag=True, help="Write entries that a repartitioning has left out of the list.")
+@click.option("--checkpoint", help="With --repair, the checkpoint of the query that writes to the sink.")
+@options.compact_interval
 @options.output
 @click.pass_context
-def verify_command(ctx: click.Context, sink: Sink, output: Output) -> None:
+def verify_command(
+    ctx: click.Context,
+    sink: Sink,
+    output: Output,
+    dry_run: bool,
+    repair: bool,
+    checkpoint: str | None,
+    compact_interval: int | None,
+) -> None:
     """Check that every listed file is there, and that the list is whole.
 
-    It lists files and reads none. The exit status is 3 where a reader would fail or read wrong rows.
+    It lists files and reads none. The exit status is 3 where a reader would fail or read wrong rows. With --repair, it
+    first writes what a repartitioning has left out of the list, by the query's own logs. What was lost is not made up.
     """
     import pyarrow.compute as pc
 
@@ -190,14 +205,19 @@ def verify_command(ctx: click.Context, sink: Sink, output: Output) -> None:
     from pyspark_statestore.cli.output import Report, figures_of, progress
 
     with progress("Verifying", ""):
-        done = sink.verify()
+        done = sink.verify(
+            repair=repair, checkpoint=checkpoint, compact_interval=compact_interval, dry_run=dry_run and repair
+        )
     details = {
         f"{severity}s": (done.problems.filter(pc.equal(done.problems["severity"], severity)), SINK_PROBLEMS)
         for severity in ("damage", "note")
     }
-    figures = {"is_clean": done.is_clean, **figures_of(done, "problems")}
+    figures = {"is_clean": done.is_clean, **figures_of(done, "problems", "repaired")}
+    figures |= {"repaired_count": len(done.repaired)} if repair else {}
+    note = "\n".join(f"{'To be written' if done.dry_run else 'Written'}: {each}" for each in done.repaired)
     step = next_steps.after_sink_verify(sink.url, is_clean=done.is_clean)
-    output.report(Report.of(f"Sink {sink.url}", figures, details, dry_run=False, next_step=step))
+    title = f"Sink {sink.url}"
+    output.report(Report.of(title, figures, details, dry_run=done.dry_run, note=note, next_step=step))
     if not done.is_clean:
         ctx.exit(DAMAGED)
 

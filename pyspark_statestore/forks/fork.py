@@ -85,6 +85,7 @@ class Fork:
         copied_files_count: State files that are not merged; they are copied whatever the mode.
         copied_bytes_count: Size of the copied segments and state files, in bytes.
         dry_run: Whether nothing was made.
+        sinks_count: Directories that were made ready for the fork's query to write files to.
     """
 
     path: str
@@ -99,6 +100,7 @@ class Fork:
     copied_files_count: int = 0
     copied_bytes_count: int = 0
     dry_run: bool = False
+    sinks_count: int = 0
 
 
 def fork_checkpoint(
@@ -109,6 +111,7 @@ def fork_checkpoint(
     *,
     dry_run: bool = False,
     force: bool = False,
+    is_reshaped: bool = False,
     afterwards: Callable[[], object] | None = None,
     query: Any = None,
 ) -> Fork:
@@ -121,7 +124,7 @@ def fork_checkpoint(
     pins = _Pins(log, target, secrets.token_hex(16))
     there, is_whole = fork, False
     try:
-        made = _Forking(log, there, mode, version, force, query, is_reshaped=afterwards is not None).make(pins)
+        made = _Forking(log, there, mode, version, force, query, is_reshaped=is_reshaped).make(pins)
         is_whole = True
         if afterwards is not None:
             afterwards()

@@ -24,15 +24,13 @@ from io import BytesIO
 
 from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.log.merged_log import MergedLog
-from pyspark_statestore.log.spark_logs import COMMITS, OFFSETS, PARTITIONS_KEY, entries
+from pyspark_statestore.log.repartitionings import REPLACED, base_of, without_partitions
+from pyspark_statestore.log.spark_logs import COMMITS, OFFSETS, entries
 from pyspark_statestore.migration.checks import highest_version
 from pyspark_statestore.parsing import opened_zip, parse_json, parse_object
 from pyspark_statestore.session.doors import MERGED_PROVIDERS, PROVIDER_KEY, STOCK_PROVIDERS
 from pyspark_statestore.storage.changes import delete, forget_checksum, overwrite, publish
 from pyspark_statestore.storage.directory import Directory, in_parallel
-
-REPLACED = "_replaced"
-"""The folder of the zips in the checkpoint."""
 
 _UNDONE = "undone"
 """The folder in such a zip for files that were taken away: nothing replaces them."""
@@ -338,14 +336,17 @@ class UnfinishedRepartition:
             return None
         newest = log[-1]
         committed = entries(directory, COMMITS)
-        base = None if newest.batch in committed and not or_finished else _base_of(newest, log[:-1])
-        if base is None:
+        if newest.batch in committed and not or_finished:
             return None
+        place = base_of(newest.data, [entry.data for entry in log[:-1]])
+        if place is None:
+            return None
+        base = log[place]
         # The entry that bars the query from starting goes last: after a crash, the next run finds the rest by it.
         skipped = [batch for batch in reversed(committed) if batch > base.batch]
         files = {f"{COMMITS}/{b}": directory.read(f"{COMMITS}/{b}", committed[b].size) for b in skipped}
         files[f"{OFFSETS}/{newest.batch}"] = newest.data
-        return cls(newest.batch, _without_partitions(newest)[0], base.batch, files)
+        return cls(newest.batch, without_partitions(newest.data)[0], base.batch, files)
 
     def require_no_state(self, directory: Directory, state: Iterable[str]) -> None:
         """Refuses to undo what has written any of these state files: the query would take them for its own.
@@ -368,22 +369,3 @@ class UnfinishedRepartition:
         for name in self.files:
             forget_checksum(directory, name)
             delete(directory, name)
-
-
-def _base_of(newest: OffsetEntry, older: Sequence[OffsetEntry]) -> OffsetEntry | None:
-    """The entry that differs only in the number of partitions; a query's own batches differ in more, as in the time."""
-    partitions, rest = _without_partitions(newest)
-    for entry in reversed(older):
-        others, same = _without_partitions(entry)
-        if same == rest and rest is not None and others != partitions:
-            return entry
-    return None
-
-
-def _without_partitions(entry: OffsetEntry) -> tuple[str, object]:
-    """The number of partitions, and all else that an entry says; None for the latter where it names no number."""
-    version, _, rest = entry.data.decode("utf-8").partition("\n")
-    metadata, _, sources = rest.partition("\n")
-    settings = json.loads(metadata) if metadata.strip() else {}
-    partitions = settings.get("conf", {}).pop(PARTITIONS_KEY, None)
-    return str(partitions), None if partitions is None else (version, settings, sources)

@@ -204,6 +204,15 @@ def _why_no_list(directory: Directory) -> str:
     )
 
 
+def compact_batches(directory: Directory) -> list[int]:
+    """The batches that have repeated the list, in ascending order, also those by which no reader goes any more.
+
+    Raises:
+        StateStoreFilesError: PSS_NOT_A_SINK, or it cannot be listed.
+    """
+    return sorted(int(found[1]) for _, found in _parts(directory) if found[2])
+
+
 def _current(
     parts: Sequence[tuple[FileInfo, re.Match[str]]],
 ) -> list[tuple[FileInfo, re.Match[str]]]:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from pyspark_statestore.errors import StateStoreFilesError
+from pyspark_statestore.errors import StateStoreFilesError, not_allowed
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -94,10 +94,12 @@ class SinkMaintenance:
 
     Args:
         directory: The sink's directory.
+        storage_options: Options of its file system, which the checkpoint of its query may be in, too.
     """
 
-    def __init__(self, directory: Directory) -> None:
+    def __init__(self, directory: Directory, storage_options: Mapping[str, Any] | None = None) -> None:
         self._directory = directory
+        self._storage_options = storage_options
 
     def __repr__(self) -> str:
         return f"Sink({self._directory.location.url!r}).maintenance"
@@ -148,18 +150,52 @@ class SinkMaintenance:
             now=now,
         )
 
-    def verify(self) -> SinkVerification:
+    def verify(
+        self,
+        *,
+        repair: bool = False,
+        checkpoint: str | os.PathLike[str] | None = None,
+        checkpoint_options: Mapping[str, Any] | None = None,
+        compact_interval: int | None = None,
+        dry_run: bool = False,
+    ) -> SinkVerification:
         """Checks that every listed or waiting file is there with its size, and that the list has no gap.
+
+        With ``repair``, it first writes the entries of the list that a repartitioning of the query has left out, as
+        ``Checkpoint.repartition`` does with ``sinks``. An entry that was lost is never made up: the batch has to be a
+        repartitioning by the query's own logs. The query may be running.
+
+        Args:
+            repair: Write what is missing.
+            checkpoint: The query's checkpoint, which ``repair`` needs.
+            checkpoint_options: Options of the fsspec file system of the checkpoint; the sink's if not given.
+            compact_interval: The query's ``spark.sql.streaming.fileSink.log.compactInterval``, for a list that does not
+                tell it yet; the session's if not given, and Spark's default (10) without one.
+            dry_run: With ``repair``, only report what would be written.
 
         Returns:
             What was found; none of it is raised as an error.
 
         Raises:
-            StateStoreFilesError: As :meth:`files`.
+            StateStoreFilesError: As :meth:`files`; with ``repair``, PSS_CANNOT_REPAIR_SINK where anything else is
+                missing or the sink is another query's, PSS_INVALID_OPTION, or something cannot be read or written.
         """
         from pyspark_statestore.sink.verification import verify
 
-        return verify(self._directory)
+        if not repair:
+            if checkpoint is not None:
+                raise not_allowed("checkpoint", checkpoint, "given only with repair")
+            return verify(self._directory)
+        if checkpoint is None:
+            raise not_allowed("checkpoint", None, "the checkpoint of the query that writes to the sink, with repair")
+        from pyspark_statestore.sink.holes import interval_of_session, mend
+        from pyspark_statestore.storage import Directory, Location
+
+        options = self._storage_options if checkpoint_options is None else checkpoint_options
+        there = Directory(Location.of(checkpoint, options))
+        interval = interval_of_session() if compact_interval is None else compact_interval
+        mended = mend(self._directory, there, interval, dry_run=dry_run)
+        return replace(verify(self._directory), repaired=tuple(mended), dry_run=dry_run)
 
     def compact(
         self,
@@ -287,6 +323,7 @@ class Sink(SinkInspection, SinkMaintenance):
         from pyspark_statestore.storage import Directory, Location
 
         super().__init__(Directory(Location.of(path, storage_options)))
+        self._storage_options = storage_options
 
     def __repr__(self) -> str:
         return f"Sink({self.url!r})"
@@ -304,7 +341,7 @@ class Sink(SinkInspection, SinkMaintenance):
     @cached_property
     def maintenance(self) -> SinkMaintenance:
         """The verbs that keep the sink's files few and sound: compact, publish, remove_orphan_files, verify."""
-        return SinkMaintenance(self._directory)
+        return SinkMaintenance(self._directory, self._storage_options)
 
     def report(self) -> Report:
         """Makes a page about the sink for a browser: how large its files are, where the small ones are, what to do.

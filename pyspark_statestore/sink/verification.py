@@ -34,11 +34,15 @@ class SinkVerification:
         listed_bytes_count: Their size, in bytes.
         problems: A row for each: ``severity`` (``damage``, or ``note`` where no reader is harmed), ``kind``, ``path``
             and ``reason``.
+        repaired: URLs of the entries that were written in the list, or would be.
+        dry_run: Whether they were not.
     """
 
     listed_files_count: int
     listed_bytes_count: int
     problems: pa.Table = field(repr=False)
+    repaired: tuple[str, ...] = ()
+    dry_run: bool = False
 
     @property
     def is_clean(self) -> bool:
@@ -92,7 +96,10 @@ def _gaps(directory: Directory, parts: list[ListPart]) -> Iterator[tuple[str, st
         missing = part.batch_id - before - 1
         if missing > 0:
             which = "this one" if missing == 1 else f"this one and the {missing - 1:,} after it"
-            reason = f"Spark's list has later batches, and readers fail without {which}"
+            reason = (
+                f"Spark's list has later batches, and readers fail without {which}; if it was a repartitioning, "
+                "repair with the query's checkpoint"
+            )
             yield "missing_batch", directory.location.display(f"{LIST}/{before + 1}"), reason
         before = part.batch_id
 

@@ -181,6 +181,67 @@ def publish(directory: Directory, relative: str, *, is_new: bool = False) -> Ite
     _rename(directory, temporary, relative)
 
 
+def create_new(directory: Directory, relative: str, data: bytes) -> bool:
+    """Writes a file that appears whole under its name, and does not take the place of another one.
+
+    On HDFS, and with old clients of object stores, a file that appears at that very moment is replaced: whoever may
+    write it, too, has to be kept away.
+
+    Args:
+        directory: The checkpoint's directory, or the sink's.
+        relative: The file's path in it; missing directories are made.
+        data: Its contents.
+
+    Returns:
+        Whether it was written: False where there was a file of that name.
+
+    Raises:
+        StateStoreFilesError: PSS_NO_PERMISSION, PSS_WRITE_FAILED or PSS_BAD_PATH.
+    """
+    require_inside(directory, relative)
+    fs, path = directory.location.fs, directory.location.below(relative)
+    folder, slash, name = relative.rpartition("/")
+    if name in directory.names(folder):
+        return False
+    if directory.is_flat:
+        with _errors("write", directory, relative):
+            try:
+                # Releases of fsspec's clients that do not know the mode write all the same: hence the look before.
+                fs.pipe_file(path, data, mode="create")
+            except FileExistsError:
+                return False
+        return True
+    forget_checksum(directory, relative)
+    temporary = f"{folder}{slash}.{name}.{uuid.uuid4()}.tmp"
+    write(directory, temporary, data)
+    try:
+        with _errors("write", directory, relative):
+            return _named(directory, directory.location.below(temporary), path)
+    finally:
+        delete(directory, temporary)
+
+
+def _named(directory: Directory, temporary: str, path: str) -> bool:
+    """Gives a file its name, if no other one has it."""
+    fs = directory.location.fs
+    if not directory.is_local:
+        # HDFS renames nothing to a name that there is, and WebHDFS does not say so. Arrow deletes the other file then.
+        if fs.exists(path):
+            return False
+        fs.mv(temporary, path)
+        return not fs.exists(temporary)
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        return False
+    except OSError:  # a mounted file system without such links
+        if os.path.exists(path):
+            return False
+        fs.mv(temporary, path)
+    keep_names(os.path.dirname(path))
+    return True
+
+
 def overwrite(directory: Directory, relative: str, data: bytes) -> None:
     """Gives a file new contents, without a moment in which there is no such file.
 
