@@ -83,6 +83,9 @@ def _memory_has_room() -> bool:
 
 # Checkpoints are in memory then: waiting for a disk (fsync) takes longer than all else where many small files are
 # written, and that it outlives a loss of power no test can see. A directory of one's own choice stays.
+# xdist tells its workers how wide its terminal is. The command line heeds that, also where its output is piped.
+os.environ.pop("COLUMNS", None)
+
 if _TEMPORARY not in os.environ and _memory_has_room():
     os.environ[_TEMPORARY] = str(_MEMORY)
 
