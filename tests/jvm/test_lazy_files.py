@@ -58,7 +58,7 @@ def cost_of_reads(jvm: Any, tmp_path: Path) -> Callable[..., list[int]]:
     return cost
 
 
-@pytest.mark.parametrize("reads", [30, 3_000])
+@pytest.mark.parametrize("reads", [30, 1_000])
 def test_reads_of_rows_fetch_blocks_as_long_as_requests_are_fast(
     cost_of_reads: Callable[..., list[int]], reads: int
 ) -> None:

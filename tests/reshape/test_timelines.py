@@ -59,6 +59,7 @@ def two_timelines(make_spark: MakeSpark, folder: Path, setting: Setting, went_to
     return run, always
 
 
+@pytest.mark.sweep(4)
 @pytest.mark.parametrize("place", ["own", "fork"])
 @pytest.mark.parametrize("rows", ["large", "small"])
 @pytest.mark.parametrize("setting", DOORS, ids=str)
@@ -84,6 +85,7 @@ def test_what_a_later_batch_left_is_not_taken_for_new_state(
     assert at(run).maintenance.verify().is_clean
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("step", ["check", "enter", "write"])
 @pytest.mark.parametrize("setting", [DOORS[0], DOORS[2]], ids=str)
 def test_back_from_a_repartitioning_that_did_not_get_far(
