@@ -46,7 +46,8 @@ public final class EndedQueries extends SparkListener {
     try {
       context.addSparkListener(new EndedQueries());
     } catch (RuntimeException | LinkageError e) {
-      LOG.warn("Ends of queries are not heard of; commands that need a stopped query wait for closedAfter", e);
+      LOG.warn("Ends of queries are not heard of, so commands that need a stopped query wait for closedAfter. What to do:"
+          + " wait, or say --force where you know that nobody runs the query", e);
     }
   }
 
