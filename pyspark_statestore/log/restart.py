@@ -27,9 +27,10 @@ from pyspark_statestore.log.restorability import (
     restorable_rows,
 )
 from pyspark_statestore.log.scan import Scan, retry_if_gone, scan
-from pyspark_statestore.log.spark_logs import COMMITS, OFFSETS, PROVIDER_KEY, entries, missing_entry, setting_of
+from pyspark_statestore.log.spark_logs import COMMITS, OFFSETS, entries, missing_entry, setting_of
 from pyspark_statestore.log.state_files import StateFiles, missing_foreign, plain_files
 from pyspark_statestore.log.versions import Restores
+from pyspark_statestore.session.doors import PROVIDER_KEY
 from pyspark_statestore.storage.directory import Directory, FileInfo
 
 

@@ -35,10 +35,6 @@ def entries(directory: Directory, log: str) -> dict[int, FileInfo]:
     return dict(sorted(found.items()))
 
 
-PROVIDER_KEY = "spark.sql.streaming.stateStore.providerClass"
-"""The setting in the offset log by which a restart takes the class that keeps the state."""
-
-
 def missing_entry(commits: Collection[int], offsets: Collection[int], batch: int) -> str:
     """Names an entry of the query's logs that a restart after a batch needs, and that is not there; nothing if all are.
 

@@ -204,6 +204,11 @@ def _why_no_list(directory: Directory) -> str:
     )
 
 
+def start_of(parts: Sequence[ListPart]) -> int:
+    """The batch up to which a reader needs no entry but the first part; -1 where the list begins with batch 0."""
+    return parts[0].batch_id if parts[0].is_compact else -1
+
+
 def compact_batches(directory: Directory) -> list[int]:
     """The batches that have repeated the list, in ascending order, also those by which no reader goes any more.
 

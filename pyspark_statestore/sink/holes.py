@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 from pyspark_statestore.errors import StateStoreFilesError, not_allowed
 from pyspark_statestore.log.repartitionings import BatchLogs, forget_sinks, not_named, note_sinks
 from pyspark_statestore.log.scan import retry_if_gone
-from pyspark_statestore.sink.file_list import LIST, ListPart, compact_batches, read_list, text_of
+from pyspark_statestore.sink.file_list import LIST, ListPart, compact_batches, read_list, start_of, text_of
 from pyspark_statestore.sink.notes import Intent
 from pyspark_statestore.storage.changes import create_new, delete, forget_checksum
 from pyspark_statestore.storage.directory import Directory
@@ -124,7 +124,7 @@ class Holes:
         if logs.entered < 0 or before.committed < 0:
             raise cannot(sink, f"{checkpoint.location.url} is no checkpoint of a query that has committed a batch")
         listed = [part.batch_id for part in parts]
-        missing = tuple(batch for batch in before.repartitionings if batch not in listed and batch > _start(parts))
+        missing = tuple(batch for batch in before.repartitionings if batch not in listed and batch > start_of(parts))
         _check_same_query(sink, checkpoint, max([listed[-1], *missing]), before, logs)
         _check_explained(sink, parts, missing, logs)
         interval = interval_of(compact_batches(sink), default_interval)
@@ -152,11 +152,6 @@ def lines_of(part: ListPart) -> list[str]:
     return [entry.line for entry in part.entries] + [manifest.line for manifest in part.manifests]
 
 
-def _start(parts: Sequence[ListPart]) -> int:
-    """The batch that a reader needs no entry before."""
-    return parts[0].batch_id if parts[0].is_compact else -1
-
-
 def _check_same_query(sink: Directory, checkpoint: Directory, newest: int, before: BatchLogs, logs: BatchLogs) -> None:
     if before.committed <= newest <= logs.entered:
         return
@@ -169,7 +164,7 @@ def _check_same_query(sink: Directory, checkpoint: Directory, newest: int, befor
 
 def _check_explained(sink: Directory, parts: Sequence[ListPart], mended: Collection[int], logs: BatchLogs) -> None:
     """Makes sure that nothing is missing but what is mended. A stray number may seem to be a batch of any size."""
-    before = _start(parts)
+    before = start_of(parts)
     for batch in sorted({part.batch_id for part in parts if part.batch_id > before} | set(mended)):
         if batch - before > 1:
             lost = before + 1

@@ -9,7 +9,16 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from pyspark_statestore.errors import StateStoreFilesError
-from pyspark_statestore.sink.file_list import FORMER_WAITING, LIST, WAITING, ListPart, check_sink, display, read_list
+from pyspark_statestore.sink.file_list import (
+    FORMER_WAITING,
+    LIST,
+    WAITING,
+    ListPart,
+    check_sink,
+    display,
+    read_list,
+    start_of,
+)
 from pyspark_statestore.sink.waiting import read_waiting
 from pyspark_statestore.storage.directory import Directory, FileInfo, errors_of
 
@@ -91,8 +100,8 @@ def _is_hidden(name: str) -> bool:
 
 def _gaps(directory: Directory, parts: list[ListPart]) -> Iterator[tuple[str, str, str]]:
     """One problem for all batches that are missing in a row: a stray number may seem to be a batch of any size."""
-    before = parts[0].batch_id if parts[0].is_compact else -1
-    for part in parts[1:] if parts[0].is_compact else parts:
+    before = start_of(parts)
+    for part in parts:
         missing = part.batch_id - before - 1
         if missing > 0:
             which = "this one" if missing == 1 else f"this one and the {missing - 1:,} after it"
