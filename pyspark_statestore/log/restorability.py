@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -89,7 +89,7 @@ def check_versions(directory: Directory, files: StateFiles, batches: Batches) ->
     missing: list[Damage] = []
     partitions: dict[int, int | None] = {}
     can_be = {batch + 1: restorable_rows(restores, batch + 1, batches) for batch in needed}
-    for store in stores:
+    for store in (*stores, *_left_behind(directory, partitions, stores, known, needed)):
         there = known.get(store, _Known())
         # What was cleaned ends before the oldest version that is left.
         wanted = [b + 1 for b in needed if b + 1 >= there.oldest or b == batches.last]
@@ -99,7 +99,9 @@ def check_versions(directory: Directory, files: StateFiles, batches: Batches) ->
         # A partition that is there again after a repartitioning was not there all the time.
         lost = [key for key in lost if _had(directory, partitions, key[0] - 1, store[1])]
         if lost:
-            missing.append(_unrestorable(directory, store, min(lost), len(lost), there, batches.last))
+            found = _unrestorable(directory, store, min(lost), len(lost), there)
+            stops = any(version == batches.last + 1 for version, _ in lost)
+            missing.append(replace(found, reason=f"{found.reason}; the query cannot go on") if stops else found)
     missing = _snapshots(directory, files, batches, oldest, missing)
     have = {store: {version for version, _ in known[store].restorable} for store in stores if store in known}
     gaps = version_gaps(directory, have, batches.committed, later, without=needed)
@@ -422,6 +424,24 @@ def _attempts(store: Store, version: int, there: _Known, batches: Batches) -> li
     return [(version, each) for each in ids] or [(version, "")]
 
 
+def _left_behind(
+    directory: Directory,
+    partitions: dict[int, int | None],
+    stores: Collection[Store],
+    known: Collection[Store],
+    needed: Collection[int],
+) -> list[Store]:
+    """Stores in partitions that only earlier batches had, to which the query can go back; all of one is removed."""
+    names = {(operator, name) for operator, _, name in stores}
+    others = sorted(store for store in set(known).difference(stores) if (store[0], store[2]) in names)
+    if not others:
+        return []
+    for batch in needed:
+        _had(directory, partitions, batch, 0)
+    most = max((count for count in partitions.values() if count is not None), default=0)
+    return [store for store in others if store[1] < most]
+
+
 def _had(directory: Directory, known: dict[int, int | None], batch: int, partition: int) -> bool:
     """Whether a partition was there in a batch, as far as the offset log says."""
     if batch not in known:
@@ -430,7 +450,7 @@ def _had(directory: Directory, known: dict[int, int | None], batch: int, partiti
     return count is None or partition < count
 
 
-def _unrestorable(directory: Directory, store: Store, first: _Key, count: int, there: _Known, last: int) -> Damage:
+def _unrestorable(directory: Directory, store: Store, first: _Key, count: int, there: _Known) -> Damage:
     """The finding for a store: what the oldest of its lost versions lacks."""
     version, checkpoint_id = first
     at = version
@@ -448,8 +468,6 @@ def _unrestorable(directory: Directory, store: Store, first: _Key, count: int, t
     reason = f"version {version} of store {store_folder(store)} cannot be restored: {what}"
     if count > 1:
         reason += f"; {count} of the versions that are needed cannot"
-    if not there.restorable.get((last + 1, checkpoint_id), False):
-        reason += "; the query cannot go on"
     return Damage(damage.UNRESTORABLE_VERSION, directory.location.display(f"{STATE}/{path}"), reason, None, path)
 
 

@@ -485,6 +485,23 @@ def test_partitions_of_a_repartitioning_lack_nothing(tmp_path: Path) -> None:
     assert found.restorable_version == 8
 
 
+@pytest.mark.parametrize("lost", ["0/1/3.changelog", "0/1/5.changelog", None])
+def test_partitions_that_only_earlier_batches_had_are_needed(tmp_path: Path, kind: str, lost: str | None) -> None:
+    """A query can go back to these batches as long as their partitions were not removed; that takes all of them."""
+    write_logs(tmp_path, range(8))
+    for batch in range(8):
+        conf = {"conf": {"spark.sql.shuffle.partitions": "1" if batch > 4 else "2"}}
+        (tmp_path / "offsets" / str(batch)).write_text(f"v1\n{json.dumps(conf)}\n{{}}")
+    gone = {f"0/1/{version}.{ending}" for version in range(6, 9) for ending in ("changelog", "zip")}
+    gone |= {f"0/1/SSTs/00000{version}-1.sst" for version in range(6, 9)}
+    for version in range(1, 9):
+        write_version(tmp_path, version, merged=kind != "plain", leave_out=[*gone, str(lost)])
+    found = verify(tmp_path)
+    assert [each.logical_path for each in found.damages] == ([lost] if lost else [])
+    assert not any("cannot go on" in each.reason for each in found.damages)
+    assert found.restorable_version == 8
+
+
 def test_one_store_has_lost_its_oldest_versions(tmp_path: Path) -> None:
     for version in range(1, 5):
         for partition in range(2):
