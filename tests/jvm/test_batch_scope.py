@@ -136,6 +136,21 @@ def test_task_of_a_batch_that_has_ended_fails(scope: Any) -> None:
     assert scope.durable(path(0, 0)) == b"counts"
 
 
+def test_task_of_a_batch_that_has_ended_without_any_fails(scope: Any) -> None:
+    """A job that foreachBatch has begun in a thread, and not waited for."""
+    scope.start()
+    assert scope.endBatch(0, PATIENT) is None
+    assert "has ended without this task" in scope.task(0, 0, path(0, 0), b"late")
+    assert scope.task(0, 1, path(0, 1), b"next") is None
+    assert scope.endBatch(1, PATIENT) is None
+    assert scope.durable(path(0, 1)) == b"next"
+    # Somebody has taken the entry away, and started the query again.
+    scope.restart(f"run-{uuid.uuid4()}")
+    assert scope.task(0, 0, path(0, 0), b"again") is None
+    assert scope.endBatch(0, PATIENT) is None
+    assert scope.durable(path(0, 0)) == b"again"
+
+
 def test_snapshot_does_not_wait(scope: Any) -> None:
     scope.start()
     assert scope.task(0, 0, "0/0/1.snapshot", b"whole") is None

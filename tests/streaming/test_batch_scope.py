@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark import InheritableThread
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
@@ -114,6 +115,44 @@ def test_a_batch_that_is_computed_more_than_once(sums: Sums) -> None:
 
     sums.run(take)
     sums.assert_right()
+    sums.assert_nothing_waits()
+
+
+@pytest.mark.parametrize("kind", [threading.Thread, InheritableThread])
+def test_a_job_that_its_batch_does_not_wait_for(sums: Sums, kind: type[threading.Thread]) -> None:
+    """What its tasks commit would never become durable, and the next batch would count on it. From 4.1 on Spark itself
+    stops then, since the batch's stores have committed nothing, but it has entered the batch by that time."""
+    entered, failures = threading.Event(), list[str]()
+    late: list[threading.Thread] = []
+
+    def compute(batch: DataFrame) -> None:
+        entered.wait(60)
+        try:
+            batch.collect()
+        except Exception as error:
+            failures.append(str(error))
+
+    def take(batch: DataFrame, number: int) -> None:
+        if number == 0:
+            late.append(kind(target=compute, args=[batch]))
+            late[0].start()
+            return
+        entered.set()
+        late[0].join(60)
+        batch.collect()
+
+    with pytest.raises(StreamingQueryException):
+        sums.run(take)
+    entered.set()
+    late[0].join(60)
+    if kind is threading.Thread:  # it knows of no batch, so what its job commits is durable before its tasks end
+        assert failures == []
+        sums.run()
+        sums.assert_right()
+    else:
+        assert len(failures) == 1
+        assert "ended without this task" in failures[0]
+        assert sums.committed == 1
     sums.assert_nothing_waits()
 
 

@@ -31,17 +31,28 @@ final class BatchEnd implements AtomicFile {
     this.sinceNanos = sinceNanos;
   }
 
+  /** A manager of a commit log is made: each run of a query makes its own before its first task. */
+  static void managerMade(Path log) {
+    if (isCommitLog(log)) {
+      MergedLogs.batchesBegin(new Path(log.getParent(), "state").toString());
+    }
+  }
+
+  private static boolean isCommitLog(Path log) {
+    return log != null && log.getName().equals("commits");
+  }
+
   /**
    * Holds an entry back.
    *
    * @param path of a new file, with its real name
    * @param made the file as Spark makes it
-   * @param sinceNanos when the manager of the log was made. Each run of a query makes its own before its first task
+   * @param sinceNanos when the manager of the log was made, as {@link #managerMade} heard
    * @return {@code made}, where the file is no entry of a commit log
    */
   static AtomicFile of(Path path, AtomicFile made, Configuration conf, long sinceNanos) throws IOException {
     Path log = path.getParent();
-    if (log == null || !log.getName().equals("commits") || !NUMBER.matcher(path.getName()).matches()) {
+    if (!isCommitLog(log) || !NUMBER.matcher(path.getName()).matches()) {
       return made;
     }
     Path checkpoint = path.getFileSystem(conf).makeQualified(log.getParent());
@@ -61,7 +72,7 @@ final class BatchEnd implements AtomicFile {
     finished = true;
     boolean isDurable = false;
     try {
-      if (MergedLogs.awaitsBatch(stateDirectory.toString())) {
+      if (!MergedLogs.entersWithoutDebts(stateDirectory.toString(), batch)) {
         MergedLogs.awaitBatch(stateDirectory.toString(), sinceNanos, batch, Options.from(conf).closedAfterMs());
       }
       isDurable = true;

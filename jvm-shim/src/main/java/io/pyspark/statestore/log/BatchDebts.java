@@ -45,6 +45,20 @@ final class BatchDebts {
     }
   });
 
+  /**
+   * Of so many checkpoints, the last batch that was entered without a debt. A job that {@code foreachBatch} has begun and
+   * not waited for comes after that, and what it commits has to be durable at once or not count. Used with the monitor
+   * of {@link #ALL}.
+   */
+  private static final Map<String, Long> ENTERED = new LinkedHashMap<>() {
+    private static final long serialVersionUID = 1L;
+
+    @Override
+    protected boolean removeEldestEntry(Map.Entry<String, Long> eldest) {
+      return size() > REMEMBERED;
+    }
+  };
+
   /** A process that waits to be called asks so often; the driver counts it as lost after three times that. */
   static final long ASK_MS = 20_000;
 
@@ -101,13 +115,31 @@ final class BatchDebts {
     this.checkpoint = stateDirectory.substring(0, Math.max(0, stateDirectory.lastIndexOf('/')));
   }
 
-  static boolean isOwed(String stateDirectory) {
+  private static boolean isOwed(String stateDirectory) {
     BatchDebts debts = ALL.get(stateDirectory);
     return debts != null && debts.isOwed();
   }
 
   private synchronized boolean isOwed() {
     return !debts.isEmpty();
+  }
+
+  /** A run makes its commit log: what was entered before is of an earlier one, which computes no batch any more. */
+  static void begins(String stateDirectory) {
+    synchronized (ALL) {
+      ENTERED.remove(stateDirectory);
+    }
+  }
+
+  /** Notes that a batch is entered, unless something is owed: then it has to be collected first. */
+  static boolean entersWithoutDebts(String stateDirectory, long batch) {
+    synchronized (ALL) {
+      if (isOwed(stateDirectory)) {
+        return false;
+      }
+      ENTERED.merge(stateDirectory, batch, Math::max);
+      return true;
+    }
   }
 
   /** A connection is lost. What came over it and is not paid never will be. */
@@ -156,15 +188,23 @@ final class BatchDebts {
       if (ENDED.contains(debtor.run)) {
         throw new IOException("run " + debtor.run + " of the query has ended without this task");
       }
+      if (debtor.batch <= ENTERED.getOrDefault(stateDirectory, -1L)) {
+        throw late(debtor, stateDirectory.substring(0, Math.max(0, stateDirectory.lastIndexOf('/'))));
+      }
       ALL.computeIfAbsent(stateDirectory, BatchDebts::new).owes(debtor, sender);
     }
   }
 
   private synchronized void owes(Debtor debtor, Object sender) throws IOException {
     if (debtor.batch <= collected.getOrDefault(debtor.run, -1L)) {
-      throw new IOException("batch " + debtor.batch + " of " + checkpoint + " has ended without this task");
+      throw late(debtor, checkpoint);
     }
     debts.computeIfAbsent(debtor, d -> new Debt(sender));
+  }
+
+  private static IOException late(Debtor debtor, String checkpoint) {
+    return new IOException("batch " + debtor.batch + " of " + checkpoint + " has ended without this task. A function of"
+        + " foreachBatch has to wait for the jobs that it begins");
   }
 
   /** What a process that owes should do, when it is known, or after {@link #ASK_MS}. */

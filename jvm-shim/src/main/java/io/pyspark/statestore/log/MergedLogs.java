@@ -149,9 +149,18 @@ public final class MergedLogs {
     return CompletableFuture.completedFuture(BatchDebts.Call.WAIT);
   }
 
-  /** Whether processes owe anything to a batch of a checkpoint. */
-  public static boolean awaitsBatch(String stateDirectory) {
-    return BatchDebts.isOwed(stateDirectory);
+  /** A run of a query makes its commit log, into which it enters batches. */
+  public static void batchesBegin(String stateDirectory) {
+    BatchDebts.begins(stateDirectory);
+  }
+
+  /**
+   * Notes that a batch is entered to which no process owes anything.
+   *
+   * @return whether that is so; otherwise {@link #awaitBatch} has to be called
+   */
+  public static boolean entersWithoutDebts(String stateDirectory, long batch) {
+    return BatchDebts.entersWithoutDebts(stateDirectory, batch);
   }
 
   /**
