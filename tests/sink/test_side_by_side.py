@@ -14,6 +14,7 @@ import pytest
 
 from pyspark_statestore import Sink, StateStoreFilesError
 from pyspark_statestore.sink import notes
+from pyspark_statestore.sink.file_list import LIST
 from pyspark_statestore.sink.notes import Intent
 from pyspark_statestore.sink.rewriter import Rewriter
 from pyspark_statestore.storage.directory import Directory
@@ -123,4 +124,20 @@ def test_what_a_process_that_died_has_left_holds_others_up_for_a_while(sink: Fil
     os.utime(left, (time.time() - datetime.timedelta(minutes=31).total_seconds(),) * 2)
     VERBS["publish"](Sink(sink.files))
     VERBS["compact"](Sink(sink.files))
+    assert sink.ids() == list(range(120))
+
+
+@pytest.mark.parametrize("verb", ["compact", "publish"])
+def test_a_process_that_stood_still_for_long_changes_nothing(
+    sink: FileSink, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    """Its note seemed to be of one that had died: others may have gone ahead, or removed what it has made."""
+    before = {path.name: path.read_bytes() for path in (sink.files / LIST).iterdir() if path.is_file()}
+    monkeypatch.setattr(notes, "LEASE", datetime.timedelta(microseconds=1))
+    with pytest.raises(StateStoreFilesError, match=r"PSS_SINK_REWRITE_FAILED.*it stood still"):
+        VERBS[verb](Sink(sink.files))
+    assert {path.name: path.read_bytes() for path in (sink.files / LIST).iterdir() if path.is_file()} == before
+    monkeypatch.undo()
+    for each in ("publish", "compact", "orphans"):
+        VERBS[each](Sink(sink.files))
     assert sink.ids() == list(range(120))
