@@ -18,6 +18,8 @@ import org.apache.orc.RecordReader;
 import org.apache.orc.StripeInformation;
 import org.apache.orc.TypeDescription;
 import org.apache.orc.impl.RecordReaderImpl;
+import org.apache.parquet.HadoopReadOptions;
+import org.apache.parquet.ParquetReadOptions;
 import org.apache.parquet.hadoop.ParquetFileReader;
 import org.apache.parquet.hadoop.metadata.BlockMetaData;
 import org.apache.parquet.hadoop.metadata.ColumnChunkMetaData;
@@ -54,7 +56,9 @@ final class Footer {
 
   private static Map<String, Long> ofParquet(Path file, Configuration conf) throws IOException {
     Map<String, Long> values = new LinkedHashMap<>();
-    try (ParquetFileReader reader = ParquetFileReader.open(HadoopInputFile.fromPath(file, conf))) {
+    // A reader without options makes a configuration out of XML for each file, which took most of the time of a join.
+    ParquetReadOptions options = HadoopReadOptions.builder(conf).build();
+    try (ParquetFileReader reader = ParquetFileReader.open(HadoopInputFile.fromPath(file, conf), options)) {
       for (String[] column : reader.getFooter().getFileMetaData().getSchema().getPaths()) {
         values.put(String.join(STEP, column), 0L);
       }
