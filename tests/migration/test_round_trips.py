@@ -98,6 +98,7 @@ def as_a_job(case: tuple[Setting, str]) -> bool:
     return case[0].format_version == 2 or case[0].store == "heap"
 
 
+@pytest.mark.sweep(1, files="kills and long runs")
 @pytest.mark.parametrize("in_place", sampled([True, False], 1), ids=["in-place", "new-directory"])
 def test_stock_merged_stock(session: SparkSession, tmp_path: Path, in_place: bool) -> None:
     expected, rows, cases = {}, {}, []

@@ -16,6 +16,7 @@ from tests.model.java_view import JavaView
 from tests.model.machine import Machine
 from tests.model.rules import Rules
 from tests.model.views import View
+from tests.sampling import sampled
 
 WRONG = r"came back|is lost|does not see|took .* over|is right"
 
@@ -43,14 +44,17 @@ def test_the_java_index_loses_nothing_and_brings_nothing_back(jvm: Any) -> None:
 
 @pytest.mark.parametrize(
     "rule",
-    [
-        "take_over_refreshes",
-        "deletes_kill_what_they_saw",
-        "carries_tombstones",
-        "pins_are_honoured",
-        "own_pins_come_first",
-        "own_pins_are_needed",
-    ],
+    sampled(
+        [
+            "take_over_refreshes",
+            "deletes_kill_what_they_saw",
+            "carries_tombstones",
+            "pins_are_honoured",
+            "own_pins_come_first",
+            "own_pins_are_needed",
+        ],
+        3,
+    ),
 )
 def test_the_machine_finds_what_is_left_out_in_python(rule: str) -> None:
     with pytest.raises(AssertionError, match=WRONG):
@@ -59,7 +63,7 @@ def test_the_machine_finds_what_is_left_out_in_python(rule: str) -> None:
 
 @pytest.mark.spark
 @pytest.mark.parametrize(
-    "rule", ["deletes_kill_what_they_saw", "carries_tombstones", "pins_are_honoured", "own_pins_are_needed"]
+    "rule", sampled(["deletes_kill_what_they_saw", "carries_tombstones", "pins_are_honoured", "own_pins_are_needed"], 2)
 )
 def test_the_machine_finds_what_is_left_out_in_java(rule: str, jvm: Any) -> None:
     with pytest.raises(AssertionError, match=WRONG):

@@ -77,6 +77,7 @@ print(json.dumps(result))
 """
 
 
+@pytest.mark.sweep(1, files="packages in environments")
 @pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.parametrize("mode", sampled(["path", "provider"], 1))

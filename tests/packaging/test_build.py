@@ -41,6 +41,7 @@ def build(source: Path, *arguments: str, **environment: str) -> subprocess.Compl
     return subprocess.run(command, capture_output=True, text=True, check=False, env=env)
 
 
+@pytest.mark.sweep(1, files="packages in environments")
 @pytest.mark.slow
 def test_jars_are_complete_and_rebuilt_only_when_something_changed(source: Path) -> None:
     assert "up to date" not in build(source, "--tests").stdout

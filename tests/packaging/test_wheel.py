@@ -193,6 +193,7 @@ def test_its_import_needs_nothing_else(wheel: Path, tmp_path: Path) -> None:
     assert (version, found, merged) == (__version__, str(tmp_path / JAR), "merged+hdfs://nn/q")
 
 
+@pytest.mark.sweep(1, files="packages in environments")
 @pytest.mark.slow
 def test_in_a_clean_environment_a_query_has_merged_state(environment: Path, tmp_path: Path) -> None:
     def run(*command: object) -> str:

@@ -57,6 +57,7 @@ def something_else(directory: Path) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.sweep(8)
 @pytest.mark.parametrize(
     ("prepare", "words"),
     [
