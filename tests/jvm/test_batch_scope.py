@@ -144,8 +144,10 @@ def test_task_of_a_batch_that_has_ended_without_any_fails(scope: Any) -> None:
     assert scope.task(0, 1, path(0, 1), b"next") is None
     assert scope.endBatch(1, PATIENT) is None
     assert scope.durable(path(0, 1)) == b"next"
-    # Somebody has taken the entry away, and started the query again.
+    # Somebody reads the checkpoint meanwhile, or the query is started again: that changes nothing.
     scope.restart(f"run-{uuid.uuid4()}")
+    assert "has ended without this task" in scope.task(0, 0, path(0, 0), b"later still")
+    scope.goBack(0)
     assert scope.task(0, 0, path(0, 0), b"again") is None
     assert scope.endBatch(0, PATIENT) is None
     assert scope.durable(path(0, 0)) == b"again"
@@ -267,6 +269,7 @@ def test_nothing_is_left_of_runs_that_have_ended(make_scope: Callable[..., Any])
         before = scope.remembered()
         for _ in range(5):
             run = f"run-{uuid.uuid4()}"
+            scope.goBack(0)
             scope.restart(run)
             executor = scope.start()
             assert scope.task(executor, 0, path(0, 0), b"first") is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -197,6 +198,20 @@ def test_a_batch_that_fails_after_its_tasks(sums: Sums) -> None:
         sums.run(take)
     assert sums.committed == 1
     sums.assert_nothing_waits()
+    sums.run()
+    sums.assert_right()
+
+
+def test_a_checkpoint_that_is_begun_anew_after_its_first_batch_has_failed(sums: Sums) -> None:
+    """As in a notebook: the same session, the same path. Spark's reader of state goes by the partitions' directories."""
+
+    def fails(batch: DataFrame, number: int) -> None:
+        assert batch.count() == 30
+        raise ValueError("the user's mistake")
+
+    with pytest.raises(StreamingQueryException):
+        sums.run(fails)
+    shutil.rmtree(sums.checkpoint)
     sums.run()
     sums.assert_right()
 

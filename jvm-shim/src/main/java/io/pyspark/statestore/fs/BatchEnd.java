@@ -31,28 +31,17 @@ final class BatchEnd implements AtomicFile {
     this.sinceNanos = sinceNanos;
   }
 
-  /** A manager of a commit log is made: each run of a query makes its own before its first task. */
-  static void managerMade(Path log) {
-    if (isCommitLog(log)) {
-      MergedLogs.batchesBegin(new Path(log.getParent(), "state").toString());
-    }
-  }
-
-  private static boolean isCommitLog(Path log) {
-    return log != null && log.getName().equals("commits");
-  }
-
   /**
    * Holds an entry back.
    *
    * @param path of a new file, with its real name
    * @param made the file as Spark makes it
-   * @param sinceNanos when the manager of the log was made, as {@link #managerMade} heard
+   * @param sinceNanos when the manager of the log was made. Each run of a query makes its own before its first task
    * @return {@code made}, where the file is no entry of a commit log
    */
   static AtomicFile of(Path path, AtomicFile made, Configuration conf, long sinceNanos) throws IOException {
     Path log = path.getParent();
-    if (!isCommitLog(log) || !NUMBER.matcher(path.getName()).matches()) {
+    if (log == null || !log.getName().equals("commits") || !NUMBER.matcher(path.getName()).matches()) {
       return made;
     }
     Path checkpoint = path.getFileSystem(conf).makeQualified(log.getParent());
@@ -70,18 +59,28 @@ final class BatchEnd implements AtomicFile {
       return;
     }
     finished = true;
+    String state = stateDirectory.toString();
     boolean isDurable = false;
+    boolean isEntered = false;
     try {
-      if (!MergedLogs.entersWithoutDebts(stateDirectory.toString(), batch)) {
-        MergedLogs.awaitBatch(stateDirectory.toString(), sinceNanos, batch, Options.from(conf).closedAfterMs());
+      if (MergedLogs.batchEnds(state, batch)) {
+        MergedLogs.awaitBatch(state, sinceNanos, batch, Options.from(conf).closedAfterMs());
       }
       isDurable = true;
+      entry.close();
+      isEntered = true;
     } finally {
+      MergedLogs.batchEnded(state, batch, isEntered ? this::isEntered : null);
       if (!isDurable) {
         entry.cancel();
       }
     }
-    entry.close();
+  }
+
+  /** Whether a batch is in the log. */
+  private boolean isEntered(long other) throws IOException {
+    Path file = new Path(new Path(stateDirectory.getParent(), "commits"), Long.toString(other));
+    return file.getFileSystem(conf).exists(file);
   }
 
   @Override

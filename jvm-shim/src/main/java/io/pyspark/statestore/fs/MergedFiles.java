@@ -58,9 +58,7 @@ public final class MergedFiles {
     Path qualified = merges && !mergedNames ? real.getFileSystem(conf).makeQualified(real) : path;
     this.fs = merges ? Schemes.mergedFileSystem(Schemes.toMerged(qualified), conf) : null;
     this.location = path;
-    Path managed = real.getFileSystem(conf).makeQualified(real);
-    IndexEndpoint.managerMade(managed, conf);
-    BatchEnd.managerMade(managed);
+    IndexEndpoint.managerMade(real.getFileSystem(conf).makeQualified(real), conf);
     StatePath store = statePath(path);
     if (store != null) {
       OpenStores.opened(this, store.stateDirectory(), store.relative());

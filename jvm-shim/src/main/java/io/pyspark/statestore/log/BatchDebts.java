@@ -30,7 +30,7 @@ import java.util.function.Predicate;
  * with the run of the query: which debts an entry waits for is decided by the number of its batch, and by when its run
  * began, but by no thread's name.
  */
-final class BatchDebts {
+public final class BatchDebts {
   /** By state directory. Changed under its monitor; a checkpoint is dropped when a run ends and nothing is owed. */
   private static final Map<String, BatchDebts> ALL = new ConcurrentHashMap<>();
 
@@ -46,18 +46,36 @@ final class BatchDebts {
   });
 
   /**
-   * Of so many checkpoints, the last batch that was entered without a debt. A job that {@code foreachBatch} has begun and
-   * not waited for comes after that, and what it commits has to be durable at once or not count. Used with the monitor
-   * of {@link #ALL}.
+   * Of so many checkpoints, the last batch that was entered. A job that {@code foreachBatch} has begun and not waited for
+   * comes after that, and what it commits must not count. Used with the monitor of {@link #ALL}.
    */
-  private static final Map<String, Long> ENTERED = new LinkedHashMap<>() {
+  private static final Map<String, Entered> ENTERED = new LinkedHashMap<>() {
     private static final long serialVersionUID = 1L;
 
     @Override
-    protected boolean removeEldestEntry(Map.Entry<String, Long> eldest) {
+    protected boolean removeEldestEntry(Map.Entry<String, Entered> eldest) {
       return size() > REMEMBERED;
     }
   };
+
+  /** Says whether a batch is in the commit log of a checkpoint. */
+  public interface CommitLog {
+    boolean has(long batch) throws IOException;
+  }
+
+  /**
+   * A batch that is being entered, or was.
+   *
+   * @param log in which it is then; null as long as that is not known
+   */
+  private record Entered(long batch, CommitLog log) {
+    /**
+     * Whether a batch has ended. Somebody may have taken entries away since, so that the query computes it again.
+     */
+    boolean ends(long other) throws IOException {
+      return other <= batch && (log == null || log.has(batch) || log.has(other));
+    }
+  }
 
   /** A process that waits to be called asks so often; the driver counts it as lost after three times that. */
   static final long ASK_MS = 20_000;
@@ -124,21 +142,30 @@ final class BatchDebts {
     return !debts.isEmpty();
   }
 
-  /** A run makes its commit log: what was entered before is of an earlier one, which computes no batch any more. */
-  static void begins(String stateDirectory) {
+  /**
+   * A batch is about to be entered: nobody owes it anything from now on.
+   *
+   * @return whether something is owed already, which has to be collected before
+   */
+  static boolean ends(String stateDirectory, long batch) {
     synchronized (ALL) {
-      ENTERED.remove(stateDirectory);
+      ENTERED.put(stateDirectory, new Entered(batch, null));
+      return isOwed(stateDirectory);
     }
   }
 
-  /** Notes that a batch is entered, unless something is owed: then it has to be collected first. */
-  static boolean entersWithoutDebts(String stateDirectory, long batch) {
+  /**
+   * What has become of that.
+   *
+   * @param log in which the batch is now; null where it was not entered
+   */
+  static void ended(String stateDirectory, long batch, CommitLog log) {
     synchronized (ALL) {
-      if (isOwed(stateDirectory)) {
-        return false;
+      if (log == null) {
+        ENTERED.remove(stateDirectory);
+      } else {
+        ENTERED.put(stateDirectory, new Entered(batch, log));
       }
-      ENTERED.merge(stateDirectory, batch, Math::max);
-      return true;
     }
   }
 
@@ -184,14 +211,25 @@ final class BatchDebts {
    * @throws IOException where the batch or the run has ended, so that the task does not count
    */
   static void owes(String stateDirectory, Debtor debtor, Object sender) throws IOException {
-    synchronized (ALL) {
-      if (ENDED.contains(debtor.run)) {
-        throw new IOException("run " + debtor.run + " of the query has ended without this task");
+    boolean isTaken = false;
+    while (!isTaken) {
+      Entered entered;
+      synchronized (ALL) {
+        entered = ENTERED.get(stateDirectory);
       }
-      if (debtor.batch <= ENTERED.getOrDefault(stateDirectory, -1L)) {
+      // Asked without the monitor, because it may ask a file system.
+      if (entered != null && entered.ends(debtor.batch)) {
         throw late(debtor, stateDirectory.substring(0, Math.max(0, stateDirectory.lastIndexOf('/'))));
       }
-      ALL.computeIfAbsent(stateDirectory, BatchDebts::new).owes(debtor, sender);
+      synchronized (ALL) {
+        if (ENDED.contains(debtor.run)) {
+          throw new IOException("run " + debtor.run + " of the query has ended without this task");
+        }
+        isTaken = ENTERED.get(stateDirectory) == entered;
+        if (isTaken) {
+          ALL.computeIfAbsent(stateDirectory, BatchDebts::new).owes(debtor, sender);
+        }
+      }
     }
   }
 

@@ -643,6 +643,8 @@ public final class MergedLog {
     if (!source.beginRun(transport, run)) {
       return false;
     }
+    // A checkpoint that was deleted while it had no merged file leaves nothing to be found gone.
+    knownDirectories.clear();
     this.run = run;
     return true;
   }

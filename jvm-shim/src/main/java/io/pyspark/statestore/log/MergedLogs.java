@@ -149,18 +149,22 @@ public final class MergedLogs {
     return CompletableFuture.completedFuture(BatchDebts.Call.WAIT);
   }
 
-  /** A run of a query makes its commit log, into which it enters batches. */
-  public static void batchesBegin(String stateDirectory) {
-    BatchDebts.begins(stateDirectory);
+  /**
+   * A batch is about to be entered into the commit log. What comes for it from now on is refused.
+   *
+   * @return whether processes owe something already; then {@link #awaitBatch} has to be called before
+   */
+  public static boolean batchEnds(String stateDirectory, long batch) {
+    return BatchDebts.ends(stateDirectory, batch);
   }
 
   /**
-   * Notes that a batch is entered to which no process owes anything.
+   * What has become of that.
    *
-   * @return whether that is so; otherwise {@link #awaitBatch} has to be called
+   * @param log in which the batch is now; null where it was not entered
    */
-  public static boolean entersWithoutDebts(String stateDirectory, long batch) {
-    return BatchDebts.entersWithoutDebts(stateDirectory, batch);
+  public static void batchEnded(String stateDirectory, long batch, BatchDebts.CommitLog log) {
+    BatchDebts.ended(stateDirectory, batch, log);
   }
 
   /**

@@ -6,7 +6,9 @@ import java.nio.file.Files;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.SynchronousQueue;
 import java.util.concurrent.ThreadFactory;
 import java.util.concurrent.ThreadPoolExecutor;
@@ -38,6 +40,7 @@ public final class BatchScope implements AutoCloseable {
   private final List<Executor> executors = new ArrayList<>();
   private volatile String run = "run-0";
   private volatile long sinceNanos = System.nanoTime();
+  private final Set<Long> commitLog = ConcurrentHashMap.newKeySet();
 
   /** @param state directory on {@code fs} */
   public BatchScope(FileSystem fs, Path state, Configuration conf) throws IOException {
@@ -144,7 +147,11 @@ public final class BatchScope implements AutoCloseable {
   public void restart(String newRun) {
     run = newRun;
     sinceNanos = System.nanoTime();
-    MergedLogs.batchesBegin(state.toString());
+  }
+
+  /** Somebody takes the newest entries out of the commit log, so that their batches are computed again. */
+  public void goBack(long batch) {
+    commitLog.removeIf(entered -> entered >= batch);
   }
 
   /** The next tasks are of another run, which is not the one that ends batches. */
@@ -235,13 +242,21 @@ public final class BatchScope implements AutoCloseable {
 
   /** Spark makes the entry of a batch in the commit log; returns why that failed, or null. */
   public String endBatch(long batch, long patienceMs) {
+    boolean isEntered = false;
     try {
-      if (!MergedLogs.entersWithoutDebts(state.toString(), batch)) {
+      if (MergedLogs.batchEnds(state.toString(), batch)) {
         MergedLogs.awaitBatch(state.toString(), sinceNanos, batch, patienceMs);
       }
+      isEntered = true;
       return null;
     } catch (IOException e) {
       return e.toString();
+    } finally {
+      commitLog.removeIf(entered -> entered >= batch);
+      if (isEntered) {
+        commitLog.add(batch);
+      }
+      MergedLogs.batchEnded(state.toString(), batch, isEntered ? commitLog::contains : null);
     }
   }
 
