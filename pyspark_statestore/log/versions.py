@@ -11,13 +11,18 @@ import pyarrow.compute as pc
 
 from pyspark_statestore.grouping import grouped
 from pyspark_statestore.log.columns import table_of
+from pyspark_statestore.log.spark_logs import OFFSETS, entries, setting_of
 from pyspark_statestore.log.state_files import EVERYTHING, PLAIN, StateFiles, StoreFilter, Stores, store_folder
+from pyspark_statestore.session.doors import PROVIDER_KEY, known_store
 from pyspark_statestore.sparkfiles import files_named, lineage_of
-from pyspark_statestore.storage.directory import Directory
+from pyspark_statestore.storage.directory import Directory, in_parallel
 
 _SNAPSHOTS = ("zip", "snapshot")
 
 _CHANGES = ("changelog", "delta")
+
+_OF_HEAP = ("snapshot", "delta")
+"""What the heap store writes; RocksDB writes the others."""
 
 MAX_REPAIR = 500
 """Changelogs that Spark replays at most where it goes around a broken snapshot: the default of
@@ -48,6 +53,7 @@ class Versions:
         id: Its checkpoint id, or "".
         snapshot: The snapshot's row in the state's files, or -1.
         changes: The row of the changelog or delta there, or -1.
+        is_heap: Whether these are files of the heap store, and not RocksDB's: the query may have been converted.
     """
 
     store: np.ndarray
@@ -55,6 +61,7 @@ class Versions:
     id: pa.Array = field(repr=False)
     snapshot: np.ndarray
     changes: np.ndarray
+    is_heap: np.ndarray
 
     def __len__(self) -> int:
         return len(self.version)
@@ -107,10 +114,10 @@ class Restores:
             StateStoreFilesError: A file cannot be read.
         """
         stores = files.stores()
-        versions = _versions(files, stores, wanted)
+        versions = _versions(files, directory, stores, wanted)
         snapshot_bytes = _whole_snapshots(files, directory, stores, versions, opens_plain=opens_plain)
         changes_bytes = _whole(files, directory, versions.changes, opens_plain=opens_plain)
-        ancestry = ancestry_of(files, directory, versions.store, versions.version, versions.id, versions.changes)
+        ancestry = ancestry_of(files, directory, versions)
         base, replayed, size = _restores(versions, snapshot_bytes, changes_bytes, ancestry)
         return cls(files, stores, versions, ancestry, base, replayed, size)
 
@@ -180,29 +187,23 @@ class Ancestry:
     begins: np.ndarray
 
 
-def ancestry_of(
-    files: StateFiles,
-    directory: Directory,
-    store: np.ndarray,
-    version: np.ndarray,
-    checkpoint_id: pa.Array,
-    changes: np.ndarray,
-) -> Ancestry:
+def ancestry_of(files: StateFiles, directory: Directory, versions: Versions) -> Ancestry:
     """Finds the ancestry of versions; with Spark's checkpoint format 2 from their changelogs.
+
+    What one store has written follows nothing that the other has: a conversion begins with a snapshot.
 
     Args:
         files: The files of the state.
         directory: The checkpoint's directory, to read changelogs from.
-        store: The number of each version's store; stores, versions and ids are in ascending order.
-        version: The version.
-        checkpoint_id: Its id, "" with format 1.
-        changes: The row of its changelog in the files, or -1.
+        versions: The versions.
     """
+    store, version, checkpoint_id = versions.store, versions.version, versions.id
     parent: np.ndarray = np.full(len(version), NOTHING, "i8")
     begins: np.ndarray = np.zeros(len(version), bool)
     has_id = np.array(pc.not_equal(checkpoint_id, ""), bool)
     bare = np.flatnonzero(~has_id)
     is_next = (np.diff(store[bare]) == 0) & (np.diff(version[bare]) == 1)
+    is_next &= versions.is_heap[bare[1:]] == versions.is_heap[bare[:-1]]
     parent[bare[1:][is_next]] = bare[:-1][is_next]
     parent[version == 1] = EMPTY
     rows = np.flatnonzero(has_id)
@@ -210,20 +211,25 @@ def ancestry_of(
         keys = zip(
             store[rows].tolist(), version[rows].tolist(), checkpoint_id.take(pa.array(rows)).to_pylist(), strict=True
         )
-        _follow_all(files, directory, changes, dict(zip(keys, rows.tolist(), strict=True)), Ancestry(parent, begins))
+        _follow_all(
+            files, directory, versions.changes, dict(zip(keys, rows.tolist(), strict=True)), Ancestry(parent, begins)
+        )
     return Ancestry(parent, begins)
 
 
-def _versions(files: StateFiles, stores: Stores, wanted: StoreFilter) -> Versions:
+def _versions(files: StateFiles, directory: Directory, stores: Stores, wanted: StoreFilter) -> Versions:
     """Groups the files by store, version and id."""
     rows = np.flatnonzero((stores.store >= 0) & wanted.rows(stores))
     version, checkpoint_id, extension = stores.version_files(rows)
     kind = extension.dictionary_encode()
     names = [*kind.dictionary.to_pylist(), None]
     numbers = kind.indices.fill_null(len(names) - 1).to_numpy(zero_copy_only=False)
-    is_snapshot = np.array([name in _SNAPSHOTS for name in names])[numbers]
-    is_changes = np.array([name in _CHANGES for name in names])[numbers]
+    is_snapshot, is_changes, is_heap = (
+        np.array([name in those for name in names])[numbers] for those in (_SNAPSHOTS, _CHANGES, _OF_HEAP)
+    )
     kept = is_snapshot | is_changes  # not checksums
+    number: np.ndarray = version.fill_null(NOTHING).to_numpy(zero_copy_only=False)
+    kept[kept] = _of_its_time(directory, stores.store[rows[kept]], number[kept], is_heap[kept])
     mask = pa.array(kept)
     table = pa.table(
         {
@@ -232,13 +238,44 @@ def _versions(files: StateFiles, stores: Stores, wanted: StoreFilter) -> Version
             "id": checkpoint_id.filter(mask).fill_null(""),
             "snapshot": pa.array(np.where(is_snapshot, rows, NOTHING)[kept]),
             "changes": pa.array(np.where(is_changes, rows, NOTHING)[kept]),
+            "is_heap": pa.array(is_heap[kept].astype("i8")),
         }
     )
-    found = grouped(table, ["store", "version", "id"]).aggregate([("snapshot", "max"), ("changes", "max")])
+    found = grouped(table, ["store", "version", "id"]).aggregate(
+        [(n, "max") for n in ("snapshot", "changes", "is_heap")]
+    )
     found = found.sort_by([("store", "ascending"), ("version", "ascending"), ("id", "ascending")])
-    columns = [found[name].to_numpy() for name in ("store", "version", "snapshot_max", "changes_max")]
+    names_of = ("store", "version", "snapshot_max", "changes_max", "is_heap_max")
+    columns = [found[name].to_numpy() for name in names_of]
     ids = pa.concat_arrays([pa.array([], pa.string()), *found["id"].chunks])
-    return Versions(columns[0], columns[1], ids, columns[2], columns[3])
+    return Versions(columns[0], columns[1], ids, columns[2], columns[3], columns[4].astype(bool))
+
+
+def _of_its_time(directory: Directory, store: np.ndarray, version: np.ndarray, is_heap: np.ndarray) -> np.ndarray:
+    """Which files are of the store that the query had at their version, where it was converted.
+
+    The offset log says which that was. Where it does not, a version's files are taken to be of the store that has
+    written later ones, too.
+    """
+    kept: np.ndarray = np.ones(len(store), bool)
+    mixed = np.isin(store, np.intersect1d(store[is_heap], store[~is_heap]))
+    if not mixed.any():
+        return kept
+    offsets = entries(directory, OFFSETS)
+    batches = sorted({each - 1 for each in np.unique(version[mixed]).tolist()} & offsets.keys())
+    said = in_parallel(lambda batch: known_store(setting_of(directory, batch, PROVIDER_KEY, offsets)), batches)
+    at = {batch + 1: name == "heap" for batch, name in zip(batches, said, strict=True) if name is not None}
+    newest: dict[tuple[int, bool], int] = {}
+    for each in zip(store[mixed].tolist(), is_heap[mixed].tolist(), version[mixed].tolist(), strict=True):
+        newest[each[:2]] = max(newest.get(each[:2], 0), each[2])
+    there = set(zip(store[mixed].tolist(), version[mixed].tolist(), is_heap[mixed].tolist(), strict=True))
+    for row in np.flatnonzero(mixed).tolist():
+        s, v, h = int(store[row]), int(version[row]), bool(is_heap[row])
+        if v in at:
+            kept[row] = at[v] == h
+        elif (s, v, not h) in there:
+            kept[row] = (newest[s, h], h) > (newest[s, not h], not h)
+    return kept
 
 
 def _whole_snapshots(

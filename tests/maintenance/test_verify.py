@@ -15,6 +15,7 @@ from fsspec.callbacks import Callback
 from pyspark_statestore import Checkpoint
 from pyspark_statestore.format import Entry, MergedFileWriter, file_name
 from pyspark_statestore.maintenance.verify import verification
+from pyspark_statestore.session.doors import MERGED_PROVIDERS, PROVIDER_KEY
 from tests.inspect.builders import CREATED_MS, STAMP, add_index, merged_file, merged_paths, plain_file, refused
 from tests.inspect.spark_files import lz4, snapshot
 from tests.maintenance import builders
@@ -500,6 +501,46 @@ def test_partitions_that_only_earlier_batches_had_are_needed(tmp_path: Path, kin
     assert [each.logical_path for each in found.damages] == ([lost] if lost else [])
     assert not any("cannot go on" in each.reason for each in found.damages)
     assert found.restorable_version == 8
+
+
+@pytest.mark.parametrize("is_lost", [True, False])
+@pytest.mark.parametrize("back", [True, False])
+def test_what_the_other_store_has_written_is_no_base(tmp_path: Path, kind: str, is_lost: bool, back: bool) -> None:
+    """A query that was converted begins with a snapshot, whose version its former store has, too."""
+    write_logs(tmp_path, range(5))
+    names = [MERGED_PROVIDERS[name] for name in (("rocksdb", "heap")[::-1] if back else ("rocksdb", "heap"))]
+    for batch in range(5):
+        conf = {"conf": {PROVIDER_KEY: names[batch >= 2]}}
+        (tmp_path / "offsets" / str(batch)).write_text(f"v1\n{json.dumps(conf)}\n{{}}")
+    endings = [("zip", "changelog"), ("snapshot", "delta")][:: -1 if back else 1]
+    files = {}
+    for partition in range(2):
+        for version in range(1, 6):
+            for number, (whole, changes) in enumerate(endings):
+                if (version <= 3) if number == 0 else (version >= 3):
+                    data = snapshot('{"sstFiles": []}') if whole == "zip" else lz4(b"\x00\x02v1")
+                    is_whole = version == 3 if number else version == 1
+                    files[f"0/{partition}/{version}.{whole if is_whole else changes}"] = (
+                        data if is_whole else lz4(b"\x00\x02v1")
+                    )
+    lost = f"0/1/3.{endings[1][0]}"
+    if is_lost:
+        del files[lost]
+    if kind == "plain":
+        for path, data in files.items():
+            plain_file(tmp_path, path, data)
+    else:
+        with merged_file(tmp_path, 1, plain=True) as out:
+            for number, (path, data) in enumerate(files.items()):
+                out.put(path, data, stamp=STAMP + number)
+    found = verify(tmp_path)
+    assert {each.kind for each in found.damages} == ({"unrestorable_version"} if is_lost else set())
+    assert all("store 0/1 " in each.reason and "cannot go on" in each.reason for each in found.damages)
+    assert found.restorable_version == (2 if is_lost else 5)
+    table = Checkpoint(tmp_path).inspect.versions()
+    newest = {row["partition_id"]: row for row in table.to_pylist() if row["version"] == 5}
+    assert newest[0]["base_snapshot_version"] == 3
+    assert newest[1]["is_restorable"] is not is_lost
 
 
 def test_one_store_has_lost_its_oldest_versions(tmp_path: Path) -> None:
