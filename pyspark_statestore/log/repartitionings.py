@@ -23,8 +23,10 @@ from typing import Protocol
 from urllib.parse import urlsplit
 
 from pyspark_statestore.errors import StateStoreFilesError
+from pyspark_statestore.log.scan import retry_if_gone
 from pyspark_statestore.log.spark_logs import COMMITS, OFFSETS, PARTITIONS_KEY, entries
 from pyspark_statestore.parsing import parse_object
+from pyspark_statestore.session.doors import PROVIDER_KEY
 from pyspark_statestore.storage.changes import create_new, delete
 from pyspark_statestore.storage.directory import Directory, FileInfo, in_parallel
 from pyspark_statestore.storage.location import Location
@@ -35,20 +37,27 @@ REPLACED = "_replaced"
 _NOTE = re.compile(r"([0-9]{1,18})-[0-9a-f]+\.sink\.json")
 
 
-def without_partitions(data: bytes) -> tuple[str, object]:
-    """The number of partitions, and all else that an entry of the offset log says; None for it without a number."""
+def without_partitions(data: bytes, *, any_store: bool = False) -> tuple[str, object]:
+    """The number of partitions, and all else that an entry of the offset log says; None for it without a number.
+
+    Args:
+        data: The entry's bytes.
+        any_store: Whether the class of the store is left out, too: a conversion puts another one into the newest entry.
+    """
     version, _, rest = data.decode("utf-8").partition("\n")
     metadata, _, sources = rest.partition("\n")
     settings = json.loads(metadata) if metadata.strip() else {}
     partitions = settings.get("conf", {}).pop(PARTITIONS_KEY, None)
+    if any_store:
+        settings.get("conf", {}).pop(PROVIDER_KEY, None)
     return str(partitions), None if partitions is None else (version, settings, sources)
 
 
-def base_of(newest: bytes, older: Sequence[bytes]) -> int | None:
+def base_of(newest: bytes, older: Sequence[bytes], *, any_store: bool = False) -> int | None:
     """The place of the last older entry of the offset log that differs only in the number of partitions; or None."""
-    partitions, rest = without_partitions(newest)
+    partitions, rest = without_partitions(newest, any_store=any_store)
     for place in reversed(range(len(older))):
-        others, same = without_partitions(older[place])
+        others, same = without_partitions(older[place], any_store=any_store)
         if same == rest and rest is not None and others != partitions:
             return place
     return None
@@ -87,7 +96,7 @@ class BatchLogs:
 
 def _is_one(newest: bytes, older: Sequence[bytes]) -> bool:
     try:
-        return base_of(newest, older) is not None
+        return base_of(newest, older, any_store=True) is not None
     except (ValueError, AttributeError, TypeError):  # an entry that was cut off shows nothing
         return False
 
@@ -162,11 +171,33 @@ def note_sinks(directory: Directory, batch: int, sinks: Sequence[Location]) -> N
             create_new(directory, f"{REPLACED}/{batch}-{secrets.token_hex(4)}.sink.json", data)
 
 
-def forget_sinks(directory: Directory, batch: int | None = None) -> None:
-    """Deletes the note about a batch, or of all batches: what they are about is over."""
+def forget_sinks(directory: Directory, batch: int) -> None:
+    """Deletes the note about a batch: what it is about is over."""
     for info in directory.files(REPLACED):
         found = _NOTE.fullmatch(info.name)
-        if found and batch in (None, int(found[1])):
+        if found and int(found[1]) == batch:
+            delete(directory, f"{REPLACED}/{info.name}")
+
+
+def forget_what_is_over(directory: Directory, batch: int) -> None:
+    """Deletes the notes that are about no repartitioning any more, before one begins.
+
+    One that comes right before it, without a batch of the query between, can still be taken back after it.
+
+    Args:
+        directory: The checkpoint's directory.
+        batch: The batch that begins.
+
+    Raises:
+        StateStoreFilesError: A log cannot be read, or a note cannot be deleted.
+    """
+    repartitionings = retry_if_gone(directory, lambda: BatchLogs.read(directory)).repartitionings
+    first = batch
+    while first - 1 in repartitionings:
+        first -= 1
+    for info in directory.files(REPLACED):
+        found = _NOTE.fullmatch(info.name)
+        if found and not first <= int(found[1]) < batch:
             delete(directory, f"{REPLACED}/{info.name}")
 
 

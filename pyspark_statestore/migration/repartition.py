@@ -128,7 +128,9 @@ def repartition(
 
 def _checked_sinks(directory: Directory, plan: Plan, sinks: FileSinks) -> int:
     """How many entries the sinks lack now, once nothing is left that would keep them from getting one."""
-    if plan.is_begun and plan.new_batch is not None and (reason := sinks.not_named(plan.new_batch)):
+    # One that was committed may still lack the entries of the sinks that it named.
+    batch = plan.batch if plan.new_batch is None else plan.new_batch
+    if (plan.is_begun or plan.new_batch is None) and (reason := sinks.not_named(batch)):
         raise cannot(directory.location.url, reason)
     try:
         return sinks.check()

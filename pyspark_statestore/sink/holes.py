@@ -25,7 +25,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark_statestore.errors import StateStoreFilesError, not_allowed
-from pyspark_statestore.log.repartitionings import BatchLogs, forget_sinks, not_named, note_sinks
+from pyspark_statestore.log.repartitionings import (
+    BatchLogs,
+    forget_sinks,
+    forget_what_is_over,
+    not_named,
+    note_sinks,
+)
 from pyspark_statestore.log.scan import retry_if_gone
 from pyspark_statestore.sink.file_list import LIST, ListPart, compact_batches, read_list, start_of, text_of
 from pyspark_statestore.sink.notes import Intent
@@ -291,8 +297,8 @@ class SinksOfQuery:
 
     def note(self, batch: int, *, is_new: bool) -> None:
         """Notes that these sinks get an entry for a repartitioning, which is not finished yet."""
-        if is_new:  # what is noted is about repartitionings that are over
-            forget_sinks(self.checkpoint)
+        if is_new:
+            forget_what_is_over(self.checkpoint, batch)
         note_sinks(self.checkpoint, batch, [sink.location for sink in self.sinks])
 
     def not_named(self, batch: int) -> str:

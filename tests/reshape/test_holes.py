@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +13,8 @@ from click.testing import CliRunner
 
 from pyspark_statestore import Checkpoint, Sink
 from pyspark_statestore.cli.main import cli
-from pyspark_statestore.sink.holes import interval_of
+from pyspark_statestore.session.doors import MERGED_PROVIDERS, PROVIDER_KEY
+from pyspark_statestore.sink.holes import SinksOfQuery, interval_of
 from pyspark_statestore.sink.notes import Intent
 from pyspark_statestore.storage import Directory, Location
 from tests.inspect.builders import refused
@@ -450,3 +452,38 @@ def test_a_note_of_an_earlier_repartitioning_is_about_nothing(q1: Path, sink: Pa
         at(q1).undo_repartition(sinks=[sink])
     notes(q1)[0].unlink()  # as the message says
     at(q1).undo_repartition()
+
+
+@pytest.mark.parametrize("goes_on", [True, False])
+def test_a_note_stays_as_long_as_its_repartitioning_can_be_taken_back(q1: Path, sink: Path, goes_on: bool) -> None:
+    """Two of them may follow each other; the second is taken back first, and then the first with its entry."""
+    mend(sink, q1)
+    offsets, commits = q1 / "offsets", q1 / "commits"
+    text = (offsets / str(BATCH)).read_text()
+    next_text = "x" if goes_on else text.replace('shuffle.partitions": "1"', 'shuffle.partitions": "3"')
+    if goes_on:
+        write_offsets(q1, next_text, [BATCH + 1])
+    else:
+        (offsets / str(BATCH + 1)).write_text(next_text)
+    (commits / str(BATCH + 1)).write_text("v1\n{}")
+    SinksOfQuery(Directory(Location.of(q1)), ()).note(BATCH + 2, is_new=True)
+    assert bool(notes(q1)) is not goes_on
+
+
+def test_a_hole_is_mended_after_a_conversion_to_another_store(q1: Path, sink: Path) -> None:
+    """Which writes the class of the other store into the newest entry, and that is the repartitioning's."""
+    entry = q1 / "offsets" / str(BATCH)
+    version, settings, *sources = entry.read_text().split("\n")
+    said = json.loads(settings)
+    said["conf"][PROVIDER_KEY] = MERGED_PROVIDERS["heap"]
+    entry.write_text("\n".join([version, json.dumps(said), *sources]))
+    assert mend(sink, q1) == (f"file://{sink}/_spark_metadata/{BATCH}",)
+    assert Sink(sink).verify().is_clean
+
+
+def test_the_same_call_again_has_to_name_the_sinks_that_the_first_has_named(q1: Path, sink: Path) -> None:
+    """The first died when the repartitioning was committed, and the sink had no entry yet."""
+    SinksOfQuery(Directory(Location.of(q1)), (Directory(Location.of(sink)),)).note(BATCH, is_new=True)
+    with refused("PSS_CANNOT_REPARTITION", f"{sink}"):
+        at(q1).repartition(1)
+    assert at(q1).repartition(1, sinks=[sink]).sink_entries_count == 1
