@@ -203,7 +203,7 @@ def test_a_batch_that_fails_after_its_tasks(sums: Sums) -> None:
 
 
 def test_a_checkpoint_that_is_begun_anew_after_its_first_batch_has_failed(sums: Sums) -> None:
-    """As in a notebook: the same session, the same path. Spark's reader of state goes by the partitions' directories."""
+    """As in a notebook: the same session and path. Spark's reader of state goes by the partitions' directories."""
 
     def fails(batch: DataFrame, number: int) -> None:
         assert batch.count() == 30
