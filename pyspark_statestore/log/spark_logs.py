@@ -58,6 +58,17 @@ def content_of(data: bytes) -> dict[str, Any]:
     return parse_object(data.decode("utf-8").partition("\n")[2].partition("\n")[0])
 
 
+def newest_batches(directory: Directory) -> tuple[int, int]:
+    """Returns the newest batches in the offset log and in the log of commits; -1 where there is none.
+
+    Who is about to delete state compares them with what they were when that was decided: a query may have gone on.
+
+    Raises:
+        StateStoreFilesError: A log cannot be listed.
+    """
+    return max(entries(directory, OFFSETS), default=-1), max(entries(directory, COMMITS), default=-1)
+
+
 def partitions_of(directory: Directory, batch: int, offsets: Mapping[int, FileInfo] | None = None) -> int | None:
     """Returns how many state partitions each stateful operator had in a batch; None where the offset log does not say.
 

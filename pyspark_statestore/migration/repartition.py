@@ -15,7 +15,7 @@ its rows and its state would be lost. Without the entry, readers fail, and the s
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +29,7 @@ from pyspark_statestore.log.pins import check_unclaimed
 from pyspark_statestore.log.repartitionings import FileSinks
 from pyspark_statestore.log.restorability import committed, single_partition_operators, stores_of_operator
 from pyspark_statestore.log.scan import Scan, retry_if_gone
-from pyspark_statestore.log.spark_logs import COMMITS, entries, operators, partitions_of
+from pyspark_statestore.log.spark_logs import COMMITS, entries, newest_batches, operators, partitions_of
 from pyspark_statestore.log.state_files import STATE, StateFiles, plain_files
 from pyspark_statestore.migration.checks import require_query_stopped
 from pyspark_statestore.migration.offset_log import OffsetEntry, UnfinishedRepartition, kept, read_offsets
@@ -89,6 +89,7 @@ def repartition(
     directory = log.directory
     snapshot = log.snapshot()
     check_unclaimed(directory, snapshot.scan.others)
+    logs = newest_batches(directory)
     plan = Plan.of(directory, partitions)
     names = plan.store_names(directory)
     result = Repartition(
@@ -116,7 +117,20 @@ def repartition(
     sinks.note(plan.new_batch, is_new=not plan.is_begun)
     # From here on nobody takes the new partitions for old ones, and no query starts.
     made = side.enter(rewrite, partitions)
-    retry_if_gone(directory, lambda: clear(log, plan.batch, store))
+
+    def look_again() -> None:
+        now = newest_batches(directory)
+        if made != plan.new_batch or now != (made, logs[1]):
+            batch = made - 1 if made != plan.new_batch else max(now)
+            reason = (
+                f"the query has gone on meanwhile, with batch {batch}. Nothing was deleted, and its state is whole. "
+                "Call it again, or take it back with undo_repartition"
+            )
+            parameters = {"path": directory.location.url, "partitions": partitions, "reason": reason}
+            raise StateStoreFilesError("PSS_REPARTITION_FAILED", parameters)
+
+    look_again()
+    retry_if_gone(directory, lambda: clear(log, plan.batch, store, look_again))
     was_split = retry_if_gone(directory, lambda: split(log, plan.batch, plan.before, partitions, stores))
     ids = side.write(rewrite, partitions, was_split)
     _require_written(log, made, partitions, store, ids)
@@ -141,7 +155,7 @@ def _checked_sinks(directory: Directory, plan: Plan, sinks: FileSinks) -> int:
         raise cannot(directory.location.url, f"of its file sink {said['path']}: {said['reason']}") from error
 
 
-def clear(log: MergedLog, batch: int, store: str) -> int:
+def clear(log: MergedLog, batch: int, store: str, look_again: Callable[[], None]) -> int:
     """Deletes the state files that no batch up to this one accounts for, once its own are all accounted for.
 
     Returns:
@@ -149,9 +163,10 @@ def clear(log: MergedLog, batch: int, store: str) -> int:
 
     Raises:
         FileNotFoundError: A file was deleted meanwhile: look again.
-        StateStoreFilesError: PSS_VERSION_NOT_RESTORABLE; or a file cannot be read, written or deleted.
+        StateStoreFilesError: PSS_VERSION_NOT_RESTORABLE; or a file cannot be read, written or deleted; or what
+            ``look_again`` raises where the query has gone on.
     """
-    return Sources.found(log, log.snapshot(), batch, store).clear(log, batch)
+    return Sources.found(log, log.snapshot(), batch, store).clear(log, batch, look_again)
 
 
 def _require_written(

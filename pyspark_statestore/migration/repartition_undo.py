@@ -91,6 +91,9 @@ def undo_repartition(
     if dry_run:
         return result
     copy = keep(log, [], done.files)
+    # Between the look and this, somebody else may have taken it back, and the query may have gone on.
+    if UnfinishedRepartition.found(directory, read_offsets(directory, {}), or_finished=True) != done:
+        raise _refused(directory, "the query's logs have changed meanwhile")
     for name in done.files:
         if not name.startswith(OFFSETS):
             _forget(directory, name)

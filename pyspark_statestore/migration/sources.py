@@ -7,7 +7,7 @@ way before it is committed. Nothing that is cleared may be one of them.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -110,12 +110,17 @@ class Sources:
             raise _lost(directory, files, batch, lost)
         return cls(snapshot, files, batch + 1, _read_by(directory, restores, {each: rows[each] for each in wanted}), at)
 
-    def clear(self, log: MergedLog, batch: int) -> int:
+    def clear(self, log: MergedLog, batch: int, look_again: Callable[[], None]) -> int:
         """Deletes what no batch up to this one accounts for, and returns how many files that were.
+
+        Args:
+            log: The checkpoint's log.
+            batch: The batch.
+            look_again: Raises an error if the query has gone on; called right before anything is deleted.
 
         Raises:
             FileNotFoundError: A file was deleted meanwhile: look again.
-            StateStoreFilesError: A file cannot be read, written or deleted.
+            StateStoreFilesError: A file cannot be read, written or deleted; or what ``look_again`` raises.
         """
         plain = plain_files(log.directory, self.snapshot.scan)
         files = StateFiles.of(self.snapshot.scan, plain)
@@ -124,6 +129,7 @@ class Sources:
             needed = set(self.files.path.take(pa.array(self.rows)).to_pylist())
             gone = files.path.take(pa.array(rows)).to_pylist()
             assert needed.isdisjoint(gone), "a source is of a batch"
+            look_again()
             delete_files(log, self.snapshot, files, rows)
         return len(rows)
 

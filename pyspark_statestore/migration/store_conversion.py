@@ -19,6 +19,7 @@ from pyspark_statestore.errors import StateStoreFilesError, not_allowed
 from pyspark_statestore.log.merged_log import MergedLog
 from pyspark_statestore.log.pins import check_unclaimed
 from pyspark_statestore.log.scan import retry_if_gone
+from pyspark_statestore.log.spark_logs import newest_batches
 from pyspark_statestore.migration.checks import require_query_stopped
 from pyspark_statestore.migration.offset_log import OffsetChanges
 from pyspark_statestore.migration.repartition import (
@@ -78,6 +79,7 @@ def convert_store(
     directory = log.directory
     snapshot = log.snapshot()
     check_unclaimed(directory, snapshot.scan.others)
+    logs = newest_batches(directory)
     plan = Plan.of(directory, None, refuse=_cannot)
     before = store_of(plan.provider)
     result = StoreConversion(before, store, plan.provider, None, 0, 0, None, dry_run)
@@ -100,8 +102,14 @@ def convert_store(
     if side is None:
         return result
     make_directories(directory, plan.before)
+
     # Later versions of that store are of batches that the query went back before.
-    retry_if_gone(directory, lambda: clear(log, plan.batch, before))
+    def look_again() -> None:
+        if newest_batches(directory) != logs:
+            raise _cannot(directory.location.url, "its query has gone on meanwhile. Nothing was changed; call it again")
+
+    retry_if_gone(directory, lambda: clear(log, plan.batch, before, look_again))
+    look_again()
     side.convert(rewrite)
     _require_written(log, plan.batch, store)
     written = retry_if_gone(directory, lambda: bytes_of(log, plan.batch + 1, store))

@@ -213,7 +213,7 @@ def test_a_split_whose_file_system_fails(
         reached = faulty.fired() > 0
         faulty.clear()
         if not ended:
-            clear(log, 1, "rocksdb")
+            clear(log, 1, "rocksdb", lambda: None)
             assert splitting.split(log, 1, 1, 3, stores) == stores
             asked_for(session, query, 3, stores)
         query.run()
