@@ -379,15 +379,24 @@ class SinksOfFork:
         Raises:
             StateStoreFilesError: As :meth:`check`, or something cannot be written.
         """
-        last = retry_if_gone(fork, lambda: BatchLogs.read(fork)).committed
-        last = last if repartitioned is None else repartitioned - 1
+        logs = retry_if_gone(fork, lambda: BatchLogs.read(fork))
+        last = logs.committed if repartitioned is None else repartitioned - 1
+        # Repartitionings with which the source's batches end can be taken back in the fork, too, with their entries.
+        first = last + 1
+        while first - 1 in logs.repartitionings:
+            first -= 1
         begun: list[Directory] = []
         try:
             for source, target in self.sinks:
                 _check_empty(target)
                 begun.append(target)
                 interval = interval_of(compact_batches(source), self.default_interval)
-                for name in names_until(last, interval):
+                for batch in range(first, last + 1):
+                    note_sinks(fork, batch, [target.location])
+                for name in [
+                    *names_until(first - 1, interval),
+                    *(name_of(b, interval) for b in range(first, last + 1)),
+                ]:
                     create_new(target, name, text_of([]).encode())
                 if repartitioned is not None:
                     mend(target, fork, interval)

@@ -487,3 +487,20 @@ def test_the_same_call_again_has_to_name_the_sinks_that_the_first_has_named(q1: 
     with refused("PSS_CANNOT_REPARTITION", f"{sink}"):
         at(q1).repartition(1)
     assert at(q1).repartition(1, sinks=[sink]).sink_entries_count == 1
+
+
+@pytest.mark.parametrize("is_compact", [True, False])
+def test_a_fork_takes_the_repartitioning_of_its_source_back_with_the_entry_in_its_own_sink(
+    q1: Path, sink: Path, tmp_path: Path, is_compact: bool
+) -> None:
+    """Its list has an entry for that batch, too, which the fork's query would skip."""
+    at(q1).repartition(1, sinks=[sink], compact_interval=INTERVAL if is_compact else None)
+    to, fork = tmp_path / "sink-of-fork", tmp_path / "fork"
+    Checkpoint(q1).fork(fork, "copy", sinks={sink: to})
+    assert f"{BATCH}{'.compact' * is_compact}" in entries(to)
+    with refused("PSS_CANNOT_UNDO_REPARTITION", f"{to}"):
+        at(fork).undo_repartition(force=True)
+    assert at(fork).undo_repartition(sinks=[to], force=True).sink_entries_count == 1
+    assert max(int(name.partition(".")[0]) for name in entries(to)) == BATCH - 1
+    assert not notes(fork)
+    assert Sink(to).verify().is_clean
