@@ -281,6 +281,32 @@ def test_a_driver_that_another_has_overtaken_does_not_publish(spark: SparkSessio
     assert sink.ids() == list(range(120))
 
 
+def test_a_driver_that_remembers_nothing_that_waits_asks_the_list(spark: SparkSession, tmp_path: Path) -> None:
+    """The sink was begun anew, or put back from a copy, and another driver has had its batch before."""
+    sink = FileSink(spark, tmp_path, "parquet", ("q",))
+    sink.feed(rows_of(0))
+    sink.run()
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None
+    memory = jvm.java.lang.Class.forName("io.pyspark.statestore.sink.Waiting").getDeclaredField("COMMITTED")
+    memory.setAccessible(True)
+    path, remembered = jvm.org.apache.hadoop.fs.Path(sink.location), memory.get(None)
+    key = next(each for each in remembered.keySet() if each.toUri().getPath() == path.toUri().getPath())
+    known = remembered.get(key)
+    for folder in (sink.checkpoint, sink.files):
+        shutil.rmtree(folder)
+    sink.run(maxDelay=LONG)
+    assert waiting(sink) == 40
+    remembered.put(key, known)
+    sink.feed(rows_of(1))
+    sink.run(maxDelay=LONG)
+    assert waiting(sink) == 80
+    sink.feed(rows_of(2))
+    sink.run()
+    assert sink.ids() == list(range(120))
+    verified(sink)
+
+
 def test_what_was_written_with_another_schema_is_published_as_it_is(spark: SparkSession, tmp_path: Path) -> None:
     sink = FileSink(spark, tmp_path, "parquet", ("q",))
     sink.feed(rows_of(0), rows_of(1))

@@ -114,8 +114,25 @@ final class Waiting {
   static Waiting before(FileSystem fs, Path sink, long batch) throws IOException {
     Waiting known = COMMITTED.get(sink);
     boolean counts = known != null && known.batch == batch - 1
-        && (known.isEmpty() || known.isNamed(fs, sink) && fs.exists(known.manifest));
+        && (known.isEmpty() ? known.isStillEmpty(fs, sink) : known.isNamed(fs, sink) && fs.exists(known.manifest));
     return counts ? known : listed(fs, sink);
+  }
+
+  /** Whether nobody has written another manifest since: another driver may have repeated the batch before. */
+  private boolean isStillEmpty(FileSystem fs, Path sink) throws IOException {
+    if (!mayWait(fs, sink)) {
+      return true;
+    }
+    Path named = newestNamed(fs, sink);
+    return manifest == null ? named == null : named != null && named.getName().equals(manifest.getName());
+  }
+
+  private static boolean mayWait(FileSystem fs, Path sink) throws IOException {
+    boolean mayWait = false;
+    for (String root : SinkPlaces.ALL_WAITING) {
+      mayWait |= fs.exists(new Path(sink, root));
+    }
+    return mayWait;
   }
 
   /** Refuses to publish what somebody else has published since this was read, right before the list is added to. */
@@ -183,11 +200,7 @@ final class Waiting {
 
   /** What waits by the list, which the attempts of other drivers have written, too. */
   private static Waiting listed(FileSystem fs, Path sink) throws IOException {
-    boolean mayWait = false;
-    for (String root : SinkPlaces.ALL_WAITING) {
-      mayWait |= fs.exists(new Path(sink, root));
-    }
-    Path named = mayWait ? newestNamed(fs, sink) : null;
+    Path named = mayWait(fs, sink) ? newestNamed(fs, sink) : null;
     if (named == null) {
       return new Waiting(-1, null, "", List.of());
     }
