@@ -10,12 +10,13 @@ What is removed, each only when it is old enough:
 * temporary files that a crash has left beside the list.
 
 Why that is safe. The files are listed before the list is read, so what is published in between is named. A file that a
-query has written and not listed yet is young, or its batch says that it is still at work: see :func:`_attempts`. A file
-that a compaction has replaced counts as old only when its note is, too: a reader that took the old list has ended by
-then. The notes are read after the list, since a compaction writes its note first. Where the list or a note cannot be
-read, or the list names files in other directories, nothing is removed. Where a listed file is not there with its size,
-the line that names it may be what is damaged: then what is unlisted stays, unless a note says that it was replaced; and
-so does what waits where its manifest is wrong.
+query has written and not listed yet is young, or its batch says that it is still at work (:func:`_attempts`), or, of
+stock Spark, it is younger than the list and than :data:`LONGEST_BATCH`. A file that a compaction has replaced counts
+as old only when its note is, too: a reader that took the old list has ended by then. The notes are read after the
+list, since a compaction writes its note first. Where the list or a note cannot be read, or the list names files in
+other directories, nothing is removed. Where a listed file is not there with its size, the line that names it may be
+what is damaged: then what is unlisted stays, unless a note says that it was replaced; and so does what waits where its
+manifest is wrong.
 
 A file is old where both clocks, this process's and the file system's, say so. A dry run does not ask the file system
 for the time, and may list more than is removed.
@@ -25,6 +26,7 @@ from __future__ import annotations
 
 import datetime
 import re
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -57,13 +59,21 @@ FORMER_STAGING = "_staging"
 LEAST = datetime.timedelta(hours=1)
 """A younger file may be about to be listed: a batch publishes its files before it commits."""
 
-_SPARKS_NAME = re.compile(r"part-[0-9]{5,}-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}[-.]c[0-9]{3,}(\..+)?")
+LONGEST_BATCH = datetime.timedelta(days=1)
+"""Stock Spark writes in place, and lists files when a batch ends. What is younger than the list's newest part may be
+of a batch that goes on, for so long.
+"""
+
+_SPARKS_NAME = re.compile(r"part-[0-9]{5,}-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})([-.])c[0-9]{3,}(?:\..+)?")
 """Names from Spark's ``ManifestFileCommitProtocol`` and its writers, the same in 3.5 to 4.3: with ``-c000`` where there
 are no partition columns, with ``.c000`` where there are. A joined file is named like one of its parts.
 """
 
 _BATCH_JOB = "_SUCCESS"
-"""What a batch job leaves where it has written, which no query does. Its files are named like those of queries."""
+"""What a batch job leaves where it has written, which no query does, unless it is told not to. Its files are named like
+those of queries, but all have the same UUID, and a query gives each of its files another one
+(``HadoopMapReduceCommitProtocol`` and ``ManifestFileCommitProtocol``).
+"""
 
 _UNLISTED = "Spark's list does not name it"
 _STAGED = "a batch that did not commit has staged it"
@@ -147,9 +157,18 @@ def _orphans(directory: Directory, clocks: Clocks, older_than: datetime.timedelt
     named = {entry.relative for part in waiting.parts for entry in _checked(directory, part)}
     if disagrees(directory, waiting.parts, there):
         jobs = frozenset([*jobs, ""])  # nobody knows what else the list has named
-    written = [info for info in there if _is_of_a_query(info.name, replaced, jobs)]
+    sparks = (_SPARKS_NAME.fullmatch(info.name.rpartition("/")[2]) for info in there)
+    of_jobs = {uuid for uuid, count in Counter(each[1] for each in sparks if each).items() if count > 1}
+    written = [info for info in there if _is_of_a_query(info.name, replaced, jobs, of_jobs)]
     unlisted = [info for info in written if info.name not in named]
-    old = {info.name for info in unlisted if is_old(info)}
+    listed = max((part.info.modified for part in waiting.parts if part.info.modified), default=None)
+
+    def may_be_listed(info: FileInfo) -> bool:
+        """Whether a batch of stock Spark may go on that has written it; whoever forces a younger age knows of none."""
+        is_new = listed is None or (info.modified is not None and info.modified >= listed)
+        return is_new and older_than >= LEAST and clocks.age(info.modified) < LONGEST_BATCH
+
+    old = {info.name for info in unlisted if is_old(info) and not may_be_listed(info)}
     gone = {name for name in old if name not in kept and attempt_of(name) not in working}
 
     def candidates() -> Iterator[tuple[FileInfo, str]]:
@@ -202,7 +221,7 @@ def _attempts(
     return tuple(found), begun
 
 
-def _is_of_a_query(path: str, replaced: Collection[str], jobs: Collection[str]) -> bool:
+def _is_of_a_query(path: str, replaced: Collection[str], jobs: Collection[str], of_jobs: Collection[str]) -> bool:
     """Whether a query may have written a data file, so that it is no business of anybody else's.
 
     Args:
@@ -210,11 +229,13 @@ def _is_of_a_query(path: str, replaced: Collection[str], jobs: Collection[str]) 
         replaced: Files that a compaction has taken out of the list.
         jobs: Directories in which a batch job has written, each with a slash at its end; empty for the sink's. What is
             unlisted there is no orphan.
+        of_jobs: UUIDs in the names of batch jobs' files.
     """
     *folders, name = path.split("/")
-    if not _SPARKS_NAME.fullmatch(name) or not all("=" in folder for folder in folders):
+    found = _SPARKS_NAME.fullmatch(name)
+    if not found or not all("=" in folder for folder in folders) or found[2] != ("." if folders else "-"):
         return False
-    return path in replaced or not any(path.startswith(job) for job in jobs)
+    return path in replaced or (found[1] not in of_jobs and not any(path.startswith(job) for job in jobs))
 
 
 def _batch_jobs(found: Sequence[FileInfo]) -> frozenset[str]:

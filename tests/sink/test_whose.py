@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from datetime import timedelta
 from pathlib import Path
 
@@ -78,6 +79,37 @@ def test_what_a_query_has_left_goes(tmp_path: Path, left: str) -> None:
     assert removed(folder) == {left}
 
 
+@pytest.mark.parametrize("place", ["", "q=1/"])
+def test_files_of_a_batch_job_that_says_nothing_stay(tmp_path: Path, place: str) -> None:
+    """With mapreduce.fileoutputcommitter.marksuccessfuljobs=false; all files of a job have the same UUID."""
+    folder = make(tmp_path / "t1", LISTED)
+    ending = ".c000.snappy.parquet" if place else "-c000.snappy.parquet"
+    put(folder, *(f"{place}{name(5, ending, task=task)}" for task in range(2)), LEFT)
+    assert removed(folder) == {LEFT}
+
+
+def test_files_of_a_sink_around_it_stay(tmp_path: Path) -> None:
+    """Directly in a sink, a query writes other names than below the values of its columns."""
+    folder = make(tmp_path / "around" / "p=1", LISTED)
+    put(folder, name(5, ".c000.snappy.parquet"), LEFT)
+    assert removed(folder) == {LEFT}
+
+
+@pytest.mark.parametrize(("hours", "stays"), [(2, True), (23, True), (25, False)])
+def test_what_a_long_batch_of_stock_spark_has_written_stays(tmp_path: Path, hours: int, stays: bool) -> None:
+    """It writes in place and says nothing. The list's newest part is older than the batch."""
+    folder = make(tmp_path / "t1", LISTED)
+    put(folder, LEFT)
+    now = time.time()
+    os.utime(folder / LEFT, (now - hours * 3600,) * 2)
+    for part in (folder / "_spark_metadata").iterdir():
+        os.utime(part, (now - 100 * 3600,) * 2)
+    found = Sink(folder).remove_orphan_files(timedelta(hours=1), dry_run=False)
+    assert found.removed_files_count == (not stays)
+    # Whoever forces a younger age says that nobody writes there.
+    assert Sink(folder).remove_orphan_files(AT_ONCE, dry_run=False, force=True).removed_files_count == stays
+
+
 @pytest.mark.parametrize("notes", ["_replaced", "_spark_metadata/_replaced"])
 def test_where_a_batch_job_has_written_only_what_was_replaced_goes(tmp_path: Path, notes: str) -> None:
     folder = make(tmp_path / "t1", LISTED)
@@ -133,11 +165,12 @@ def test_a_note_that_names_no_attempt_is_no_note(tmp_path: Path, made_by: object
 def test_a_listed_file_stays_however_its_path_is_written(tmp_path: Path, url: str) -> None:
     folder = tmp_path / "t1"
     path = f"q=a;b%3Fc/{name(1, '.c000.parquet')}"
-    put(folder, path, f"q=0/{name(2)}")
+    left = f"q=0/{name(2, '.c000.parquet')}"
+    put(folder, path, left)
     write_list(folder, [line(url.format(root=folder, path=path.replace("%", "%25")))])
 
     assert Sink(folder).verify().is_clean
-    assert removed(folder) == {f"q=0/{name(2)}"}
+    assert removed(folder) == {left}
     assert Sink(folder).files()["directory"].to_pylist() == ["q=a;b%3Fc"]
 
 
