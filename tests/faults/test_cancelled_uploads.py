@@ -46,3 +46,11 @@ def test_a_killed_upload_stops_early(jvm: Any, tmp_path: Path) -> None:
 def bytes_of_snapshots(checkpoint: Path) -> int:
     """How much of the upload is on the disk."""
     return sum(file.stat().st_size for file in (checkpoint / "state" / "_merged").iterdir())
+
+
+def test_a_file_in_which_nothing_was_written_goes(jvm: Any, tmp_path: Path) -> None:
+    """Its only commit was taken back. No listing shows it yet, so none would show that it went with its checkpoint."""
+    runs = run_all(jvm, tmp_path, [changelog(0, 1, 1)], scheme="faulty", operation="create", kind="killed_unnoticed")
+    assert "killed while its commit was written" in str(runs[0]["steps"][0])
+    assert list((tmp_path / "1" / "state" / "_merged").glob("*.merged*")) == []
+    assert len(list((tmp_path / str(runs[-1]["n"]) / "state" / "_merged").glob("*.merged"))) == 1

@@ -321,6 +321,11 @@ final class Lane {
       if (entries.isEmpty()) {
         // A commit came for tombstones that another lane is writing already.
         open.endEmptyGroup();
+        if (beganFile) {
+          // No listing shows it before its first group, so none would show that it is gone, with its checkpoint.
+          open.discard();
+          open = null;
+        }
         group.forEach(Commit::done);
         return;
       }

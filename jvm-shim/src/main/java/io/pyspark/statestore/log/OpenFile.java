@@ -95,6 +95,11 @@ final class OpenFile {
     }
   }
 
+  /** Removes the file, in which there is no group. */
+  void discard() {
+    made.discard(file, out);
+  }
+
   /** Whether the index no longer knows the file: its checkpoint was deleted, as a refresh has found. */
   boolean isForgotten() {
     return made.index.file(file.name()) != file;
