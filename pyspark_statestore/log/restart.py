@@ -73,12 +73,14 @@ class Restart:
         version = batches.last + 1
         newest = batch_with_ids(directory, files, batches.last)
         lost = lost_stores(directory, files, version, newest, opens_plain=opens_plain, offsets=offsets)
-        if not lost:
+        gone = missing_entry(batches.committed, offsets, batches.last)
+        if not lost and not gone:
             return cls(version, version, provider=provider)
         if batches.last not in Batches(batches.committed).needed(committed(directory)):
             raise FileNotFoundError(f"{COMMITS}/{batches.last}")
         known = restorable_versions(directory, files, opens_plain=opens_plain)
-        return cls(version, max(known, default=None), "of {}, {}".format(*why_lost(lost)), provider)
+        why = "of {}, {}".format(*why_lost(lost)) if lost else f"{gone} of Spark's own logs is missing"
+        return cls(version, max(known, default=None), why, provider)
 
     @classmethod
     def found(cls, directory: Directory, corrupt: frozenset[str] = frozenset()) -> Restart:

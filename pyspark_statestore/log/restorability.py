@@ -24,6 +24,7 @@ from pyspark_statestore.log.spark_logs import (
     OFFSETS,
     content_of,
     entries,
+    missing_entry,
     operator_metadata,
     operators,
     partitions_of,
@@ -103,6 +104,7 @@ def check_versions(directory: Directory, files: StateFiles, batches: Batches) ->
             stops = any(version == batches.last + 1 for version, _ in lost)
             missing.append(replace(found, reason=f"{found.reason}; the query cannot go on") if stops else found)
     missing = _snapshots(directory, files, batches, oldest, missing)
+    missing += _lost_entry(directory, batches, later)
     have = {store: {version for version, _ in known[store].restorable} for store in stores if store in known}
     gaps = version_gaps(directory, have, batches.committed, later, without=needed)
     return Restorability(len(table), tuple(missing), gaps, batches.last + 1)
@@ -422,6 +424,17 @@ def _attempts(store: Store, version: int, there: _Known, batches: Batches) -> li
     """A version that cannot be restored; with checkpoint ids, the attempts at it that were committed."""
     ids = [each for each in batches.ids_at(version, store) if (version, each) in there.restorable]
     return [(version, each) for each in ids] or [(version, "")]
+
+
+def _lost_entry(directory: Directory, batches: Batches, later: Sequence[int]) -> list[Damage]:
+    """The entry of Spark's logs that a restart reads and does not find."""
+    if batches.last not in later:
+        return []
+    gone = missing_entry(later, entries(directory, OFFSETS), batches.last)
+    if not gone:
+        return []
+    reason = f"a restart reads it after batch {batches.last}, and it is not there; the query cannot go on"
+    return [Damage(damage.UNRESTORABLE_VERSION, directory.location.display(gone), reason)]
 
 
 def _left_behind(

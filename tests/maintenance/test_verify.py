@@ -503,6 +503,19 @@ def test_partitions_that_only_earlier_batches_had_are_needed(tmp_path: Path, kin
     assert found.restorable_version == 8
 
 
+@pytest.mark.parametrize("lost", [LAST - 1, LAST])
+def test_an_entry_of_the_offset_log_that_a_restart_reads(tmp_path: Path, kind: str, lost: int) -> None:
+    """Spark reads the last two; without one of them the query fails at each start."""
+    (make(tmp_path, kind) / "offsets" / str(lost)).unlink()
+    found = verify(tmp_path)
+    assert damages(tmp_path) == [("unrestorable_version", f"offsets/{lost}", None, None)]
+    assert "the query cannot go on" in found.damages[0].reason
+    assert (found.committed_version, found.restorable_version) == (LAST + 1, lost)
+    assert Checkpoint(tmp_path).inspect.summary()["not_restorable"].to_pylist() == [
+        f"offsets/{lost} of Spark's own logs is missing"
+    ]
+
+
 @pytest.mark.parametrize("is_lost", [True, False])
 @pytest.mark.parametrize("back", [True, False])
 def test_what_the_other_store_has_written_is_no_base(tmp_path: Path, kind: str, is_lost: bool, back: bool) -> None:
