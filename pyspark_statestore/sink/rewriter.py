@@ -178,7 +178,8 @@ def format_of(directory: Directory, given: str | None, names: Iterable[str]) -> 
     """The format of files: the given one, or what all their names tell."""
     found = {_FORMATS[word] for name in names for word in name.rpartition("/")[2].split(".")[1:] if word in _FORMATS}
     # Byte by byte, files of other formats would be joined to what nobody can read.
-    if given is not None and (given not in _TEXTS or found <= _TEXTS):
+    # Text may hold anything; what is named as CSV has headers, and what is named as XML a root.
+    if given is not None and (given not in _TEXTS or found <= {given, "text"}):
         return given
     if len(found) != 1 or given is not None:
         allowed = (

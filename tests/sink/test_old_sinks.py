@@ -453,6 +453,9 @@ def test_csv_is_not_joined_by_guess(make_spark: MakeSpark, tmp_path: Path) -> No
     sink = old_sink(make_spark(), tmp_path, batches=1, format="csv", options={"header": "true"})
     with pytest.raises(StateStoreFilesError, match=r"PSS_INVALID_OPTION.*header"):
         Sink(sink.files).compact(older_than=AT_ONCE)
+    for other in ("text", "json"):  # as which headers would be lines like any other
+        with pytest.raises(StateStoreFilesError, match=rf"PSS_INVALID_OPTION.*{other}.*csv"):
+            Sink(sink.files).compact(older_than=AT_ONCE, format=other)
 
 
 def test_what_is_no_sink(tmp_path: Path) -> None:
