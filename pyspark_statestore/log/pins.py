@@ -137,18 +137,30 @@ def drop_pin(directory: Directory, name: str) -> bool:
 
 
 def pins_among(directory: Directory, others: Mapping[str, FileInfo]) -> tuple[Pin, ...]:
-    """Reads the pins of a listing.
+    """Reads the pins of a listing that are still there.
+
+    A fork that lets go of files writes a pin anew under another name. Whoever has to know of all pins lists again.
 
     Args:
         directory: The source's directory.
         others: What lies beside its merged files, by name.
 
     Raises:
-        FileNotFoundError: One was deleted meanwhile: list again.
         StateStoreFilesError: One cannot be read.
     """
-    infos = [others[name] for name in sorted(others) if is_pin(name)]
-    return tuple(in_parallel(lambda info: _read(directory, info), infos))
+
+    def read(info: FileInfo) -> Pin | None:
+        try:
+            return _read(directory, info)
+        except FileNotFoundError:
+            return None
+
+    found = in_parallel(read, _infos(others))
+    return tuple(pin for pin in found if pin is not None)
+
+
+def _infos(others: Mapping[str, FileInfo]) -> list[FileInfo]:
+    return [others[name] for name in sorted(others) if is_pin(name)]
 
 
 def read_pins(directory: Directory) -> tuple[Pin, ...]:
@@ -159,7 +171,8 @@ def read_pins(directory: Directory) -> tuple[Pin, ...]:
     """
     for _ in range(ATTEMPTS):
         try:
-            return pins_among(directory, merged_files(directory, all_pins=True)[1])
+            others = merged_files(directory, all_pins=True)[1]
+            return tuple(in_parallel(lambda info: _read(directory, info), _infos(others)))
         except FileNotFoundError:
             continue
     raise always_gone(directory)
@@ -202,7 +215,9 @@ def check_unclaimed(directory: Directory, others: Mapping[str, FileInfo] | None 
     Raises:
         StateStoreFilesError: PSS_CLAIMED, or the pins cannot be listed or read.
     """
-    pins = read_pins(directory) if others is None else pins_among(directory, others)
+    pins = None if others is None else pins_among(directory, others)
+    if pins is None or len(pins) < len(_infos(others or {})):
+        pins = read_pins(directory)
     for pin in pins:
         if pin.mode == CLAIM:
             raise claimed(directory, pin)
@@ -304,7 +319,7 @@ class ForkInfo:
         """Reads the origin and the pins that a scan has listed.
 
         Raises:
-            FileNotFoundError: One was deleted meanwhile: scan again.
+            FileNotFoundError: The file that names the origin was deleted meanwhile: scan again.
             StateStoreFilesError: One cannot be read.
         """
         origin = read_origin(directory, scan)

@@ -179,7 +179,6 @@ def unneeded_own(
         For each such pin the files that are still needed.
 
     Raises:
-        FileNotFoundError: A pin was deleted meanwhile.
         StateStoreFilesError: One cannot be read.
     """
     if not snapshot.old_pins or snapshot.scan.is_in_doubt:

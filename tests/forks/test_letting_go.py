@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -448,3 +449,53 @@ def test_a_pin_that_is_replaced_while_others_list(source: Path, fork: Path, monk
 
     monkeypatch.setattr(Directory, "files", without_pins)
     assert [pin.fork for pin in read_pins(directory)] == [str(fork)]
+
+
+def test_a_pin_that_goes_while_another_process_lists_stops_nothing(source: Path, fork: Path, with_pin: WithPin) -> None:
+    """A fork that lets go of files replaces its pin, beside whatever maintains the source."""
+    maintenance = Checkpoint(source).maintenance
+    for act in (
+        maintenance.compact,
+        maintenance.consolidate_index,
+        lambda: maintenance.expire(1, dry_run=False, force=True),
+        lambda: maintenance.remove_orphan_files(dry_run=False),
+        maintenance.verify,
+        Checkpoint(source).inspect.summary,
+    ):
+        with_pin()
+        act()
+    assert [pin.fork for pin in pins(source)] == [str(fork)]
+
+
+def test_a_claim_that_takes_the_place_of_what_went_is_seen(source: Path, tmp_path: Path, with_pin: WithPin) -> None:
+    Checkpoint(source).fork(tmp_path / "claiming", "claim", force=True)
+    with_pin(instead_of_others=True)
+    with refused("PSS_CLAIMED", str(source), str(tmp_path / "claiming")):
+        Checkpoint(source).maintenance.compact()
+
+
+GONE = "1795675829624-34a7dcc98df76a9c-2.fork"
+
+
+class WithPin(Protocol):
+    def __call__(self, *, instead_of_others: bool = False) -> None: ...
+
+
+@pytest.fixture
+def with_pin(monkeypatch: pytest.MonkeyPatch) -> WithPin:
+    """Has the next listing of merged files name a pin that is not there any more."""
+    files, is_next, others = Directory.files, [False], [False]
+
+    def listed(self: Directory, relative: str) -> list[FileInfo]:
+        found = files(self, relative)
+        if not is_next[0] or not relative.endswith("_merged"):
+            return found
+        is_next[0] = False
+        others_too = [info for info in found if not (others[0] and info.name.endswith(".fork"))]
+        return [*others_too, replace(found[0], name=GONE, size=200)]
+
+    def give(*, instead_of_others: bool = False) -> None:
+        is_next[0], others[0] = True, instead_of_others
+
+    monkeypatch.setattr(Directory, "files", listed)
+    return give

@@ -153,6 +153,9 @@ def with_hole(checkpoint: Path, path: str, size: int) -> Path:
 @pytest.mark.parametrize("merged", [True, False])
 def test_files_that_are_mostly_holes(tmp_path: Path, name: str, merged: bool) -> None:
     checkpoint = write_store(tmp_path / "q")
+    if name.endswith(".zip"):  # beside files of the heap store it would not count
+        for path in (checkpoint / "state/0").rglob("[0-9]*.*"):
+            path.unlink()
     if merged:
         with_hole(checkpoint, name, 30 * GIB)
     else:
