@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -37,10 +37,14 @@ def test_a_killed_upload_stops_early(jvm: Any, tmp_path: Path) -> None:
         assert "killed while its commit was written" in str(zip_step)
         assert all("error" not in step for step in after)
         assert run["metrics"]["failedGroups"] == 0
+    # What is written to its end, and then taken back, leaves no file.
+    stopped = list(takewhile(lambda size: size > 4 * KIB, uploads))
+    assert all(size <= 4 * KIB for size in uploads[len(stopped) :])
+    assert len(stopped) > 8
     # The thread that writes may be a block ahead of the kill.
-    assert all(earlier <= later + BLOCK for earlier, later in pairwise(uploads))
-    assert uploads[0] < 256 * KIB
-    assert uploads[len(uploads) // 2] < 3 * 256 * KIB
+    assert all(earlier <= later + BLOCK for earlier, later in pairwise(stopped))
+    assert stopped[0] < 256 * KIB
+    assert stopped[len(stopped) // 2] < 3 * 256 * KIB
 
 
 def bytes_of_snapshots(checkpoint: Path) -> int:
