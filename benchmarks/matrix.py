@@ -1,7 +1,7 @@
-"""What works on which version of Spark, and what state costs there: the table in the README.
+"""What works on which version of Spark, and what state costs there: the table in docs/versions.md.
 
 python benchmarks/matrix.py            # prints the table
-python benchmarks/matrix.py --write    # and writes it into README.md, as `make matrix` does
+python benchmarks/matrix.py --write    # and writes it into docs/versions.md, as `make matrix` does
 
 Each version runs in an environment of its own (tests/other_spark.py). On each, benchmarks/small_files.py runs stock
 Spark and merged state side by side, batch by batch, with the provider door and RocksDB, and fails where they differ.
@@ -151,7 +151,7 @@ def write(lines: list[str], target: Path) -> None:
 @click.option("--partitions", type=click.IntRange(1), default=50)
 @click.option("--spark", "minors", type=click.Choice(list(releases.RELEASES)), multiple=True, help="Not all versions.")
 @click.option("--every-door", is_flag=True, help="Count for both doors and stores, not only provider and RocksDB.")
-@click.option("--write", "is_written", is_flag=True, help="Write the table into README.md.")
+@click.option("--write", "is_written", is_flag=True, help="Write the table into docs/versions.md.")
 def main(batches: int, partitions: int, minors: tuple[str, ...], every_door: bool, is_written: bool) -> None:
     """Try each version of Spark, and print what works there and what it costs."""
     found: dict[str, dict[str, Any]] = {}
@@ -169,8 +169,8 @@ def main(batches: int, partitions: int, minors: tuple[str, ...], every_door: boo
     print("\n".join(lines))
     if is_written:
         if list(found) != list(releases.RELEASES):
-            raise click.ClickException("README.md has all versions or none: it was not changed")
-        write(lines, ROOT / "README.md")
+            raise click.ClickException("docs/versions.md has all versions or none: it was not changed")
+        write(lines, ROOT / "docs" / "versions.md")
     most = max(cost["merged"]["created"] for each in found.values() for cost in each["costs"].values())
     if most > MOST_CREATED:
         raise click.ClickException(f"merged state created {most} files under state/, more than {MOST_CREATED}")

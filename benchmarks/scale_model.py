@@ -180,7 +180,7 @@ def draw(base: Shape, costs: MergedCosts, target: Path) -> None:
         axis.set(xscale="log", yscale="log", xlabel="executors", title=title)
         axis.grid(alpha=0.3)
     figure.legend(*axes[0].get_legend_handles_labels(), fontsize=8, ncols=3, loc="outside lower center")
-    # The same bytes for the same figures: the README's picture is in the repository.
+    # The same bytes for the same figures: the picture of benchmarks/README.md is in the repository.
     with matplotlib.rc_context({"svg.hashsalt": "scale_model", "svg.fonttype": "none"}):
         figure.savefig(target, dpi=110, metadata={"Date": None} if target.suffix == ".svg" else None)
     plt.close(figure)

@@ -1,4 +1,4 @@
-"""Every link in the documentation leads somewhere, and ARCHITECTURE.md names only what exists."""
+"""Links lead somewhere, in pages and in what code says of them; pages stay short; ARCHITECTURE.md names what exists."""
 
 from __future__ import annotations
 
@@ -43,6 +43,27 @@ def test_links(page: Path) -> None:
             broken.append(link)
 
     assert not broken
+
+
+def test_pages_stay_short() -> None:
+    """A page that grows beyond this answers more than one question. Two are looked up, and not read."""
+    words = {page.name: len(page.read_text(encoding="utf-8").split()) for page in (ROOT / "docs").glob("*.md")}
+    assert {name for name, count in words.items() if count > 3500} <= {"format.md", "guarantees.md"}
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 150
+
+
+def test_pages_that_code_names_exist() -> None:
+    """In messages, reports, help and comments: ``docs/fork.md``."""
+    folders = ("pyspark_statestore", "datasource", "jvm-shim/src", "benchmarks", "examples", "release", "website")
+    named = {
+        (page, str(file.relative_to(ROOT)))
+        for folder in folders
+        for file in (ROOT / folder).rglob("*")
+        if file.suffix in (".py", ".java", ".scala", ".ipynb")
+        for page in re.findall(r"docs/[\w/-]+\.md", file.read_text(encoding="utf-8"))
+    }
+    assert len(named) > 30
+    assert sorted(each for each in named if not (ROOT / each[0]).is_file()) == []
 
 
 def test_what_the_architecture_names_exists() -> None:

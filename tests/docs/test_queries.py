@@ -1,4 +1,4 @@
-"""The queries of docs/what-fills-my-checkpoint.md, on a checkpoint of a real query."""
+"""The queries of docs/keep-it-small.md that say what fills a checkpoint, on one of a real query."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ from tests.streaming.workloads import write_batches
 
 pytestmark = [pytest.mark.spark, pytest.mark.sweep(1, files="queries of pages")]
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "what-fills-my-checkpoint.md"
-VIEWS, *QUERIES = re.findall(r"^```sql\n(.+?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "keep-it-small.md").read_text(encoding="utf-8")
+QUESTIONS = PAGE.partition("\n## What fills it?\n")[2].partition("\n## ")[0]
+VIEWS, *QUERIES = re.findall(r"^```sql\n(.+?)^```", QUESTIONS, re.MULTILINE | re.DOTALL)
 BATCHES = 4
 
 

@@ -10,7 +10,7 @@ from pyspark_statestore.sink import sink, waiting
 from tests.conftest import ROOT
 
 PAGE = (ROOT / "docs" / "report.md").read_text(encoding="utf-8")
-JAVA = ROOT / "jvm-shim" / "src" / "main" / "java" / "io" / "pyspark" / "statestore" / "log"
+JAVA = ROOT / "jvm-shim" / "src" / "main" / "java" / "io" / "pyspark" / "statestore"
 
 
 def rules_in_code() -> set[str]:
@@ -21,7 +21,8 @@ def rules_in_code() -> set[str]:
 
 
 def constant(name: str, number: str) -> int:
-    found = re.search(rf"static final int {number} = (\d+);", (JAVA / f"{name}.java").read_text(encoding="utf-8"))
+    [path] = JAVA.rglob(f"{name}.java")
+    found = re.search(rf"static final int {number} = (\d+);", path.read_text(encoding="utf-8"))
     assert found
     return int(found[1])
 

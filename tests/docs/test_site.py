@@ -18,6 +18,7 @@ import pytest
 import pyspark_statestore
 from tests.browser import elements, measured, needs_browser
 from tests.conftest import ROOT
+from website.hooks import FORMER_PAGES
 
 LOADS = {
     "script": "src",
@@ -90,7 +91,8 @@ def read(page: Path) -> Html:
 
 def pages(site: Path) -> list[Path]:
     """All pages of the site that can be reached by a link."""
-    return [page for page in sorted(site.rglob("*.html")) if page.name != "404.html"]
+    others = {"404.html", *(str(Path(page).with_suffix(".html")) for page in FORMER_PAGES)}
+    return [page for page in sorted(site.rglob("*.html")) if str(page.relative_to(site)) not in others]
 
 
 def broken(site: Path, page: Path, reference: str) -> bool:
@@ -120,6 +122,17 @@ def test_every_link_leads_somewhere(site: Path) -> None:
         if not is_elsewhere(reference) and broken(site, page, reference)
     ]
     assert wrong == []
+
+
+def test_a_page_that_is_gone_leads_to_one_that_is_there(site: Path) -> None:
+    for former in FORMER_PAGES:
+        assert not (ROOT / "docs" / former).exists(), "it has come back"
+        page = (site / former).with_suffix(".html")
+        (target,) = read(page).links
+        assert not is_elsewhere(target)
+        assert not broken(site, page, target), former
+        assert (page.parent / urlsplit(target).path).resolve() in pages(site), "it leads to another one that is gone"
+        assert f'<meta http-equiv="refresh" content="0; url={target}">' in page.read_text(encoding="utf-8")
 
 
 def test_no_page_loads_anything_from_elsewhere(site: Path) -> None:

@@ -134,7 +134,7 @@ def resolves(owner: str, name: str, descriptor: str) -> bool:
 
 REFUSES = {
     f"io/pyspark/statestore/{name}.class"
-    for name in ("sink/CompactingCommitProtocol", "sink/FileFormats", "spark/StateFilesPage", "spark/MoreMetrics")
+    for name in ("sink/CompactingCommitProtocol", "sink/join/FileFormats", "tab/StateFilesPage", "spark/MoreMetrics")
 }
 """Work with Scala 2.12 only; what uses them says so in another one before it does anything."""
 

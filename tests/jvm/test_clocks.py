@@ -22,7 +22,7 @@ DEAD, LIVES = "0/1/1.changelog", "0/1/2.changelog"
 @pytest.fixture
 def wall_clock(jvm: Any) -> Iterator[Any]:
     """That of the JVM, which is right again afterwards."""
-    clock = jvm.io.pyspark.statestore.log.WallClock
+    clock = jvm.io.pyspark.statestore.files.WallClock
     yield clock
     clock.right()
 

@@ -25,13 +25,13 @@ pytestmark = [pytest.mark.spark, pytest.mark.since("4.3", "they drive the RocksD
 ROWS = 1000
 LENGTH = 100
 NEVER = 10**9
-UPLOADS = "io.pyspark.statestore.log.EarlyUploads"
+UPLOADS = "io.pyspark.statestore.tables.EarlyUploads"
 
 
 @pytest.fixture
 def early(jvm: Any) -> Iterator[Any]:
     """Decides which files are uploaded early, here all at once."""
-    control = jvm.io.pyspark.statestore.log.Early
+    control = jvm.io.pyspark.statestore.tables.Early
     getattr(control, "from")(1, 0)
     yield control
     control.asEver()

@@ -27,7 +27,7 @@ MIB = 1 << 20
 @pytest.fixture
 def growth(jvm: Any) -> Any:
     """Histories without a disk."""
-    return jvm.io.pyspark.statestore.log.Growth
+    return jvm.io.pyspark.statestore.clean.Growth
 
 
 @pytest.fixture

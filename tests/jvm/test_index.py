@@ -190,7 +190,7 @@ class Both:
 
     def __init__(self, jvm: Any) -> None:
         self.jvm = jvm
-        self.java = jvm.io.pyspark.statestore.log.IndexView()
+        self.java = jvm.io.pyspark.statestore.index.IndexView()
         self.naive = Naive()
         self.revisions: dict[str, int] = {}
         self.last_revision = 0
@@ -356,4 +356,4 @@ def test_a_table_that_grows_and_shrinks(jvm: Any) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_threads_that_add_remove_and_walk(jvm: Any, seed: int) -> None:
-    assert list(jvm.io.pyspark.statestore.log.IndexView.race(seed * 100)) == []
+    assert list(jvm.io.pyspark.statestore.index.IndexView.race(seed * 100)) == []

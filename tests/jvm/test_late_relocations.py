@@ -102,11 +102,11 @@ def test_rule_5_nothing_is_unlinked_on_copies_that_nobody_may_have_waited_for(
     checkpoint = new_checkpoint("gatedstore")
     relocator = Relocator(checkpoint, gate, background)
     before = checkpoint.contents()
-    jvm.io.pyspark.statestore.log.WallClock.ahead(3_600_000)
+    jvm.io.pyspark.statestore.files.WallClock.ahead(3_600_000)
     try:
         assert relocator.goes_on() == 0
     finally:
-        jvm.io.pyspark.statestore.log.WallClock.right()
+        jvm.io.pyspark.statestore.files.WallClock.right()
 
     assert relocator.original in checkpoint.files()
     assert len(markers(checkpoint)) == 1

@@ -26,7 +26,7 @@ pytestmark = [
 @pytest.fixture
 def holes(new_checkpoint: Callable[..., Checkpoint]) -> Iterator[Any]:
     """Decides which files have holes: here all."""
-    control: Any = new_checkpoint().jvm.io.pyspark.statestore.log.Lazily
+    control: Any = new_checkpoint().jvm.io.pyspark.statestore.tables.Lazily
     getattr(control, "from")(600, 256, 256)
     yield control
     control.asEver()
@@ -52,7 +52,7 @@ def cost_of_reads(jvm: Any, tmp_path: Path) -> Callable[..., list[int]]:
     def cost(reads: int, request_ms: int, whole_bytes_per_second: int) -> list[int]:
         path = jvm.java.io.File(str(tmp_path / "file")).toPath()
         seeded = jvm.java.util.Random(reads)
-        sst = jvm.io.pyspark.statestore.log.HoleySst
+        sst = jvm.io.pyspark.statestore.tables.HoleySst
         return list(sst.blocks(path, 16 << 20, reads, request_ms, whole_bytes_per_second, seeded))
 
     return cost
@@ -86,13 +86,13 @@ def test_reads_of_few_rows_fetch_their_blocks_where_requests_are_slow(cost_of_re
 def test_reads_of_rows_do_not_wait_for_the_background(jvm: Any, tmp_path: Path) -> None:
     """It fetches up to 1 MB at a time. A scan wants all of that, so it waits."""
     path = jvm.java.io.File(str(tmp_path / "file")).toPath()
-    found = jvm.io.pyspark.statestore.log.HoleySst.besideBackground(path, 1 << 20, jvm.java.util.Random(1))
+    found = jvm.io.pyspark.statestore.tables.HoleySst.besideBackground(path, 1 << 20, jvm.java.util.Random(1))
     assert list(found) == [True, False]
 
 
 def test_a_read_of_a_row_may_come_after_the_background_has_completed_the_file(jvm: Any, tmp_path: Path) -> None:
     path = jvm.java.io.File(str(tmp_path / "file")).toPath()
-    jvm.io.pyspark.statestore.log.HoleySst.behindBackground(path, 1 << 20, jvm.java.util.Random(1))
+    jvm.io.pyspark.statestore.tables.HoleySst.behindBackground(path, 1 << 20, jvm.java.util.Random(1))
 
 
 @pytest.mark.parametrize("hydrates", [True, False])
@@ -101,7 +101,7 @@ def test_a_check_that_could_not_be_made_is_made_again(jvm: Any, tmp_path: Path, 
     """All bytes are there, so no read asks for any: the store would never count as whole, and never compact."""
     path = jvm.java.io.File(str(tmp_path / "file")).toPath()
     failure = jvm.java.io.IOException("for once") if error == "IOException" else jvm.java.lang.OutOfMemoryError("once")
-    assert jvm.io.pyspark.statestore.log.HoleySst.checkedAgain(
+    assert jvm.io.pyspark.statestore.tables.HoleySst.checkedAgain(
         path, 1 << 16, hydrates, failure, jvm.java.util.Random(1)
     )
 
@@ -190,7 +190,7 @@ def test_spark_does_nothing_with_its_database_before_it_is_replaced(spark_calls:
 
 def test_the_end_of_the_data_is_found_from_whatever_is_there(jvm: Any, tmp_path: Path) -> None:
     sst = tmp_path / "one.sst"
-    find = jvm.io.pyspark.statestore.log.HoleySst.dataEnd
+    find = jvm.io.pyspark.statestore.tables.HoleySst.dataEnd
     for version in range(2, 7):
         jvm.io.pyspark.statestore.rocks.HoleyDatabase.sst(str(sst), version)
         size = sst.stat().st_size
@@ -201,7 +201,7 @@ def test_the_end_of_the_data_is_found_from_whatever_is_there(jvm: Any, tmp_path:
 
 def test_what_is_no_table_has_no_end(jvm: Any, tmp_path: Path) -> None:
     sst = tmp_path / "one.sst"
-    find = jvm.io.pyspark.statestore.log.HoleySst.dataEnd
+    find = jvm.io.pyspark.statestore.tables.HoleySst.dataEnd
     jvm.io.pyspark.statestore.rocks.HoleyDatabase.sst(str(sst), 5)
     data = sst.read_bytes()
     end = find(str(sst), len(data))

@@ -146,7 +146,7 @@ def test_empty_file_that_others_have_seen_for_too_long_gets_no_group(make: MakeS
     options = {"idleSeal": "1s", "closedAfter": "5s"}
     checkpoint = make(AZURE, **options)
     files = write(checkpoint, 1)
-    clock = jvm.io.pyspark.statestore.log.WallClock
+    clock = jvm.io.pyspark.statestore.files.WallClock
     gate.hold("write", ".merged")
     slow = begun(write, checkpoint, 2)
     try:

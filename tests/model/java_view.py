@@ -12,14 +12,14 @@ from tests.model.world import CLOSED, IDLE, Key
 
 
 class JavaView:
-    """Decides with ``io.pyspark.statestore.log.Index`` and its neighbours.
+    """Decides with ``io.pyspark.statestore.index.Index`` and its neighbours.
 
     Args:
         jvm: py4j's view of the JVM.
     """
 
     def __init__(self, jvm: Any) -> None:
-        self._java = jvm.io.pyspark.statestore.log.ModelView(IDLE, CLOSED)
+        self._java = jvm.io.pyspark.statestore.index.ModelView(IDLE, CLOSED)
 
     def next_stamp(self, wall: int, now: int) -> int:
         self._java.time(wall, now)

@@ -264,7 +264,7 @@ def test_the_compaction_has_a_pool_of_its_own_and_keeps_nothing_in_memory(
     assert spark.sparkContext._jsc.sc().getPoolForName("fileSinkCompaction").isDefined()
     assert sink.ids() == list(range(80))
     loader = spark.sparkContext._jvm.java.lang.Thread.currentThread().getContextClassLoader()
-    contents = loader.loadClass("io.pyspark.statestore.sink.FetchedFileSystem").getDeclaredField("CONTENTS")
+    contents = loader.loadClass("io.pyspark.statestore.sink.join.FetchedFileSystem").getDeclaredField("CONTENTS")
     contents.setAccessible(True)
     assert contents.get(None).isEmpty()
 

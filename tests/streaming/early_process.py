@@ -23,7 +23,7 @@ def main(folder: str, events: str) -> None:
         f"{STATE_STORE}minDeltasForSnapshot", "1"
     )
     spark = configure(builder, mode="provider", upload="created", cache_size_limit="0").getOrCreate()
-    getattr(spark.sparkContext._jvm.io.pyspark.statestore.log.Early, "from")(1, 0)
+    getattr(spark.sparkContext._jvm.io.pyspark.statestore.tables.Early, "from")(1, 0)
     # As long as it runs its stores stay loaded.
     run = Run(spark, "aggregation", Setting("provider", "rocksdb"), Path(folder), Path(events))
     run.start(available_now=False).processAllAvailable()

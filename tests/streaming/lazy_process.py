@@ -34,7 +34,7 @@ def main(folder: str, events: str, cache: str) -> None:
     # A second for each few hundred bytes: nothing is whole by itself before the process is killed.
     options: dict[str, Any] = {"restore": "lazy", "restore_max_bytes_per_second": "100", "cache_dir": cache}
     spark = configure(builder, mode="provider", **options).getOrCreate()
-    control = spark.sparkContext._jvm.io.pyspark.statestore.log.Lazily
+    control = spark.sparkContext._jvm.io.pyspark.statestore.tables.Lazily
     getattr(control, "from")(600, 256, 256)
     WORKLOADS["counts"] = COUNTS
     # As long as it runs its stores stay loaded.

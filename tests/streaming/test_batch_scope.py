@@ -25,7 +25,7 @@ from tests.streaming.workloads import write_batches
 
 pytestmark = pytest.mark.spark
 
-LOG = "io.pyspark.statestore.log.MergedLog"
+LOG = "io.pyspark.statestore.write.Commits"
 
 
 FORMAT = 1 if MINOR == "4.1" else 2

@@ -41,7 +41,7 @@ def session(make_spark: Callable[..., SparkSession]) -> Iterator[SparkSession]:
     """A session with the provider door, in which each SST is uploaded at once."""
     session = make_spark(CHANGELOG, mode="provider")
     jvm: Any = session.sparkContext._jvm
-    control = jvm.io.pyspark.statestore.log.Early
+    control = jvm.io.pyspark.statestore.tables.Early
     getattr(control, "from")(1, 0)
     yield session
     control.asEver()

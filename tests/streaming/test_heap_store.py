@@ -151,7 +151,7 @@ def test_snapshots_of_a_query_that_is_over_are_given_up(spark: SparkSession, tmp
         ids = [state.StateStoreProviderId(store, run_id) for store in stores]
         until(lambda: not any(state.StateStore.isLoaded(each) for each in ids), "Spark to forget the stores")
         # As the housekeeper does ten times a second, where it gets the time.
-        jvm.io.pyspark.statestore.log.UploadWatch.askAll()
+        jvm.io.pyspark.statestore.write.UploadWatch.askAll()
     finally:
         gate.releaseAll()
     path = jvm.org.apache.hadoop.fs.Path(f"file:{run.checkpoint}/state")

@@ -57,7 +57,7 @@ def holes(make_spark: Callable[..., SparkSession]) -> Iterator[Any]:
     """Decides which files have holes: here all."""
     session = make_spark(CHANGELOG, mode="provider")
     jvm: Any = session.sparkContext._jvm
-    control = jvm.io.pyspark.statestore.log.Lazily
+    control = jvm.io.pyspark.statestore.tables.Lazily
     getattr(control, "from")(600, 256, 256)
     yield control
     control.asEver()

@@ -29,7 +29,7 @@ __all__ = ["by_hand", "faulty", "jvm", "new_checkpoint"]
 pytestmark = [pytest.mark.spark, pytest.mark.sweep(1, files="figures of queries")]
 
 PLUGIN = "io.pyspark.statestore.spark.FileMergingPlugin"
-MAINTENANCE = "io.pyspark.statestore.log.MaintenanceReport"
+MAINTENANCE = "io.pyspark.statestore.clean.MaintenanceReport"
 USER_PLUGIN = f"{TESTING}.UserPlugin"
 CONF = {
     "spark.plugins": USER_PLUGIN,

@@ -163,7 +163,7 @@ def test_a_request_with_anything_in_it(session: SparkSession, chosen: str) -> No
 
 
 def test_hundreds_of_checkpoints_for_months(session: SparkSession, jvm: Any) -> None:
-    pages = jvm.io.pyspark.statestore.spark.TabPages
+    pages = jvm.io.pyspark.statestore.tab.TabPages
     many = Page(pages.page(600, 2, "s3a://KEY:SECRET@bucket/c", "7"))
     assert len(many.figures()) == 500
     assert "the 500 that changed last" in many.text
@@ -205,7 +205,7 @@ def halves(run: uuid.UUID) -> dict[str, int]:
 
 def told(jvm: Any, *figures: tuple[int, dict[str, int]], location: str = "file:/c") -> Any:
     """A history to make pages of: at each time, what is told besides ``LIVE``."""
-    pages = jvm.io.pyspark.statestore.spark.TabPages()
+    pages = jvm.io.pyspark.statestore.tab.TabPages()
     for at, each in figures:
         pages.tell(location, at, LIVE | each)
     return pages
@@ -258,7 +258,7 @@ def test_what_is_dead_again_after_it_was_not(jvm: Any) -> None:
 
 
 def test_little_is_what_reports_call_little(jvm: Any) -> None:
-    assert jvm.io.pyspark.statestore.spark.TabPages.little() == LITTLE
+    assert jvm.io.pyspark.statestore.tab.TabPages.little() == LITTLE
 
 
 def test_figures_are_in_groups_and_say_what_they_mean(jvm: Any) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import pyspark_statestore
+from tests.java_house import House, java_sources, package_of
 
 PACKAGE = "pyspark_statestore"
 ROOT = Path(pyspark_statestore.__file__).parent
@@ -126,37 +126,61 @@ def test_a_circle_is_seen() -> None:
         TopologicalSorter({"a": {"b"}, "b": {"a"}}).prepare()
 
 
-JAVA = sorted((Path(__file__).parents[2] / "jvm-shim/src").glob("*/java/io/pyspark/statestore"))
-"""The sources that all versions of Spark share, those of minor versions, and those of tests."""
-JAVA_SOURCES = sorted(path for root in JAVA if root.parents[3].name != "test" for path in root.rglob("*.java"))
 JAVA_FLOORS: tuple[frozenset[str], ...] = (
     frozenset({""}),
-    frozenset({"format"}),
+    frozenset({"format", "sink.join"}),
+    frozenset({"files"}),
+    frozenset({"index"}),
+    frozenset({"metrics"}),
+    frozenset({"learn"}),
+    frozenset({"read", "write"}),
+    frozenset({"clean", "tables"}),
+    frozenset({"service"}),
     frozenset({"log"}),
-    frozenset({"fs", "heap", "reshape", "rocks", "sink"}),
+    frozenset({"fs", "heap", "reshape", "rocks", "sink", "tab"}),
     frozenset({"spark"}),
 )
 """Packages of the shim, from the ground up; the empty name is ``io.pyspark.statestore`` itself."""
 
+JAVA = House.of()
+JAVA_SOURCES = java_sources()
 
-def java_package_of(path: Path) -> str:
-    root = next(root for root in JAVA if path.is_relative_to(root))
-    return path.relative_to(root).parent.as_posix().removeprefix(".")
+LARGEST_CIRCLE, LARGEST_PACKAGE, MOST_USED = 3, 30, 30
+"""Classes that use each other, classes of a package, and classes that one class uses."""
+
+
+def java_upward_in(house: House) -> list[str]:
+    floor_of = {name: number for number, names in enumerate(JAVA_FLOORS) for name in names}
+    return [
+        f"{house.package_of[name]}.{name} uses {house.package_of[other]}.{other}"
+        for name, found in house.uses.items()
+        for other in sorted(found)
+        if house.package_of[other] != house.package_of[name]
+        and floor_of[house.package_of[other]] >= floor_of[house.package_of[name]]
+    ]
 
 
 def test_every_java_package_is_on_one_floor() -> None:
-    found = {java_package_of(path) for path in JAVA_SOURCES}
-    assert sorted(name for names in JAVA_FLOORS for name in names) == sorted(found)
+    assert sorted(name for names in JAVA_FLOORS for name in names) == sorted(JAVA.sizes)
 
 
-def test_no_java_import_runs_upwards() -> None:
-    floor_of = {name: number for number, names in enumerate(JAVA_FLOORS) for name in names}
-    upward = []
-    for path in JAVA_SOURCES:
-        package = java_package_of(path)
-        # Named in the code with its package, too, as two classes of one name have to be.
-        named = re.findall(r"\bio\.pyspark\.statestore((?:\.[a-z]+)?)\.[A-Z]", path.read_text())
-        for other in {name.removeprefix(".") for name in named} - {package}:
-            if floor_of[other] >= floor_of[package]:
-                upward.append(f"{path.name} in {package or 'the root'} names {other}")
-    assert upward == []
+def test_no_java_class_uses_one_of_a_floor_above() -> None:
+    assert java_upward_in(JAVA) == []
+
+
+def test_no_java_package_is_a_knot() -> None:
+    assert [circle for circle in JAVA.circles if len(circle) > LARGEST_CIRCLE] == []
+    assert {name: size for name, size in JAVA.sizes.items() if size > LARGEST_PACKAGE} == {}
+    assert {name: len(found) for name, found in JAVA.uses.items() if len(found) > MOST_USED} == {}
+
+
+def test_every_java_package_says_what_it_is_for() -> None:
+    said = {package_of(path.read_text(encoding="utf-8")) for path in JAVA_SOURCES if path.stem == "package-info"}
+    assert JAVA.sizes.keys() - {""} == said
+
+
+def test_java_that_runs_upwards_or_in_a_circle_is_seen() -> None:
+    uses = {"A": {"B"}, "B": {"C"}, "C": {"D"}, "D": {"A"}, "E": {"A"}}
+    house = House(dict.fromkeys("ABCD", "index") | {"E": "files"}, {name: frozenset(uses[name]) for name in uses})
+    assert house.circles == [["A", "B", "C", "D"]]
+    assert java_upward_in(house) == ["files.E uses index.A"]

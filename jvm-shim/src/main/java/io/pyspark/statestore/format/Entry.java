@@ -27,6 +27,9 @@ public record Entry(
     long length,
     int fileRef,
     String path) {
+  /** Bytes of an entry in an index block, without its path. */
+  public static final int SIZE = 48;
+
   public static final int PUT = 1;
   public static final int DELETE = 2;
 
@@ -54,6 +57,11 @@ public record Entry(
 
   public boolean isPut() {
     return kind == PUT;
+  }
+
+  /** Bytes that so many entries take in an index block, with the offsets of their paths and without the paths. */
+  static long fixedLength(int count) {
+    return (long) count * SIZE + 4L * (count + 1L);
   }
 
   /** Rule 3's order: the newest write wins, and the writer's id breaks a tie. */

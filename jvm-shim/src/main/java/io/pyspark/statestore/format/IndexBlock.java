@@ -18,16 +18,11 @@ import java.util.List;
  */
 public record IndexBlock(List<Entry> entries, List<String> names) {
   /** Bytes of an entry, without its path. */
-  public static final int ENTRY_SIZE = 48;
-
-  /** The fewest bytes that so many entries take: a hostile count is refused before anything is allocated for it. */
-  static long minLength(int count) {
-    return (long) count * ENTRY_SIZE + 4L * (count + 1L);
-  }
+  public static final int ENTRY_SIZE = Entry.SIZE;
 
   /** Bytes of a block that has entries of these paths and no name table. */
   static long length(Collection<String> paths) {
-    return minLength(paths.size())
+    return Entry.fixedLength(paths.size())
         + paths.stream().mapToLong(path -> path.getBytes(StandardCharsets.UTF_8).length).sum();
   }
 
@@ -37,7 +32,7 @@ public record IndexBlock(List<Entry> entries, List<String> names) {
     for (byte[] path : paths) {
       heap += path.length;
     }
-    return minLength(entries.size()) + heap;
+    return Entry.fixedLength(entries.size()) + heap;
   }
 
   /** Encodes the block, with a name table if there are names. */
@@ -87,7 +82,7 @@ public record IndexBlock(List<Entry> entries, List<String> names) {
     ByteBuffer in = ByteBuffer.wrap(bytes).order(ByteOrder.LITTLE_ENDIAN);
     int count = trailer.count();
     long tableStart = trailer.nameTableOffset() == 0 ? bytes.length : trailer.nameTableOffset() - trailer.indexOffset();
-    if (tableStart < minLength(count) || tableStart > bytes.length) {
+    if (tableStart < Entry.fixedLength(count) || tableStart > bytes.length) {
       throw new MalformedIndexException("its name table lies outside of the index block");
     }
     List<String> names = List.of();
@@ -101,11 +96,11 @@ public record IndexBlock(List<Entry> entries, List<String> names) {
     if (trailer.isForeign() && !onlyGroup) {
       throw new MalformedIndexException("it refers to other checkpoints, but is not the only group of a sealed file");
     }
-    in.position(count * ENTRY_SIZE);
+    in.position(count * Entry.SIZE);
     List<String> paths = strings(in, count, (int) tableStart, "path heap");
     List<Entry> entries = new ArrayList<>(count);
     for (int i = 0; i < count; i++) {
-      in.position(i * ENTRY_SIZE);
+      in.position(i * Entry.SIZE);
       entries.add(entry(in, paths.get(i), trailer, names.size()));
     }
     return new IndexBlock(entries, names);

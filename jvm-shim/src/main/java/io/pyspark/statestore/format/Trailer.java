@@ -88,6 +88,7 @@ public record Trailer(
     in.position(at + 8);
     Trailer t = new Trailer(
         in.getInt(), in.getInt(), in.getLong(), in.getLong(), in.getLong(), in.getLong(), in.getLong(), in.getInt());
+    // A hostile count is refused here, before anything is allocated for so many entries.
     boolean plausible = t.count >= 0
         && t.indexOffset > 0
         && t.indexLength >= 0
@@ -97,7 +98,7 @@ public record Trailer(
         && t.previous >= 0
         && t.previous < t.indexOffset
         && t.groupStamp >= 0
-        && t.indexLength >= IndexBlock.minLength(t.count);
+        && t.indexLength >= Entry.fixedLength(t.count);
     return plausible ? t : null;
   }
 }

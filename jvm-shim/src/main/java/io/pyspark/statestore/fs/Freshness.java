@@ -1,6 +1,7 @@
 package io.pyspark.statestore.fs;
 
-import io.pyspark.statestore.log.FreshnessKey;
+import io.pyspark.statestore.files.Threads;
+import io.pyspark.statestore.learn.FreshnessKey;
 import io.pyspark.statestore.log.MergedLog;
 import java.io.IOException;
 import org.apache.spark.SparkEnv;
@@ -14,9 +15,6 @@ import org.apache.spark.TaskContext;
  * with an older index, which only makes them delete less. Every other question gets a refresh of its own.
  */
 final class Freshness {
-  /** The local property that Spark sets for the jobs of a streaming query, {@code StreamExecution.QUERY_ID_KEY}. */
-  private static final String QUERY_ID = "sql.streaming.queryId";
-
   private Freshness() {}
 
   /** The key of the current thread's task; null outside of a task. */
@@ -27,7 +25,7 @@ final class Freshness {
         ? null
         : new FreshnessKey.StageAttempt(
             env.conf().get("spark.app.id", ""), task.stageId(), task.stageAttemptNumber(),
-            task.getLocalProperty(QUERY_ID) != null);
+            SparkQuery.hasTask(task));
   }
 
   /**
@@ -38,7 +36,7 @@ final class Freshness {
   static void ensure(MergedLog log, String path, FreshnessKey fallback) throws IOException {
     FreshnessKey own = key();
     FreshnessKey key = own == null ? fallback : own;
-    if (MergedLog.isMaintenanceThread()) {
+    if (Threads.isMaintenance()) {
       log.maintain();
     } else if (key != null) {
       log.refreshFor(path, key);

@@ -1,12 +1,11 @@
 package io.pyspark.statestore.fs;
 
 import io.pyspark.statestore.Options;
-import io.pyspark.statestore.log.FairThreads;
-import io.pyspark.statestore.log.IndexTransport;
+import io.pyspark.statestore.files.Threads;
 import io.pyspark.statestore.log.MergedLog;
 import io.pyspark.statestore.log.MergedLogs;
+import io.pyspark.statestore.service.FairThreads;
 import java.io.IOException;
-import java.io.InterruptedIOException;
 import java.lang.ref.Reference;
 import java.lang.ref.ReferenceQueue;
 import java.lang.ref.WeakReference;
@@ -22,42 +21,33 @@ import org.apache.spark.SparkEnv;
 import org.apache.spark.rpc.RpcAddress;
 import org.apache.spark.rpc.RpcCallContext;
 import org.apache.spark.rpc.RpcEndpoint;
-import org.apache.spark.rpc.RpcEndpointRef;
 import org.apache.spark.rpc.RpcEnv;
 import org.apache.spark.scheduler.SparkListener;
 import org.apache.spark.scheduler.SparkListenerEvent;
 import org.apache.spark.sql.streaming.StreamingQueryListener;
-import org.apache.spark.util.RpcUtils;
-import org.apache.spark.util.ThreadUtils;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 import scala.PartialFunction;
-import scala.concurrent.Future;
-import scala.reflect.ClassTag;
 import scala.runtime.AbstractPartialFunction;
 import scala.runtime.BoxedUnit;
 
 /**
  * The index service as an endpoint of Spark's RPC: in the driver, as Spark's own {@code StateStoreCoordinator} is.
+ * Executors come to it by {@link SparkTransport}.
  *
  * <p>The driver decides who uses it. It makes the endpoint with a query's first file manager, and says so in the Hadoop
  * configuration that Spark broadcasts with every stage. An executor never decides by itself that there is no service: it
  * would then write what others do not hear of. In {@code local[n]} nobody asks: tasks use the driver's log itself.
- *
- * <p>Messages are arrays of bytes, because the class loader of Spark's RPC does not know added jars.
  */
 public final class IndexEndpoint implements RpcEndpoint {
   private static final Logger LOG = LoggerFactory.getLogger(IndexEndpoint.class);
   public static final String NAME = "pyspark-statestore-index";
-  /** The key under which executors find the endpoint's name. */
-  private static final String KEY = "io.pyspark.statestore.indexService";
-  private static final String DRIVER = "driver";
 
   /** Answers what is in memory, and waits for nothing. Spark's own threads have more to do than to wait for it. */
-  private static final ExecutorService QUICK = Executors.newFixedThreadPool(4, MergedLogs.daemons("merged-index-service"));
+  private static final ExecutorService QUICK = Executors.newFixedThreadPool(4, Threads.daemons("merged-index-service"));
   /** Answers what may take as long as the file system of its checkpoint does. */
   private static final FairThreads FAIR =
-      new FairThreads(Executors.newCachedThreadPool(MergedLogs.daemons("merged-index-service-files")), 4);
+      new FairThreads(Executors.newCachedThreadPool(Threads.daemons("merged-index-service-files")), 4);
 
   /**
    * By checkpoint, the configuration of its query. The manager of the query's logs holds it, so it is known as long as
@@ -71,18 +61,12 @@ public final class IndexEndpoint implements RpcEndpoint {
   private static Reference<SparkEnv> heard = new WeakReference<>(null);
 
   private static RpcEnv served;
-  private static volatile Way way;
 
   private final RpcEnv rpcEnv;
-
-  /** An executor's way to the driver. */
-  private record Way(RpcEnv rpcEnv, RpcEndpointRef driver) {}
 
   private IndexEndpoint(RpcEnv rpcEnv) {
     this.rpcEnv = rpcEnv;
   }
-
-  // ---- the driver
 
   /**
    * A query's file manager was made: the driver is ready to answer its executors from now on.
@@ -91,7 +75,7 @@ public final class IndexEndpoint implements RpcEndpoint {
    */
   static void managerMade(Path location, Configuration conf) {
     SparkEnv env = SparkEnv.get();
-    if (!isDriver(env)) {
+    if (!ProcessIdentity.isDriver(env)) {
       return;
     }
     hearOfEnds(env);
@@ -108,7 +92,7 @@ public final class IndexEndpoint implements RpcEndpoint {
       served = env.rpcEnv();
       try {
         env.rpcEnv().setupEndpoint(NAME, new IndexEndpoint(env.rpcEnv()));
-        SparkContext.getOrCreate().hadoopConfiguration().set(KEY, NAME);
+        SparkContext.getOrCreate().hadoopConfiguration().set(SparkTransport.KEY, NAME);
         LOG.info("The index service of merged state is ready");
       } catch (RuntimeException | LinkageError e) {
         LOG.warn("There is no index service in this driver; executors read each other's merged files instead. What"
@@ -128,7 +112,7 @@ public final class IndexEndpoint implements RpcEndpoint {
   static void written(Path file, Configuration conf) {
     Path log = file.getParent();
     SparkEnv env = SparkEnv.get();
-    if (log != null && isLog(log) && isDriver(env) && !ProcessIdentity.isLocal(env.conf())) {
+    if (log != null && isLog(log) && ProcessIdentity.isDriver(env) && !ProcessIdentity.isLocal(env.conf())) {
       synchronized (CONFIGURATIONS) {
         remember(log.getParent(), conf);
       }
@@ -185,16 +169,6 @@ public final class IndexEndpoint implements RpcEndpoint {
     }
   }
 
-  private static boolean isDriver(SparkEnv env) {
-    return env != null && DRIVER.equals(env.executorId());
-  }
-
-  /** Whether all tasks of this application's queries run in this process, so that their log is behind the service. */
-  static boolean isForQueries(Options options) {
-    SparkEnv env = SparkEnv.get();
-    return options.indexService() && isDriver(env) && ProcessIdentity.isLocal(env.conf());
-  }
-
   /** The log of a checkpoint in the driver, refreshed for a run of its query. */
   private static MergedLog open(String stateDirectory, String queryRunId) throws IOException {
     Path state = new Path(stateDirectory);
@@ -205,7 +179,7 @@ public final class IndexEndpoint implements RpcEndpoint {
     if (conf == null) {
       conf = SparkContext.getOrCreate().hadoopConfiguration();
     }
-    MergedFileSystem fs = Schemes.mergedFileSystem(Schemes.toMerged(state), conf);
+    MergedFileSystem fs = MergedFileSystem.of(Schemes.toMerged(state), conf);
     return MergedLogs.of(
         fs.real(), state, Options.from(conf), ProcessIdentity.facts(queryRunId, conf), null, queryRunId, "");
   }
@@ -272,39 +246,5 @@ public final class IndexEndpoint implements RpcEndpoint {
   @Override
   public void onDisconnected(RpcAddress address) {
     QUICK.execute(() -> MergedLogs.lost(address));
-  }
-
-  // ---- executors
-
-  /** The way from an executor to the service; null where it works by itself, or is the driver. */
-  static IndexTransport transport(Configuration conf, Options options) {
-    SparkEnv env = SparkEnv.get();
-    String name = conf.get(KEY, "");
-    return name.isEmpty() || env == null || isDriver(env) || !options.indexService()
-        ? null
-        : question -> send(env, name, question);
-  }
-
-  private static CompletableFuture<byte[]> send(SparkEnv env, String name, byte[] question) throws IOException {
-    CompletableFuture<byte[]> answer = new CompletableFuture<>();
-    try {
-      Way known = way;
-      if (known == null || known.rpcEnv != env.rpcEnv()) {
-        known = new Way(env.rpcEnv(), RpcUtils.makeDriverRef(name, env.conf(), env.rpcEnv()));
-        way = known;
-      }
-      Future<byte[]> asked = known.driver.ask(question, ClassTag.apply(byte[].class));
-      asked.onComplete(
-          said -> said.isSuccess() ? answer.complete(said.get()) : answer.completeExceptionally(said.failed().get()),
-          ThreadUtils.sameThread());
-    } catch (Exception e) {
-      // Scala declares no exceptions.
-      if (e instanceof InterruptedException || Thread.currentThread().isInterrupted()) {
-        Thread.currentThread().interrupt();
-        throw (IOException) new InterruptedIOException("Interrupted while the index service was asked").initCause(e);
-      }
-      throw new IOException(e.getMessage(), e);
-    }
-    return answer;
   }
 }

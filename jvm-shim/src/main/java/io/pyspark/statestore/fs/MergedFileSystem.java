@@ -2,13 +2,13 @@ package io.pyspark.statestore.fs;
 
 import io.pyspark.statestore.Options;
 import io.pyspark.statestore.ShimInfo;
-import io.pyspark.statestore.log.EarlyFiles;
-import io.pyspark.statestore.log.FreshnessKey;
-import io.pyspark.statestore.log.IndexTransport;
+import io.pyspark.statestore.learn.FreshnessKey;
+import io.pyspark.statestore.learn.IndexTransport;
 import io.pyspark.statestore.log.MergedLog;
 import io.pyspark.statestore.log.MergedLogs;
-import io.pyspark.statestore.log.PartialFile;
-import io.pyspark.statestore.log.StoreFigures;
+import io.pyspark.statestore.metrics.StoreFigures;
+import io.pyspark.statestore.tables.EarlyFiles;
+import io.pyspark.statestore.tables.PartialFile;
 import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.net.URI;
@@ -29,12 +29,31 @@ import org.apache.hadoop.util.Progressable;
  * merged files. RocksDB copies its SSTs through it. All other files go to the file system below, unchanged.
  */
 public final class MergedFileSystem extends FileSystem {
-  /** The key under which Spark sets the id of a query's run, {@code StreamExecution.RUN_ID_KEY}. */
-  public static final String RUN_ID = "sql.streaming.runId";
-
   private URI uri;
   private FileSystem real;
   private Path workingDirectory;
+
+  /** The merged file system of a merged path. */
+  public static MergedFileSystem of(Path merged, Configuration conf) throws IOException {
+    URI uri = merged.toUri();
+    return (MergedFileSystem) FileSystem.get(uri, withClasses(conf, uri.getScheme()));
+  }
+
+  /**
+   * A configuration in which Hadoop finds the merged file system. The class loader of {@code conf} does not know a jar
+   * that was added to a running session.
+   */
+  public static Configuration withClasses(Configuration conf, String scheme) {
+    String key = "fs." + scheme + ".impl";
+    String name = MergedFileSystem.class.getName();
+    if (name.equals(conf.get(key)) && conf.getClassByNameOrNull(name) == MergedFileSystem.class) {
+      return conf;
+    }
+    Configuration copy = new Configuration(conf);
+    copy.setClassLoader(MergedFileSystem.class.getClassLoader());
+    copy.set(key, name);
+    return copy;
+  }
 
   @Override
   public void initialize(URI name, Configuration conf) throws IOException {
@@ -104,8 +123,8 @@ public final class MergedFileSystem extends FileSystem {
    * @param mergedNames whether what it lists has names of this file system rather than real ones
    */
   StateView view(StatePath state, Options options, Configuration conf, boolean mergedNames) throws IOException {
-    String queryRunId = conf.get(RUN_ID, "");
-    IndexTransport service = IndexEndpoint.transport(conf, options);
+    String queryRunId = SparkQuery.runIdIn(conf);
+    IndexTransport service = SparkTransport.of(conf, options);
     FreshnessKey key = Freshness.key();
     MergedLog log = MergedLogs.of(
         real,
@@ -116,7 +135,8 @@ public final class MergedFileSystem extends FileSystem {
         queryRunId,
         state.relative(),
         Stream.of(key).filter(Objects::nonNull).toArray(FreshnessKey[]::new));
-    if (!queryRunId.isEmpty() && service == null && IndexEndpoint.isForQueries(options)) {
+    // Where all tasks of the query run in this process, its log is the one behind the service.
+    if (!queryRunId.isEmpty() && service == null && options.indexService() && ProcessIdentity.runsAllTasks()) {
       log.serveQueries();
     }
     return new StateView(log, real, state, queryRunId, mergedNames ? Schemes::toMerged : path -> path);
@@ -130,7 +150,9 @@ public final class MergedFileSystem extends FileSystem {
    */
   public static EarlyFiles earlyFiles(Path store) {
     StatePath state = StatePath.of(Schemes.toReal(store));
-    return state == null || state.isFile() ? null : new EarlyFiles(state.stateDirectory(), state.relative());
+    return state == null || state.isFile()
+        ? null
+        : new EarlyFiles(state.stateDirectory(), state.relative(), MergedLogs::deleteEarly);
   }
 
   /**

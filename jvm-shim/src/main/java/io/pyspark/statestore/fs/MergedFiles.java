@@ -5,11 +5,11 @@ import io.pyspark.statestore.StateFileNotFoundException;
 import io.pyspark.statestore.StateStoreFilesException;
 import io.pyspark.statestore.StateStoreFilesException.Id;
 import io.pyspark.statestore.Unchecked;
-import io.pyspark.statestore.log.FreshnessKey;
-import io.pyspark.statestore.log.LogOutputStream;
+import io.pyspark.statestore.learn.FreshnessKey;
 import io.pyspark.statestore.log.MergedLog;
 import io.pyspark.statestore.log.MergedLogs;
-import io.pyspark.statestore.log.OpenStores;
+import io.pyspark.statestore.tables.OpenStores;
+import io.pyspark.statestore.write.LogOutputStream;
 import java.io.IOException;
 import java.util.ArrayList;
 import java.util.List;
@@ -48,7 +48,7 @@ public final class MergedFiles {
 
   /** @param sparks makes the manager of what is not state */
   MergedFiles(Path path, Configuration given, FileManager.Maker sparks) throws IOException {
-    this.conf = ProcessIdentity.withRun(given);
+    this.conf = SparkQuery.withRunId(given);
     this.mergedNames = Schemes.isMerged(path);
     this.showsSparksProviders = conf.getBoolean(SparksProviders.KEY, false);
     boolean merges = mergedNames || conf.getBoolean(MERGE_PLAIN_PATHS, false);
@@ -56,7 +56,7 @@ public final class MergedFiles {
     this.sparks = sparks;
     Path real = Schemes.toReal(path);
     Path qualified = merges && !mergedNames ? real.getFileSystem(conf).makeQualified(real) : path;
-    this.fs = merges ? Schemes.mergedFileSystem(Schemes.toMerged(qualified), conf) : null;
+    this.fs = merges ? MergedFileSystem.of(Schemes.toMerged(qualified), conf) : null;
     this.location = path;
     IndexEndpoint.managerMade(real.getFileSystem(conf).makeQualified(real), conf);
     StatePath store = statePath(path);
@@ -252,7 +252,7 @@ public final class MergedFiles {
   }
 
   void close() {
-    OpenStores.closed(this);
+    MergedLogs.managerClosed(this);
     synchronized (this) {
       if (plain != null) {
         plain.close();

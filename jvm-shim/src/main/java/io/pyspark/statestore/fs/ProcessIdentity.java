@@ -1,7 +1,8 @@
 package io.pyspark.statestore.fs;
 
 import io.pyspark.statestore.ShimInfo;
-import io.pyspark.statestore.log.MergedLog;
+import io.pyspark.statestore.write.ProcessFacts;
+import io.pyspark.statestore.write.TaskEnd;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.nio.file.Files;
@@ -23,46 +24,20 @@ final class ProcessIdentity {
   /** {@code local}, {@code local[2]}, {@code local[*]}, {@code local[2,4]}; not {@code local-cluster[…]}. */
   private static final Pattern LOCAL = Pattern.compile("local(?:\\[([0-9*]+)(?:,.*)?\\])?");
 
-  /** The local property that Spark sets for the jobs of a batch, {@code MicroBatchExecution.BATCH_ID_KEY}. */
-  private static final String BATCH_ID = "streaming.sql.batchId";
-
-  /** The local property that Spark sets for the jobs of a query, {@code StreamExecution.QUERY_ID_KEY}. */
-  private static final String QUERY_ID = "sql.streaming.queryId";
-
-  /** The local property of a job's group. A query's is the id of its run, by which it cancels its jobs. */
-  private static final String JOB_GROUP = "spark.jobGroup.id";
-
-  private static final Pattern UUID = Pattern.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}");
+  /** Spark's id for the driver's process. */
+  private static final String DRIVER = "driver";
 
   private ProcessIdentity() {}
 
-  /**
-   * The configuration of a store, with the id of the query's run. Spark puts it there from 4.0 on; for 3.5 the current
-   * task says it, which makes the store.
-   */
-  static Configuration withRun(Configuration conf) {
-    TaskContext task = TaskContext.get();
-    if (task == null || conf.get(MergedFileSystem.RUN_ID) != null || task.getLocalProperty(QUERY_ID) == null) {
-      return conf;
-    }
-    String group = task.getLocalProperty(JOB_GROUP);
-    if (group == null || !UUID.matcher(group).matches()) {
-      return conf;
-    }
-    Configuration copy = new Configuration(conf);
-    copy.set(MergedFileSystem.RUN_ID, group);
-    return copy;
-  }
-
   /** This process, for the log of a checkpoint. */
-  static MergedLog.ProcessFacts facts(String queryRunId, Configuration conf) {
+  static ProcessFacts facts(String queryRunId, Configuration conf) {
     String interval = conf.get("spark.sql.streaming.stateStore.maintenanceInterval", "60s");
-    return new MergedLog.ProcessFacts(
+    return new ProcessFacts(
         () -> headerFields(queryRunId), ProcessIdentity::localDirectory, ProcessIdentity::taskSlots,
         JavaUtils.timeStringAsMs(interval), TASK);
   }
 
-  private static final MergedLog.TaskEnd TASK = new MergedLog.TaskEnd() {
+  private static final TaskEnd TASK = new TaskEnd() {
     @Override
     public boolean waitsFor(Wait last) {
       TaskContext task = TaskContext.get();
@@ -81,9 +56,7 @@ final class ProcessIdentity {
 
     @Override
     public long batch() {
-      TaskContext task = TaskContext.get();
-      String batch = task == null ? null : task.getLocalProperty(BATCH_ID);
-      return batch == null ? -1 : Long.parseLong(batch);
+      return SparkQuery.batch();
     }
 
     @Override
@@ -101,6 +74,17 @@ final class ProcessIdentity {
     fields.put("query_run_id", queryRunId);
     fields.put("shim", ShimInfo.version());
     return fields;
+  }
+
+  /** Whether this process is the driver. */
+  static boolean isDriver(SparkEnv env) {
+    return env != null && DRIVER.equals(env.executorId());
+  }
+
+  /** Whether all tasks of this application run in this process. */
+  static boolean runsAllTasks() {
+    SparkEnv env = SparkEnv.get();
+    return isDriver(env) && isLocal(env.conf());
   }
 
   /** Whether tasks run in the driver's process. */

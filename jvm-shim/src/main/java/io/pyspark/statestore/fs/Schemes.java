@@ -42,26 +42,4 @@ public final class Schemes {
               + URI.create(real).getScheme() + ".impl setting of that file system.", e);
     }
   }
-
-  /** The merged file system of a merged path. */
-  public static MergedFileSystem mergedFileSystem(Path merged, Configuration conf) throws IOException {
-    URI uri = merged.toUri();
-    return (MergedFileSystem) FileSystem.get(uri, withClasses(conf, uri.getScheme()));
-  }
-
-  /**
-   * A configuration in which Hadoop finds the merged file system. The class loader of {@code conf} does not know a jar
-   * that was added to a running session.
-   */
-  public static Configuration withClasses(Configuration conf, String scheme) {
-    String key = "fs." + scheme + ".impl";
-    String name = MergedFileSystem.class.getName();
-    if (name.equals(conf.get(key)) && conf.getClassByNameOrNull(name) == MergedFileSystem.class) {
-      return conf;
-    }
-    Configuration copy = new Configuration(conf);
-    copy.setClassLoader(MergedFileSystem.class.getClassLoader());
-    copy.set(key, name);
-    return copy;
-  }
 }

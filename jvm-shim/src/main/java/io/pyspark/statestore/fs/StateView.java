@@ -1,10 +1,10 @@
 package io.pyspark.statestore.fs;
 
 import io.pyspark.statestore.StateFileNotFoundException;
-import io.pyspark.statestore.log.FreshnessKey;
-import io.pyspark.statestore.log.LogOutputStream;
+import io.pyspark.statestore.index.Segment;
+import io.pyspark.statestore.learn.FreshnessKey;
 import io.pyspark.statestore.log.MergedLog;
-import io.pyspark.statestore.log.Segment;
+import io.pyspark.statestore.write.LogOutputStream;
 import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.util.LinkedHashMap;

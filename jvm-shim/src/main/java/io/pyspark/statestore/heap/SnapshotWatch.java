@@ -1,6 +1,6 @@
 package io.pyspark.statestore.heap;
 
-import io.pyspark.statestore.log.UploadWatch;
+import io.pyspark.statestore.write.UploadWatch;
 import java.util.function.BooleanSupplier;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;

@@ -2,6 +2,17 @@ package io.pyspark.statestore.log;
 
 import io.pyspark.statestore.Options;
 import io.pyspark.statestore.StateStoreFilesException;
+import io.pyspark.statestore.files.Parallel;
+import io.pyspark.statestore.files.Threads;
+import io.pyspark.statestore.learn.FreshnessKey;
+import io.pyspark.statestore.learn.IndexTransport;
+import io.pyspark.statestore.service.IndexService;
+import io.pyspark.statestore.service.ServiceMessages;
+import io.pyspark.statestore.tables.EarlyFile;
+import io.pyspark.statestore.tables.OpenStores;
+import io.pyspark.statestore.write.BatchDebts;
+import io.pyspark.statestore.write.ProcessFacts;
+import io.pyspark.statestore.write.UploadWatch;
 import java.io.IOException;
 import java.io.InterruptedIOException;
 import java.util.ArrayList;
@@ -17,9 +28,7 @@ import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.FutureTask;
 import java.util.concurrent.ScheduledExecutorService;
-import java.util.concurrent.ThreadFactory;
 import java.util.concurrent.TimeUnit;
-import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.Predicate;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.util.ShutdownHookManager;
@@ -35,10 +44,10 @@ public final class MergedLogs {
   private static final Map<String, MergedLog> LOGS = new ConcurrentHashMap<>();
   /** The logs that are being opened. Others wait here for their own checkpoint only. */
   private static final Map<String, FutureTask<MergedLog>> OPENING = new HashMap<>();
-  private static final ExecutorService THREADS = Executors.newCachedThreadPool(daemons("merged-log-io"));
+  private static final ExecutorService THREADS = Executors.newCachedThreadPool(Threads.daemons("merged-log-io"));
   /** Only starts housekeeping. What may wait for a file system or for Spark runs in a thread of its own. */
   private static final ScheduledExecutorService HOUSEKEEPER =
-      Executors.newSingleThreadScheduledExecutor(daemons("merged-log-housekeeper"));
+      Executors.newSingleThreadScheduledExecutor(Threads.daemons("merged-log-housekeeper"));
   /** The housekeeping that is running: a checkpoint's, or that of the upload watches. */
   private static final Set<Object> RUNNING = ConcurrentHashMap.newKeySet();
 
@@ -66,7 +75,7 @@ public final class MergedLogs {
       FileSystem fs,
       org.apache.hadoop.fs.Path stateDirectory,
       Options options,
-      MergedLog.ProcessFacts process,
+      ProcessFacts process,
       IndexTransport service,
       String queryRunId,
       String path,
@@ -228,7 +237,7 @@ public final class MergedLogs {
       return opening == own ? enterUnlessForgotten(key, own, log) : LOGS.get(key);
     } catch (ExecutionException e) {
       forget(key, opening);
-      if (opening != own && Lane.saysInterrupted(e.getCause())) {
+      if (opening != own && Threads.saysInterrupted(e.getCause())) {
         // The task that opened it was killed. This one was not, and tries again.
         return null;
       }
@@ -283,6 +292,23 @@ public final class MergedLogs {
       LOGS.entrySet().removeIf(entry -> isBelow.test(entry.getKey()) && forgotten.add(entry.getValue()));
     }
     forgotten.forEach(MergedLog::abandon);
+  }
+
+  /** A store's file manager was closed. After its last one, no zip will name what is staged for the store. */
+  public static void managerClosed(Object manager) {
+    OpenStores.Store store = OpenStores.closed(manager);
+    MergedLog log = store == null ? null : open(store.stateDirectory());
+    if (log != null) {
+      log.snapshots().storeClosed(store.path());
+    }
+  }
+
+  /** An SST was uploaded that no snapshot is going to name. */
+  public static void deleteEarly(EarlyFile file) {
+    MergedLog log = open(file.owner().stateDirectory());
+    if (log != null) {
+      log.snapshots().deleteEarly(file);
+    }
   }
 
   /** Returns the open logs by the location of their state directory. */
@@ -372,15 +398,5 @@ public final class MergedLogs {
     } catch (RuntimeException | Error e) {
       LOG.info("Could not seal the files of {}; all its groups are durable", log.checkpoint(), e);
     }
-  }
-
-  /** Makes daemon threads with a name and a number. */
-  public static ThreadFactory daemons(String name) {
-    AtomicInteger count = new AtomicInteger();
-    return task -> {
-      Thread thread = new Thread(task, name + "-" + count.incrementAndGet());
-      thread.setDaemon(true);
-      return thread;
-    };
   }
 }

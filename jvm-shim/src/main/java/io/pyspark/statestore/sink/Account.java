@@ -2,8 +2,9 @@ package io.pyspark.statestore.sink;
 
 import io.pyspark.statestore.StateStoreFilesException;
 import io.pyspark.statestore.StateStoreFilesException.Id;
-import io.pyspark.statestore.sink.Joined.Left;
-import io.pyspark.statestore.sink.Joined.Part;
+import io.pyspark.statestore.sink.join.Joined;
+import io.pyspark.statestore.sink.join.Joined.Left;
+import io.pyspark.statestore.sink.join.Joined.Part;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;

@@ -1,6 +1,6 @@
 package io.pyspark.statestore.sink;
 
-import io.pyspark.statestore.log.MergedLogs;
+import io.pyspark.statestore.files.Threads;
 import java.io.IOException;
 import java.io.OutputStream;
 import java.lang.ref.WeakReference;
@@ -35,9 +35,9 @@ final class AtWork {
 
   private static final Logger LOG = LoggerFactory.getLogger(AtWork.class);
   private static final ScheduledThreadPoolExecutor TIMER =
-      new ScheduledThreadPoolExecutor(1, MergedLogs.daemons("sink-at-work-timer"));
+      new ScheduledThreadPoolExecutor(1, Threads.daemons("sink-at-work-timer"));
   /** A file system that does not answer holds up nobody else's. */
-  private static final ExecutorService WRITERS = Executors.newCachedThreadPool(MergedLogs.daemons("sink-at-work"));
+  private static final ExecutorService WRITERS = Executors.newCachedThreadPool(Threads.daemons("sink-at-work"));
 
   static {
     TIMER.setRemoveOnCancelPolicy(true);

@@ -1,5 +1,6 @@
 package io.pyspark.statestore.sink;
 
+import io.pyspark.statestore.sink.join.PartNames;
 import java.io.Serializable;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
@@ -62,7 +63,7 @@ final class Bins {
 
   /** Adds a file to those of a directory. */
   static void addTo(Map<Kind, List<FileStatus>> byKind, String directory, FileStatus file) {
-    Kind kind = new Kind(directory, JoinedFiles.ending(file.getPath().getName()));
+    Kind kind = new Kind(directory, PartNames.ending(file.getPath().getName()));
     byKind.computeIfAbsent(kind, k -> new ArrayList<>()).add(file);
   }
 

@@ -2,6 +2,7 @@ package io.pyspark.statestore.sink;
 
 import io.pyspark.statestore.StateStoreFilesException;
 import io.pyspark.statestore.StateStoreFilesException.Id;
+import io.pyspark.statestore.sink.join.WrittenFormat;
 import java.lang.reflect.Field;
 import java.util.ArrayList;
 import java.util.List;

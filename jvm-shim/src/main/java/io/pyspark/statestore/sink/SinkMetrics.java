@@ -1,6 +1,6 @@
 package io.pyspark.statestore.sink;
 
-import io.pyspark.statestore.log.MetricsListener;
+import io.pyspark.statestore.metrics.MetricsListener;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 

@@ -4,8 +4,12 @@ import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import io.pyspark.statestore.StateStoreFilesException;
-import io.pyspark.statestore.log.ObjectStores;
+import io.pyspark.statestore.files.ObjectStores;
 import io.pyspark.statestore.sink.Bins.Bin;
+import io.pyspark.statestore.sink.join.Compaction;
+import io.pyspark.statestore.sink.join.FoundFormat;
+import io.pyspark.statestore.sink.join.Joined;
+import io.pyspark.statestore.sink.join.WrittenFormat;
 import java.io.IOException;
 import java.io.OutputStream;
 import java.nio.ByteBuffer;
@@ -103,7 +107,7 @@ public final class SinkRewrite {
     List<FileStatus> all = bins.stream().flatMap(bin -> bin.files().stream()).toList();
     StateStoreFilesException why = null;
     try {
-      WrittenFormat written = WrittenFormat.of(session, format, FileFormats.options(options), all);
+      WrittenFormat written = FoundFormat.of(session, format, options, all);
       if (written.namesAlike() == null) {
         return Map.of(written, bins);
       }
@@ -114,11 +118,11 @@ public final class SinkRewrite {
     Map<WrittenFormat, List<Bin>> groups = new LinkedHashMap<>();
     for (Bin bin : bins) {
       try {
-        WrittenFormat written = WrittenFormat.of(session, format, FileFormats.options(options), bin.files());
+        WrittenFormat written = FoundFormat.of(session, format, options, bin.files());
         WrittenFormat known = forms.computeIfAbsent(written.form(), form -> written);
         groups.computeIfAbsent(known, form -> new ArrayList<>()).add(bin);
       } catch (StateStoreFilesException e) {
-        left.put(bin, Joined.none(bin.files(), JoinedFiles.reason(e)));
+        left.put(bin, Joined.none(bin.files(), Joined.reason(e)));
         if (why != null && groups.isEmpty() && left.size() == MOST_IN_VAIN) {
           throw why;
         }
@@ -150,7 +154,7 @@ public final class SinkRewrite {
     boolean isFormer = given.stream().allMatch(file -> SinkPaths.isBelow(former, file.getPath()));
     Path root = isFormer ? former : new Path(sink, SinkPlaces.WAITING);
     List<Bin> bins = Bins.of(root, given, Long.parseLong(target));
-    WrittenFormat written = WrittenFormat.of(session, format, FileFormats.options(options), schema);
+    WrittenFormat written = FoundFormat.of(session, format, options, schema);
     List<FileStatus> made =
         place(session, sink, options, bins, compaction(written, session, options, attempt)).published();
     return made.stream().map(SinkRewrite::line).collect(Collectors.joining("\n"));
@@ -161,14 +165,14 @@ public final class SinkRewrite {
     return new Compaction(written, conf(session, options), Long.parseUnsignedLong(attempt, 16));
   }
 
-  private static Staging.Placed place(
+  private static Placement.Placed place(
       SparkSession session, String sink, Map<String, String> options, List<Bin> bins, Compaction compaction)
       throws IOException {
     Staging staging = new Staging(sink, Staging.newDirectory(sink, "compact"), conf(session, options));
     List<Path> inVain = new ArrayList<>();
     try {
       staging.begin();
-      Staging.Placed placed = staging.place(bins, compaction, inVain);
+      Placement.Placed placed = new Placement(staging, compaction, inVain).place(bins);
       inVain.clear();
       return placed;
     } finally {

@@ -8,8 +8,10 @@ import io.pyspark.statestore.StateStoreFilesException;
 import io.pyspark.statestore.StateStoreFilesException.Id;
 import io.pyspark.statestore.sink.Bins.Bin;
 import io.pyspark.statestore.sink.Bins.Kind;
-import io.pyspark.statestore.sink.Staging.Placed;
+import io.pyspark.statestore.sink.Placement.Placed;
 import io.pyspark.statestore.sink.Waiting.Rows;
+import io.pyspark.statestore.sink.join.Compaction;
+import io.pyspark.statestore.sink.join.ScalaList;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.util.ArrayList;
@@ -27,7 +29,6 @@ import org.apache.spark.sql.execution.streaming.ManifestFileCommitProtocol;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 import scala.collection.Iterator;
-import scala.collection.JavaConverters;
 
 /**
  * Writes a batch of Spark's file sink without small files. Tasks write to a staging directory, where no reader looks:
@@ -120,7 +121,7 @@ abstract class StagedCommitProtocol extends ManifestFileCommitProtocol {
     }
     // The list may name the files from now on, so they stay whatever comes.
     placed = List.of();
-    return seq(List.of(new TaskCommitMessage(seq(SinkFiles.listed(listed)))));
+    return ScalaList.of(List.of(new TaskCommitMessage(ScalaList.of(SinkFiles.listed(listed)))));
   }
 
   private List<FileStatus> publish(JobContext job, List<FileStatus> staged) throws IOException {
@@ -130,7 +131,8 @@ abstract class StagedCommitProtocol extends ManifestFileCommitProtocol {
       before = Waiting.before(directory.fileSystem(), directory.sink(), Long.parseLong(batch));
       Compaction compaction = new Compaction(running.written(), job.getConfiguration());
       List<Bin> bins = bins(staged, compaction.whyNot() == null);
-      Placed files = directory.place(bins, compaction, placed);
+      Placement placement = new Placement(directory, compaction, placed);
+      Placed files = placement.place(bins);
       sayWhatWasLeft(compaction.whyNot(), files);
       List<FileStatus> listed = new ArrayList<>(files.published());
       waiting = stillWaiting(bins, files.waiting());
@@ -138,7 +140,7 @@ abstract class StagedCommitProtocol extends ManifestFileCommitProtocol {
         listed.add(waiting.listed());
       }
       if (atWork.wasSilent()) {
-        directory.requireThere(listed);
+        placement.requireThere(listed);
       }
       before.checkStillCounts(directory.fileSystem(), directory.sink());
       done = new SinkMetrics.Batch(sink, batch, staged.size(), Bins.bytes(staged), files.published().size(),
@@ -215,12 +217,6 @@ abstract class StagedCommitProtocol extends ManifestFileCommitProtocol {
   @SuppressWarnings("unchecked")
   private static <E extends Exception> E asItIs(Exception e) throws E {
     throw (E) e;
-  }
-
-  /** A sequence in any Scala: 2.12 has no other converter, and 2.13 would rather not have this one. */
-  @SuppressWarnings("deprecation")
-  static <T> scala.collection.immutable.List<T> seq(List<T> list) {
-    return JavaConverters.asScalaBuffer(list).toList();
   }
 
   /** The batch is committed. What fails from now on must not look as if the batch had. */

@@ -2,19 +2,12 @@ package io.pyspark.statestore.sink;
 
 import io.pyspark.statestore.StateStoreFilesException;
 import io.pyspark.statestore.StateStoreFilesException.Id;
-import io.pyspark.statestore.log.ObjectStores;
-import io.pyspark.statestore.sink.Bins.Bin;
-import io.pyspark.statestore.sink.Joined.Part;
-import io.pyspark.statestore.sink.JoinedFiles.Join;
 import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.io.InterruptedIOException;
 import java.nio.file.Files;
 import java.nio.file.LinkOption;
 import java.util.ArrayList;
-import java.util.HashMap;
-import java.util.LinkedHashMap;
-import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
@@ -26,8 +19,6 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
-import java.util.function.Predicate;
-import java.util.stream.Collectors;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.FileSystem;
@@ -38,7 +29,8 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * The staging directory of one attempt at one batch: what is in it gets its final name, and the directory goes.
+ * The staging directory of one attempt at one batch: what is in it gets its final name ({@link Placement}), and the
+ * directory goes.
  *
  * <p><b>What is deleted, and why that is safe.</b> No list of a sink ever names a file below the staging directory, so no
  * reader misses one. An attempt deletes its own directory when it has committed or failed. A directory that is left over
@@ -51,7 +43,6 @@ import org.slf4j.LoggerFactory;
  */
 final class Staging {
   private static final Logger LOG = LoggerFactory.getLogger(Staging.class);
-  private static final String JOINED = "_joined";
   private static final String CRYPTO_FACTORY = "parquet.crypto.factory.class";
   private static final String KEYS_INSIDE = "parquet.encryption.key.material.store.internally";
   /** File systems that delete a directory in one step if it is empty, and leave it otherwise. */
@@ -67,7 +58,6 @@ final class Staging {
   private final Path path;
   private final FileSystem fs;
   private final Configuration conf;
-  private final boolean renamesCheaply;
 
   /**
    * @throws StateStoreFilesException PSS_SINK_COMPACTION_FAILED where Parquet would keep keys beside what is staged
@@ -78,7 +68,6 @@ final class Staging {
     this.fs = new Path(sink).getFileSystem(conf);
     this.sink = fs.makeQualified(new Path(sink));
     this.path = fs.makeQualified(new Path(staging));
-    this.renamesCheaply = !ObjectStores.isOne(fs);
   }
 
   /** Parquet would write a file of keys beside each staged file; that would not come along, and nobody could read. */
@@ -136,176 +125,12 @@ final class Staging {
     return fs;
   }
 
-  /**
-   * What became of bins.
-   *
-   * @param published files in their final places
-   * @param waiting files in the places where they wait
-   * @param joined what became of each bin that was to be joined; the new files as they are in their places
-   */
-  record Placed(List<FileStatus> published, List<FileStatus> waiting, Map<Bin, Joined> joined) {}
-
-  /**
-   * Joins the files of bins and brings all files to their places. Of a bin that waits, files that wait already stay as
-   * they are. What cannot be joined comes to its place as it is.
-   *
-   * @param placed takes each file before it comes to its place
-   */
-  Placed place(List<Bin> bins, Compaction compaction, List<Path> placed) throws IOException {
-    List<Bin> toJoin = new ArrayList<>();
-    List<Join> joins = new ArrayList<>();
-    List<Move> moves = new ArrayList<>();
-    for (Bin bin : bins) {
-      List<FileStatus> files =
-          bin.waits() ? bin.files().stream().filter(file -> !waits(file)).toList() : bin.files();
-      if (files.size() > 1 && compaction.whyNot() == null) {
-        // An object store would copy them to rename them, and nobody looks where files wait.
-        boolean atOnce = bin.waits() || !renamesCheaply;
-        joins.add(new Join(atOnce ? directory(bin) : directory(bin, new Path(path, JOINED)), files));
-        toJoin.add(bin);
-      } else {
-        files.forEach(file -> addMove(moves, bin, file, compaction));
-      }
-    }
-    List<Joined> made = join(joins, compaction);
-    List<FileStatus> there = new ArrayList<>();
-    for (int at = 0; at < joins.size(); at++) {
-      Bin bin = toJoin.get(at);
-      made.get(at).left().forEach(left -> addMove(moves, bin, left.file(), compaction));
-      for (Part part : made.get(at).made()) {
-        if (isIn(directory(bin), part.file())) {
-          placed.add(part.file().getPath());
-          there.add(part.file());
-        } else {
-          moves.add(new Move(part.file(), new Path(directory(bin), part.file().getPath().getName())));
-        }
-      }
-    }
-    there.addAll(move(moves, placed));
-    Map<String, FileStatus> byName = new HashMap<>();
-    there.forEach(file -> byName.put(file.getPath().getName(), file));
-    Account.check(joins.stream().map(Join::files).toList(), made, byName);
-    Map<Bin, Joined> joined = new LinkedHashMap<>();
-    for (int at = 0; at < joins.size(); at++) {
-      joined.put(toJoin.get(at), made.get(at).at(byName));
-    }
-    Map<Boolean, List<FileStatus>> byWaits = there.stream().collect(Collectors.partitioningBy(this::waits));
-    return new Placed(byWaits.get(false), byWaits.get(true), joined);
-  }
-
-  /** A file that a sink has listed long ago is in its place. */
-  private void addMove(List<Move> moves, Bin bin, FileStatus file, Compaction compaction) {
-    if (!isIn(directory(bin), file)) {
-      moves.add(new Move(file, new Path(directory(bin), nameOf(file, compaction))));
-    }
-  }
-
-  private static boolean isIn(Path directory, FileStatus file) {
-    return SinkPaths.areSame(file.getPath().getParent(), directory);
-  }
-
-  private Path directory(Bin bin) {
-    return directory(bin, bin.waits() ? new Path(sink, SinkPlaces.WAITING) : sink);
-  }
-
-  /** Another attempt may have left a copy of what waits under a name that the list did not take. */
-  private String nameOf(FileStatus file, Compaction compaction) {
-    String name = file.getPath().getName();
-    return waits(file) ? compaction.newName(name) : name;
-  }
-
-  private boolean waits(FileStatus file) {
-    return Waiting.holds(sink, file.getPath());
-  }
-
-  private List<Joined> join(List<Join> joins, Compaction compaction) throws IOException {
-    boolean done = false;
-    try {
-      List<Joined> made = compaction.join(joins);
-      done = true;
-      return made;
-    } finally {
-      if (!done) {
-        Predicate<Path> isStaging = directory -> SinkPaths.isBelow(path, directory);
-        joins.stream().map(Join::directory).distinct().filter(isStaging.negate())
-            .forEach(directory -> deleteMadeBy(compaction, directory));
-      }
-    }
-  }
-
-  /** Tasks that succeeded in a job that failed have written to where files are to be. */
-  private void deleteMadeBy(Compaction compaction, Path directory) {
-    try {
-      for (FileStatus file : fs.listStatus(directory)) {
-        if (compaction.hasMade(file.getPath().getName())) {
-          fs.delete(file.getPath(), false);
-        }
-      }
-    } catch (IOException | RuntimeException e) {
-      LOG.debug("Files in {} that were made in vain could not be deleted; no list names them", directory, e);
-    }
-  }
-
-  private static Path directory(Bin bin, Path root) {
-    return SinkPaths.inside(root, bin.directory());
-  }
-
-  /** A file that is to be in another place. */
-  private record Move(FileStatus file, Path to) {}
-
-  private List<FileStatus> move(List<Move> moves, List<Path> placed) throws IOException {
-    Set<Path> directories = new LinkedHashSet<>();
-    moves.forEach(move -> directories.add(move.to().getParent()));
-    inParallel(directories.stream().map(directory -> (Callable<Boolean>) () -> fs.mkdirs(directory)).toList());
-    moves.forEach(move -> placed.add(move.to()));
-    Map<Boolean, List<Move>> byWaits = moves.stream().collect(Collectors.partitioningBy(move -> waits(move.file())));
-    List<Move> renames = new ArrayList<>(byWaits.get(false));
-    List<FileStatus> there = new ArrayList<>();
-    List<FileStatus> copies = copy(byWaits.get(true));
-    for (int at = 0; at < copies.size(); at++) {
-      if (renamesCheaply) {
-        renames.add(new Move(copies.get(at), byWaits.get(true).get(at).to()));
-      } else {
-        there.add(copies.get(at));
-      }
-    }
-    there.addAll(inParallel(
-        renames.stream().map(move -> (Callable<FileStatus>) () -> rename(move.file(), move.to())).toList()));
-    return there;
-  }
-
-  /** What waits is copied, in tasks: it is needed again where the batch is not committed. */
-  private List<FileStatus> copy(List<Move> moves) throws IOException {
-    List<Path> to = moves.stream().map(Move::to).toList();
-    if (renamesCheaply) {
-      to = to.stream().map(place -> new Path(path, JOINED + "/" + place.getName())).toList();
-    }
-    return FileCopies.copy(moves.stream().map(Move::file).toList(), to, renamesCheaply, conf);
-  }
-
-  private FileStatus rename(FileStatus from, Path to) throws IOException {
-    if (!fs.rename(from.getPath(), to)) {
-      throw new IOException(from.getPath() + " could not be renamed to " + to);
-    }
-    FileStatus there = fs.getFileStatus(to);
-    if (there.getLen() != from.getLen()) {
-      throw new IOException(to + " has " + there.getLen() + " bytes, and was renamed with " + from.getLen());
-    }
-    return there;
-  }
-
-  /** Looks once more at files that are about to be listed. */
-  void requireThere(List<FileStatus> files) throws IOException {
-    inParallel(files.stream().map(file -> (Callable<Boolean>) () -> {
-      if (fs.getFileStatus(file.getPath()).getLen() != file.getLen()) {
-        throw new IOException(file.getPath() + " has no longer " + file.getLen() + " bytes");
-      }
-      return true;
-    }).toList());
+  Configuration configuration() {
+    return conf;
   }
 
   /** Does all of it, or fails when none of it goes on. */
-  private static <T> List<T> inParallel(List<Callable<T>> tasks) throws IOException {
+  static <T> List<T> inParallel(List<Callable<T>> tasks) throws IOException {
     ExecutorService threads = Executors.newFixedThreadPool(Math.max(1, Math.min(THREADS, tasks.size())));
     try {
       List<T> results = new ArrayList<>();

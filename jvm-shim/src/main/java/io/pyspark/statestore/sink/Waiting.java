@@ -98,7 +98,7 @@ final class Waiting {
   /**
    * @param batch after which this is so
    * @param manifest that says so; null where nothing ever waited
-   * @param form of the files: {@link WrittenFormat#form}
+   * @param form of the files: {@link io.pyspark.statestore.sink.join.WrittenFormat#form}
    */
   Waiting(long batch, Path manifest, String form, List<Rows> rows) {
     this.batch = batch;

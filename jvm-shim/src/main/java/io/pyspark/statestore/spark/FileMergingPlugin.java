@@ -1,6 +1,8 @@
 package io.pyspark.statestore.spark;
 
 import io.pyspark.statestore.ShimInfo;
+import io.pyspark.statestore.tab.ProcessFigures;
+import io.pyspark.statestore.tab.StateFilesTab;
 import java.io.IOException;
 import java.util.HashMap;
 import java.util.Map;

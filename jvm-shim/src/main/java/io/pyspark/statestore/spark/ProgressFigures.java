@@ -2,7 +2,7 @@ package io.pyspark.statestore.spark;
 
 import io.pyspark.statestore.ShimInfo;
 import io.pyspark.statestore.fs.MergedFileSystem;
-import io.pyspark.statestore.log.StoreFigures;
+import io.pyspark.statestore.metrics.StoreFigures;
 import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.function.BiFunction;

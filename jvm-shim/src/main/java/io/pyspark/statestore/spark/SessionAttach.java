@@ -2,7 +2,7 @@ package io.pyspark.statestore.spark;
 
 import io.pyspark.statestore.Options;
 import io.pyspark.statestore.ShimInfo;
-import io.pyspark.statestore.fs.Schemes;
+import io.pyspark.statestore.fs.MergedFileSystem;
 import java.io.IOException;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.Path;
@@ -22,7 +22,7 @@ public final class SessionAttach {
     Configuration conf = SessionInternals.hadoopConf(session);
     Options.from(conf).checkPackage();
     // Hadoop looks the class up with a class loader that does not know the jar, so an instance is put into its cache.
-    Schemes.mergedFileSystem(new Path("merged+file:///"), conf);
+    MergedFileSystem.of(new Path("merged+file:///"), conf);
     SessionInternals.guardTransformWithState(session);
     EndedQueries.listen(session.sparkContext());
     return ShimInfo.version();

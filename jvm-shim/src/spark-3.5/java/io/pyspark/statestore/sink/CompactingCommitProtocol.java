@@ -1,6 +1,5 @@
 package io.pyspark.statestore.sink;
 
-import io.pyspark.statestore.StateStoreFilesException;
 import org.apache.hadoop.mapreduce.JobContext;
 import org.apache.spark.internal.io.FileCommitProtocol.TaskCommitMessage;
 import scala.collection.Seq;

@@ -1,7 +1,7 @@
 package io.pyspark.statestore.spark;
 
 import io.pyspark.statestore.ShimInfo;
-import io.pyspark.statestore.fs.Schemes;
+import io.pyspark.statestore.fs.MergedFileSystem;
 import java.io.File;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.Path;
@@ -73,7 +73,7 @@ public class MergedRocksDBStateStoreProvider extends RocksDBStateStoreProvider {
           merged.toString(),
           RocksDBConf$.MODULE$.apply(storeConf),
           local,
-          Schemes.withClasses(conf, merged.toUri().getScheme()),
+          MergedFileSystem.withClasses(conf, merged.toUri().getScheme()),
           name);
     }
     return rocksDB;

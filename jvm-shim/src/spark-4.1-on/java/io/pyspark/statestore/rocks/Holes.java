@@ -1,7 +1,7 @@
 package io.pyspark.statestore.rocks;
 
 import io.pyspark.statestore.Unchecked;
-import io.pyspark.statestore.log.LazyFiles;
+import io.pyspark.statestore.tables.LazyFiles;
 import java.io.IOException;
 import java.nio.file.Path;
 import java.util.regex.Matcher;

@@ -2,6 +2,7 @@ package io.pyspark.statestore.rocks;
 
 import java.nio.ByteBuffer;
 import java.util.Arrays;
+import java.util.function.Consumer;
 import org.rocksdb.ReadOptions;
 import org.rocksdb.RocksDB;
 import org.rocksdb.RocksDBException;
@@ -18,8 +19,9 @@ import org.rocksdb.Snapshot;
  * error.
  */
 final class LazyIterator extends RocksIterator {
-  private final LazyRocksDB db;
   private final RocksDB original;
+  private final Holes holes;
+  private final Consumer<LazyIterator> onClose;
   private final ReadOptions options;
   private RocksIterator below;
   /** Null where the caller's options have one. */
@@ -34,18 +36,25 @@ final class LazyIterator extends RocksIterator {
     void make(RocksIterator iterator);
   }
 
-  LazyIterator(LazyRocksDB db, ReadOptions given) {
-    super(db.original(), 0);
+  /**
+   * @param original the database below
+   * @param holes fills those that it finds
+   * @param given options of the caller
+   * @param onClose is told that this iterator is closed
+   */
+  LazyIterator(RocksDB original, Holes holes, ReadOptions given, Consumer<LazyIterator> onClose) {
+    super(original, 0);
     // All that is public of an iterator is replaced below, so nothing uses that handle.
     disOwnNativeHandle();
-    this.db = db;
-    this.original = db.original();
+    this.original = original;
+    this.holes = holes;
+    this.onClose = onClose;
     options = new ReadOptions(given);
     if (options.snapshot() == null) {
       takeSnapshot();
     }
     below = original.newIterator(options);
-    attempt = db.holes().new Attempt(true);
+    attempt = holes.new Attempt(true);
   }
 
   private void takeSnapshot() {
@@ -220,7 +229,7 @@ final class LazyIterator extends RocksIterator {
   private void reopen() {
     below = original.newIterator(options);
     key = null;
-    attempt = db.holes().new Attempt(true);
+    attempt = holes.new Attempt(true);
   }
 
   private void release() {
@@ -237,7 +246,7 @@ final class LazyIterator extends RocksIterator {
       below.close();
       release();
       options.close();
-      db.closed(this);
+      onClose.accept(this);
     }
   }
 }

@@ -1,7 +1,7 @@
 package io.pyspark.statestore.rocks;
 
 import io.pyspark.statestore.Unchecked;
-import io.pyspark.statestore.log.LazyFiles;
+import io.pyspark.statestore.tables.LazyFiles;
 import java.io.IOException;
 import java.util.ArrayList;
 import java.util.List;
@@ -40,14 +40,6 @@ public final class LazyRocksDB extends RocksDB {
     this.original = original;
     this.files = files;
     this.holes = new Holes(files);
-  }
-
-  RocksDB original() {
-    return original;
-  }
-
-  Holes holes() {
-    return holes;
   }
 
   /** Lets the database compact, once all of its files are whole. For the thread that uses it. */
@@ -114,13 +106,9 @@ public final class LazyRocksDB extends RocksDB {
     if (files.isWhole()) {
       return original.newIterator(options);
     }
-    LazyIterator made = new LazyIterator(this, options);
+    LazyIterator made = new LazyIterator(original, holes, options, iterators::remove);
     iterators.add(made);
     return made;
-  }
-
-  void closed(LazyIterator iterator) {
-    iterators.remove(iterator);
   }
 
   @Override

@@ -1,6 +1,6 @@
 package io.pyspark.statestore.rocks;
 
-import io.pyspark.statestore.log.EarlyFiles;
+import io.pyspark.statestore.tables.EarlyFiles;
 import java.nio.file.Path;
 import org.rocksdb.AbstractEventListener;
 import org.rocksdb.Status;

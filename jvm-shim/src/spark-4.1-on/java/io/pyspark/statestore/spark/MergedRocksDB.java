@@ -1,11 +1,11 @@
 package io.pyspark.statestore.spark;
 
 import io.pyspark.statestore.Unchecked;
-import io.pyspark.statestore.log.EarlyFiles;
-import io.pyspark.statestore.log.LazyFiles;
-import io.pyspark.statestore.log.LazyLoad;
 import io.pyspark.statestore.rocks.LazyRocksDB;
 import io.pyspark.statestore.rocks.TableFiles;
+import io.pyspark.statestore.tables.EarlyFiles;
+import io.pyspark.statestore.tables.LazyFiles;
+import io.pyspark.statestore.tables.LazyLoad;
 import java.io.File;
 import java.io.IOException;
 import java.lang.invoke.MethodHandles;

@@ -4,9 +4,8 @@ import io.pyspark.statestore.Options;
 import io.pyspark.statestore.Options.Restore;
 import io.pyspark.statestore.ShimInfo;
 import io.pyspark.statestore.fs.MergedFileSystem;
-import io.pyspark.statestore.fs.Schemes;
-import io.pyspark.statestore.log.EarlyFiles;
-import io.pyspark.statestore.log.LazyFiles;
+import io.pyspark.statestore.tables.EarlyFiles;
+import io.pyspark.statestore.tables.LazyFiles;
 import java.io.File;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.Path;
@@ -81,7 +80,7 @@ public class MergedRocksDBStateStoreProvider extends MeteredRocksDBProvider {
       Option<RocksDBEventForwarder> eventForwarder,
       Option<String> uniqueId) {
     Path merged = ProviderConf.mergedRoot(dfsRootDir, hadoopConf);
-    Configuration withClasses = Schemes.withClasses(hadoopConf, merged.toUri().getScheme());
+    Configuration withClasses = MergedFileSystem.withClasses(hadoopConf, merged.toUri().getScheme());
     Options options = ProviderConf.options(hadoopConf);
     LazyFiles lazy = options.restore() != Restore.EAGER && MergedRocksDB.opensLazily() && !isOfReader()
         ? new LazyFiles(options.restore() == Restore.LAZY, options.restoreMaxBytesPerSecond())

@@ -1,7 +1,7 @@
 package io.pyspark.statestore.rocks;
 
-import io.pyspark.statestore.log.HoleySst;
-import io.pyspark.statestore.log.LazyFiles;
+import io.pyspark.statestore.tables.HoleySst;
+import io.pyspark.statestore.tables.LazyFiles;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;

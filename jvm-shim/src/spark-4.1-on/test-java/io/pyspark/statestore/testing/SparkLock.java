@@ -1,7 +1,7 @@
 package io.pyspark.statestore.testing;
 
 import io.pyspark.statestore.heap.SnapshotWatch;
-import io.pyspark.statestore.log.UploadWatch;
+import io.pyspark.statestore.write.UploadWatch;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.util.UUID;

@@ -1,6 +1,6 @@
 package io.pyspark.statestore.heap;
 
-import io.pyspark.statestore.log.UploadWatch;
+import io.pyspark.statestore.write.UploadWatch;
 import java.util.AbstractMap.SimpleImmutableEntry;
 import java.util.Iterator;
 import java.util.List;

@@ -1,11 +1,11 @@
 package io.pyspark.statestore.spark;
 
-import io.pyspark.statestore.fs.MergedFileSystem;
+import io.pyspark.statestore.fs.SparkQuery;
 import io.pyspark.statestore.heap.HeapStateStoreMap;
 import io.pyspark.statestore.heap.MapFactoryHook;
 import io.pyspark.statestore.heap.RowSchema;
 import io.pyspark.statestore.heap.SnapshotWatch;
-import io.pyspark.statestore.log.UploadWatch;
+import io.pyspark.statestore.write.UploadWatch;
 import java.io.DataOutputStream;
 import java.util.ArrayList;
 import java.util.Collections;
@@ -66,7 +66,7 @@ abstract class SharedMapsProvider extends HDFSBackedStateStoreProvider {
         useMultipleValuesPerKey,
         stateSchemaProvider);
     figures = new ProgressFigures(stateStoreId, conf);
-    providerId = new StateStoreProviderId(stateStoreId, UUID.fromString(hadoopConf.get(MergedFileSystem.RUN_ID)));
+    providerId = new StateStoreProviderId(stateStoreId, UUID.fromString(hadoopConf.get(SparkQuery.RUN_ID)));
     if (MapsOfSpark.areUnwanted(conf) && canChooseMaps()) {
       int prefixFields = keyStateEncoderSpec instanceof PrefixKeyScanStateEncoderSpec s ? s.numColsPrefixKey() : 0;
       schema = new RowSchema(keySchema, valueSchema, prefixFields);

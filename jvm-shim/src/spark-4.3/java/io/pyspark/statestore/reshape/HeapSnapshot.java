@@ -28,8 +28,6 @@ import scala.Option;
  * where they belong, by the store's own file manager.
  */
 final class HeapSnapshot {
-  private static final String FAMILY = "default";
-
   private final StoreRewrite store;
   private final int to;
   private final StateStoreColFamilySchema schema;
@@ -37,7 +35,7 @@ final class HeapSnapshot {
   HeapSnapshot(StoreRewrite store, int to) {
     this.store = store;
     this.to = to;
-    schema = store.families().apply(FAMILY).schema();
+    schema = store.families().apply(StoreRewrite.DEFAULT_FAMILY).schema();
   }
 
   StateStoreCheckpointInfo write(Iterator<InternalRow> rows) throws IOException {
@@ -63,7 +61,7 @@ final class HeapSnapshot {
       while (rows.hasNext()) {
         InternalRow row = rows.next();
         state.put(MovedRows.unsafe(row.getBinary(1), schema.keySchema().length()),
-            MovedRows.unsafe(row.getBinary(2), schema.valueSchema().length()), FAMILY);
+            MovedRows.unsafe(row.getBinary(2), schema.valueSchema().length()), StoreRewrite.DEFAULT_FAMILY);
       }
       state.commit();
     } finally {

@@ -8,10 +8,12 @@ import java.util.Iterator;
 import java.util.NoSuchElementException;
 import java.util.Set;
 import java.util.stream.Collectors;
+import java.util.stream.IntStream;
 import org.apache.spark.TaskContext;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 import org.apache.spark.sql.connector.read.PartitionReader;
+import org.apache.spark.util.CollectionAccumulator;
 import org.apache.spark.util.TaskCompletionListener;
 
 /**
@@ -43,6 +45,33 @@ final class MovedRows implements Iterator<InternalRow> {
     if (task != null) {
       task.addTaskCompletionListener((TaskCompletionListener) context -> close());
     }
+  }
+
+  /**
+   * All rows of an old partition.
+   *
+   * @param read gets the number of the partition and how many rows it has, once all were given out
+   */
+  static Iterator<InternalRow> all(StoreRewrite store, int from, CollectionAccumulator<long[]> read) {
+    MovedRows rows = new MovedRows(store, new int[] {from}, IntStream.range(0, store.partitions()).toArray());
+    return new Iterator<>() {
+      private boolean isTold;
+
+      @Override
+      public boolean hasNext() {
+        boolean has = rows.hasNext();
+        if (!has && !isTold) {
+          isTold = true;
+          read.add(new long[] {from, rows.read().get(from)});
+        }
+        return has;
+      }
+
+      @Override
+      public InternalRow next() {
+        return rows.next();
+      }
+    };
   }
 
   @Override

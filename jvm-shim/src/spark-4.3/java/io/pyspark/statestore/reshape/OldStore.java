@@ -74,6 +74,18 @@ record OldStore(PartitionReaderFactory reader, StateSourceOptions options, Struc
     return new OldStore(reader, options, rows.schema(), !provider.equals(HEAP));
   }
 
+  /** Makes the error that Spark cannot read a store. */
+  static IllegalStateException refused(long operator, String store, Throwable thrown) {
+    IllegalStateException refused = new IllegalStateException(
+        "Spark says of operator " + operator + ", store '" + store + "': " + innermost(thrown).getMessage());
+    refused.addSuppressed(thrown);
+    return refused;
+  }
+
+  private static Throwable innermost(Throwable thrown) {
+    return thrown.getCause() == null ? thrown : innermost(thrown.getCause());
+  }
+
   /** Settings with which a store is kept by a class. */
   static StateStoreConf conf(SQLConf sqlConf, String provider) {
     SQLConf changed = sqlConf.clone();

@@ -14,7 +14,6 @@ import org.apache.spark.sql.execution.streaming.operators.stateful.transformwith
 import org.apache.spark.sql.execution.streaming.state.RocksDB;
 import org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider;
 import org.apache.spark.sql.execution.streaming.state.StatePartitionAllColumnFamiliesWriter;
-import org.apache.spark.sql.execution.streaming.state.StatePartitionWriterColumnFamilyInfo;
 import org.apache.spark.sql.execution.streaming.state.StateStore;
 import org.apache.spark.sql.execution.streaming.state.StateStoreCheckpointInfo;
 import org.apache.spark.util.Utils;
@@ -124,14 +123,6 @@ final class SortedFiles implements AutoCloseable {
       });
       return state;
     });
-  }
-
-  /** Whether a store can be written like this: it has rows in the order of their keys, and one value for each key. */
-  static boolean suit(StoreRewrite store) {
-    return store.old().isSorted()
-        && !store.isHeap()
-        && CollectionConverters.asJava(store.families()).values().stream()
-            .noneMatch(StatePartitionWriterColumnFamilyInfo::useMultipleValuesPerKey);
   }
 
   /** The rows that the store began with. */

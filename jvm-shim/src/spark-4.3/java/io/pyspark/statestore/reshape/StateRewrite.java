@@ -48,9 +48,6 @@ public final class StateRewrite {
   /** A new partition reads so many old ones at most. Reading costs less than a shuffle, which also writes and sorts. */
   private static final int MOST_PARENTS = 8;
 
-  /** A task writes so many new partitions at most. Each has a store open until the task ends. */
-  static final int MOST_CHILDREN = 8;
-
   private final SparkSession session;
   private final String location;
   private final Configuration conf;
@@ -234,13 +231,14 @@ public final class StateRewrite {
    * would leave cores idle, each new partition has a task.
    */
   private static boolean isReadOnce(StoreRewrite store, int cores) {
-    return SortedFiles.suit(store) && store.step() >= cores && store.siblings(0).length <= MOST_CHILDREN;
+    return store.suitsSortedFiles() && store.step() >= cores && store.siblings(0).length <= StoreRewrite.MOST_CHILDREN;
   }
 
   /** As Spark does it, where nearly every new partition gets something of nearly every old one. */
   private List<StateWriting.Done> shuffle(JavaSparkContext spark, StoreRewrite store) {
     CollectionAccumulator<long[]> read = spark.sc().collectionAccumulator();
-    JavaRDD<InternalRow> rows = Tasks.flatMap(spark, store.partitionsBefore(), from -> store.readAll(from, read));
+    JavaRDD<InternalRow> rows =
+        Tasks.flatMap(spark, store.partitionsBefore(), from -> MovedRows.all(store, from, read));
     JavaRDD<InternalRow> moved = session
         .internalCreateDataFrame(rows.rdd(), store.old().schema(), false)
         .repartition(store.partitions(), functions.col(OldStore.PARTITION_KEY))
@@ -306,23 +304,11 @@ public final class StateRewrite {
       try {
         found = OldStore.of(session, location, operator, store, batch, sqlConf, provider);
       } catch (Exception e) {
-        throw refused(operator, store, e);
+        throw OldStore.refused(operator, store, e);
       }
       known.put(key, found);
     }
     return found;
-  }
-
-  /** Makes the error that Spark cannot read a store. */
-  static IllegalStateException refused(long operator, String store, Throwable thrown) {
-    IllegalStateException refused = new IllegalStateException(
-        "Spark says of operator " + operator + ", store '" + store + "': " + innermost(thrown).getMessage());
-    refused.addSuppressed(thrown);
-    return refused;
-  }
-
-  private static Throwable innermost(Throwable thrown) {
-    return thrown.getCause() == null ? thrown : innermost(thrown.getCause());
   }
 
   private Internals rewriter(long last, long batch) {

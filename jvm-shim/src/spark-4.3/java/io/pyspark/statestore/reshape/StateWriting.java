@@ -95,7 +95,7 @@ record StateWriting(StoreRewrite store, int[] partitions) implements Serializabl
     if (store.isSplit()) {
       return split();
     }
-    if (SortedFiles.suit(store)) {
+    if (store.suitsSortedFiles()) {
       return writeSorted();
     }
     MovedRows rows = new MovedRows(store, store.parents(partitions[0]), partitions);

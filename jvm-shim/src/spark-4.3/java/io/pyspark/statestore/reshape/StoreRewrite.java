@@ -2,17 +2,14 @@ package io.pyspark.statestore.reshape;
 
 import java.io.Serializable;
 import java.math.BigInteger;
-import java.util.Iterator;
 import java.util.List;
 import java.util.stream.IntStream;
-import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.UnsafeProjection;
 import org.apache.spark.sql.catalyst.plans.physical.HashPartitioning;
 import org.apache.spark.sql.execution.streaming.state.StatePartitionWriterColumnFamilyInfo;
 import org.apache.spark.sql.execution.streaming.state.StateSchemaProvider;
 import org.apache.spark.sql.execution.streaming.state.StateStoreConf;
-import org.apache.spark.util.CollectionAccumulator;
 import org.apache.spark.util.SerializableConfiguration;
 import scala.Option;
 import scala.collection.immutable.Seq;
@@ -55,6 +52,9 @@ record StoreRewrite(
     implements Serializable {
   static final String DEFAULT_FAMILY = "default";
 
+  /** A task writes so many new partitions at most. Each has a store open until the task ends. */
+  static final int MOST_CHILDREN = 8;
+
   private static final String JOIN = "symmetricHashJoin";
   /**
    * The last format of the state of joins whose keys Spark takes apart. In the next one, times are in keys, and its reader
@@ -82,7 +82,7 @@ record StoreRewrite(
             + ", of which Spark does not know which part of a key says in which partition it is";
       }
     } catch (Exception | AssertionError e) {
-      throw StateRewrite.refused(operator, storeName, e);
+      throw OldStore.refused(operator, storeName, e);
     }
     if (!isHeap()) {
       return "";
@@ -102,8 +102,16 @@ record StoreRewrite(
     return !isSingle
         && partitions > partitionsBefore
         && partitions % partitionsBefore == 0
-        && partitions / partitionsBefore <= StateRewrite.MOST_CHILDREN
-        && SortedFiles.suit(this);
+        && partitions / partitionsBefore <= MOST_CHILDREN
+        && suitsSortedFiles();
+  }
+
+  /** Whether {@link SortedFiles} can write it: its rows come in the order of their keys, and a key has one value. */
+  boolean suitsSortedFiles() {
+    return old.isSorted()
+        && !isHeap()
+        && CollectionConverters.asJava(families).values().stream()
+            .noneMatch(StatePartitionWriterColumnFamilyInfo::useMultipleValuesPerKey);
   }
 
   /** Whether it is written for Spark's heap store. */
@@ -128,33 +136,6 @@ record StoreRewrite(
 
   private static int[] every(int step, int one, int end) {
     return IntStream.iterate(one % step, each -> each < end, each -> each + step).toArray();
-  }
-
-  /**
-   * All rows of an old partition.
-   *
-   * @param read gets the number of the partition and how many rows it has, once all were given out
-   */
-  Iterator<InternalRow> readAll(int from, CollectionAccumulator<long[]> read) {
-    MovedRows rows = new MovedRows(this, new int[] {from}, IntStream.range(0, partitions).toArray());
-    return new Iterator<>() {
-      private boolean isTold;
-
-      @Override
-      public boolean hasNext() {
-        boolean has = rows.hasNext();
-        if (!has && !isTold) {
-          isTold = true;
-          read.add(new long[] {from, rows.read().get(from)});
-        }
-        return has;
-      }
-
-      @Override
-      public InternalRow next() {
-        return rows.next();
-      }
-    };
   }
 
   /** Says for a row in which of the old partitions it has to be, and in which of the new ones. */

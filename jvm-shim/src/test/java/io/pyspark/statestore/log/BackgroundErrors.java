@@ -1,13 +1,18 @@
 package io.pyspark.statestore.log;
 
+import io.pyspark.statestore.files.Parallel;
+import io.pyspark.statestore.files.Threads;
+import io.pyspark.statestore.tables.OpenStores;
+import io.pyspark.statestore.write.BatchCommits;
+import io.pyspark.statestore.write.BatchDebts;
 import java.io.IOException;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.Callable;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.Executor;
-import java.util.concurrent.Executors;
 import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
 import java.util.concurrent.FutureTask;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
@@ -21,9 +26,9 @@ public final class BackgroundErrors {
     private BackgroundErrors() {}
 
     /** Starts no thread for the first so many calls. */
-    private record Threads(ExecutorService threads, AtomicInteger failures) implements Executor {
-        Threads(int failures) {
-            this(Executors.newCachedThreadPool(MergedLogs.daemons("background-errors")), new AtomicInteger(failures));
+    private record FailingThreads(ExecutorService threads, AtomicInteger failures) implements Executor {
+        FailingThreads(int failures) {
+            this(Executors.newCachedThreadPool(Threads.daemons("background-errors")), new AtomicInteger(failures));
         }
 
         @Override
@@ -42,7 +47,7 @@ public final class BackgroundErrors {
             tasks.add(() -> 1);
         }
         int ended = 0;
-        for (FutureTask<Integer> each : Parallel.start(new Threads(failures), 3, tasks)) {
+        for (FutureTask<Integer> each : Parallel.start(new FailingThreads(failures), 3, tasks)) {
             ended += each.get(PATIENCE_SECONDS, TimeUnit.SECONDS);
         }
         return ended;
@@ -52,7 +57,7 @@ public final class BackgroundErrors {
     public static boolean batchBeginsAnew() throws Exception {
         CountDownLatch over = new CountDownLatch(1);
         BatchCommits commits =
-                new BatchCommits(driver(new CountDownLatch(1), over, 0), all -> {}, new Threads(1), "of a test");
+                new BatchCommits(driver(new CountDownLatch(1), over, 0), all -> {}, new FailingThreads(1), "of a test");
         try {
             commits.batch("run", 1);
             return false;
@@ -73,7 +78,7 @@ public final class BackgroundErrors {
     /** Pays what is owed to a batch, where an error comes when it is asked for; returns whether it was paid. */
     public static boolean batchIsPaid() throws Exception {
         CountDownLatch paid = new CountDownLatch(1);
-        BatchCommits commits = new BatchCommits(driver(paid, paid, 1), all -> {}, new Threads(0), "of a test");
+        BatchCommits commits = new BatchCommits(driver(paid, paid, 1), all -> {}, new FailingThreads(0), "of a test");
         commits.batch("run", 1).awaitOwed();
         return paid.await(PATIENCE_SECONDS, TimeUnit.SECONDS);
     }
@@ -132,6 +137,6 @@ public final class BackgroundErrors {
     /** No more of them. */
     public static void end(Object manager) {
         OUT_OF_MEMORY.set(0);
-        OpenStores.closed(manager);
+        MergedLogs.managerClosed(manager);
     }
 }

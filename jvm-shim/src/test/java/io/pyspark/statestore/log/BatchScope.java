@@ -1,6 +1,14 @@
 package io.pyspark.statestore.log;
 
 import io.pyspark.statestore.Options;
+import io.pyspark.statestore.files.Threads;
+import io.pyspark.statestore.index.Segment;
+import io.pyspark.statestore.service.ServiceMessages;
+import io.pyspark.statestore.write.BatchCommits;
+import io.pyspark.statestore.write.BatchDebts;
+import io.pyspark.statestore.write.LogOutputStream;
+import io.pyspark.statestore.write.ProcessFacts;
+import io.pyspark.statestore.write.TaskEnd;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.util.ArrayList;
@@ -32,7 +40,7 @@ public final class BatchScope implements AutoCloseable {
   private final Path state;
   private final Options options;
   private final java.nio.file.Path local;
-  private final ThreadFactory daemons = MergedLogs.daemons(RUN_THREAD);
+  private final ThreadFactory daemons = Threads.daemons(RUN_THREAD);
   private final ThreadPoolExecutor threads =
       new ThreadPoolExecutor(0, 1_000, 60, TimeUnit.SECONDS, new SynchronousQueue<>(), this::thread);
   private volatile boolean isOutOfThreads;
@@ -48,7 +56,7 @@ public final class BatchScope implements AutoCloseable {
     this.state = state;
     this.options = Options.from(conf);
     this.local = Files.createTempDirectory("batch-scope");
-    driver = new MergedLog(fs, state, options, facts(MergedLog.TaskEnd.NONE), threads, null, run, "");
+    driver = new MergedLog(fs, state, options, facts(TaskEnd.NONE), threads, null, run, "");
     driver.serve();
   }
 
@@ -70,12 +78,12 @@ public final class BatchScope implements AutoCloseable {
     }
   }
 
-  private MergedLog.ProcessFacts facts(MergedLog.TaskEnd taskEnd) {
-    return new MergedLog.ProcessFacts(Map::of, () -> local, () -> 1, 60_000, taskEnd);
+  private ProcessFacts facts(TaskEnd taskEnd) {
+    return new ProcessFacts(Map::of, () -> local, () -> 1, 60_000, taskEnd);
   }
 
   /** A process that runs tasks, one after the other. */
-  private final class Executor implements MergedLog.TaskEnd {
+  private final class Executor implements TaskEnd {
     private final List<Wait> waits = new ArrayList<>();
     private final List<Runnable> failures = new ArrayList<>();
     private volatile boolean isDead;
@@ -186,7 +194,7 @@ public final class BatchScope implements AutoCloseable {
       if (fails) {
         throw new IOException("the test fails the task");
       }
-      for (MergedLog.TaskEnd.Wait wait : executor.waits) {
+      for (TaskEnd.Wait wait : executor.waits) {
         wait.await();
       }
       return null;
@@ -204,7 +212,7 @@ public final class BatchScope implements AutoCloseable {
 
   /** What waits for the end of a task does so in one that failed, too. */
   private static void end(Executor executor) {
-    for (MergedLog.TaskEnd.Wait wait : executor.waits) {
+    for (TaskEnd.Wait wait : executor.waits) {
       try {
         wait.await();
       } catch (IOException e) {
@@ -273,7 +281,7 @@ public final class BatchScope implements AutoCloseable {
 
   /** What somebody reads who sees only the files; null where there is nothing. */
   public byte[] durable(String path) throws IOException {
-    MergedLog fresh = new MergedLog(fs, state, options, facts(MergedLog.TaskEnd.NONE), threads, null, "", "");
+    MergedLog fresh = new MergedLog(fs, state, options, facts(TaskEnd.NONE), threads, null, "", "");
     Segment found = fresh.find(path);
     if (found == null) {
       return null;

@@ -1,5 +1,6 @@
 package io.pyspark.statestore.log;
 
+import io.pyspark.statestore.clean.Cleaner;
 import java.util.function.BooleanSupplier;
 
 /** Lets a test say when cleaning passes come in this process. */
@@ -38,12 +39,12 @@ public final class Cleaning {
 
   private static final class ByHand extends Cleaner.Pace {
     @Override
-    boolean isDue(long sinceLastMs, long intervalMs, BooleanSupplier isPressing) {
+    public boolean isDue(long sinceLastMs, long intervalMs, BooleanSupplier isPressing) {
       return false;
     }
 
     @Override
-    boolean holdsDeletionsBack(boolean passIsNear) {
+    public boolean holdsDeletionsBack(boolean passIsNear) {
       return false;
     }
   }

@@ -1,6 +1,11 @@
 package io.pyspark.statestore.log;
 
 import io.pyspark.statestore.Options;
+import io.pyspark.statestore.files.Threads;
+import io.pyspark.statestore.service.ServiceMessages;
+import io.pyspark.statestore.write.LogOutputStream;
+import io.pyspark.statestore.write.ProcessFacts;
+import io.pyspark.statestore.write.TaskEnd;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.util.ArrayList;
@@ -24,9 +29,9 @@ public final class HeldReports implements AutoCloseable {
 
   private final MergedLog driver;
   private final MergedLog executor;
-  private final ExecutorService threads = Executors.newCachedThreadPool(MergedLogs.daemons("held-reports"));
+  private final ExecutorService threads = Executors.newCachedThreadPool(Threads.daemons("held-reports"));
   private final List<Held> held = new ArrayList<>();
-  private final List<MergedLog.TaskEnd.Wait> waits = new ArrayList<>();
+  private final List<TaskEnd.Wait> waits = new ArrayList<>();
   private boolean holds;
   private volatile boolean hasTask = true;
 
@@ -37,8 +42,8 @@ public final class HeldReports implements AutoCloseable {
   public HeldReports(FileSystem fs, Path state, Configuration conf) throws IOException {
     Options options = Options.from(conf);
     java.nio.file.Path local = Files.createTempDirectory("held-reports");
-    MergedLog.ProcessFacts facts =
-        new MergedLog.ProcessFacts(Map::of, () -> local, () -> 1, 60_000, this::waitsFor);
+    ProcessFacts facts =
+        new ProcessFacts(Map::of, () -> local, () -> 1, 60_000, this::waitsFor);
     driver = new MergedLog(fs, state, options, facts, threads, null, RUN, "");
     driver.serve();
     executor = new MergedLog(fs, state, options, facts, threads, this::send, RUN, "");
@@ -63,7 +68,7 @@ public final class HeldReports implements AutoCloseable {
     return MergedLogs.answer(question, this, (directory, run) -> driver).join();
   }
 
-  private synchronized boolean waitsFor(MergedLog.TaskEnd.Wait last) {
+  private synchronized boolean waitsFor(TaskEnd.Wait last) {
     if (hasTask) {
       waits.add(last);
     }
@@ -127,13 +132,13 @@ public final class HeldReports implements AutoCloseable {
 
   /** Begins to end the task. */
   public Future<Void> endTask() {
-    List<MergedLog.TaskEnd.Wait> all;
+    List<TaskEnd.Wait> all;
     synchronized (this) {
       all = List.copyOf(waits);
       waits.clear();
     }
     return threads.submit(() -> {
-      for (MergedLog.TaskEnd.Wait wait : all) {
+      for (TaskEnd.Wait wait : all) {
         wait.await();
       }
       return null;

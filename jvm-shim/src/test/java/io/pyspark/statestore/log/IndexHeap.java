@@ -1,9 +1,14 @@
 package io.pyspark.statestore.log;
 
 import io.pyspark.statestore.Options;
+import io.pyspark.statestore.files.Storage;
 import io.pyspark.statestore.format.Entry;
 import io.pyspark.statestore.format.Header;
 import io.pyspark.statestore.format.MergedFileWriter;
+import io.pyspark.statestore.learn.FreshnessKey;
+import io.pyspark.statestore.learn.IndexTransport;
+import io.pyspark.statestore.write.ProcessFacts;
+import io.pyspark.statestore.write.TaskEnd;
 import java.io.BufferedOutputStream;
 import java.io.IOException;
 import java.io.OutputStream;
@@ -32,7 +37,7 @@ public final class IndexHeap implements AutoCloseable {
   private final FileSystem fs;
   private final Path state;
   private final Options options;
-  private final MergedLog.ProcessFacts facts;
+  private final ProcessFacts facts;
   private final ExecutorService threads = Executors.newCachedThreadPool(task -> {
     Thread thread = new Thread(task, "index-heap");
     thread.setDaemon(true);
@@ -47,7 +52,7 @@ public final class IndexHeap implements AutoCloseable {
     this.state = state;
     options = Options.from(conf);
     java.nio.file.Path local = Files.createDirectories(java.nio.file.Path.of(state.toUri().getPath() + "-local"));
-    facts = new MergedLog.ProcessFacts(Map::of, () -> local, () -> 1, 60_000, MergedLog.TaskEnd.NONE);
+    facts = new ProcessFacts(Map::of, () -> local, () -> 1, 60_000, TaskEnd.NONE);
   }
 
   /**

@@ -1,7 +1,15 @@
 package io.pyspark.statestore.log;
 
 import io.pyspark.statestore.Options;
+import io.pyspark.statestore.files.Threads;
 import io.pyspark.statestore.fs.IndexEndpoint;
+import io.pyspark.statestore.learn.FreshnessKey;
+import io.pyspark.statestore.learn.IndexTransport;
+import io.pyspark.statestore.service.IndexService;
+import io.pyspark.statestore.service.ServiceMessages;
+import io.pyspark.statestore.write.LogOutputStream;
+import io.pyspark.statestore.write.ProcessFacts;
+import io.pyspark.statestore.write.TaskEnd;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.util.List;
@@ -89,9 +97,9 @@ public final class ServiceDoors {
       throws Exception {
     Options options = Options.from(conf);
     java.nio.file.Path local = Files.createTempDirectory("service-doors");
-    ExecutorService threads = Executors.newCachedThreadPool(MergedLogs.daemons("service-doors"));
-    MergedLog.ProcessFacts facts =
-        new MergedLog.ProcessFacts(Map::of, () -> local, () -> 1, 86_400_000, MergedLog.TaskEnd.NONE);
+    ExecutorService threads = Executors.newCachedThreadPool(Threads.daemons("service-doors"));
+    ProcessFacts facts =
+        new ProcessFacts(Map::of, () -> local, () -> 1, 86_400_000, TaskEnd.NONE);
     List<Integer> lengths = new CopyOnWriteArrayList<>();
     long before = bound(bound);
     try {
@@ -147,9 +155,9 @@ public final class ServiceDoors {
   public static int[] foundMeanwhile(FileSystem fs, Path state, Configuration conf) throws Exception {
     Options options = Options.from(conf);
     java.nio.file.Path local = Files.createTempDirectory("service-doors");
-    ExecutorService threads = Executors.newCachedThreadPool(MergedLogs.daemons("service-doors"));
-    MergedLog.ProcessFacts facts =
-        new MergedLog.ProcessFacts(Map::of, () -> local, () -> 1, 86_400_000, MergedLog.TaskEnd.NONE);
+    ExecutorService threads = Executors.newCachedThreadPool(Threads.daemons("service-doors"));
+    ProcessFacts facts =
+        new ProcessFacts(Map::of, () -> local, () -> 1, 86_400_000, TaskEnd.NONE);
     String[] paths = {"0/0/1.changelog", "0/1/1.changelog"};
     List<Integer> found = new CopyOnWriteArrayList<>();
     AtomicReference<MergedLog> watched = new AtomicReference<>();

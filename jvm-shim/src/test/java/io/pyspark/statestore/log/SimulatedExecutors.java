@@ -1,6 +1,11 @@
 package io.pyspark.statestore.log;
 
 import io.pyspark.statestore.Options;
+import io.pyspark.statestore.index.Segment;
+import io.pyspark.statestore.learn.FreshnessKey;
+import io.pyspark.statestore.write.LogOutputStream;
+import io.pyspark.statestore.write.ProcessFacts;
+import io.pyspark.statestore.write.TaskEnd;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.io.OutputStream;
@@ -45,7 +50,7 @@ public final class SimulatedExecutors implements AutoCloseable {
   private final boolean isServed;
   private final byte[] bytes;
   private final java.nio.file.Path local;
-  private final MergedLog.ProcessFacts facts;
+  private final ProcessFacts facts;
   private final ExecutorService driverThreads = threads(DRIVER);
   private final ExecutorService executorThreads = threads(TASK);
   private final List<Executor> executors = new ArrayList<>();
@@ -133,7 +138,7 @@ public final class SimulatedExecutors implements AutoCloseable {
     this.isServed = isServed;
     this.bytes = new byte[commitBytes];
     local = Files.createDirectories(java.nio.file.Path.of(state.toUri().getPath() + "-local"));
-    facts = new MergedLog.ProcessFacts(Map::of, () -> local, () -> 1, NEVER_MS, MergedLog.TaskEnd.NONE);
+    facts = new ProcessFacts(Map::of, () -> local, () -> 1, NEVER_MS, TaskEnd.NONE);
     for (int each = 0; each < executors; each++) {
       this.executors.add(new Executor());
     }
@@ -194,7 +199,7 @@ public final class SimulatedExecutors implements AutoCloseable {
       out.write(bytes, 0, bytes.length);
     }
     // The housekeeper does that in a process of its own.
-    log.sealDue();
+    log.commits().sealDue();
     return null;
   }
 

@@ -1,6 +1,9 @@
 package io.pyspark.statestore.log;
 
 import io.pyspark.statestore.Options;
+import io.pyspark.statestore.write.LogOutputStream;
+import io.pyspark.statestore.write.ProcessFacts;
+import io.pyspark.statestore.write.TaskEnd;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.util.Map;
@@ -23,7 +26,7 @@ public final class ThreadlessLog {
         });
     java.nio.file.Path local = Files.createTempDirectory("threadless");
     log = new MergedLog(
-        fs, state, Options.from(conf), new MergedLog.ProcessFacts(Map::of, () -> local, () -> 1, 60_000, MergedLog.TaskEnd.NONE), threads, null,
+        fs, state, Options.from(conf), new ProcessFacts(Map::of, () -> local, () -> 1, 60_000, TaskEnd.NONE), threads, null,
         "", "");
   }
 
@@ -35,10 +38,8 @@ public final class ThreadlessLog {
   }
 
   /** Returns how many commits wait for a lane. */
-  public int waiting() throws ReflectiveOperationException {
-    var lanes = MergedLog.class.getDeclaredField("lanes");
-    lanes.setAccessible(true);
-    return ((LanePool) lanes.get(log)).all().stream().mapToInt(Lane::waiting).sum();
+  public int waiting() {
+    return log.commits().waiting();
   }
 
   public void seal() {

@@ -1,6 +1,6 @@
 package io.pyspark.statestore.testing;
 
-import io.pyspark.statestore.log.Early;
+import io.pyspark.statestore.tables.Early;
 import java.util.Map;
 import org.apache.spark.api.plugin.DriverPlugin;
 import org.apache.spark.api.plugin.ExecutorPlugin;

@@ -1,0 +1,40 @@
+package io.pyspark.statestore.files;
+
+import java.util.List;
+import java.util.Queue;
+import java.util.concurrent.Callable;
+import java.util.concurrent.ConcurrentLinkedQueue;
+import java.util.concurrent.Executor;
+import java.util.concurrent.FutureTask;
+import java.util.concurrent.RejectedExecutionException;
+
+/** Runs tasks on shared threads, a bounded number of them at a time. */
+public final class Parallel {
+  private Parallel() {}
+
+  /**
+   * Starts the tasks and returns their futures in the same order. Where no thread can be started, the current one does
+   * them: a process at its limit of threads has an OutOfMemoryError, and somebody waits for each future.
+   */
+  public static <T> List<FutureTask<T>> start(Executor threads, int width, List<Callable<T>> tasks) {
+    List<FutureTask<T>> futures = tasks.stream().map(FutureTask::new).toList();
+    Queue<FutureTask<T>> waiting = new ConcurrentLinkedQueue<>(futures);
+    for (int i = 0; i < Math.min(width, futures.size()); i++) {
+      try {
+        threads.execute(() -> runAll(waiting));
+      } catch (RejectedExecutionException | OutOfMemoryError e) {
+        if (i == 0) {
+          runAll(waiting);
+        }
+        break;
+      }
+    }
+    return futures;
+  }
+
+  private static <T> void runAll(Queue<FutureTask<T>> waiting) {
+    for (FutureTask<T> next = waiting.poll(); next != null; next = waiting.poll()) {
+      next.run();
+    }
+  }
+}

@@ -1,0 +1,195 @@
+package io.pyspark.statestore.tables;
+
+import java.io.IOException;
+import java.util.Comparator;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.TimeUnit;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * Fetches in the background what is missing of the SSTs that stores of this process have opened: of the store that read
+ * something last first, and at most so many bytes a second in all. While reads wait for what is missing it fetches an
+ * eighth of that: what they need they fetch themselves, and the two would share processors and bandwidth. Its threads end
+ * when there is nothing to do, and keep no process alive.
+ *
+ * <p>A file that cannot be fetched is tried again, at growing intervals, as long as its store is open; the store's other
+ * files go on. What is known to be gone for long fails the store ({@link PartialFile}). Whatever else is thrown here, a
+ * thread goes on: a store is given to it once, so what a thread that ends leaves behind nobody else would fetch.
+ */
+final class Hydrator {
+  private static final Logger LOG = LoggerFactory.getLogger(Hydrator.class);
+
+  private static final String NAME = "pyspark-statestore-hydrator-";
+  private static final int THREADS = 2;
+  private static final int PART = 1 << 20;
+  private static final long IDLE_MS = 5_000;
+  private static final long PAUSE_MS = 100;
+  /** While reads wait, so many times fewer bytes a second. */
+  private static final int YIELD = 8;
+  /** A read has waited lately if it was within this time. */
+  static volatile long latelyNanos = 10_000_000;
+
+  private static final Object LOCK = new Object();
+  private static final Set<LazyFiles> STORES = new HashSet<>();
+  /** Until when nothing can be done for a store: others fetch what is missing, or its files rest. */
+  private static final Map<LazyFiles, Long> PAUSES = new HashMap<>();
+  private static int threads;
+  /** When the next part may be fetched. */
+  private static long freeNanos = System.nanoTime();
+  private static volatile long waitedNanos = System.nanoTime() - TimeUnit.DAYS.toNanos(1);
+  /** Tests let stores be as they were loaded. */
+  static volatile boolean paused;
+
+  private Hydrator() {}
+
+  /** There is something to do for a store that nobody waits for. */
+  static void add(LazyFiles store) {
+    synchronized (LOCK) {
+      STORES.add(store);
+      PAUSES.remove(store);
+      LOCK.notifyAll();
+      while (threads < THREADS) {
+        Thread thread = new Thread(Hydrator::run, NAME + (threads + 1));
+        thread.setDaemon(true);
+        try {
+          thread.start();
+        } catch (OutOfMemoryError e) {
+          // The process is at its limit of threads. Reads fetch what they need, and the next load tries again.
+          LOG.warn("Could not start a thread that completes SSTs in the background. What to do: allow this process more"
+              + " threads (ulimit -u) or memory", e);
+          return;
+        }
+        threads++;
+      }
+    }
+  }
+
+  static void remove(LazyFiles store) {
+    synchronized (LOCK) {
+      STORES.remove(store);
+      PAUSES.remove(store);
+    }
+  }
+
+  /** A read waits for what is missing, or has just waited. */
+  static void readWaits() {
+    waitedNanos = System.nanoTime();
+  }
+
+  /** Whether the current thread is one of those that fetch in the background. */
+  static boolean isCurrentThread() {
+    return Thread.currentThread().getName().startsWith(NAME);
+  }
+
+  private static void run() {
+    while (true) {
+      LazyFiles store = null;
+      try {
+        store = next();
+        if (store == null) {
+          return;
+        }
+        fetchSome(store);
+      } catch (InterruptedException e) {
+        LOG.debug("Threads that complete SSTs end by themselves. An interrupt is of no effect", e);
+      } catch (RuntimeException | Error e) {
+        goOnAfter(e, store);
+      }
+    }
+  }
+
+  /** After an error that is of no file, such as one of memory. */
+  private static void goOnAfter(Throwable e, LazyFiles store) {
+    try {
+      Thread.sleep(PAUSE_MS);
+      pause(store);
+      LOG.info("SSTs are not completed for a moment; trying again", e);
+    } catch (InterruptedException | RuntimeException | Error again) {
+      // Once more, and there is nothing left to be done about it here.
+    }
+  }
+
+  /** The store to go on with; null after a time without any, when the thread ends. */
+  private static LazyFiles next() throws InterruptedException {
+    synchronized (LOCK) {
+      long idleSince = System.nanoTime();
+      while (true) {
+        STORES.removeIf(store -> !store.needsHydrator());
+        PAUSES.keySet().retainAll(STORES);
+        long now = System.nanoTime();
+        LazyFiles found = paused ? null : STORES.stream()
+            .filter(store -> !PAUSES.containsKey(store) || PAUSES.get(store) - now <= 0)
+            .max(Comparator.comparingLong(LazyFiles::touchedNanos))
+            .orElse(null);
+        if (found != null) {
+          return found;
+        }
+        if (STORES.isEmpty() && TimeUnit.NANOSECONDS.toMillis(now - idleSince) >= IDLE_MS) {
+          threads--;
+          return null;
+        }
+        LOCK.wait(STORES.isEmpty() ? IDLE_MS : PAUSE_MS);
+      }
+    }
+  }
+
+  private static void fetchSome(LazyFiles store) throws InterruptedException {
+    long rate = store.bytesPerSecond();
+    // Of what takes longer than a second the next store would have to wait for the end.
+    int part = rate == 0 ? PART : (int) Math.max(PartialFile.chunkBytes, Math.min(PART, rate / YIELD));
+    for (PartialFile file : store.toHydrate()) {
+      if (!store.isForHydrator(file) || !file.isRested()) {
+        continue;
+      }
+      try {
+        awaitTurn(rate, (int) Math.min(part, file.missing()));
+        if (file.fetchSome(part) > 0) {
+          file.wentOn();
+          return;
+        }
+      } catch (IOException | RuntimeException | Error e) {
+        rest(store, file, e);
+      }
+    }
+    pause(store);
+  }
+
+  /** Waits until a part may be fetched. */
+  private static void awaitTurn(long bytesPerSecond, int bytes) throws InterruptedException {
+    if (bytesPerSecond == 0 || bytes == 0) {
+      return;
+    }
+    long waitNanos;
+    synchronized (LOCK) {
+      long now = System.nanoTime();
+      long start = Math.max(now, freeNanos);
+      long share = now - waitedNanos < latelyNanos ? YIELD : 1;
+      freeNanos = start + (long) (1e9 * share * bytes / bytesPerSecond);
+      waitNanos = start - now;
+    }
+    TimeUnit.NANOSECONDS.sleep(waitNanos);
+  }
+
+  private static void rest(LazyFiles store, PartialFile file, Throwable failure) {
+    synchronized (LOCK) {
+      if (!STORES.contains(store)) {
+        return;
+      }
+    }
+    if (file.rest() == 1) {
+      LOG.info("{} cannot be completed now; what is needed of it is fetched when it is read", file.path(), failure);
+    }
+  }
+
+  private static void pause(LazyFiles store) {
+    synchronized (LOCK) {
+      if (STORES.contains(store)) {
+        PAUSES.put(store, System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(PAUSE_MS));
+      }
+    }
+  }
+}

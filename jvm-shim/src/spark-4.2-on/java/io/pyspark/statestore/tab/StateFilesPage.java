@@ -1,0 +1,31 @@
+package io.pyspark.statestore.tab;
+
+import jakarta.servlet.http.HttpServletRequest;
+import java.util.function.UnaryOperator;
+import org.apache.spark.ui.SparkUITab;
+import org.apache.spark.ui.UIUtils;
+import org.apache.spark.ui.WebUIPage;
+import scala.collection.immutable.Seq;
+import scala.xml.Node;
+import scala.xml.Unparsed;
+
+/** The page of {@link StateFilesTab}, as Spark 4.2 and newer asks for it. */
+final class StateFilesPage extends WebUIPage {
+  private final SparkUITab tab;
+  private final UnaryOperator<String> html;
+
+  /** @param html makes what is below the tab, of the number of a checkpoint as the request has it */
+  StateFilesPage(SparkUITab tab, UnaryOperator<String> html) {
+    super("");
+    this.tab = tab;
+    this.html = html;
+  }
+
+  @Override
+  public Seq<Node> render(HttpServletRequest request) {
+    Node content = new Unparsed(html.apply(request.getParameter("checkpoint")));
+    return UIUtils.headerSparkPage(
+        request, tab.name(), () -> content, tab, UIUtils.headerSparkPage$default$5(),
+        UIUtils.headerSparkPage$default$6(), UIUtils.headerSparkPage$default$7(), UIUtils.headerSparkPage$default$8());
+  }
+}

@@ -1,0 +1,303 @@
+package io.pyspark.statestore.tables;
+
+import java.io.IOException;
+import java.io.InterruptedIOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.Arrays;
+import java.util.Random;
+import java.util.concurrent.Callable;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.FutureTask;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
+
+/** A copy of a local SST with holes, as a lazy load makes it, for tests that have no checkpoint. */
+public final class HoleySst implements PartialFile.Origin {
+  private static final String NAME = "holey-sst";
+  private static final int PATIENCE_SECONDS = 60;
+
+  private final byte[] whole;
+  private final LazyFiles files;
+  private int requests;
+  private long fetched;
+  private long requestMs;
+  /** Before requests for the whole file, and before those for less; null where there is none. */
+  private volatile Gate large;
+  private volatile Gate small;
+  /** What the next check throws; null where it finds nothing wrong. */
+  private volatile Throwable failure;
+
+  private HoleySst(byte[] whole, LazyFiles files) {
+    this.whole = whole;
+    this.files = files;
+  }
+
+  /** Copies the end of an SST and some of its chunks; returns how many bytes are left out. */
+  public static long copy(Path from, Path to, LazyFiles files, Random random) throws IOException {
+    return copy(from, to, files, random.nextInt(4), random);
+  }
+
+  /** Copies the end of an SST and so many quarters of its chunks; returns how many bytes are left out. */
+  public static long copy(Path from, Path to, LazyFiles files, int density, Random random) throws IOException {
+    byte[] whole = Files.readAllBytes(from);
+    TableEnd.Answer answer = TableEnd.find(whole, whole.length);
+    if (!answer.isKnown() || answer.from() == TableEnd.UNKNOWN) {
+      throw new IllegalStateException(from + " is no SST");
+    }
+    HoleySst origin = new HoleySst(whole, files);
+    PartialFile file = new PartialFile(to, whole.length, origin);
+    file.need(answer.from(), whole.length);
+    for (long at = 0; density > 0 && at < whole.length; at += PartialFile.chunkBytes) {
+      if (random.nextInt(4) < density) {
+        file.need(at, at + 1);
+      }
+    }
+    long missing = file.missing();
+    if (missing > 0) {
+      files.add(file);
+    }
+    return missing;
+  }
+
+  /** Bytes that are missing of the files that a database reads. */
+  public static long missing(LazyFiles files) {
+    return files.toHydrate().stream().mapToLong(PartialFile::missing).sum();
+  }
+
+  /** Where the data of a file ends, as its last bytes say, of which more are asked for as long as they do not. */
+  public static long dataEnd(String path, int bytes) throws IOException {
+    byte[] whole = Files.readAllBytes(Path.of(path));
+    long from = Math.max(0, whole.length - bytes);
+    while (true) {
+      TableEnd.Answer answer = TableEnd.find(Arrays.copyOfRange(whole, (int) from, whole.length), whole.length);
+      if (answer.isKnown()) {
+        return answer.from();
+      }
+      if (answer.from() >= from) {
+        throw new IllegalStateException("asks for what it has");
+      }
+      from = answer.from();
+    }
+  }
+
+  /**
+   * Reads blocks of 4 KB of a file that has nothing yet, as reads of single rows do.
+   *
+   * @param requestMs what each request takes
+   * @param wholeBytesPerSecond how fast the file is thought to come whole
+   * @return the requests that it took, the bytes that were fetched, and those that are missing now
+   */
+  public static long[] blocks(
+      Path path, int length, int reads, long requestMs, long wholeBytesPerSecond, Random random) throws IOException {
+    long inProduction = PartialFile.wholeBytesPerSecond;
+    PartialFile.wholeBytesPerSecond = wholeBytesPerSecond;
+    try {
+      return blocks(path, length, reads, requestMs, random);
+    } finally {
+      PartialFile.wholeBytesPerSecond = inProduction;
+    }
+  }
+
+  /** Holds requests back. */
+  private static final class Gate {
+    private final CountDownLatch arrived = new CountDownLatch(1);
+    private final CountDownLatch open = new CountDownLatch(1);
+
+    private void pass() throws IOException {
+      arrived.countDown();
+      try {
+        open.await();
+      } catch (InterruptedException e) {
+        throw new InterruptedIOException();
+      }
+    }
+  }
+
+  /**
+   * Reads a block of a row, and then a whole range, of what the background is just fetching and does not get.
+   *
+   * @return whether the block came, and whether the range did; then the background goes on
+   */
+  public static boolean[] besideBackground(Path path, int length, Random random) throws Exception {
+    HoleySst origin = of(length, random);
+    PartialFile file = new PartialFile(path, length, origin);
+    FutureTask<Integer> background = origin.heldBackground(file);
+    FutureTask<Integer> row = row(file, length / 2);
+    boolean rowCame = isDone(row, PATIENCE_SECONDS);
+    FutureTask<Integer> scan = started(() -> {
+      file.need(0, length);
+      return 0;
+    });
+    boolean scanCame = isDone(scan, 1);
+    origin.large.open.countDown();
+    background.get();
+    row.get();
+    scan.get();
+    origin.requireWhole(file, path);
+    return new boolean[] {rowCame, scanCame};
+  }
+
+  /** Reads a block of a row beside the background, which completes the file before the block comes. */
+  public static void behindBackground(Path path, int length, Random random) throws Exception {
+    HoleySst origin = of(length, random);
+    PartialFile file = new PartialFile(path, length, origin);
+    FutureTask<Integer> background = origin.heldBackground(file);
+    origin.small = new Gate();
+    FutureTask<Integer> row = row(file, length / 2);
+    origin.small.arrived.await();
+    origin.large.open.countDown();
+    background.get();
+    origin.requireWhole(file, path);
+    origin.small.open.countDown();
+    row.get();
+    origin.requireWhole(file, path);
+  }
+
+  /**
+   * Reads all of a file, whose check fails once for a reason that says nothing of it.
+   *
+   * @param hydrates whether its store has the rest fetched in the background
+   * @param failure what the check throws
+   * @return whether the file is whole some time after, with nobody asking for it
+   */
+  public static boolean checkedAgain(Path path, int length, boolean hydrates, Throwable failure, Random random)
+      throws Exception {
+    LazyFiles store = new LazyFiles(hydrates, 0);
+    HoleySst origin = of(length, store, random);
+    origin.failure = failure;
+    PartialFile file = new PartialFile(path, length, origin);
+    store.add(file);
+    try {
+      file.need(0, length);
+      throw new IllegalStateException("the check did not fail");
+    } catch (IOException | OutOfMemoryError e) {
+      if (e != failure) {
+        throw e;
+      }
+    }
+    long until = System.nanoTime() + TimeUnit.SECONDS.toNanos(10);
+    while (!store.isWhole() && System.nanoTime() - until < 0) {
+      Thread.sleep(10);
+    }
+    boolean isWhole = store.isWhole();
+    store.close();
+    if (isWhole) {
+      origin.requireWhole(file, path);
+    }
+    return isWhole;
+  }
+
+  private static HoleySst of(int length, Random random) {
+    return of(length, new LazyFiles(false, 0), random);
+  }
+
+  private static HoleySst of(int length, LazyFiles store, Random random) {
+    HoleySst origin = new HoleySst(new byte[length], store);
+    random.nextBytes(origin.whole);
+    return origin;
+  }
+
+  /** The background fetches all of a file, and its request is held back. */
+  private FutureTask<Integer> heldBackground(PartialFile file) throws InterruptedException {
+    large = new Gate();
+    FutureTask<Integer> background = started(() -> file.fetchSome(whole.length));
+    large.arrived.await();
+    return background;
+  }
+
+  private void requireWhole(PartialFile file, Path path) throws IOException {
+    if (file.missing() != 0 || !file.isWhole() || !Arrays.equals(Files.readAllBytes(path), whole)) {
+      throw new IllegalStateException("not whole");
+    }
+  }
+
+  private static FutureTask<Integer> row(PartialFile file, int at) {
+    return started(() -> {
+      file.needBlock(at, at + (4 << 10));
+      return 0;
+    });
+  }
+
+  private static FutureTask<Integer> started(Callable<Integer> work) {
+    FutureTask<Integer> task = new FutureTask<>(work);
+    new Thread(task, NAME).start();
+    return task;
+  }
+
+  private static boolean isDone(FutureTask<Integer> task, int seconds) throws Exception {
+    try {
+      task.get(seconds, TimeUnit.SECONDS);
+      return true;
+    } catch (TimeoutException e) {
+      return false;
+    }
+  }
+
+  private static long[] blocks(Path path, int length, int reads, long requestMs, Random random) throws IOException {
+    HoleySst origin = of(length, random);
+    origin.requestMs = requestMs;
+    PartialFile file = new PartialFile(path, length, origin);
+    for (int i = 0; i < reads; i++) {
+      int at = random.nextInt(length - (4 << 10));
+      file.needBlock(at, at + (4 << 10));
+      byte[] found = Files.readAllBytes(path);
+      if (!Arrays.equals(found, at, at + (4 << 10), origin.whole, at, at + (4 << 10))) {
+        throw new IllegalStateException("a block is not there");
+      }
+    }
+    origin.requestMs = 0;
+    long[] cost = {origin.requests, origin.fetched, file.missing()};
+    file.awaitWhole();
+    if (file.missing() != 0 || !Arrays.equals(Files.readAllBytes(path), origin.whole)) {
+      throw new IllegalStateException("not whole");
+    }
+    return cost;
+  }
+
+  @Override
+  public void read(long position, byte[] buffer, int length) throws IOException {
+    try {
+      Thread.sleep(requestMs);
+    } catch (InterruptedException e) {
+      throw new InterruptedIOException();
+    }
+    Gate gate = length == whole.length ? large : small;
+    if (gate != null) {
+      gate.pass();
+    }
+    requests++;
+    fetched += length;
+    System.arraycopy(whole, (int) position, buffer, 0, length);
+  }
+
+  @Override
+  public void arrived(int bytes) {
+    files.arrived();
+  }
+
+  @Override
+  public void check(Path file, int crc32c) throws IOException {
+    Throwable now = failure;
+    failure = null;
+    if (now instanceof IOException io) {
+      throw io;
+    }
+    if (now instanceof Error error) {
+      throw error;
+    }
+  }
+
+  @Override
+  public void decided(PartialFile file, IOException failure) {
+    files.decided(file, failure);
+  }
+
+  @Override
+  public void undecided(PartialFile file) {
+    files.undecided(file);
+  }
+
+  @Override
+  public void postponed() {}
+}
