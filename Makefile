@@ -124,7 +124,7 @@ bench: jar ## benchmarks/small_files.py; its options in BENCH_ARGS="..."
 	$(BIN)/python jvm-shim/build.py --tests
 	$(BIN)/python -m benchmarks.small_files $(BENCH_ARGS)
 
-matrix: $(INSTALLED) ## what works on which version of Spark, and what it costs: the table in README.md
+matrix: $(INSTALLED) ## what works on which version of Spark, and what it costs: the table in docs/versions.md
 	$(BIN)/python benchmarks/matrix.py --write
 
 # From one commit, with the same tools, come the same bytes.

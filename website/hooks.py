@@ -3,7 +3,8 @@
 MkDocs calls the functions whose names begin with ``on_``. They make three things the same as where the repository is
 shown: links to files outside of docs/ lead to pages of the site, headings have the anchors that GitHub gives them, and
 what its Markdown allows and MkDocs' does not is put in MkDocs' words. A notebook becomes a page. Tables that a phone
-has no room for are marked, with what their style sheet needs to make a list of them there.
+has no room for are marked, with what their style sheet needs to make a list of them there. A page that is gone leads to
+the one that answers its question now.
 """
 
 from __future__ import annotations
@@ -32,6 +33,29 @@ PROJECT_PAGES = {
     "examples/state_in_sql.ipynb": "project/notebook.md",
 }
 """Pages of the site that are not in docs/: where they are in the repository, and on the site."""
+
+FORMER_PAGES = {
+    "metrics.md": "monitoring.md",
+    "settings.md": "turn-it-on.md#without-python",
+    "upgrade.md": "versions.md#how-do-i-upgrade-this-package",
+    "what-fills-my-checkpoint.md": "keep-it-small.md#what-fills-it",
+    "wrong-door.md": "operations.md#the-query-was-started-through-the-wrong-door",
+}
+"""Pages of docs/ that are gone, and what answers their questions now."""
+
+_FORMER_PAGE = """\
+<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<title>This page has moved</title>
+<meta name="robots" content="noindex">
+<meta http-equiv="refresh" content="0; url={target}">
+<link rel="canonical" href="{target}">
+</head>
+<body><p>This page is now <a href="{target}">{target}</a>.</p></body>
+</html>
+"""
 
 _IN_REPOSITORY = {on_site: path for path, on_site in PROJECT_PAGES.items()}
 _FENCED = re.compile(r"(^ *```.*?^ *```$)", re.DOTALL | re.MULTILINE)
@@ -96,6 +120,14 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 def on_page_content(content: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Marks tables of sentences that a phone has no room for. Their cells say what column they are in."""
     return _TABLE.sub(lambda found: _labelled(found[0]), content)
+
+
+def on_post_build(config: MkDocsConfig) -> None:
+    """Leaves a page that leads on where a page was."""
+    for former, now in FORMER_PAGES.items():
+        page, _, anchor = now.partition("#")
+        target = page.replace(".md", ".html") + (f"#{anchor}" if anchor else "")
+        Path(config.site_dir, former).with_suffix(".html").write_text(_FORMER_PAGE.format(target=target), "utf-8")
 
 
 def on_env(env: Any, config: MkDocsConfig, files: Files) -> None:

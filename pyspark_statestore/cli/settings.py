@@ -93,7 +93,7 @@ def settings_command(
     """Print the settings that configure makes in Python.
 
     Use them for spark-defaults.conf, for applications in Scala or Java, and for a Spark Connect server. See
-    docs/settings.md.
+    docs/turn-it-on.md.
     """
     from pyspark_statestore.session.configure import start_settings
     from pyspark_statestore.session.doors import door_settings

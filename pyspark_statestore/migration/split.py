@@ -33,7 +33,8 @@ from pyspark_statestore.storage.directory import Directory
 SMALLEST_ROW = 128
 """Bytes that a row has to take in SSTs, on the average, for each further partition that its own becomes.
 
-What deletes a row takes about 6 bytes (docs/decisions/0018-spark-repartitions-we-guard.md): then it is a twentieth.
+What deletes a row takes about 6 bytes, so it is a twentieth then.
+docs/decisions/0019-partitions-are-split-by-reference.md has the figures.
 """
 
 

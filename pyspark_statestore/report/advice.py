@@ -1,8 +1,8 @@
 """What to do about a checkpoint: every rule by which a report gives advice, in this one place.
 
-The limits are those by which executors and the driver work themselves, and what docs/what-fills-my-checkpoint.md and
-docs/keep-it-small.md say. Each rule looks at figures that others have read, and needs only some of them: of an overview
-of many checkpoints, the summaries are known and nothing else. docs/report.md lists the rules.
+The limits are those by which executors and the driver work themselves, and what docs/keep-it-small.md says. Each rule
+looks at figures that others have read, and needs only some of them: of an overview of many checkpoints, the summaries
+are known and nothing else. docs/report.md lists the rules.
 """
 
 from __future__ import annotations
@@ -319,7 +319,7 @@ def _versions(facts: CheckpointFacts) -> Iterator[Advice]:
     commands = (facts.command("expire", f"--retain-last {RETAINED}"),)
     python = (facts.python(f"maintenance.expire(retain_last={RETAINED})"),)
     title = "Find out why old versions stay"
-    yield Advice("versions", "look", title, why, commands, python, "docs/what-fills-my-checkpoint.md")
+    yield Advice("versions", "look", title, why, commands, python, "docs/keep-it-small.md")
 
 
 def _snapshots(facts: CheckpointFacts) -> Iterator[Advice]:
@@ -330,7 +330,7 @@ def _snapshots(facts: CheckpointFacts) -> Iterator[Advice]:
     why += "long, have more of them. The default is one after 10 versions."
     python = ('spark.conf.set("spark.sql.streaming.stateStore.minDeltasForSnapshot", "5")',)
     title = "Most bytes are changelogs"
-    yield Advice("snapshots", "fine", title, why, (), python, "docs/what-fills-my-checkpoint.md")
+    yield Advice("snapshots", "fine", title, why, (), python, "docs/keep-it-small.md")
 
 
 def _skew(facts: CheckpointFacts) -> Iterator[Advice]:
@@ -348,7 +348,7 @@ def _skew(facts: CheckpointFacts) -> Iterator[Advice]:
         facts.command("top", "--by partitions"),
         facts.command("state", f"--operator {operator} --partition {partition}"),
     )
-    yield Advice("skew", "look", "Spread skewed keys", why, commands, (), "docs/what-fills-my-checkpoint.md")
+    yield Advice("skew", "look", "Spread skewed keys", why, commands, (), "docs/keep-it-small.md")
 
 
 def _orphans(facts: CheckpointFacts) -> Iterator[Advice]:
