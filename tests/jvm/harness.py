@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import re
 import threading
 import time
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -74,6 +75,13 @@ def until(condition: Callable[[], Any], what: str, seconds: float = 30) -> Any:
         assert time.monotonic() < end, f"waited {seconds} s for {what}"
         time.sleep(0.02)
     return result
+
+
+def open_files(jvm: Any) -> Iterator[str]:
+    """Names of the files that the JVM has open."""
+    for entry in Path(f"/proc/{jvm.java.lang.ProcessHandle.current().pid()}/fd").iterdir():
+        with suppress(FileNotFoundError):
+            yield os.readlink(entry)
 
 
 def begun(action: Callable[..., Any], *arguments: Any) -> Future[Any]:

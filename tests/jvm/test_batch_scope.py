@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
-from tests.jvm.harness import Checkpoint, begun, in_time, result_in_time, until
+from tests.jvm.harness import Checkpoint, begun, in_time, open_files, result_in_time, until
 
 pytestmark = pytest.mark.spark
 
@@ -29,8 +29,8 @@ def make_scope(jvm: Any, new_checkpoint: Callable[..., Checkpoint]) -> Iterator[
     """Makes a query's processes, with a checkpoint of their own."""
     made: list[Any] = []
 
-    def make(scheme: str = "file") -> Any:
-        checkpoint = new_checkpoint(scheme, name=f"checkpoint-{len(made)}", groupCommit__scope="batch")
+    def make(scheme: str = "file", **options: str) -> Any:
+        checkpoint = new_checkpoint(scheme, name=f"checkpoint-{len(made)}", groupCommit__scope="batch", **options)
         state = jvm.org.apache.hadoop.fs.Path(f"{scheme}:{checkpoint.state}")
         conf = checkpoint.fs.getConf()
         scope = jvm.io.pyspark.statestore.log.BatchScope(state.getFileSystem(conf), state, conf)
@@ -91,6 +91,18 @@ def test_log_that_is_opened_anew_fails_the_batch(scope: Any) -> None:
     scope.reopen(0)
     assert scope.task(0, 0, path(1, 0), b"of the new log") is None
     assert "its log of the checkpoint was closed" in scope.endBatch(0, PATIENT)
+
+
+def test_payloads_that_wait_on_the_local_disk_hold_no_file_open(make_scope: Callable[..., Any], jvm: Any) -> None:
+    """A batch may have tens of thousands, and a process may open a few thousand files."""
+    scope = make_scope(bufferMemory="1k")
+    scope.start()
+    payloads = {partition: b"%d" % partition * 700 for partition in range(20)}
+    for partition, payload in payloads.items():
+        assert scope.task(0, 0, path(partition, 0), payload) is None
+    assert [name for name in open_files(jvm) if ".spill" in name] == []
+    assert scope.endBatch(0, PATIENT) is None
+    assert {partition: scope.durable(path(partition, 0)) for partition in payloads} == payloads
 
 
 def test_batch_waits_for_a_process_that_asks_late(scope: Any) -> None:

@@ -106,6 +106,14 @@ def test_a_check_that_could_not_be_made_is_made_again(jvm: Any, tmp_path: Path, 
     )
 
 
+def test_a_file_is_completed_beside_others_that_the_file_system_does_not_answer(jvm: Any, tmp_path: Path) -> None:
+    """There are two threads in all. Three files of other stores hang, so that each of the two meets one."""
+    directory = jvm.java.io.File(str(tmp_path)).toPath()
+    assert jvm.io.pyspark.statestore.tables.HoleySst.besideOthersThatHang(
+        directory, 1 << 16, 3, jvm.java.util.Random(1)
+    )
+
+
 def test_rows_of_a_database_are_read_without_the_rest_of_its_files(jvm: Any, tmp_path: Path) -> None:
     gets = 400
     left_out, missing = jvm.io.pyspark.statestore.rocks.HoleyDatabase.gets(str(tmp_path), 40_000, 1_700, gets)

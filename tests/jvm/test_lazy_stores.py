@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from tests.cluster.stores import open_store
-from tests.jvm.harness import Checkpoint, begun, java_error, result_in_time, until
+from tests.jvm.harness import Checkpoint, begun, java_error, open_files, result_in_time, until
 from tests.maintenance.harness import merged_log_of
 from tests.maintenance.test_relocation import everything
 
@@ -318,14 +318,7 @@ def test_a_store_that_is_closed_meanwhile_leaves_nothing_open(written: Callable[
     made = written()
 
     def held() -> set[str]:
-        process = made.checkpoint.jvm.java.lang.ProcessHandle.current().pid()
-        links = []
-        for entry in Path(f"/proc/{process}/fd").iterdir():
-            try:
-                links.append(os.readlink(entry))
-            except FileNotFoundError:
-                continue
-        return {link.removesuffix(" (deleted)") for link in links if ".sst" in link}
+        return {name.removesuffix(" (deleted)") for name in open_files(made.checkpoint.jvm) if ".sst" in name}
 
     others = held()  # of stores of other tests, in the same process
     with made.opened(options={"restore.maxBytesPerSecond": "10k"}) as store:

@@ -9,6 +9,7 @@ import io.pyspark.statestore.learn.IndexTransport;
 import io.pyspark.statestore.service.IndexService;
 import io.pyspark.statestore.service.ServiceMessages;
 import io.pyspark.statestore.tables.EarlyFile;
+import io.pyspark.statestore.tables.Hydrator;
 import io.pyspark.statestore.tables.OpenStores;
 import io.pyspark.statestore.write.BatchDebts;
 import io.pyspark.statestore.write.ProcessFacts;
@@ -337,6 +338,7 @@ public final class MergedLogs {
     try {
       forgetIdle();
       LOGS.values().forEach(log -> keepHouse(log, log.checkpoint(), log::tick));
+      Hydrator.goOn();
       if (UploadWatch.any()) {
         keepHouse(UploadWatch.class, "uploads", UploadWatch::askAll);
       }

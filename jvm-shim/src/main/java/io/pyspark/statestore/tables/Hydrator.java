@@ -20,11 +20,15 @@ import org.slf4j.LoggerFactory;
  * files go on. What is known to be gone for long fails the store ({@link PartialFile}). Whatever else is thrown here, a
  * thread goes on: a store is given to it once, so what a thread that ends leaves behind nobody else would fetch.
  */
-final class Hydrator {
+public final class Hydrator {
   private static final Logger LOG = LoggerFactory.getLogger(Hydrator.class);
 
   private static final String NAME = "pyspark-statestore-hydrator-";
   private static final int THREADS = 2;
+  /** With those that a file system does not answer; others take their place. */
+  private static final int MOST_THREADS = 16;
+  /** Whoever waits longer for a part of a file does not count, and nobody else begins with the same store. */
+  static volatile long stuckNanos = 10_000_000_000L;
   private static final int PART = 1 << 20;
   private static final long IDLE_MS = 5_000;
   private static final long PAUSE_MS = 100;
@@ -38,11 +42,19 @@ final class Hydrator {
   /** Until when nothing can be done for a store: others fetch what is missing, or its files rest. */
   private static final Map<LazyFiles, Long> PAUSES = new HashMap<>();
   private static int threads;
+  /** What threads fetch now. */
+  private static final Map<Thread, Fetch> FETCHES = new HashMap<>();
   /** When the next part may be fetched. */
   private static long freeNanos = System.nanoTime();
   private static volatile long waitedNanos = System.nanoTime() - TimeUnit.DAYS.toNanos(1);
   /** Tests let stores be as they were loaded. */
   static volatile boolean paused;
+
+  private record Fetch(LazyFiles store, long sinceNanos) {
+    boolean isStuck() {
+      return System.nanoTime() - sinceNanos > stuckNanos;
+    }
+  }
 
   private Hydrator() {}
 
@@ -52,20 +64,41 @@ final class Hydrator {
       STORES.add(store);
       PAUSES.remove(store);
       LOCK.notifyAll();
-      while (threads < THREADS) {
-        Thread thread = new Thread(Hydrator::run, NAME + (threads + 1));
-        thread.setDaemon(true);
-        try {
-          thread.start();
-        } catch (OutOfMemoryError e) {
-          // The process is at its limit of threads. Reads fetch what they need, and the next load tries again.
-          LOG.warn("Could not start a thread that completes SSTs in the background. What to do: allow this process more"
-              + " threads (ulimit -u) or memory", e);
-          return;
-        }
-        threads++;
+      startThreads();
+    }
+  }
+
+  /** Starts a thread in the place of each that waits for a file system. Called all the time. */
+  public static void goOn() {
+    synchronized (LOCK) {
+      if (!STORES.isEmpty()) {
+        startThreads();
       }
     }
+  }
+
+  private static void startThreads() {
+    while (threads - stuck() < THREADS && threads < MOST_THREADS) {
+      Thread thread = new Thread(Hydrator::run, NAME + (threads + 1));
+      thread.setDaemon(true);
+      try {
+        thread.start();
+      } catch (OutOfMemoryError e) {
+        // The process is at its limit of threads. Reads fetch what they need, and the next load tries again.
+        LOG.warn("Could not start a thread that completes SSTs in the background. What to do: allow this process more"
+            + " threads (ulimit -u) or memory", e);
+        return;
+      }
+      threads++;
+    }
+  }
+
+  private static int stuck() {
+    return (int) FETCHES.values().stream().filter(Fetch::isStuck).count();
+  }
+
+  private static boolean isStuck(LazyFiles store) {
+    return FETCHES.values().stream().anyMatch(fetch -> fetch.store == store && fetch.isStuck());
   }
 
   static void remove(LazyFiles store) {
@@ -120,8 +153,13 @@ final class Hydrator {
       while (true) {
         STORES.removeIf(store -> !store.needsHydrator());
         PAUSES.keySet().retainAll(STORES);
+        if (threads - stuck() > THREADS) {
+          threads--; // one that was stuck goes on
+          return null;
+        }
         long now = System.nanoTime();
         LazyFiles found = paused ? null : STORES.stream()
+            .filter(store -> !isStuck(store))
             .filter(store -> !PAUSES.containsKey(store) || PAUSES.get(store) - now <= 0)
             .max(Comparator.comparingLong(LazyFiles::touchedNanos))
             .orElse(null);
@@ -147,7 +185,7 @@ final class Hydrator {
       }
       try {
         awaitTurn(rate, (int) Math.min(part, file.missing()));
-        if (file.fetchSome(part) > 0) {
+        if (fetch(store, file, part) > 0) {
           file.wentOn();
           return;
         }
@@ -156,6 +194,19 @@ final class Hydrator {
       }
     }
     pause(store);
+  }
+
+  private static long fetch(LazyFiles store, PartialFile file, int part) throws IOException {
+    synchronized (LOCK) {
+      FETCHES.put(Thread.currentThread(), new Fetch(store, System.nanoTime()));
+    }
+    try {
+      return file.fetchSome(part);
+    } finally {
+      synchronized (LOCK) {
+        FETCHES.remove(Thread.currentThread());
+      }
+    }
   }
 
   /** Waits until a part may be fetched. */

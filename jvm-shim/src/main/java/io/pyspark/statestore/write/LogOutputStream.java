@@ -77,6 +77,7 @@ public final class LogOutputStream extends OutputStream {
       if (batch == null) {
         target.commit(this, path, payload, openedBy, watch);
       } else {
+        payload.finish();
         kept = target.keep(path, payload, openedBy, batch);
       }
     } catch (UploadWatch.ObsoleteUploadException e) {

@@ -19,6 +19,9 @@ public interface Payload extends Closeable {
     return null;
   }
 
+  /** Nothing more is written to it, and it may have to wait: frees what only writing needs. */
+  default void finish() throws IOException {}
+
   /** Frees the memory or the local file; may be called twice. */
   @Override
   void close();

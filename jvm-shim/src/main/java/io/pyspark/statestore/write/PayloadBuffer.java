@@ -13,7 +13,8 @@ import java.util.List;
  * One thread writes; another may call {@link #close()}.
  */
 public final class PayloadBuffer extends OutputStream implements Payload {
-  private static final int FIRST_CHUNK = 8 * 1024;
+  /** A change of a few rows takes no more; each chunk after it is twice as long. */
+  private static final int FIRST_CHUNK = 512;
   private static final int MAX_CHUNK = 1024 * 1024;
 
   private final LocalSpace space;
@@ -23,6 +24,7 @@ public final class PayloadBuffer extends OutputStream implements Payload {
   private long reserved;
   private long length;
   private Path spillFile;
+  /** Null where there is no spill file, or it is whole. */
   private OutputStream spill;
   private boolean closed;
 
@@ -38,7 +40,7 @@ public final class PayloadBuffer extends OutputStream implements Payload {
 
   @Override
   public synchronized void write(byte[] bytes, int offset, int count) throws IOException {
-    if (closed) {
+    if (closed || spillFile != null && spill == null) {
       throw new IOException("The stream is closed");
     }
     int from = offset;
@@ -93,9 +95,18 @@ public final class PayloadBuffer extends OutputStream implements Payload {
       throw new IOException("The stream is closed");
     }
     writeChunks(out);
-    if (spill != null) {
-      spill.flush();
+    if (spillFile != null) {
+      flush();
       Files.copy(spillFile, out);
+    }
+  }
+
+  /** Nothing more is written. What was spilled needs no open file as long as the payload waits. */
+  @Override
+  public synchronized void finish() throws IOException {
+    if (spill != null) {
+      spill.close();
+      spill = null;
     }
   }
 
@@ -119,12 +130,12 @@ public final class PayloadBuffer extends OutputStream implements Payload {
     }
     closed = true;
     freeMemory();
-    if (spill != null) {
-      try {
-        spill.close();
-      } catch (IOException e) {
-        // The file is deleted, with whatever is still in the buffer.
-      }
+    try {
+      finish();
+    } catch (IOException e) {
+      // The file is deleted, with whatever is still in the buffer.
+    }
+    if (spillFile != null) {
       LocalSpace.deleteQuietly(spillFile);
     }
   }

@@ -4,7 +4,9 @@ import java.io.IOException;
 import java.io.InterruptedIOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.List;
 import java.util.Random;
 import java.util.concurrent.Callable;
 import java.util.concurrent.CountDownLatch;
@@ -176,16 +178,63 @@ public final class HoleySst implements PartialFile.Origin {
         throw e;
       }
     }
-    long until = System.nanoTime() + TimeUnit.SECONDS.toNanos(10);
-    while (!store.isWhole() && System.nanoTime() - until < 0) {
-      Thread.sleep(10);
-    }
-    boolean isWhole = store.isWhole();
+    boolean isWhole = becomesWhole(store, () -> {});
     store.close();
     if (isWhole) {
       origin.requireWhole(file, path);
     }
     return isWhole;
+  }
+
+  /**
+   * Has a file completed in the background, while nothing that was asked of others is answered.
+   *
+   * @param held how many others, each of a store of its own
+   * @return whether the file is whole some time after
+   */
+  public static boolean besideOthersThatHang(Path directory, int length, int held, Random random)
+      throws Exception {
+    long inProduction = Hydrator.stuckNanos;
+    Hydrator.stuckNanos = TimeUnit.MILLISECONDS.toNanos(100);
+    List<HoleySst> hanging = new ArrayList<>();
+    try {
+      for (int i = 0; i < held; i++) {
+        HoleySst origin = inBackground(directory.resolve("held-" + i), length, new Gate(), random);
+        hanging.add(origin);
+      }
+      HoleySst origin = inBackground(directory.resolve("file"), length, null, random);
+      boolean isWhole = becomesWhole(origin.files, Hydrator::goOn);
+      origin.files.close();
+      for (HoleySst each : hanging) {
+        each.large.open.countDown();
+        isWhole &= becomesWhole(each.files, Hydrator::goOn);
+        each.files.close();
+      }
+      return isWhole;
+    } finally {
+      hanging.forEach(each -> each.large.open.countDown());
+      Hydrator.stuckNanos = inProduction;
+    }
+  }
+
+  /** A file whose requests pass a gate, and that nobody reads. */
+  private static HoleySst inBackground(Path path, int length, Gate gate, Random random) throws IOException {
+    HoleySst origin = of(length, new LazyFiles(true, 0), random);
+    origin.large = gate;
+    origin.small = gate;
+    origin.files.add(new PartialFile(path, length, origin));
+    Hydrator.add(origin.files);
+    return origin;
+  }
+
+  /** Whether a store is whole after some time at the latest. */
+  private static boolean becomesWhole(LazyFiles store, Runnable meanwhile) throws InterruptedException {
+    long until = System.nanoTime() + TimeUnit.SECONDS.toNanos(10);
+    while (!store.isWhole() && System.nanoTime() - until < 0) {
+      Thread.sleep(10);
+      meanwhile.run();
+    }
+    return store.isWhole();
   }
 
   private static HoleySst of(int length, Random random) {
