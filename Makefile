@@ -18,7 +18,7 @@ SOAK := -m pytest --timeout=0
 PYTHON_CODE := $(wildcard pyspark_statestore datasource jvm-shim benchmarks examples release tests website setup.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help install register jar jars demo docs docs-serve test test-spark test-sparks test-rest test-hdfs test-s3 test-clouds test-jars lint typecheck unit soak bench matrix wheel full-wheel sdist release clean check-python check-jdk check-version
+.PHONY: help install register jar jars demo docs docs-serve test test-spark test-sparks test-rest test-hdfs test-s3 test-clouds test-jars format lint typecheck unit soak bench matrix wheel full-wheel sdist release clean check-python check-jdk check-version
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -40,6 +40,8 @@ $(INSTALLED): setup.cfg setup.py pyproject.toml | check-python check-jdk
 	$(BIN)/python -m pip install --no-build-isolation --config-settings editable_mode=compat \
 		--editable ".[test,examples,benchmarks]"
 	$(MAKE) --no-print-directory register
+	@# Not needed to build or to run anything; whoever needs it says again how to get it.
+	-$(BIN)/python jvm-shim/java_format.py --fetch
 	touch $@
 
 register:
@@ -106,6 +108,11 @@ soak: jar ## every case of every sweep, which it lists; kills at random, twice f
 	PSS_LARGE_GROUPS=1 $(BIN)/python $(SOAK) tests/hdfs/test_large_groups.py $(PYTEST_ARGS)
 	PSS_HOSTILE_MUTATIONS=2000 $(BIN)/python $(SOAK) tests/hostile $(PYTEST_ARGS)
 	PSS_EXHAUSTIVE=1 $(BIN)/python $(SOAK) -m sweep --numprocesses $(TEST_PROCESSES) --dist loadfile $(PYTEST_ARGS)
+
+format: $(INSTALLED) ## lay out all code: ruff for Python, google-java-format for Java
+	$(BIN)/ruff check --quiet --select I --fix $(PYTHON_CODE)
+	$(BIN)/ruff format $(PYTHON_CODE)
+	$(BIN)/python jvm-shim/java_format.py
 
 lint: $(INSTALLED) ## ruff
 	$(BIN)/ruff check $(PYTHON_CODE)
