@@ -34,10 +34,10 @@ import spark_releases as releases
 ROOT = Path(__file__).resolve().parent.parent
 RELEASE = 17
 
-# Four warnings are off. Spark's jars cause two: annotations whose classes are missing (classfile), and manifests that
-# name jars which pyspark does not ship (path). Two do not matter: annotation processing is off (processing), and what
-# is serialized goes between JVMs with the same jar (serial).
-LINT = "-Xlint:all,-classfile,-path,-processing,-serial"
+# Two warnings are off, which are about Spark's jars: annotations whose classes are missing (classfile), and manifests
+# that name jars which pyspark does not ship (path). In comments all that is there has to be right, above all the names
+# of classes; what a comment leaves out is for people to judge.
+LINT = ("-Xlint:all,-classfile,-path", "-Xdoclint:all,-missing")
 
 NO_JDK = f"""\
 [PSS_JDK_MISSING] No javac of Java {RELEASE} or newer was found, and pyspark-statestore's JVM part has to be compiled.
@@ -262,7 +262,7 @@ def _sha256(path: Path) -> str:
 def _compile(javac: Path, sources: Sequence[Path], classes: Path, class_path: Sequence[Path]) -> None:
     # The arguments go to a file, since a command line may be too short. javac wants backslashes doubled in quotes.
     arguments = [
-        *("--release", str(RELEASE), "-encoding", "UTF-8", "-g", "-proc:none", LINT, "-Werror"),
+        *("--release", str(RELEASE), "-encoding", "UTF-8", "-g", "-proc:none", *LINT, "-Werror"),
         *("-d", str(classes), "-cp", os.pathsep.join(map(str, class_path))),
         *map(str, sources),
     ]

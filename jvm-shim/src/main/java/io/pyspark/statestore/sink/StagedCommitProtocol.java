@@ -37,7 +37,7 @@ import scala.collection.Iterator;
  * sink/p=1/part-00000-….parquet                             published
  * sink/_spark_metadata/7                                    Spark's list of the files of batch 7: readers go by it
  * sink/_spark_metadata/_staging/7-&lt;random&gt;/p=1/part-…       what the tasks of an attempt at batch 7 write
- * sink/_spark_metadata/_staging/7-&lt;random&gt;/_joined/p=1/…    what was made of that, where files are renamed cheaply
+ * sink/_spark_metadata/_staging/7-&lt;random&gt;/_joined/p=1/…    what was made of that, where a rename is cheap
  * sink/_spark_metadata/_staging/7-&lt;random&gt;/_at_work         written by an attempt that takes long: {@link AtWork}
  * sink/_spark_metadata/_waiting/p=1/part-00000-….parquet    rows that wait, where users allow it: {@link Waiting}
  * </pre>
@@ -50,6 +50,8 @@ import scala.collection.Iterator;
  * <p>What differs between Spark's versions is in the class that extends this one.
  */
 abstract class StagedCommitProtocol extends ManifestFileCommitProtocol {
+  private static final long serialVersionUID = 1L;
+
   private static final Logger LOG = LoggerFactory.getLogger(StagedCommitProtocol.class);
 
   /** What was said already, by sink. */

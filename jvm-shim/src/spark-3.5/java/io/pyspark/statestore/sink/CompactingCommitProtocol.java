@@ -9,6 +9,8 @@ import scala.collection.Seq;
  * Spark's own class takes sequences of Scala 2.12 here.
  */
 public final class CompactingCommitProtocol extends StagedCommitProtocol {
+  private static final long serialVersionUID = 1L;
+
   /** Made by Spark for each batch. */
   public CompactingCommitProtocol(String batch, String sink) {
     super(batch, sink);

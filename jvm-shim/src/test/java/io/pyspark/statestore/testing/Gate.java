@@ -9,7 +9,7 @@ import java.util.concurrent.atomic.AtomicReference;
 
 /**
  * Stops a thread of this process at a chosen place, so that the test decides what happens meanwhile. The places are
- * calls of {@link GatedFileSystems}, {@link GatedFileManager}, {@link PagedFileSystem} and {@link AzureLikeFileSystem},
+ * calls of {@link GatedFileSystems}, {@code GatedFileManager}, {@link PagedFileSystem} and {@link AzureLikeFileSystem},
  * and rows of a query: {@link Tripwire}, {@link GatedCodec}.
  */
 public final class Gate {

@@ -20,6 +20,8 @@ import org.apache.spark.util.SerializableConfiguration;
  * are given texts and give back texts, which every serializer knows.
  */
 public final class FileCopies implements Function<String, String> {
+  private static final long serialVersionUID = 1L;
+
   /** Between fields: paths are URL-encoded, so they have none. */
   private static final String END = " ";
 

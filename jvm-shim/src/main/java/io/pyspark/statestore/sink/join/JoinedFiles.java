@@ -23,6 +23,8 @@ import org.apache.spark.util.SerializableConfiguration;
  * Java's serializer whatever {@code spark.serializer} is.
  */
 final class JoinedFiles implements org.apache.spark.api.java.function.Function<Integer, byte[]> {
+  private static final long serialVersionUID = 1L;
+
   private final Broadcast<SerializableConfiguration> conf;
   private final long attempt;
   private final Copy copy;

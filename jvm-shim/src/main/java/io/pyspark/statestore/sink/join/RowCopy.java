@@ -34,6 +34,8 @@ import scala.collection.immutable.Map$;
  * the new file either, so what the files say of themselves ({@link Footer}) is compared, too.
  */
 final class RowCopy implements JoinedFiles.Copy {
+  private static final long serialVersionUID = 1L;
+
   private static final long SEED = 42;
   /** So often a file that cannot be read makes the others be copied again. */
   private static final int MOST_RESTARTS = 4;

@@ -37,6 +37,8 @@ import org.apache.hadoop.io.compress.GzipCodec;
  * and so are its lines.
  */
 final class TextCopy implements JoinedFiles.Copy {
+  private static final long serialVersionUID = 1L;
+
   private static final int BUFFER = 1 << 16;
   /** So often a file that turns out to be odd late makes the others be copied again. */
   private static final int MOST_RESTARTS = 8;
