@@ -18,7 +18,7 @@ SOAK := -m pytest --timeout=0
 PYTHON_CODE := $(wildcard pyspark_statestore datasource jvm-shim benchmarks examples release tests website setup.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help install register jar jars demo docs docs-serve test test-spark test-sparks test-rest test-hdfs test-s3 test-clouds test-jars format lint typecheck unit soak bench matrix wheel full-wheel sdist release clean check-python check-jdk check-version
+.PHONY: help install hooks register jar jars demo docs docs-serve check check-tests test test-spark test-sparks test-rest test-hdfs test-s3 test-clouds test-jars format lint typecheck unit soak bench matrix wheel full-wheel sdist release clean check-python check-jdk check-version
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -50,6 +50,9 @@ register:
 
 install: $(INSTALLED) ## a virtual environment in .venv with the package, its jar and all tools
 
+hooks: $(INSTALLED) ## have git run, before each commit, what lint runs on the files of the commit
+	$(BIN)/pre-commit install
+
 jar: $(INSTALLED) ## compile the JVM shim where it has changed
 	$(BIN)/python jvm-shim/build.py
 
@@ -59,6 +62,13 @@ jars: $(INSTALLED) ## compile it for all versions of Spark; their pysparks are d
 demo: jar ## the same stream on stock Spark and on merged state, side by side
 	$(BIN)/python jvm-shim/build.py --tests
 	$(BIN)/python -m examples.demo
+
+check: ## in two minutes, before you push: lint, types, floors, and the tests that need no Spark
+	@# One core is busy with types, the other with tests.
+	$(MAKE) --no-print-directory --jobs 2 --output-sync=target lint typecheck check-tests
+
+check-tests: $(INSTALLED)
+	$(BIN)/python -m pytest --quiet -m "not slow and not spark" tests/unit tests/docs $(PYTEST_ARGS)
 
 test: lint ## everything that continuous integration runs on the newest Spark
 	@# One core is busy with types, the other with Java.
