@@ -28,6 +28,7 @@ PROJECT_PAGES = {
     "ARCHITECTURE.md": "project/architecture.md",
     "CHANGELOG.md": "project/changelog.md",
     "CONTRIBUTING.md": "project/contributing.md",
+    "SECURITY.md": "project/security.md",
     "benchmarks/README.md": "project/benchmarks.md",
     "examples/README.md": "project/examples.md",
     "examples/state_in_sql.ipynb": "project/notebook.md",
