@@ -124,9 +124,10 @@ format: $(INSTALLED) ## lay out all code: ruff for Python, google-java-format fo
 	$(BIN)/ruff format $(PYTHON_CODE)
 	$(BIN)/python jvm-shim/java_format.py
 
-lint: $(INSTALLED) ## ruff
+lint: $(INSTALLED) ## ruff, and the layout of Java
 	$(BIN)/ruff check $(PYTHON_CODE)
 	$(BIN)/ruff format --check $(PYTHON_CODE)
+	$(BIN)/python jvm-shim/java_format.py --check
 
 typecheck: $(INSTALLED) ## mypy
 	$(BIN)/mypy $(PYTHON_CODE)
