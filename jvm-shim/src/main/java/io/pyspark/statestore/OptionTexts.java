@@ -19,8 +19,9 @@ record OptionTexts(String prefix, Map<String, String> defaults, Map<String, Stri
   private static final Pattern WHOLE = Pattern.compile("\\d{1,9}");
   private static final Pattern DECIMAL = Pattern.compile("\\d{1,9}(?:\\.\\d{1,9})?");
   private static final Pattern QUANTITY = Pattern.compile("(\\d{1,15})\\s*([a-z]*)");
-  private static final Map<String, Long> BYTES = Map.of(
-      "", 1L, "b", 1L, "k", 1L << 10, "kb", 1L << 10, "m", 1L << 20, "mb", 1L << 20, "g", 1L << 30, "gb", 1L << 30);
+  private static final Map<String, Long> BYTES =
+      Map.of(
+          "", 1L, "b", 1L, "k", 1L << 10, "kb", 1L << 10, "m", 1L << 20, "mb", 1L << 20, "g", 1L << 30, "gb", 1L << 30);
   private static final Map<String, Long> MILLIS =
       Map.of("ms", 1L, "s", 1000L, "min", 60_000L, "m", 60_000L, "h", 3_600_000L, "d", 86_400_000L);
 

@@ -7,8 +7,8 @@ import java.util.Map;
 import org.apache.hadoop.conf.Configuration;
 
 /**
- * The options, all of them under {@link #PREFIX}. The Python package declares the same in
- * {@code pyspark_statestore.conf}; a test compares the two lists.
+ * The options, all of them under {@link #PREFIX}. The Python package declares the same in {@code
+ * pyspark_statestore.conf}; a test compares the two lists.
  *
  * @param maxFileSize bytes after which a merged file is sealed
  * @param maxOpenFiles the most lanes of a process and checkpoint
@@ -26,7 +26,8 @@ import org.apache.hadoop.conf.Configuration;
  * @param cacheDir where they are kept; empty for a directory of the user's where Java keeps temporary files
  * @param restore whether a load waits for all of its SSTs
  * @param restoreMaxBytesPerSecond how fast a process fetches in the background what a load has left out; 0: no bound
- * @param uploadAsCreated whether SSTs are uploaded when RocksDB has made them, and not with the snapshot that names them
+ * @param uploadAsCreated whether SSTs are uploaded when RocksDB has made them, and not with the snapshot that names
+ *     them
  * @param uploadMaxBytesPerSecond how fast a process uploads them for a checkpoint; 0: no bound
  * @param heapCopyOnWrite whether versions of a heap store share what did not change between them
  * @param indexService whether executors learn from the driver what others have written, and not from the files
@@ -109,8 +110,11 @@ public record Options(
   public void checkPackage() throws StateStoreFilesException {
     if (!shimVersion.isEmpty() && !shimVersion.equals(ShimInfo.version())) {
       throw new StateStoreFilesException(
-          Id.PSS_VERSION_MISMATCH, "The Python package is pyspark_statestore " + shimVersion
-              + " but the jar on the class path is " + ShimInfo.version()
+          Id.PSS_VERSION_MISMATCH,
+          "The Python package is pyspark_statestore "
+              + shimVersion
+              + " but the jar on the class path is "
+              + ShimInfo.version()
               + ". Remove the other jar from spark.jars and the class path, or install the matching package.");
     }
   }
@@ -143,32 +147,36 @@ public record Options(
     if (!upload.equals("commit") && !upload.equals("created")) {
       throw given.invalid("upload", "commit or created");
     }
-    Options options = new Options(
-        given.bytes("maxFileSize", "a size in bytes such as 128m, at least 64k", 64 << 10),
-        (int) given.number("maxOpenFiles", 1, 64, "a whole number from 1 to 64"),
-        given.number("maxSpaceAmplification", 1.05, 1000, "a number from 1.05 to 1000"),
-        given.bool("compaction.enabled"),
-        flush.equals("hsync"),
-        wait.equals("auto") ? -1 : given.millis("groupCommit.maxWait", "auto or a duration such as 10ms", 0),
-        scope.equals("batch"),
-        given.millis("idleSeal", "a duration such as 60s, at least 1s", 1000),
-        given.millis("closedAfter", "a duration such as 10m", 1000),
-        given.bytes("bufferMemory", "a size in bytes such as 8m", 0),
-        (int) given.number("readParallelism", 1, 256, "a whole number from 1 to 256"),
-        given.bool("verifyChecksums"),
-        given.bytes("cache.sizeLimit", "a size in bytes such as 10g, or 0", 0),
-        given.text("cache.dir"),
-        restore(given),
-        given.bytes("restore.maxBytesPerSecond", "a size in bytes such as 64m, or 0", 0),
-        upload.equals("created"),
-        given.bytes("upload.maxBytesPerSecond", "a size in bytes such as 64m, or 0", 0),
-        given.bool("heap.copyOnWrite"),
-        given.bool("indexService.enabled"),
-        given.text("fileManagerClass"),
-        given.text("shimVersion"));
+    Options options =
+        new Options(
+            given.bytes("maxFileSize", "a size in bytes such as 128m, at least 64k", 64 << 10),
+            (int) given.number("maxOpenFiles", 1, 64, "a whole number from 1 to 64"),
+            given.number("maxSpaceAmplification", 1.05, 1000, "a number from 1.05 to 1000"),
+            given.bool("compaction.enabled"),
+            flush.equals("hsync"),
+            wait.equals("auto") ? -1 : given.millis("groupCommit.maxWait", "auto or a duration such as 10ms", 0),
+            scope.equals("batch"),
+            given.millis("idleSeal", "a duration such as 60s, at least 1s", 1000),
+            given.millis("closedAfter", "a duration such as 10m", 1000),
+            given.bytes("bufferMemory", "a size in bytes such as 8m", 0),
+            (int) given.number("readParallelism", 1, 256, "a whole number from 1 to 256"),
+            given.bool("verifyChecksums"),
+            given.bytes("cache.sizeLimit", "a size in bytes such as 10g, or 0", 0),
+            given.text("cache.dir"),
+            restore(given),
+            given.bytes("restore.maxBytesPerSecond", "a size in bytes such as 64m, or 0", 0),
+            upload.equals("created"),
+            given.bytes("upload.maxBytesPerSecond", "a size in bytes such as 64m, or 0", 0),
+            given.bool("heap.copyOnWrite"),
+            given.bool("indexService.enabled"),
+            given.text("fileManagerClass"),
+            given.text("shimVersion"));
     if (options.closedAfterMs < 5 * options.idleSealMs) {
-      throw given.invalid("closedAfter", "at least five times idleSeal (" + given.text("idleSeal")
-          + "), because a file that its writer may still append to must not count as closed");
+      throw given.invalid(
+          "closedAfter",
+          "at least five times idleSeal ("
+              + given.text("idleSeal")
+              + "), because a file that its writer may still append to must not count as closed");
     }
     return options;
   }

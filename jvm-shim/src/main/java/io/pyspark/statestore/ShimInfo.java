@@ -4,8 +4,8 @@ import io.pyspark.statestore.StateStoreFilesException.Id;
 import java.security.CodeSource;
 
 /**
- * The jar's version, and the check that it fits the Spark that it runs with. The JVM has to be able to load this class in
- * any Spark, so it names no class of ours that needs one.
+ * The jar's version, and the check that it fits the Spark that it runs with. The JVM has to be able to load this class
+ * in any Spark, so it names no class of ours that needs one.
  */
 public final class ShimInfo {
   private ShimInfo() {}
@@ -46,8 +46,15 @@ public final class ShimInfo {
     if (!found.startsWith(sparkMinor() + ".")) {
       CodeSource source = ShimInfo.class.getProtectionDomain().getCodeSource();
       throw new IllegalStateException(
-          "[" + Id.PSS_WRONG_SPARK + "] This is Spark " + found + ", and the jar of pyspark_statestore " + version()
-              + " is for Spark " + sparkMinor() + (source == null ? "" : " (" + source.getLocation() + ")")
+          "["
+              + Id.PSS_WRONG_SPARK
+              + "] This is Spark "
+              + found
+              + ", and the jar of pyspark_statestore "
+              + version()
+              + " is for Spark "
+              + sparkMinor()
+              + (source == null ? "" : " (" + source.getLocation() + ")")
               + ". Each minor version of Spark has a jar of its own. In the Python of this Spark, pyspark-statestore"
               + " jar-path names the right one: give Spark that one, and no other.");
     }

@@ -6,8 +6,8 @@ import java.util.Map;
 import org.apache.hadoop.conf.Configuration;
 
 /**
- * The options of file sinks, all of them under {@link #PREFIX}. The Python package declares the same in
- * {@code pyspark_statestore.conf}; a test compares the two lists.
+ * The options of file sinks, all of them under {@link #PREFIX}. The Python package declares the same in {@code
+ * pyspark_statestore.conf}; a test compares the two lists.
  *
  * @param targetFileSize bytes that a file of the sink is to have
  * @param maxDelayMs how long rows may wait for a file of that size; 0 where they do not wait
@@ -17,6 +17,7 @@ public record SinkOptions(long targetFileSize, long maxDelayMs, long stagingRete
   public static final String PREFIX = "spark.sql.streaming.fileSink.fileMerging.";
   private static final String TARGET_FILE_SIZE = "targetFileSize";
   private static final String MAX_DELAY = "maxDelay";
+
   /** Also options of one query's {@code writeStream}. */
   private static final List<String> OF_QUERIES = List.of(TARGET_FILE_SIZE, MAX_DELAY);
 

@@ -17,7 +17,10 @@ public interface LoadFailure {
   @SuppressWarnings("deprecation")
   default SparkException addedTo(SparkException spark) {
     return new SparkException(
-        spark.getMessage() + " " + getMessage(), (Throwable) this, Option.apply(spark.getErrorClass()),
-        Map$.MODULE$.empty(), new QueryContext[0]);
+        spark.getMessage() + " " + getMessage(),
+        (Throwable) this,
+        Option.apply(spark.getErrorClass()),
+        Map$.MODULE$.empty(),
+        new QueryContext[0]);
   }
 }

@@ -27,6 +27,10 @@ public interface LoadFailure extends ConvertableToCannotLoadStoreError {
 
   private SparkException with(String condition, String words) {
     return new SparkException(
-        words + " " + getMessage(), (Throwable) this, Option.apply(condition), Map$.MODULE$.empty(), new QueryContext[0]);
+        words + " " + getMessage(),
+        (Throwable) this,
+        Option.apply(condition),
+        Map$.MODULE$.empty(),
+        new QueryContext[0]);
   }
 }

@@ -33,19 +33,24 @@ import org.slf4j.LoggerFactory;
 public final class Cleaner {
   private static final Logger LOG = LoggerFactory.getLogger(Cleaner.class);
   private static final long MAX_INTERVAL_MS = 10_000;
+
   /**
    * Passes may follow each other so closely while much garbage can go; less closely after passes that freed nothing.
    */
   private static final long PRESSING_INTERVAL_MS = 250;
+
   /**
    * Spark deletes one partition's old versions after the other's. Segments are moved when that is over, because what is
    * moved before may be deleted a moment later.
    */
   private static final long QUIET_MS = 100;
+
   /** Where it is never over, urgent moves wait only so long. */
   private static final long NEVER_QUIET_MS = 3_000;
+
   /** Deletions wait so long for the pass that frees what they have killed; then they go with any group. */
   private static final long HOLD_BACK_MS = 500;
+
   /** A pass unlinks at most so many files: a backlog of days must not keep a maintenance thread for minutes. */
   private static final int MAX_UNLINKS = 256;
 
@@ -91,7 +96,9 @@ public final class Cleaner {
   private volatile long unpromisingGarbage = NOT_KNOWN;
   private volatile long lastRunNanos = System.nanoTime() - 2 * MAX_INTERVAL_MS * 1_000_000;
 
-  /** @param forget removes a file that is gone from the index, and closes what is open of it */
+  /**
+   * @param forget removes a file that is gone from the index, and closes what is open of it
+   */
   Cleaner(
       Storage storage,
       Index index,
@@ -151,7 +158,8 @@ public final class Cleaner {
 
   /** Whether a pass of the only process that cleans is due. */
   public boolean isDueForAll() {
-    return intervalForAllMs != NOT_KNOWN && Pace.current.isDue(sinceLastRunMs(), intervalForAllMs, () -> false)
+    return intervalForAllMs != NOT_KNOWN
+        && Pace.current.isDue(sinceLastRunMs(), intervalForAllMs, () -> false)
         && hasMoreToDo();
   }
 
@@ -202,8 +210,7 @@ public final class Cleaner {
 
   private boolean mayMove() {
     // A maintenance thread of Spark comes by right before it deletes.
-    return isQuiet() && !Threads.isMaintenance()
-        || sinceLastRunMs() >= NEVER_QUIET_MS && garbage.isUrgent();
+    return isQuiet() && !Threads.isMaintenance() || sinceLastRunMs() >= NEVER_QUIET_MS && garbage.isUrgent();
   }
 
   /** Whether deletions wait for the next pass, which makes them durable together with what they free. */
@@ -279,8 +286,11 @@ public final class Cleaner {
       }
     } catch (IOException | RuntimeException e) {
       // Rule 8: when in doubt, delete nothing.
-      LOG.warn("The cleaning pass over {} stopped; the next maintenance tries again. What to do: if it goes on, mend"
-          + " the cause; dead files stay until then", storage.checkpoint(), e);
+      LOG.warn(
+          "The cleaning pass over {} stopped; the next maintenance tries again. What to do: if it goes on, mend"
+              + " the cause; dead files stay until then",
+          storage.checkpoint(),
+          e);
       report.stopped();
     }
     pressingIntervalMs =
@@ -305,8 +315,13 @@ public final class Cleaner {
       markers.deleteExpired();
       pins.readAll();
       Set<String> second = index.filesWithSecondPaths();
-      unlink(planned, file -> index.file(file.name()) == file && index.referenceCount(file) == 0 && !pins.hold(file)
-          && !second.contains(file.name()));
+      unlink(
+          planned,
+          file ->
+              index.file(file.name()) == file
+                  && index.referenceCount(file) == 0
+                  && !pins.hold(file)
+                  && !second.contains(file.name()));
       if (complete) {
         long settled = Math.min(reportedSince(), refresher.isPaged() ? refresh - 1 : refresh);
         TombstoneUse.prove(index, refresh, rules::isClosed, since -> since <= settled && markers.noneSince(since));
@@ -321,8 +336,11 @@ public final class Cleaner {
       }
     } catch (IOException | RuntimeException e) {
       // Rule 8: when in doubt, delete nothing.
-      LOG.warn("The cleaning pass over {} stopped; the next one tries again. What to do: if it goes on, mend the"
-          + " cause; dead files stay until then", storage.checkpoint(), e);
+      LOG.warn(
+          "The cleaning pass over {} stopped; the next one tries again. What to do: if it goes on, mend the"
+              + " cause; dead files stay until then",
+          storage.checkpoint(),
+          e);
       report.stopped();
     }
     report.end();
@@ -346,7 +364,8 @@ public final class Cleaner {
    * pass later. Bytes that nobody understands may be what says that a file is needed.
    */
   private void dropPins() throws IOException {
-    if (pins.anyOldOwn() && tombstones.areDurable(tombstones.count())
+    if (pins.anyOldOwn()
+        && tombstones.areDurable(tombstones.count())
         && index.files().stream().allMatch(MergedFile::isAccounted)) {
       pins.dropOwn(index.filesWithSecondPaths());
     }
@@ -406,8 +425,8 @@ public final class Cleaner {
   }
 
   /**
-   * Unlinks files of which it is true right before that nobody needs them; so many at once as one request deletes. A file
-   * that cannot be unlinked stays in the index as dead, so the next pass tries again.
+   * Unlinks files of which it is true right before that nobody needs them; so many at once as one request deletes. A
+   * file that cannot be unlinked stays in the index as dead, so the next pass tries again.
    */
   private int unlink(List<MergedFile> files, Predicate<MergedFile> isUnneeded) {
     int unlinked = 0;
@@ -424,8 +443,12 @@ public final class Cleaner {
           unlinked++;
         } else {
           metrics.deleteFailed();
-          LOG.warn("Could not unlink {} of {}; the next pass tries again. What to do: if it goes on, let this"
-              + " process's user delete there", file, storage.checkpoint(), why);
+          LOG.warn(
+              "Could not unlink {} of {}; the next pass tries again. What to do: if it goes on, let this"
+                  + " process's user delete there",
+              file,
+              storage.checkpoint(),
+              why);
         }
       }
     }

@@ -34,37 +34,46 @@ import org.slf4j.LoggerFactory;
  * older index-only file goes when each file that it repeats is repeated by one of a higher stamp. That is a total
  * order, so two processes never each remove what the other one keeps, and the highest stamp stays visible (rule 3).
  *
- * <p><b>How much is written.</b> If one file repeated all, each dozen new files would have every entry written again. So
- * sizes are geometric, as in a log-structured merge tree: a new index-only file takes in those of at most {@link #RATIO}
- * times its size, smallest first. A larger one stays as it is until the sum has grown. Those that stay differ by more
- * than that ratio, so there are at most eight between {@link #SMALL} and {@link #LARGEST}. An entry is written O(log n)
- * times: 10 to 22 times on average while 100,000 files come one by one, and 7 times if they come by the thousand.
+ * <p><b>How much is written.</b> If one file repeated all, each dozen new files would have every entry written again.
+ * So sizes are geometric, as in a log-structured merge tree: a new index-only file takes in those of at most {@link
+ * #RATIO} times its size, smallest first. A larger one stays as it is until the sum has grown. Those that stay differ
+ * by more than that ratio, so there are at most eight between {@link #SMALL} and {@link #LARGEST}. An entry is written
+ * O(log n) times: 10 to 22 times on average while 100,000 files come one by one, and 7 times if they come by the
+ * thousand.
  */
 final class Consolidation {
   private static final Logger LOG = LoggerFactory.getLogger(Consolidation.class);
+
   /** So many files a cold process opens, as long as few of them are open or otherwise on their own. */
   static final int MOST_OPENS = 20;
+
   /** So many of these are left for files that cannot be repeated. Where there are more, they come on top. */
   static final int LEFT_FOR_OTHERS = 8;
+
   /** Another index-only file has to save so many opens. */
   static final int WORTH_IT = 5;
+
   /** In bytes. The call to write a smaller file costs more than what is in it, so smaller ones are all near. */
   static final long SMALL = 16 << 10;
 
   static final int RATIO = 4;
+
   /**
    * Bytes of an index-only file at most, for it is read and written as one array. Three million segments take as many.
    */
   static final long LARGEST = 256 << 20;
 
   private static final int BUFFER = 64 * 1024;
+
   /** The order of entries is that of Python's consolidation, whatever they were read from. */
-  private static final Comparator<Entry> ORDER = Comparator.comparingInt(Entry::fileRef)
-      .thenComparingInt(Entry::kind)
-      .thenComparingLong(Entry::offset)
-      .thenComparingLong(Entry::stamp)
-      .thenComparingLong(Entry::writer)
-      .thenComparingInt(Entry::generation);
+  private static final Comparator<Entry> ORDER =
+      Comparator.comparingInt(Entry::fileRef)
+          .thenComparingInt(Entry::kind)
+          .thenComparingLong(Entry::offset)
+          .thenComparingLong(Entry::stamp)
+          .thenComparingLong(Entry::writer)
+          .thenComparingInt(Entry::generation);
+
   /** A total order in which all processes agree. */
   private static final Comparator<MergedFile> RANK =
       Comparator.comparingLong(MergedFile::groupStamp).thenComparing(MergedFile::name);
@@ -179,9 +188,10 @@ final class Consolidation {
    */
   List<MergedFile> run() throws IOException {
     View view = look();
-    List<Replaceable> indexes = view.repeats.entrySet().stream()
-        .map(e -> new Replaceable(e.getKey().name(), e.getKey().size(), useful(e.getKey(), e.getValue())))
-        .toList();
+    List<Replaceable> indexes =
+        view.repeats.entrySet().stream()
+            .map(e -> new Replaceable(e.getKey().name(), e.getKey().size(), useful(e.getKey(), e.getValue())))
+            .toList();
     // The entries are looked at only where that can matter.
     boolean crowded = isCrowded(view.others, view.unrepeated.size(), indexes.size());
     Map<String, List<Entry>> entries = crowded ? oldestThatFit(view.unrepeated) : Map.of();
@@ -191,11 +201,12 @@ final class Consolidation {
     }
     pins.checkUnclaimed();
     Map<String, List<Entry>> repeated = new TreeMap<>(entries);
-    view.repeats.forEach((index, mine) -> {
-      if (taken.contains(index.name())) {
-        mine.forEach(file -> read(file, repeated));
-      }
-    });
+    view.repeats.forEach(
+        (index, mine) -> {
+          if (taken.contains(index.name())) {
+            mine.forEach(file -> read(file, repeated));
+          }
+        });
     write(repeated);
     return look().unneeded;
   }
@@ -232,8 +243,7 @@ final class Consolidation {
   }
 
   private static long bytes(String name, List<Entry> entries) {
-    return name.length() + 4
-        + entries.stream().mapToLong(e -> IndexBlock.ENTRY_SIZE + 4L + e.path().length()).sum();
+    return name.length() + 4 + entries.stream().mapToLong(e -> IndexBlock.ENTRY_SIZE + 4L + e.path().length()).sum();
   }
 
   private void write(Map<String, List<Entry>> byFile) throws IOException {
@@ -257,7 +267,11 @@ final class Consolidation {
     file.appended(size, stamp, files.refreshNumber().getAsLong());
     // Last: a closed file that repeats nothing would be unlinked.
     file.sealed();
-    LOG.info("Wrote {} of {}, which repeats {} files ({} entries)", name, files.storage().checkpoint(), names.size(),
+    LOG.info(
+        "Wrote {} of {}, which repeats {} files ({} entries)",
+        name,
+        files.storage().checkpoint(),
+        names.size(),
         entries.size());
   }
 
@@ -265,6 +279,7 @@ final class Consolidation {
   private final class Attempt {
     private final MergedFile file;
     private FSDataOutputStream out;
+
     /** Whether others may see the whole file, and rely on its stamp. */
     private boolean mayBeSeen;
 

@@ -19,22 +19,28 @@ import java.util.function.Predicate;
 public final class Garbage {
   /** From this share on, dead files are unlinked before the next maintenance. */
   private static final double SOME = 0.2;
+
   /**
    * From this share on live segments are moved, until garbage is down to {@code STOP}: what waits may die by itself.
    */
   private static final double START = 0.55;
 
   private static final double STOP = 0.5;
+
   /** From this share on, moving is not bounded by what was written. */
   private static final double URGENT = 0.9;
+
   /** Bytes that may be moved for each byte that is written, as long as garbage is not urgent. */
   private static final double SHARE_OF_WRITES = 0.25;
+
   /** Copied bytes per reclaimed byte. Files that cost more are left to die by themselves. */
   private static final double MAX_COST = 1.5;
 
   private static final double MAX_URGENT_COST = 3;
+
   /** Bytes that may be joined for each byte that is written: see {@link SizeTiers}, which bounds them for good. */
   private static final double JOINED_PER_WRITTEN = 2;
+
   /** Less garbage than this is left alone, in bytes. */
   private static final long WORTHWHILE = 16 << 10;
 
@@ -106,7 +112,9 @@ public final class Garbage {
   Plan plan() {
     double excess = excess();
     return new Plan(
-        excess, budget(isUrgent()), excess > 0 ? candidates(serves) : List.of(),
+        excess,
+        budget(isUrgent()),
+        excess > 0 ? candidates(serves) : List.of(),
         joins ? joinable(serves, mostToJoin()) : List.of());
   }
 
@@ -136,9 +144,7 @@ public final class Garbage {
   }
 
   private static List<Move> moves(List<Candidate> candidates) {
-    return candidates.stream()
-        .map(c -> new Move(c.file().name(), c.size(), c.liveBytes()))
-        .toList();
+    return candidates.stream().map(c -> new Move(c.file().name(), c.size(), c.liveBytes())).toList();
   }
 
   /** Plans by what the index service has told, for a process that knows its own partitions only. */
@@ -269,10 +275,11 @@ public final class Garbage {
    */
   private List<Candidate> joinable(Predicate<String> servedBy, long most) {
     long maxFileSize = rules.options().maxFileSize();
-    List<MergedFile> small = index.files().stream()
-        .filter(file -> file.size() <= SizeTiers.largest(maxFileSize))
-        .filter(file -> mayBeMovedOut(file) && index.referenceCount(file) > 0)
-        .toList();
+    List<MergedFile> small =
+        index.files().stream()
+            .filter(file -> file.size() <= SizeTiers.largest(maxFileSize))
+            .filter(file -> mayBeMovedOut(file) && index.referenceCount(file) > 0)
+            .toList();
     for (List<MergedFile> tier : SizeTiers.crowded(small, MergedFile::size)) {
       List<Candidate> found = new ArrayList<>();
       long bytes = 0;

@@ -14,8 +14,8 @@ import java.util.concurrent.Executor;
 import java.util.function.Consumer;
 
 /**
- * What removes garbage from one checkpoint: whoever cleans unlinks dead files and moves what lives out of files that are
- * mostly dead; an executor that is served moves what it is told to.
+ * What removes garbage from one checkpoint: whoever cleans unlinks dead files and moves what lives out of files that
+ * are mostly dead; an executor that is served moves what it is told to.
  */
 public final class Maintenance {
   private final Rules rules;
@@ -24,9 +24,15 @@ public final class Maintenance {
   private final Relocator relocator;
   private final Cleaner cleaner;
 
-  /** @param forget removes a file that is gone from the index, and closes what is open of it */
+  /**
+   * @param forget removes a file that is gone from the index, and closes what is open of it
+   */
   public Maintenance(
-      Learning learning, IndexSource source, SegmentReader reader, Commits commits, LogMetrics metrics,
+      Learning learning,
+      IndexSource source,
+      SegmentReader reader,
+      Commits commits,
+      LogMetrics metrics,
       Consumer<MergedFile> forget) {
     OpenFile.Factory files = commits.files();
     Storage storage = files.storage();
@@ -34,13 +40,25 @@ public final class Maintenance {
     this.rules = files.rules();
     this.commits = commits;
     garbage = new Garbage(index, rules, learning.pins(), commits::serves);
-    relocator = new Relocator(
-        garbage, source, storage, learning.markers(), metrics, reader, commits::newBuffer, commits::writeRelocated);
-    SourcePins sourcePins =
-        new SourcePins(storage, index, files.writer(), commits.tombstones(), learning.pins());
-    cleaner = new Cleaner(
-        storage, index, rules, metrics, files.writer().id(), commits.tombstones(), learning, sourcePins, garbage,
-        relocator, new Consolidation(files, learning.pins()), commits::writeTombstones, forget);
+    relocator =
+        new Relocator(
+            garbage, source, storage, learning.markers(), metrics, reader, commits::newBuffer, commits::writeRelocated);
+    SourcePins sourcePins = new SourcePins(storage, index, files.writer(), commits.tombstones(), learning.pins());
+    cleaner =
+        new Cleaner(
+            storage,
+            index,
+            rules,
+            metrics,
+            files.writer().id(),
+            commits.tombstones(),
+            learning,
+            sourcePins,
+            garbage,
+            relocator,
+            new Consolidation(files, learning.pins()),
+            commits::writeTombstones,
+            forget);
   }
 
   public Garbage garbage() {
@@ -58,7 +76,8 @@ public final class Maintenance {
    * @param intervalMs between two questions
    * @param threads copy what is moved
    */
-  public ServedRelocations relocations(ServedRelocations.Asks moves, String checkpoint, long intervalMs, Executor threads) {
+  public ServedRelocations relocations(
+      ServedRelocations.Asks moves, String checkpoint, long intervalMs, Executor threads) {
     return new ServedRelocations(
         moves, checkpoint, commits.served(), commits.tombstones(), garbage, relocator, rules, intervalMs, threads);
   }

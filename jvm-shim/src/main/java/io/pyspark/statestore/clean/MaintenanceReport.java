@@ -14,13 +14,15 @@ import org.slf4j.LoggerFactory;
 /** Logs what one cleaning pass did to a checkpoint, as one line of {@code [key=value]} pairs. */
 final class MaintenanceReport {
   private static final Logger LOG = LoggerFactory.getLogger(MaintenanceReport.class);
+
   /** Only passes count these, and only one runs at a time, so the differences are this pass's. */
-  private static final List<Count> OF_A_PASS = List.of(
-      Count.UNLINKED_FILES,
-      Count.FAILED_DELETES,
-      Count.RELOCATED_SEGMENTS,
-      Count.RELOCATED_BYTES,
-      Count.CARRIED_OVER_TOMBSTONES);
+  private static final List<Count> OF_A_PASS =
+      List.of(
+          Count.UNLINKED_FILES,
+          Count.FAILED_DELETES,
+          Count.RELOCATED_SEGMENTS,
+          Count.RELOCATED_BYTES,
+          Count.CARRIED_OVER_TOMBSTONES);
 
   private final String checkpoint;
   private final Index index;
@@ -68,7 +70,9 @@ final class MaintenanceReport {
     add(line, "physicalBytes", now.physicalBytes());
     add(line, "liveSegments", now.liveSegments());
     add(line, "liveBytes", now.liveBytes());
-    add(line, "spaceAmplification",
+    add(
+        line,
+        "spaceAmplification",
         now.liveBytes() == 0 ? "none" : String.format(Locale.ROOT, "%.2f", now.spaceAmplification()));
     add(line, "tookMs", tookMs());
     add(line, "stopped", stopped);

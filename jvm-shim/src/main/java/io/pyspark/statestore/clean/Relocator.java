@@ -19,12 +19,14 @@ import org.slf4j.LoggerFactory;
 
 /**
  * Moves live segments out of closed files that are mostly {@link Garbage}, or small and too many, so that these can be
- * unlinked. A copy keeps its key and raises its generation (rule 5), so whatever happens to its path meanwhile still wins or kills as before.
+ * unlinked. A copy keeps its key and raises its generation (rule 5), so whatever happens to its path meanwhile still
+ * wins or kills as before.
  *
  * <p>Each process moves the segments of the partitions that it serves; no process has to be elected.
  */
 final class Relocator {
   private static final Logger LOG = LoggerFactory.getLogger(Relocator.class);
+
   /** Bytes of one commit. */
   private static final long CHUNK = 4 << 20;
 
@@ -88,8 +90,7 @@ final class Relocator {
     }
   }
 
-  private boolean moveOut(Garbage.Plan plan, RelocationMarkers.Marker marker, boolean allExist)
-      throws IOException {
+  private boolean moveOut(Garbage.Plan plan, RelocationMarkers.Marker marker, boolean allExist) throws IOException {
     double excess = plan.excess();
     long budget = plan.budget();
     try (Batch batch = new Batch(marker, CHUNK, garbage::moved)) {
@@ -154,14 +155,21 @@ final class Relocator {
         } catch (StateStoreFilesException e) {
           copies.remove(copy);
           payload.close();
-          LOG.warn("{} stays as it is: a live segment in it cannot be read. What to do: pyspark-statestore verify"
-              + " says what is damaged", candidate.file(), e);
+          LOG.warn(
+              "{} stays as it is: a live segment in it cannot be read. What to do: pyspark-statestore verify"
+                  + " says what is damaged",
+              candidate.file(),
+              e);
           return false;
         }
         bytes += segment.lengthWithEntries();
       }
-      LOG.debug("Moves {} live segments ({} bytes) out of {} ({} bytes)", candidate.segments().size(),
-          candidate.bytes(), candidate.file(), candidate.size());
+      LOG.debug(
+          "Moves {} live segments ({} bytes) out of {} ({} bytes)",
+          candidate.segments().size(),
+          candidate.bytes(),
+          candidate.file(),
+          candidate.size());
       return true;
     }
 

@@ -16,7 +16,10 @@ import org.slf4j.LoggerFactory;
  */
 public final class ServedRelocations {
   private static final Logger LOG = LoggerFactory.getLogger(ServedRelocations.class);
-  /** Spark deletes one partition's old versions after the other's. What is moved before may be deleted a moment later. */
+
+  /**
+   * Spark deletes one partition's old versions after the other's. What is moved before may be deleted a moment later.
+   */
   private static final long QUIET_MS = 100;
 
   private final Asks service;

@@ -12,16 +12,16 @@ import java.util.function.ToLongFunction;
  *
  * <p>A file is joined only with files of its size order: those between two powers of {@link #RATIO}. Joining as many of
  * them as that, or more, makes a file of a higher order. So a byte that lives on is moved once per order at most, eight
- * times from 1 KiB to 32 MiB; where so many as {@link #fanIn} are joined, every other order is left out. Files that have
- * lost most of their bytes since may stay in their order; what has died in them pays for that.
+ * times from 1 KiB to 32 MiB; where so many as {@link #fanIn} are joined, every other order is left out. Files that
+ * have lost most of their bytes since may stay in their order; what has died in them pays for that.
  *
  * <p>The number converges. With more than {@link #MANY} files, one of nine orders has more than 22 of them. Where each
  * of many processes may only move some, fewer files suffice the more there are.
  */
 final class SizeTiers {
   /**
-   * Fewer files are left alone. A cold process opens few of them ({@link Consolidation}), and a listing shows 400 in one
-   * page everywhere, so what they cost does not grow with their number below that.
+   * Fewer files are left alone. A cold process opens few of them ({@link Consolidation}), and a listing shows 400 in
+   * one page everywhere, so what they cost does not grow with their number below that.
    */
   static final int MANY = 200;
 

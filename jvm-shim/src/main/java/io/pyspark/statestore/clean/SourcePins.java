@@ -41,16 +41,21 @@ final class SourcePins {
   private final WriterIdentity writer;
   private final PendingTombstones tombstones;
   private final Pins pins;
+
   /** The directories with merged files of other checkpoints that reference files here have named. */
   private final Set<String> sources = new HashSet<>();
+
   /** The files in which something lived at the last call; null before the first one. */
   private Set<String> neededThen;
 
   private long deletionsThen;
+
   /** What the pins were last made to name, or could not be made to. */
   private Set<String> named;
+
   /** How often in a row they could not be, and how many passes have to go by until that is tried again. */
   private int failures;
+
   private int passesToRest;
 
   SourcePins(Storage storage, Index index, WriterIdentity writer, PendingTombstones tombstones, Pins pins) {
@@ -97,9 +102,13 @@ final class SourcePins {
           LOG.debug("The pins in {} stay as they are once more", source, e);
           continue;
         }
-        LOG.warn("The pins of the fork {} in {} stay as they are, and keep more files there than it needs. A query of"
-            + " the fork may have no right to write there. What to do: run pyspark-statestore orphans there once the"
-            + " fork needs nothing, which drops them", storage.checkpoint(), source, e);
+        LOG.warn(
+            "The pins of the fork {} in {} stay as they are, and keep more files there than it needs. A query of the"
+                + " fork may have no right to write there. What to do: run pyspark-statestore orphans there once the"
+                + " fork needs nothing, which drops them",
+            storage.checkpoint(),
+            source,
+            e);
       }
     }
     failures = isDone ? 0 : failures + 1;

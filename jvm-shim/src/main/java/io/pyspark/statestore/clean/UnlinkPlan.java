@@ -28,6 +28,7 @@ public record UnlinkPlan(List<Step> steps) {
 
   /** So many files that hold little but needed tombstones are joined; fewer would be written again pass after pass. */
   private static final int WORTH_JOINING = 4;
+
   /** A file never stays for the sake of tombstones that take less than this part of it. */
   private static final long CHEAP = 16;
 

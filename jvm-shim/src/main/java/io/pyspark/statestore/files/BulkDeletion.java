@@ -19,16 +19,17 @@ import org.apache.hadoop.fs.Path;
  * one object takes four requests: S3A asks what it is, and whether its directory has to be marked now.
  *
  * <p>From Hadoop 3.4.1 on, {@code WrappedIO} is for callers that also run with older versions, which do not have the
- * class. S3A of Hadoop 3.3, which comes with Spark 3.5, has the request as a public method, {@code removeKeys}, which it
- * uses for directories. What is not as expected there is deleted one by one.
+ * class. S3A of Hadoop 3.3, which comes with Spark 3.5, has the request as a public method, {@code removeKeys}, which
+ * it uses for directories. What is not as expected there is deleted one by one.
  */
 final class BulkDeletion {
   private static final MethodHandle PAGE_SIZE =
       find("bulkDelete_pageSize", MethodType.methodType(int.class, FileSystem.class, Path.class));
-  private static final MethodHandle DELETE = find(
-      "bulkDelete_delete", MethodType.methodType(List.class, FileSystem.class, Path.class, Collection.class));
+  private static final MethodHandle DELETE =
+      find("bulkDelete_delete", MethodType.methodType(List.class, FileSystem.class, Path.class, Collection.class));
   private static final String S3A = "org.apache.hadoop.fs.s3a.S3AFileSystem";
   private static final String KEY = "com.amazonaws.services.s3.model.DeleteObjectsRequest$KeyVersion";
+
   /** The page of S3A from Hadoop 3.4 on. S3 takes a thousand. */
   private static final int S3A_PAGE = 250;
 
@@ -102,25 +103,35 @@ final class BulkDeletion {
       Class<?> key = Class.forName(KEY, false, fs.getClass().getClassLoader());
       MethodHandle made = lookup.findConstructor(key, MethodType.methodType(void.class, String.class));
       MethodHandle remove = removeKeys(lookup, fs.getClass());
-      return remove == null ? null : page -> call(() -> {
-        List<Object> keys = new ArrayList<>();
-        for (Path file : page) {
-          keys.add(made.invoke((String) keyOf.invoke(fs, file)));
-        }
-        remove.invoke(fs, keys, false);
-        return Map.of();
-      });
+      return remove == null
+          ? null
+          : page ->
+              call(
+                  () -> {
+                    List<Object> keys = new ArrayList<>();
+                    for (Path file : page) {
+                      keys.add(made.invoke((String) keyOf.invoke(fs, file)));
+                    }
+                    remove.invoke(fs, keys, false);
+                    return Map.of();
+                  });
     } catch (ReflectiveOperationException | LinkageError e) {
       return null;
     }
   }
 
-  /** The method for keys and whether directories are deleted. Where there was S3Guard it takes S3Guard's state, or null. */
+  /**
+   * The method for keys and whether directories are deleted. Where there was S3Guard it takes S3Guard's state, or null.
+   */
   private static MethodHandle removeKeys(MethodHandles.Lookup lookup, Class<?> s3a) throws IllegalAccessException {
     for (Method method : s3a.getMethods()) {
       Class<?>[] types = method.getParameterTypes();
-      boolean isIt = method.getName().equals("removeKeys") && types.length >= 2 && types.length <= 3
-          && types[0] == List.class && types[1] == boolean.class;
+      boolean isIt =
+          method.getName().equals("removeKeys")
+              && types.length >= 2
+              && types.length <= 3
+              && types[0] == List.class
+              && types[1] == boolean.class;
       if (isIt && types.length == 2) {
         return lookup.unreflect(method);
       }

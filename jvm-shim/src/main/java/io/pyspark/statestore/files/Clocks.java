@@ -12,6 +12,7 @@ import java.util.function.LongSupplier;
  */
 public final class Clocks {
   private static final long START_NANOS = System.nanoTime();
+
   /** The wall clock of this process. */
   static volatile LongSupplier wall = System::currentTimeMillis;
 

@@ -31,11 +31,14 @@ final class Leases {
   private static final long LONGEST_PAUSE_MS = 8_000;
   private static final int RELEASE_ATTEMPTS = 12;
 
-  private static final ScheduledThreadPoolExecutor RELEASES = new ScheduledThreadPoolExecutor(1, task -> {
-    Thread thread = new Thread(task, "pyspark-statestore-leases");
-    thread.setDaemon(true);
-    return thread;
-  });
+  private static final ScheduledThreadPoolExecutor RELEASES =
+      new ScheduledThreadPoolExecutor(
+          1,
+          task -> {
+            Thread thread = new Thread(task, "pyspark-statestore-leases");
+            thread.setDaemon(true);
+            return thread;
+          });
 
   static {
     RELEASES.setKeepAliveTime(10, TimeUnit.SECONDS);
@@ -55,8 +58,8 @@ final class Leases {
     try {
       return fs.open(path);
     } catch (CannotObtainBlockLengthException e) {
-      LOG.info("HDFS does not know the length of {}, whose writer has not closed it; waiting until it is closed", path,
-          e);
+      LOG.info(
+          "HDFS does not know the length of {}, whose writer has not closed it; waiting until it is closed", path, e);
       return openOnceClosed(fs, path, isClosed, Math.min(closedAfterMs, PATIENCE_MS), e);
     }
   }
@@ -125,10 +128,14 @@ final class Leases {
   private static StateStoreFilesException notClosed(Path path, IOException reason) {
     return new StateStoreFilesException(
         StateStoreFilesException.Id.PSS_FILE_NOT_CLOSED,
-        path + " cannot be read: its writer has not closed it, and HDFS does not know its length any more ("
-            + reason.getMessage() + "). Nothing is lost. See that its DataNodes run, then try again; a dead writer's"
+        path
+            + " cannot be read: its writer has not closed it, and HDFS does not know its length any more ("
+            + reason.getMessage()
+            + "). Nothing is lost. See that its DataNodes run, then try again; a dead writer's"
             + " file is closed within two minutes. If it still fails and no query writes there, close it yourself: "
-            + "hdfs debug recoverLease -path " + path.toUri().getPath() + " -retries 10",
+            + "hdfs debug recoverLease -path "
+            + path.toUri().getPath()
+            + " -retries 10",
         reason);
   }
 
@@ -147,8 +154,11 @@ final class Leases {
     try {
       RELEASES.schedule(() -> release(leases, path, attempt), pauseMs, TimeUnit.MILLISECONDS);
     } catch (RuntimeException | Error e) {
-      LOG.warn("{} may stay open for as long as this process lives: no thread could be started to close it. What to do:"
-          + " allow this process more threads (ulimit -u) or memory", path, e);
+      LOG.warn(
+          "{} may stay open for as long as this process lives: no thread could be started to close it. What to do:"
+              + " allow this process more threads (ulimit -u) or memory",
+          path,
+          e);
     }
   }
 
@@ -168,9 +178,14 @@ final class Leases {
       long pause = Math.min(FIRST_PAUSE_MS << attempt, LONGEST_PAUSE_MS);
       releaseLater(leases, path, attempt + 1, pause);
     } else {
-      LOG.warn("{} is still open: HDFS did not recover its lease in " + RELEASE_ATTEMPTS + " attempts. What to do:"
-          + " make sure"
-          + " that its DataNodes run; if it stays so, hdfs debug recoverLease -path {} -retries 10", path, path,
+      LOG.warn(
+          "{} is still open: HDFS did not recover its lease in "
+              + RELEASE_ATTEMPTS
+              + " attempts. What to do:"
+              + " make sure"
+              + " that its DataNodes run; if it stays so, hdfs debug recoverLease -path {} -retries 10",
+          path,
+          path,
           failure);
     }
   }

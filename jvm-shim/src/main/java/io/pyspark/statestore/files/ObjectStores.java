@@ -9,8 +9,8 @@ public final class ObjectStores {
   private ObjectStores() {}
 
   /**
-   * Whether opening a file may cost requests that can be saved, a stream does one read after the other, and a rename is a
-   * copy. None of that is so on a local disk and on HDFS.
+   * Whether opening a file may cost requests that can be saved, a stream does one read after the other, and a rename is
+   * a copy. None of that is so on a local disk and on HDFS.
    */
   public static boolean isOne(FileSystem fs) {
     FileSystem raw = fs instanceof LocalFileSystem local ? local.getRawFileSystem() : fs;

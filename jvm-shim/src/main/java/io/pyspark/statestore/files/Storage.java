@@ -36,21 +36,28 @@ import org.apache.hadoop.util.functional.FutureIO;
 public final class Storage {
   public static final String DIRECTORY = "_merged";
   public static final String SUFFIX = ".merged";
+
   /** Ends the names of index-only files, so that they can be read before the files that they repeat. */
   public static final String INDEX_SUFFIX = ".index.merged";
 
   public static final String RELOCATING_SUFFIX = ".relocating";
   public static final String PIN_SUFFIX = ".fork";
   public static final String OWN_PIN_SUFFIX = ".own";
+
   /** Ends the name of the file in which a fork says where it came from. */
   public static final String ORIGIN_SUFFIX = ".origin";
+
   /** Options of S3A, which others ignore. */
   private static final String CREATE_UNCHECKED = "fs.s3a.create.performance";
+
   private static final String READ_POLICY_OF_OLD_S3A = "fs.s3a.experimental.input.fadvise";
+
   /** Of ABFS: a read of a range fetches that range, and not megabytes after it. */
   private static final String READ_UNBUFFERED = "fs.azure.buffered.pread.disable";
+
   /** Options of every file system since Hadoop 3.3.5, which has constants for them. */
   private static final String READ_POLICY = "fs.option.openfile.read.policy";
+
   private static final String WHOLE_LENGTH = "fs.option.openfile.length";
 
   /** Every file system lists so many names at once: HDFS and S3 a thousand, a local disk as many as fit in 32 KiB. */
@@ -65,10 +72,13 @@ public final class Storage {
   private final boolean isObjectStore;
   private final Path stateDirectory;
   private final Path directory;
+
   /** Made when it is first needed. */
   private volatile BulkDeletion bulk;
+
   /** Whether the newest listing has shown that there are reference files, or were: an own pin, or a fork's origin. */
   private volatile boolean restsOnReferences;
+
   /** Of an object store, what the newest listing has shown, by name. */
   private volatile Map<String, FileStatus> shown = Map.of();
 
@@ -169,7 +179,8 @@ public final class Storage {
   }
 
   /**
-   * Whether groups of this file become durable by hflush. Else each group is a file, which becomes so when it is closed.
+   * Whether groups of this file become durable by hflush. Else each group is a file, which becomes so when it is
+   * closed.
    *
    * <p>That a stream says so does not do. What was flushed has to be durable, and whole for all who open the file from
    * then on; those who have it open have to read on; and there may be any number of flushes. A local disk and HDFS hold
@@ -214,8 +225,8 @@ public final class Storage {
   /**
    * Lists the directory so that the result is complete. A file system lists a large directory page by page. What is
    * copied to a new file on a page that was read already, and unlinked from a page that is still to come, is on
-   * neither. To be missing from two listings, one after the other, it would have to be moved like this
-   * twice (docs/guarantees.md).
+   * neither. To be missing from two listings, one after the other, it would have to be moved like this twice
+   * (docs/guarantees.md).
    */
   public Listing listAll() throws IOException {
     Listing first = list();
@@ -246,8 +257,11 @@ public final class Storage {
         } else if (EXPORT_SUFFIXES.contains(ending)) {
           throw new StateStoreFilesException(
               StateStoreFilesException.Id.PSS_EXPORTED,
-              "The state of " + stateDirectory.getParent() + " was written back as plain files, or is about to be ("
-                  + name + " says so), and its merged files do not count any more. Go on with stock Spark. To merge "
+              "The state of "
+                  + stateDirectory.getParent()
+                  + " was written back as plain files, or is about to be ("
+                  + name
+                  + " says so), and its merged files do not count any more. Go on with stock Spark. To merge "
                   + "again, either go back to the merged files (pyspark-statestore convert --to merged) or drop them "
                   + "(pyspark-statestore drop-merged).");
         } else if (ending.equals(PIN_SUFFIX) || ending.equals(OWN_PIN_SUFFIX)) {
@@ -267,9 +281,9 @@ public final class Storage {
   }
 
   /**
-   * Lists the pins so that none is missed that is replaced meanwhile. The new one's name comes later, so that a listing in
-   * the order of names has one of both. A local disk has no order: a listing may pass the new one's place before it is
-   * there, and come to the old one's when that is gone. It would have to be replaced twice to be in neither of two.
+   * Lists the pins so that none is missed that is replaced meanwhile. The new one's name comes later, so that a listing
+   * in the order of names has one of both. A local disk has no order: a listing may pass the new one's place before it
+   * is there, and come to the old one's when that is gone. It would have to be replaced twice to be in neither of two.
    */
   public List<FileStatus> listPins() throws IOException {
     List<FileStatus> first = list().pins();
@@ -293,7 +307,8 @@ public final class Storage {
    */
   public boolean hasPlainState() throws IOException {
     for (FileStatus operator : listOrNone(stateDirectory)) {
-      if (operator.isDirectory() && isNumber(operator.getPath().getName())
+      if (operator.isDirectory()
+          && isNumber(operator.getPath().getName())
           && holdsFiles(new Path(operator.getPath(), "0"), true)) {
         return true;
       }
@@ -386,10 +401,11 @@ public final class Storage {
     if (!isObjectStore) {
       return Leases.open(fs, path(name), isClosed, closedAfterMs);
     }
-    FutureDataInputStreamBuilder builder = fs.openFile(path(name))
-        .opt(READ_POLICY, "random")
-        .opt(READ_POLICY_OF_OLD_S3A, "random")
-        .opt(READ_UNBUFFERED, "true");
+    FutureDataInputStreamBuilder builder =
+        fs.openFile(path(name))
+            .opt(READ_POLICY, "random")
+            .opt(READ_POLICY_OF_OLD_S3A, "random")
+            .opt(READ_UNBUFFERED, "true");
     if (wholeLength >= 0) {
       // With either, a store need not be asked how long the file is. S3A 3.3 takes the status only.
       builder.opt(WHOLE_LENGTH, Long.toString(wholeLength));

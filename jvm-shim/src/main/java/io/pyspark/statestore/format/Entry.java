@@ -5,15 +5,15 @@ package io.pyspark.statestore.format;
  *
  * @param kind {@link #PUT} or {@link #DELETE}
  * @param type what the logical file is, one of the {@code TYPE_} constants
- * @param generation how often the segment has been relocated; of equal keys the highest is read (rule 5); for a
- *     DELETE, how often it was carried over (rule 6)
+ * @param generation how often the segment has been relocated; of equal keys the highest is read (rule 5); for a DELETE,
+ *     how often it was carried over (rule 6)
  * @param crc32c the checksum of the segment's bytes; 0 for a DELETE
  * @param stamp the hybrid logical clock of the write; for a DELETE, of the newest write that it kills (rule 4)
  * @param writer the id of the process that wrote it, which decides between equal stamps
  * @param offset where the segment starts in its merged file
  * @param length bytes of the segment
- * @param fileRef 0 for the file that holds this block, else 1-based into the name table of an index-only or a
- *     reference file
+ * @param fileRef 0 for the file that holds this block, else 1-based into the name table of an index-only or a reference
+ *     file
  * @param path the logical path, relative to {@code <checkpoint>/state/}
  */
 public record Entry(

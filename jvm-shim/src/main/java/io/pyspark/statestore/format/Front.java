@@ -11,10 +11,12 @@ import java.util.Arrays;
  */
 final class Front {
   static final int SIZE = 32;
+
   /** Bytes of a group that has a front and no entry. */
   static final long SMALLEST_GROUP = SIZE + Entry.fixedLength(0) + Trailer.SIZE;
 
   private static final byte[] MAGIC = "PSSFRONT".getBytes(StandardCharsets.US_ASCII);
+
   /** The magic and the group's offset: a reader knows these bytes before it reads them. */
   private static final int KNOWN = 16;
 

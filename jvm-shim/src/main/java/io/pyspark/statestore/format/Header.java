@@ -23,9 +23,9 @@ import java.util.List;
  * @param hasFronts whether each group begins with a {@link Front}
  * @param isWhole whether the file got its name only when it was sealed
  */
-public record Header(
-    long writer, long createdMs, String metaJson, int length, boolean hasFronts, boolean isWhole) {
+public record Header(long writer, long createdMs, String metaJson, int length, boolean hasFronts, boolean isWhole) {
   public static final byte[] MAGIC = "PSSMERG1".getBytes(StandardCharsets.US_ASCII);
+
   /** Bytes of the magic without its last one, the version digit. */
   private static final int FAMILY_LENGTH = 7;
 
@@ -54,8 +54,7 @@ public record Header(
   }
 
   private static Header of(long writer, long createdMs, String metaJson, int length, JsonNode meta) {
-    return new Header(
-        writer, createdMs, metaJson, length, meta.path(FRONTS).asBoolean(), meta.path(WHOLE).asBoolean());
+    return new Header(writer, createdMs, metaJson, length, meta.path(FRONTS).asBoolean(), meta.path(WHOLE).asBoolean());
   }
 
   public byte[] encode() {
@@ -81,14 +80,20 @@ public record Header(
     int magicSeen = Math.min(prefix.length, FAMILY_LENGTH);
     if (!Arrays.equals(prefix, 0, magicSeen, MAGIC, 0, magicSeen)) {
       throw new StateStoreFilesException(
-          Id.PSS_CORRUPT_FILE, file + " is not a merged file: it does not start with PSSMERG. "
+          Id.PSS_CORRUPT_FILE,
+          file
+              + " is not a merged file: it does not start with PSSMERG. "
               + "Move it out of the _merged directory, which holds nothing else.");
     }
     if (prefix.length > FAMILY_LENGTH && prefix[FAMILY_LENGTH] != MAGIC[FAMILY_LENGTH]) {
       throw new StateStoreFilesException(
-          Id.PSS_UNSUPPORTED_FORMAT_VERSION, file + " has format version "
-              + printable(prefix[FAMILY_LENGTH]) + "; this release reads version "
-              + (char) MAGIC[FAMILY_LENGTH] + ". Use the pyspark_statestore release that wrote it, or a newer one.");
+          Id.PSS_UNSUPPORTED_FORMAT_VERSION,
+          file
+              + " has format version "
+              + printable(prefix[FAMILY_LENGTH])
+              + "; this release reads version "
+              + (char) MAGIC[FAMILY_LENGTH]
+              + ". Use the pyspark_statestore release that wrote it, or a newer one.");
     }
     if (prefix.length < FIXED) {
       return null;
@@ -150,7 +155,7 @@ public record Header(
 
   private static StateStoreFilesException damaged(String file, String what) {
     return new StateStoreFilesException(
-        Id.PSS_CORRUPT_FILE, file + " is damaged at offset 0: " + what
-            + ". Restore the file from a copy; nothing was changed or deleted.");
+        Id.PSS_CORRUPT_FILE,
+        file + " is damaged at offset 0: " + what + ". Restore the file from a copy; nothing was changed or deleted.");
   }
 }

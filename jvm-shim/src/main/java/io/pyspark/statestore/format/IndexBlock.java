@@ -92,7 +92,8 @@ public record IndexBlock(List<Entry> entries, List<String> names) {
       names = strings(in, fileCount, bytes.length, "name table");
       checkNames(names, trailer.isForeign());
     }
-    boolean onlyGroup = trailer.isSealed() && trailer.isCumulative() && !trailer.isIndexOnly() && trailer.previous() == 0;
+    boolean onlyGroup =
+        trailer.isSealed() && trailer.isCumulative() && !trailer.isIndexOnly() && trailer.previous() == 0;
     if (trailer.isForeign() && !onlyGroup) {
       throw new MalformedIndexException("it refers to other checkpoints, but is not the only group of a sealed file");
     }
@@ -109,8 +110,12 @@ public record IndexBlock(List<Entry> entries, List<String> names) {
   private static void checkNames(List<String> names, boolean foreign) throws MalformedIndexException {
     for (String name : names) {
       if (!PathRules.isMergedFileName(name) && !(foreign && PathRules.isForeignPath(name))) {
-        throw new MalformedIndexException("its name table holds '" + name + "', which is no "
-            + (foreign ? "name or path" : "name") + " of a merged file");
+        throw new MalformedIndexException(
+            "its name table holds '"
+                + name
+                + "', which is no "
+                + (foreign ? "name or path" : "name")
+                + " of a merged file");
       }
     }
   }
@@ -135,8 +140,11 @@ public record IndexBlock(List<Entry> entries, List<String> names) {
       throw new MalformedIndexException("the stamp, writer or file reference of " + path + " is out of range");
     }
     // A segment of this file lies before the index block. One in another file is checked when it is read.
-    boolean fits = offset >= 0 && length >= 0 && length <= Long.MAX_VALUE - offset
-        && (kind == Entry.DELETE || fileRef != 0 || offset + length <= trailer.indexOffset());
+    boolean fits =
+        offset >= 0
+            && length >= 0
+            && length <= Long.MAX_VALUE - offset
+            && (kind == Entry.DELETE || fileRef != 0 || offset + length <= trailer.indexOffset());
     if (!fits) {
       throw new MalformedIndexException("the segment of " + path + " lies outside of the file");
     }
@@ -147,8 +155,8 @@ public record IndexBlock(List<Entry> entries, List<String> names) {
   }
 
   /**
-   * Reads {@code count} strings: first their offsets, at the buffer's position, then the heap, which ends at
-   * {@code end}.
+   * Reads {@code count} strings: first their offsets, at the buffer's position, then the heap, which ends at {@code
+   * end}.
    */
   private static List<String> strings(ByteBuffer in, int count, int end, String what) throws MalformedIndexException {
     if (count < 0 || 4L * (count + 1L) > end - in.position()) {

@@ -76,7 +76,8 @@ public final class MergedFileReader {
     }
     Group last = groupAtEnd();
     if (header.isWhole() && (last == null || !last.trailer().isSealed())) {
-      throw damaged(Math.max(header.length(), length - Trailer.SIZE),
+      throw damaged(
+          Math.max(header.length(), length - Trailer.SIZE),
           "it got its name when it was sealed, and does not end with the seal");
     }
     if (last == null && header.hasFronts()) {
@@ -273,7 +274,12 @@ public final class MergedFileReader {
 
   private StateStoreFilesException damaged(long offset, String what) {
     return new StateStoreFilesException(
-        Id.PSS_CORRUPT_INDEX, source.name() + " is damaged at offset " + offset + ": " + what
+        Id.PSS_CORRUPT_INDEX,
+        source.name()
+            + " is damaged at offset "
+            + offset
+            + ": "
+            + what
             + ". Restore the file from a copy; nothing was changed or deleted.");
   }
 

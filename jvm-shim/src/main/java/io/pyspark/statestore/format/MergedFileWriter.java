@@ -19,6 +19,7 @@ public final class MergedFileWriter {
   private final List<Entry> written = new ArrayList<>();
   private long position;
   private long previousTrailer;
+
   /** The end of the group that was announced and has not ended; 0 for none. */
   private long announcedEnd;
 
@@ -172,15 +173,16 @@ public final class MergedFileWriter {
     byte[] index = encoded.bytes();
     pad(index.length);
     long nameTable = encoded.nameTableStart() == 0 ? 0 : position + encoded.nameTableStart();
-    Trailer trailer = new Trailer(
-        flags,
-        count,
-        position,
-        index.length,
-        previousTrailer,
-        groupStamp,
-        nameTable,
-        Checksum.crc32c(index, 0, index.length));
+    Trailer trailer =
+        new Trailer(
+            flags,
+            count,
+            position,
+            index.length,
+            previousTrailer,
+            groupStamp,
+            nameTable,
+            Checksum.crc32c(index, 0, index.length));
     out.write(index);
     out.write(trailer.encode());
     previousTrailer = position + index.length;

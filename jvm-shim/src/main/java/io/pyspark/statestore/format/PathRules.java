@@ -11,9 +11,11 @@ import java.util.regex.Pattern;
 public final class PathRules {
   private static final int MAX_LENGTH = 4096;
   private static final Pattern MERGED_FILE = Pattern.compile("([0-9]{13})-([0-9a-f]{16})-[0-9]{1,10}\\.merged");
-  private static final Pattern FILE = Pattern.compile("[0-9]{13}-[0-9a-f]{16}-[0-9]{1,10}"
-      + "(\\.merged|\\.index\\.merged|\\.relocating|\\.fork|\\.fork\\.away|\\.own|\\.origin"
-      + "|\\.exporting|\\.exported|\\.dropping)");
+  private static final Pattern FILE =
+      Pattern.compile(
+          "[0-9]{13}-[0-9a-f]{16}-[0-9]{1,10}"
+              + "(\\.merged|\\.index\\.merged|\\.relocating|\\.fork|\\.fork\\.away|\\.own|\\.origin"
+              + "|\\.exporting|\\.exported|\\.dropping)");
   private static final String MERGED_DIRECTORY = "/state/_merged/";
 
   private PathRules() {}
@@ -43,7 +45,9 @@ public final class PathRules {
   /** Whether {@code path} is that of a merged file with segments: absolute, normalised, in {@code state/_merged/}. */
   public static boolean isForeignPath(String path) {
     int name = path.lastIndexOf('/') + 1;
-    return path.startsWith("/") && path.length() <= MAX_LENGTH && isSafe(path.substring(1))
+    return path.startsWith("/")
+        && path.length() <= MAX_LENGTH
+        && isSafe(path.substring(1))
         && path.substring(0, name).endsWith(MERGED_DIRECTORY)
         && isMergedFileName(path.substring(name));
   }

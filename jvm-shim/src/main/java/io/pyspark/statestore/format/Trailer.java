@@ -30,6 +30,7 @@ public record Trailer(
   public static final int SEALED = 1;
   public static final int CUMULATIVE = 2;
   public static final int INDEX_ONLY = 4;
+
   /** The flag of a reference file: the segments are in files of other checkpoints. */
   public static final int FOREIGN = 8;
 
@@ -86,19 +87,28 @@ public record Trailer(
       return null;
     }
     in.position(at + 8);
-    Trailer t = new Trailer(
-        in.getInt(), in.getInt(), in.getLong(), in.getLong(), in.getLong(), in.getLong(), in.getLong(), in.getInt());
+    Trailer t =
+        new Trailer(
+            in.getInt(),
+            in.getInt(),
+            in.getLong(),
+            in.getLong(),
+            in.getLong(),
+            in.getLong(),
+            in.getLong(),
+            in.getInt());
     // A hostile count is refused here, before anything is allocated for so many entries.
-    boolean plausible = t.count >= 0
-        && t.indexOffset > 0
-        && t.indexLength >= 0
-        && t.indexLength <= Integer.MAX_VALUE - 8
-        && t.indexOffset <= fileOffset
-        && t.indexLength == fileOffset - t.indexOffset
-        && t.previous >= 0
-        && t.previous < t.indexOffset
-        && t.groupStamp >= 0
-        && t.indexLength >= Entry.fixedLength(t.count);
+    boolean plausible =
+        t.count >= 0
+            && t.indexOffset > 0
+            && t.indexLength >= 0
+            && t.indexLength <= Integer.MAX_VALUE - 8
+            && t.indexOffset <= fileOffset
+            && t.indexLength == fileOffset - t.indexOffset
+            && t.previous >= 0
+            && t.previous < t.indexOffset
+            && t.groupStamp >= 0
+            && t.indexLength >= Entry.fixedLength(t.count);
     return plausible ? t : null;
   }
 }

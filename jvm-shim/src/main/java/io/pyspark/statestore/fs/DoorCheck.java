@@ -33,6 +33,7 @@ final class DoorCheck {
 
   private final FileSystem fs;
   private final Path checkpoint;
+
   /** The class that the session sets. */
   private final String sessionProvider;
 
@@ -53,12 +54,15 @@ final class DoorCheck {
 
   /** Says of a query that is about to start at a merged location if it has another store than its session. */
   static void beforeMergedStart(Path checkpoint, Configuration conf) {
-    check(checkpoint, conf, check -> {
-      String inLog = check.providerInOffsetLog();
-      if (inLog != null) {
-        check.sayWhichStore(inLog);
-      }
-    });
+    check(
+        checkpoint,
+        conf,
+        check -> {
+          String inLog = check.providerInOffsetLog();
+          if (inLog != null) {
+            check.sayWhichStore(inLog);
+          }
+        });
   }
 
   /**
@@ -83,8 +87,8 @@ final class DoorCheck {
   }
 
   private static boolean isRepartitioning() {
-    return StackWalker.getInstance().walk(
-        frames -> frames.anyMatch(frame -> frame.getClassName().startsWith(REPARTITIONING)));
+    return StackWalker.getInstance()
+        .walk(frames -> frames.anyMatch(frame -> frame.getClassName().startsWith(REPARTITIONING)));
   }
 
   private interface Rule {
@@ -115,11 +119,17 @@ final class DoorCheck {
     }
     refuseMerged(provider);
     if (isOwn(sessionProvider) && hasState()) {
-      LOG.warn("[{}] The query of {} goes on with {}, and its state is not merged: Spark takes the class from the"
+      LOG.warn(
+          "[{}] The query of {} goes on with {}, and its state is not merged: Spark takes the class from the"
               + " checkpoint's offset log and ignores this session's {}. What to do, once the query is stopped:"
               + " convert the checkpoint, with pyspark-statestore convert {} --to merged; or start it with"
               + " checkpointLocation = merged_path(...), that is {}, in a session with configure(mode=\"path\").",
-          Id.PSS_STAYS_STOCK, checkpoint, provider, sessionProvider, checkpoint, Schemes.toMerged(checkpoint));
+          Id.PSS_STAYS_STOCK,
+          checkpoint,
+          provider,
+          sessionProvider,
+          checkpoint,
+          Schemes.toMerged(checkpoint));
     }
   }
 
@@ -128,16 +138,25 @@ final class DoorCheck {
     String store = storeOf(provider);
     String asked = storeOf(sessionProvider);
     if (!store.isEmpty() && !asked.isEmpty() && !store.equals(asked)) {
-      LOG.warn("[{}] The query of {} goes on with its {} store: Spark takes the class from the checkpoint's offset"
-              + " log and ignores that this session asks for {}. What to do: pass store=\"{}\" to configure(); or, for the"
-              + " other store, stop the query and convert the checkpoint, with pyspark-statestore convert {} --store {}.",
-          Id.PSS_KEEPS_STORE, checkpoint, store, asked, store, checkpoint, asked);
+      LOG.warn(
+          "[{}] The query of {} goes on with its {} store: Spark takes the class from the checkpoint's offset log and"
+              + " ignores that this session asks for {}. What to do: pass store=\"{}\" to configure(); or, for the"
+              + " other store, stop the query and convert the checkpoint, with pyspark-statestore convert {} --store"
+              + " {}.",
+          Id.PSS_KEEPS_STORE,
+          checkpoint,
+          store,
+          asked,
+          store,
+          checkpoint,
+          asked);
     }
   }
 
   /** As Python's {@code store_of}; empty for a class that is neither Spark's nor ours. */
   private static String storeOf(String provider) {
-    return provider.endsWith("RocksDBStateStoreProvider") ? "rocksdb"
+    return provider.endsWith("RocksDBStateStoreProvider")
+        ? "rocksdb"
         : provider.endsWith("HDFSBackedStateStoreProvider") ? "heap" : "";
   }
 
@@ -148,11 +167,20 @@ final class DoorCheck {
     }
     String provider = inLog.isEmpty() ? sessionProvider : inLog;
     if (isOwn(provider)) {
-      throw refusal(Id.PSS_CANNOT_REPARTITION, "Spark's offline repartitioning knows the state of Spark's own classes only,"
-          + " and " + checkpoint + " has " + provider + ". Nothing was written. " + (provider.contains("RocksDB")
-              ? "Use pyspark-statestore repartition " + checkpoint + " --partitions N instead, or"
-                  + " Checkpoint(...).repartition(N, spark=spark)."
-              : "It does not know heap stores at all."));
+      throw refusal(
+          Id.PSS_CANNOT_REPARTITION,
+          "Spark's offline repartitioning knows the state of Spark's own classes only,"
+              + " and "
+              + checkpoint
+              + " has "
+              + provider
+              + ". Nothing was written. "
+              + (provider.contains("RocksDB")
+                  ? "Use pyspark-statestore repartition "
+                      + checkpoint
+                      + " --partitions N instead, or"
+                      + " Checkpoint(...).repartition(N, spark=spark)."
+                  : "It does not know heap stores at all."));
     }
     if (!byMergedName) {
       refuseMerged(provider);
@@ -161,11 +189,22 @@ final class DoorCheck {
 
   private void refuseMerged(String provider) throws IOException {
     if (isMerged()) {
-      throw refusal(Id.PSS_WRONG_DOOR, checkpoint + " has its state in merged files, and " + provider + " would not find"
-          + " them under this name. Nothing was changed, and nothing has to be cleared. Start the query with"
-          + " checkpointLocation = merged_path(...), that is " + Schemes.toMerged(checkpoint) + ". Or stop using the path"
-          + " door: pyspark-statestore convert " + checkpoint + " --to merged lets this location be used by sessions with"
-          + " configure(), pyspark-statestore export " + checkpoint + " by stock Spark.");
+      throw refusal(
+          Id.PSS_WRONG_DOOR,
+          checkpoint
+              + " has its state in merged files, and "
+              + provider
+              + " would not find"
+              + " them under this name. Nothing was changed, and nothing has to be cleared. Start the query with"
+              + " checkpointLocation = merged_path(...), that is "
+              + Schemes.toMerged(checkpoint)
+              + ". Or stop using the path"
+              + " door: pyspark-statestore convert "
+              + checkpoint
+              + " --to merged lets this location be used by sessions with"
+              + " configure(), pyspark-statestore export "
+              + checkpoint
+              + " by stock Spark.");
     }
   }
 

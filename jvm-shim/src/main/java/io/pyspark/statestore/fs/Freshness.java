@@ -24,8 +24,7 @@ final class Freshness {
     return task == null || env == null
         ? null
         : new FreshnessKey.StageAttempt(
-            env.conf().get("spark.app.id", ""), task.stageId(), task.stageAttemptNumber(),
-            SparkQuery.hasTask(task));
+            env.conf().get("spark.app.id", ""), task.stageId(), task.stageAttemptNumber(), SparkQuery.hasTask(task));
   }
 
   /**

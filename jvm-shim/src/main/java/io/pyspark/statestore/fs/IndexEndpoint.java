@@ -36,8 +36,8 @@ import scala.runtime.BoxedUnit;
  * Executors come to it by {@link SparkTransport}.
  *
  * <p>The driver decides who uses it. It makes the endpoint with a query's first file manager, and says so in the Hadoop
- * configuration that Spark broadcasts with every stage. An executor never decides by itself that there is no service: it
- * would then write what others do not hear of. In {@code local[n]} nobody asks: tasks use the driver's log itself.
+ * configuration that Spark broadcasts with every stage. An executor never decides by itself that there is no service:
+ * it would then write what others do not hear of. In {@code local[n]} nobody asks: tasks use the driver's log itself.
  */
 public final class IndexEndpoint implements RpcEndpoint {
   private static final Logger LOG = LoggerFactory.getLogger(IndexEndpoint.class);
@@ -45,6 +45,7 @@ public final class IndexEndpoint implements RpcEndpoint {
 
   /** Answers what is in memory, and waits for nothing. Spark's own threads have more to do than to wait for it. */
   private static final ExecutorService QUICK = Executors.newFixedThreadPool(4, Threads.daemons("merged-index-service"));
+
   /** Answers what may take as long as the file system of its checkpoint does. */
   private static final FairThreads FAIR =
       new FairThreads(Executors.newCachedThreadPool(Threads.daemons("merged-index-service-files")), 4);
@@ -95,8 +96,10 @@ public final class IndexEndpoint implements RpcEndpoint {
         SparkContext.getOrCreate().hadoopConfiguration().set(SparkTransport.KEY, NAME);
         LOG.info("The index service of merged state is ready");
       } catch (RuntimeException | LinkageError e) {
-        LOG.warn("There is no index service in this driver; executors read each other's merged files instead. What"
-            + " to do: report it with this stack trace", e);
+        LOG.warn(
+            "There is no index service in this driver; executors read each other's merged files instead. What"
+                + " to do: report it with this stack trace",
+            e);
       }
     }
   }
@@ -108,7 +111,9 @@ public final class IndexEndpoint implements RpcEndpoint {
     }
   }
 
-  /** A file is written that is no state. Only the query itself writes into its logs; others may have read them before. */
+  /**
+   * A file is written that is no state. Only the query itself writes into its logs; others may have read them before.
+   */
   static void written(Path file, Configuration conf) {
     Path log = file.getParent();
     SparkEnv env = SparkEnv.get();
@@ -120,7 +125,8 @@ public final class IndexEndpoint implements RpcEndpoint {
   }
 
   private static boolean isLog(Path location) {
-    return location.getParent() != null && (location.getName().equals("offsets") || location.getName().equals("commits"));
+    return location.getParent() != null
+        && (location.getName().equals("offsets") || location.getName().equals("commits"));
   }
 
   private static Configuration configuration(Path checkpoint) {
@@ -146,7 +152,9 @@ public final class IndexEndpoint implements RpcEndpoint {
     }
   }
 
-  /** Has what is owed to a query's batches end with the query. Spark tells the listeners of a context, in all sessions. */
+  /**
+   * Has what is owed to a query's batches end with the query. Spark tells the listeners of a context, in all sessions.
+   */
   private static void hearOfEnds(SparkEnv env) {
     synchronized (CONFIGURATIONS) {
       if (heard.get() == env) {
@@ -155,17 +163,21 @@ public final class IndexEndpoint implements RpcEndpoint {
       heard = new WeakReference<>(env);
     }
     try {
-      SparkContext.getOrCreate().addSparkListener(new SparkListener() {
-        @Override
-        public void onOtherEvent(SparkListenerEvent event) {
-          if (event instanceof StreamingQueryListener.QueryTerminatedEvent ended) {
-            MergedLogs.runEnded(ended.runId().toString());
-          }
-        }
-      });
+      SparkContext.getOrCreate()
+          .addSparkListener(
+              new SparkListener() {
+                @Override
+                public void onOtherEvent(SparkListenerEvent event) {
+                  if (event instanceof StreamingQueryListener.QueryTerminatedEvent ended) {
+                    MergedLogs.runEnded(ended.runId().toString());
+                  }
+                }
+              });
     } catch (RuntimeException | LinkageError e) {
-      LOG.warn("Ends of queries are not heard of; what stopped ones owe is kept until they are started again. What"
-          + " to do: report it with this stack trace", e);
+      LOG.warn(
+          "Ends of queries are not heard of; what stopped ones owe is kept until they are started again. What"
+              + " to do: report it with this stack trace",
+          e);
     }
   }
 
@@ -219,21 +231,25 @@ public final class IndexEndpoint implements RpcEndpoint {
   /** Whoever asks hears of every failure, and does not wait for the time that an answer may take. */
   private static void reply(byte[] question, RpcCallContext context) {
     try {
-      answer(question, context.senderAddress()).whenComplete((said, failure) -> {
-        if (failure == null) {
-          context.reply(said);
-        } else {
-          fail(context, failure);
-        }
-      });
+      answer(question, context.senderAddress())
+          .whenComplete(
+              (said, failure) -> {
+                if (failure == null) {
+                  context.reply(said);
+                } else {
+                  fail(context, failure);
+                }
+              });
     } catch (RuntimeException | Error e) {
       fail(context, e);
     }
   }
 
   private static void fail(RpcCallContext context, Throwable why) {
-    LOG.warn("The index service could not answer. What to do: if it goes on, report it with this stack trace, and"
-        + " restart the query with indexService.enabled=false", why);
+    LOG.warn(
+        "The index service could not answer. What to do: if it goes on, report it with this stack trace, and"
+            + " restart the query with indexService.enabled=false",
+        why);
     // The other side may not know the class of the failure.
     context.sendFailure(new IOException(String.valueOf(why)));
   }

@@ -126,15 +126,16 @@ public final class MergedFileSystem extends FileSystem {
     String queryRunId = SparkQuery.runIdIn(conf);
     IndexTransport service = SparkTransport.of(conf, options);
     FreshnessKey key = Freshness.key();
-    MergedLog log = MergedLogs.of(
-        real,
-        state.stateDirectory(),
-        options,
-        ProcessIdentity.facts(queryRunId, conf),
-        service,
-        queryRunId,
-        state.relative(),
-        Stream.of(key).filter(Objects::nonNull).toArray(FreshnessKey[]::new));
+    MergedLog log =
+        MergedLogs.of(
+            real,
+            state.stateDirectory(),
+            options,
+            ProcessIdentity.facts(queryRunId, conf),
+            service,
+            queryRunId,
+            state.relative(),
+            Stream.of(key).filter(Objects::nonNull).toArray(FreshnessKey[]::new));
     // Where all tasks of the query run in this process, its log is the one behind the service.
     if (!queryRunId.isEmpty() && service == null && options.indexService() && ProcessIdentity.runsAllTasks()) {
       log.serveQueries();
@@ -229,7 +230,8 @@ public final class MergedFileSystem extends FileSystem {
     if (target != null && target.fileExists()) {
       return false;
     }
-    try (FSDataInputStream in = open(from); FSDataOutputStream out = create(to, false)) {
+    try (FSDataInputStream in = open(from);
+        FSDataOutputStream out = create(to, false)) {
       in.transferTo(out);
     } catch (FileNotFoundException e) {
       return false;
@@ -290,8 +292,7 @@ public final class MergedFileSystem extends FileSystem {
   }
 
   @Override
-  public void copyFromLocalFile(boolean deleteSource, boolean overwrite, Path source, Path target)
-      throws IOException {
+  public void copyFromLocalFile(boolean deleteSource, boolean overwrite, Path source, Path target) throws IOException {
     Path realTarget = toReal(target);
     StateView view = file(realTarget);
     if (view == null) {
@@ -311,8 +312,7 @@ public final class MergedFileSystem extends FileSystem {
   }
 
   @Override
-  public void copyToLocalFile(boolean deleteSource, Path source, Path target, boolean useRawLocal)
-      throws IOException {
+  public void copyToLocalFile(boolean deleteSource, Path source, Path target, boolean useRawLocal) throws IOException {
     Path realSource = toReal(source);
     StateView view = file(realSource);
     if (view == null) {

@@ -21,32 +21,42 @@ import org.apache.hadoop.fs.PathFilter;
 import org.apache.spark.SparkException;
 
 /**
- * The checkpoint file manager of both doors, without the interface of Spark's, which {@code MergedCheckpointFileManager}
- * adds. The files of state stores become segments, so an atomic create needs no temporary file and no rename. All other
- * files, and all files of plain locations, go to the manager that Spark would have made.
+ * The checkpoint file manager of both doors, without the interface of Spark's, which {@code
+ * MergedCheckpointFileManager} adds. The files of state stores become segments, so an atomic create needs no temporary
+ * file and no rename. All other files, and all files of plain locations, go to the manager that Spark would have made.
  */
 public final class MergedFiles {
   static final String CLASS_KEY = "spark.sql.streaming.checkpointFileManagerClass";
+
   /** The key that the providers set: the state files of a store at a plain location are merged, too. */
   public static final String MERGE_PLAIN_PATHS = "io.pyspark.statestore.mergePlainPaths";
 
   /** Null where nothing is merged. */
   private final Options options;
+
   private final boolean mergedNames;
+
   /** Whether Spark reads its own class for RocksDB in the offset log, whatever is there. */
   private final boolean showsSparksProviders;
+
   private final FileManager.Maker sparks;
+
   /** Manages what is not state, under real names. Made when it is first needed: a store needs none. */
   private FileManager plain;
+
   /** Null where nothing is merged. */
   private final MergedFileSystem fs;
+
   private final Path location;
   private final Configuration conf;
   private final long madeNanos = System.nanoTime();
+
   /** The key of the last question that a task asked; Spark opens files for that task from other threads. */
   private volatile FreshnessKey lastKey;
 
-  /** @param sparks makes the manager of what is not state */
+  /**
+   * @param sparks makes the manager of what is not state
+   */
   MergedFiles(Path path, Configuration given, FileManager.Maker sparks) throws IOException {
     this.conf = SparkQuery.withRunId(given);
     this.mergedNames = Schemes.isMerged(path);
@@ -67,7 +77,8 @@ public final class MergedFiles {
 
   private synchronized FileManager plain() {
     if (plain == null) {
-      plain = sparks.make(Schemes.toReal(location), withoutThis(conf, conf.get(Options.PREFIX + "fileManagerClass", "")));
+      plain =
+          sparks.make(Schemes.toReal(location), withoutThis(conf, conf.get(Options.PREFIX + "fileManagerClass", "")));
     }
     return plain;
   }
@@ -121,36 +132,38 @@ public final class MergedFiles {
   }
 
   AtomicFile createAtomic(Path path, boolean overwriteIfPossible) {
-    return io(() -> {
-      StateView view = file(path);
-      if (view != null) {
-        return new NewSegment(view.create(overwriteIfPossible));
-      }
-      Path real = Schemes.toReal(path);
-      String own = showsSparksProviders ? SparksProviders.ownFor(real, conf) : "";
-      AtomicFile made = SparksProviders.written(plain().createAtomic(real, overwriteIfPossible), own);
-      IndexEndpoint.written(fs == null ? real : fs.real().makeQualified(real), conf);
-      return BatchEnd.of(real, made, conf, madeNanos);
-    });
+    return io(
+        () -> {
+          StateView view = file(path);
+          if (view != null) {
+            return new NewSegment(view.create(overwriteIfPossible));
+          }
+          Path real = Schemes.toReal(path);
+          String own = showsSparksProviders ? SparksProviders.ownFor(real, conf) : "";
+          AtomicFile made = SparksProviders.written(plain().createAtomic(real, overwriteIfPossible), own);
+          IndexEndpoint.written(fs == null ? real : fs.real().makeQualified(real), conf);
+          return BatchEnd.of(real, made, conf, madeNanos);
+        });
   }
 
   FSDataInputStream open(Path path) {
-    return io(() -> {
-      StateView view = file(path);
-      if (view == null) {
-        Path real = Schemes.toReal(path);
-        FSDataInputStream opened = plain().open(real);
-        return showsSparksProviders ? SparksProviders.shown(real, opened) : opened;
-      }
-      // Every load of a RocksDB store asks for its versions first; one of a heap store opens files straight away.
-      boolean askedBefore = path.getName().contains(".changelog") || path.getName().contains(".zip");
-      view.ensureFresh(askedBefore ? lastKey : null);
-      try {
-        return view.open();
-      } catch (StateFileNotFoundException e) {
-        throw inSparksWords(path, e);
-      }
-    });
+    return io(
+        () -> {
+          StateView view = file(path);
+          if (view == null) {
+            Path real = Schemes.toReal(path);
+            FSDataInputStream opened = plain().open(real);
+            return showsSparksProviders ? SparksProviders.shown(real, opened) : opened;
+          }
+          // Every load of a RocksDB store asks for its versions first; one of a heap store opens files straight away.
+          boolean askedBefore = path.getName().contains(".changelog") || path.getName().contains(".zip");
+          view.ensureFresh(askedBefore ? lastKey : null);
+          try {
+            return view.open();
+          } catch (StateFileNotFoundException e) {
+            throw inSparksWords(path, e);
+          }
+        });
   }
 
   /** For a file that a load always needs, Spark's own error, with our message added; else ours. */
@@ -165,62 +178,66 @@ public final class MergedFiles {
   }
 
   FileStatus[] list(Path path, PathFilter filter) {
-    return io(() -> {
-      StateView view = fresh(path);
-      FileStatus[] all = view == null ? plain().list(Schemes.toReal(path)) : view.list();
-      List<FileStatus> accepted = new ArrayList<>(all.length);
-      for (FileStatus status : all) {
-        if (mergedNames) {
-          status.setPath(Schemes.toMerged(status.getPath()));
-        }
-        if (filter.accept(status.getPath())) {
-          accepted.add(status);
-        }
-      }
-      return accepted.toArray(FileStatus[]::new);
-    });
+    return io(
+        () -> {
+          StateView view = fresh(path);
+          FileStatus[] all = view == null ? plain().list(Schemes.toReal(path)) : view.list();
+          List<FileStatus> accepted = new ArrayList<>(all.length);
+          for (FileStatus status : all) {
+            if (mergedNames) {
+              status.setPath(Schemes.toMerged(status.getPath()));
+            }
+            if (filter.accept(status.getPath())) {
+              accepted.add(status);
+            }
+          }
+          return accepted.toArray(FileStatus[]::new);
+        });
   }
 
   void mkdirs(Path path) {
-    io(() -> {
-      StatePath state = statePath(path);
-      // Spark makes a heap store's directory while all its loads wait, so the log is not opened for that.
-      MergedLog open = state == null ? null : MergedLogs.open(state.stateDirectory());
-      if (state == null) {
-        plain().mkdirs(Schemes.toReal(path));
-      } else if (open == null) {
-        fs.real().mkdirs(state.path());
-      } else {
-        new StateView(open, fs.real(), state, "", named -> named).mkdirs();
-      }
-      return null;
-    });
+    io(
+        () -> {
+          StatePath state = statePath(path);
+          // Spark makes a heap store's directory while all its loads wait, so the log is not opened for that.
+          MergedLog open = state == null ? null : MergedLogs.open(state.stateDirectory());
+          if (state == null) {
+            plain().mkdirs(Schemes.toReal(path));
+          } else if (open == null) {
+            fs.real().mkdirs(state.path());
+          } else {
+            new StateView(open, fs.real(), state, "", named -> named).mkdirs();
+          }
+          return null;
+        });
   }
 
   boolean exists(Path path) {
-    return io(() -> {
-      if (path.getName().equals("offsets") && !showsSparksProviders) {
-        // This is Spark's first question to a log. An exception from the constructor would reach the user wrapped.
-        DoorCheck.beforeRepartitioning(path, conf);
-      }
-      StateView view = fresh(path);
-      return view == null ? plain().exists(Schemes.toReal(path)) : view.exists();
-    });
+    return io(
+        () -> {
+          if (path.getName().equals("offsets") && !showsSparksProviders) {
+            // This is Spark's first question to a log. An exception from the constructor would reach the user wrapped.
+            DoorCheck.beforeRepartitioning(path, conf);
+          }
+          StateView view = fresh(path);
+          return view == null ? plain().exists(Schemes.toReal(path)) : view.exists();
+        });
   }
 
   void delete(Path path) {
-    io(() -> {
-      StateView view = state(path);
-      if (view == null) {
-        plain().delete(Schemes.toReal(path));
-      } else if (view.isFile()) {
-        view.deleteFile();
-      } else {
-        ensureFresh(view);
-        view.deleteDirectory(true);
-      }
-      return null;
-    });
+    io(
+        () -> {
+          StateView view = state(path);
+          if (view == null) {
+            plain().delete(Schemes.toReal(path));
+          } else if (view.isFile()) {
+            view.deleteFile();
+          } else {
+            ensureFresh(view);
+            view.deleteDirectory(true);
+          }
+          return null;
+        });
   }
 
   boolean isLocal() {
@@ -228,27 +245,31 @@ public final class MergedFiles {
   }
 
   Path createCheckpointDirectory() {
-    return io(() -> {
-      if (fs == null) {
-        DoorCheck.beforeStart(location, conf);
-      } else {
-        DoorCheck.beforeMergedStart(Schemes.toReal(location), conf);
-      }
-      Path root = Schemes.toReal(location);
-      IndexEndpoint.runBegins(root.getFileSystem(conf).makeQualified(root));
-      Path made;
-      try {
-        made = plain().createCheckpointDirectory();
-      } catch (Exception e) {
-        if (fs == null || !(e instanceof IOException)) {
-          throw e;
-        }
-        throw new StateStoreFilesException(
-            Id.PSS_NOT_A_CHECKPOINT, "The checkpoint location cannot be made or used as a directory: " + e.getMessage()
-                + ". Check that it is not a file and that you may write there.", e);
-      }
-      return mergedNames ? Schemes.toMerged(made) : made;
-    });
+    return io(
+        () -> {
+          if (fs == null) {
+            DoorCheck.beforeStart(location, conf);
+          } else {
+            DoorCheck.beforeMergedStart(Schemes.toReal(location), conf);
+          }
+          Path root = Schemes.toReal(location);
+          IndexEndpoint.runBegins(root.getFileSystem(conf).makeQualified(root));
+          Path made;
+          try {
+            made = plain().createCheckpointDirectory();
+          } catch (Exception e) {
+            if (fs == null || !(e instanceof IOException)) {
+              throw e;
+            }
+            throw new StateStoreFilesException(
+                Id.PSS_NOT_A_CHECKPOINT,
+                "The checkpoint location cannot be made or used as a directory: "
+                    + e.getMessage()
+                    + ". Check that it is not a file and that you may write there.",
+                e);
+          }
+          return mergedNames ? Schemes.toMerged(made) : made;
+        });
   }
 
   void close() {

@@ -33,37 +33,43 @@ final class ProcessIdentity {
   static ProcessFacts facts(String queryRunId, Configuration conf) {
     String interval = conf.get("spark.sql.streaming.stateStore.maintenanceInterval", "60s");
     return new ProcessFacts(
-        () -> headerFields(queryRunId), ProcessIdentity::localDirectory, ProcessIdentity::taskSlots,
-        JavaUtils.timeStringAsMs(interval), TASK);
+        () -> headerFields(queryRunId),
+        ProcessIdentity::localDirectory,
+        ProcessIdentity::taskSlots,
+        JavaUtils.timeStringAsMs(interval),
+        TASK);
   }
 
-  private static final TaskEnd TASK = new TaskEnd() {
-    @Override
-    public boolean waitsFor(Wait last) {
-      TaskContext task = TaskContext.get();
-      if (task == null || task.isCompleted()) {
-        return false;
-      }
-      task.addTaskCompletionListener((TaskCompletionListener) ended -> {
-        try {
-          last.await();
-        } catch (IOException e) {
-          throw new UncheckedIOException(e.getMessage(), e);
+  private static final TaskEnd TASK =
+      new TaskEnd() {
+        @Override
+        public boolean waitsFor(Wait last) {
+          TaskContext task = TaskContext.get();
+          if (task == null || task.isCompleted()) {
+            return false;
+          }
+          task.addTaskCompletionListener(
+              (TaskCompletionListener)
+                  ended -> {
+                    try {
+                      last.await();
+                    } catch (IOException e) {
+                      throw new UncheckedIOException(e.getMessage(), e);
+                    }
+                  });
+          return true;
         }
-      });
-      return true;
-    }
 
-    @Override
-    public long batch() {
-      return SparkQuery.batch();
-    }
+        @Override
+        public long batch() {
+          return SparkQuery.batch();
+        }
 
-    @Override
-    public void ifFails(Runnable action) {
-      TaskContext.get().addTaskFailureListener((TaskFailureListener) (task, error) -> action.run());
-    }
-  };
+        @Override
+        public void ifFails(Runnable action) {
+          TaskContext.get().addTaskFailureListener((TaskFailureListener) (task, error) -> action.run());
+        }
+      };
 
   /** The fields of a merged file's header that describe its writer. */
   static Map<String, String> headerFields(String queryRunId) {

@@ -37,9 +37,14 @@ public final class Schemes {
       return FileSystem.get(URI.create(real), conf);
     } catch (UnsupportedFileSystemException e) {
       throw new StateStoreFilesException(
-          Id.PSS_UNKNOWN_SCHEME, merged + " is a merged location over '" + URI.create(real).getScheme()
+          Id.PSS_UNKNOWN_SCHEME,
+          merged
+              + " is a merged location over '"
+              + URI.create(real).getScheme()
               + "', for which this session has no file system. Check the scheme, or add the jar and the fs."
-              + URI.create(real).getScheme() + ".impl setting of that file system.", e);
+              + URI.create(real).getScheme()
+              + ".impl setting of that file system.",
+          e);
     }
   }
 }

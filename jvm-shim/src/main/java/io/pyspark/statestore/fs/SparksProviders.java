@@ -16,9 +16,9 @@ import org.apache.hadoop.fs.Path;
  * The offset log as Spark's offline repartitioning can use it: Spark compares the name of the class in it with that of
  * its own for RocksDB. Given the merged path, Spark's own class finds the same state as ours.
  *
- * <p>Entries that name another class are read as if they named that one. A new entry that names it is written with
- * the other, where the newest one has the other. So no file ever says anything else than before, whoever dies when. Only a session in
- * which {@link #KEY} is set sees it so: {@code Checkpoint.repartition} makes one for itself.
+ * <p>Entries that name another class are read as if they named that one. A new entry that names it is written with the
+ * other, where the newest one has the other. So no file ever says anything else than before, whoever dies when. Only a
+ * session in which {@link #KEY} is set sees it so: {@code Checkpoint.repartition} makes one for itself.
  */
 final class SparksProviders {
   static final String KEY = "io.pyspark.statestore.showSparksProviders";
@@ -30,14 +30,15 @@ final class SparksProviders {
    * What Spark is shown for each. It says only of RocksDB by what it partitions, and that does not depend on the store:
    * {@code reshape} reads and writes heap stores as such.
    */
-  private static final Map<String, String> SPARKS = Map.of(
-      DoorCheck.OWN_PROVIDERS + "MergedRocksDBStateStoreProvider", ROCKSDB,
-      DoorCheck.OWN_PROVIDERS + "MergedHDFSBackedStateStoreProvider", ROCKSDB,
-      PACKAGE + "HDFSBackedStateStoreProvider", ROCKSDB);
+  private static final Map<String, String> SPARKS =
+      Map.of(
+          DoorCheck.OWN_PROVIDERS + "MergedRocksDBStateStoreProvider", ROCKSDB,
+          DoorCheck.OWN_PROVIDERS + "MergedHDFSBackedStateStoreProvider", ROCKSDB,
+          PACKAGE + "HDFSBackedStateStoreProvider", ROCKSDB);
+
   private static final Pattern NUMBER = Pattern.compile("\\d{1,18}");
 
-  private SparksProviders() {
-  }
+  private SparksProviders() {}
 
   private static boolean isEntry(Path path) {
     Path log = path.getParent();
@@ -73,7 +74,9 @@ final class SparksProviders {
     return own.isEmpty() ? file : new Entry(file, SPARKS.get(own), own);
   }
 
-  /** Changes a class in the second line, which has the settings; the first is a version, the others are the sources'. */
+  /**
+   * Changes a class in the second line, which has the settings; the first is a version, the others are the sources'.
+   */
   private static byte[] renamed(byte[] entry, String before, String after) {
     String[] lines = new String(entry, StandardCharsets.UTF_8).split("\n", 3);
     if (lines.length < 2) {

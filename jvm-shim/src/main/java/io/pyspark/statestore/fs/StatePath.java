@@ -12,15 +12,14 @@ import org.apache.hadoop.fs.Path;
  * @param isFile whether it is named like a file of a state store; only those become segments
  */
 record StatePath(Path path, Path stateDirectory, String relative, boolean isFile) {
-  private static final Pattern FILE =
-      Pattern.compile("[^/]+\\.(?:changelog|zip|delta|snapshot|sst|log)(?:\\.crc)?");
+  private static final Pattern FILE = Pattern.compile("[^/]+\\.(?:changelog|zip|delta|snapshot|sst|log)(?:\\.crc)?");
 
   /**
    * Finds the state directory in a path: the last {@code state/<number>/<number>}, as a checkpoint may lie below a
    * directory that is itself called state.
    *
-   * @return null for everything that no store writes: offsets, commits, {@code state/0/_metadata},
-   *     {@code state/0/0/_metadata/schema}, …
+   * @return null for everything that no store writes: offsets, commits, {@code state/0/_metadata}, {@code
+   *     state/0/0/_metadata/schema}, …
    */
   static StatePath of(Path path) {
     String[] parts = path.toUri().getPath().split("/");

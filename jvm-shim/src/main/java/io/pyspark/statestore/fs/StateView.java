@@ -76,8 +76,8 @@ final class StateView {
   }
 
   /**
-   * Before Spark 4.2 RocksDB makes a store's directory only before a changelog or an empty snapshot, since a file system
-   * makes the directories of a file by itself. Without it, Spark's state reader would leave the partition out.
+   * Before Spark 4.2 RocksDB makes a store's directory only before a changelog or an empty snapshot, since a file
+   * system makes the directories of a file by itself. Without it, Spark's state reader would leave the partition out.
    */
   private void makeDirectoryOfSnapshot() throws IOException {
     int name = relative.lastIndexOf('/');
@@ -131,8 +131,8 @@ final class StateView {
 
   /**
    * The error that says that the file is nowhere, a {@link StateFileNotFoundException}. {@link MergedFileSystem} throws
-   * it, and has to load in the wrong Spark, too, where the class of the error cannot: the JVM loads the declared type of
-   * what is thrown.
+   * it, and has to load in the wrong Spark, too, where the class of the error cannot: the JVM loads the declared type
+   * of what is thrown.
    */
   FileNotFoundException missing() {
     return log.missing(relative);

@@ -13,8 +13,8 @@
  *   <li>A {@link StateView} asks the log about one path of state, after {@link Freshness} has said how new it must be.
  *   <li>The log learns from {@link ProcessIdentity} and {@link SparkQuery} who works on it. On an executor it asks the
  *       driver through {@link SparkTransport}, where {@link IndexEndpoint} answers.
- *   <li>{@link DoorCheck} refuses the wrong door, {@link BatchEnd} holds back the entry that ends a batch, and
- *       {@link SparksProviders} shows an offset log to Spark's repartitioning.
+ *   <li>{@link DoorCheck} refuses the wrong door, {@link BatchEnd} holds back the entry that ends a batch, and {@link
+ *       SparksProviders} shows an offset log to Spark's repartitioning.
  * </ol>
  */
 package io.pyspark.statestore.fs;

@@ -10,12 +10,15 @@ import java.util.Arrays;
 final class Node {
   static final int BITS = 5;
   static final int SLOTS = 1 << BITS;
+
   /** Bytes of this object and its array, on a 64-bit JVM with compressed pointers. */
   static final int BYTES = 24 + 16 + 4 * SLOTS;
 
   /** The holder of this mark may change the node; for all others it is immutable. */
   final Edit edit;
+
   final Object[] slots;
+
   /** One bit for each slot: whether its bucket was made in the version that made this node. */
   int ownBuckets;
 
@@ -81,9 +84,7 @@ final class Node {
     return size == SLOTS ? -1 : ((1 << size) - 1) << start;
   }
 
-  /**
-   * The right to change the nodes that have this mark. A trie takes a new mark when it is copied or iterated over.
-   */
+  /** The right to change the nodes that have this mark. A trie takes a new mark when it is copied or iterated over. */
   static final class Edit {
     /** Nodes and buckets that are made count as this version's own. */
     private final Object version;

@@ -13,20 +13,21 @@ public class RowSchema {
   private final int keyFields;
   private final int valueFields;
   private final int prefixFields;
+
   /**
    * Each thread has one, since a projection reuses its result; to make one, Spark compiles code or finds it compiled.
    */
   private final ThreadLocal<UnsafeProjection> prefixProjection;
 
-  /** @param prefixFields how many of a key's first fields are its prefix; 0 if there are no prefix scans */
+  /**
+   * @param prefixFields how many of a key's first fields are its prefix; 0 if there are no prefix scans
+   */
   public RowSchema(StructType keySchema, StructType valueSchema, int prefixFields) {
     this.keyFields = keySchema.fields().length;
     this.valueFields = valueSchema.fields().length;
     this.prefixFields = prefixFields;
-    DataType[] types = Arrays.stream(keySchema.fields())
-        .limit(prefixFields)
-        .map(StructField::dataType)
-        .toArray(DataType[]::new);
+    DataType[] types =
+        Arrays.stream(keySchema.fields()).limit(prefixFields).map(StructField::dataType).toArray(DataType[]::new);
     this.prefixProjection = ThreadLocal.withInitial(() -> UnsafeProjection.create(types));
   }
 

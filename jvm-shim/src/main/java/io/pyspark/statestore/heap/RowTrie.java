@@ -10,8 +10,10 @@ import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 final class RowTrie {
   static final int MAX_ROWS = 24;
   static final int MAX_BYTES = 4096;
+
   /** The last level for which a hash has all bits. */
   private static final int LAST_LEVEL = 64 / Node.BITS - 1;
+
   private static final int ARRAY_HEADER = 16;
 
   private final Object version = new Object();
@@ -64,7 +66,7 @@ final class RowTrie {
   /** The bucket that has all rows of a hash; null for none. */
   byte[] bucket(long hash) {
     Node node = root;
-    for (int level = 0;; level++) {
+    for (int level = 0; ; level++) {
       Object content = node.slots[Node.slotAt(hash, level)];
       if (!(content instanceof Node child)) {
         return (byte[]) content;

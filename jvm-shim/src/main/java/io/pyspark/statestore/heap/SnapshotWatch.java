@@ -12,6 +12,7 @@ import java.util.regex.Pattern;
 public final class SnapshotWatch implements UploadWatch {
   private static final Pattern SNAPSHOT = Pattern.compile("(?:.*/)?(\\d+)\\.snapshot(?:\\.crc)?");
   private static final long UNKNOWN = -1;
+
   /** The time between two questions: Spark's table of stores has one lock for all tasks of a process. */
   private static final long ASK_NANOS = 100_000_000L;
 

@@ -11,8 +11,8 @@ import java.util.TreeSet;
 import java.util.concurrent.ConcurrentSkipListMap;
 
 /**
- * The directories in which the index knows anything, and the partitions that they belong to. The index's lock
- * guards it, but for a walk over directories: that sees those that are there all the while.
+ * The directories in which the index knows anything, and the partitions that they belong to. The index's lock guards
+ * it, but for a walk over directories: that sees those that are there all the while.
  */
 final class Directories {
   private final FileNumbers numbers = new FileNumbers();

@@ -30,10 +30,12 @@ final class EntryTable {
   private static final int FILE = 24;
 
   private byte[] records = {};
+
   /** Bytes of all records, those that were removed included. */
   private int used;
 
   private int removed;
+
   /** Where a record begins, plus 1; 0 in an empty slot. At least a quarter is empty, so each search ends. */
   private int[] slots = new int[2];
 
@@ -139,8 +141,16 @@ final class EntryTable {
     int offset = end(at + FILE);
     int length = end(offset);
     return new Entry(
-        Entry.PUT, records[at + TYPE] & 0xff, generation, (int) INTS.get(records, at + EXTRA), stamp, writer,
-        number(offset), number(length), (int) number(end(length)), path);
+        Entry.PUT,
+        records[at + TYPE] & 0xff,
+        generation,
+        (int) INTS.get(records, at + EXTRA),
+        stamp,
+        writer,
+        number(offset),
+        number(length),
+        (int) number(end(length)),
+        path);
   }
 
   private int at(int slot) {

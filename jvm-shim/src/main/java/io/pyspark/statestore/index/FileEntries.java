@@ -5,12 +5,13 @@ import java.util.concurrent.locks.LockSupport;
 import java.util.function.BooleanSupplier;
 
 /**
- * Where one merged file's segments are in the index, or its tombstones: in which directories, and by which
- * hashes of names. Eight bytes each, in the order in which they came, each pair once. The index's lock guards it.
+ * Where one merged file's segments are in the index, or its tombstones: in which directories, and by which hashes of
+ * names. Eight bytes each, in the order in which they came, each pair once. The index's lock guards it.
  */
 final class FileEntries {
   /** So many entries are looked at before others get the lock. */
   static final int STEP = 500;
+
   /** Whoever waits for a monitor is not there at once when it is free, so a walk stands back for a moment. */
   private static final long PAUSE_NANOS = 20_000;
 

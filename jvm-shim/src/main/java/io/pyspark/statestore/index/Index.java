@@ -34,8 +34,10 @@ import java.util.stream.Collectors;
  */
 public final class Index implements MergedFile.Keeper {
   private final Map<String, MergedFile> files = new LinkedHashMap<>();
+
   /** Of each of these files, where its entries are. */
   private final Map<MergedFile, Held> held = new IdentityHashMap<>();
+
   private final Directories directories = new Directories();
   private int liveCount;
   private long liveBytes;
@@ -120,10 +122,11 @@ public final class Index implements MergedFile.Keeper {
       file.index = null;
       recount(file);
     }
-    FileEntries.Visitor leave = (store, path) -> {
-      change(store, path, known -> store.remove(file, known));
-      directories.removedFrom(store, path);
-    };
+    FileEntries.Visitor leave =
+        (store, path) -> {
+          change(store, path, known -> store.remove(file, known));
+          directories.removedFrom(store, path);
+        };
     Held entries = held(file);
     entries.segments.walk(this, file, () -> true, leave);
     entries.tombstones.walk(this, file, () -> true, leave);
@@ -164,7 +167,10 @@ public final class Index implements MergedFile.Keeper {
     return liveBytes;
   }
 
-  /** Bytes of files, but for reference files and index-only files, that are neither live segments nor their index entries. */
+  /**
+   * Bytes of files, but for reference files and index-only files, that are neither live segments nor their index
+   * entries.
+   */
   public synchronized long garbage() {
     return garbage;
   }
@@ -232,18 +238,21 @@ public final class Index implements MergedFile.Keeper {
   private void add(Entry entry, MergedFile file) {
     String path = entry.path();
     StoreEntries store = directories.ofOrNew(path);
-    change(store, path, known -> {
-      boolean isListed = store.has(known.hash(), file, entry.isPut());
-      StoreEntries.Known more = store.add(entry, file, known);
-      if (more != known) {
-        if (!isListed) {
-          held(file).of(entry.isPut()).add(store, known.hash());
-        }
-        file.tombstoneCount += entry.isPut() ? 0 : 1;
-        directories.changed(path);
-      }
-      return more;
-    });
+    change(
+        store,
+        path,
+        known -> {
+          boolean isListed = store.has(known.hash(), file, entry.isPut());
+          StoreEntries.Known more = store.add(entry, file, known);
+          if (more != known) {
+            if (!isListed) {
+              held(file).of(entry.isPut()).add(store, known.hash());
+            }
+            file.tombstoneCount += entry.isPut() ? 0 : 1;
+            directories.changed(path);
+          }
+          return more;
+        });
   }
 
   /**
@@ -310,27 +319,47 @@ public final class Index implements MergedFile.Keeper {
   /** A file's live segments. */
   public List<Segment> liveSegments(MergedFile file) {
     List<Segment> found = new ArrayList<>();
-    held(file).segments.walk(this, file, () -> isKnown(file), (store, path) -> {
-      Segment live = store.known(path).live();
-      if (live != null && live.file() == file) {
-        found.add(live);
-      }
-    });
+    held(file)
+        .segments
+        .walk(
+            this,
+            file,
+            () -> isKnown(file),
+            (store, path) -> {
+              Segment live = store.known(path).live();
+              if (live != null && live.file() == file) {
+                found.add(live);
+              }
+            });
     return found;
   }
 
   /**
-   * All that a file says: each of its entries once, dead ones and tombstones too, in any order. Of a closed file that was
-   * read whole, these are the entries of its index.
+   * All that a file says: each of its entries once, dead ones and tombstones too, in any order. Of a closed file that
+   * was read whole, these are the entries of its index.
    */
   public List<Entry> entries(MergedFile file) {
     List<Entry> found = new ArrayList<>();
-    held(file).segments.walk(this, file, () -> isKnown(file), (store, path) -> store.known(path).segments().stream()
-        .filter(segment -> segment.file() == file)
-        .forEach(segment -> found.add(segment.entry())));
-    held(file).tombstones.walk(this, file, () -> isKnown(file), (store, path) -> store.known(path).tombstones().stream()
-        .filter(copy -> copy.file() == file)
-        .forEach(copy -> found.add(copy.tombstone().toEntry())));
+    held(file)
+        .segments
+        .walk(
+            this,
+            file,
+            () -> isKnown(file),
+            (store, path) ->
+                store.known(path).segments().stream()
+                    .filter(segment -> segment.file() == file)
+                    .forEach(segment -> found.add(segment.entry())));
+    held(file)
+        .tombstones
+        .walk(
+            this,
+            file,
+            () -> isKnown(file),
+            (store, path) ->
+                store.known(path).tombstones().stream()
+                    .filter(copy -> copy.file() == file)
+                    .forEach(copy -> found.add(copy.tombstone().toEntry())));
     return found;
   }
 
@@ -368,8 +397,7 @@ public final class Index implements MergedFile.Keeper {
    */
   public Map<MergedFile, List<Entry>> entries(String partition) {
     Map<MergedFile, List<Entry>> found = new LinkedHashMap<>();
-    BiConsumer<MergedFile, Entry> add =
-        (file, entry) -> found.computeIfAbsent(file, f -> new ArrayList<>()).add(entry);
+    BiConsumer<MergedFile, Entry> add = (file, entry) -> found.computeIfAbsent(file, f -> new ArrayList<>()).add(entry);
     for (StoreEntries store : directories.storesOf(partition)) {
       synchronized (this) {
         store.forEach(add);
@@ -378,11 +406,12 @@ public final class Index implements MergedFile.Keeper {
     synchronized (this) {
       StoreEntries above = directories.of(partition);
       if (above != null) {
-        above.forEach((file, entry) -> {
-          if (entry.path().equals(partition)) {
-            add.accept(file, entry);
-          }
-        });
+        above.forEach(
+            (file, entry) -> {
+              if (entry.path().equals(partition)) {
+                add.accept(file, entry);
+              }
+            });
       }
     }
     return found;

@@ -15,6 +15,7 @@ public final class LogicalPaths {
   private static final String ZIP = ".zip";
   private static final String CHECKSUM = ".crc";
   private static final Pattern SNAPSHOT = Pattern.compile("(\\d{1,18})(?:_[^./]*)?\\.zip");
+
   /** What a batch has changed, with its version. */
   private static final Pattern CHANGE = Pattern.compile(".*/(\\d{1,18})(?:_[^/]*)?\\.(?:changelog|delta)(?:\\.crc)?");
 

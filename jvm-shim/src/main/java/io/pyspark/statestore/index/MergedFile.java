@@ -40,6 +40,7 @@ public final class MergedFile {
   private static final Pattern NAME = Pattern.compile("\\d+-([0-9a-f]{16})-");
 
   private final String name;
+
   /** The index that knows the file, or null. */
   volatile Keeper index;
 
@@ -49,8 +50,10 @@ public final class MergedFile {
   int liveCount;
   long liveBytesWithEntries;
   int tombstoneCount;
+
   /** How many of its tombstones are proven unneeded. */
   int unneededCount;
+
   /** What the index has counted of its bytes so far. */
   long countedBytes;
 
@@ -60,6 +63,7 @@ public final class MergedFile {
   private volatile Writer writer;
   private volatile long size;
   private volatile long lastTrailer;
+
   /** By the clock that does not jump, as are all times here. */
   private volatile long changedAtMs;
 
@@ -70,8 +74,10 @@ public final class MergedFile {
   private volatile boolean wholeIndexRead;
   private volatile boolean accounted = true;
   private volatile boolean seen;
+
   /** Whether its writer says what it appends, so that nobody has to read the file's end. */
   private volatile boolean reported;
+
   private volatile boolean sealed;
   private volatile boolean ownName;
   private volatile boolean indexOnly;
@@ -79,8 +85,10 @@ public final class MergedFile {
   private volatile List<MergedFile> foreign;
   private volatile long listedLength = -1;
   private volatile long listedModification = -1;
+
   /** How much earlier it was modified than the file that was modified last. */
   private volatile long olderThanNewestMs;
+
   private volatile long deadSinceMs;
   private volatile long ignoredBytes;
 
@@ -136,9 +144,7 @@ public final class MergedFile {
     return writerId;
   }
 
-  /**
-   * Whether all its bytes are accounted for. If not, they may be a damaged group, and the file stays (rule 8).
-   */
+  /** Whether all its bytes are accounted for. If not, they may be a damaged group, and the file stays (rule 8). */
   public boolean isAccounted() {
     return accounted;
   }
@@ -175,8 +181,7 @@ public final class MergedFile {
    *
    * @param refresh number of the newest refresh that has begun
    */
-  public void reported(
-      long newSize, long trailer, long stamp, boolean isSealed, Clocks.Moment now, long refresh) {
+  public void reported(long newSize, long trailer, long stamp, boolean isSealed, Clocks.Moment now, long refresh) {
     reported = true;
     wholeIndexRead = true;
     seen = true;
@@ -244,8 +249,8 @@ public final class MergedFile {
   }
 
   /**
-   * Whether an index-only file may repeat its entries: they are all known and never change, they are this
-   * checkpoint's, and they will be found under this name.
+   * Whether an index-only file may repeat its entries: they are all known and never change, they are this checkpoint's,
+   * and they will be found under this name.
    */
   public boolean mayBeRepeated() {
     return sealed && ownName && wholeIndexRead && accounted && !indexOnly && foreign == null;
@@ -302,19 +307,21 @@ public final class MergedFile {
 
   /** As {@link #references(List, List)}, of files whose lengths are known. */
   public void references(List<ForeignFile> files) {
-    foreign = files.stream().map(file -> {
-      MergedFile known = new MergedFile(file.path(), Writer.NOBODY, NEVER);
-      known.size = file.size();
-      return known;
-    }).toList();
+    foreign =
+        files.stream()
+            .map(
+                file -> {
+                  MergedFile known = new MergedFile(file.path(), Writer.NOBODY, NEVER);
+                  known.size = file.size();
+                  return known;
+                })
+            .toList();
     size(size);
   }
 
   /** The files that it refers to; none where it is no reference file. */
   public List<ForeignFile> foreignFiles() {
-    return foreign == null
-        ? List.of()
-        : foreign.stream().map(file -> new ForeignFile(file.name, file.size)).toList();
+    return foreign == null ? List.of() : foreign.stream().map(file -> new ForeignFile(file.name, file.size)).toList();
   }
 
   /** Names of the files of this checkpoint that it refers to: it gives their segments second paths. */
@@ -397,9 +404,7 @@ public final class MergedFile {
 
   /** Whether only another read of its end can tell if it is closed; see {@link Rules#mustBeRead}. */
   boolean mayHaveBecomeClosed(Clocks.Moment now, long closedAfterMs) {
-    return writer == Writer.OTHER
-        && !isClosed(now, closedAfterMs)
-        && now.monotonicMs() - changedAtMs >= closedAfterMs;
+    return writer == Writer.OTHER && !isClosed(now, closedAfterMs) && now.monotonicMs() - changedAtMs >= closedAfterMs;
   }
 
   /** Rule 7; see {@link Rules#isClosed}. */
@@ -407,9 +412,10 @@ public final class MergedFile {
     return switch (writer) {
       case NOBODY -> true;
       case THIS_PROCESS -> false;
-      case OTHER -> readAtMs - changedAtMs >= closedAfterMs
-          || Math.min(now.wallMs() - HybridClock.millisOf(lastStamp), olderThanNewestMs)
-              >= Math.max(closedAfterMs, ABANDONED_MS);
+      case OTHER ->
+          readAtMs - changedAtMs >= closedAfterMs
+              || Math.min(now.wallMs() - HybridClock.millisOf(lastStamp), olderThanNewestMs)
+                  >= Math.max(closedAfterMs, ABANDONED_MS);
     };
   }
 

@@ -46,9 +46,8 @@ public final class Rules {
     return switch (file.writer()) {
       case THIS_PROCESS -> false;
       case NOBODY -> !file.wholeIndexRead();
-      case OTHER -> looksDifferent
-          || readsTails && !isClosed(file)
-          || file.mayHaveBecomeClosed(now(), options().closedAfterMs());
+      case OTHER ->
+          looksDifferent || readsTails && !isClosed(file) || file.mayHaveBecomeClosed(now(), options().closedAfterMs());
     };
   }
 

@@ -79,8 +79,16 @@ public record Segment(Entry entry, MergedFile file) {
    */
   public Entry copiedEntry(int crc32c, long offset) {
     return new Entry(
-        Entry.PUT, Entry.typeOf(path()), entry.generation() + 1, crc32c, entry.stamp(), entry.writer(), offset,
-        length(), 0, path());
+        Entry.PUT,
+        Entry.typeOf(path()),
+        entry.generation() + 1,
+        crc32c,
+        entry.stamp(),
+        entry.writer(),
+        offset,
+        length(),
+        0,
+        path());
   }
 
   /** Segments are made when they are asked for, so the same one may be there twice. */

@@ -19,6 +19,7 @@ final class StoreEntries {
   private final String directory;
   private final FileNumbers numbers;
   private final EntryTable table = new EntryTable();
+
   /** How many of its paths live. */
   int liveCount;
 
@@ -78,7 +79,9 @@ final class StoreEntries {
 
     private Known without(MergedFile file) {
       return new Known(
-          name, hash, segments.stream().filter(segment -> segment.file() != file).toList(),
+          name,
+          hash,
+          segments.stream().filter(segment -> segment.file() != file).toList(),
           tombstones.stream().filter(copy -> copy.file != file).toList());
     }
 

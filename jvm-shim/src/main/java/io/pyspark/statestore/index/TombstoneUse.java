@@ -23,25 +23,30 @@ public record TombstoneUse(List<Tombstone> holding, Set<MergedFile> victims, Lis
    */
   public static TombstoneUse of(Index index, MergedFile file) {
     TombstoneUse use = new TombstoneUse(new ArrayList<>(), new HashSet<>(), new ArrayList<>());
-    index.walkTombstones(file, () -> index.isKnown(file), (store, path) -> {
-      StoreEntries.Known known = store.known(path);
-      for (StoreEntries.Copy copy : known.tombstones()) {
-        if (copy.file() != file || known.tombstones().stream().anyMatch(other -> repeats(other, copy, index))) {
-          continue;
-        }
-        if (addVictims(known, copy, use.victims)) {
-          use.holding.add(copy.tombstone());
-        } else if (store.note(copy) != StoreEntries.UNNEEDED) {
-          use.idle.add(copy.tombstone());
-        }
-      }
-    });
+    index.walkTombstones(
+        file,
+        () -> index.isKnown(file),
+        (store, path) -> {
+          StoreEntries.Known known = store.known(path);
+          for (StoreEntries.Copy copy : known.tombstones()) {
+            if (copy.file() != file || known.tombstones().stream().anyMatch(other -> repeats(other, copy, index))) {
+              continue;
+            }
+            if (addVictims(known, copy, use.victims)) {
+              use.holding.add(copy.tombstone());
+            } else if (store.note(copy) != StoreEntries.UNNEEDED) {
+              use.idle.add(copy.tombstone());
+            }
+          }
+        });
     return use;
   }
 
   /** Whether a copy is a greater one in another file. A file that is being removed repeats nothing: it is gone. */
   private static boolean repeats(StoreEntries.Copy other, StoreEntries.Copy copy, Index index) {
-    return other.file() != null && other.file() != copy.file() && index.isKnown(other.file())
+    return other.file() != null
+        && other.file() != copy.file()
+        && index.isKnown(other.file())
         && Tombstone.compareCopies(other.tombstone(), other.file(), copy.tombstone(), copy.file()) > 0;
   }
 
@@ -67,20 +72,25 @@ public record TombstoneUse(List<Tombstone> holding, Set<MergedFile> victims, Lis
   public static void prove(Index index, long refresh, Predicate<MergedFile> closed, LongPredicate noRelocationSince) {
     for (MergedFile file : index.files()) {
       // What was read by this very refresh may be younger than other files' indexes that it read.
-      BooleanSupplier mayBeProven = () -> index.isKnown(file)
-          && file.unneededCount < file.tombstoneCount
-          && file.changedIn() < refresh
-          && closed.test(file);
-      index.walkTombstones(file, mayBeProven, (store, path) -> {
-        StoreEntries.Known known = store.known(path);
-        for (StoreEntries.Copy copy : known.tombstones()) {
-          if (copy.file() == file && store.note(copy) != StoreEntries.UNNEEDED) {
-            int idleSince = idleSince(known, copy, store.note(copy), refresh, noRelocationSince);
-            store.note(copy, idleSince);
-            file.unneededCount += idleSince == StoreEntries.UNNEEDED ? 1 : 0;
-          }
-        }
-      });
+      BooleanSupplier mayBeProven =
+          () ->
+              index.isKnown(file)
+                  && file.unneededCount < file.tombstoneCount
+                  && file.changedIn() < refresh
+                  && closed.test(file);
+      index.walkTombstones(
+          file,
+          mayBeProven,
+          (store, path) -> {
+            StoreEntries.Known known = store.known(path);
+            for (StoreEntries.Copy copy : known.tombstones()) {
+              if (copy.file() == file && store.note(copy) != StoreEntries.UNNEEDED) {
+                int idleSince = idleSince(known, copy, store.note(copy), refresh, noRelocationSince);
+                store.note(copy, idleSince);
+                file.unneededCount += idleSince == StoreEntries.UNNEEDED ? 1 : 0;
+              }
+            }
+          });
     }
   }
 

@@ -8,8 +8,8 @@ import java.util.stream.Stream;
  * The files as the source of the index, for a log that works by itself, and for the log behind an index service.
  *
  * <p>Behind a service all processes of the running query report what they write. So the tasks of the query that run in
- * this process need no refresh, beyond the one with which each run begins: between two runs a checkpoint may be deleted,
- * or put back from a copy.
+ * this process need no refresh, beyond the one with which each run begins: between two runs a checkpoint may be
+ * deleted, or put back from a copy.
  */
 public final class FilesSource implements IndexSource {
   /** The age of a view that maintenance may work with. */

@@ -96,8 +96,8 @@ public final class IndexReader {
       boolean isDoubtful = parsed.header() == null && parsed.length() > 0 && storage.restsOnReferences();
       file.accounted(parsed.accounted() && !isDoubtful);
       file.hasOwnName(parsed.header() != null && PathRules.isOwnName(name, parsed.header()));
-      file.read(parsed.length(), trailer, parsed.isSealed(), lastStamp, beganMs, rules.now().monotonicMs(),
-          listed.refresh());
+      file.read(
+          parsed.length(), trailer, parsed.isSealed(), lastStamp, beganMs, rules.now().monotonicMs(), listed.refresh());
       file.ignored(parsed.length() - parsed.validLength());
       if (parsed.header() != null && WriterIdentity.saysBornMerged(parsed.header().metaJson())) {
         bornMerged = true;
@@ -151,9 +151,15 @@ public final class IndexReader {
     for (Entry entry : mayBeCovered.isEmpty() || !group.trailer().isIndexOnly() ? List.<Entry>of() : group.entries()) {
       FileStatus covered = entry.fileRef() == 0 ? null : mayBeCovered.get(group.names().get(entry.fileRef() - 1));
       if (entry.isPut() && covered != null && covered.getLen() < entry.offset() + entry.length()) {
-        throw new CutOffException(covered.getPath() + " is damaged at offset " + covered.getLen() + ": the file was"
-            + " sealed and later cut off, as " + indexOnly + " shows. Restore the file from a"
-            + " copy; nothing was changed or deleted.");
+        throw new CutOffException(
+            covered.getPath()
+                + " is damaged at offset "
+                + covered.getLen()
+                + ": the file was"
+                + " sealed and later cut off, as "
+                + indexOnly
+                + " shows. Restore the file from a"
+                + " copy; nothing was changed or deleted.");
       }
     }
   }

@@ -37,8 +37,8 @@ public interface IndexSource {
    * Makes all that is known as new as this call, for a relocation that has made its marker.
    *
    * @return whether every file that the index knows existed when this was called. Where it is not known, a relocation
-   *     asks before it copies: others may have unlinked a file and then dropped a tombstone of what it held, and an open
-   *     handle still reads it. While a file exists they have not, and they will see the marker before they do
+   *     asks before it copies: others may have unlinked a file and then dropped a tombstone of what it held, and an
+   *     open handle still reads it. While a file exists they have not, and they will see the marker before they do
    */
   boolean refreshForRelocation() throws IOException;
 

@@ -23,7 +23,9 @@ public interface IndexTransport {
       Thread.currentThread().interrupt();
       throw (IOException) new InterruptedIOException("Interrupted while the index service was asked").initCause(e);
     } catch (ExecutionException e) {
-      throw e.getCause() instanceof IOException failed ? failed : new IOException(e.getCause().getMessage(), e.getCause());
+      throw e.getCause() instanceof IOException failed
+          ? failed
+          : new IOException(e.getCause().getMessage(), e.getCause());
     }
   }
 }

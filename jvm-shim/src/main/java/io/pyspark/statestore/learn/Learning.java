@@ -19,10 +19,18 @@ import java.util.function.Consumer;
  * @param refresher lists the files and has them read
  */
 public record Learning(IndexReader reader, RelocationMarkers markers, Pins pins, Refresher refresher) {
-  /** @param forget removes a file that is gone from the index, and closes what is open of it */
+  /**
+   * @param forget removes a file that is gone from the index, and closes what is open of it
+   */
   public static Learning of(
-      Storage storage, Index index, Rules rules, HybridClock clock, LogMetrics metrics, WriterIdentity writer,
-      Executor threads, Consumer<MergedFile> forget) {
+      Storage storage,
+      Index index,
+      Rules rules,
+      HybridClock clock,
+      LogMetrics metrics,
+      WriterIdentity writer,
+      Executor threads,
+      Consumer<MergedFile> forget) {
     IndexReader reader = new IndexReader(storage, index, rules, clock);
     RelocationMarkers markers = new RelocationMarkers(storage, index, rules, writer, metrics, threads);
     Pins pins = new Pins(storage, rules);

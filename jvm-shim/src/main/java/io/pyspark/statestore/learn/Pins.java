@@ -36,11 +36,13 @@ import org.slf4j.LoggerFactory;
 public final class Pins {
   private static final Logger LOG = LoggerFactory.getLogger(Pins.class);
   private static final ObjectMapper JSON = new ObjectMapper();
+
   /** In bytes. A larger pin was not made by a fork. */
   public static final long LARGEST = 64 << 20;
 
   private final Storage storage;
   private final Rules rules;
+
   /**
    * By name, when an empty pin or one of the checkpoint's own was first seen. An empty one expires after {@code
    * closedAfter}, as relocation markers do. The other may be dropped from then on, if nothing needs it.
@@ -157,9 +159,16 @@ public final class Pins {
       Pin pin = read(status, false);
       if (pin != null && pin.claims) {
         throw new StateStoreFilesException(
-            Id.PSS_CLAIMED, "The state of " + storage.checkpoint() + " belongs to the fork " + pin.fork + " now, which"
+            Id.PSS_CLAIMED,
+            "The state of "
+                + storage.checkpoint()
+                + " belongs to the fork "
+                + pin.fork
+                + " now, which"
                 + " was made with mode='claim': nothing more may be written here. Go on with the fork; or delete the"
-                + " fork and then " + status.getPath() + ".");
+                + " fork and then "
+                + status.getPath()
+                + ".");
       }
     }
   }
@@ -195,9 +204,13 @@ public final class Pins {
     try {
       pin = parse(status);
     } catch (IOException | RuntimeException e) {
-      LOG.warn("The pin {} cannot be understood; no merged file of {} is unlinked meanwhile. What to do: bring it"
-          + " back from a"
-          + " copy, or delete it if no fork reads files here", status.getPath(), storage.checkpoint(), e);
+      LOG.warn(
+          "The pin {} cannot be understood; no merged file of {} is unlinked meanwhile. What to do: bring it"
+              + " back from a"
+              + " copy, or delete it if no fork reads files here",
+          status.getPath(),
+          storage.checkpoint(),
+          e);
       pin = new Pin(status.getLen(), status.getModificationTime(), "", false, null);
     }
     read.put(name(status), pin);
@@ -210,8 +223,7 @@ public final class Pins {
     }
     byte[] bytes = storage.read(name(status), status.getLen());
     Content said = Content.of(bytes, isOwn(name(status)));
-    return new Pin(
-        status.getLen(), status.getModificationTime(), said.fork, said.claims(), new HashSet<>(said.files));
+    return new Pin(status.getLen(), status.getModificationTime(), said.fork, said.claims(), new HashSet<>(said.files));
   }
 
   /**
@@ -232,8 +244,10 @@ public final class Pins {
       JsonNode said = JSON.readTree(bytes);
       JsonNode names = said.path("files");
       String mode = said.path("mode").asText();
-      boolean understood = said.path("fork").isTextual() && names.isArray()
-          && (own ? mode.equals("own") : mode.equals("claim") || mode.equals("no_claim"));
+      boolean understood =
+          said.path("fork").isTextual()
+              && names.isArray()
+              && (own ? mode.equals("own") : mode.equals("claim") || mode.equals("no_claim"));
       List<String> files = new ArrayList<>();
       for (JsonNode name : names) {
         understood &= name.isTextual();

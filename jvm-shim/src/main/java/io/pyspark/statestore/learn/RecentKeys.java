@@ -8,14 +8,15 @@ import java.util.function.LongSupplier;
 public final class RecentKeys {
   private static final int REMEMBERED = 256;
 
-  private final Map<FreshnessKey, Long> servedBy = new LinkedHashMap<>() {
-    private static final long serialVersionUID = 1L;
+  private final Map<FreshnessKey, Long> servedBy =
+      new LinkedHashMap<>() {
+        private static final long serialVersionUID = 1L;
 
-    @Override
-    protected boolean removeEldestEntry(Map.Entry<FreshnessKey, Long> eldest) {
-      return size() > REMEMBERED;
-    }
-  };
+        @Override
+        protected boolean removeEldestEntry(Map.Entry<FreshnessKey, Long> eldest) {
+          return size() > REMEMBERED;
+        }
+      };
 
   /**
    * Returns the number of the first refresh that serves all of these keys.

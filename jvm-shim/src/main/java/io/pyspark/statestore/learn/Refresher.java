@@ -35,6 +35,7 @@ import org.slf4j.LoggerFactory;
  */
 public final class Refresher {
   private static final Logger LOG = LoggerFactory.getLogger(Refresher.class);
+
   /** How often a refresh begins again because files disappeared during it. */
   private static final int ATTEMPTS = 10;
 
@@ -50,17 +51,23 @@ public final class Refresher {
   private final Consumer<MergedFile> forget;
   private final ReentrantLock running = new ReentrantLock();
   private final RecentKeys keys = new RecentKeys();
+
   /** Index-only files that are damaged. They only save reads, so the files that they repeat are read instead. */
   private final Set<String> unreadable = ConcurrentHashMap.newKeySet();
+
   /** Number of the newest refresh that has begun, complete or not. */
   private volatile long begun;
+
   /** Whether a refresh is under way that has found a file gone in which something lived, and may look again. */
   private volatile boolean unsettled;
+
   private volatile long timesUnsettled;
   private long succeeded;
   private volatile long succeededCompletely;
+
   /** Whether the newest listing may have come page by page. */
   private volatile boolean isPaged;
+
   private volatile long lastBeganNanos;
   private volatile long lastTailsNanos = System.nanoTime();
 
@@ -127,13 +134,11 @@ public final class Refresher {
 
   /**
    * Whether maintenance may read the tails of all files that others have open and do not report on: on average one of
-   * them a second, so that a thousand executors do not overload a NameNode by watching each other, and a driver does not
-   * read all that a killed cluster has left in each of its passes.
+   * them a second, so that a thousand executors do not overload a NameNode by watching each other, and a driver does
+   * not read all that a killed cluster has left in each of its passes.
    */
   public boolean mayReadTails() {
-    long open = index.files().stream()
-        .filter(f -> f.writer() == MergedFile.Writer.OTHER && !f.isReported())
-        .count();
+    long open = index.files().stream().filter(f -> f.writer() == MergedFile.Writer.OTHER && !f.isReported()).count();
     return System.nanoTime() - lastTailsNanos >= open * 1_000_000_000L;
   }
 
@@ -225,8 +230,12 @@ public final class Refresher {
     Set<String> gone = new HashSet<>();
     for (int attempt = 1; !listAndRead(number, depth, gone); attempt++) {
       if (attempt == ATTEMPTS) {
-        throw new IOException("Merged files of " + storage.checkpoint() + " disappeared while they were read, "
-            + ATTEMPTS + " times in a row; try again");
+        throw new IOException(
+            "Merged files of "
+                + storage.checkpoint()
+                + " disappeared while they were read, "
+                + ATTEMPTS
+                + " times in a row; try again");
       }
     }
   }
@@ -246,23 +255,23 @@ public final class Refresher {
     boolean twice = depth.twice || !gone.isEmpty();
     Storage.Listing listing = twice ? storage.listAll() : storage.list();
     isPaged = listing.mayBePaged();
-    long newestModification =
-        listing.files().stream().mapToLong(FileStatus::getModificationTime).max().orElse(0);
+    long newestModification = listing.files().stream().mapToLong(FileStatus::getModificationTime).max().orElse(0);
     Map<String, FileStatus> listed = new LinkedHashMap<>();
     listing.files().forEach(status -> listed.put(status.getPath().getName(), status));
     readIndexOnly(listed, newestModification, number);
     List<Callable<Boolean>> reads = new ArrayList<>();
-    listed.forEach((name, status) -> {
-      MergedFile known = index.file(name);
-      // What was lost may be in a group whose report is under way.
-      boolean asReported = gone.isEmpty();
-      if (known == null
-          ? !unreadable.contains(name)
-          : mustBeRead(known, status, newestModification, depth.tails, asReported)) {
-        IndexReader.Listed file = new IndexReader.Listed(status, newestModification, number);
-        reads.add(() -> reader.read(file, known, Map.of()));
-      }
-    });
+    listed.forEach(
+        (name, status) -> {
+          MergedFile known = index.file(name);
+          // What was lost may be in a group whose report is under way.
+          boolean asReported = gone.isEmpty();
+          if (known == null
+              ? !unreadable.contains(name)
+              : mustBeRead(known, status, newestModification, depth.tails, asReported)) {
+            IndexReader.Listed file = new IndexReader.Listed(status, newestModification, number);
+            reads.add(() -> reader.read(file, known, Map.of()));
+          }
+        });
     if (!runAll(reads)) {
       return false;
     }
@@ -301,8 +310,12 @@ public final class Refresher {
   private void confirmGone(MergedFile file) throws IOException {
     boolean asks = file.writerId() == writerId || index.referenceCount(file) > 0;
     if (asks && storage.exists(file.name())) {
-      throw new IOException("The listing of " + storage.directory() + " leaves out " + file.name()
-          + ", which exists; the listing is not used");
+      throw new IOException(
+          "The listing of "
+              + storage.directory()
+              + " leaves out "
+              + file.name()
+              + ", which exists; the listing is not used");
     }
   }
 
@@ -324,15 +337,21 @@ public final class Refresher {
           throw e;
         } catch (IOException e) {
           unreadable.add(name);
-          LOG.warn("Could not read the index-only file {} of {}; reading the files that it repeats instead. What to"
-              + " do: if"
-              + " it goes on, pyspark-statestore consolidate writes another one", name, storage.checkpoint(), e);
+          LOG.warn(
+              "Could not read the index-only file {} of {}; reading the files that it repeats instead. What to"
+                  + " do: if"
+                  + " it goes on, pyspark-statestore consolidate writes another one",
+              name,
+              storage.checkpoint(),
+              e);
         }
       }
     }
   }
 
-  /** @param asReported whether what writers report is taken for all that they have written */
+  /**
+   * @param asReported whether what writers report is taken for all that they have written
+   */
   private boolean mustBeRead(
       MergedFile file, FileStatus status, long newestModification, boolean complete, boolean asReported) {
     boolean changed = file.listed(status.getLen(), status.getModificationTime(), newestModification);

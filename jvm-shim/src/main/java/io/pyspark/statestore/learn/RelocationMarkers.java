@@ -37,13 +37,16 @@ public final class RelocationMarkers {
   private final LogMetrics metrics;
   private final Executor threads;
   private final Map<String, Seen> seen = new ConcurrentHashMap<>();
+
   /** Markers that are gone or expired, by name. The report of their copies may be under way. */
   private final Map<String, Ended> ended = new ConcurrentHashMap<>();
+
   /** This process's own that are under way: nothing of its own comes between their copies and their end. */
   private final Set<String> underWay = ConcurrentHashMap.newKeySet();
 
   /** Markers that one listing has not shown any more, which may not have shown their copies. */
   private volatile Set<String> missed = Set.of();
+
   /** When the newest listing began. */
   private volatile long listedMs;
 
@@ -64,7 +67,9 @@ public final class RelocationMarkers {
    */
   private record Ended(long firstRefresh, long endedIn) {}
 
-  /** @param threads renew markers, and may hang as long as the file system does */
+  /**
+   * @param threads renew markers, and may hang as long as the file system does
+   */
   public RelocationMarkers(
       Storage storage, Index index, Rules rules, WriterIdentity writer, LogMetrics metrics, Executor threads) {
     this.storage = storage;
@@ -81,6 +86,7 @@ public final class RelocationMarkers {
     private final Clocks.Stopwatch sinceMade = new Clocks.Stopwatch();
     private volatile Clocks.Stopwatch sinceRenewed = sinceMade;
     private boolean ended;
+
     /** Whether a write has failed that may have brought copies into a file all the same. */
     private boolean inDoubt;
 
@@ -103,8 +109,12 @@ public final class RelocationMarkers {
       inDoubt = true;
       copies.run();
       if (!isHeeded()) {
-        throw new IOException("The copies count as failed: when they became visible, their relocation marker " + name
-            + " had not been renewed for " + sinceRenewed.elapsedMs() + " ms. No file is unlinked because of them");
+        throw new IOException(
+            "The copies count as failed: when they became visible, their relocation marker "
+                + name
+                + " had not been renewed for "
+                + sinceRenewed.elapsedMs()
+                + " ms. No file is unlinked because of them");
       }
       inDoubt = false;
     }
@@ -152,8 +162,11 @@ public final class RelocationMarkers {
         }
       } catch (IOException | RuntimeException | Error e) {
         metrics.deleteFailed();
-        LOG.info("Could not delete the relocation marker {} of {}; cleaning deletes it once it is expired", name,
-            storage.checkpoint(), e);
+        LOG.info(
+            "Could not delete the relocation marker {} of {}; cleaning deletes it once it is expired",
+            name,
+            storage.checkpoint(),
+            e);
       } finally {
         underWay.remove(name);
       }
@@ -198,20 +211,24 @@ public final class RelocationMarkers {
     }
     absent.removeAll(read);
     missed = absent;
-    seen.forEach((name, marker) -> {
-      if (read.contains(name) || isExpired(marker)) {
-        ended.putIfAbsent(name, new Ended(marker.firstRefresh, refresh));
-      }
-    });
+    seen.forEach(
+        (name, marker) -> {
+          if (read.contains(name) || isExpired(marker)) {
+            ended.putIfAbsent(name, new Ended(marker.firstRefresh, refresh));
+          }
+        });
     ended.entrySet().removeIf(e -> !markers.containsKey(e.getKey()) && isSettled(e.getKey(), e.getValue().endedIn));
     seen.keySet().removeAll(read);
     long now = rules.now().monotonicMs();
-    markers.forEach((name, modified) -> {
-      if (!underWay.contains(name)) {
-        seen.merge(name, new Seen(refresh, modified, now), (known, found) ->
-            known.modified == modified ? known : new Seen(known.firstRefresh, modified, now));
-      }
-    });
+    markers.forEach(
+        (name, modified) -> {
+          if (!underWay.contains(name)) {
+            seen.merge(
+                name,
+                new Seen(refresh, modified, now),
+                (known, found) -> known.modified == modified ? known : new Seen(known.firstRefresh, modified, now));
+          }
+        });
     listedMs = beganMs;
   }
 
@@ -223,16 +240,20 @@ public final class RelocationMarkers {
   /** Whether every relocation that was under way when a refresh listed has ended, or its marker is expired. */
   public boolean noneSince(long refresh) {
     return seen.values().stream().noneMatch(s -> s.firstRefresh <= refresh && !isExpired(s))
-        && ended.entrySet().stream().allMatch(
-            e -> e.getValue().firstRefresh > refresh || isSettled(e.getKey(), e.getValue().endedIn));
+        && ended.entrySet().stream()
+            .allMatch(e -> e.getValue().firstRefresh > refresh || isSettled(e.getKey(), e.getValue().endedIn));
   }
 
   /** Whether the maker of a marker has reported on all files that it has open, since a refresh began. */
   private boolean isSettled(String name, long refresh) {
     long maker = MergedFile.writerOf(name);
     return index.files().stream()
-        .noneMatch(file -> file.writerId() == maker && file.isReported()
-            && file.writer() == MergedFile.Writer.OTHER && file.changedIn() < refresh);
+        .noneMatch(
+            file ->
+                file.writerId() == maker
+                    && file.isReported()
+                    && file.writer() == MergedFile.Writer.OTHER
+                    && file.changedIn() < refresh);
   }
 
   /** Names of the markers that dead relocators have left. */
@@ -248,8 +269,11 @@ public final class RelocationMarkers {
         seen.remove(name);
       } catch (IOException | RuntimeException e) {
         metrics.deleteFailed();
-        LOG.info("Could not delete the expired relocation marker {} of {}; the next pass tries again", name,
-            storage.checkpoint(), e);
+        LOG.info(
+            "Could not delete the expired relocation marker {} of {}; the next pass tries again",
+            name,
+            storage.checkpoint(),
+            e);
       }
     }
   }

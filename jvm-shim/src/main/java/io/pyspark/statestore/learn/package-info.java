@@ -7,7 +7,8 @@
  * <ol>
  *   <li>a question comes to the log's {@link io.pyspark.statestore.learn.IndexSource} with a {@link
  *       io.pyspark.statestore.learn.FreshnessKey}; all tasks of a stage have the same one
- *   <li>{@link io.pyspark.statestore.learn.FilesSource} has the {@link io.pyspark.statestore.learn.Refresher} list and read
+ *   <li>{@link io.pyspark.statestore.learn.FilesSource} has the {@link io.pyspark.statestore.learn.Refresher} list and
+ *       read
  *   <li>{@link io.pyspark.statestore.learn.IndexReader} reads what is new of a file, and the index takes it in
  *   <li>{@link io.pyspark.statestore.learn.RelocationMarkers} and {@link io.pyspark.statestore.learn.Pins} take note of
  *       the listing: who copies segments, and what forks need

@@ -56,6 +56,7 @@ import org.slf4j.LoggerFactory;
  */
 public final class MergedLog {
   private static final Logger LOG = LoggerFactory.getLogger(MergedLog.class);
+
   /** A process without commits goes on cleaning for so long after others' files count as closed. */
   static volatile long keepCleaningMs = 300_000;
 
@@ -69,22 +70,30 @@ public final class MergedLog {
   private final WriterIdentity writer;
   private final Learning learning;
   private final FilesSource files;
+
   /** Null where this log reads the files, because it works by itself or is the one behind the index service. */
   private final ServiceSource service;
+
   /** One of the two. */
   private final IndexSource source;
+
   private final Loads loads;
   private final Commits commits;
   private final Snapshots snapshots;
   private final Maintenance maintenance;
+
   /** Null as {@code service}. */
   private final ServedRelocations relocations;
+
   private final ExecutorService threads;
   private final Set<String> knownDirectories = ConcurrentHashMap.newKeySet();
   private volatile Options options;
+
   /** Answers executors; null where this process does not. */
   private volatile IndexService serves;
+
   private volatile long usedMs = Clocks.monotonicMs();
+
   /** The newest run that has begun. */
   private volatile FreshnessKey.QueryRun run;
 
@@ -115,24 +124,53 @@ public final class MergedLog {
     storage = new Storage(fs, stateDirectory);
     String state = stateDirectory.toString();
     writer = new WriterIdentity(process.headerFields(), this::bornMerged);
-    service = ServiceSource.of(
-        transport, state, queryRunId, writer.id(), index, rules, clock, metrics, this::forget,
-        () -> MergedLogs.replace(this), threads);
+    service =
+        ServiceSource.of(
+            transport,
+            state,
+            queryRunId,
+            writer.id(),
+            index,
+            rules,
+            clock,
+            metrics,
+            this::forget,
+            () -> MergedLogs.replace(this),
+            threads);
     learning = Learning.of(storage, index, rules, clock, metrics, writer, threads, this::forget);
-    files = new FilesSource(
-        learning.refresher(), index, (way, next) -> ServiceSource.serves(way, state, next));
+    files = new FilesSource(learning.refresher(), index, (way, next) -> ServiceSource.serves(way, state, next));
     source = service == null ? files : service;
     loads = new Loads(storage, rules, index, this::findAfterRefresh, metrics, threads);
-    commits = new Commits(
-        storage, index, rules, clock, metrics, writer, process, learning.refresher()::number, service, service,
-        new AroundCommits(), threads);
+    commits =
+        new Commits(
+            storage,
+            index,
+            rules,
+            clock,
+            metrics,
+            writer,
+            process,
+            learning.refresher()::number,
+            service,
+            service,
+            new AroundCommits(),
+            threads);
     maintenance = new Maintenance(learning, source, loads.reader(), commits, metrics, this::forget);
-    snapshots = new Snapshots(
-        storage, index, rules, metrics, writer.id(), learning.pins(), source, commits, this::bornMerged,
-        maintenance.garbage()::written, threads);
-    relocations = service == null
-        ? null
-        : maintenance.relocations(service::moves, state, process.maintenanceMs(), threads);
+    snapshots =
+        new Snapshots(
+            storage,
+            index,
+            rules,
+            metrics,
+            writer.id(),
+            learning.pins(),
+            source,
+            commits,
+            this::bornMerged,
+            maintenance.garbage()::written,
+            threads);
+    relocations =
+        service == null ? null : maintenance.relocations(service::moves, state, process.maintenanceMs(), threads);
     run = queryRunId.isEmpty() ? null : new FreshnessKey.QueryRun(queryRunId);
     if (service != null) {
       learning.reader().bornMerged(service.bornMerged());
@@ -384,9 +422,11 @@ public final class MergedLog {
     try {
       cleaner().runIfDue();
     } catch (RuntimeException | Error e) {
-      LOG.warn("Cleaning of {} stopped; trying again. What to do: if it goes on, mend the cause; dead files stay"
-          + " until then",
-          checkpoint(), e);
+      LOG.warn(
+          "Cleaning of {} stopped; trying again. What to do: if it goes on, mend the cause; dead files stay"
+              + " until then",
+          checkpoint(),
+          e);
     }
   }
 

@@ -43,12 +43,16 @@ public final class MergedLogs {
 
   /** Changed under its monitor, under which no thread waits for a file system. */
   private static final Map<String, MergedLog> LOGS = new ConcurrentHashMap<>();
+
   /** The logs that are being opened. Others wait here for their own checkpoint only. */
   private static final Map<String, FutureTask<MergedLog>> OPENING = new HashMap<>();
+
   private static final ExecutorService THREADS = Executors.newCachedThreadPool(Threads.daemons("merged-log-io"));
+
   /** Only starts housekeeping. What may wait for a file system or for Spark runs in a thread of its own. */
   private static final ScheduledExecutorService HOUSEKEEPER =
       Executors.newSingleThreadScheduledExecutor(Threads.daemons("merged-log-housekeeper"));
+
   /** The housekeeping that is running: a checkpoint's, or that of the upload watches. */
   private static final Set<Object> RUNNING = ConcurrentHashMap.newKeySet();
 
@@ -83,8 +87,8 @@ public final class MergedLogs {
       FreshnessKey... keys)
       throws IOException {
     String key = stateDirectory.toString();
-    Callable<MergedLog> open = () -> new MergedLog(
-        fs, stateDirectory, options, process, THREADS, service, queryRunId, path, keys);
+    Callable<MergedLog> open =
+        () -> new MergedLog(fs, stateDirectory, options, process, THREADS, service, queryRunId, path, keys);
     while (true) {
       MergedLog log = LOGS.get(key);
       while (log == null) {
@@ -130,15 +134,18 @@ public final class MergedLogs {
       if (asked instanceof ServiceMessages.BatchQuestion batch) {
         return answer(batch, sender).thenApply(call -> ServiceMessages.encode(new ServiceMessages.Called(call)));
       }
-      answer = asked instanceof ServiceMessages.Open open
-          ? open(open, opener)
-          : IndexService.answer((ServiceMessages.OpenQuestion) asked, sender);
+      answer =
+          asked instanceof ServiceMessages.Open open
+              ? open(open, opener)
+              : IndexService.answer((ServiceMessages.OpenQuestion) asked, sender);
     } catch (StateStoreFilesException e) {
       answer = new ServiceMessages.Refused(false, e.id(), e.getMessage());
     } catch (IOException | RuntimeException | Error e) {
       // An executor waits for an answer.
-      LOG.warn("The index service could not answer. What to do: if it goes on, report it with this stack trace, and"
-          + " restart the query with indexService.enabled=false", e);
+      LOG.warn(
+          "The index service could not answer. What to do: if it goes on, report it with this stack trace, and"
+              + " restart the query with indexService.enabled=false",
+          e);
       answer = new ServiceMessages.Refused(false, null, String.valueOf(e));
     }
     return CompletableFuture.completedFuture(ServiceMessages.encode(answer));
@@ -361,20 +368,27 @@ public final class MergedLogs {
       return;
     }
     try {
-      THREADS.execute(() -> {
-        try {
-          work.run();
-        } catch (RuntimeException | Error e) {
-          LOG.warn("Housekeeping of {} failed; trying again. What to do: if it goes on, mend the cause; dead files stay"
-              + " until then", name, e);
-        } finally {
-          RUNNING.remove(whose);
-        }
-      });
+      THREADS.execute(
+          () -> {
+            try {
+              work.run();
+            } catch (RuntimeException | Error e) {
+              LOG.warn(
+                  "Housekeeping of {} failed; trying again. What to do: if it goes on, mend the cause; dead files stay"
+                      + " until then",
+                  name,
+                  e);
+            } finally {
+              RUNNING.remove(whose);
+            }
+          });
     } catch (RuntimeException | Error e) {
       RUNNING.remove(whose);
-      LOG.warn("Could not start a thread for the housekeeping of {}; trying again. What to do: allow this process more"
-          + " threads (ulimit -u) or memory", name, e);
+      LOG.warn(
+          "Could not start a thread for the housekeeping of {}; trying again. What to do: allow this process more"
+              + " threads (ulimit -u) or memory",
+          name,
+          e);
     }
   }
 

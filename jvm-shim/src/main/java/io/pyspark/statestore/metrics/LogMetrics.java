@@ -86,8 +86,10 @@ public final class LogMetrics {
   }
 
   private final Map<Count, LongAdder> counts = new EnumMap<>(Count.class);
+
   /** What nobody has asked for yet, by the directory of the store. */
   private final Map<String, StoreFigures> byStore = new ConcurrentHashMap<>();
+
   private final LongAdder writeNanos = new LongAdder();
   private final LongAdder waitNanos = new LongAdder();
   private final LongAdder reportWaitNanos = new LongAdder();
@@ -110,9 +112,7 @@ public final class LogMetrics {
     }
   }
 
-  /**
-   * Tells a listener what all logs of this process do from now on. It replaces the listener before it.
-   */
+  /** Tells a listener what all logs of this process do from now on. It replaces the listener before it. */
   public static void listen(Listener listener) {
     LISTENER.set(listener);
   }
@@ -160,8 +160,7 @@ public final class LogMetrics {
   /** Returns whether there was a store to tell of: moved segments are nobody's. */
   private boolean tellOfStores(Written commit, boolean beganFile, long waited) {
     commit.written.forEach((path, bytes) -> of(path, StoreFigures.written(bytes)));
-    commit.written.keySet().stream().findFirst()
-        .ifPresent(path -> of(path, StoreFigures.committed(beganFile, waited)));
+    commit.written.keySet().stream().findFirst().ifPresent(path -> of(path, StoreFigures.committed(beganFile, waited)));
     return !commit.written.isEmpty();
   }
 

@@ -17,7 +17,9 @@ public final class MetricsListener<L> {
   private final String metrics;
   private final AtomicReference<L> listener = new AtomicReference<>();
 
-  /** @param metrics what they are called in the log */
+  /**
+   * @param metrics what they are called in the log
+   */
   public MetricsListener(String metrics) {
     this.metrics = metrics;
   }
@@ -40,9 +42,11 @@ public final class MetricsListener<L> {
         news.accept(told);
       } catch (RuntimeException | LinkageError e) {
         remove(told);
-        LOG.warn("The metrics listener failed; {} metrics are no longer updated. What to do: report it with this"
-            + " stack trace",
-            metrics, e);
+        LOG.warn(
+            "The metrics listener failed; {} metrics are no longer updated. What to do: report it with this"
+                + " stack trace",
+            metrics,
+            e);
       }
     }
   }

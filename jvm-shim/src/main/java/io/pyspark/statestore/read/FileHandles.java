@@ -14,10 +14,10 @@ import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.hadoop.fs.FSError;
 
 /**
- * Holds merged files open for reading. On HDFS and a local disk a file has one stream, which all positioned reads share,
- * so that loading a checkpoint opens each file at most once. On an object store a stream does one read after the other,
- * so each read that is under way has a stream of its own; there, opening costs nothing, and {@link SmallFiles} are read
- * whole.
+ * Holds merged files open for reading. On HDFS and a local disk a file has one stream, which all positioned reads
+ * share, so that loading a checkpoint opens each file at most once. On an object store a stream does one read after the
+ * other, so each read that is under way has a stream of its own; there, opening costs nothing, and {@link SmallFiles}
+ * are read whole.
  */
 public final class FileHandles {
   private static final long IDLE_NANOS = 30_000_000_000L;
@@ -33,11 +33,15 @@ public final class FileHandles {
   private static final class Handle {
     /** Held while a stream that is shared is opened, which may take long. */
     private final ReentrantLock opening = new ReentrantLock();
+
     private Stream shared;
+
     /** Streams of an object store that are not in use. */
     private final Deque<Stream> idle = new ConcurrentLinkedDeque<>();
+
     /** It was removed from the map, so the thread that still reads through it closes it. */
     private volatile boolean abandoned;
+
     private volatile long usedNanos = System.nanoTime();
   }
 
@@ -81,12 +85,12 @@ public final class FileHandles {
   }
 
   /** Reads; returns null where another try through a new stream may succeed. */
-  private Stream read(
-      Handle handle, MergedFile file, long position, byte[] buffer, int offset, int length, int attempt)
+  private Stream read(Handle handle, MergedFile file, long position, byte[] buffer, int offset, int length, int attempt)
       throws IOException {
-    Stream stream = storage.isObjectStore()
-        ? own(handle, file, position + length, attempt == 1)
-        : shared(handle, file, position + length);
+    Stream stream =
+        storage.isObjectStore()
+            ? own(handle, file, position + length, attempt == 1)
+            : shared(handle, file, position + length);
     try {
       stream.in.readFully(position, buffer, offset, length);
       return stream;
@@ -173,11 +177,12 @@ public final class FileHandles {
   public void closeIdle() {
     small.closeIdle();
     long now = System.nanoTime();
-    handles.forEach((name, handle) -> {
-      if (now - handle.usedNanos > IDLE_NANOS) {
-        close(name);
-      }
-    });
+    handles.forEach(
+        (name, handle) -> {
+          if (now - handle.usedNanos > IDLE_NANOS) {
+            close(name);
+          }
+        });
   }
 
   public void closeAll() {

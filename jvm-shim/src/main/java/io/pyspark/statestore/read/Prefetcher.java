@@ -48,8 +48,12 @@ public final class Prefetcher {
   private final SegmentReader reader;
   private final Executor threads;
   private final Map<Segment, Fetch> fetched = new ConcurrentHashMap<>();
-  /** The changelog of each store that was opened last. Spark opens it once more: for its version, then for its records. */
+
+  /**
+   * The changelog of each store that was opened last. Spark opens it once more: for its version, then for its records.
+   */
   private final Map<String, Segment> openedOnce = new ConcurrentHashMap<>();
+
   private final AtomicLong bytesHeld = new AtomicLong();
 
   private final Lazily lazy;
@@ -63,7 +67,9 @@ public final class Prefetcher {
 
   private record Range(MergedFile file, long start, long end, List<Segment> segments) {}
 
-  /** @param isCached whether this host has a segment's bytes */
+  /**
+   * @param isCached whether this host has a segment's bytes
+   */
   public Prefetcher(
       Index index,
       Supplier<Options> options,
@@ -120,7 +126,9 @@ public final class Prefetcher {
     }
   }
 
-  /** Says whether Spark opens this file once more. Drops the one before of this store, which it has not opened again. */
+  /**
+   * Says whether Spark opens this file once more. Drops the one before of this store, which it has not opened again.
+   */
   private boolean isOpenedAgain(Segment segment) {
     if (segment.entry().type() != Entry.TYPE_CHANGELOG) {
       return false;
@@ -199,11 +207,12 @@ public final class Prefetcher {
     for (int i = 0; i < ranges.size(); i++) {
       Range range = ranges.get(i);
       FutureTask<byte[]> read = started.get(i);
-      range.segments.forEach(s -> {
-        if (fetched.putIfAbsent(s, new Fetch(read, (int) (s.entry().offset() - range.start), now)) != null) {
-          bytesHeld.addAndGet(-s.length());
-        }
-      });
+      range.segments.forEach(
+          s -> {
+            if (fetched.putIfAbsent(s, new Fetch(read, (int) (s.entry().offset() - range.start), now)) != null) {
+              bytesHeld.addAndGet(-s.length());
+            }
+          });
     }
   }
 
@@ -217,33 +226,35 @@ public final class Prefetcher {
     Map<MergedFile, List<Segment>> byFile = new HashMap<>();
     wanted.forEach(s -> byFile.computeIfAbsent(s.holder(), f -> new ArrayList<>()).add(s));
     List<Range> ranges = new ArrayList<>();
-    byFile.forEach((file, segments) -> {
-      segments.sort(Comparator.comparingLong(s -> s.entry().offset()));
-      Range open = null;
-      for (Segment s : segments) {
-        long start = s.entry().offset();
-        long end = start + s.length();
-        if (open != null && start - open.end <= MAX_GAP && end - open.start <= MAX_RANGE) {
-          open.segments.add(s);
-          open = new Range(file, open.start, Math.max(end, open.end), open.segments);
-          ranges.set(ranges.size() - 1, open);
-        } else {
-          open = new Range(file, start, end, new ArrayList<>(List.of(s)));
-          ranges.add(open);
-        }
-      }
-    });
+    byFile.forEach(
+        (file, segments) -> {
+          segments.sort(Comparator.comparingLong(s -> s.entry().offset()));
+          Range open = null;
+          for (Segment s : segments) {
+            long start = s.entry().offset();
+            long end = start + s.length();
+            if (open != null && start - open.end <= MAX_GAP && end - open.start <= MAX_RANGE) {
+              open.segments.add(s);
+              open = new Range(file, open.start, Math.max(end, open.end), open.segments);
+              ranges.set(ranges.size() - 1, open);
+            } else {
+              open = new Range(file, start, end, new ArrayList<>(List.of(s)));
+              ranges.add(open);
+            }
+          }
+        });
     return ranges;
   }
 
   /** Drops what was fetched and not asked for. */
   public void dropStale() {
     long now = System.nanoTime();
-    fetched.forEach((segment, fetch) -> {
-      if (now - fetch.sinceNanos > STALE_NANOS) {
-        drop(segment);
-      }
-    });
+    fetched.forEach(
+        (segment, fetch) -> {
+          if (now - fetch.sinceNanos > STALE_NANOS) {
+            drop(segment);
+          }
+        });
     openedOnce.values().removeIf(segment -> !fetched.containsKey(segment));
   }
 }

@@ -17,12 +17,14 @@ public final class SegmentInputStream extends FSInputStream {
   private final SegmentReader reader;
   private final CRC32C crc = new CRC32C();
   private Segment segment;
+
   /** The whole segment, or null for a large one. */
   private final byte[] whole;
 
   private byte[] ahead = new byte[0];
   private long aheadStart;
   private long position;
+
   /** How far a sequential read from the start has come; -1 after anything was skipped. */
   private long checkedTo;
 

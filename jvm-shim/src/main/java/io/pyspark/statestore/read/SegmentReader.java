@@ -20,6 +20,7 @@ import java.util.zip.CRC32C;
 public final class SegmentReader {
   /** Bytes of one read at most. On an object store each is a request, which takes as long as reading a few MiB. */
   public static final int CHUNK = 8 << 20;
+
   /** Segments of up to so many bytes are read into memory at once, which also serves seeks. */
   public static final int WHOLE = 4 << 20;
 
@@ -116,11 +117,21 @@ public final class SegmentReader {
    * checkpoint, so this one says what to do instead.
    */
   public StateFileNotFoundException notFound(String path, List<MergedFile> files) {
-    return new StateFileNotFoundException(storage.checkpoint() + "/state/" + path
-        + " does not exist, and none of the " + files.size() + " merged files in " + storage.directory() + " has it. "
-        + ignored(files) + "If the query needs it, a merged file was damaged, cut off or deleted: look with"
-        + " pyspark-statestore verify " + storage.checkpoint() + ", restore that file from a copy, and do not clear the"
-        + " checkpoint.");
+    return new StateFileNotFoundException(
+        storage.checkpoint()
+            + "/state/"
+            + path
+            + " does not exist, and none of the "
+            + files.size()
+            + " merged files in "
+            + storage.directory()
+            + " has it. "
+            + ignored(files)
+            + "If the query needs it, a merged file was damaged, cut off or deleted: look with"
+            + " pyspark-statestore verify "
+            + storage.checkpoint()
+            + ", restore that file from a copy, and do not clear the"
+            + " checkpoint.");
   }
 
   private static String ignored(List<MergedFile> files) {
@@ -128,20 +139,41 @@ public final class SegmentReader {
     if (cut.isEmpty()) {
       return "";
     }
-    String named = cut.stream()
-        .limit(NAMED)
-        .map(file -> file.name() + " (" + file.ignoredBytes() + " bytes from offset "
-            + (file.size() - file.ignoredBytes()) + " on)")
-        .collect(Collectors.joining(", "));
-    return "Ignored as torn, because no whole group ends there: " + named
-        + (cut.size() > NAMED ? " and the ends of " + (cut.size() - NAMED) + " more" : "") + ". ";
+    String named =
+        cut.stream()
+            .limit(NAMED)
+            .map(
+                file ->
+                    file.name()
+                        + " ("
+                        + file.ignoredBytes()
+                        + " bytes from offset "
+                        + (file.size() - file.ignoredBytes())
+                        + " on)")
+            .collect(Collectors.joining(", "));
+    return "Ignored as torn, because no whole group ends there: "
+        + named
+        + (cut.size() > NAMED ? " and the ends of " + (cut.size() - NAMED) + " more" : "")
+        + ". ";
   }
 
   private StateStoreFilesException damaged(Segment segment, String how, EOFException cause) {
     return new StateStoreFilesException(
-        Id.PSS_CORRUPT_SEGMENT, "state/" + segment.path() + " of checkpoint " + storage.checkpoint() + " is damaged:"
-            + " its " + segment.length() + " bytes in " + segment.holder().name() + " at offset "
-            + segment.entry().offset() + " " + how + ". Restore that file from a copy, or restart the query from an"
+        Id.PSS_CORRUPT_SEGMENT,
+        "state/"
+            + segment.path()
+            + " of checkpoint "
+            + storage.checkpoint()
+            + " is damaged:"
+            + " its "
+            + segment.length()
+            + " bytes in "
+            + segment.holder().name()
+            + " at offset "
+            + segment.entry().offset()
+            + " "
+            + how
+            + ". Restore that file from a copy, or restart the query from an"
             + " earlier batch whose state is whole.",
         cause);
   }
@@ -149,14 +181,31 @@ public final class SegmentReader {
   private StateStoreFilesException missing(Segment segment, FileNotFoundException cause) {
     if (segment.holder().isForeign()) {
       return new StateStoreFilesException(
-          Id.PSS_FOREIGN_FILE_MISSING, "state/" + segment.path() + " of the fork " + storage.checkpoint() + " is in "
-              + segment.holder().name() + " at offset " + segment.entry().offset() + ", a file of the checkpoint that"
+          Id.PSS_FOREIGN_FILE_MISSING,
+          "state/"
+              + segment.path()
+              + " of the fork "
+              + storage.checkpoint()
+              + " is in "
+              + segment.holder().name()
+              + " at offset "
+              + segment.entry().offset()
+              + ", a file of the checkpoint that"
               + " it was forked from, and that file does not exist. Restore it from a copy, or make the fork anew;"
-              + " compact(localize=True) or mode='copy' makes a fork that needs no other checkpoint.", cause);
+              + " compact(localize=True) or mode='copy' makes a fork that needs no other checkpoint.",
+          cause);
     }
     return new StateStoreFilesException(
-        Id.PSS_MISSING_SEGMENT, "state/" + segment.path() + " of checkpoint " + storage.checkpoint() + " should be in "
-            + segment.holder().name() + " at offset " + segment.entry().offset()
-            + ", but that file does not exist, and no other has it. Restore the file from a copy.", cause);
+        Id.PSS_MISSING_SEGMENT,
+        "state/"
+            + segment.path()
+            + " of checkpoint "
+            + storage.checkpoint()
+            + " should be in "
+            + segment.holder().name()
+            + " at offset "
+            + segment.entry().offset()
+            + ", but that file does not exist, and no other has it. Restore the file from a copy.",
+        cause);
   }
 }

@@ -14,8 +14,8 @@ import java.util.concurrent.atomic.AtomicLong;
  * Reads small objects whole, once for all partitions that have something in them. After a restart each task reads a few
  * kilobytes of the same objects, a request each time, and a request takes as long as reading several MiB.
  *
- * <p>Only files that are sealed are kept, so what is kept never changes. A file that cannot be read whole is read as any
- * other file, which also says what is wrong with it.
+ * <p>Only files that are sealed are kept, so what is kept never changes. A file that cannot be read whole is read as
+ * any other file, which also says what is wrong with it.
  */
 final class SmallFiles {
   /** Reading so much takes a tenth of the time that a request waits for its first byte. */
@@ -95,11 +95,12 @@ final class SmallFiles {
 
   void closeIdle() {
     long now = System.nanoTime();
-    held.forEach((name, each) -> {
-      if (now - each.usedNanos > IDLE_NANOS) {
-        drop(name, each);
-      }
-    });
+    held.forEach(
+        (name, each) -> {
+          if (now - each.usedNanos > IDLE_NANOS) {
+            drop(name, each);
+          }
+        });
   }
 
   void closeAll() {

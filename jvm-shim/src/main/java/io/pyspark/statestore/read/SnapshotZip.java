@@ -16,6 +16,7 @@ import java.util.zip.ZipInputStream;
 /** Reads the zip of a RocksDB snapshot, in which Spark's {@code RocksDBCheckpointMetadata} is a JSON file. */
 public final class SnapshotZip {
   private static final Pattern FILE_NAME = Pattern.compile("\"dfs(?:Sst|Log)FileName\"\\s*:\\s*\"([^\"/]+)\"");
+
   /** Bytes of metadata that are unpacked at most. Each file takes about 200; a forged zip may claim any number. */
   private static final int MAX_METADATA = 16 << 20;
 

@@ -4,9 +4,10 @@
  * <p>May import: {@code files}, {@code index}.
  *
  * <ol>
- *   <li>{@link io.pyspark.statestore.read.SegmentReader} reads a segment and compares its checksum; where its file is gone,
- *       it looks for the segment's copy
- *   <li>{@link io.pyspark.statestore.read.FileHandles} keeps files open, and reads small objects whole ({@code SmallFiles})
+ *   <li>{@link io.pyspark.statestore.read.SegmentReader} reads a segment and compares its checksum; where its file is
+ *       gone, it looks for the segment's copy
+ *   <li>{@link io.pyspark.statestore.read.FileHandles} keeps files open, and reads small objects whole ({@code
+ *       SmallFiles})
  *   <li>{@link io.pyspark.statestore.read.Prefetcher} fetches what Spark asks for next: what a {@link
  *       io.pyspark.statestore.read.SnapshotZip} names, or the changelogs that follow
  *   <li>{@link io.pyspark.statestore.read.SegmentInputStream} is what Spark reads

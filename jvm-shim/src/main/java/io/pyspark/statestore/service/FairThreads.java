@@ -17,8 +17,10 @@ public final class FairThreads {
 
   private final Executor threads;
   private final int most;
+
   /** What waits for something for which as many threads work as may. There is a list while any thread works for it. */
   private final Map<Object, Deque<Runnable>> waiting = new HashMap<>();
+
   private final Map<Object, Integer> running = new HashMap<>();
 
   /**

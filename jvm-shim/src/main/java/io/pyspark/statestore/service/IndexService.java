@@ -25,9 +25,9 @@ import java.util.concurrent.ConcurrentHashMap;
 /**
  * Answers executors what lives where in one checkpoint, from the full log of the driver's process.
  *
- * <p>Executors report each group before they acknowledge it. So the index of this log has every commit that Spark counts
- * on, and nobody else has to read what others write. Truth stays in the files: the log reads them when a run of the
- * query begins, and cleaning goes on reading the files of those who do not report.
+ * <p>Executors report each group before they acknowledge it. So the index of this log has every commit that Spark
+ * counts on, and nobody else has to read what others write. Truth stays in the files: the log reads them when a run of
+ * the query begins, and cleaning goes on reading the files of those who do not report.
  *
  * <p>The log of this process is the only one that cleans.
  */
@@ -37,6 +37,7 @@ public final class IndexService {
 
   /** So many files that are gone are remembered at least, and each for {@link #GONE_NANOS}. */
   private static final int GONE = 1_000;
+
   /** Longer than any message is under way. A report of a file that is gone must not bring its entries back. */
   private static final long GONE_NANOS = 3_600_000_000_000L;
 
@@ -62,8 +63,7 @@ public final class IndexService {
 
   private record Gone(long number, String name, long sinceNanos) {}
 
-  public IndexService(
-      Index index, Rules rules, HybridClock clock, Learning learning, Garbage garbage) {
+  public IndexService(Index index, Rules rules, HybridClock clock, Learning learning, Garbage garbage) {
     this.index = index;
     this.rules = rules;
     this.clock = clock;
@@ -112,7 +112,8 @@ public final class IndexService {
   }
 
   private static ServiceMessages.Refused stale() {
-    return new ServiceMessages.Refused(true, null, "the driver has closed its log of the checkpoint, or has opened it anew");
+    return new ServiceMessages.Refused(
+        true, null, "the driver has closed its log of the checkpoint, or has opened it anew");
   }
 
   /** A connection is lost. What its writers append from now on is not reported. */
@@ -130,8 +131,7 @@ public final class IndexService {
       writersBySender.computeIfAbsent(sender, s -> new HashSet<>()).add(report.writer());
     }
     clock.observe(report.stamp());
-    MergedFile file =
-        index.addIfAbsent(new MergedFile(report.file(), MergedFile.Writer.OTHER, rules.now()));
+    MergedFile file = index.addIfAbsent(new MergedFile(report.file(), MergedFile.Writer.OTHER, rules.now()));
     file.reported(report.size(), report.trailer(), report.stamp(), report.sealed(), rules.now(), refresher.number());
     return new ServiceMessages.Reported(index.applyReport(file, report.entries()), clock.newest(), index.liveBytes());
   }
@@ -169,9 +169,13 @@ public final class IndexService {
       if (question.goneSince() < oldest) {
         return stale();
       }
-      names = gone.stream().filter(g -> g.number > question.goneSince()).map(Gone::name)
-          // A checkpoint that was put back from a copy has some of them again.
-          .filter(name -> index.file(name) == null).toList();
+      names =
+          gone.stream()
+              .filter(g -> g.number > question.goneSince())
+              .map(Gone::name)
+              // A checkpoint that was put back from a copy has some of them again.
+              .filter(name -> index.file(name) == null)
+              .toList();
     }
     List<ServiceMessages.PartitionFacts> changed = new ArrayList<>();
     List<String> left = new ArrayList<>();
@@ -214,8 +218,17 @@ public final class IndexService {
       return null;
     }
     List<ServiceMessages.FileFacts> files = new ArrayList<>();
-    index.entries(partition).forEach((file, entries) -> files.add(new ServiceMessages.FileFacts(
-        file.name(), file.size(), file.writer() == MergedFile.Writer.NOBODY, file.foreignFiles(), entries)));
+    index
+        .entries(partition)
+        .forEach(
+            (file, entries) ->
+                files.add(
+                    new ServiceMessages.FileFacts(
+                        file.name(),
+                        file.size(),
+                        file.writer() == MergedFile.Writer.NOBODY,
+                        file.foreignFiles(),
+                        entries)));
     return new ServiceMessages.PartitionFacts(partition, revision, files);
   }
 

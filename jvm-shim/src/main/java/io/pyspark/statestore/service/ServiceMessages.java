@@ -24,6 +24,7 @@ import java.util.Map;
  */
 public final class ServiceMessages {
   private static final byte VERSION = 2;
+
   /** Characters of a text that is for people. UTF-8 takes at most three times as many bytes, and 64 KiB are allowed. */
   private static final int LONGEST_TEXT = 10_000;
 
@@ -91,8 +92,11 @@ public final class ServiceMessages {
   /** Asks whether the batch ends. The answer may take {@link BatchDebts#ASK_MS}. */
   public record AskCall(String stateDirectory, long writer, String run, long batch) implements BatchQuestion {}
 
-  /** @param failure why the commits are not durable; empty where they are */
-  public record Paid(String stateDirectory, long writer, String run, long batch, String failure) implements BatchQuestion {}
+  /**
+   * @param failure why the commits are not durable; empty where they are
+   */
+  public record Paid(String stateDirectory, long writer, String run, long batch, String failure)
+      implements BatchQuestion {}
 
   // ---- answers
 
@@ -108,7 +112,9 @@ public final class ServiceMessages {
    */
   record Opened(long epoch, boolean bornMerged, long stamp, long goneNow) implements Answer {}
 
-  /** @param revisions by partition of the group, its revision before and after */
+  /**
+   * @param revisions by partition of the group, its revision before and after
+   */
   record Reported(Map<String, Index.Span> revisions, long stamp, long liveBytes) implements Answer {}
 
   /**
@@ -127,7 +133,10 @@ public final class ServiceMessages {
   record PartitionFacts(String partition, long revision, List<FileFacts> files) {
     /** About how many bytes it takes in a message. */
     long bytes() {
-      return files.stream().flatMap(file -> file.entries.stream()).mapToLong(e -> ENTRY_BYTES + e.path().length()).sum();
+      return files.stream()
+          .flatMap(file -> file.entries.stream())
+          .mapToLong(e -> ENTRY_BYTES + e.path().length())
+          .sum();
     }
   }
 
@@ -168,45 +177,49 @@ public final class ServiceMessages {
   private static final int PAID = 9;
 
   public static byte[] encode(Question question) {
-    return bytes(out -> {
-      if (question instanceof Open open) {
-        out.writeByte(OPEN);
-        out.writeUTF(open.stateDirectory);
-        out.writeUTF(open.queryRunId);
-      } else if (question instanceof Report report) {
-        head(out, REPORT, report.epoch, report.writer);
-        out.writeUTF(report.file);
-        out.writeLong(report.size);
-        out.writeLong(report.trailer);
-        out.writeLong(report.stamp);
-        out.writeBoolean(report.sealed);
-        list(out, report.entries, ServiceMessages::write);
-      } else if (question instanceof AskFacts facts) {
-        head(out, FACTS, facts.epoch, facts.writer);
-        out.writeLong(facts.goneSince);
-        out.writeBoolean(facts.filesFirst);
-        list(out, List.copyOf(facts.revisions.entrySet()), (o, e) -> {
-          o.writeUTF(e.getKey());
-          o.writeLong(e.getValue());
+    return bytes(
+        out -> {
+          if (question instanceof Open open) {
+            out.writeByte(OPEN);
+            out.writeUTF(open.stateDirectory);
+            out.writeUTF(open.queryRunId);
+          } else if (question instanceof Report report) {
+            head(out, REPORT, report.epoch, report.writer);
+            out.writeUTF(report.file);
+            out.writeLong(report.size);
+            out.writeLong(report.trailer);
+            out.writeLong(report.stamp);
+            out.writeBoolean(report.sealed);
+            list(out, report.entries, ServiceMessages::write);
+          } else if (question instanceof AskFacts facts) {
+            head(out, FACTS, facts.epoch, facts.writer);
+            out.writeLong(facts.goneSince);
+            out.writeBoolean(facts.filesFirst);
+            list(
+                out,
+                List.copyOf(facts.revisions.entrySet()),
+                (o, e) -> {
+                  o.writeUTF(e.getKey());
+                  o.writeLong(e.getValue());
+                });
+          } else if (question instanceof Left left) {
+            head(out, LEFT, left.epoch, left.writer);
+            out.writeUTF(left.file);
+            out.writeLong(left.stamp);
+          } else if (question instanceof AskMoves moves) {
+            head(out, MOVES, moves.epoch, moves.writer);
+            list(out, moves.partitions, DataOutputStream::writeUTF);
+          } else if (question instanceof BatchQuestion batch) {
+            out.writeByte(batch instanceof Owes ? OWES : batch instanceof AskCall ? CALL : PAID);
+            out.writeUTF(batch.stateDirectory());
+            out.writeLong(batch.writer());
+            out.writeUTF(batch.run());
+            out.writeLong(batch.batch());
+            if (batch instanceof Paid paid) {
+              text(out, paid.failure);
+            }
+          }
         });
-      } else if (question instanceof Left left) {
-        head(out, LEFT, left.epoch, left.writer);
-        out.writeUTF(left.file);
-        out.writeLong(left.stamp);
-      } else if (question instanceof AskMoves moves) {
-        head(out, MOVES, moves.epoch, moves.writer);
-        list(out, moves.partitions, DataOutputStream::writeUTF);
-      } else if (question instanceof BatchQuestion batch) {
-        out.writeByte(batch instanceof Owes ? OWES : batch instanceof AskCall ? CALL : PAID);
-        out.writeUTF(batch.stateDirectory());
-        out.writeLong(batch.writer());
-        out.writeUTF(batch.run());
-        out.writeLong(batch.batch());
-        if (batch instanceof Paid paid) {
-          text(out, paid.failure);
-        }
-      }
-    });
   }
 
   /** A failure's text may be as long as what a server has sent. */
@@ -221,35 +234,44 @@ public final class ServiceMessages {
   }
 
   public static Question question(byte[] bytes) throws IOException {
-    return read(bytes, in -> {
-      int kind = in.readByte();
-      if (kind == OPEN) {
-        return new Open(in.readUTF(), in.readUTF());
-      } else if (kind == OWES) {
-        return new Owes(in.readUTF(), in.readLong(), in.readUTF(), in.readLong());
-      } else if (kind == CALL) {
-        return new AskCall(in.readUTF(), in.readLong(), in.readUTF(), in.readLong());
-      } else if (kind == PAID) {
-        return new Paid(in.readUTF(), in.readLong(), in.readUTF(), in.readLong(), in.readUTF());
-      }
-      long epoch = in.readLong();
-      long writer = in.readLong();
-      return switch (kind) {
-        case REPORT -> new Report(
-            epoch, writer, in.readUTF(), in.readLong(), in.readLong(), in.readLong(), in.readBoolean(),
-            list(in, ServiceMessages::entry));
-        case FACTS -> {
-          long goneSince = in.readLong();
-          boolean filesFirst = in.readBoolean();
-          Map<String, Long> revisions = new LinkedHashMap<>();
-          list(in, i -> revisions.put(i.readUTF(), i.readLong()));
-          yield new AskFacts(epoch, writer, goneSince, revisions, filesFirst);
-        }
-        case LEFT -> new Left(epoch, writer, in.readUTF(), in.readLong());
-        case MOVES -> new AskMoves(epoch, writer, list(in, i -> i.readUTF()));
-        default -> throw new IOException("no question has the number " + kind);
-      };
-    });
+    return read(
+        bytes,
+        in -> {
+          int kind = in.readByte();
+          if (kind == OPEN) {
+            return new Open(in.readUTF(), in.readUTF());
+          } else if (kind == OWES) {
+            return new Owes(in.readUTF(), in.readLong(), in.readUTF(), in.readLong());
+          } else if (kind == CALL) {
+            return new AskCall(in.readUTF(), in.readLong(), in.readUTF(), in.readLong());
+          } else if (kind == PAID) {
+            return new Paid(in.readUTF(), in.readLong(), in.readUTF(), in.readLong(), in.readUTF());
+          }
+          long epoch = in.readLong();
+          long writer = in.readLong();
+          return switch (kind) {
+            case REPORT ->
+                new Report(
+                    epoch,
+                    writer,
+                    in.readUTF(),
+                    in.readLong(),
+                    in.readLong(),
+                    in.readLong(),
+                    in.readBoolean(),
+                    list(in, ServiceMessages::entry));
+            case FACTS -> {
+              long goneSince = in.readLong();
+              boolean filesFirst = in.readBoolean();
+              Map<String, Long> revisions = new LinkedHashMap<>();
+              list(in, i -> revisions.put(i.readUTF(), i.readLong()));
+              yield new AskFacts(epoch, writer, goneSince, revisions, filesFirst);
+            }
+            case LEFT -> new Left(epoch, writer, in.readUTF(), in.readLong());
+            case MOVES -> new AskMoves(epoch, writer, list(in, i -> i.readUTF()));
+            default -> throw new IOException("no question has the number " + kind);
+          };
+        });
   }
 
   /**
@@ -257,95 +279,115 @@ public final class ServiceMessages {
    * where it waits for none. Reads no more of the question than its head.
    */
   public static String waitsFor(byte[] question) throws IOException {
-    return read(question, in -> {
-      int kind = in.readByte();
-      if (kind == OPEN) {
-        return "the files of " + in.readUTF();
-      }
-      if (kind == OWES || kind == CALL || kind == PAID) {
-        return null;
-      }
-      String epoch = Long.toHexString(in.readLong());
-      // After it come the writer and the number of what is gone.
-      boolean filesFirst = kind == FACTS && in.skipBytes(2 * Long.BYTES) == 2 * Long.BYTES && in.readBoolean();
-      return (filesFirst ? "the files of service " : "service ") + epoch + " for questions of kind " + kind;
-    });
+    return read(
+        question,
+        in -> {
+          int kind = in.readByte();
+          if (kind == OPEN) {
+            return "the files of " + in.readUTF();
+          }
+          if (kind == OWES || kind == CALL || kind == PAID) {
+            return null;
+          }
+          String epoch = Long.toHexString(in.readLong());
+          // After it come the writer and the number of what is gone.
+          boolean filesFirst = kind == FACTS && in.skipBytes(2 * Long.BYTES) == 2 * Long.BYTES && in.readBoolean();
+          return (filesFirst ? "the files of service " : "service ") + epoch + " for questions of kind " + kind;
+        });
   }
 
   public static byte[] encode(Answer answer) {
-    return bytes(out -> {
-      if (answer instanceof Opened opened) {
-        out.writeByte(OPEN);
-        out.writeLong(opened.epoch);
-        out.writeBoolean(opened.bornMerged);
-        out.writeLong(opened.stamp);
-        out.writeLong(opened.goneNow);
-      } else if (answer instanceof Reported reported) {
-        out.writeByte(REPORT);
-        out.writeLong(reported.stamp);
-        out.writeLong(reported.liveBytes);
-        list(out, List.copyOf(reported.revisions.entrySet()), (o, e) -> {
-          o.writeUTF(e.getKey());
-          o.writeLong(e.getValue().before());
-          o.writeLong(e.getValue().after());
+    return bytes(
+        out -> {
+          if (answer instanceof Opened opened) {
+            out.writeByte(OPEN);
+            out.writeLong(opened.epoch);
+            out.writeBoolean(opened.bornMerged);
+            out.writeLong(opened.stamp);
+            out.writeLong(opened.goneNow);
+          } else if (answer instanceof Reported reported) {
+            out.writeByte(REPORT);
+            out.writeLong(reported.stamp);
+            out.writeLong(reported.liveBytes);
+            list(
+                out,
+                List.copyOf(reported.revisions.entrySet()),
+                (o, e) -> {
+                  o.writeUTF(e.getKey());
+                  o.writeLong(e.getValue().before());
+                  o.writeLong(e.getValue().after());
+                });
+          } else if (answer instanceof Facts facts) {
+            out.writeByte(FACTS);
+            out.writeLong(facts.stamp);
+            out.writeLong(facts.liveBytes);
+            out.writeLong(facts.goneNow);
+            list(out, facts.gone, DataOutputStream::writeUTF);
+            list(
+                out,
+                facts.partitions,
+                (o, p) -> {
+                  o.writeUTF(p.partition);
+                  o.writeLong(p.revision);
+                  list(o, p.files, ServiceMessages::write);
+                });
+            list(out, facts.left, DataOutputStream::writeUTF);
+          } else if (answer instanceof Moves moves) {
+            out.writeByte(MOVES);
+            out.writeDouble(moves.moves.excess());
+            out.writeBoolean(moves.moves.urgent());
+            list(out, moves.moves.files(), ServiceMessages::write);
+            list(out, moves.moves.joins(), ServiceMessages::write);
+          } else if (answer instanceof Called called) {
+            out.writeByte(CALL);
+            out.writeByte(called.call.ordinal());
+          } else if (answer instanceof Refused refused) {
+            out.writeByte(REFUSED);
+            out.writeBoolean(refused.isStale);
+            out.writeUTF(refused.id == null ? "" : refused.id.name());
+            text(out, refused.reason);
+          }
         });
-      } else if (answer instanceof Facts facts) {
-        out.writeByte(FACTS);
-        out.writeLong(facts.stamp);
-        out.writeLong(facts.liveBytes);
-        out.writeLong(facts.goneNow);
-        list(out, facts.gone, DataOutputStream::writeUTF);
-        list(out, facts.partitions, (o, p) -> {
-          o.writeUTF(p.partition);
-          o.writeLong(p.revision);
-          list(o, p.files, ServiceMessages::write);
-        });
-        list(out, facts.left, DataOutputStream::writeUTF);
-      } else if (answer instanceof Moves moves) {
-        out.writeByte(MOVES);
-        out.writeDouble(moves.moves.excess());
-        out.writeBoolean(moves.moves.urgent());
-        list(out, moves.moves.files(), ServiceMessages::write);
-        list(out, moves.moves.joins(), ServiceMessages::write);
-      } else if (answer instanceof Called called) {
-        out.writeByte(CALL);
-        out.writeByte(called.call.ordinal());
-      } else if (answer instanceof Refused refused) {
-        out.writeByte(REFUSED);
-        out.writeBoolean(refused.isStale);
-        out.writeUTF(refused.id == null ? "" : refused.id.name());
-        text(out, refused.reason);
-      }
-    });
   }
 
   public static Answer answer(byte[] bytes) throws IOException {
-    return read(bytes, in -> {
-      int kind = in.readByte();
-      return switch (kind) {
-        case OPEN -> new Opened(in.readLong(), in.readBoolean(), in.readLong(), in.readLong());
-        case REPORT -> {
-          long stamp = in.readLong();
-          long liveBytes = in.readLong();
-          Map<String, Index.Span> revisions = new LinkedHashMap<>();
-          list(in, i -> revisions.put(i.readUTF(), new Index.Span(i.readLong(), i.readLong())));
-          yield new Reported(revisions, stamp, liveBytes);
-        }
-        case FACTS -> new Facts(
-            in.readLong(), in.readLong(), in.readLong(), list(in, i -> i.readUTF()),
-            list(in, i -> new PartitionFacts(i.readUTF(), i.readLong(), list(i, ServiceMessages::fileFacts))),
-            list(in, i -> i.readUTF()));
-        case MOVES -> new Moves(new Garbage.Moves(
-            in.readDouble(), in.readBoolean(), list(in, ServiceMessages::move), list(in, ServiceMessages::move)));
-        case CALL -> new Called(BatchDebts.Call.values()[in.readByte()]);
-        case REFUSED -> {
-          boolean isStale = in.readBoolean();
-          String id = in.readUTF();
-          yield new Refused(isStale, id.isEmpty() ? null : Id.valueOf(id), in.readUTF());
-        }
-        default -> throw new IOException("no answer has the number " + kind);
-      };
-    });
+    return read(
+        bytes,
+        in -> {
+          int kind = in.readByte();
+          return switch (kind) {
+            case OPEN -> new Opened(in.readLong(), in.readBoolean(), in.readLong(), in.readLong());
+            case REPORT -> {
+              long stamp = in.readLong();
+              long liveBytes = in.readLong();
+              Map<String, Index.Span> revisions = new LinkedHashMap<>();
+              list(in, i -> revisions.put(i.readUTF(), new Index.Span(i.readLong(), i.readLong())));
+              yield new Reported(revisions, stamp, liveBytes);
+            }
+            case FACTS ->
+                new Facts(
+                    in.readLong(),
+                    in.readLong(),
+                    in.readLong(),
+                    list(in, i -> i.readUTF()),
+                    list(in, i -> new PartitionFacts(i.readUTF(), i.readLong(), list(i, ServiceMessages::fileFacts))),
+                    list(in, i -> i.readUTF()));
+            case MOVES ->
+                new Moves(
+                    new Garbage.Moves(
+                        in.readDouble(),
+                        in.readBoolean(),
+                        list(in, ServiceMessages::move),
+                        list(in, ServiceMessages::move)));
+            case CALL -> new Called(BatchDebts.Call.values()[in.readByte()]);
+            case REFUSED -> {
+              boolean isStale = in.readBoolean();
+              String id = in.readUTF();
+              yield new Refused(isStale, id.isEmpty() ? null : Id.valueOf(id), in.readUTF());
+            }
+            default -> throw new IOException("no answer has the number " + kind);
+          };
+        });
   }
 
   private static void write(DataOutputStream out, Garbage.Move move) throws IOException {
@@ -362,17 +404,23 @@ public final class ServiceMessages {
     out.writeUTF(file.name);
     out.writeLong(file.size);
     out.writeBoolean(file.sealed);
-    list(out, file.foreign, (o, f) -> {
-      o.writeUTF(f.path());
-      o.writeLong(f.size());
-    });
+    list(
+        out,
+        file.foreign,
+        (o, f) -> {
+          o.writeUTF(f.path());
+          o.writeLong(f.size());
+        });
     list(out, file.entries, ServiceMessages::write);
   }
 
   private static FileFacts fileFacts(DataInputStream in) throws IOException {
     return new FileFacts(
-        in.readUTF(), in.readLong(), in.readBoolean(),
-        list(in, i -> new MergedFile.ForeignFile(i.readUTF(), i.readLong())), list(in, ServiceMessages::entry));
+        in.readUTF(),
+        in.readLong(),
+        in.readBoolean(),
+        list(in, i -> new MergedFile.ForeignFile(i.readUTF(), i.readLong())),
+        list(in, ServiceMessages::entry));
   }
 
   private static void write(DataOutputStream out, Entry entry) throws IOException {
@@ -390,8 +438,16 @@ public final class ServiceMessages {
 
   private static Entry entry(DataInputStream in) throws IOException {
     return new Entry(
-        in.readUnsignedByte(), in.readUnsignedByte(), in.readUnsignedShort(), in.readInt(), in.readLong(),
-        in.readLong(), in.readLong(), in.readLong(), in.readInt(), in.readUTF());
+        in.readUnsignedByte(),
+        in.readUnsignedByte(),
+        in.readUnsignedShort(),
+        in.readInt(),
+        in.readLong(),
+        in.readLong(),
+        in.readLong(),
+        in.readLong(),
+        in.readInt(),
+        in.readUTF());
   }
 
   private interface Writes<T> {
@@ -446,8 +502,11 @@ public final class ServiceMessages {
       }
       return reads.read(in);
     } catch (IOException | RuntimeException e) {
-      throw new IOException("A message between an executor and the index service cannot be read. Do both have the same"
-          + " pyspark-statestore jar? " + e.getMessage(), e);
+      throw new IOException(
+          "A message between an executor and the index service cannot be read. Do both have the same"
+              + " pyspark-statestore jar? "
+              + e.getMessage(),
+          e);
     }
   }
 }

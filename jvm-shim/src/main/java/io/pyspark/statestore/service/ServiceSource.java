@@ -60,12 +60,16 @@ public final class ServiceSource implements IndexSource, Reporter, BatchCommits.
   private final Runnable onStale;
   private final Executor threads;
   private final Map<String, Known> partitions = new ConcurrentHashMap<>();
+
   /** Partitions that threads wait for. */
   private final Set<String> wanted = ConcurrentHashMap.newKeySet();
+
   private final ReentrantLock asking = new ReentrantLock();
   private final RecentKeys keys = new RecentKeys();
+
   /** Number of the newest question that was sent. */
   private volatile long begun;
+
   private volatile long lastBeganNanos = System.nanoTime();
   private volatile long lastForgotNanos = System.nanoTime();
   private volatile long liveBytes;
@@ -75,10 +79,13 @@ public final class ServiceSource implements IndexSource, Reporter, BatchCommits.
   private static final class Known {
     /** The revision of which all entries are in the index; 0 before the first answer. */
     private long revision;
+
     /** Number of the newest question that was answered for it. */
     private volatile long answeredIn;
+
     /** As {@code answeredIn}, of those for which the service read the files first. */
     private volatile long readIn;
+
     private long usedNanos = System.nanoTime();
     private boolean forgotten;
 
@@ -174,7 +181,8 @@ public final class ServiceSource implements IndexSource, Reporter, BatchCommits.
   }
 
   /** Whether a service serves a checkpoint, for a run of its query. */
-  public static boolean serves(IndexTransport transport, String stateDirectory, FreshnessKey.QueryRun run) throws IOException {
+  public static boolean serves(IndexTransport transport, String stateDirectory, FreshnessKey.QueryRun run)
+      throws IOException {
     return open(transport, stateDirectory, run.id()) != null;
   }
 
@@ -256,11 +264,12 @@ public final class ServiceSource implements IndexSource, Reporter, BatchCommits.
       }
       // The first task of a stage asks for all partitions that this process has, and for those that tasks wait for.
       List<String> due = new ArrayList<>();
-      partitions.forEach((name, other) -> {
-        if (other.answeredIn < needed || wanted.contains(name)) {
-          due.add(name);
-        }
-      });
+      partitions.forEach(
+          (name, other) -> {
+            if (other.answeredIn < needed || wanted.contains(name)) {
+              due.add(name);
+            }
+          });
       question(due, filesFirst);
     } finally {
       asking.unlock();
@@ -284,9 +293,10 @@ public final class ServiceSource implements IndexSource, Reporter, BatchCommits.
     ServiceMessages.Facts first = null;
     do {
       // What the service has read for the first answer is in the others.
-      ServiceMessages.Facts facts = expect(
-          ServiceMessages.Facts.class,
-          ask(new ServiceMessages.AskFacts(epoch, writerId, goneUpTo, left, filesFirst && first == null)));
+      ServiceMessages.Facts facts =
+          expect(
+              ServiceMessages.Facts.class,
+              ask(new ServiceMessages.AskFacts(epoch, writerId, goneUpTo, left, filesFirst && first == null)));
       if (!left.isEmpty() && facts.left().size() >= left.size()) {
         throw failed(checkpoint, "it answered for no partition", null);
       }
@@ -352,18 +362,19 @@ public final class ServiceSource implements IndexSource, Reporter, BatchCommits.
       return;
     }
     lastForgotNanos = now;
-    partitions.forEach((name, known) -> {
-      if (!isServed.test(name) && asking.tryLock()) {
-        try {
-          if (known.forgetAfter(keepMs)) {
-            partitions.remove(name, known);
-            index.forgetPartition(name);
+    partitions.forEach(
+        (name, known) -> {
+          if (!isServed.test(name) && asking.tryLock()) {
+            try {
+              if (known.forgetAfter(keepMs)) {
+                partitions.remove(name, known);
+                index.forgetPartition(name);
+              }
+            } finally {
+              asking.unlock();
+            }
           }
-        } finally {
-          asking.unlock();
-        }
-      }
-    });
+        });
   }
 
   // ---- telling
@@ -371,8 +382,9 @@ public final class ServiceSource implements IndexSource, Reporter, BatchCommits.
   @Override
   public Receipt report(MergedFile file, long trailer, long stamp, boolean sealed, List<Entry> entries)
       throws IOException {
-    byte[] report = ServiceMessages.encode(
-        new ServiceMessages.Report(epoch, writerId, file.name(), file.size(), trailer, stamp, sealed, entries));
+    byte[] report =
+        ServiceMessages.encode(
+            new ServiceMessages.Report(epoch, writerId, file.name(), file.size(), trailer, stamp, sealed, entries));
     CompletableFuture<Void> heard = sent(report).thenAccept(this::reported);
     return new Receipt() {
       @Override
@@ -415,15 +427,18 @@ public final class ServiceSource implements IndexSource, Reporter, BatchCommits.
       ServiceMessages.Reported answer = expect(ServiceMessages.Reported.class, accepted(ServiceMessages.answer(said)));
       clock.observe(answer.stamp());
       liveBytes = answer.liveBytes();
-      answer.revisions().forEach((partition, span) -> {
-        Known known = known(partition);
-        synchronized (known) {
-          // What this process has is what the service had before, and what it has just reported.
-          if (known.revision == span.before()) {
-            known.revision = span.after();
-          }
-        }
-      });
+      answer
+          .revisions()
+          .forEach(
+              (partition, span) -> {
+                Known known = known(partition);
+                synchronized (known) {
+                  // What this process has is what the service had before, and what it has just reported.
+                  if (known.revision == span.before()) {
+                    known.revision = span.after();
+                  }
+                }
+              });
     } catch (IOException e) {
       throw new CompletionException(e);
     }
@@ -505,8 +520,7 @@ public final class ServiceSource implements IndexSource, Reporter, BatchCommits.
     }
   }
 
-  private <T extends ServiceMessages.Answer> T expect(Class<T> kind, ServiceMessages.Answer answer)
-      throws IOException {
+  private <T extends ServiceMessages.Answer> T expect(Class<T> kind, ServiceMessages.Answer answer) throws IOException {
     return expect(kind, answer, checkpoint);
   }
 
@@ -520,8 +534,13 @@ public final class ServiceSource implements IndexSource, Reporter, BatchCommits.
 
   private static StateStoreFilesException failed(String checkpoint, String why, Throwable cause) {
     return new StateStoreFilesException(
-        Id.PSS_INDEX_SERVICE_FAILED, "The index service in the driver did not answer for " + checkpoint + ": " + why
+        Id.PSS_INDEX_SERVICE_FAILED,
+        "The index service in the driver did not answer for "
+            + checkpoint
+            + ": "
+            + why
             + ". Nothing was acknowledged; Spark tries the task again. If this goes on, see what the driver's log says,"
-            + " or restart the query with spark.sql.streaming.stateStore.fileMerging.indexService.enabled=false.", cause);
+            + " or restart the query with spark.sql.streaming.stateStore.fileMerging.indexService.enabled=false.",
+        cause);
   }
 }

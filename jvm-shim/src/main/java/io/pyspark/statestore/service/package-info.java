@@ -6,7 +6,8 @@
  * <ol>
  *   <li>an executor's {@link io.pyspark.statestore.service.ServiceSource} is its index source, and reports its groups
  *   <li>{@link io.pyspark.statestore.service.ServiceMessages} are the questions and answers, as bytes
- *   <li>Spark's RPC brings them to {@code fs.IndexEndpoint}, which has {@link io.pyspark.statestore.service.FairThreads}
+ *   <li>Spark's RPC brings them to {@code fs.IndexEndpoint}, which has {@link
+ *       io.pyspark.statestore.service.FairThreads}
  *   <li>{@link io.pyspark.statestore.service.IndexService} answers from the driver's index
  * </ol>
  */

@@ -12,9 +12,9 @@ import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.Path;
 
 /**
- * The account of a join: nothing that was made of files may take their place before it is clear where each of them went.
- * A batch, a compaction and a publication all ask here, after the new files came to their places and before any list
- * names them.
+ * The account of a join: nothing that was made of files may take their place before it is clear where each of them
+ * went. A batch, a compaction and a publication all ask here, after the new files came to their places and before any
+ * list names them.
  *
  * <p>Of each bin:
  *
@@ -46,15 +46,25 @@ final class Account {
       Joined found = joined.get(bin);
       checkSources(planned.get(bin), found);
       if (sum(found.sources()) != sum(found.made()) || count(found.sources()) != count(found.made())) {
-        throw wrong("the files of " + planned.get(bin).get(0).getPath().getParent() + " had " + count(found.sources())
-            + " rows, and what was made of them has " + count(found.made()) + ", or other ones");
+        throw wrong(
+            "the files of "
+                + planned.get(bin).get(0).getPath().getParent()
+                + " had "
+                + count(found.sources())
+                + " rows, and what was made of them has "
+                + count(found.made())
+                + ", or other ones");
       }
       for (Part made : found.made()) {
         Path path = made.file().getPath();
         FileStatus there = placed.get(path.getName());
         if (there == null || there.getLen() != made.file().getLen()) {
-          throw wrong(path.getName() + " was made with " + made.file().getLen() + " bytes, and "
-              + (there == null ? "is not there" : "has " + there.getLen()));
+          throw wrong(
+              path.getName()
+                  + " was made with "
+                  + made.file().getLen()
+                  + " bytes, and "
+                  + (there == null ? "is not there" : "has " + there.getLen()));
         }
         if (makers.put(path.getName(), bin) != null) {
           throw wrong(path.getName() + " was made twice");
@@ -101,7 +111,10 @@ final class Account {
 
   private static StateStoreFilesException wrong(String what) {
     return new StateStoreFilesException(
-        Id.PSS_SINK_COMPACTION_FAILED, "Joining files went wrong: " + what + ". No list names what was made. Try again;"
+        Id.PSS_SINK_COMPACTION_FAILED,
+        "Joining files went wrong: "
+            + what
+            + ". No list names what was made. Try again;"
             + " if it happens again, unset spark.sql.streaming.commitProtocolClass and report it.");
   }
 }

@@ -27,6 +27,7 @@ import org.slf4j.LoggerFactory;
 final class AtWork {
   /** The name of the file in the staging directory; the same as in Python's {@code sink/orphans.py}. */
   static final String NAME = "_at_work";
+
   /** A sign that is older is of an attempt that has ended; the same as Python's {@code sink/notes.py}. */
   static volatile long leaseMs = TimeUnit.MINUTES.toMillis(30);
 
@@ -36,6 +37,7 @@ final class AtWork {
   private static final Logger LOG = LoggerFactory.getLogger(AtWork.class);
   private static final ScheduledThreadPoolExecutor TIMER =
       new ScheduledThreadPoolExecutor(1, Threads.daemons("sink-at-work-timer"));
+
   /** A file system that does not answer holds up nobody else's. */
   private static final ExecutorService WRITERS = Executors.newCachedThreadPool(Threads.daemons("sink-at-work"));
 
@@ -66,13 +68,14 @@ final class AtWork {
     AtWork begun = new AtWork(fs, staging);
     WeakReference<Object> attempt = new WeakReference<>(owner);
     long ms = everyMs;
-    Runnable tick = () -> {
-      if (attempt.get() == null) {
-        begun.end();
-      } else {
-        begun.tick();
-      }
-    };
+    Runnable tick =
+        () -> {
+          if (attempt.get() == null) {
+            begun.end();
+          } else {
+            begun.tick();
+          }
+        };
     begun.ticks = TIMER.scheduleAtFixedRate(tick, ms, ms, TimeUnit.MILLISECONDS);
     return begun;
   }
@@ -120,7 +123,9 @@ final class AtWork {
     }
   }
 
-  /** Whether nothing was said for so long, by any clock, that others may have taken the attempt for one that has ended. */
+  /**
+   * Whether nothing was said for so long, by any clock, that others may have taken the attempt for one that has ended.
+   */
   synchronized boolean wasSilent() {
     long nanos = System.nanoTime() - saidNanos;
     return Math.max(TimeUnit.NANOSECONDS.toMillis(nanos), System.currentTimeMillis() - saidMs) > leaseMs;

@@ -11,9 +11,9 @@ import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.Path;
 
 /**
- * Decides which files become one file. Files of one directory, that is of one partition value, whose names have the same
- * ending, that is the same compression, are joined in the order in which they were written; the same files give the same
- * bins.
+ * Decides which files become one file. Files of one directory, that is of one partition value, whose names have the
+ * same ending, that is the same compression, are joined in the order in which they were written; the same files give
+ * the same bins.
  *
  * <p>A file that has the target size stays as it is. The others of a directory are dealt out to as many bins as they
  * fill, about equally. So of {@code n} bytes come at most {@code ceil(n / target)} files, each smaller than twice the
@@ -76,25 +76,26 @@ final class Bins {
    */
   static List<Bin> of(Map<Kind, List<FileStatus>> byKind, long target, Predicate<String> mayWait) {
     List<Bin> bins = new ArrayList<>();
-    byKind.forEach((kind, own) -> {
-      String directory = kind.directory();
-      List<FileStatus> small = new ArrayList<>();
-      for (FileStatus file : own) {
-        if (file.getLen() >= target) {
-          bins.add(new Bin(directory, List.of(file), false));
-        } else {
-          small.add(file);
-        }
-      }
-      boolean waits = mayWait.test(directory);
-      long full = bytes(small) / target;
-      if (waits && full == 0) {
-        dealOut(small, 1).forEach(bin -> bins.add(new Bin(directory, bin, true)));
-      } else {
-        long count = waits || bytes(small) % target == 0 ? full : full + 1;
-        dealOut(small, Math.max(1, count)).forEach(bin -> bins.add(new Bin(directory, bin, false)));
-      }
-    });
+    byKind.forEach(
+        (kind, own) -> {
+          String directory = kind.directory();
+          List<FileStatus> small = new ArrayList<>();
+          for (FileStatus file : own) {
+            if (file.getLen() >= target) {
+              bins.add(new Bin(directory, List.of(file), false));
+            } else {
+              small.add(file);
+            }
+          }
+          boolean waits = mayWait.test(directory);
+          long full = bytes(small) / target;
+          if (waits && full == 0) {
+            dealOut(small, 1).forEach(bin -> bins.add(new Bin(directory, bin, true)));
+          } else {
+            long count = waits || bytes(small) % target == 0 ? full : full + 1;
+            dealOut(small, Math.max(1, count)).forEach(bin -> bins.add(new Bin(directory, bin, false)));
+          }
+        });
     return bins;
   }
 

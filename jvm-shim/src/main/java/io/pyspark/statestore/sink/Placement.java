@@ -72,8 +72,7 @@ final class Placement {
     List<Join> joins = new ArrayList<>();
     List<Move> moves = new ArrayList<>();
     for (Bin bin : bins) {
-      List<FileStatus> files =
-          bin.waits() ? bin.files().stream().filter(file -> !waits(file)).toList() : bin.files();
+      List<FileStatus> files = bin.waits() ? bin.files().stream().filter(file -> !waits(file)).toList() : bin.files();
       if (files.size() > 1 && compaction.whyNot() == null) {
         // No reader looks where files wait, so that place needs no rename.
         boolean atOnce = bin.waits() || !renamesCheaply;
@@ -184,8 +183,9 @@ final class Placement {
         there.add(copies.get(at));
       }
     }
-    there.addAll(Staging.inParallel(
-        renames.stream().map(move -> (Callable<FileStatus>) () -> rename(move.file(), move.to())).toList()));
+    there.addAll(
+        Staging.inParallel(
+            renames.stream().map(move -> (Callable<FileStatus>) () -> rename(move.file(), move.to())).toList()));
     return there;
   }
 
@@ -211,11 +211,17 @@ final class Placement {
 
   /** Looks once more at files that are about to be listed. */
   void requireThere(List<FileStatus> files) throws IOException {
-    Staging.inParallel(files.stream().map(file -> (Callable<Boolean>) () -> {
-      if (fs.getFileStatus(file.getPath()).getLen() != file.getLen()) {
-        throw new IOException(file.getPath() + " has no longer " + file.getLen() + " bytes");
-      }
-      return true;
-    }).toList());
+    Staging.inParallel(
+        files.stream()
+            .map(
+                file ->
+                    (Callable<Boolean>)
+                        () -> {
+                          if (fs.getFileStatus(file.getPath()).getLen() != file.getLen()) {
+                            throw new IOException(file.getPath() + " has no longer " + file.getLen() + " bytes");
+                          }
+                          return true;
+                        })
+            .toList());
   }
 }

@@ -49,7 +49,7 @@ record RunningSink(StreamingQuery query, WrittenFormat written) {
           (scala.collection.immutable.Map<String, String>) field(sink, "options");
       List<String> partitions = new ArrayList<>();
       for (Iterator<?> names = ((scala.collection.Iterable<?>) field(sink, "partitionColumnNames")).iterator();
-          names.hasNext();) {
+          names.hasNext(); ) {
         partitions.add((String) names.next());
       }
       StructType schema = without(written, partitions, session);
@@ -90,7 +90,10 @@ record RunningSink(StreamingQuery query, WrittenFormat written) {
 
   private static StateStoreFilesException notFound(String why, Exception cause) {
     return new StateStoreFilesException(
-        Id.PSS_SINK_COMPACTION_FAILED, "The file sink of this batch was not found: " + why
-            + ". Unset spark.sql.streaming.commitProtocolClass to write files as stock Spark does.", cause);
+        Id.PSS_SINK_COMPACTION_FAILED,
+        "The file sink of this batch was not found: "
+            + why
+            + ". Unset spark.sql.streaming.commitProtocolClass to write files as stock Spark does.",
+        cause);
   }
 }

@@ -5,8 +5,8 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Tells what file sinks do: a line in the log for each batch, and a listener. Spark's progress of a query has no place for
- * it: only a sink's own class is asked for metrics, and Spark's file sink has none.
+ * Tells what file sinks do: a line in the log for each batch, and a listener. Spark's progress of a query has no place
+ * for it: only a sink's own class is asked for metrics, and Spark's file sink has none.
  */
 public final class SinkMetrics {
   private static final Logger LOG = LoggerFactory.getLogger(SinkMetrics.class);
@@ -16,8 +16,15 @@ public final class SinkMetrics {
 
   /** What became of one batch. */
   public record Batch(
-      String sink, String batch, int stagedFiles, long stagedBytes, int publishedFiles, long publishedBytes,
-      int waitingFiles, long waitingBytes, long nanos) {}
+      String sink,
+      String batch,
+      int stagedFiles,
+      long stagedBytes,
+      int publishedFiles,
+      long publishedBytes,
+      int waitingFiles,
+      long waitingBytes,
+      long nanos) {}
 
   /** Hears of each batch. */
   public interface Listener {
@@ -39,8 +46,15 @@ public final class SinkMetrics {
     LOG.info(
         "[sink={}] [batch={}] [stagedFiles={}] [stagedBytes={}] [publishedFiles={}] [publishedBytes={}]"
             + " [waitingFiles={}] [waitingBytes={}] [tookMs={}]",
-        batch.sink(), batch.batch(), batch.stagedFiles(), batch.stagedBytes(), batch.publishedFiles(),
-        batch.publishedBytes(), batch.waitingFiles(), batch.waitingBytes(), batch.nanos() / 1_000_000);
+        batch.sink(),
+        batch.batch(),
+        batch.stagedFiles(),
+        batch.stagedBytes(),
+        batch.publishedFiles(),
+        batch.publishedBytes(),
+        batch.waitingFiles(),
+        batch.waitingBytes(),
+        batch.nanos() / 1_000_000);
     LISTENER.tell(listener -> listener.published(batch));
   }
 }

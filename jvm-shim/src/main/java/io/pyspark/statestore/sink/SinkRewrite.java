@@ -36,14 +36,15 @@ import org.apache.spark.paths.SparkPath;
 import org.apache.spark.sql.SparkSession;
 
 /**
- * Joins files that a sink has listed long ago, and puts a new list in the place of an old one: what {@code Sink.compact}
- * of the Python package needs of Spark.
+ * Joins files that a sink has listed long ago, and puts a new list in the place of an old one: what {@code
+ * Sink.compact} of the Python package needs of Spark.
  *
  * <p>Files are given as lines of a path and a size in bytes. Paths are URL-encoded, as in the sink's list, so they have
  * neither spaces nor ends of lines.
  */
 public final class SinkRewrite {
   private static final ObjectMapper JSON = new ObjectMapper();
+
   /** When so many bins are not understood, and none is, the format is wrong. */
   private static final int MOST_IN_VAIN = 4;
 
@@ -72,8 +73,8 @@ public final class SinkRewrite {
    * @param options of the query's writer
    * @param plan a line for each file: the number of its bin, its path and its size; the bins one after the other
    * @param attempt sixteen digits, which the names of all new files have in common
-   * @return JSON: of each bin {@code made}, its new files, and {@code left}, which of its files were not joined, by their
-   *     places in the bin, and why
+   * @return JSON: of each bin {@code made}, its new files, and {@code left}, which of its files were not joined, by
+   *     their places in the bin, and why
    */
   public static String join(
       SparkSession session, String sink, String format, Map<String, String> options, String plan, String attempt)
@@ -144,8 +145,14 @@ public final class SinkRewrite {
    * @return a line for each new file: its path, its size, its replication and the size of its blocks
    */
   public static String publish(
-      SparkSession session, String sink, String format, Map<String, String> options, String files, String target,
-      String schema, String attempt)
+      SparkSession session,
+      String sink,
+      String format,
+      Map<String, String> options,
+      String files,
+      String target,
+      String schema,
+      String attempt)
       throws IOException {
     SinkScala.check();
     SparkSession.setActiveSession(session);
@@ -184,29 +191,37 @@ public final class SinkRewrite {
     Map<String, List<FileStatus>> files = new LinkedHashMap<>();
     for (String line : plan.lines().toList()) {
       int space = line.indexOf(' ');
-      files.computeIfAbsent(line.substring(0, space), number -> new ArrayList<>()).add(parse(line.substring(space + 1)));
+      files
+          .computeIfAbsent(line.substring(0, space), number -> new ArrayList<>())
+          .add(parse(line.substring(space + 1)));
     }
-    return files.values().stream()
-        .map(own -> new Bin(Bins.directory(sink, own.get(0).getPath()), own, false))
-        .toList();
+    return files.values().stream().map(own -> new Bin(Bins.directory(sink, own.get(0).getPath()), own, false)).toList();
   }
 
   private static ObjectNode node(Bin bin, Joined joined) {
     ObjectNode node = JSON.createObjectNode();
     ArrayNode made = node.putArray("made");
-    joined.made().forEach(part -> made.addObject()
-        .put("path", SparkPath.fromPath(part.file().getPath()).urlEncoded())
-        .put("size", part.file().getLen())
-        .put("replication", part.file().getReplication())
-        .put("block_size", part.file().getBlockSize()));
+    joined
+        .made()
+        .forEach(
+            part ->
+                made.addObject()
+                    .put("path", SparkPath.fromPath(part.file().getPath()).urlEncoded())
+                    .put("size", part.file().getLen())
+                    .put("replication", part.file().getReplication())
+                    .put("block_size", part.file().getBlockSize()));
     ArrayNode left = node.putArray("left");
     joined.left().forEach(one -> left.addObject().put("file", bin.files().indexOf(one.file())).put("why", one.why()));
     return node;
   }
 
   private static String line(FileStatus file) {
-    return String.join(" ", SparkPath.fromPath(file.getPath()).urlEncoded(), Long.toString(file.getLen()),
-        Integer.toString(file.getReplication()), Long.toString(file.getBlockSize()));
+    return String.join(
+        " ",
+        SparkPath.fromPath(file.getPath()).urlEncoded(),
+        Long.toString(file.getLen()),
+        Integer.toString(file.getReplication()),
+        Long.toString(file.getBlockSize()));
   }
 
   /** Puts a new list, or a part of it, in the place of an old one: a reader sees the one or the other. */

@@ -44,8 +44,8 @@ import scala.collection.Iterator;
  *
  * <p>When all tasks are done, {@link Compaction} makes few files of many, these get their names, and then Spark adds
  * them to its list: that atomic addition is still what commits the batch. Whatever dies before leaves files that no
- * list names. The staging directory goes when its batch ends, or, if nobody was left to do that, after
- * {@code stagingRetention}.
+ * list names. The staging directory goes when its batch ends, or, if nobody was left to do that, after {@code
+ * stagingRetention}.
  *
  * <p>What differs between Spark's versions is in the class that extends this one.
  */
@@ -67,8 +67,10 @@ abstract class StagedCommitProtocol extends ManifestFileCommitProtocol {
   private transient SinkOptions options;
   private transient Staging directory;
   private transient AtWork atWork;
+
   /** Files of this attempt in their final places, as long as no list may name them. */
   private transient List<Path> placed;
+
   private transient Waiting before;
   private transient Waiting waiting;
   private transient SinkMetrics.Batch done;
@@ -107,11 +109,10 @@ abstract class StagedCommitProtocol extends ManifestFileCommitProtocol {
    *
    * @return what Spark's class is to commit
    */
-  final scala.collection.immutable.List<TaskCommitMessage> publish(
-      JobContext job, Iterator<TaskCommitMessage> tasks) {
+  final scala.collection.immutable.List<TaskCommitMessage> publish(JobContext job, Iterator<TaskCommitMessage> tasks) {
     List<FileStatus> staged = new ArrayList<>();
     while (tasks.hasNext()) {
-      for (Iterator<?> files = ((scala.collection.Iterable<?>) tasks.next().obj()).iterator(); files.hasNext();) {
+      for (Iterator<?> files = ((scala.collection.Iterable<?>) tasks.next().obj()).iterator(); files.hasNext(); ) {
         staged.add(SinkFiles.status(files.next()));
       }
     }
@@ -145,8 +146,17 @@ abstract class StagedCommitProtocol extends ManifestFileCommitProtocol {
         placement.requireThere(listed);
       }
       before.checkStillCounts(directory.fileSystem(), directory.sink());
-      done = new SinkMetrics.Batch(sink, batch, staged.size(), Bins.bytes(staged), files.published().size(),
-          Bins.bytes(files.published()), waiting.rows().size(), waiting.bytes(), System.nanoTime() - begin);
+      done =
+          new SinkMetrics.Batch(
+              sink,
+              batch,
+              staged.size(),
+              Bins.bytes(staged),
+              files.published().size(),
+              Bins.bytes(files.published()),
+              waiting.rows().size(),
+              waiting.bytes(),
+              System.nanoTime() - begin);
       return listed;
     } catch (StateStoreFilesException e) {
       throw e;
@@ -156,9 +166,16 @@ abstract class StagedCommitProtocol extends ManifestFileCommitProtocol {
         throw asItIs(e);
       }
       throw new StateStoreFilesException(
-          Id.PSS_SINK_COMPACTION_FAILED, "The files of batch " + batch + " of " + sink + " could not be compacted: "
-              + e.getMessage() + ". Nothing of the batch was published. Restart the query; to publish files as stock"
-              + " Spark does, unset spark.sql.streaming.commitProtocolClass.", e);
+          Id.PSS_SINK_COMPACTION_FAILED,
+          "The files of batch "
+              + batch
+              + " of "
+              + sink
+              + " could not be compacted: "
+              + e.getMessage()
+              + ". Nothing of the batch was published. Restart the query; to publish files as stock"
+              + " Spark does, unset spark.sql.streaming.commitProtocolClass.",
+          e);
     }
   }
 
@@ -210,8 +227,8 @@ abstract class StagedCommitProtocol extends ManifestFileCommitProtocol {
     if (before.isEmpty() && rows.isEmpty()) {
       return before.after(Long.parseLong(batch));
     }
-    Waiting after = Waiting.write(
-        directory.fileSystem(), directory.sink(), Long.parseLong(batch), running.written().form(), rows);
+    Waiting after =
+        Waiting.write(directory.fileSystem(), directory.sink(), Long.parseLong(batch), running.written().form(), rows);
     placed.add(after.listed().getPath());
     return after;
   }
@@ -248,7 +265,9 @@ abstract class StagedCommitProtocol extends ManifestFileCommitProtocol {
     try {
       directory.delete(files);
     } catch (IOException | RuntimeException e) {
-      LOG.info("{} or files that are not needed could not be deleted; they go after the retention: {}", staging,
+      LOG.info(
+          "{} or files that are not needed could not be deleted; they go after the retention: {}",
+          staging,
           e.toString());
     }
   }

@@ -32,25 +32,29 @@ import org.slf4j.LoggerFactory;
  * The staging directory of one attempt at one batch: what is in it gets its final name ({@link Placement}), and the
  * directory goes.
  *
- * <p><b>What is deleted, and why that is safe.</b> No list of a sink ever names a file below the staging directory, so no
- * reader misses one. An attempt deletes its own directory when it has committed or failed. A directory that is left over
- * goes when nothing in it has changed for the retention: an attempt that is still at work would have changed it
+ * <p><b>What is deleted, and why that is safe.</b> No list of a sink ever names a file below the staging directory, so
+ * no reader misses one. An attempt deletes its own directory when it has committed or failed. A directory that is left
+ * over goes when nothing in it has changed for the retention: an attempt that is still at work would have changed it
  * ({@link AtWork}). Where a directory cannot be listed, nothing is deleted.
  *
  * <p>The directory of all attempts goes with the last of them, where a file system deletes a directory in one step, and
- * only an empty one. An attempt makes its own directory before its tasks write there, so nobody takes away what a task is
- * about to write to.
+ * only an empty one. An attempt makes its own directory before its tasks write there, so nobody takes away what a task
+ * is about to write to.
  */
 final class Staging {
   private static final Logger LOG = LoggerFactory.getLogger(Staging.class);
   private static final String CRYPTO_FACTORY = "parquet.crypto.factory.class";
   private static final String KEYS_INSIDE = "parquet.encryption.key.material.store.internally";
+
   /** File systems that delete a directory in one step if it is empty, and leave it otherwise. */
   private static final Set<String> DELETE_WHAT_IS_EMPTY = Set.of("file", "hdfs", "webhdfs", "swebhdfs");
+
   /** Each but the first is needed where another attempt has ended in between. */
   private static final int ATTEMPTS_TO_BEGIN = 5;
+
   private static final int THREADS = 8;
   private static final long SWEEP_INTERVAL_NANOS = TimeUnit.HOURS.toNanos(1);
+
   /** When this process last looked for left-over directories, by sink. */
   private static final Map<String, Long> LAST_SWEEP = new ConcurrentHashMap<>();
 
@@ -74,9 +78,13 @@ final class Staging {
   private static void refuseKeyFiles(String sink, Configuration conf) throws StateStoreFilesException {
     if (conf.get(CRYPTO_FACTORY) != null && !conf.getBoolean(KEYS_INSIDE, true)) {
       throw new StateStoreFilesException(
-          Id.PSS_SINK_COMPACTION_FAILED, "The files of " + sink + " cannot be joined: Parquet would keep their keys in"
+          Id.PSS_SINK_COMPACTION_FAILED,
+          "The files of "
+              + sink
+              + " cannot be joined: Parquet would keep their keys in"
               + " files of their own, which do not come along to where files are published. Nothing was changed. Set "
-              + KEYS_INSIDE + " to true, or unset spark.sql.streaming.commitProtocolClass to write files as stock Spark"
+              + KEYS_INSIDE
+              + " to true, or unset spark.sql.streaming.commitProtocolClass to write files as stock Spark"
               + " does.");
     }
   }
@@ -230,7 +238,7 @@ final class Staging {
 
   private long newest(FileStatus directory) throws IOException {
     long newest = directory.getModificationTime();
-    for (RemoteIterator<LocatedFileStatus> i = fs.listFiles(directory.getPath(), true); i.hasNext();) {
+    for (RemoteIterator<LocatedFileStatus> i = fs.listFiles(directory.getPath(), true); i.hasNext(); ) {
       newest = Math.max(newest, i.next().getModificationTime());
     }
     return newest;

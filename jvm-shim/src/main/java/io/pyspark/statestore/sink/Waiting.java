@@ -43,14 +43,14 @@ import org.slf4j.LoggerFactory;
  * sink/_spark_metadata/7                                     Spark's list: the files of the batch, and that manifest
  * </pre>
  *
- * <p><b>What commits.</b> The list names the manifest as a directory, which readers pass over (Spark:
- * {@code MetadataLogFileIndex}). So one atomic addition says which files are published and which wait: a row is in one
- * of the two, never in both. The newest manifest that the list names counts; those of attempts that failed are named by
- * none. Each batch names one as long as anything waits, and one more when that ends.
+ * <p><b>What commits.</b> The list names the manifest as a directory, which readers pass over (Spark: {@code
+ * MetadataLogFileIndex}). So one atomic addition says which files are published and which wait: a row is in one of the
+ * two, never in both. The newest manifest that the list names counts; those of attempts that failed are named by none.
+ * Each batch names one as long as anything waits, and one more when that ends.
  *
  * <p><b>What is deleted, and why that is safe.</b> A file that waits is copied when it is due, never moved: an attempt
- * that fails leaves it as it was. It is deleted when the list names a manifest without it. What attempts that failed have
- * left goes when it is older than the retention and the manifest that counts does not name it.
+ * that fails leaves it as it was. It is deleted when the list names a manifest without it. What attempts that failed
+ * have left goes when it is older than the retention and the manifest that counts does not name it.
  */
 final class Waiting {
   private static final Logger LOG = LoggerFactory.getLogger(Waiting.class);
@@ -59,6 +59,7 @@ final class Waiting {
   private static final ObjectMapper JSON =
       new ObjectMapper()
           .enable(DeserializationFeature.FAIL_ON_READING_DUP_TREE_KEY, DeserializationFeature.FAIL_ON_TRAILING_TOKENS);
+
   /** What this process has committed last, by sink, so that batches need not read the list. */
   private static final Map<Path, Waiting> COMMITTED = new ConcurrentHashMap<>();
 
@@ -113,8 +114,10 @@ final class Waiting {
    */
   static Waiting before(FileSystem fs, Path sink, long batch) throws IOException {
     Waiting known = COMMITTED.get(sink);
-    boolean counts = known != null && known.batch == batch - 1
-        && (known.isEmpty() ? known.isStillEmpty(fs, sink) : known.isNamed(fs, sink) && fs.exists(known.manifest));
+    boolean counts =
+        known != null
+            && known.batch == batch - 1
+            && (known.isEmpty() ? known.isStillEmpty(fs, sink) : known.isNamed(fs, sink) && fs.exists(known.manifest));
     return counts ? known : listed(fs, sink);
   }
 
@@ -139,7 +142,10 @@ final class Waiting {
   void checkStillCounts(FileSystem fs, Path sink) throws IOException {
     if (!isEmpty() && !isNamed(fs, sink)) {
       throw new StateStoreFilesException(
-          Id.PSS_SINK_COMPACTION_FAILED, "What waited in " + sink + " was published meanwhile, as Sink.publish does it."
+          Id.PSS_SINK_COMPACTION_FAILED,
+          "What waited in "
+              + sink
+              + " was published meanwhile, as Sink.publish does it."
               + " Nothing of the batch was published. Restart the query, and do not call publish while it runs.");
     }
   }
@@ -248,9 +254,16 @@ final class Waiting {
 
   private static StateStoreFilesException notFound(Path sink, Path named, Exception e) {
     return new StateStoreFilesException(
-        Id.PSS_SINK_COMPACTION_FAILED, "The list of " + sink + " says that rows wait to be published, and " + named
-            + ", which says where they are, cannot be read: " + e.getMessage() + ". Nothing was changed. Bring the"
-            + " file back. A copy of a sink has to be in the same place as the sink.", e);
+        Id.PSS_SINK_COMPACTION_FAILED,
+        "The list of "
+            + sink
+            + " says that rows wait to be published, and "
+            + named
+            + ", which says where they are, cannot be read: "
+            + e.getMessage()
+            + ". Nothing was changed. Bring the"
+            + " file back. A copy of a sink has to be in the same place as the sink.",
+        e);
   }
 
   private static Path newestNamed(FileSystem fs, Path sink) throws IOException {
@@ -266,8 +279,10 @@ final class Waiting {
       }
     }
     // Newest first; the repetition of all batches before counts for the batch itself.
-    parts.sort(Comparator.<Matcher>comparingLong(part -> Long.parseLong(part.group(1)))
-        .thenComparing(part -> part.group(2) != null).reversed());
+    parts.sort(
+        Comparator.<Matcher>comparingLong(part -> Long.parseLong(part.group(1)))
+            .thenComparing(part -> part.group(2) != null)
+            .reversed());
     for (Matcher part : parts) {
       Path newest = newestIn(fs, sink, new Path(list, part.group()));
       if (newest != null || part.group(2) != null) {
@@ -346,7 +361,7 @@ final class Waiting {
       if (manifest == null || !fs.exists(root)) {
         continue;
       }
-      for (RemoteIterator<LocatedFileStatus> i = fs.listFiles(root, true); i.hasNext();) {
+      for (RemoteIterator<LocatedFileStatus> i = fs.listFiles(root, true); i.hasNext(); ) {
         FileStatus file = i.next();
         if (file.getModificationTime() < beforeMs && !counts.contains(file.getPath())) {
           LOG.info("Deleting {}, which an attempt that failed has left", file.getPath());

@@ -21,15 +21,17 @@ import org.slf4j.LoggerFactory;
 public final class EndedQueries extends SparkListener {
   private static final Logger LOG = LoggerFactory.getLogger(EndedQueries.class);
   private static final int KEPT = 1000;
+
   /** Spark's listeners hear of an end a moment after everybody else. */
   private static final long PATIENCE_MS = 5_000;
 
-  private static final Map<UUID, Run> RUNS = new LinkedHashMap<>() {
-    @Override
-    protected boolean removeEldestEntry(Map.Entry<UUID, Run> eldest) {
-      return size() > KEPT;
-    }
-  };
+  private static final Map<UUID, Run> RUNS =
+      new LinkedHashMap<>() {
+        @Override
+        protected boolean removeEldestEntry(Map.Entry<UUID, Run> eldest) {
+          return size() > KEPT;
+        }
+      };
 
   private static WeakReference<SparkContext> heard = new WeakReference<>(null);
 
@@ -46,8 +48,10 @@ public final class EndedQueries extends SparkListener {
     try {
       context.addSparkListener(new EndedQueries());
     } catch (RuntimeException | LinkageError e) {
-      LOG.warn("Ends of queries are not heard of, so commands that need a stopped query wait for closedAfter. What to do:"
-          + " wait, or say --force where you know that nobody runs the query", e);
+      LOG.warn(
+          "Ends of queries are not heard of, so commands that need a stopped query wait for closedAfter. What to do:"
+              + " wait, or say --force where you know that nobody runs the query",
+          e);
     }
   }
 

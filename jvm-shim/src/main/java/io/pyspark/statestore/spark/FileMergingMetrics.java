@@ -40,8 +40,10 @@ final class FileMergingMetrics implements LogMetrics.Listener, SinkMetrics.Liste
   private final Counter stagedBytes = new Counter();
   private final Counter publishedFiles = new Counter();
   private final Counter publishedBytes = new Counter();
+
   /** The last batch of each sink. */
   private final Map<String, SinkMetrics.Batch> lastBatches = new ConcurrentHashMap<>();
+
   private final Timer publishTime = new Timer();
 
   private FileMergingMetrics() {}

@@ -22,8 +22,10 @@ import org.slf4j.LoggerFactory;
  */
 public final class FileMergingPlugin implements SparkPlugin {
   private static final Logger LOG = LoggerFactory.getLogger(FileMergingPlugin.class);
+
   /** Spark's id for the driver's process. */
   private static final String DRIVER = "driver";
+
   /** What the driver tells executors: whether there is a tab that they have to tell what they do. */
   private static final String TAB = "tab";
 
@@ -44,8 +46,10 @@ public final class FileMergingPlugin implements SparkPlugin {
       boolean isShown = isExecutor && DRIVER.equals(context.executorID());
       return isShown ? null : FileMergingMetrics.start(context.metricRegistry());
     } catch (RuntimeException | LinkageError e) {
-      LOG.warn("There are no fileMerging metrics of this process; nothing else is affected. What to do: report it"
-          + " with this stack trace", e);
+      LOG.warn(
+          "There are no fileMerging metrics of this process; nothing else is affected. What to do: report it"
+              + " with this stack trace",
+          e);
       return null;
     }
   }
@@ -55,8 +59,10 @@ public final class FileMergingPlugin implements SparkPlugin {
       boolean tells = Boolean.parseBoolean(fromDriver.get(TAB)) && !DRIVER.equals(context.executorID());
       return tells ? new ProcessFigures(news -> send(context, news)) : null;
     } catch (RuntimeException | LinkageError e) {
-      LOG.warn("The tab 'State files' misses figures of this process; nothing else is affected. What to do: report"
-          + " it with this stack trace", e);
+      LOG.warn(
+          "The tab 'State files' misses figures of this process; nothing else is affected. What to do: report"
+              + " it with this stack trace",
+          e);
       return null;
     }
   }

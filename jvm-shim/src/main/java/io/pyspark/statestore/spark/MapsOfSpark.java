@@ -33,14 +33,17 @@ final class MapsOfSpark {
     }
   }
 
-  /** @param missing what Spark does not have */
+  /**
+   * @param missing what Spark does not have
+   */
   static void warn(String missing) {
     if (WARNED.compareAndSet(false, true)) {
       LOG.warn(
           "Copy-on-write maps do not fit into the heap store of Spark {}, which copies its whole state for each batch"
               + " instead. Missing in Spark: {}. Results and files are the same. What to do: for large state, use"
               + " RocksDB",
-          org.apache.spark.package$.MODULE$.SPARK_VERSION(), missing);
+          org.apache.spark.package$.MODULE$.SPARK_VERSION(),
+          missing);
     }
   }
 }

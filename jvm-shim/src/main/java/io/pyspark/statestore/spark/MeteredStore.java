@@ -19,16 +19,18 @@ import org.slf4j.LoggerFactory;
  * A store of Spark's that passes everything on, and has more metrics.
  *
  * <p>Spark's RocksDB provider makes its stores where nothing can be added to their metrics. The methods of a store
- * differ between all minor versions, so a subclass that passes them on is made when the first store is. A
- * {@link java.lang.reflect.Proxy} would wrap the checked exceptions that Spark throws and its traits do not declare.
+ * differ between all minor versions, so a subclass that passes them on is made when the first store is. A {@link
+ * java.lang.reflect.Proxy} would wrap the checked exceptions that Spark throws and its traits do not declare.
  */
 abstract class MeteredStore {
   private static final Logger LOG = LoggerFactory.getLogger(MeteredStore.class);
+
   /** Makes one of a store and of what adds to its metrics; null where this Spark does not allow it. */
   private static final MethodHandle MAKER = maker();
 
   /** What everything else is passed on to. */
   final StateStore store;
+
   private final UnaryOperator<StateStoreMetrics> more;
 
   MeteredStore(StateStore store, UnaryOperator<StateStoreMetrics> more) {
@@ -59,8 +61,10 @@ abstract class MeteredStore {
       MethodHandles.Lookup lookup = MethodHandles.lookup();
       return lookup.findConstructor(lookup.defineClass(subclass(arguments)), arguments);
     } catch (ReflectiveOperationException | RuntimeException | LinkageError e) {
-      LOG.warn("The progress of queries does not say what was done to merged files. What to do: report it with this"
-          + " stack trace", e);
+      LOG.warn(
+          "The progress of queries does not say what was done to merged files. What to do: report it with this"
+              + " stack trace",
+          e);
       return null;
     }
   }
@@ -74,8 +78,7 @@ abstract class MeteredStore {
     for (int each = 0; each < 3; each++) {
       constructor.visitVarInsn(Opcodes.ALOAD, each);
     }
-    constructor.visitMethodInsn(
-        Opcodes.INVOKESPECIAL, base, "<init>", arguments.toMethodDescriptorString(), false);
+    constructor.visitMethodInsn(Opcodes.INVOKESPECIAL, base, "<init>", arguments.toMethodDescriptorString(), false);
     constructor.visitInsn(Opcodes.RETURN);
     constructor.visitMaxs(0, 0);
     for (Method method : StateStore.class.getMethods()) {

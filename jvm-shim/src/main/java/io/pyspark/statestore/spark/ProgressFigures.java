@@ -27,12 +27,17 @@ final class ProgressFigures {
     CREATED_FILES("CreatedFiles", "merged files created", StateStoreCustomSumMetric::new, StoreFigures::createdFiles),
     SEGMENTS("WrittenSegments", "logical files written", StateStoreCustomSumMetric::new, StoreFigures::segments),
     BYTES("WrittenBytes", "bytes written", StateStoreCustomSumMetric::new, StoreFigures::writtenBytes),
-    WAIT("CommitWaitMs", "wait until commits were durable", StateStoreCustomTimingMetric::new,
-        StoreFigures::waitMs),
-    FETCHED_BYTES("FetchedBytes", "bytes of SSTs read when the store was loaded", StateStoreCustomSumMetric::new,
+    WAIT("CommitWaitMs", "wait until commits were durable", StateStoreCustomTimingMetric::new, StoreFigures::waitMs),
+    FETCHED_BYTES(
+        "FetchedBytes",
+        "bytes of SSTs read when the store was loaded",
+        StateStoreCustomSumMetric::new,
         StoreFigures::fetchedBytes),
-    CACHED_BYTES("CachedBytes", "bytes of SSTs that the host had when the store was loaded",
-        StateStoreCustomSumMetric::new, StoreFigures::cachedBytes);
+    CACHED_BYTES(
+        "CachedBytes",
+        "bytes of SSTs that the host had when the store was loaded",
+        StateStoreCustomSumMetric::new,
+        StoreFigures::cachedBytes);
 
     private final StateStoreCustomMetric metric;
     private final ToLongFunction<StoreFigures> value;
@@ -51,6 +56,7 @@ final class ProgressFigures {
   private static final boolean SUPPORTED = ShimInfo.knowsSequencesOf(Properties.versionNumberString());
 
   private final Path store;
+
   /** Parts of a millisecond. */
   private StoreFigures unsaid = StoreFigures.NONE;
 

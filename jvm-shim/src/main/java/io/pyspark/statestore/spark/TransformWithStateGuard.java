@@ -22,25 +22,31 @@ final class TransformWithStateGuard {
     if (operator.getClass().getSimpleName().startsWith("TransformWithState") && operator.isStreaming()) {
       String provider = session.conf().get(PROVIDER_KEY, "");
       if (provider.startsWith(TransformWithStateGuard.class.getPackageName() + ".")) {
-        String message = "Spark " + ShimInfo.sparkMinor() + " runs transformWithState only with a state store provider whose class is named"
-            + " RocksDBStateStoreProvider, and " + PROVIDER_KEY + " is " + provider + ". Use the path door:"
-            + " configure(builder, mode=\"path\") and checkpointLocation = merged_path(\"<a location that is not used"
-            + " yet>\").";
+        String message =
+            "Spark "
+                + ShimInfo.sparkMinor()
+                + " runs transformWithState only with a state store provider whose class is named"
+                + " RocksDBStateStoreProvider, and "
+                + PROVIDER_KEY
+                + " is "
+                + provider
+                + ". Use the path door: configure(builder, mode=\"path\") and checkpointLocation = merged_path(\"<a"
+                + " location that is not used yet>\").";
         // PySpark shows the message of this class of exceptions without a JVM stack trace.
-        throw new IllegalArgumentException(
-            new StateStoreFilesException(Id.PSS_NEEDS_PATH_DOOR, message).getMessage());
+        throw new IllegalArgumentException(new StateStoreFilesException(Id.PSS_NEEDS_PATH_DOOR, message).getMessage());
       }
     }
   }
 
   private static void checkAll(SparkSession session, LogicalPlan plan) {
-    plan.foreach(new AbstractFunction1<LogicalPlan, BoxedUnit>() {
-      @Override
-      public BoxedUnit apply(LogicalPlan operator) {
-        check(session, operator);
-        return BoxedUnit.UNIT;
-      }
-    });
+    plan.foreach(
+        new AbstractFunction1<LogicalPlan, BoxedUnit>() {
+          @Override
+          public BoxedUnit apply(LogicalPlan operator) {
+            check(session, operator);
+            return BoxedUnit.UNIT;
+          }
+        });
   }
 
   /** Refuses when the DataFrame is made, in a session that is built with the extension. */

@@ -62,16 +62,18 @@ final class Shown {
   /** Text as HTML, also in an attribute. What no page may contain is replaced. */
   static String text(String raw) {
     StringBuilder escaped = new StringBuilder();
-    raw.codePoints().forEach(c -> {
-      switch (c) {
-        case '&' -> escaped.append("&amp;");
-        case '<' -> escaped.append("&lt;");
-        case '>' -> escaped.append("&gt;");
-        case '"' -> escaped.append("&quot;");
-        case '\'' -> escaped.append("&#39;");
-        default -> escaped.appendCodePoint(c < ' ' || c >= 0xD800 && c < 0xE000 ? 0xFFFD : c);
-      }
-    });
+    raw.codePoints()
+        .forEach(
+            c -> {
+              switch (c) {
+                case '&' -> escaped.append("&amp;");
+                case '<' -> escaped.append("&lt;");
+                case '>' -> escaped.append("&gt;");
+                case '"' -> escaped.append("&quot;");
+                case '\'' -> escaped.append("&#39;");
+                default -> escaped.appendCodePoint(c < ' ' || c >= 0xD800 && c < 0xE000 ? 0xFFFD : c);
+              }
+            });
     return escaped.toString();
   }
 }

@@ -59,7 +59,10 @@ final class StateFilesChart {
       String now = line.label() + ' ' + unit.apply(line.value().applyAsDouble(last));
       said.append(", ").append(now);
       if (lines.size() > 1) {
-        html.append("<span><i class=\"sf-").append(line.kind()).append("\"></i>").append(Shown.text(now))
+        html.append("<span><i class=\"sf-")
+            .append(line.kind())
+            .append("\"></i>")
+            .append(Shown.text(now))
             .append("</span>");
       }
     }
@@ -73,18 +76,38 @@ final class StateFilesChart {
       }
     }
     double top = roundUp(highest);
-    html.append("<svg role=\"img\" aria-label=\"").append(Shown.text(said.toString()))
-        .append("\" viewBox=\"0 0 ").append(WIDTH).append(' ').append(HEIGHT).append("\">");
+    html.append("<svg role=\"img\" aria-label=\"")
+        .append(Shown.text(said.toString()))
+        .append("\" viewBox=\"0 0 ")
+        .append(WIDTH)
+        .append(' ')
+        .append(HEIGHT)
+        .append("\">");
     for (double part : new double[] {0, 0.5, 1}) {
       double y = BOTTOM - part * (BOTTOM - TOP);
-      html.append(String.format(
-          Locale.ROOT, "<path class=\"sf-grid\" d=\"M%d %.1fH%d\"/><text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%s</text>",
-          LEFT, y, RIGHT, LEFT - 6, y + 4, Shown.text(unit.apply(top * part))));
+      html.append(
+          String.format(
+              Locale.ROOT,
+              "<path class=\"sf-grid\" d=\"M%d %.1fH%d\"/><text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%s</text>",
+              LEFT,
+              y,
+              RIGHT,
+              LEFT - 6,
+              y + 4,
+              Shown.text(unit.apply(top * part))));
     }
     long firstMs = samples.get(0).atMs();
-    html.append("<text x=\"").append(LEFT).append("\" y=\"").append(BOTTOM + 19).append("\">")
-        .append(Shown.text(ago.apply(firstMs))).append("</text><text x=\"").append(RIGHT).append("\" y=\"")
-        .append(BOTTOM + 19).append("\" text-anchor=\"end\">now</text>");
+    html.append("<text x=\"")
+        .append(LEFT)
+        .append("\" y=\"")
+        .append(BOTTOM + 19)
+        .append("\">")
+        .append(Shown.text(ago.apply(firstMs)))
+        .append("</text><text x=\"")
+        .append(RIGHT)
+        .append("\" y=\"")
+        .append(BOTTOM + 19)
+        .append("\" text-anchor=\"end\">now</text>");
     for (Line line : lines) {
       polyline(html, samples, line, top, nowMs);
     }

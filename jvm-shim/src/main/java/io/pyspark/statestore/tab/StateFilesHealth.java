@@ -13,14 +13,18 @@ import java.util.Locale;
 final class StateFilesHealth {
   /** What has failed is told for so long. */
   static final long LATELY_MS = 15 * 60_000;
+
   /** Bytes that are not live and not worth a word, whatever their share is; reports say so, too. */
   static final long LITTLE = 1 << 20;
+
   /** Groups that take longer than this on average keep tasks waiting. */
   private static final long SLOW_NANOS = 2_000_000_000;
 
   /** How urgent a finding is. The words are those of the page. */
   enum Level {
-    GOOD("good"), LOOK("look into it"), ACT("do this");
+    GOOD("good"),
+    LOOK("look into it"),
+    ACT("do this");
 
     private final String words;
 
@@ -48,29 +52,52 @@ final class StateFilesHealth {
   static List<Finding> of(Row row, long nowMs) {
     List<Finding> found = new ArrayList<>();
     if (row.of(Figure.PASS_STOPPED) == 1) {
-      found.add(new Finding(
-          Level.ACT, "maintenance stopped", "The last cleaning pass stopped before its end. The log of the driver says"
-              + " why, and what to do. The next pass tries again.", Shown.MAINTENANCE));
+      found.add(
+          new Finding(
+              Level.ACT,
+              "maintenance stopped",
+              "The last cleaning pass stopped before its end. The log of the driver says"
+                  + " why, and what to do. The next pass tries again.",
+              Shown.MAINTENANCE));
     }
     addFailures(
-        found, row, nowMs, Figure.FAILED_GROUPS, "writes fail", "Spark retries their tasks. Look at space, quotas and"
-            + " permissions; the logs of the executors say PSS_WRITE_FAILED, and why.", Shown.FAILED_GROUPS);
+        found,
+        row,
+        nowMs,
+        Figure.FAILED_GROUPS,
+        "writes fail",
+        "Spark retries their tasks. Look at space, quotas and"
+            + " permissions; the logs of the executors say PSS_WRITE_FAILED, and why.",
+        Shown.FAILED_GROUPS);
     addFailures(
-        found, row, nowMs, Figure.FAILED_DELETES, "deletes fail", "The files are kept, and deleted later. May the query"
-            + " delete in _merged/? Is the file system read-only, or in safe mode?", Shown.FAILED_DELETES);
+        found,
+        row,
+        nowMs,
+        Figure.FAILED_DELETES,
+        "deletes fail",
+        "The files are kept, and deleted later. May the query"
+            + " delete in _merged/? Is the file system read-only, or in safe mode?",
+        Shown.FAILED_DELETES);
     long aboveMs = aboveSinceMs(row);
     if (aboveMs > 0 && nowMs - aboveMs > Math.max(0, row.of(Figure.CLOSED_AFTER_MS))) {
-      String why = String.format(
-          Locale.ROOT, "For %s, more than %.2f bytes are kept for each live one (maxSpaceAmplification). If nobody writes"
-              + " any more, compact the checkpoint. Else maintenance does not run, or fails: look at failed deletes, and"
-              + " at the log.", Shown.span(nowMs - aboveMs), row.of(Figure.MAX_AMPLIFICATION) / 100.0);
+      String why =
+          String.format(
+              Locale.ROOT,
+              "For %s, more than %.2f bytes are kept for each live one (maxSpaceAmplification). If nobody writes any"
+                  + " more, compact the checkpoint. Else maintenance does not run, or fails: look at failed deletes,"
+                  + " and at the log.",
+              Shown.span(nowMs - aboveMs),
+              row.of(Figure.MAX_AMPLIFICATION) / 100.0);
       found.add(new Finding(Level.LOOK, "dead bytes stay", why, Shown.AMPLIFICATION));
     }
     long flushNanos = meanFlushNanos(row, nowMs);
     if (flushNanos > SLOW_NANOS) {
-      String why = String.format(
-          Locale.ROOT, "A group took %.1f s to write and flush on average, in the last %s. The file system is slow.",
-          flushNanos / 1e9, Shown.span(LATELY_MS));
+      String why =
+          String.format(
+              Locale.ROOT,
+              "A group took %.1f s to write and flush on average, in the last %s. The file system is slow.",
+              flushNanos / 1e9,
+              Shown.span(LATELY_MS));
       found.add(new Finding(Level.LOOK, "flushes are slow", why, Shown.FLUSH));
     }
     return found;
@@ -85,8 +112,13 @@ final class StateFilesHealth {
       List<Finding> found, Row row, long nowMs, Figure figure, String title, String what, String name) {
     long grewMs = row.grewMs(figure);
     if (grewMs > 0 && nowMs - grewMs <= LATELY_MS) {
-      String why = String.format(Locale.ROOT, "%,d failed since the application began, the last %s ago. %s",
-          row.of(figure), Shown.span(nowMs - grewMs), what);
+      String why =
+          String.format(
+              Locale.ROOT,
+              "%,d failed since the application began, the last %s ago. %s",
+              row.of(figure),
+              Shown.span(nowMs - grewMs),
+              what);
       found.add(new Finding(Level.LOOK, title, why, name));
     }
   }
@@ -102,7 +134,8 @@ final class StateFilesHealth {
 
   private static boolean isAbove(Row row, Sample sample) {
     long allowed = row.of(Figure.MAX_AMPLIFICATION);
-    return allowed > 0 && sample.physicalBytes() - sample.liveBytes() >= LITTLE
+    return allowed > 0
+        && sample.physicalBytes() - sample.liveBytes() >= LITTLE
         && 100.0 * sample.physicalBytes() > (double) allowed * sample.liveBytes();
   }
 

@@ -7,8 +7,8 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * What processes have told of checkpoints since the application began, for {@link StateFilesTab}. It is bounded: of each
- * checkpoint it keeps so many samples, ever further apart, and of so many checkpoints those that changed last.
+ * What processes have told of checkpoints since the application began, for {@link StateFilesTab}. It is bounded: of
+ * each checkpoint it keeps so many samples, ever further apart, and of so many checkpoints those that changed last.
  *
  * <p>It has no way to the logs, so whoever looks at it, however often, keeps no commit waiting.
  */
@@ -17,15 +17,18 @@ final class StateFilesHistory {
   private static final int MAX_SAMPLES = 240;
 
   private final Map<String, Series> byCheckpoint = new HashMap<>();
+
   /** Of all checkpoints that there were. */
   private final long[] sums = new long[Figure.COUNT];
+
   private int opened;
   private boolean dropped;
 
   /** What there was of a checkpoint at some time; bytes and files may be unknown. */
   record Sample(long atMs, long files, long physicalBytes, long liveBytes, long groups, long writeNanos) {
     private boolean isAs(Sample other) {
-      return equals(new Sample(atMs, other.files, other.physicalBytes, other.liveBytes, other.groups, other.writeNanos));
+      return equals(
+          new Sample(atMs, other.files, other.physicalBytes, other.liveBytes, other.groups, other.writeNanos));
     }
   }
 
@@ -96,21 +99,27 @@ final class StateFilesHistory {
 
     private Sample now(long nowMs) {
       return new Sample(
-          nowMs, Figure.FILES.of(figures), Figure.PHYSICAL_BYTES.of(figures), Figure.LIVE_BYTES.of(figures),
-          Figure.GROUPS.of(figures), Figure.WRITE_NANOS.of(figures));
+          nowMs,
+          Figure.FILES.of(figures),
+          Figure.PHYSICAL_BYTES.of(figures),
+          Figure.LIVE_BYTES.of(figures),
+          Figure.GROUPS.of(figures),
+          Figure.WRITE_NANOS.of(figures));
     }
   }
 
   /** A process tells what has changed. */
   synchronized void add(Map<String, long[]> news, long nowMs) {
-    news.forEach((checkpoint, change) -> {
-      for (Figure figure : Figure.values()) {
-        sums[figure.ordinal()] += figure.isSum() ? figure.of(change) : 0;
-      }
-      byCheckpoint.computeIfAbsent(checkpoint, name -> new Series(++opened)).add(change, nowMs);
-    });
+    news.forEach(
+        (checkpoint, change) -> {
+          for (Figure figure : Figure.values()) {
+            sums[figure.ordinal()] += figure.isSum() ? figure.of(change) : 0;
+          }
+          byCheckpoint.computeIfAbsent(checkpoint, name -> new Series(++opened)).add(change, nowMs);
+        });
     while (byCheckpoint.size() > MAX_CHECKPOINTS) {
-      byCheckpoint.values().stream().min(Comparator.comparingLong(series -> series.changedMs))
+      byCheckpoint.values().stream()
+          .min(Comparator.comparingLong(series -> series.changedMs))
           .ifPresent(byCheckpoint.values()::remove);
       dropped = true;
     }
@@ -129,9 +138,16 @@ final class StateFilesHistory {
   /** A copy of all there is, the largest checkpoints first. */
   synchronized View view(long nowMs) {
     List<Row> rows = new ArrayList<>();
-    byCheckpoint.forEach((checkpoint, series) -> rows.add(new Row(
-        series.number, checkpoint, series.figures.clone(), series.changedMs, series.grewMs.clone(),
-        List.copyOf(series.samples))));
+    byCheckpoint.forEach(
+        (checkpoint, series) ->
+            rows.add(
+                new Row(
+                    series.number,
+                    checkpoint,
+                    series.figures.clone(),
+                    series.changedMs,
+                    series.grewMs.clone(),
+                    List.copyOf(series.samples))));
     rows.sort(Comparator.<Row>comparingLong(row -> -row.of(Figure.PHYSICAL_BYTES)).thenComparing(Row::checkpoint));
     return new View(nowMs, rows, dropped);
   }

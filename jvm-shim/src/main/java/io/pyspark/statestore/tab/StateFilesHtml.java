@@ -23,10 +23,12 @@ import java.util.regex.Pattern;
 final class StateFilesHtml {
   /** A figure with its unit stays on one line. */
   private static final int SHORT = 10;
+
   private static final Pattern NEEDS_NO_QUOTES = Pattern.compile("[A-Za-z0-9_@%+=:,./-]+");
 
   /** Colors are Spark's where they have to suit its light and its dark pages; Spark before 4.3 has light ones only. */
-  private static final String STYLE = """
+  private static final String STYLE =
+      """
       <style>
       .sf-scroll{overflow-x:auto}
       #state-files th{vertical-align:bottom}
@@ -60,7 +62,8 @@ final class StateFilesHtml {
       .sf-key i{display:inline-block;width:.75em;height:.75em;margin-right:.35em}
       .sf-path{overflow-wrap:anywhere}
       @media (max-width:40rem){.sf-chart text{font-size:17px}}
-      </style>""";
+      </style>\
+      """;
 
   private final View view;
   private final boolean hasQueries;
@@ -75,7 +78,9 @@ final class StateFilesHtml {
 
   /** What figures have to do with each other. */
   private enum Group {
-    SIZE("Size", "size"), WRITING("Writing", "writing"), MAINTENANCE("Maintenance", "maintenance"),
+    SIZE("Size", "size"),
+    WRITING("Writing", "writing"),
+    MAINTENANCE("Maintenance", "maintenance"),
     PROCESSES("Processes", "processes");
 
     private final String words;
@@ -96,7 +101,11 @@ final class StateFilesHtml {
    * @param shown what people see
    */
   private record Column(
-      Group group, boolean isOverview, String name, String tip, ToDoubleFunction<Row> key,
+      Group group,
+      boolean isOverview,
+      String name,
+      String tip,
+      ToDoubleFunction<Row> key,
       Function<Row, String> shown) {
     private String id() {
       return "figure-" + name.toLowerCase(Locale.ROOT).replace(' ', '-');
@@ -105,45 +114,85 @@ final class StateFilesHtml {
 
   private List<Column> columns() {
     return List.of(
-        figure(Group.SIZE, true, "Logical files", "live files as Spark names them", Figure.LIVE_FILES,
-            Shown::count),
+        figure(Group.SIZE, true, "Logical files", "live files as Spark names them", Figure.LIVE_FILES, Shown::count),
         figure(Group.SIZE, true, "Live bytes", "of these files", Figure.LIVE_BYTES, Shown::bytes),
         figure(Group.SIZE, true, "Merged files", "in _merged/", Figure.FILES, Shown::count),
         figure(Group.SIZE, true, "Bytes on disk", "of all merged files", Figure.PHYSICAL_BYTES, Shown::bytes),
-        new Column(Group.SIZE, true, Shown.AMPLIFICATION, "bytes on disk for each live one",
-            StateFilesHtml::amplification, row -> Shown.number(amplification(row), "")),
+        new Column(
+            Group.SIZE,
+            true,
+            Shown.AMPLIFICATION,
+            "bytes on disk for each live one",
+            StateFilesHtml::amplification,
+            row -> Shown.number(amplification(row), "")),
         figure(Group.WRITING, true, "Commits", "by all processes", Figure.COMMITS, Shown::count),
         figure(Group.WRITING, true, "Groups", "flushes that made them durable", Figure.GROUPS, Shown::count),
-        new Column(Group.WRITING, false, "Commits per group", "how many commits share a flush",
+        new Column(
+            Group.WRITING,
+            false,
+            "Commits per group",
+            "how many commits share a flush",
             row -> ratio(row.of(Figure.COMMITS), row.of(Figure.GROUPS)),
             row -> Shown.number(ratio(row.of(Figure.COMMITS), row.of(Figure.GROUPS)), "")),
         figure(Group.WRITING, false, "Bytes written", "in groups", Figure.WRITTEN_BYTES, Shown::bytes),
-        new Column(Group.WRITING, true, Shown.FLUSH, "writing and flushing a group",
+        new Column(
+            Group.WRITING,
+            true,
+            Shown.FLUSH,
+            "writing and flushing a group",
             row -> millis(row, Figure.WRITE_NANOS, Figure.GROUPS),
             row -> Shown.number(millis(row, Figure.WRITE_NANOS, Figure.GROUPS), " ms")),
-        new Column(Group.WRITING, true, "Mean commit", "from the moment a commit is queued until it is durable",
+        new Column(
+            Group.WRITING,
+            true,
+            "Mean commit",
+            "from the moment a commit is queued until it is durable",
             row -> millis(row, Figure.WAIT_NANOS, Figure.COMMITS),
             row -> Shown.number(millis(row, Figure.WAIT_NANOS, Figure.COMMITS), " ms")),
-        figure(Group.WRITING, true, Shown.FAILED_GROUPS, "Spark retries their tasks", Figure.FAILED_GROUPS,
+        figure(
+            Group.WRITING, true, Shown.FAILED_GROUPS, "Spark retries their tasks", Figure.FAILED_GROUPS, Shown::count),
+        new Column(
+            Group.MAINTENANCE,
+            true,
+            Shown.MAINTENANCE,
+            "the last cleaning pass",
+            row -> row.of(Figure.PASS_ENDED_MS),
+            this::maintenance),
+        figure(
+            Group.MAINTENANCE,
+            false,
+            "Bytes moved",
+            "live bytes out of files that are mostly dead",
+            Figure.RELOCATED_BYTES,
+            Shown::bytes),
+        figure(
+            Group.MAINTENANCE,
+            false,
+            "Files deleted",
+            "merged files that nothing lived in any more",
+            Figure.UNLINKED_FILES,
             Shown::count),
-        new Column(Group.MAINTENANCE, true, Shown.MAINTENANCE, "the last cleaning pass",
-            row -> row.of(Figure.PASS_ENDED_MS), this::maintenance),
-        figure(Group.MAINTENANCE, false, "Bytes moved", "live bytes out of files that are mostly dead",
-            Figure.RELOCATED_BYTES, Shown::bytes),
-        figure(Group.MAINTENANCE, false, "Files deleted", "merged files that nothing lived in any more",
-            Figure.UNLINKED_FILES, Shown::count),
-        figure(Group.MAINTENANCE, false, Shown.FAILED_DELETES, "tried again later", Figure.FAILED_DELETES,
-            Shown::count),
-        new Column(Group.PROCESSES, true, "Index service", "questions of executors to the driver",
-            row -> row.of(Figure.INDEX_QUESTIONS), this::service),
-        new Column(Group.PROCESSES, true, "Last change", "when a process told something new", Row::changedMs,
+        figure(
+            Group.MAINTENANCE, false, Shown.FAILED_DELETES, "tried again later", Figure.FAILED_DELETES, Shown::count),
+        new Column(
+            Group.PROCESSES,
+            true,
+            "Index service",
+            "questions of executors to the driver",
+            row -> row.of(Figure.INDEX_QUESTIONS),
+            this::service),
+        new Column(
+            Group.PROCESSES,
+            true,
+            "Last change",
+            "when a process told something new",
+            Row::changedMs,
             row -> ago(row.changedMs())));
   }
 
   private static Column figure(
       Group group, boolean isOverview, String name, String tip, Figure figure, Function<Long, String> shown) {
-    return new Column(
-        group, isOverview, name, tip, row -> row.of(figure), row -> shown.apply(row.of(figure)));
+    return new Column(group, isOverview, name, tip, row -> row.of(figure), row -> shown.apply(row.of(figure)));
   }
 
   /**
@@ -157,7 +206,8 @@ final class StateFilesHtml {
       detailed = String.valueOf(row.number()).equals(chosen) ? row : detailed;
     }
     StringBuilder html = new StringBuilder(STYLE);
-    html.append("<p>Checkpoints with merged state that this application has worked on. The driver and the executors tell")
+    html.append(
+            "<p>Checkpoints with merged state that this application has worked on. The driver and the executors tell")
         .append(" of them every few seconds; counts begin with the application.</p>");
     if (view.rows().isEmpty()) {
       return html.append("<p><b>No query with merged state has run yet.</b></p>").toString();
@@ -180,16 +230,27 @@ final class StateFilesHtml {
     for (Column column : columns) {
       // Spark's script sorts no table with two lines of headings, so the name of a group is in the style of its first.
       String group = column.group() == before ? "" : " data-group=\"" + Shown.text(column.group().words) + '"';
-      html.append("<th").append(attributes(column, before)).append(group).append(" title=\"")
-          .append(Shown.text(column.tip())).append("\">").append(Shown.text(column.name())).append("</th>");
+      html.append("<th")
+          .append(attributes(column, before))
+          .append(group)
+          .append(" title=\"")
+          .append(Shown.text(column.tip()))
+          .append("\">")
+          .append(Shown.text(column.name()))
+          .append("</th>");
       before = column.group();
     }
     html.append("</tr></thead><tbody>");
     for (Row row : view.rows()) {
       List<Finding> found = StateFilesHealth.of(row, view.atMs());
       String link = "?checkpoint=" + row.number() + "#checkpoint";
-      html.append("<tr><td class=\"sf-path\"><a href=\"").append(link).append("\">").append(path(row))
-          .append("</a></td><td sorttable_customkey=\"").append(StateFilesHealth.level(found).ordinal()).append("\">");
+      html.append("<tr><td class=\"sf-path\"><a href=\"")
+          .append(link)
+          .append("\">")
+          .append(path(row))
+          .append("</a></td><td sorttable_customkey=\"")
+          .append(StateFilesHealth.level(found).ordinal())
+          .append("\">");
       level(html, found);
       html.append("</td>");
       before = null;
@@ -201,7 +262,9 @@ final class StateFilesHtml {
     }
     html.append("</tbody></table></div>");
     if (view.more()) {
-      html.append("<p>These are the ").append(view.rows().size()).append(" that changed last; others are not kept.</p>");
+      html.append("<p>These are the ")
+          .append(view.rows().size())
+          .append(" that changed last; others are not kept.</p>");
     }
   }
 
@@ -211,15 +274,21 @@ final class StateFilesHtml {
 
   private static void level(StringBuilder html, List<Finding> found) {
     StateFilesHealth.Level level = StateFilesHealth.level(found);
-    html.append("<span class=\"sf-level sf-").append(level.name().toLowerCase(Locale.ROOT)).append("\">")
+    html.append("<span class=\"sf-level sf-")
+        .append(level.name().toLowerCase(Locale.ROOT))
+        .append("\">")
         .append(Shown.text(found.isEmpty() ? level.words() : found.get(0).title()))
-        .append(found.size() > 1 ? " +" + (found.size() - 1) : "").append("</span>");
+        .append(found.size() > 1 ? " +" + (found.size() - 1) : "")
+        .append("</span>");
   }
 
   private static void cell(StringBuilder html, Column column, Row row, String attributes) {
     String shown = column.shown().apply(row);
-    html.append("<td").append(attributes).append(" sorttable_customkey=\"")
-        .append(Shown.exact(column.key().applyAsDouble(row))).append("\">");
+    html.append("<td")
+        .append(attributes)
+        .append(" sorttable_customkey=\"")
+        .append(Shown.exact(column.key().applyAsDouble(row)))
+        .append("\">");
     if (shown.length() <= SHORT) {
       html.append("<span class=\"sf-short\">").append(Shown.text(shown)).append("</span></td>");
     } else {
@@ -234,27 +303,53 @@ final class StateFilesHtml {
     Map<Group, List<Column>> groups = new LinkedHashMap<>();
     columns().forEach(column -> groups.computeIfAbsent(column.group(), group -> new ArrayList<>()).add(column));
     html.append("<div class=\"sf-one\">");
-    groups.forEach((group, columns) -> {
-      html.append("<table id=\"state-files-of-one-").append(group.id).append("\" class=\"table table-sm\"><caption>")
-          .append(Shown.text(group.words)).append("</caption><tbody>");
-      for (Column column : columns) {
-        html.append("<tr id=\"").append(column.id()).append("\"><th scope=\"row\">").append(Shown.text(column.name()))
-            .append("</th>");
-        cell(html, column, row, "");
-        html.append("<td>").append(Shown.text(column.tip())).append("</td></tr>");
-      }
-      html.append("</tbody></table>");
-    });
+    groups.forEach(
+        (group, columns) -> {
+          html.append("<table id=\"state-files-of-one-")
+              .append(group.id)
+              .append("\" class=\"table table-sm\"><caption>")
+              .append(Shown.text(group.words))
+              .append("</caption><tbody>");
+          for (Column column : columns) {
+            html.append("<tr id=\"")
+                .append(column.id())
+                .append("\"><th scope=\"row\">")
+                .append(Shown.text(column.name()))
+                .append("</th>");
+            cell(html, column, row, "");
+            html.append("<td>").append(Shown.text(column.tip())).append("</td></tr>");
+          }
+          html.append("</tbody></table>");
+        });
     html.append("</div><div class=\"sf-charts\">");
     List<Sample> samples = row.samples();
     DoubleFunction<String> bytes = value -> Shown.bytes((long) value).replace(".0 ", " ");
-    chart(html, samples, new StateFilesChart("Bytes", bytes, 2, List.of(
-        new StateFilesChart.Line("disk", "on disk", sample -> known(sample.physicalBytes())),
-        new StateFilesChart.Line("live", "live", sample -> known(sample.liveBytes())))));
-    chart(html, samples, new StateFilesChart("Merged files", value -> Shown.count((long) value), 10, List.of(
-        new StateFilesChart.Line("files", "merged files", sample -> known(sample.files())))));
-    chart(html, flushes(samples), new StateFilesChart("Mean flush", Shown::millis, 10, List.of(
-        new StateFilesChart.Line("flush", "mean flush", sample -> sample.writeNanos() / 1e6))));
+    chart(
+        html,
+        samples,
+        new StateFilesChart(
+            "Bytes",
+            bytes,
+            2,
+            List.of(
+                new StateFilesChart.Line("disk", "on disk", sample -> known(sample.physicalBytes())),
+                new StateFilesChart.Line("live", "live", sample -> known(sample.liveBytes())))));
+    chart(
+        html,
+        samples,
+        new StateFilesChart(
+            "Merged files",
+            value -> Shown.count((long) value),
+            10,
+            List.of(new StateFilesChart.Line("files", "merged files", sample -> known(sample.files())))));
+    chart(
+        html,
+        flushes(samples),
+        new StateFilesChart(
+            "Mean flush",
+            Shown::millis,
+            10,
+            List.of(new StateFilesChart.Line("flush", "mean flush", sample -> sample.writeNanos() / 1e6))));
     html.append("</div>");
   }
 
@@ -275,9 +370,12 @@ final class StateFilesHtml {
     String location = row.checkpoint();
     // What is hidden, or is no text, can be put in no command.
     if (path(row).equals(Shown.text(location)) && location.chars().noneMatch(c -> c < ' ')) {
-      String quoted = NEEDS_NO_QUOTES.matcher(location).matches() ? location : "'" + location.replace("'", "'\\''") + "'";
-      links.add("what to do, in a page: <code class=\"sf-path\">pyspark-statestore report " + Shown.text(quoted)
-          + " -o report.html</code>");
+      String quoted =
+          NEEDS_NO_QUOTES.matcher(location).matches() ? location : "'" + location.replace("'", "'\\''") + "'";
+      links.add(
+          "what to do, in a page: <code class=\"sf-path\">pyspark-statestore report "
+              + Shown.text(quoted)
+              + " -o report.html</code>");
     }
     html.append("<p>").append(String.join(" · ", links)).append("</p>");
   }
@@ -285,17 +383,32 @@ final class StateFilesHtml {
   private void health(StringBuilder html, Row row) {
     List<Finding> found = StateFilesHealth.of(row, view.atMs());
     if (found.isEmpty()) {
-      found = List.of(new Finding(
-          StateFilesHealth.Level.GOOD, StateFilesHealth.Level.GOOD.words(), "Nothing has failed in the last "
-              + Shown.span(StateFilesHealth.LATELY_MS) + ", and maintenance keeps up.", null));
+      found =
+          List.of(
+              new Finding(
+                  StateFilesHealth.Level.GOOD,
+                  StateFilesHealth.Level.GOOD.words(),
+                  "Nothing has failed in the last "
+                      + Shown.span(StateFilesHealth.LATELY_MS)
+                      + ", and maintenance keeps up.",
+                  null));
     }
     for (Finding each : found) {
-      html.append("<div class=\"sf-health sf-").append(each.level().name().toLowerCase(Locale.ROOT))
-          .append("\"><span class=\"sf-level\">").append(Shown.text(each.title())).append("</span><p>")
+      html.append("<div class=\"sf-health sf-")
+          .append(each.level().name().toLowerCase(Locale.ROOT))
+          .append("\"><span class=\"sf-level\">")
+          .append(Shown.text(each.title()))
+          .append("</span><p>")
           .append(Shown.text(each.why()));
-      columns().stream().filter(column -> column.name().equals(each.figure())).forEach(
-          column -> html.append(" <a href=\"#").append(column.id()).append("\">").append(Shown.text(column.name()))
-              .append("</a>"));
+      columns().stream()
+          .filter(column -> column.name().equals(each.figure()))
+          .forEach(
+              column ->
+                  html.append(" <a href=\"#")
+                      .append(column.id())
+                      .append("\">")
+                      .append(Shown.text(column.name()))
+                      .append("</a>"));
       html.append("</p></div>");
     }
   }

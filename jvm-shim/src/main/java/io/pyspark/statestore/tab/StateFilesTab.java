@@ -39,8 +39,10 @@ public final class StateFilesTab extends SparkUITab implements AutoCloseable {
       boolean hasQueries = context.getConf().getBoolean("spark.sql.streaming.ui.enabled", true);
       return ui.isDefined() ? new StateFilesTab(ui.get(), hasQueries) : null;
     } catch (RuntimeException | LinkageError e) {
-      LOG.warn("There is no tab 'State files'; nothing else is affected. What to do: with Spark 3.5, use the one of"
-          + " Scala 2.12; otherwise report it with this stack trace", e);
+      LOG.warn(
+          "There is no tab 'State files'; nothing else is affected. What to do: with Spark 3.5, use the one of"
+              + " Scala 2.12; otherwise report it with this stack trace",
+          e);
       return null;
     }
   }
@@ -54,8 +56,10 @@ public final class StateFilesTab extends SparkUITab implements AutoCloseable {
         }
       }
     } catch (RuntimeException | LinkageError e) {
-      LOG.warn("There are no metrics of the whole application; nothing else is affected. What to do: report it with"
-          + " this stack trace", e);
+      LOG.warn(
+          "There are no metrics of the whole application; nothing else is affected. What to do: report it with"
+              + " this stack trace",
+          e);
     }
   }
 
@@ -75,11 +79,12 @@ public final class StateFilesTab extends SparkUITab implements AutoCloseable {
   public void receive(Object message) {
     if (message instanceof HashMap<?, ?> map) {
       Map<String, long[]> news = new HashMap<>();
-      map.forEach((key, value) -> {
-        if (key instanceof String checkpoint && value instanceof long[] figures && figures.length == Figure.COUNT) {
-          news.put(checkpoint, figures);
-        }
-      });
+      map.forEach(
+          (key, value) -> {
+            if (key instanceof String checkpoint && value instanceof long[] figures && figures.length == Figure.COUNT) {
+              news.put(checkpoint, figures);
+            }
+          });
       history.add(news, System.currentTimeMillis());
     }
   }

@@ -32,29 +32,40 @@ public final class EarlyFile {
   private static final int BUFFER = 1 << 16;
 
   private final EarlyFiles owner;
+
   /** In RocksDB's directory. */
   private final Path local;
+
   /** In the checkpoint, relative to {@code state/}. */
   private final String path;
+
   /** What tells the file from all others on its disk. */
   private final Object identity;
+
   private final long bytes;
   private final long createdNanos = System.nanoTime();
 
   State state = State.WAITING;
+
   /** Whether RocksDB has the file no more. */
   boolean isGone;
+
   /** Whether nobody is going to need it. Read without the monitor while it is written. */
   volatile boolean isUnneeded;
+
   /** Of the snapshot for which Spark has asked for its name last; null where it never has. */
   String suffix;
+
   /** How many snapshots that rely on it are being written. */
   int publishing;
+
   /** How many snapshots were published without it since RocksDB has deleted it. */
   int leftOut;
+
   private Payload kept;
   private Entry entry;
   private long writtenNanos;
+
   /** Whether what Spark has handed over under its name is this file. */
   private boolean isHandedOver;
 

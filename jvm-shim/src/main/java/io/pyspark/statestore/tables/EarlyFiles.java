@@ -23,15 +23,15 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * The SSTs of one open RocksDB that it has made itself. Each has its name in the checkpoint from the beginning, so it can
- * be uploaded before Spark takes a snapshot and asks for the name. {@link EarlyUploads} does that.
+ * The SSTs of one open RocksDB that it has made itself. Each has its name in the checkpoint from the beginning, so it
+ * can be uploaded before Spark takes a snapshot and asks for the name. {@link EarlyUploads} does that.
  *
  * <p>Nothing rests on a file's name on the local disk: RocksDB uses its numbers again after a rollback. A name in the
  * checkpoint has a random part, and is given for one file only. Whatever else goes wrong, the file is written with its
  * snapshot, as without all this.
  *
- * <p>RocksDB calls in its own threads, and Spark under its locks. So the monitor is held for a moment only: what a thread
- * does at most while it has it is to unlink a local file.
+ * <p>RocksDB calls in its own threads, and Spark under its locks. So the monitor is held for a moment only: what a
+ * thread does at most while it has it is to unlink a local file.
  */
 public final class EarlyFiles implements AutoCloseable {
   private static final Logger LOG = LoggerFactory.getLogger(EarlyFiles.class);
@@ -39,6 +39,7 @@ public final class EarlyFiles implements AutoCloseable {
 
   /** A smaller file is not worth a group of its own. */
   static volatile long smallest = 64 << 10;
+
   /** What RocksDB deletes sooner is not uploaded. */
   static volatile long graceMs = 2000;
 
@@ -51,23 +52,30 @@ public final class EarlyFiles implements AutoCloseable {
   private final org.apache.hadoop.fs.Path stateDirectory;
   private final String store;
   private final Consumer<EarlyFile> unneeded;
+
   /** Those that RocksDB has, by their names there. */
   private final Map<String, EarlyFile> local = new HashMap<>();
+
   /** Those of which a snapshot may still rely on the segment, by path. */
   private final Map<String, EarlyFile> known = new HashMap<>();
+
   /** Those of which nothing was done yet, the oldest first. */
   private final Set<EarlyFile> waiting = new LinkedHashSet<>();
-  /** What Spark would find in the names of files that are gone, had it made them. */
-  private final Map<String, String> suffixes = new LinkedHashMap<>() {
-    private static final long serialVersionUID = 1L;
 
-    @Override
-    protected boolean removeEldestEntry(Map.Entry<String, String> eldest) {
-      return size() > REMEMBERED;
-    }
-  };
+  /** What Spark would find in the names of files that are gone, had it made them. */
+  private final Map<String, String> suffixes =
+      new LinkedHashMap<>() {
+        private static final long serialVersionUID = 1L;
+
+        @Override
+        protected boolean removeEldestEntry(Map.Entry<String, String> eldest) {
+          return size() > REMEMBERED;
+        }
+      };
+
   /** Whether Spark takes snapshots of it. One that is only read makes SSTs, too, which nobody needs. */
   private boolean isWritten;
+
   private boolean isClosed;
 
   /**
@@ -147,7 +155,8 @@ public final class EarlyFiles implements AutoCloseable {
   }
 
   /**
-   * Which snapshot a file belongs to. Spark asks by its name in the checkpoint, to leave alone what waits for its upload.
+   * Which snapshot a file belongs to. Spark asks by its name in the checkpoint, to leave alone what waits for its
+   * upload.
    *
    * @return null where the name says it
    */
@@ -463,8 +472,8 @@ public final class EarlyFiles implements AutoCloseable {
   }
 
   /**
-   * The files of a directory that this process has uploaded and no snapshot names yet. Spark must not see them: it takes
-   * what is older than all files of its snapshots for an orphan.
+   * The files of a directory that this process has uploaded and no snapshot names yet. Spark must not see them: it
+   * takes what is older than all files of its snapshots for an orphan.
    *
    * @param directory relative to {@code state/}
    * @return their paths

@@ -23,13 +23,15 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Uploads the SSTs of a checkpoint's stores that RocksDB has made lately, before a snapshot names them: one thread of the
- * pool, in a lane for which no commit of Spark's waits, at a bounded rate. What fails is written with its snapshot.
+ * Uploads the SSTs of a checkpoint's stores that RocksDB has made lately, before a snapshot names them: one thread of
+ * the pool, in a lane for which no commit of Spark's waits, at a bounded rate. What fails is written with its snapshot.
  */
 final class EarlyUploads {
   private static final Logger LOG = LoggerFactory.getLogger(EarlyUploads.class);
+
   /** Smaller files share a group up to so many bytes: where a group is a file, each costs a request. */
   private static final long GROUP = 16 << 20;
+
   /** Nothing is uploaded for so long after a failure. */
   private static final long REST_NANOS = 1_000_000_000;
 
@@ -119,9 +121,11 @@ final class EarlyUploads {
     Lane own = lane.get();
     if (own == null) {
       if (!warned.getAndSet(true)) {
-        LOG.warn("upload=created has no effect for {}: maxOpenFiles is less than 3, and SSTs need a file that no commit"
-            + " waits for. They are written with their snapshots. What to do: set maxOpenFiles to 3 or more, or leave"
-            + " upload out", stateDirectory);
+        LOG.warn(
+            "upload=created has no effect for {}: maxOpenFiles is less than 3, and SSTs need a file that no commit"
+                + " waits for. They are written with their snapshots. What to do: set maxOpenFiles to 3 or more, or"
+                + " leave upload out",
+            stateDirectory);
       }
       return 0;
     }

@@ -53,31 +53,39 @@ import org.slf4j.LoggerFactory;
  * fetched. So the cache needs no locks between processes, and anybody may delete any part of it at any time.
  *
  * <p>An entry and the store's own file are one file with two names, where both are on the same disk. Otherwise what is
- * fetched is copied, and what is written is not kept, as no commit waits for a copy. When there is more than
- * {@code cache.sizeLimit}, or less than a tenth of the disk is free, what was used longest ago is deleted, and what
- * stores of this host have open now goes last.
+ * fetched is copied, and what is written is not kept, as no commit waits for a copy. When there is more than {@code
+ * cache.sizeLimit}, or less than a tenth of the disk is free, what was used longest ago is deleted, and what stores of
+ * this host have open now goes last.
  */
 final class HostCache {
   private static final Logger LOG = LoggerFactory.getLogger(HostCache.class);
 
   private static final String LAYOUT = "1";
   private static final String NEW = "new";
+
   /** As Spark names the SSTs that it uploads. */
   private static final Pattern NAME = Pattern.compile("\\d{1,12}-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\\.sst");
+
   private static final Set<PosixFilePermission> MINE = PosixFilePermissions.fromString("rwx------");
+
   /** One part in so many of the disk stays free. */
   private static final int FREE_SHARE = 10;
+
   /** The cache is tidied up each time when so much of its limit was added. */
   private static final int TIDY_SHARE = 20;
+
   /** With a full disk it is tidied up so often at most. */
   private static final long TIDY_NANOS = 10_000_000_000L;
+
   /** What a process that died was copying is deleted after so long. */
   private static final long ABANDONED_MS = 3_600_000;
 
-  private static final ThreadLocal<ByteBuffer> BUFFER = ThreadLocal.withInitial(() -> ByteBuffer.allocateDirect(1 << 18));
+  private static final ThreadLocal<ByteBuffer> BUFFER =
+      ThreadLocal.withInitial(() -> ByteBuffer.allocateDirect(1 << 18));
 
   /** By the directory's name as the option has it. */
   private static final Map<String, HostCache> CACHES = new ConcurrentHashMap<>();
+
   private static final HostCache NONE = new HostCache(null, null);
 
   /** {@code inUse}: it has another name on this disk, so a store has it now. */
@@ -85,10 +93,13 @@ final class HostCache {
 
   /** Null where nothing is cached. */
   private final Path root;
+
   private final UserPrincipal user;
   private volatile long limit;
+
   /** Others may have filled it, so that it is tidied up with the first SST that is added. */
   private final AtomicLong sinceTidied = new AtomicLong(Long.MAX_VALUE / 2);
+
   private volatile long tidiedNanos = System.nanoTime() - TIDY_NANOS;
   private final AtomicBoolean saidWhyNot = new AtomicBoolean();
 
@@ -129,8 +140,13 @@ final class HostCache {
       cache.requireMine();
       return cache;
     } catch (IOException | InvalidPathException | UnsupportedOperationException e) {
-      LOG.warn("SSTs are not cached on this host: {} cannot be used ({}). What to do: name another directory in"
-          + " {}cache.dir, or set {}cache.sizeLimit to 0", named, e.getMessage(), Options.PREFIX, Options.PREFIX);
+      LOG.warn(
+          "SSTs are not cached on this host: {} cannot be used ({}). What to do: name another directory in"
+              + " {}cache.dir, or set {}cache.sizeLimit to 0",
+          named,
+          e.getMessage(),
+          Options.PREFIX,
+          Options.PREFIX);
       return NONE;
     }
   }
@@ -223,8 +239,11 @@ final class HostCache {
       } catch (IOException | UnsupportedOperationException e) {
         if (!mayCopy) {
           if (saidWhyNot.compareAndSet(false, true)) {
-            LOG.info("SSTs that are written are not kept in {}, only those that are fetched: it is on another disk than"
-                + " {}", root, file);
+            LOG.info(
+                "SSTs that are written are not kept in {}, only those that are fetched: it is on another disk than"
+                    + " {}",
+                root,
+                file);
           }
           return;
         }

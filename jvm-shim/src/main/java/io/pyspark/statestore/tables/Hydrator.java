@@ -13,40 +13,52 @@ import org.slf4j.LoggerFactory;
 /**
  * Fetches in the background what is missing of the SSTs that stores of this process have opened: of the store that read
  * something last first, and at most so many bytes a second in all. While reads wait for what is missing it fetches an
- * eighth of that: what they need they fetch themselves, and the two would share processors and bandwidth. Its threads end
- * when there is nothing to do, and keep no process alive.
+ * eighth of that: what they need they fetch themselves, and the two would share processors and bandwidth. Its threads
+ * end when there is nothing to do, and keep no process alive.
  *
- * <p>A file that cannot be fetched is tried again, at growing intervals, as long as its store is open; the store's other
- * files go on. What is known to be gone for long fails the store ({@link PartialFile}). Whatever else is thrown here, a
- * thread goes on: a store is given to it once, so what a thread that ends leaves behind nobody else would fetch.
+ * <p>A file that cannot be fetched is tried again, at growing intervals, as long as its store is open; the store's
+ * other files go on. What is known to be gone for long fails the store ({@link PartialFile}). Whatever else is thrown
+ * here, a thread goes on: a store is given to it once, so what a thread that ends leaves behind nobody else would
+ * fetch.
  */
 public final class Hydrator {
   private static final Logger LOG = LoggerFactory.getLogger(Hydrator.class);
 
   private static final String NAME = "pyspark-statestore-hydrator-";
   private static final int THREADS = 2;
+
   /** With those that a file system does not answer; others take their place. */
   private static final int MOST_THREADS = 16;
+
   /** Whoever waits longer for a part of a file does not count, and nobody else begins with the same store. */
   static volatile long stuckNanos = 10_000_000_000L;
+
   private static final int PART = 1 << 20;
   private static final long IDLE_MS = 5_000;
   private static final long PAUSE_MS = 100;
+
   /** While reads wait, so many times fewer bytes a second. */
   private static final int YIELD = 8;
+
   /** A read has waited lately if it was within this time. */
   static volatile long latelyNanos = 10_000_000;
 
   private static final Object LOCK = new Object();
   private static final Set<LazyFiles> STORES = new HashSet<>();
+
   /** Until when nothing can be done for a store: others fetch what is missing, or its files rest. */
   private static final Map<LazyFiles, Long> PAUSES = new HashMap<>();
+
   private static int threads;
+
   /** What threads fetch now. */
   private static final Map<Thread, Fetch> FETCHES = new HashMap<>();
+
   /** When the next part may be fetched. */
   private static long freeNanos = System.nanoTime();
+
   private static volatile long waitedNanos = System.nanoTime() - TimeUnit.DAYS.toNanos(1);
+
   /** Tests let stores be as they were loaded. */
   static volatile boolean paused;
 
@@ -85,8 +97,10 @@ public final class Hydrator {
         thread.start();
       } catch (OutOfMemoryError e) {
         // The process is at its limit of threads. Reads fetch what they need, and the next load tries again.
-        LOG.warn("Could not start a thread that completes SSTs in the background. What to do: allow this process more"
-            + " threads (ulimit -u) or memory", e);
+        LOG.warn(
+            "Could not start a thread that completes SSTs in the background. What to do: allow this process more"
+                + " threads (ulimit -u) or memory",
+            e);
         return;
       }
       threads++;
@@ -158,11 +172,14 @@ public final class Hydrator {
           return null;
         }
         long now = System.nanoTime();
-        LazyFiles found = paused ? null : STORES.stream()
-            .filter(store -> !isStuck(store))
-            .filter(store -> !PAUSES.containsKey(store) || PAUSES.get(store) - now <= 0)
-            .max(Comparator.comparingLong(LazyFiles::touchedNanos))
-            .orElse(null);
+        LazyFiles found =
+            paused
+                ? null
+                : STORES.stream()
+                    .filter(store -> !isStuck(store))
+                    .filter(store -> !PAUSES.containsKey(store) || PAUSES.get(store) - now <= 0)
+                    .max(Comparator.comparingLong(LazyFiles::touchedNanos))
+                    .orElse(null);
         if (found != null) {
           return found;
         }

@@ -11,7 +11,6 @@ import java.io.IOException;
 import java.io.InterruptedIOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.util.ArrayList;
 import java.util.List;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
@@ -137,8 +136,9 @@ final class LazyCopies implements Prefetcher.Lazily {
 
   private void sayWhyNot(Segment segment) {
     if (options.get().restore() != Restore.EAGER && LazyLoad.suits(segment) && !SAID_WHY_NOT.getAndSet(true)) {
-      LOG.warn("restore={} has no effect here: stores of queries are loaded lazily with the provider door, on Spark 4.1"
-          + " and later. SSTs are copied whole, and results are the same. What to do: leave restore out",
+      LOG.warn(
+          "restore={} has no effect here: stores of queries are loaded lazily with the provider door, on Spark 4.1"
+              + " and later. SSTs are copied whole, and results are the same. What to do: leave restore out",
           options.get().restore().name().toLowerCase());
     }
   }
@@ -146,8 +146,10 @@ final class LazyCopies implements Prefetcher.Lazily {
   /** What arrives of one SST. */
   private final class Arrival implements PartialFile.Origin {
     private final LazyFiles files;
+
     /** Where it was last read, as it may have been relocated. */
     private volatile Segment segment;
+
     private volatile boolean isLoaded;
     private volatile boolean isRight;
 

@@ -30,16 +30,21 @@ import java.util.stream.Stream;
 public final class LazyFiles implements AutoCloseable {
   /** A read that needs more than this has it fetched by several threads. */
   private static final int SHARE = 1 << 20;
+
   /** The first hole that a scan finds has so many chunks after it fetched as well, and each next one twice as many. */
   private static final int AHEAD = 8;
+
   private static final int MAX_DOUBLINGS = 11;
 
   private final boolean hydrates;
   private final long bytesPerSecond;
+
   /** Those of the loaded version, by name. */
   private final Map<String, PartialFile> open = new ConcurrentHashMap<>();
+
   /** Those that the loaded version does not have, and of which there are still hard links. */
   private final Set<PartialFile> retired = ConcurrentHashMap.newKeySet();
+
   private final AtomicLong progress = new AtomicLong();
   private volatile Executor threads = Runnable::run;
   private volatile int width = 1;
@@ -129,10 +134,11 @@ public final class LazyFiles implements AutoCloseable {
     List<Callable<Void>> shares = new ArrayList<>();
     for (long at = from; at < to; at += SHARE) {
       long start = at;
-      shares.add(() -> {
-        file.need(start, Math.min(start + SHARE, to));
-        return null;
-      });
+      shares.add(
+          () -> {
+            file.need(start, Math.min(start + SHARE, to));
+            return null;
+          });
     }
     return shares;
   }
@@ -141,10 +147,15 @@ public final class LazyFiles implements AutoCloseable {
   public void awaitWhole() throws IOException {
     touchedNanos = System.nanoTime();
     check();
-    inParallel(open.values().stream().<Callable<Void>>map(file -> () -> {
-      file.awaitWhole();
-      return null;
-    }).toList());
+    inParallel(
+        open.values().stream()
+            .<Callable<Void>>map(
+                file ->
+                    () -> {
+                      file.awaitWhole();
+                      return null;
+                    })
+            .toList());
     check();
   }
 
@@ -285,9 +296,7 @@ public final class LazyFiles implements AutoCloseable {
   /** The files that are not whole, what was touched last first. */
   List<PartialFile> toHydrate() {
     Collection<PartialFile> files = damage == null ? open.values() : List.of();
-    return files.stream()
-        .sorted((a, b) -> Long.compare(b.touchedNanos(), a.touchedNanos()))
-        .toList();
+    return files.stream().sorted((a, b) -> Long.compare(b.touchedNanos(), a.touchedNanos())).toList();
   }
 
   /** The store is closed, and Spark has deleted its files. */

@@ -12,22 +12,26 @@ import java.util.concurrent.FutureTask;
 import java.util.concurrent.RejectedExecutionException;
 
 /**
- * What the current thread loads is a store that can open SSTs of which only the ends are there. Spark copies a version's
- * files one after the other, in the thread that loads it; files that other threads copy are copied whole.
+ * What the current thread loads is a store that can open SSTs of which only the ends are there. Spark copies a
+ * version's files one after the other, in the thread that loads it; files that other threads copy are copied whole.
  */
 public final class LazyLoad implements AutoCloseable {
   /** A file of less is copied whole: its end takes a request, too. */
   static volatile long smallest = 1 << 20;
+
   /** At first as much of a file's end is fetched. Mostly that is all that is behind the data. */
   static volatile int end = 64 << 10;
 
   /** Of a large file, one part in so many. What is behind the data and is not in it takes another request. */
   private static final int END_SHARE = 256;
+
   private static final ThreadLocal<LazyLoad> CURRENT = new ThreadLocal<>();
 
   private final LazyFiles files;
+
   /** The ends that are being fetched, by the path of their SST. */
   private final Map<String, FutureTask<byte[]>> ends = new HashMap<>();
+
   private final Deque<Segment> waiting = new ArrayDeque<>();
   private long held;
 

@@ -32,9 +32,15 @@ public final class Loads {
   private final LazyCopies lazyCopies;
   private final Prefetcher prefetcher;
 
-  /** @param finder finds a segment again, because its file is gone */
+  /**
+   * @param finder finds a segment again, because its file is gone
+   */
   public Loads(
-      Storage storage, Rules rules, Index index, SegmentReader.Finder finder, LogMetrics metrics,
+      Storage storage,
+      Rules rules,
+      Index index,
+      SegmentReader.Finder finder,
+      LogMetrics metrics,
       ExecutorService threads) {
     this.rules = rules;
     this.index = index;
@@ -42,8 +48,8 @@ public final class Loads {
     handles = new FileHandles(storage, rules);
     reader = new SegmentReader(storage, handles, finder, rules::options);
     lazyCopies = new LazyCopies(reader, rules::options, this::cache, metrics, threads);
-    prefetcher = new Prefetcher(
-        index, rules::options, segment -> cache().has(segment), handles, reader, lazyCopies, threads);
+    prefetcher =
+        new Prefetcher(index, rules::options, segment -> cache().has(segment), handles, reader, lazyCopies, threads);
   }
 
   private HostCache cache() {

@@ -11,7 +11,9 @@ import org.apache.hadoop.fs.Path;
  * longer reachable counts as closed, too.
  */
 public final class OpenStores {
-  /** @param path its directory, relative to {@code state/} */
+  /**
+   * @param path its directory, relative to {@code state/}
+   */
   public record Store(Path stateDirectory, String path) {}
 
   /** By file manager. Managers define no equality, so this is by identity. */
@@ -41,8 +43,10 @@ public final class OpenStores {
   /** Whether a store of a partition is loaded. */
   public static boolean isAnyOpen(Path stateDirectory, String partition) {
     synchronized (MANAGERS) {
-      return MANAGERS.values().stream().anyMatch(store -> store.stateDirectory.equals(stateDirectory)
-          && LogicalPaths.partition(store.path).equals(partition));
+      return MANAGERS.values().stream()
+          .anyMatch(
+              store ->
+                  store.stateDirectory.equals(stateDirectory) && LogicalPaths.partition(store.path).equals(partition));
     }
   }
 

@@ -33,14 +33,16 @@ public final class PartialFile {
 
   /**
    * How fast a whole file is thought to come. Reads of single rows fetch nothing but blocks, until they have waited for
-   * as long as the whole file would have taken. After that each also fetches what comes in the time that it waits for its
-   * request in any case, on the average. So a file costs never much more than copying it at once, however long a request
-   * takes and however many rows are read, and no read suddenly takes far longer than others.
+   * as long as the whole file would have taken. After that each also fetches what comes in the time that it waits for
+   * its request in any case, on the average. So a file costs never much more than copying it at once, however long a
+   * request takes and however many rows are read, and no read suddenly takes far longer than others.
    */
   static volatile long wholeBytesPerSecond = 100 << 20;
+
   /**
-   * What is gone may come back: a directory that was renamed, a disk that was unmounted. After so long, in which all that
-   * is known of the source is that it is gone, it counts as damage of the store, which would go on without its base.
+   * What is gone may come back: a directory that was renamed, a disk that was unmounted. After so long, in which all
+   * that is known of the source is that it is gone, it counts as damage of the store, which would go on without its
+   * base.
    */
   static volatile long lostAfterNanos = TimeUnit.MINUTES.toNanos(2);
 
@@ -48,21 +50,31 @@ public final class PartialFile {
   static volatile long farApartNanos = TimeUnit.MINUTES.toNanos(2);
 
   /** The errors that say so. Others say that nothing is known of the source now. */
-  private static final Set<Id> GONE = EnumSet.of(
-      Id.PSS_MISSING_SEGMENT, Id.PSS_FOREIGN_FILE_MISSING, Id.PSS_CORRUPT_SEGMENT);
+  private static final Set<Id> GONE =
+      EnumSet.of(Id.PSS_MISSING_SEGMENT, Id.PSS_FOREIGN_FILE_MISSING, Id.PSS_CORRUPT_SEGMENT);
 
   private static final long FIRST_REST_MS = 500;
   private static final long LONGEST_REST_MS = 30_000;
+
   /** It fetches so many bytes at most. */
   private static final int WIDEST = 1 << 20;
+
   /** Fewer chunks than this between two holes are fetched again, so that both take one request. */
   private static final int BRIDGE = 32;
+
   private static final int MAX_READ = SegmentReader.CHUNK;
   private static final int BUFFER = 1 << 16;
+
   /** By identity on the disk. */
   private static final Map<Object, PartialFile> ALL = new ConcurrentHashMap<>();
 
-  private enum State { PARTIAL, CHECKING, WHOLE, DAMAGED, CLOSED }
+  private enum State {
+    PARTIAL,
+    CHECKING,
+    WHOLE,
+    DAMAGED,
+    CLOSED
+  }
 
   /** Where the bytes come from, and who is told what became of them. */
   interface Origin {
@@ -91,27 +103,42 @@ public final class PartialFile {
   private final int chunk;
   private final int chunks;
   private final Object key;
+
   /** Not a channel: the interruption of a task that waits for a channel would close it for all. Guarded by itself. */
   private final RandomAccessFile file;
+
   private final BitSet here;
   private final BitSet underWay;
-  /** Of what is under way, that for which no read waits. Its parts are large, so reads of rows fetch their blocks beside it. */
+
+  /**
+   * Of what is under way, that for which no read waits. Its parts are large, so reads of rows fetch their blocks beside
+   * it.
+   */
   private final BitSet inBackground;
+
   private long missing;
+
   /** How many reads of single rows have waited for their blocks, and how long in all. */
   private long waits;
+
   private long waitedNanos;
   private State state = State.PARTIAL;
   private IOException failure;
+
   /** Since when the source is known to be gone; null where it is not. */
   private Long goneSinceNanos;
+
   /** When it was last seen to be gone. */
   private long goneAtNanos;
+
   /** How often in a row the background could not go on, and when it may try again. */
   private int failures;
+
   private long restUntilNanos = System.nanoTime();
+
   /** Background fetching goes on after what was asked for last. */
   private int cursor;
+
   private volatile long touchedNanos;
 
   /** Makes a file that has nothing but its length. */

@@ -30,8 +30,10 @@ import java.util.function.Predicate;
 final class SnapshotGuard {
   /** A partition that this process wrote to so recently is surely still its own. */
   private static final long SURELY_OWN_MS = 5_000;
+
   /** How old the view may be in which a shared file is looked up. */
   private static final long VIEW_NANOS = 1_000_000_000L;
+
   /** In bytes. Spark's zips hold a manifest and a list of names; a larger one is not Spark's. */
   private static final long MAX_ZIP = 32 << 20;
 
@@ -43,14 +45,11 @@ final class SnapshotGuard {
   private final BooleanSupplier bornMerged;
   private volatile long refreshedNanos = System.nanoTime() - VIEW_NANOS;
 
-  /** @param bornMerged whether the checkpoint was begun with merging, so that no plain state file can exist in it */
+  /**
+   * @param bornMerged whether the checkpoint was begun with merging, so that no plain state file can exist in it
+   */
   SnapshotGuard(
-      Storage storage,
-      Index index,
-      Rules rules,
-      long writerId,
-      IndexSource source,
-      BooleanSupplier bornMerged) {
+      Storage storage, Index index, Rules rules, long writerId, IndexSource source, BooleanSupplier bornMerged) {
     this.storage = storage;
     this.index = index;
     this.rules = rules;
@@ -147,8 +146,14 @@ final class SnapshotGuard {
 
   private StateStoreFilesException stale(String path, String why) {
     return new StateStoreFilesException(
-        Id.PSS_STALE_SNAPSHOT, "The snapshot state/" + path + " of checkpoint " + storage.checkpoint()
-            + " comes too late and was not written: " + why + ". Nothing is lost: the version can be restored from an"
+        Id.PSS_STALE_SNAPSHOT,
+        "The snapshot state/"
+            + path
+            + " of checkpoint "
+            + storage.checkpoint()
+            + " comes too late and was not written: "
+            + why
+            + ". Nothing is lost: the version can be restored from an"
             + " older snapshot and changelogs, and Spark writes another snapshot later.");
   }
 }

@@ -24,8 +24,8 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * The snapshots of RocksDB stores on their way into one checkpoint. Spark hands over the SSTs, which are staged, and then
- * the zip that names them: with it go those that are staged and were not uploaded as RocksDB made them.
+ * The snapshots of RocksDB stores on their way into one checkpoint. Spark hands over the SSTs, which are staged, and
+ * then the zip that names them: with it go those that are staged and were not uploaded as RocksDB made them.
  */
 public final class Snapshots implements Commits.Companions {
   private static final Logger LOG = LoggerFactory.getLogger(Snapshots.class);
@@ -62,9 +62,17 @@ public final class Snapshots implements Commits.Companions {
     this.metrics = metrics;
     this.commits = commits;
     guard = new SnapshotGuard(storage, index, rules, writerId, source, bornMerged);
-    earlyUploads = new EarlyUploads(
-        storage.stateDirectory(), rules::options, commits::laneForEarlyUploads, commits.localSpace(), index, pins,
-        metrics, written, threads);
+    earlyUploads =
+        new EarlyUploads(
+            storage.stateDirectory(),
+            rules::options,
+            commits::laneForEarlyUploads,
+            commits.localSpace(),
+            index,
+            pins,
+            metrics,
+            written,
+            threads);
   }
 
   /**
@@ -80,8 +88,9 @@ public final class Snapshots implements Commits.Companions {
     if (EarlyFiles.isKnown(storage.stateDirectory(), store)) {
       EarlyFiles.handedOver(storage.stateDirectory(), store, path, localFile);
     } else if (rules.options().uploadAsCreated() && !warnedOfNoEarlyUploads.getAndSet(true)) {
-      LOG.warn("upload=created has no effect for {}: RocksDB says which SSTs it makes with the provider door, on Spark"
-          + " 4.1 and later. They are written with their snapshots. What to do: use that door, or leave upload out",
+      LOG.warn(
+          "upload=created has no effect for {}: RocksDB says which SSTs it makes with the provider door, on Spark"
+              + " 4.1 and later. They are written with their snapshots. What to do: use that door, or leave upload out",
           storage.checkpoint());
     }
     staged.add(store, new Commit.Item(path, commits.localSpace().keep(localFile)));
@@ -99,8 +108,7 @@ public final class Snapshots implements Commits.Companions {
     boolean done = false;
     try {
       Set<String> named = SnapshotGuard.filesNamed(path, payload);
-      early = EarlyFiles.publication(
-          storage.stateDirectory(), store, named, each -> staged.find(each) != null, index);
+      early = EarlyFiles.publication(storage.stateDirectory(), store, named, each -> staged.find(each) != null, index);
       SnapshotFiles files = new SnapshotFiles(store, path, companions(store, path, named, early), early);
       done = true;
       return files;
@@ -112,8 +120,8 @@ public final class Snapshots implements Commits.Companions {
   }
 
   /** Checks a snapshot and takes what was staged for it. */
-  private List<Commit.Item> companions(
-      String store, String zip, Set<String> named, EarlyFiles.Publication early) throws IOException {
+  private List<Commit.Item> companions(String store, String zip, Set<String> named, EarlyFiles.Publication early)
+      throws IOException {
     Predicate<String> comes = path -> staged.find(path) != null && !early.leavesOut(path);
     if (named.isEmpty()) {
       // A zip that cannot be read as a snapshot's takes all that is staged for its store.
@@ -176,8 +184,7 @@ public final class Snapshots implements Commits.Companions {
 
   /** Drops what has waited for long in stores that are not loaded. */
   public void dropUnclaimed() {
-    staged.dropUnclaimed(
-        rules.options().closedAfterMs(), store -> OpenStores.isOpen(storage.stateDirectory(), store));
+    staged.dropUnclaimed(rules.options().closedAfterMs(), store -> OpenStores.isOpen(storage.stateDirectory(), store));
   }
 
   /** Has uploaded what RocksDB has made and no snapshot names yet, where that is due. */

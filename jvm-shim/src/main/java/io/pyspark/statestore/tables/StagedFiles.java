@@ -26,7 +26,9 @@ final class StagedFiles {
 
   private static final long NOT_NAMED = -1;
 
-  /** @param namedBy the newest version whose zip has named it, or {@code NOT_NAMED} */
+  /**
+   * @param namedBy the newest version whose zip has named it, or {@code NOT_NAMED}
+   */
   private record Staged(Commit.Item item, long sinceNanos, long namedBy) {
     Staged named(long version) {
       return new Staged(item, sinceNanos, Math.max(namedBy, version));
@@ -60,13 +62,16 @@ final class StagedFiles {
   /** Takes a zip's companions. What else is staged for its store may belong to an upload that is under way. */
   synchronized List<Commit.Item> take(String store, Predicate<String> needed) {
     List<Commit.Item> taken = new ArrayList<>();
-    byStore.getOrDefault(store, new ArrayList<>()).removeIf(staged -> {
-      boolean take = needed.test(staged.path());
-      if (take) {
-        taken.add(staged.item());
-      }
-      return take;
-    });
+    byStore
+        .getOrDefault(store, new ArrayList<>())
+        .removeIf(
+            staged -> {
+              boolean take = needed.test(staged.path());
+              if (take) {
+                taken.add(staged.item());
+              }
+              return take;
+            });
     return taken;
   }
 
@@ -74,7 +79,8 @@ final class StagedFiles {
   synchronized void giveBack(String store, long version, List<Commit.Item> items) {
     items.forEach(item -> add(store, item));
     Set<String> paths = items.stream().map(Commit.Item::path).collect(Collectors.toSet());
-    byStore.getOrDefault(store, new ArrayList<>())
+    byStore
+        .getOrDefault(store, new ArrayList<>())
         .replaceAll(staged -> paths.contains(staged.path()) ? staged.named(version) : staged);
   }
 
@@ -114,13 +120,16 @@ final class StagedFiles {
   synchronized void dropUnclaimed(long afterMs, Predicate<String> isLoaded) {
     long now = System.nanoTime();
     Predicate<Staged> isOld = staged -> (now - staged.sinceNanos()) / 1_000_000 >= 2 * afterMs;
-    byStore.entrySet().removeIf(store -> {
-      // Asked last, because it goes through all stores, and this is called ten times a second.
-      if (store.getValue().stream().anyMatch(isOld) && !isLoaded.test(store.getKey())) {
-        store.getValue().removeIf(staged -> staged.closeIf(isOld.test(staged)));
-      }
-      return store.getValue().isEmpty();
-    });
+    byStore
+        .entrySet()
+        .removeIf(
+            store -> {
+              // Asked last, because it goes through all stores, and this is called ten times a second.
+              if (store.getValue().stream().anyMatch(isOld) && !isLoaded.test(store.getKey())) {
+                store.getValue().removeIf(staged -> staged.closeIf(isOld.test(staged)));
+              }
+              return store.getValue().isEmpty();
+            });
   }
 
   synchronized void closeAll() {

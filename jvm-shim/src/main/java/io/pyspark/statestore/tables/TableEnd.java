@@ -21,10 +21,13 @@ final class TableEnd {
   private static final long MAGIC = 0x88e241b785f4cff7L;
   private static final int EXTENDED_MAGIC = 0x007a003e;
   private static final int NO_CHECKSUMS = 0;
+
   /** How a block was compressed, and its checksum. */
   private static final int BLOCK_TRAILER = 5;
+
   /** From this version on the footer says only where the index of the parts is. */
   private static final int SHORT_FOOTER_VERSION = 6;
+
   private static final int NEWEST_VERSION = 6;
   private static final String PROPERTIES = "rocksdb.properties";
   private static final String DATA_SIZE = "rocksdb.data.size";
@@ -47,7 +50,9 @@ final class TableEnd {
     }
   }
 
-  /** @param from where the bytes begin that are needed; the end of the data, if {@code isKnown} */
+  /**
+   * @param from where the bytes begin that are needed; the end of the data, if {@code isKnown}
+   */
   record Answer(long from, boolean isKnown) {}
 
   private final ByteBuffer tail;
@@ -82,7 +87,9 @@ final class TableEnd {
   private long dataEnd(long length) {
     int footer = tail.limit() - FOOTER;
     int version = tail.getInt(tail.limit() - 12);
-    if (tail.getLong(tail.limit() - 8) != MAGIC || version < 1 || version > NEWEST_VERSION
+    if (tail.getLong(tail.limit() - 8) != MAGIC
+        || version < 1
+        || version > NEWEST_VERSION
         || tail.get(footer) == NO_CHECKSUMS) {
       return UNKNOWN;
     }
@@ -103,20 +110,24 @@ final class TableEnd {
     }
     long[] first = {Math.min(parts.offset, index.offset)};
     Part[] properties = {null};
-    entries(parts, (key, value) -> {
-      Part part = handle(value);
-      first[0] = Math.min(first[0], part.offset);
-      if (key.equals(PROPERTIES)) {
-        properties[0] = part;
-      }
-    });
+    entries(
+        parts,
+        (key, value) -> {
+          Part part = handle(value);
+          first[0] = Math.min(first[0], part.offset);
+          if (key.equals(PROPERTIES)) {
+            properties[0] = part;
+          }
+        });
     long[] dataSize = {UNKNOWN};
     if (properties[0] != null) {
-      entries(properties[0], (key, value) -> {
-        if (key.equals(DATA_SIZE)) {
-          dataSize[0] = varint(value);
-        }
-      });
+      entries(
+          properties[0],
+          (key, value) -> {
+            if (key.equals(DATA_SIZE)) {
+              dataSize[0] = varint(value);
+            }
+          });
     }
     return dataSize[0] <= first[0] ? dataSize[0] : UNKNOWN;
   }
@@ -132,8 +143,11 @@ final class TableEnd {
       throw new IllegalArgumentException("compressed");
     }
     int restarts = tail.getInt(end - 4);
-    ByteBuffer block = tail.duplicate().order(ByteOrder.LITTLE_ENDIAN).position(at)
-        .limit(Math.subtractExact(end - 4, Math.multiplyExact(4, restarts)));
+    ByteBuffer block =
+        tail.duplicate()
+            .order(ByteOrder.LITTLE_ENDIAN)
+            .position(at)
+            .limit(Math.subtractExact(end - 4, Math.multiplyExact(4, restarts)));
     byte[] key = new byte[0];
     while (block.hasRemaining()) {
       int shared = within(varint(block), key.length);

@@ -14,9 +14,9 @@ import org.slf4j.LoggerFactory;
 
 /**
  * This process's commits that wait for the end of their batch (option {@code groupCommit.scope=batch}). A task closes
- * its changelog or delta and goes on; the commit is kept here, with the stamp that it got when it was closed. Before the
- * task ends, the driver has heard that this process owes something to the batch ({@link BatchDebts}). When the batch
- * ends, the driver calls, and all its commits are written as one group.
+ * its changelog or delta and goes on; the commit is kept here, with the stamp that it got when it was closed. Before
+ * the task ends, the driver has heard that this process owes something to the batch ({@link BatchDebts}). When the
+ * batch ends, the driver calls, and all its commits are written as one group.
  */
 public final class BatchCommits {
   private static final Logger LOG = LoggerFactory.getLogger(BatchCommits.class);
@@ -30,7 +30,9 @@ public final class BatchCommits {
     /** What to do with them; asked again and again. */
     BatchDebts.Call call(String run, long batch) throws IOException;
 
-    /** @param failure why they are not durable; empty where they are */
+    /**
+     * @param failure why they are not durable; empty where they are
+     */
     void paid(String run, long batch, String failure) throws IOException;
   }
 
@@ -202,8 +204,11 @@ public final class BatchCommits {
     try {
       driver.paid(batch.key.run, batch.key.number, failure);
     } catch (IOException | RuntimeException | Error e) {
-      LOG.info("Could not say that batch {} of {} is durable; the driver counts this process as lost", batch.key.number,
-          checkpoint, e);
+      LOG.info(
+          "Could not say that batch {} of {} is durable; the driver counts this process as lost",
+          batch.key.number,
+          checkpoint,
+          e);
     }
   }
 

@@ -26,37 +26,41 @@ import java.util.function.Predicate;
  * process was lost or could not write, the entry is not made, and the query fails. Its next run computes the batch
  * again, from the state of the batch before, which is durable.
  *
- * <p>Debts do not end with a log or an epoch of the index service, so what is owed is never forgotten with them. They end
- * with the run of the query: which debts an entry waits for is decided by the number of its batch, and by when its run
- * began, but by no thread's name.
+ * <p>Debts do not end with a log or an epoch of the index service, so what is owed is never forgotten with them. They
+ * end with the run of the query: which debts an entry waits for is decided by the number of its batch, and by when its
+ * run began, but by no thread's name.
  */
 public final class BatchDebts {
   /** By state directory. Changed under its monitor; a checkpoint is dropped when a run ends and nothing is owed. */
   private static final Map<String, BatchDebts> ALL = new ConcurrentHashMap<>();
 
   private static final int REMEMBERED = 1_000;
-  /** Runs that have ended. What still works for them owes nothing. Used with the monitor of {@link #ALL}. */
-  private static final Set<String> ENDED = Collections.newSetFromMap(new LinkedHashMap<>() {
-    private static final long serialVersionUID = 1L;
 
-    @Override
-    protected boolean removeEldestEntry(Map.Entry<String, Boolean> eldest) {
-      return size() > REMEMBERED;
-    }
-  });
+  /** Runs that have ended. What still works for them owes nothing. Used with the monitor of {@link #ALL}. */
+  private static final Set<String> ENDED =
+      Collections.newSetFromMap(
+          new LinkedHashMap<>() {
+            private static final long serialVersionUID = 1L;
+
+            @Override
+            protected boolean removeEldestEntry(Map.Entry<String, Boolean> eldest) {
+              return size() > REMEMBERED;
+            }
+          });
 
   /**
-   * Of so many checkpoints, the last batch that was entered. A job that {@code foreachBatch} has begun and not waited for
-   * comes after that, and what it commits must not count. Used with the monitor of {@link #ALL}.
+   * Of so many checkpoints, the last batch that was entered. A job that {@code foreachBatch} has begun and not waited
+   * for comes after that, and what it commits must not count. Used with the monitor of {@link #ALL}.
    */
-  private static final Map<String, Entered> ENTERED = new LinkedHashMap<>() {
-    private static final long serialVersionUID = 1L;
+  private static final Map<String, Entered> ENTERED =
+      new LinkedHashMap<>() {
+        private static final long serialVersionUID = 1L;
 
-    @Override
-    protected boolean removeEldestEntry(Map.Entry<String, Entered> eldest) {
-      return size() > REMEMBERED;
-    }
-  };
+        @Override
+        protected boolean removeEldestEntry(Map.Entry<String, Entered> eldest) {
+          return size() > REMEMBERED;
+        }
+      };
 
   /** Says whether a batch is in the commit log of a checkpoint. */
   public interface CommitLog {
@@ -69,9 +73,7 @@ public final class BatchDebts {
    * @param log in which it is then; null as long as that is not known
    */
   private record Entered(long batch, CommitLog log) {
-    /**
-     * Whether a batch has ended. Somebody may have taken entries away since, so that the query computes it again.
-     */
+    /** Whether a batch has ended. Somebody may have taken entries away since, so that the query computes it again. */
     boolean ends(long other) throws IOException {
       return other <= batch && (log == null || log.has(batch) || log.has(other));
     }
@@ -84,8 +86,10 @@ public final class BatchDebts {
 
   private final String checkpoint;
   private final Map<Debtor, Debt> debts = new LinkedHashMap<>();
+
   /** By run, the batch of which the debts were collected last. */
   private final Map<String, Long> collected = new HashMap<>();
+
   private boolean isCollecting;
 
   /** Who owes: the writer of a process, for a batch of a run. */
@@ -104,8 +108,10 @@ public final class BatchDebts {
   private static final class Debt {
     private final Object sender;
     private final long madeNanos = System.nanoTime();
+
     /** Of the process's question, until it is answered; else null. */
     private CompletableFuture<Call> asks;
+
     private boolean isCalled;
     private boolean isPaid;
     private String failure;
@@ -195,13 +201,16 @@ public final class BatchDebts {
   }
 
   private void forget(Predicate<Debtor> which) {
-    debts.entrySet().removeIf(owed -> {
-      boolean goes = which.test(owed.getKey());
-      if (goes) {
-        owed.getValue().forget();
-      }
-      return goes;
-    });
+    debts
+        .entrySet()
+        .removeIf(
+            owed -> {
+              boolean goes = which.test(owed.getKey());
+              if (goes) {
+                owed.getValue().forget();
+              }
+              return goes;
+            });
   }
 
   /**
@@ -241,8 +250,13 @@ public final class BatchDebts {
   }
 
   private static IOException late(Debtor debtor, String checkpoint) {
-    return new IOException("batch " + debtor.batch + " of " + checkpoint + " has ended without this task. A function of"
-        + " foreachBatch has to wait for the jobs that it begins");
+    return new IOException(
+        "batch "
+            + debtor.batch
+            + " of "
+            + checkpoint
+            + " has ended without this task. A function of"
+            + " foreachBatch has to wait for the jobs that it begins");
   }
 
   /** What a process that owes should do, when it is known, or after {@link #ASK_MS}. */
@@ -282,10 +296,13 @@ public final class BatchDebts {
   }
 
   private synchronized void lostSender(Object sender) {
-    debts.values().stream().filter(debt -> sender.equals(debt.sender) && !debt.isPaid).forEach(debt -> {
-      debt.failure = "its connection to the driver was lost";
-      notifyAll();
-    });
+    debts.values().stream()
+        .filter(debt -> sender.equals(debt.sender) && !debt.isPaid)
+        .forEach(
+            debt -> {
+              debt.failure = "its connection to the driver was lost";
+              notifyAll();
+            });
   }
 
   /**
@@ -313,12 +330,13 @@ public final class BatchDebts {
       while (debts.values().stream().anyMatch(debt -> !debt.isPaid)) {
         debts.values().forEach(Debt::call);
         List<String> why = new ArrayList<>();
-        debts.forEach((debtor, debt) -> {
-          String failure = failure(debt, beganNanos, patienceMs);
-          if (failure != null) {
-            why.add("writer " + Long.toHexString(debtor.writer) + ": " + failure);
-          }
-        });
+        debts.forEach(
+            (debtor, debt) -> {
+              String failure = failure(debt, beganNanos, patienceMs);
+              if (failure != null) {
+                why.add("writer " + Long.toHexString(debtor.writer) + ": " + failure);
+              }
+            });
         if (!why.isEmpty()) {
           throw notDurable(batch, why);
         }
@@ -348,8 +366,14 @@ public final class BatchDebts {
 
   private StateStoreFilesException notDurable(long batch, List<String> why) {
     return new StateStoreFilesException(
-        Id.PSS_BATCH_NOT_DURABLE, "Batch " + batch + " of " + checkpoint + " did not become durable: "
-            + String.join("; ", why) + ". Its entry was not made in the commit log, so nothing is lost: restart the"
+        Id.PSS_BATCH_NOT_DURABLE,
+        "Batch "
+            + batch
+            + " of "
+            + checkpoint
+            + " did not become durable: "
+            + String.join("; ", why)
+            + ". Its entry was not made in the commit log, so nothing is lost: restart the"
             + " query, which computes the batch again. With"
             + " spark.sql.streaming.stateStore.fileMerging.groupCommit.scope=task a lost executor fails no batch.");
   }

@@ -43,8 +43,10 @@ public final class Commit {
   private final List<Item> items;
   private final List<Tombstone> tombstones;
   private final long openedBy;
+
   /** Says whether the upload is still needed; null where it always is. */
   private final UploadWatch watch;
+
   private final AtomicReference<State> state = new AtomicReference<>(State.QUEUED);
   private final CountDownLatch finished = new CountDownLatch(1);
   private final long queuedAtNanos = System.nanoTime();
@@ -84,7 +86,8 @@ public final class Commit {
   /** What metrics count of it. */
   LogMetrics.Written figures() {
     Map<String, Long> written = new LinkedHashMap<>();
-    items.stream().filter(item -> item.copied() == null)
+    items.stream()
+        .filter(item -> item.copied() == null)
         .forEach(item -> written.put(item.path(), item.payload().length()));
     return new LogMetrics.Written(queuedAtNanos, items.size(), length(), written);
   }

@@ -96,10 +96,11 @@ final class CommitWindow {
   }
 
   private boolean othersMayCome(List<Commit> queued) {
-    Set<String> here = queued.stream()
-        .flatMap(c -> c.items().stream())
-        .map(item -> LogicalPaths.partition(item.path()))
-        .collect(Collectors.toSet());
+    Set<String> here =
+        queued.stream()
+            .flatMap(c -> c.items().stream())
+            .map(item -> LogicalPaths.partition(item.path()))
+            .collect(Collectors.toSet());
     // A task closes the streams of its stores one after the other, so those of a partition that is here do not count.
     // A heap store's snapshot stays open while its rows are gone through, so only uploads wait for uploads.
     boolean waitsForUploads = queued.stream().allMatch(Commit::isUpload);

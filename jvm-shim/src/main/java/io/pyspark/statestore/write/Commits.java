@@ -29,10 +29,13 @@ import org.slf4j.LoggerFactory;
  */
 public final class Commits implements LogOutputStream.Target {
   private static final Logger LOG = LoggerFactory.getLogger(Commits.class);
+
   /** A file may be as large as this share of the dead bytes that are allowed, because several are open at a time. */
   private static final double SHARE_OF_GARBAGE = 0.25;
+
   /** No file is sealed before it has so many bytes, however little lives: each costs some calls. */
   private static final long SMALL_FILE = 2 << 20;
+
   /** As long as nothing has died, small files gain nothing. */
   private static final long SMALL_FILE_BEFORE_DELETIONS = 8 << 20;
 
@@ -80,15 +83,16 @@ public final class Commits implements LogOutputStream.Target {
   /** What goes with a logical file. */
   public interface Company {
     /** Of a file that goes alone. */
-    Company NONE = new Company() {
-      @Override
-      public List<Commit.Item> items() {
-        return List.of();
-      }
+    Company NONE =
+        new Company() {
+          @Override
+          public List<Commit.Item> items() {
+            return List.of();
+          }
 
-      @Override
-      public void ended(boolean isDurable) {}
-    };
+          @Override
+          public void ended(boolean isDurable) {}
+        };
 
     List<Commit.Item> items();
 
@@ -124,16 +128,21 @@ public final class Commits implements LogOutputStream.Target {
     this.localSpace = new LocalSpace(process.localDirectory());
     this.taskEnd = process.taskEnd();
     this.around = around;
-    files = new OpenFile.Factory(
-        storage, index, rules, clock, writer, refreshNumber, reporter == null ? Reporter.NONE : reporter);
+    files =
+        new OpenFile.Factory(
+            storage, index, rules, clock, writer, refreshNumber, reporter == null ? Reporter.NONE : reporter);
     IntSupplier taskSlots = process.taskSlots();
     window = new CommitWindow(options, () -> expectedPartitions(taskSlots), metrics::recentWriteNanos);
-    lanes = new LanePool(
-        () -> new Lane(files, window, tombstones, metrics, around::holdsDeletionsBack, this::fileSize, threads),
-        () -> options.get().maxOpenFiles());
-    batches = new BatchCommits(
-        driver == null ? BatchCommits.here(storage.stateDirectory().toString(), writer.id()) : driver,
-        this::writeBatch, threads, checkpoint);
+    lanes =
+        new LanePool(
+            () -> new Lane(files, window, tombstones, metrics, around::holdsDeletionsBack, this::fileSize, threads),
+            () -> options.get().maxOpenFiles());
+    batches =
+        new BatchCommits(
+            driver == null ? BatchCommits.here(storage.stateDirectory().toString(), writer.id()) : driver,
+            this::writeBatch,
+            threads,
+            checkpoint);
   }
 
   // ---- logical files
@@ -159,25 +168,34 @@ public final class Commits implements LogOutputStream.Target {
 
   /** The batch at whose end a logical file becomes durable; null where that is when it is closed. */
   private BatchCommits.Batch batch(String path, String queryRunId) throws IOException {
-    boolean mayWait = options.get().groupCommitOfBatch() && !queryRunId.isEmpty() && around.hasDriver()
-        && !LogicalPaths.isOfSnapshot(path);
+    boolean mayWait =
+        options.get().groupCommitOfBatch()
+            && !queryRunId.isEmpty()
+            && around.hasDriver()
+            && !LogicalPaths.isOfSnapshot(path);
     long said = mayWait ? taskEnd.batch() : -1;
     long number = said < 0 ? -1 : LogicalPaths.batchOfChange(path);
     if (said >= 0 && said != number) {
       if (!warnedOfOtherBatch.getAndSet(true)) {
-        LOG.warn("groupCommit.scope=batch has no effect for {}: the job that makes {} runs in a thread that has batch {} in"
-            + " its local properties, as threads of a pool have that were made in an earlier batch, or for another query."
-            + " Each commit of such a job is durable before its task ends. What to do: run such jobs in threads that"
-            + " the batch makes, or leave groupCommit.scope out", checkpoint, path, said);
+        LOG.warn(
+            "groupCommit.scope=batch has no effect for {}: the job that makes {} runs in a thread that has batch {} in"
+                + " its local properties, as threads of a pool have that were made in an earlier batch, or for another"
+                + " query. Each commit of such a job is durable before its task ends. What to do: run such jobs in"
+                + " threads that the batch makes, or leave groupCommit.scope out",
+            checkpoint,
+            path,
+            said);
       }
       return null;
     }
     if (number < 0) {
       if (mayWait && !Threads.isMaintenance() && !warnedOfNoBatch.getAndSet(true)) {
-        LOG.warn("groupCommit.scope=batch has no effect for {}: {} was made outside of a task. Spark does that where it"
-            + " writes checksum files, and each commit is durable before its task ends. What to do: set"
-            + " spark.sql.streaming.checkpoint.fileChecksum.enabled=false, or leave groupCommit.scope out",
-            checkpoint, path);
+        LOG.warn(
+            "groupCommit.scope=batch has no effect for {}: {} was made outside of a task. Spark does that where it"
+                + " writes checksum files, and each commit is durable before its task ends. What to do: set"
+                + " spark.sql.streaming.checkpoint.fileChecksum.enabled=false, or leave groupCommit.scope out",
+            checkpoint,
+            path);
       }
       return null;
     }
@@ -228,7 +246,8 @@ public final class Commits implements LogOutputStream.Target {
    * on meanwhile, and its end waits. A snapshot's files are named by later snapshots as soon as they are written.
    */
   private void awaitReport(String path, Lane lane, Commit commit) throws IOException {
-    if (!commit.report().isUnderWay() || LogicalPaths.isOfSnapshot(path)
+    if (!commit.report().isUnderWay()
+        || LogicalPaths.isOfSnapshot(path)
         || !taskEnd.waitsFor(() -> lane.awaitReport(commit))) {
       lane.awaitReport(commit);
     }

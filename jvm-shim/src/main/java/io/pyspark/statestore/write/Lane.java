@@ -46,6 +46,7 @@ public final class Lane {
   private final BooleanSupplier holdsDeletionsBack;
   private final LongSupplier fileSize;
   private final Executor executor;
+
   /** Held while the open file is used, never while a payload is collected. */
   private final ReentrantLock io = new ReentrantLock();
 
@@ -191,8 +192,10 @@ public final class Lane {
       return true;
     } catch (RuntimeException | Error e) {
       // A process at its limit of threads has an OutOfMemoryError here.
-      LOG.info("Could not start a thread for waiting commits of {}; the current thread writes them",
-          files.storage().checkpoint(), e);
+      LOG.info(
+          "Could not start a thread for waiting commits of {}; the current thread writes them",
+          files.storage().checkpoint(),
+          e);
       return false;
     }
   }
@@ -412,12 +415,15 @@ public final class Lane {
     int before = entries.size();
     try {
       for (Commit.Item item : commit.items()) {
-        entries.add(open.append(item, () -> {
-          if (isOwn && Thread.currentThread().isInterrupted()) {
-            commit.withdraw();
-          }
-          return commit.isWithdrawn();
-        }));
+        entries.add(
+            open.append(
+                item,
+                () -> {
+                  if (isOwn && Thread.currentThread().isInterrupted()) {
+                    commit.withdraw();
+                  }
+                  return commit.isWithdrawn();
+                }));
       }
       if (commit.startFlushing()) {
         commit.tombstones().forEach(t -> entries.add(t.toEntry()));
@@ -450,9 +456,16 @@ public final class Lane {
   private StateStoreFilesException writeFailed(Throwable cause) {
     String file = open == null ? "a new file in " + files.storage().directory() : open.path().toString();
     return new StateStoreFilesException(
-        Id.PSS_WRITE_FAILED, "Writing " + file + " of checkpoint " + files.storage().checkpoint() + " failed: " + cause
+        Id.PSS_WRITE_FAILED,
+        "Writing "
+            + file
+            + " of checkpoint "
+            + files.storage().checkpoint()
+            + " failed: "
+            + cause
             + ". No commit of this group was acknowledged, nothing earlier is affected; Spark retries the tasks."
-            + " Check permissions, quota and free space of the file system.", cause);
+            + " Check permissions, quota and free space of the file system.",
+        cause);
   }
 
   /** Rule 7: other processes may already count a file as closed that was left alone for too long. */
@@ -514,8 +527,8 @@ public final class Lane {
       }
       open = null;
     } catch (IOException | RuntimeException | Error e) {
-      LOG.info("Could not seal {}; all its groups are durable, and it counts as closed after closedAfter", open.path(),
-          e);
+      LOG.info(
+          "Could not seal {}; all its groups are durable, and it counts as closed after closedAfter", open.path(), e);
       leave();
     }
   }

@@ -18,8 +18,10 @@ final class LanePool {
   private final IntSupplier maxOpenFiles;
   private final Lane commits;
   private final List<Lane> snapshots = new ArrayList<>();
+
   /** What survives long enough to be moved is kept apart from what is new. */
   private final Lane relocations;
+
   /** Made when it is first needed; then there is one less for snapshots. */
   private volatile Lane early;
 

@@ -13,8 +13,10 @@ public final class LogOutputStream extends OutputStream {
   private final PayloadBuffer payload;
   private final long openedBy = Thread.currentThread().getId();
   private final UploadWatch watch = UploadWatch.current();
+
   /** The batch at whose end it becomes durable; null where that is when it is closed. */
   private final BatchCommits.Batch batch;
+
   private volatile Commit kept;
   private boolean broken;
   private boolean finished;

@@ -32,6 +32,7 @@ import org.slf4j.LoggerFactory;
 public final class OpenFile {
   private static final Logger LOG = LoggerFactory.getLogger(OpenFile.class);
   private static final int BUFFER = 64 * 1024;
+
   /** A group that becomes shorter than its front says is filled up with so many zeros at most. */
   private static final long MAX_PADDING = 256 * 1024;
 
@@ -64,7 +65,12 @@ public final class OpenFile {
    * @param reporter hears of each group before its commits are acknowledged
    */
   public record Factory(
-      Storage storage, Index index, Rules rules, HybridClock clock, WriterIdentity writer, LongSupplier refreshNumber,
+      Storage storage,
+      Index index,
+      Rules rules,
+      HybridClock clock,
+      WriterIdentity writer,
+      LongSupplier refreshNumber,
       Reporter reporter) {
     OpenFile create() throws IOException {
       long now = Clocks.wallMs();
@@ -183,14 +189,23 @@ public final class OpenFile {
   Entry append(Commit.Item item, BooleanSupplier withdrawn) throws IOException {
     CRC32C crc = new CRC32C();
     long length = item.payload().length();
-    long offset = writer.payload(
-        length, target -> item.payload().writeTo(new Stoppable(new CheckedOutputStream(target, crc), withdrawn)));
+    long offset =
+        writer.payload(
+            length, target -> item.payload().writeTo(new Stoppable(new CheckedOutputStream(target, crc), withdrawn)));
     int crc32c = (int) crc.getValue();
     return item.copied() != null
         ? item.copied().copiedEntry(crc32c, offset)
         : new Entry(
-            Entry.PUT, Entry.typeOf(item.path()), 0, crc32c, item.stamp() > 0 ? item.stamp() : made.clock.next(),
-            made.writer.id(), offset, length, 0, item.path());
+            Entry.PUT,
+            Entry.typeOf(item.path()),
+            0,
+            crc32c,
+            item.stamp() > 0 ? item.stamp() : made.clock.next(),
+            made.writer.id(),
+            offset,
+            length,
+            0,
+            item.path());
   }
 
   /**
@@ -290,7 +305,8 @@ public final class OpenFile {
     try {
       made.reporter.report(file, goodTrailer, stamp, true, List.of()).await();
     } catch (IOException e) {
-      LOG.debug("{} is sealed, which the index service does not know; it counts as closed after closedAfter", path(), e);
+      LOG.debug(
+          "{} is sealed, which the index service does not know; it counts as closed after closedAfter", path(), e);
     }
   }
 

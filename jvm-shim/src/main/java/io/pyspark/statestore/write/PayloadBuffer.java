@@ -15,6 +15,7 @@ import java.util.List;
 public final class PayloadBuffer extends OutputStream implements Payload {
   /** A change of a few rows takes no more; each chunk after it is twice as long. */
   private static final int FIRST_CHUNK = 512;
+
   private static final int MAX_CHUNK = 1024 * 1024;
 
   private final LocalSpace space;
@@ -24,8 +25,10 @@ public final class PayloadBuffer extends OutputStream implements Payload {
   private long reserved;
   private long length;
   private Path spillFile;
+
   /** Null where there is no spill file, or it is whole. */
   private OutputStream spill;
+
   private boolean closed;
 
   PayloadBuffer(LocalSpace space, long memoryBound) {

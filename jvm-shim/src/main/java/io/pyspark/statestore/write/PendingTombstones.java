@@ -9,6 +9,7 @@ import java.util.Map;
 /** Tombstones that wait for a group to go with, so that a deletion costs no write of its own. */
 public final class PendingTombstones {
   private List<Tombstone> waiting = new ArrayList<>();
+
   /** Those that wait or are being written, with their place in the order in which they came. */
   private final Map<Tombstone, Long> notDurable = new IdentityHashMap<>();
 

@@ -10,20 +10,21 @@ public interface Reporter {
   /** What becomes of a report, which may still be under way. */
   interface Receipt {
     /** Of a report that nobody waits for. */
-    Receipt NONE = new Receipt() {
-      @Override
-      public void await() {}
+    Receipt NONE =
+        new Receipt() {
+          @Override
+          public void await() {}
 
-      @Override
-      public boolean isUnderWay() {
-        return false;
-      }
+          @Override
+          public boolean isUnderWay() {
+            return false;
+          }
 
-      @Override
-      public boolean isFailed() {
-        return false;
-      }
-    };
+          @Override
+          public boolean isFailed() {
+            return false;
+          }
+        };
 
     /** Returns when the report has come. Throws where it was refused, or nobody answered. */
     void await() throws IOException;
@@ -36,15 +37,16 @@ public interface Reporter {
   }
 
   /** Where nobody listens. */
-  Reporter NONE = new Reporter() {
-    @Override
-    public Receipt report(MergedFile file, long trailer, long stamp, boolean sealed, List<Entry> entries) {
-      return Receipt.NONE;
-    }
+  Reporter NONE =
+      new Reporter() {
+        @Override
+        public Receipt report(MergedFile file, long trailer, long stamp, boolean sealed, List<Entry> entries) {
+          return Receipt.NONE;
+        }
 
-    @Override
-    public void left(MergedFile file) {}
-  };
+        @Override
+        public void left(MergedFile file) {}
+      };
 
   /**
    * A group is durable, or a file is sealed. Spark may not count on any commit of the group before the report has come,

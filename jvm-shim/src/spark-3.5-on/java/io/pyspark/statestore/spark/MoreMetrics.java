@@ -2,7 +2,9 @@ package io.pyspark.statestore.spark;
 
 import scala.collection.immutable.Map;
 
-/** Adds to a map of Scala's. The source is the same for all, and the compiler ties it to the Scala of the jar's Spark. */
+/**
+ * Adds to a map of Scala's. The source is the same for all, and the compiler ties it to the Scala of the jar's Spark.
+ */
 final class MoreMetrics {
   private MoreMetrics() {}
 

@@ -5,8 +5,8 @@ import org.apache.spark.internal.io.FileCommitProtocol.TaskCommitMessage;
 import scala.collection.Seq;
 
 /**
- * The class to name in {@code spark.sql.streaming.commitProtocolClass}; see {@link StagedCommitProtocol}.
- * Spark's own class takes sequences of Scala 2.12 here.
+ * The class to name in {@code spark.sql.streaming.commitProtocolClass}; see {@link StagedCommitProtocol}. Spark's own
+ * class takes sequences of Scala 2.12 here.
  */
 public final class CompactingCommitProtocol extends StagedCommitProtocol {
   private static final long serialVersionUID = 1L;

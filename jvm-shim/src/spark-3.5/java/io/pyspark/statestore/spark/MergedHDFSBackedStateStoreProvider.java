@@ -32,8 +32,7 @@ public class MergedHDFSBackedStateStoreProvider extends HDFSBackedStateStoreProv
       StateStoreConf storeConf,
       Configuration hadoopConf) {
     Configuration conf = ProviderConf.mergingPlainPaths(hadoopConf);
-    super.init(
-        stateStoreId, keySchema, valueSchema, numColsPrefixKey, storeConf, conf);
+    super.init(stateStoreId, keySchema, valueSchema, numColsPrefixKey, storeConf, conf);
     figures = new ProgressFigures(stateStoreId, conf);
     MapsOfSpark.warnIfUnwanted(conf);
   }

@@ -45,8 +45,7 @@ public class MergedRocksDBStateStoreProvider extends RocksDBStateStoreProvider {
       Configuration hadoopConf) {
     this.storeConf = storeConf;
     this.conf = ProviderConf.mergingPlainPaths(hadoopConf);
-    super.init(
-        stateStoreId, keySchema, valueSchema, numColsPrefixKey, storeConf, conf);
+    super.init(stateStoreId, keySchema, valueSchema, numColsPrefixKey, storeConf, conf);
     figures = new ProgressFigures(stateStoreId, conf);
   }
 
@@ -65,16 +64,18 @@ public class MergedRocksDBStateStoreProvider extends RocksDBStateStoreProvider {
   public synchronized RocksDB rocksDB() {
     if (rocksDB == null) {
       StateStoreId id = stateStoreId();
-      String name = "StateStoreId(opId=" + id.operatorId() + ",partId=" + id.partitionId() + ",name=" + id.storeName() + ")";
+      String name =
+          "StateStoreId(opId=" + id.operatorId() + ",partId=" + id.partitionId() + ",name=" + id.storeName() + ")";
       SparkConf sparkConf = SparkEnv.get() == null ? new SparkConf() : SparkEnv.get().conf();
       File local = Utils.createTempDir(Utils.getLocalDir(sparkConf), name);
       Path merged = ProviderConf.mergedRoot(id.storeCheckpointLocation().toString(), conf);
-      rocksDB = new RocksDB(
-          merged.toString(),
-          RocksDBConf$.MODULE$.apply(storeConf),
-          local,
-          MergedFileSystem.withClasses(conf, merged.toUri().getScheme()),
-          name);
+      rocksDB =
+          new RocksDB(
+              merged.toString(),
+              RocksDBConf$.MODULE$.apply(storeConf),
+              local,
+              MergedFileSystem.withClasses(conf, merged.toUri().getScheme()),
+              name);
     }
     return rocksDB;
   }

@@ -15,7 +15,9 @@ final class StateFilesPage extends WebUIPage {
   private final SparkUITab tab;
   private final UnaryOperator<String> html;
 
-  /** @param html makes what is below the tab, of the number of a checkpoint as the request has it */
+  /**
+   * @param html makes what is below the tab, of the number of a checkpoint as the request has it
+   */
   StateFilesPage(SparkUITab tab, UnaryOperator<String> html) {
     super("");
     this.tab = tab;
@@ -31,7 +33,12 @@ final class StateFilesPage extends WebUIPage {
   public Seq<Node> render(HttpServletRequest request) {
     Node content = new Unparsed(html.apply(request.getParameter("checkpoint")));
     return UIUtils.headerSparkPage(
-        request, tab.name(), () -> content, tab, UIUtils.headerSparkPage$default$5(),
-        UIUtils.headerSparkPage$default$6(), UIUtils.headerSparkPage$default$7());
+        request,
+        tab.name(),
+        () -> content,
+        tab,
+        UIUtils.headerSparkPage$default$5(),
+        UIUtils.headerSparkPage$default$6(),
+        UIUtils.headerSparkPage$default$7());
   }
 }

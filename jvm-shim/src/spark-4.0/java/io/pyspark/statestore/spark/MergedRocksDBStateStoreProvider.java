@@ -82,19 +82,21 @@ public class MergedRocksDBStateStoreProvider extends RocksDBStateStoreProvider {
   public synchronized RocksDB rocksDB() {
     if (rocksDB == null) {
       StateStoreId id = stateStoreId();
-      String name = "StateStoreId(opId=" + id.operatorId() + ",partId=" + id.partitionId() + ",name=" + id.storeName() + ")";
+      String name =
+          "StateStoreId(opId=" + id.operatorId() + ",partId=" + id.partitionId() + ",name=" + id.storeName() + ")";
       SparkConf sparkConf = SparkEnv.get() == null ? new SparkConf() : SparkEnv.get().conf();
       File local = Utils.createTempDir(Utils.getLocalDir(sparkConf), name);
       Path merged = ProviderConf.mergedRoot(id.storeCheckpointLocation().toString(), conf);
-      rocksDB = new RocksDB(
-          merged.toString(),
-          RocksDBConf$.MODULE$.apply(storeConf),
-          local,
-          MergedFileSystem.withClasses(conf, merged.toUri().getScheme()),
-          name,
-          useColumnFamilies,
-          storeConf.enableStateStoreCheckpointIds(),
-          id.partitionId());
+      rocksDB =
+          new RocksDB(
+              merged.toString(),
+              RocksDBConf$.MODULE$.apply(storeConf),
+              local,
+              MergedFileSystem.withClasses(conf, merged.toUri().getScheme()),
+              name,
+              useColumnFamilies,
+              storeConf.enableStateStoreCheckpointIds(),
+              id.partitionId());
     }
     return rocksDB;
   }

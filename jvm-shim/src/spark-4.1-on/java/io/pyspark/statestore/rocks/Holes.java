@@ -18,6 +18,7 @@ import org.rocksdb.Status;
  */
 final class Holes {
   private static final Pattern BLOCK = Pattern.compile(" in (\\S.*) offset (\\d{1,18}) size (\\d{1,18})");
+
   /** Behind each block, and not in the size that RocksDB tells: how it is compressed, and its checksum. */
   private static final int BLOCK_TRAILER = 5;
 
@@ -73,13 +74,14 @@ final class Holes {
       }
       try {
         Matcher block = BLOCK.matcher(String.valueOf(e.getMessage()));
-        boolean wasFilled = block.find()
-            && files.supply(
-                Path.of(block.group(1)).getFileName().toString(),
-                Long.parseLong(block.group(2)),
-                Long.parseLong(block.group(3)) + BLOCK_TRAILER,
-                isScan ? found++ : -1,
-                before);
+        boolean wasFilled =
+            block.find()
+                && files.supply(
+                    Path.of(block.group(1)).getFileName().toString(),
+                    Long.parseLong(block.group(2)),
+                    Long.parseLong(block.group(3)) + BLOCK_TRAILER,
+                    isScan ? found++ : -1,
+                    before);
         if (!wasFilled) {
           if (wasCompleted) {
             throw e;

@@ -12,11 +12,11 @@ import org.rocksdb.Snapshot;
 /**
  * An iterator over a database of which some files have holes.
  *
- * <p>Why a scan never ends early: after each move the iterator below is asked for its status, whether it stands on a key
- * or not. RocksDB's iterators stop being valid at a block that they cannot read, as they do at the end; the status tells
- * these apart. At a hole the hole is filled and the move is made again, from the key on which it began, by a new iterator
- * of the same snapshot: the old one has read ahead, and may keep zeros. If that key is not found where it was, that is an
- * error.
+ * <p>Why a scan never ends early: after each move the iterator below is asked for its status, whether it stands on a
+ * key or not. RocksDB's iterators stop being valid at a block that they cannot read, as they do at the end; the status
+ * tells these apart. At a hole the hole is filled and the move is made again, from the key on which it began, by a new
+ * iterator of the same snapshot: the old one has read ahead, and may keep zeros. If that key is not found where it was,
+ * that is an error.
  */
 final class LazyIterator extends RocksIterator {
   private final RocksDB original;
@@ -24,10 +24,13 @@ final class LazyIterator extends RocksIterator {
   private final Consumer<LazyIterator> onClose;
   private final ReadOptions options;
   private RocksIterator below;
+
   /** Null where the caller's options have one. */
   private Snapshot snapshot;
+
   /** On which it stands; null where that was not asked yet. */
   private byte[] key;
+
   private Holes.Attempt attempt;
   private boolean isOpen = true;
 

@@ -16,8 +16,8 @@ import org.rocksdb.RocksIterator;
 
 /**
  * An open database of which some files have holes. What Spark reads of it is complete all the same, see {@link Holes}
- * and {@link LazyIterator}; a test compares what Spark calls with what is here. Once all files are whole, it is like any
- * other.
+ * and {@link LazyIterator}; a test compares what Spark calls with what is here. Once all files are whole, it is like
+ * any other.
  *
  * <p>It has the native handle of the database that it is made of, which goes on to own it. Until all files are whole
  * nothing but the reads here reads them: compaction is off (it is opened so), and a flush reads no SST.

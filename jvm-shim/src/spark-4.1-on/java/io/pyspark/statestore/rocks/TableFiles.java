@@ -23,11 +23,12 @@ public final class TableFiles extends AbstractEventListener {
 
   @Override
   public void onTableFileCreated(TableFileCreationInfo info) {
-    tell(() -> {
-      if (isOk(info.getStatus())) {
-        files.created(Path.of(info.getFilePath()), info.getFileSize());
-      }
-    });
+    tell(
+        () -> {
+          if (isOk(info.getStatus())) {
+            files.created(Path.of(info.getFilePath()), info.getFileSize());
+          }
+        });
   }
 
   @Override

@@ -30,25 +30,30 @@ import scala.Option;
  * <p><b>Opened with the ends of its SSTs.</b> Between the opening and the first read the open database is replaced by a
  * {@link LazyRocksDB}. Why no read comes before that: {@code loadCheckpointFromDfs} is what Spark calls before each
  * opening, and all that Spark then does with a database, also while it replays changelogs, begins with {@code
- * updateMemoryUsageIfNeeded}. Only the counting of keys does not, where a snapshot does not say how many it has; all files
- * are completed then. A test goes through the methods of Spark's class.
+ * updateMemoryUsageIfNeeded}. Only the counting of keys does not, where a snapshot does not say how many it has; all
+ * files are completed then. A test goes through the methods of Spark's class.
  *
- * <p><b>Its SSTs are uploaded as they are made.</b> RocksDB tells {@link EarlyFiles} of them. Spark makes the name that an
- * SST has in the checkpoint with {@code newDFSFileName}, when it takes a snapshot, and gets the name that the SST has
- * already. Which snapshot a name was made for Spark finds out with {@code dfsFileSuffix}.
+ * <p><b>Its SSTs are uploaded as they are made.</b> RocksDB tells {@link EarlyFiles} of them. Spark makes the name that
+ * an SST has in the checkpoint with {@code newDFSFileName}, when it takes a snapshot, and gets the name that the SST
+ * has already. Which snapshot a name was made for Spark finds out with {@code dfsFileSuffix}.
  */
 final class MergedRocksDB extends RocksDB {
   private static final Logger LOG = LoggerFactory.getLogger(MergedRocksDB.class);
+
   /** The open database of Spark's class; null where this Spark has no such field. */
   private static final VarHandle DB = findDatabase();
 
   /** Null where files are copied whole. */
   private final LazyFiles files;
+
   /** Null where SSTs are uploaded with their snapshots. */
   private final EarlyFiles early;
+
   private final TableFiles listener;
+
   /** Whether the next database that is opened has holes. */
   private volatile boolean opensLazily;
+
   private LazyRocksDB open;
 
   MergedRocksDB(
@@ -88,8 +93,10 @@ final class MergedRocksDB extends RocksDB {
       return MethodHandles.privateLookupIn(RocksDB.class, MethodHandles.lookup())
           .findVarHandle(RocksDB.class, "db", org.rocksdb.RocksDB.class);
     } catch (ReflectiveOperationException e) {
-      LOG.warn("Stores are not loaded lazily: Spark's RocksDB class has no field db. What to do: leave restore out,"
-          + " and report it", e);
+      LOG.warn(
+          "Stores are not loaded lazily: Spark's RocksDB class has no field db. What to do: leave restore out,"
+              + " and report it",
+          e);
       return null;
     }
   }

@@ -82,9 +82,10 @@ public class MergedRocksDBStateStoreProvider extends MeteredRocksDBProvider {
     Path merged = ProviderConf.mergedRoot(dfsRootDir, hadoopConf);
     Configuration withClasses = MergedFileSystem.withClasses(hadoopConf, merged.toUri().getScheme());
     Options options = ProviderConf.options(hadoopConf);
-    LazyFiles lazy = options.restore() != Restore.EAGER && MergedRocksDB.opensLazily() && !isOfReader()
-        ? new LazyFiles(options.restore() == Restore.LAZY, options.restoreMaxBytesPerSecond())
-        : null;
+    LazyFiles lazy =
+        options.restore() != Restore.EAGER && MergedRocksDB.opensLazily() && !isOfReader()
+            ? new LazyFiles(options.restore() == Restore.LAZY, options.restoreMaxBytesPerSecond())
+            : null;
     EarlyFiles early = options.uploadAsCreated() ? MergedFileSystem.earlyFiles(merged) : null;
     if (lazy != null || early != null) {
       return new MergedRocksDB(

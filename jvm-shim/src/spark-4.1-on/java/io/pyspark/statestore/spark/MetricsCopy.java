@@ -9,6 +9,7 @@ final class MetricsCopy {
   private MetricsCopy() {}
 
   static StateStoreMetrics with(Map<StateStoreCustomMetric, Object> customMetrics, StateStoreMetrics metrics) {
-    return new StateStoreMetrics(metrics.numKeys(), metrics.memoryUsedBytes(), customMetrics, metrics.instanceMetrics());
+    return new StateStoreMetrics(
+        metrics.numKeys(), metrics.memoryUsedBytes(), customMetrics, metrics.instanceMetrics());
   }
 }

@@ -52,7 +52,9 @@ public final class HoleyDatabase {
     }
   }
 
-  /** Reads single rows of a database that has only the ends of its files; returns what was missing before, and after. */
+  /**
+   * Reads single rows of a database that has only the ends of its files; returns what was missing before, and after.
+   */
   public static long[] gets(String directory, int rows, int valueBytes, int gets) throws Exception {
     RocksDB.loadLibrary();
     Path whole = Files.createDirectories(Path.of(directory, "whole"));
@@ -63,7 +65,8 @@ public final class HoleyDatabase {
     try (Options options = new Options().setCreateIfMissing(true);
         Options lazily = new Options().setDisableAutoCompactions(true);
         LazyFiles files = new LazyFiles(false, 0)) {
-      try (RocksDB db = RocksDB.open(options, whole.toString()); FlushOptions flush = new FlushOptions()) {
+      try (RocksDB db = RocksDB.open(options, whole.toString());
+          FlushOptions flush = new FlushOptions()) {
         for (int i = 0; i < rows; i++) {
           random.nextBytes(value);
           db.put(key(i), value);
@@ -99,11 +102,12 @@ public final class HoleyDatabase {
   }
 
   private Options options(Random random) {
-    BlockBasedTableConfig table = new BlockBasedTableConfig()
-        .setBlockSize(256)
-        .setFilterPolicy(random.nextBoolean() ? new BloomFilter() : null)
-        .setFormatVersion(random.nextInt(5) + 2)
-        .setNoBlockCache(random.nextBoolean());
+    BlockBasedTableConfig table =
+        new BlockBasedTableConfig()
+            .setBlockSize(256)
+            .setFilterPolicy(random.nextBoolean() ? new BloomFilter() : null)
+            .setFormatVersion(random.nextInt(5) + 2)
+            .setNoBlockCache(random.nextBoolean());
     return new Options()
         .setCreateIfMissing(true)
         .setCompressionType(random.nextBoolean() ? CompressionType.LZ4_COMPRESSION : CompressionType.NO_COMPRESSION)
@@ -119,7 +123,8 @@ public final class HoleyDatabase {
     Path holey = Files.createDirectories(directory.resolve("holey"));
     long seed = random.nextLong();
     // Two of the same kind, as a block that the one database has read is found in the cache by the other.
-    try (Options options = options(new Random(seed)); Options lazily = options(new Random(seed))) {
+    try (Options options = options(new Random(seed));
+        Options lazily = options(new Random(seed))) {
       try (RocksDB db = RocksDB.open(options, whole.toString())) {
         fill(db);
       }
@@ -145,7 +150,8 @@ public final class HoleyDatabase {
   }
 
   private void fill(RocksDB db) throws RocksDBException {
-    try (WriteOptions write = new WriteOptions().setDisableWAL(true); FlushOptions flush = new FlushOptions()) {
+    try (WriteOptions write = new WriteOptions().setDisableWAL(true);
+        FlushOptions flush = new FlushOptions()) {
       int rounds = 2 + random.nextInt(8);
       for (int round = 0; round < rounds; round++) {
         for (int i = 0; i < KEYS; i++) {
@@ -253,8 +259,10 @@ public final class HoleyDatabase {
     byte[] from = key();
     byte[] to = key();
     history.add("bounded " + text(from) + " " + text(to));
-    try (Slice end = new Slice(to); ReadOptions options = new ReadOptions().setIterateUpperBound(end);
-        RocksIterator one = db.newIterator(options); RocksIterator other = lazy.newIterator(options)) {
+    try (Slice end = new Slice(to);
+        ReadOptions options = new ReadOptions().setIterateUpperBound(end);
+        RocksIterator one = db.newIterator(options);
+        RocksIterator other = lazy.newIterator(options)) {
       one.seek(from);
       other.seek(from);
       while (one.isValid()) {
@@ -268,7 +276,8 @@ public final class HoleyDatabase {
 
   /** Moves two iterators in the same way, while the databases are written to. */
   private void wander(RocksDB db, LazyRocksDB lazy, WriteOptions write) throws RocksDBException {
-    try (RocksIterator one = db.newIterator(); RocksIterator other = lazy.newIterator()) {
+    try (RocksIterator one = db.newIterator();
+        RocksIterator other = lazy.newIterator()) {
       List<RocksIterator> both = List.of(one, other);
       int moves = 1 + random.nextInt(20);
       for (int i = 0; i < moves; i++) {

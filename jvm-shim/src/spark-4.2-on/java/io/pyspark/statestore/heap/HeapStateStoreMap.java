@@ -33,7 +33,9 @@ public final class HeapStateStoreMap implements HDFSBackedStateStoreMap, KnownSi
   private final KeyValueIntegrityVerifier verifier;
   final RowTrie rows = new RowTrie();
 
-  /** @param verifier checks rows that are read against their checksums; none if rows have no checksums */
+  /**
+   * @param verifier checks rows that are read against their checksums; none if rows have no checksums
+   */
   public HeapStateStoreMap(RowSchema schema, Option<KeyValueIntegrityVerifier> verifier) {
     this.schema = schema;
     this.verifier = verifier.isDefined() ? verifier.get() : null;

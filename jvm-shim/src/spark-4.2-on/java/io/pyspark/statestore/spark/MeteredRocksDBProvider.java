@@ -13,8 +13,7 @@ abstract class MeteredRocksDBProvider extends RocksDBStateStoreProvider {
   ProgressFigures figures;
 
   @Override
-  public StateStore getStore(
-      long version, Option<String> uniqueId, boolean forceSnapshotOnCommit, boolean loadEmpty) {
+  public StateStore getStore(long version, Option<String> uniqueId, boolean forceSnapshotOnCommit, boolean loadEmpty) {
     return figures.metered(super.getStore(version, uniqueId, forceSnapshotOnCommit, loadEmpty));
   }
 

@@ -35,10 +35,13 @@ import scala.collection.immutable.Seq;
  */
 abstract class SharedMapsProvider extends HDFSBackedStateStoreProvider {
   private ProgressFigures figures;
+
   /** The store's schema; null where Spark's own maps are used. */
   private RowSchema schema;
+
   private StateStoreConf storeConf;
   private StateStoreProviderId providerId;
+
   /** Watches the snapshot that maintenance is writing; null where it writes none. */
   private volatile SnapshotWatch snapshot;
 
@@ -74,8 +77,9 @@ abstract class SharedMapsProvider extends HDFSBackedStateStoreProvider {
   }
 
   private static boolean canChooseMaps() {
-    String missing = MapFactoryHook.whatIsMissing(
-        HDFSBackedStateStoreProvider.class, HDFSBackedStateStoreMap.class, HeapStateStoreMap.class);
+    String missing =
+        MapFactoryHook.whatIsMissing(
+            HDFSBackedStateStoreProvider.class, HDFSBackedStateStoreMap.class, HeapStateStoreMap.class);
     if (missing != null) {
       MapsOfSpark.warn(missing);
     }
@@ -90,8 +94,9 @@ abstract class SharedMapsProvider extends HDFSBackedStateStoreProvider {
       return super
           .org$apache$spark$sql$execution$streaming$state$HDFSBackedStateStoreProvider$$createHDFSBackedStateStoreMap();
     }
-    Option<KeyValueIntegrityVerifier> verifier = KeyValueIntegrityVerifier.create(
-        stateStoreId().toString(), storeConf.rowChecksumEnabled(), storeConf.rowChecksumReadVerificationRatio());
+    Option<KeyValueIntegrityVerifier> verifier =
+        KeyValueIntegrityVerifier.create(
+            stateStoreId().toString(), storeConf.rowChecksumEnabled(), storeConf.rowChecksumReadVerificationRatio());
     return new HeapStateStoreMap(schema, verifier);
   }
 

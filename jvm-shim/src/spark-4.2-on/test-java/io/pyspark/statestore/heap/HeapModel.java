@@ -52,19 +52,20 @@ public final class HeapModel {
   public HeapModel(boolean hasPrefix, boolean hasChecksums, int hashBits) {
     this.hasPrefix = hasPrefix;
     this.hasChecksums = hasChecksums;
-    this.schema = new RowSchema(KEYS, VALUES, hasPrefix ? 1 : 0) {
-      private final long kept = hashBits == 32 ? -1L : ~(-1L >>> hashBits);
+    this.schema =
+        new RowSchema(KEYS, VALUES, hasPrefix ? 1 : 0) {
+          private final long kept = hashBits == 32 ? -1L : ~(-1L >>> hashBits);
 
-      @Override
-      long hash(UnsafeRow key) {
-        return super.hash(key) & (hasPrefix ? kept | kept >>> 32 : kept);
-      }
+          @Override
+          long hash(UnsafeRow key) {
+            return super.hash(key) & (hasPrefix ? kept | kept >>> 32 : kept);
+          }
 
-      @Override
-      long prefixHash(UnsafeRow prefix) {
-        return super.prefixHash(prefix) & kept;
-      }
-    };
+          @Override
+          long prefixHash(UnsafeRow prefix) {
+            return super.prefixHash(prefix) & kept;
+          }
+        };
     versions.add(new Version(newMap(), new HashMap<>()));
   }
 
@@ -190,13 +191,14 @@ public final class HeapModel {
     ways.put("iterator", () -> copy.iterator().next());
     ways.put("prefixScan", () -> copy.prefixScan(group(1)).next());
     List<String> noticing = new ArrayList<>();
-    ways.forEach((name, way) -> {
-      try {
-        way.run();
-      } catch (Exception e) {
-        noticing.add(name);
-      }
-    });
+    ways.forEach(
+        (name, way) -> {
+          try {
+            way.run();
+          } catch (Exception e) {
+            noticing.add(name);
+          }
+        });
     // A snapshot must have the checksum as it came; the code that writes it checks it.
     if (((StateStoreRowWithChecksum) copy.entryIterator().next().getValue()).checksum() == checksum) {
       noticing.add("entryIterator");
@@ -236,7 +238,7 @@ public final class HeapModel {
   }
 
   private Version version(int number) {
-    for (int each = number;; each++) {
+    for (int each = number; ; each++) {
       Version found = versions.get(each % versions.size());
       if (found != null) {
         return found;

@@ -28,23 +28,25 @@ public final class HeapRace {
     List<Future<Long>> results = new ArrayList<>();
     for (int reader = 0; reader < readers; reader++) {
       Random random = new Random(reader);
-      results.add(pool.submit(() -> {
-        long compared = 0;
-        while (!ended.get() || compared < 10) {
-          List<HeapModel.Version> now = published.get();
-          HeapModel.Version one = now.get(random.nextInt(now.size()));
-          one.check();
-          // A second attempt of a task copies the same version, writes, and is abandoned.
-          HeapStateStoreMap attempt = new HeapStateStoreMap(schema, Option.empty());
-          attempt.putAll(one.map());
-          for (int each = 0; each < 20; each++) {
-            attempt.remove(HeapModel.key(random.nextInt(20), "k" + random.nextInt(40)));
-          }
-          one.check();
-          compared++;
-        }
-        return compared;
-      }));
+      results.add(
+          pool.submit(
+              () -> {
+                long compared = 0;
+                while (!ended.get() || compared < 10) {
+                  List<HeapModel.Version> now = published.get();
+                  HeapModel.Version one = now.get(random.nextInt(now.size()));
+                  one.check();
+                  // A second attempt of a task copies the same version, writes, and is abandoned.
+                  HeapStateStoreMap attempt = new HeapStateStoreMap(schema, Option.empty());
+                  attempt.putAll(one.map());
+                  for (int each = 0; each < 20; each++) {
+                    attempt.remove(HeapModel.key(random.nextInt(20), "k" + random.nextInt(40)));
+                  }
+                  one.check();
+                  compared++;
+                }
+                return compared;
+              }));
     }
     Random random = new Random(-1);
     try {

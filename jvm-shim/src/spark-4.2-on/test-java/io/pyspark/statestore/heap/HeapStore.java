@@ -48,9 +48,10 @@ public final class HeapStore implements AutoCloseable {
     Configuration conf = new Configuration();
     hadoop.forEach(conf::set);
     conf.set("sql.streaming.runId", UUID.randomUUID().toString());
-    KeyStateEncoderSpec keys = hasPrefix
-        ? new PrefixKeyScanStateEncoderSpec(HeapModel.KEYS, 1)
-        : new NoPrefixKeyStateEncoderSpec(HeapModel.KEYS);
+    KeyStateEncoderSpec keys =
+        hasPrefix
+            ? new PrefixKeyScanStateEncoderSpec(HeapModel.KEYS, 1)
+            : new NoPrefixKeyStateEncoderSpec(HeapModel.KEYS);
     provider = (HDFSBackedStateStoreProvider) StateStoreProvider.create(providerClass);
     provider.init(
         new StateStoreId(state, 0L, 0, "default"),

@@ -18,7 +18,9 @@ public final class SmallHeap {
 
   private SmallHeap() {}
 
-  /** @param arguments a directory, and the classes of providers */
+  /**
+   * @param arguments a directory, and the classes of providers
+   */
   public static void main(String[] arguments) throws Exception {
     for (int each = 1; each < arguments.length; each++) {
       String provider = arguments[each];
@@ -45,11 +47,15 @@ public final class SmallHeap {
       store.commit();
       expected = store.read(1);
       store.load(1);
-      print(name, "put", error(() -> {
-        for (int row = 0;; row++) {
-          store.put(1, "more" + row, ROW_BYTES, row);
-        }
-      }));
+      print(
+          name,
+          "put",
+          error(
+              () -> {
+                for (int row = 0; ; row++) {
+                  store.put(1, "more" + row, ROW_BYTES, row);
+                }
+              }));
       reserve = null;
       store.abort();
       store.forgetWriting();

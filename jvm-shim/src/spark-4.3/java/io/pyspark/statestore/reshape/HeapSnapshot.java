@@ -60,8 +60,10 @@ final class HeapSnapshot {
     try {
       while (rows.hasNext()) {
         InternalRow row = rows.next();
-        state.put(MovedRows.unsafe(row.getBinary(1), schema.keySchema().length()),
-            MovedRows.unsafe(row.getBinary(2), schema.valueSchema().length()), StoreRewrite.DEFAULT_FAMILY);
+        state.put(
+            MovedRows.unsafe(row.getBinary(1), schema.keySchema().length()),
+            MovedRows.unsafe(row.getBinary(2), schema.valueSchema().length()),
+            StoreRewrite.DEFAULT_FAMILY);
       }
       state.commit();
     } finally {
@@ -99,7 +101,14 @@ final class HeapSnapshot {
 
   private StateStoreProvider open(StateStoreId id) {
     return StateStoreProvider.createAndInit(
-        new StateStoreProviderId(id, UUID.randomUUID()), schema.keySchema(), schema.valueSchema(),
-        schema.keyStateEncoderSpec().get(), false, store.conf(), store.hadoop().value(), false, Option.empty());
+        new StateStoreProviderId(id, UUID.randomUUID()),
+        schema.keySchema(),
+        schema.valueSchema(),
+        schema.keyStateEncoderSpec().get(),
+        false,
+        store.conf(),
+        store.hadoop().value(),
+        false,
+        Option.empty());
   }
 }

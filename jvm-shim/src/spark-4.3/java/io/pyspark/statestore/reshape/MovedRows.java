@@ -17,7 +17,8 @@ import org.apache.spark.util.CollectionAccumulator;
 import org.apache.spark.util.TaskCompletionListener;
 
 /**
- * Those rows of old partitions that belong into certain new ones, by {@link Places}; one old partition is open at a time.
+ * Those rows of old partitions that belong into certain new ones, by {@link Places}; one old partition is open at a
+ * time.
  */
 final class MovedRows implements Iterator<InternalRow> {
   private final StoreRewrite store;

@@ -38,6 +38,7 @@ import scala.jdk.javaapi.CollectionConverters;
 record OldStore(PartitionReaderFactory reader, StateSourceOptions options, StructType schema, boolean isSorted)
     implements Serializable {
   static final String HEAP = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider";
+
   /** The first column of Spark's reader: the part of a key that says in which partition it is. */
   static final String PARTITION_KEY = "partition_key";
 
@@ -56,15 +57,17 @@ record OldStore(PartitionReaderFactory reader, StateSourceOptions options, Struc
   static OldStore of(
       SparkSession session, String location, long operator, String store, long batch, SQLConf sqlConf, String provider)
       throws ReflectiveOperationException {
-    Dataset<Row> rows = session.read()
-        .format("statestore")
-        .option("path", location)
-        .option("batchId", batch)
-        .option("operatorId", operator)
-        .option("storeName", store)
-        // Only then does Spark say by what it partitions.
-        .option("_readAllColumnFamilies", "true")
-        .load();
+    Dataset<Row> rows =
+        session
+            .read()
+            .format("statestore")
+            .option("path", location)
+            .option("batchId", batch)
+            .option("operatorId", operator)
+            .option("storeName", store)
+            // Only then does Spark say by what it partitions.
+            .option("_readAllColumnFamilies", "true")
+            .load();
     Batch scan = scanned((org.apache.spark.sql.classic.Dataset<Row>) rows);
     PartitionReaderFactory reader = scan.createReaderFactory();
     // Spark reads all families of RocksDB only, so that is the class that the log has shown it.
@@ -76,8 +79,9 @@ record OldStore(PartitionReaderFactory reader, StateSourceOptions options, Struc
 
   /** Makes the error that Spark cannot read a store. */
   static IllegalStateException refused(long operator, String store, Throwable thrown) {
-    IllegalStateException refused = new IllegalStateException(
-        "Spark says of operator " + operator + ", store '" + store + "': " + innermost(thrown).getMessage());
+    IllegalStateException refused =
+        new IllegalStateException(
+            "Spark says of operator " + operator + ", store '" + store + "': " + innermost(thrown).getMessage());
     refused.addSuppressed(thrown);
     return refused;
   }
@@ -141,8 +145,9 @@ record OldStore(PartitionReaderFactory reader, StateSourceOptions options, Struc
   @SuppressWarnings("unchecked")
   private static Map<String, StatePartitionKeyExtractor> partitionKeys(PartitionReader<InternalRow> open)
       throws ReflectiveOperationException {
-    return CollectionConverters.asJava((scala.collection.immutable.Map<String, StatePartitionKeyExtractor>)
-        new Internals(open).call("cfPartitionKeyExtractors"));
+    return CollectionConverters.asJava(
+        (scala.collection.immutable.Map<String, StatePartitionKeyExtractor>)
+            new Internals(open).call("cfPartitionKeyExtractors"));
   }
 
   /**
@@ -169,8 +174,8 @@ record OldStore(PartitionReaderFactory reader, StateSourceOptions options, Struc
       Internals internals = new Internals(open);
       internals.call("store");
       RocksDBStateStoreProvider provider = (RocksDBStateStoreProvider) ((StatePartitionReaderBase) open).provider();
-      rows = new Rows(
-          open, new SortedRows(provider, (Boolean) internals.call("useColumnFamilies")), partitionKeys(open));
+      rows =
+          new Rows(open, new SortedRows(provider, (Boolean) internals.call("useColumnFamilies")), partitionKeys(open));
       return rows;
     } finally {
       if (rows == null) {

@@ -33,8 +33,15 @@ final class Places {
     UnsafeRow place = places.apply(row);
     if (place.getInt(0) != from) {
       throw new IllegalStateException(
-          "A row of partition " + from + " of store " + store.name() + " belongs into partition " + place.getInt(0)
-              + " of " + store.partitionsBefore() + ", so the query has put it there by another rule than is known");
+          "A row of partition "
+              + from
+              + " of store "
+              + store.name()
+              + " belongs into partition "
+              + place.getInt(0)
+              + " of "
+              + store.partitionsBefore()
+              + ", so the query has put it there by another rule than is known");
     }
     return place.getInt(1);
   }

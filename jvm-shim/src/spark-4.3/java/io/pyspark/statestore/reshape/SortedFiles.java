@@ -28,12 +28,12 @@ import scala.jdk.javaapi.CollectionConverters;
 /**
  * Writes a partition of a RocksDB store as sorted files, which RocksDB then takes in as they are.
  *
- * <p>Spark's own writer puts one row after the other: RocksDB looks each key up for Spark's count of rows, sorts what it
- * has sorted before, and compacts what it has flushed. Rows of an old partition come in the order of their keys already,
- * so each column family of each old partition becomes one file. Where several old partitions go into one, RocksDB merges
- * their files once they are as many as it would merge by itself. Spark's writer still makes the store and its column
- * families. Keys and values are what Spark has made of them when it wrote them ({@link SortedRows}), but for the bytes
- * that say the column family, and for row checksums, which cover these bytes.
+ * <p>Spark's own writer puts one row after the other: RocksDB looks each key up for Spark's count of rows, sorts what
+ * it has sorted before, and compacts what it has flushed. Rows of an old partition come in the order of their keys
+ * already, so each column family of each old partition becomes one file. Where several old partitions go into one,
+ * RocksDB merges their files once they are as many as it would merge by itself. Spark's writer still makes the store
+ * and its column families. Keys and values are what Spark has made of them when it wrote them ({@link SortedRows}), but
+ * for the bytes that say the column family, and for row checksums, which cover these bytes.
  *
  * <p>A partition that is split off another one begins with all of its rows, and gets one file that deletes those of the
  * others. What it began with is not written again.
@@ -63,8 +63,7 @@ final class SortedFiles implements AutoCloseable {
     StateStore open(RocksDBStateStoreProvider provider) throws ReflectiveOperationException;
   }
 
-  private SortedFiles(
-      StoreRewrite store, StatePartitionAllColumnFamiliesWriter writer, boolean isNew, Opening opening)
+  private SortedFiles(StoreRewrite store, StatePartitionAllColumnFamiliesWriter writer, boolean isNew, Opening opening)
       throws ReflectiveOperationException, IOException {
     this.isNew = isNew;
     provider = (RocksDBStateStoreProvider) writer.provider();
@@ -105,24 +104,30 @@ final class SortedFiles implements AutoCloseable {
    */
   static SortedFiles ofVersion(StoreRewrite store, StatePartitionAllColumnFamiliesWriter writer, Option<String> id)
       throws ReflectiveOperationException, IOException {
-    return new SortedFiles(store, writer, false, provider -> {
-      // It would write anew what the version has already.
-      provider.rocksDB().rocksDbOptions().setDisableAutoCompactions(true);
-      StateStore state = provider.getStore(store.batch(), id, false, false);
-      // As Spark's writer does for an empty version: that is how a store learns of its encoders.
-      CollectionConverters.asJava(store.families()).forEach((name, info) -> {
-        if (!name.equals(StoreRewrite.DEFAULT_FAMILY)) {
-          state.createColFamilyIfAbsent(
-              name,
-              info.schema().keySchema(),
-              info.schema().valueSchema(),
-              info.schema().keyStateEncoderSpec().get(),
-              info.useMultipleValuesPerKey(),
-              StateStoreColumnFamilySchemaUtils.isInternalColFamily(name));
-        }
-      });
-      return state;
-    });
+    return new SortedFiles(
+        store,
+        writer,
+        false,
+        provider -> {
+          // It would write anew what the version has already.
+          provider.rocksDB().rocksDbOptions().setDisableAutoCompactions(true);
+          StateStore state = provider.getStore(store.batch(), id, false, false);
+          // As Spark's writer does for an empty version: that is how a store learns of its encoders.
+          CollectionConverters.asJava(store.families())
+              .forEach(
+                  (name, info) -> {
+                    if (!name.equals(StoreRewrite.DEFAULT_FAMILY)) {
+                      state.createColFamilyIfAbsent(
+                          name,
+                          info.schema().keySchema(),
+                          info.schema().valueSchema(),
+                          info.schema().keyStateEncoderSpec().get(),
+                          info.useMultipleValuesPerKey(),
+                          StateStoreColumnFamilySchemaUtils.isInternalColFamily(name));
+                    }
+                  });
+          return state;
+        });
   }
 
   /** The rows that the store began with. */

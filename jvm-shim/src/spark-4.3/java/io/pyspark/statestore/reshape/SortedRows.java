@@ -21,14 +21,16 @@ import scala.Tuple2;
 import scala.Tuple3;
 
 /**
- * The rows of a RocksDB store that is open, as they are in RocksDB. Spark decodes the keys, and nothing else is decoded:
- * Spark's iterator copies each value, its reader copies all once more, and its writer encodes again what was encoded.
+ * The rows of a RocksDB store that is open, as they are in RocksDB. Spark decodes the keys, and nothing else is
+ * decoded: Spark's iterator copies each value, its reader copies all once more, and its writer encodes again what was
+ * encoded.
  */
 final class SortedRows {
   private final RocksDB rocks;
   private final boolean usesFamilies;
   private final Map<String, Tuple3<RocksDBKeyStateEncoder, RocksDBValueStateEncoder, Object>> encoders;
   private final Map<String, byte[]> prefixes = new HashMap<>();
+
   /** Checks each value that it is given; nothing where values have no checksums. */
   private final Option<KeyValueIntegrityVerifier> verifier;
 
@@ -51,10 +53,12 @@ final class SortedRows {
   SortedRows(RocksDBStateStoreProvider provider, boolean usesFamilies) throws ReflectiveOperationException {
     this.rocks = provider.rocksDB();
     this.usesFamilies = usesFamilies;
-    encoders = (Map<String, Tuple3<RocksDBKeyStateEncoder, RocksDBValueStateEncoder, Object>>) new Internals(provider)
-        .get(RocksDBStateStoreProvider.class.getName().replace('.', '$') + "$$keyValueEncoderMap");
-    verifier = KeyValueIntegrityVerifier.create(
-        provider.stateStoreId().toString(), rocks.conf().rowChecksumEnabled(), 1);
+    encoders =
+        (Map<String, Tuple3<RocksDBKeyStateEncoder, RocksDBValueStateEncoder, Object>>)
+            new Internals(provider)
+                .get(RocksDBStateStoreProvider.class.getName().replace('.', '$') + "$$keyValueEncoderMap");
+    verifier =
+        KeyValueIntegrityVerifier.create(provider.stateStoreId().toString(), rocks.conf().rowChecksumEnabled(), 1);
   }
 
   /** RocksDB itself. */
@@ -66,9 +70,10 @@ final class SortedRows {
   byte[] prefix(String family) throws ReflectiveOperationException {
     byte[] known = prefixes.get(family);
     if (known == null) {
-      known = usesFamilies
-          ? (byte[]) new Internals(rocks).call("encodeStateRowWithPrefix", new byte[0], family)
-          : new byte[0];
+      known =
+          usesFamilies
+              ? (byte[]) new Internals(rocks).call("encodeStateRowWithPrefix", new byte[0], family)
+              : new byte[0];
       prefixes.put(family, known);
     }
     return known;
@@ -78,7 +83,8 @@ final class SortedRows {
   void forEach(String family, Visitor visitor) throws ReflectiveOperationException, RocksDBException {
     byte[] prefix = prefix(family);
     RocksDBKeyStateEncoder keys = encoders.get(family)._1();
-    try (ReadOptions once = new ReadOptions().setFillCache(false); RocksIterator at = db().newIterator(once)) {
+    try (ReadOptions once = new ReadOptions().setFillCache(false);
+        RocksIterator at = db().newIterator(once)) {
       for (at.seek(prefix); at.isValid(); at.next()) {
         byte[] found = at.key();
         if (!startsWith(found, prefix)) {
@@ -92,10 +98,10 @@ final class SortedRows {
   }
 
   /**
-   * Returns the value of a row as it has to be beside another key. A row checksum covers the key with the bytes that say
-   * the column family, and a family has other ones in each store: it depends on who has made the families, and in which
-   * order. A value that changes its checksum is checked before, as Spark does when it reads it; otherwise damage would
-   * get a checksum that is right.
+   * Returns the value of a row as it has to be beside another key. A row checksum covers the key with the bytes that
+   * say the column family, and a family has other ones in each store: it depends on who has made the families, and in
+   * which order. A value that changes its checksum is checked before, as Spark does when it reads it; otherwise damage
+   * would get a checksum that is right.
    *
    * @param at the row
    * @param key under which the value will be

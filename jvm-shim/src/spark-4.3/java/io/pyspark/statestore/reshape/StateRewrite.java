@@ -34,13 +34,13 @@ import scala.jdk.javaapi.CollectionConverters;
 /**
  * Writes the state of a stopped query anew: in another number of partitions, or for another kind of store.
  *
- * <p>Spark decides everything about what is written: which operators can be, which part of a key says where it goes, how
- * rows are read and written, and what its logs say when. Its own {@code OfflineStateRepartitionRunner} and
- * {@code StateRewriter} are asked for all of it. What is done differently is how the rows get from one partition to the
- * other. A key of partition {@code p} of {@code n} can only go to the partitions of {@code m} that leave the same rest as
+ * <p>Spark decides everything about what is written: which operators can be, which part of a key says where it goes,
+ * how rows are read and written, and what its logs say when. Its own {@code OfflineStateRepartitionRunner} and {@code
+ * StateRewriter} are asked for all of it. What is done differently is how the rows get from one partition to the other.
+ * A key of partition {@code p} of {@code n} can only go to the partitions of {@code m} that leave the same rest as
  * {@code p} when they are divided by the greatest common divisor of {@code n} and {@code m}. So where that leaves few,
- * a new partition reads the old ones and takes what is its own, and there is no shuffle. All stores of all operators are
- * written in one job.
+ * a new partition reads the old ones and takes what is its own, and there is no shuffle. All stores of all operators
+ * are written in one job.
  *
  * <p>Every row is checked to be in the partition in which Spark would look for it. Otherwise rows would be left out.
  */
@@ -178,9 +178,11 @@ public final class StateRewrite {
   private record Written(List<StoreRewrite> stores, Map<String, StateStoreCheckpointInfo[]> infos) {
     String lines() {
       return stores.stream()
-          .flatMap(store -> Arrays.stream(infos.get(store.name()))
-              .filter(info -> info.stateStoreCkptId().isDefined())
-              .map(info -> store.operator() + " " + info.partitionId() + " " + info.stateStoreCkptId().get()))
+          .flatMap(
+              store ->
+                  Arrays.stream(infos.get(store.name()))
+                      .filter(info -> info.stateStoreCkptId().isDefined())
+                      .map(info -> store.operator() + " " + info.partitionId() + " " + info.stateStoreCkptId().get()))
           .collect(Collectors.joining("\n"));
     }
   }
@@ -214,10 +216,14 @@ public final class StateRewrite {
     }
     Map<String, List<StateWriting.Done>> done = new HashMap<>();
     stores.forEach(store -> done.put(store.name(), new ArrayList<>()));
-    for (StateWriting.Done each : Tasks.run(spark, near.size(), number -> {
-      Share share = near.get(number);
-      return new StateWriting(stores.get(share.store()), share.partitions()).write();
-    })) {
+    for (StateWriting.Done each :
+        Tasks.run(
+            spark,
+            near.size(),
+            number -> {
+              Share share = near.get(number);
+              return new StateWriting(stores.get(share.store()), share.partitions()).write();
+            })) {
       done.get(each.store()).add(each);
     }
     far.forEach(store -> done.get(store.name()).addAll(shuffle(spark, store)));
@@ -227,8 +233,8 @@ public final class StateRewrite {
   }
 
   /**
-   * Whether one task writes all new partitions that get something of the same old ones, and reads these once. Where that
-   * would leave cores idle, each new partition has a task.
+   * Whether one task writes all new partitions that get something of the same old ones, and reads these once. Where
+   * that would leave cores idle, each new partition has a task.
    */
   private static boolean isReadOnce(StoreRewrite store, int cores) {
     return store.suitsSortedFiles() && store.step() >= cores && store.siblings(0).length <= StoreRewrite.MOST_CHILDREN;
@@ -239,12 +245,13 @@ public final class StateRewrite {
     CollectionAccumulator<long[]> read = spark.sc().collectionAccumulator();
     JavaRDD<InternalRow> rows =
         Tasks.flatMap(spark, store.partitionsBefore(), from -> MovedRows.all(store, from, read));
-    JavaRDD<InternalRow> moved = session
-        .internalCreateDataFrame(rows.rdd(), store.old().schema(), false)
-        .repartition(store.partitions(), functions.col(OldStore.PARTITION_KEY))
-        .queryExecution()
-        .toRdd()
-        .toJavaRDD();
+    JavaRDD<InternalRow> moved =
+        session
+            .internalCreateDataFrame(rows.rdd(), store.old().schema(), false)
+            .repartition(store.partitions(), functions.col(OldStore.PARTITION_KEY))
+            .queryExecution()
+            .toRdd()
+            .toJavaRDD();
     List<StateWriting.Done> done =
         new ArrayList<>(Tasks.run(moved, (to, each) -> new StateWriting(store, new int[] {to}).write(each)));
     done.add(StateWriting.Done.ofReading(store, read.value()));
@@ -257,8 +264,9 @@ public final class StateRewrite {
       return Option.empty();
     }
     Map<Object, List<StateStoreCheckpointInfo[]>> found = new HashMap<>();
-    written.stores().forEach(
-        s -> found.computeIfAbsent(s.operator(), id -> new ArrayList<>()).add(written.infos().get(s.name())));
+    written
+        .stores()
+        .forEach(s -> found.computeIfAbsent(s.operator(), id -> new ArrayList<>()).add(written.infos().get(s.name())));
     Map<Object, StateStoreCheckpointInfo[][]> arrays = new HashMap<>();
     found.forEach((operator, infos) -> arrays.put(operator, infos.toArray(new StateStoreCheckpointInfo[0][])));
     Object map = scala.collection.immutable.Map$.MODULE$.from(CollectionConverters.asScala(arrays));
@@ -266,7 +274,8 @@ public final class StateRewrite {
   }
 
   @SuppressWarnings("unchecked")
-  private List<StoreRewrite> stores(long last, long batch, int partitions, Set<String> split) throws ReflectiveOperationException {
+  private List<StoreRewrite> stores(long last, long batch, int partitions, Set<String> split)
+      throws ReflectiveOperationException {
     Internals rewriter = rewriter(last, batch);
     SQLConf sqlConf = (SQLConf) ((Tuple2<?, ?>) rewriter.call("createConfsFromOffsetLog"))._2();
     SerializableConfiguration hadoop = new SerializableConfiguration(conf);
@@ -278,24 +287,38 @@ public final class StateRewrite {
       boolean isSingle = single.contains(id);
       for (StateStoreMetadata store : CollectionConverters.asJava(operator.stateStoresMetadata())) {
         OldStore old = oldStore(last, id, store.storeName(), sqlConf);
-        Object files = CollectionConverters.asJava(
-            (scala.collection.immutable.Map<?, ?>) rewriter.call("getStoreToSchemaFilesMap", operator)).get(store.storeName());
+        Object files =
+            CollectionConverters.asJava(
+                    (scala.collection.immutable.Map<?, ?>) rewriter.call("getStoreToSchemaFilesMap", operator))
+                .get(store.storeName());
         Object variables = rewriter.call("getStateVariablesIfTWS", operator);
         Object families = rewriter.call("getWriterColFamilyInfoMap", id, store, files, variables);
         Object schemas = rewriter.call("createStoreSchemaProviderIfTWS", name, files);
         boolean isSplit = split.contains(id + "/" + store.storeName());
-        found.add(new StoreRewrite(
-            id, name, store.storeName(), old, isSingle ? 1 : before, location, batch, isSingle ? 1 : partitions, isSingle,
-            isSplit,
-            (scala.collection.immutable.Map<String, StatePartitionWriterColumnFamilyInfo>) families,
-            (Option<StateSchemaProvider>) schemas, OldStore.conf(isSplit ? OldStore.withoutChangelogs(sqlConf) : sqlConf, next),
-            hadoop));
+        found.add(
+            new StoreRewrite(
+                id,
+                name,
+                store.storeName(),
+                old,
+                isSingle ? 1 : before,
+                location,
+                batch,
+                isSingle ? 1 : partitions,
+                isSingle,
+                isSplit,
+                (scala.collection.immutable.Map<String, StatePartitionWriterColumnFamilyInfo>) families,
+                (Option<StateSchemaProvider>) schemas,
+                OldStore.conf(isSplit ? OldStore.withoutChangelogs(sqlConf) : sqlConf, next),
+                hadoop));
       }
     }
     return found;
   }
 
-  /** A store as a batch left it. Spark is asked once: its source reads the logs and the schemas of the query each time. */
+  /**
+   * A store as a batch left it. Spark is asked once: its source reads the logs and the schemas of the query each time.
+   */
   private OldStore oldStore(long batch, long operator, String store, SQLConf sqlConf)
       throws ReflectiveOperationException {
     String key = batch + "/" + operator + "/" + store;
@@ -313,14 +336,15 @@ public final class StateRewrite {
 
   private Internals rewriter(long last, long batch) {
     // Given a location to read from, Spark does not insist on a newer batch to write.
-    return new Internals(new StateRewriter(
-        session,
-        last,
-        batch,
-        location,
-        conf,
-        Some.apply(location),
-        Option.empty(),
-        Some.apply(new StreamingQueryCheckpointMetadata(session, location, false))));
+    return new Internals(
+        new StateRewriter(
+            session,
+            last,
+            batch,
+            location,
+            conf,
+            Some.apply(location),
+            Option.empty(),
+            Some.apply(new StreamingQueryCheckpointMetadata(session, location, false))));
   }
 }

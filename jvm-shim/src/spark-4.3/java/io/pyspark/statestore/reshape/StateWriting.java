@@ -29,7 +29,8 @@ record StateWriting(StoreRewrite store, int[] partitions) implements Serializabl
    * What a task has done.
    *
    * @param store which store, by its name
-   * @param infos the partitions that were written, and the id that Spark's checkpoint format 2 gives the version of each
+   * @param infos the partitions that were written, and the id that Spark's checkpoint format 2 gives the version of
+   *     each
    * @param read of each old partition that was read, how many rows it has
    * @param taken of each of them, how many rows went into the new ones
    * @param moved how many rows of a shuffle were written, of which nobody knows where they were before
@@ -66,8 +67,15 @@ record StateWriting(StoreRewrite store, int[] partitions) implements Serializabl
       moved += each.moved();
       for (Map.Entry<Integer, Long> of : each.read().entrySet()) {
         if (read[of.getKey()] >= 0 && read[of.getKey()] != of.getValue()) {
-          throw new IllegalStateException("Partition " + of.getKey() + " of store " + store.name() + " had "
-              + read[of.getKey()] + " rows when it was read first, and then " + of.getValue());
+          throw new IllegalStateException(
+              "Partition "
+                  + of.getKey()
+                  + " of store "
+                  + store.name()
+                  + " had "
+                  + read[of.getKey()]
+                  + " rows when it was read first, and then "
+                  + of.getValue());
         }
         read[of.getKey()] = of.getValue();
       }
@@ -75,13 +83,21 @@ record StateWriting(StoreRewrite store, int[] partitions) implements Serializabl
     boolean isShuffled = done.stream().anyMatch(each -> !each.read().isEmpty() && each.infos().isEmpty());
     for (int from = 0; from < read.length; from++) {
       if (read[from] < 0 || (!isShuffled && read[from] != taken[from])) {
-        throw new IllegalStateException("Of the " + read[from] + " rows of partition " + from + " of store "
-            + store.name() + ", " + taken[from] + " were written");
+        throw new IllegalStateException(
+            "Of the "
+                + read[from]
+                + " rows of partition "
+                + from
+                + " of store "
+                + store.name()
+                + ", "
+                + taken[from]
+                + " were written");
       }
     }
     if (isShuffled && Arrays.stream(read).sum() != moved) {
-      throw new IllegalStateException("Of the " + Arrays.stream(read).sum() + " rows of store " + store.name() + ", "
-          + moved + " were written");
+      throw new IllegalStateException(
+          "Of the " + Arrays.stream(read).sum() + " rows of store " + store.name() + ", " + moved + " were written");
     }
     for (int to = 0; to < infos.length; to++) {
       if (infos[to] == null) {
@@ -106,18 +122,20 @@ record StateWriting(StoreRewrite store, int[] partitions) implements Serializabl
   /** Writes rows that have been brought together for the only partition. */
   Done write(Iterator<InternalRow> rows) throws IOException {
     long[] count = {0};
-    StateStoreCheckpointInfo info = writeOne(new Iterator<>() {
-      @Override
-      public boolean hasNext() {
-        return rows.hasNext();
-      }
+    StateStoreCheckpointInfo info =
+        writeOne(
+            new Iterator<>() {
+              @Override
+              public boolean hasNext() {
+                return rows.hasNext();
+              }
 
-      @Override
-      public InternalRow next() {
-        count[0]++;
-        return rows.next();
-      }
-    });
+              @Override
+              public InternalRow next() {
+                count[0]++;
+                return rows.next();
+              }
+            });
     return new Done(store.name(), new ArrayList<>(List.of(info)), new HashMap<>(), new HashMap<>(), count[0]);
   }
 
@@ -141,15 +159,18 @@ record StateWriting(StoreRewrite store, int[] partitions) implements Serializabl
         long[] counts = {0, 0};
         try (OldStore.Rows old = store.old().rows(parent)) {
           for (Map.Entry<String, StatePartitionKeyExtractor> family : old.partitionKeys().entrySet()) {
-            old.rows().forEach(family.getKey(), (key, bytes, at) -> {
-              int to = store.isSingle() ? 0 : places.ofKey(family.getValue().partitionKey(key), parent);
-              SortedFiles file = files.get(to);
-              counts[0]++;
-              if (file != null) {
-                file.add(family.getKey(), bytes, old.rows(), at);
-                counts[1]++;
-              }
-            });
+            old.rows()
+                .forEach(
+                    family.getKey(),
+                    (key, bytes, at) -> {
+                      int to = store.isSingle() ? 0 : places.ofKey(family.getValue().partitionKey(key), parent);
+                      SortedFiles file = files.get(to);
+                      counts[0]++;
+                      if (file != null) {
+                        file.add(family.getKey(), bytes, old.rows(), at);
+                        counts[1]++;
+                      }
+                    });
           }
         }
         read.put(parent, counts[0]);
@@ -162,8 +183,8 @@ record StateWriting(StoreRewrite store, int[] partitions) implements Serializabl
   }
 
   /**
-   * Takes out of each partition, which has all rows of the old one, those of the others. The first of them is the old one
-   * itself, so it tells what they have. Values are of no interest.
+   * Takes out of each partition, which has all rows of the old one, those of the others. The first of them is the old
+   * one itself, so it tells what they have. Values are of no interest.
    */
   private Done split() throws Exception {
     int parent = store.parents(partitions[0])[0];
@@ -176,17 +197,22 @@ record StateWriting(StoreRewrite store, int[] partitions) implements Serializabl
         files.put(each, SortedFiles.ofVersion(store, sparksWriter(each), id));
       }
       for (Map.Entry<String, StatePartitionKeyExtractor> family : store.old().partitionKeys(parent).entrySet()) {
-        files.get(parent).rows().forEach(family.getKey(), (key, bytes, at) -> {
-          int to = places.ofKey(family.getValue().partitionKey(key), parent);
-          counts[0]++;
-          for (int each : partitions) {
-            if (each != to) {
-              files.get(each).remove(family.getKey(), bytes);
-            } else {
-              counts[1]++;
-            }
-          }
-        });
+        files
+            .get(parent)
+            .rows()
+            .forEach(
+                family.getKey(),
+                (key, bytes, at) -> {
+                  int to = places.ofKey(family.getValue().partitionKey(key), parent);
+                  counts[0]++;
+                  for (int each : partitions) {
+                    if (each != to) {
+                      files.get(each).remove(family.getKey(), bytes);
+                    } else {
+                      counts[1]++;
+                    }
+                  }
+                });
       }
       return new Done(
           store.name(),
@@ -224,7 +250,14 @@ record StateWriting(StoreRewrite store, int[] partitions) implements Serializabl
 
   private StatePartitionAllColumnFamiliesWriter sparksWriter(int partition) {
     return new StatePartitionAllColumnFamiliesWriter(
-        store.conf(), store.hadoop().value(), partition, store.location(), store.operator(), store.storeName(),
-        store.batch(), store.families(), store.schemas());
+        store.conf(),
+        store.hadoop().value(),
+        partition,
+        store.location(),
+        store.operator(),
+        store.storeName(),
+        store.batch(),
+        store.families(),
+        store.schemas());
   }
 }

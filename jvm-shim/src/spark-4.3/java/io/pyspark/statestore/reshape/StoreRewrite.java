@@ -16,7 +16,8 @@ import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * One store of an operator, with all of its partitions: where its rows come from, and where they go. Tasks get it whole.
+ * One store of an operator, with all of its partitions: where its rows come from, and where they go. Tasks get it
+ * whole.
  *
  * @param operator the id of the operator
  * @param operatorName Spark's name for it
@@ -56,9 +57,10 @@ record StoreRewrite(
   static final int MOST_CHILDREN = 8;
 
   private static final String JOIN = "symmetricHashJoin";
+
   /**
-   * The last format of the state of joins whose keys Spark takes apart. In the next one, times are in keys, and its reader
-   * gives the whole key for the part by which it is partitioned: with one partition, nothing would show that.
+   * The last format of the state of joins whose keys Spark takes apart. In the next one, times are in keys, and its
+   * reader gives the whole key for the part by which it is partitioned: with one partition, nothing would show that.
    */
   private static final int LAST_KNOWN_JOIN = 3;
 
@@ -78,7 +80,12 @@ record StoreRewrite(
       places();
       int format = old.formatVersion();
       if (operatorName.equals(JOIN) && format > LAST_KNOWN_JOIN) {
-        return "operator " + operator + " (" + operatorName + ") has state format " + format
+        return "operator "
+            + operator
+            + " ("
+            + operatorName
+            + ") has state format "
+            + format
             + ", of which Spark does not know which part of a key says in which partition it is";
       }
     } catch (Exception | AssertionError e) {
@@ -91,7 +98,12 @@ record StoreRewrite(
       return "operator " + operator + " is " + operatorName + ", which Spark runs on RocksDB only";
     }
     if (families.size() != 1 || !families.contains(DEFAULT_FAMILY)) {
-      return "operator " + operator + " (" + operatorName + ") has several column families in store '" + storeName
+      return "operator "
+          + operator
+          + " ("
+          + operatorName
+          + ") has several column families in store '"
+          + storeName
           + "', and a heap store has none";
     }
     return "";

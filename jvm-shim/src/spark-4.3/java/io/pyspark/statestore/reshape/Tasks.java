@@ -17,11 +17,12 @@ import org.apache.spark.api.java.JavaSparkContext;
 import org.apache.spark.api.java.function.FlatMapFunction;
 
 /**
- * Work in tasks, whatever serializer a session has for data ({@code spark.serializer}), and whichever classes that knows.
+ * Work in tasks, whatever serializer a session has for data ({@code spark.serializer}), and whichever classes that
+ * knows.
  *
- * <p>Closures always travel by Java's serialization, and data by that serializer. Kryo writes no records, and no class at
- * all that nobody has registered, where registration is required. So what a task is to do is in its closure, and the only
- * data are numbers on the way there, and bytes on the way back.
+ * <p>Closures always travel by Java's serialization, and data by that serializer. Kryo writes no records, and no class
+ * at all that nobody has registered, where registration is required. So what a task is to do is in its closure, and the
+ * only data are numbers on the way there, and bytes on the way back.
  */
 final class Tasks {
   private Tasks() {}
@@ -44,17 +45,19 @@ final class Tasks {
     return found;
   }
 
-  /** What tasks make for the tasks of a shuffle, one for each number from 0 on; rows only, which Spark writes itself. */
+  /**
+   * What tasks make for the tasks of a shuffle, one for each number from 0 on; rows only, which Spark writes itself.
+   */
   static <T> JavaRDD<T> flatMap(JavaSparkContext spark, int count, FlatMapFunction<Integer, T> rows) {
     return numbers(spark, count).flatMap(rows);
   }
 
   /** As {@link #run}, of an RDD: what is made of each of its partitions. */
   static <R, T extends Serializable> List<T> run(JavaRDD<R> rows, PartitionWork<R, T> work) {
-    List<byte[]> results = rows
-        .mapPartitionsWithIndex(
-            (number, each) -> Collections.singletonList(bytes(work.run(number, each))).iterator(), true)
-        .collect();
+    List<byte[]> results =
+        rows.mapPartitionsWithIndex(
+                (number, each) -> Collections.singletonList(bytes(work.run(number, each))).iterator(), true)
+            .collect();
     List<T> found = new ArrayList<>();
     for (byte[] each : results) {
       found.add(value(each));
@@ -69,7 +72,8 @@ final class Tasks {
 
   private static JavaRDD<Integer> numbers(JavaSparkContext spark, int count) {
     // An RDD of as many partitions, which are numbered already: there is no data to be written.
-    return spark.<Integer>parallelize(new ArrayList<>(), count)
+    return spark
+        .<Integer>parallelize(new ArrayList<>(), count)
         .mapPartitionsWithIndex((number, nothing) -> Collections.singletonList(number).iterator(), true);
   }
 

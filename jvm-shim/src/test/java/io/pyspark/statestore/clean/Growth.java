@@ -27,8 +27,10 @@ public final class Growth {
     double written = 0;
     for (int seen = 0; seen < files; seen += perPass) {
       unrepeated += perPass;
-      List<Consolidation.Replaceable> known = indexes.entrySet().stream()
-          .map(e -> new Consolidation.Replaceable(e.getKey(), e.getValue(), e.getValue())).toList();
+      List<Consolidation.Replaceable> known =
+          indexes.entrySet().stream()
+              .map(e -> new Consolidation.Replaceable(e.getKey(), e.getValue(), e.getValue()))
+              .toList();
       Set<String> taken = Consolidation.plan(others, unrepeated, unrepeated * bytes, known);
       if (taken != null) {
         long sum = unrepeated * bytes + taken.stream().mapToLong(indexes::get).sum();

@@ -68,11 +68,21 @@ public final class MergedFileDump {
     out.append("], \"entries\": [");
     for (int i = 0; i < group.entries().size(); i++) {
       Entry e = group.entries().get(i);
-      out.append(i == 0 ? "" : ", ").append(String.format(
-          "{\"kind\": %d, \"type\": %d, \"generation\": %d, \"crc32c\": %d, \"stamp\": %d, \"writer\": %d, "
-              + "\"offset\": %d, \"length\": %d, \"file_ref\": %d, \"path\": %s}",
-          e.kind(), e.type(), e.generation(), Integer.toUnsignedLong(e.crc32c()), e.stamp(), e.writer(), e.offset(),
-          e.length(), e.fileRef(), quote(e.path())));
+      out.append(i == 0 ? "" : ", ")
+          .append(
+              String.format(
+                  "{\"kind\": %d, \"type\": %d, \"generation\": %d, \"crc32c\": %d, \"stamp\": %d, \"writer\": %d, "
+                      + "\"offset\": %d, \"length\": %d, \"file_ref\": %d, \"path\": %s}",
+                  e.kind(),
+                  e.type(),
+                  e.generation(),
+                  Integer.toUnsignedLong(e.crc32c()),
+                  e.stamp(),
+                  e.writer(),
+                  e.offset(),
+                  e.length(),
+                  e.fileRef(),
+                  quote(e.path())));
     }
     return out.append("]}").toString();
   }

@@ -44,7 +44,8 @@ public final class VectorFiles {
       f.sealAs(Trailer.INDEX_ONLY, copied, List.of(name(1), name(2)));
     }
     try (File f = new File(directory, "reference.merged")) {
-      Entry referred = new Entry(Entry.PUT, Entry.TYPE_DELTA, 0, 0x1a2b3c4d, STAMP + 8, WRITER, 99, 4, 2, "0/5/8.delta");
+      Entry referred =
+          new Entry(Entry.PUT, Entry.TYPE_DELTA, 0, 0x1a2b3c4d, STAMP + 8, WRITER, 99, 4, 2, "0/5/8.delta");
       List<String> paths = List.of("/state/_merged/" + name(1), "/checkpoints/ä b/state/_merged/" + name(2));
       f.sealAs(Trailer.FOREIGN, referred, paths);
     }
@@ -108,15 +109,16 @@ public final class VectorFiles {
       byte[] bytes = text.getBytes(StandardCharsets.UTF_8);
       long offset = writer.payload(bytes.length, target -> target.write(bytes));
       int crc = Checksum.crc32c(bytes, 0, bytes.length);
-      return new Entry(
-          Entry.PUT, Entry.typeOf(path), 0, crc, stamp(), WRITER, offset, bytes.length, 0, path);
+      return new Entry(Entry.PUT, Entry.typeOf(path), 0, crc, stamp(), WRITER, offset, bytes.length, 0, path);
     }
 
     void group(Entry... entries) throws IOException {
       writer.endGroup(new ArrayList<>(List.of(entries)), stamp());
     }
 
-    /** Ends a file with an entry of another one, without a front. Only Python writes reference files outside of tests. */
+    /**
+     * Ends a file with an entry of another one, without a front. Only Python writes reference files outside of tests.
+     */
     void sealAs(int flag, Entry entry, List<String> names) throws IOException {
       writer.end(new IndexBlock(List.of(entry), names), Trailer.SEALED | Trailer.CUMULATIVE | flag, stamp());
     }

@@ -33,8 +33,9 @@ public final class IndexMeasures {
   public static void main(String[] arguments) {
     for (Kind kind : arguments.length > 0 ? new Kind[0] : Kind.values()) {
       for (int partitions : new int[] {200, 10_000}) {
-        System.out.printf("%s, %d partitions: %.0f bytes a segment, %.0f a tombstone%n", kind, partitions,
-            heapPerEntry(kind, partitions, Entry.PUT), heapPerEntry(kind, partitions, Entry.DELETE));
+        System.out.printf(
+            "%s, %d partitions: %.0f bytes a segment, %.0f a tombstone%n",
+            kind, partitions, heapPerEntry(kind, partitions, Entry.PUT), heapPerEntry(kind, partitions, Entry.DELETE));
       }
     }
     for (int round = 0; round < 5; round++) {
@@ -64,9 +65,10 @@ public final class IndexMeasures {
         String path = path(kind, i, partitions, random);
         long stamp = 1_790_000_000_000L + i << 16;
         long writer = 0x7b5133a07a4d09ffL - i % 50;
-        entries.add(entryKind == Entry.DELETE
-            ? Entry.tombstone(path, 0, stamp, writer)
-            : new Entry(Entry.PUT, Entry.typeOf(path), 0, i, stamp, writer, offset, 3_000 + i % 90_000, 0, path));
+        entries.add(
+            entryKind == Entry.DELETE
+                ? Entry.tombstone(path, 0, stamp, writer)
+                : new Entry(Entry.PUT, Entry.typeOf(path), 0, i, stamp, writer, offset, 3_000 + i % 90_000, 0, path));
         offset += 3_000 + i % 90_000;
       }
       index.apply(file, entries);
@@ -138,16 +140,18 @@ public final class IndexMeasures {
   private static void measure(String what, Index index, Runnable walk) {
     usedHeap(); // so that no collection comes in between
     AtomicLong longest = new AtomicLong();
-    Thread asks = new Thread(() -> {
-      while (!Thread.currentThread().isInterrupted()) {
-        long before = System.nanoTime();
-        index.find("0/0/1.changelog");
-        longest.accumulateAndGet(System.nanoTime() - before, Math::max);
-        for (long until = System.nanoTime() + 50_000; System.nanoTime() < until; ) {
-          Thread.onSpinWait();
-        }
-      }
-    });
+    Thread asks =
+        new Thread(
+            () -> {
+              while (!Thread.currentThread().isInterrupted()) {
+                long before = System.nanoTime();
+                index.find("0/0/1.changelog");
+                longest.accumulateAndGet(System.nanoTime() - before, Math::max);
+                for (long until = System.nanoTime() + 50_000; System.nanoTime() < until; ) {
+                  Thread.onSpinWait();
+                }
+              }
+            });
     asks.start();
     ThreadMXBean threads = ManagementFactory.getThreadMXBean();
     long before = System.nanoTime();
@@ -161,7 +165,7 @@ public final class IndexMeasures {
     } catch (InterruptedException e) {
       throw new AssertionError(e);
     }
-    System.out.printf("%s: %.1f ms, %.1f ms of CPU, longest wait %.2f ms%n", what, took / 1e6, cpu / 1e6,
-        longest.get() / 1e6);
+    System.out.printf(
+        "%s: %.1f ms, %.1f ms of CPU, longest wait %.2f ms%n", what, took / 1e6, cpu / 1e6, longest.get() / 1e6);
   }
 }

@@ -66,7 +66,9 @@ public final class IndexView {
     MergedFile file = index.file(name);
     index.held(file).segments().walk(index, file, () -> true, (store, path) -> found.add("1 " + path));
     index.held(file).tombstones().walk(index, file, () -> true, (store, path) -> found.add("2 " + path));
-    return found.size() < index.held(file).segments().size() + index.held(file).tombstones().size() ? "" : String.join("\n", found);
+    return found.size() < index.held(file).segments().size() + index.held(file).tombstones().size()
+        ? ""
+        : String.join("\n", found);
   }
 
   /** Returns what the index says of each of these paths and directories, one a line, and of all files, as JSON. */
@@ -80,13 +82,15 @@ public final class IndexView {
     Map<String, Object> files = new LinkedHashMap<>();
     for (MergedFile file : index.files()) {
       TombstoneUse use = TombstoneUse.of(index, file);
-      files.put(file.name(), Map.of(
-          "references", index.referenceCount(file),
-          "live", formatAll(index.liveSegments(file)),
-          "garbage", index.garbage(file),
-          "holding", use.holding().stream().map(t -> format(t.toEntry())).toList(),
-          "idle", use.idle().stream().map(t -> format(t.toEntry())).toList(),
-          "victims", use.victims().stream().map(MergedFile::name).toList()));
+      files.put(
+          file.name(),
+          Map.of(
+              "references", index.referenceCount(file),
+              "live", formatAll(index.liveSegments(file)),
+              "garbage", index.garbage(file),
+              "holding", use.holding().stream().map(t -> format(t.toEntry())).toList(),
+              "idle", use.idle().stream().map(t -> format(t.toEntry())).toList(),
+              "victims", use.victims().stream().map(MergedFile::name).toList()));
     }
     said.put("files", files);
     said.put("garbage", index.garbage());
@@ -95,8 +99,9 @@ public final class IndexView {
     Map<String, Object> partitions = new LinkedHashMap<>();
     for (String partition : index.partitions()) {
       Map<String, Object> entries = new LinkedHashMap<>();
-      index.entries(partition).forEach((file, all) ->
-          entries.put(file.name(), all.stream().map(IndexView::format).toList()));
+      index
+          .entries(partition)
+          .forEach((file, all) -> entries.put(file.name(), all.stream().map(IndexView::format).toList()));
       partitions.put(partition, Map.of("revision", index.revision(partition), "entries", entries));
     }
     said.put("partitions", partitions);
@@ -116,11 +121,13 @@ public final class IndexView {
     List<Future<?>> done = new ArrayList<>();
     for (int thread = 0; thread < 4; thread++) {
       Random random = new Random(seed + thread);
-      done.add(threads.submit(() -> {
-        for (int round = 0; round < 30; round++) {
-          someWork(index, random, number);
-        }
-      }));
+      done.add(
+          threads.submit(
+              () -> {
+                for (int round = 0; round < 30; round++) {
+                  someWork(index, random, number);
+                }
+              }));
     }
     threads.shutdown();
     for (Future<?> each : done) {
@@ -146,9 +153,10 @@ public final class IndexView {
         for (int i = 0; i < 2_000; i++) {
           String path = "0/" + random.nextInt(10) + "/SSTs/" + random.nextInt(300) + ".sst";
           long stamp = 1 + random.nextInt(20);
-          entries.add(random.nextInt(3) == 0
-              ? Entry.tombstone(path, 0, stamp, 1)
-              : new Entry(Entry.PUT, Entry.TYPE_SST, random.nextInt(3), 0, stamp, 1, i, 10, 0, path));
+          entries.add(
+              random.nextInt(3) == 0
+                  ? Entry.tombstone(path, 0, stamp, 1)
+                  : new Entry(Entry.PUT, Entry.TYPE_SST, random.nextInt(3), 0, stamp, 1, i, 10, 0, path));
         }
         index.apply(made, entries);
         made.read(1_000_000, 1, true, 1, 1, 1, 0);
@@ -174,8 +182,12 @@ public final class IndexView {
       live += segments.size();
       garbage += file.size() - segments.stream().mapToLong(Segment::lengthWithEntries).sum();
     }
-    List<Long> counted = List.of((long) index.totals().liveSegments(), index.totals().liveBytes(), index.garbage(),
-        (long) index.listRecursively("").size());
+    List<Long> counted =
+        List.of(
+            (long) index.totals().liveSegments(),
+            index.totals().liveBytes(),
+            index.garbage(),
+            (long) index.listRecursively("").size());
     List<Long> expected = List.of(live, 10 * live, garbage, live);
     if (!counted.equals(expected)) {
       found.add("it counts " + counted + " and has " + expected);
@@ -202,17 +214,45 @@ public final class IndexView {
   }
 
   private static String format(Entry e) {
-    return e.kind() + " " + e.type() + " " + e.generation() + " " + e.crc32c() + " " + e.stamp() + " " + e.writer()
-        + " " + e.offset() + " " + e.length() + " " + e.fileRef() + " " + e.path();
+    return e.kind()
+        + " "
+        + e.type()
+        + " "
+        + e.generation()
+        + " "
+        + e.crc32c()
+        + " "
+        + e.stamp()
+        + " "
+        + e.writer()
+        + " "
+        + e.offset()
+        + " "
+        + e.length()
+        + " "
+        + e.fileRef()
+        + " "
+        + e.path();
   }
 
   private static List<Entry> parse(String entries) {
-    return entries.lines().map(line -> {
-      String[] part = line.split(" ");
-      return new Entry(
-          Integer.parseInt(part[0]), Integer.parseInt(part[1]), Integer.parseInt(part[2]), Integer.parseInt(part[3]),
-          Long.parseLong(part[4]), Long.parseLong(part[5]), Long.parseLong(part[6]), Long.parseLong(part[7]),
-          Integer.parseInt(part[8]), part[9]);
-    }).toList();
+    return entries
+        .lines()
+        .map(
+            line -> {
+              String[] part = line.split(" ");
+              return new Entry(
+                  Integer.parseInt(part[0]),
+                  Integer.parseInt(part[1]),
+                  Integer.parseInt(part[2]),
+                  Integer.parseInt(part[3]),
+                  Long.parseLong(part[4]),
+                  Long.parseLong(part[5]),
+                  Long.parseLong(part[6]),
+                  Long.parseLong(part[7]),
+                  Integer.parseInt(part[8]),
+                  part[9]);
+            })
+        .toList();
   }
 }

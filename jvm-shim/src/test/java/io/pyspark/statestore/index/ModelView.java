@@ -83,8 +83,7 @@ public final class ModelView {
    * @param stamp of the newest group that was not known, or -1
    * @param repeats names of the files that an index-only file covers
    */
-  public void read(
-      String name, String entries, long stamp, boolean isSealed, boolean indexOnly, String repeats) {
+  public void read(String name, String entries, long stamp, boolean isSealed, boolean indexOnly, String repeats) {
     MergedFile file = index.addIfAbsent(new MergedFile(name, MergedFile.Writer.OTHER, moment()));
     index.apply(file, parse(entries));
     clock.observe(stamp);
@@ -127,16 +126,20 @@ public final class ModelView {
   /** Returns the live segments of a file. */
   public String live(String name) {
     MergedFile file = index.file(name);
-    return file == null ? "" : index.liveSegments(file).stream()
-        .map(s -> format(s.entry())).collect(Collectors.joining("\n"));
+    return file == null
+        ? ""
+        : index.liveSegments(file).stream().map(s -> format(s.entry())).collect(Collectors.joining("\n"));
   }
 
   /** Returns what a relocation of a file's live segments writes, with the offsets that they have now. */
   public String copies(String name) {
     MergedFile file = index.file(name);
-    return file == null ? "" : index.liveSegments(file).stream()
-        .filter(Segment::mayBeCopied)
-        .map(s -> format(s.copiedEntry(s.entry().crc32c(), s.entry().offset()))).collect(Collectors.joining("\n"));
+    return file == null
+        ? ""
+        : index.liveSegments(file).stream()
+            .filter(Segment::mayBeCopied)
+            .map(s -> format(s.copiedEntry(s.entry().crc32c(), s.entry().offset())))
+            .collect(Collectors.joining("\n"));
   }
 
   /** A refresh lists. */
@@ -214,16 +217,39 @@ public final class ModelView {
   }
 
   private static List<Entry> parse(String entries) {
-    return entries.lines().map(line -> {
-      String[] part = line.split(" ");
-      return new Entry(
-          Integer.parseInt(part[0]), Entry.typeOf(part[6]), Integer.parseInt(part[1]), Integer.parseInt(part[2]),
-          Long.parseLong(part[3]), Long.parseLong(part[4]), Long.parseLong(part[5]), 1, 0, part[6]);
-    }).toList();
+    return entries
+        .lines()
+        .map(
+            line -> {
+              String[] part = line.split(" ");
+              return new Entry(
+                  Integer.parseInt(part[0]),
+                  Entry.typeOf(part[6]),
+                  Integer.parseInt(part[1]),
+                  Integer.parseInt(part[2]),
+                  Long.parseLong(part[3]),
+                  Long.parseLong(part[4]),
+                  Long.parseLong(part[5]),
+                  1,
+                  0,
+                  part[6]);
+            })
+        .toList();
   }
 
   private static String format(Entry entry) {
-    return entry.kind() + " " + entry.generation() + " " + entry.crc32c() + " " + entry.stamp() + " " + entry.writer()
-        + " " + entry.offset() + " " + entry.path();
+    return entry.kind()
+        + " "
+        + entry.generation()
+        + " "
+        + entry.crc32c()
+        + " "
+        + entry.stamp()
+        + " "
+        + entry.writer()
+        + " "
+        + entry.offset()
+        + " "
+        + entry.path();
   }
 }

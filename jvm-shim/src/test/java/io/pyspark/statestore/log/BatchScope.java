@@ -29,8 +29,8 @@ import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
 
 /**
- * Executors whose commits become durable at the end of their batch, and their driver, in one process. A caller says what
- * tasks do, which executor dies, and when Spark would enter a batch into the commit log.
+ * Executors whose commits become durable at the end of their batch, and their driver, in one process. A caller says
+ * what tasks do, which executor dies, and when Spark would enter a batch into the commit log.
  */
 public final class BatchScope implements AutoCloseable {
   private static final long OWES_MS = 30;
@@ -50,7 +50,9 @@ public final class BatchScope implements AutoCloseable {
   private volatile long sinceNanos = System.nanoTime();
   private final Set<Long> commitLog = ConcurrentHashMap.newKeySet();
 
-  /** @param state directory on {@code fs} */
+  /**
+   * @param state directory on {@code fs}
+   */
   public BatchScope(FileSystem fs, Path state, Configuration conf) throws IOException {
     this.fs = fs;
     this.state = state;
@@ -112,12 +114,13 @@ public final class BatchScope implements AutoCloseable {
         sleep(asksAfterMs);
       }
       CompletableFuture<byte[]> answer = MergedLogs.answer(question, this, (directory, queryRun) -> driver);
-      return answer.thenApply(bytes -> {
-        if (isDead) {
-          throw new IllegalStateException("the test has killed the executor");
-        }
-        return bytes;
-      });
+      return answer.thenApply(
+          bytes -> {
+            if (isDead) {
+              throw new IllegalStateException("the test has killed the executor");
+            }
+            return bytes;
+          });
     }
 
     private static void sleep(long ms) throws IOException {
@@ -309,8 +312,13 @@ public final class BatchScope implements AutoCloseable {
   /** How many threads of this process wait for batches to end. */
   public static long waiting() {
     return Thread.getAllStackTraces().values().stream()
-        .filter(frames -> Stream.of(frames).anyMatch(
-            frame -> frame.getClassName().equals(BatchCommits.class.getName()) && frame.getMethodName().equals("serve")))
+        .filter(
+            frames ->
+                Stream.of(frames)
+                    .anyMatch(
+                        frame ->
+                            frame.getClassName().equals(BatchCommits.class.getName())
+                                && frame.getMethodName().equals("serve")))
         .count();
   }
 

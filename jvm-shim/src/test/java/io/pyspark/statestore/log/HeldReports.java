@@ -38,12 +38,13 @@ public final class HeldReports implements AutoCloseable {
   /** A report that has not arrived. */
   private record Held(byte[] report, CompletableFuture<byte[]> answer) {}
 
-  /** @param state directory on {@code fs} */
+  /**
+   * @param state directory on {@code fs}
+   */
   public HeldReports(FileSystem fs, Path state, Configuration conf) throws IOException {
     Options options = Options.from(conf);
     java.nio.file.Path local = Files.createTempDirectory("held-reports");
-    ProcessFacts facts =
-        new ProcessFacts(Map::of, () -> local, () -> 1, 60_000, this::waitsFor);
+    ProcessFacts facts = new ProcessFacts(Map::of, () -> local, () -> 1, 60_000, this::waitsFor);
     driver = new MergedLog(fs, state, options, facts, threads, null, RUN, "");
     driver.serve();
     executor = new MergedLog(fs, state, options, facts, threads, this::send, RUN, "");
@@ -116,12 +117,13 @@ public final class HeldReports implements AutoCloseable {
 
   /** Begins to commit a logical file in a thread of its own. */
   public Future<Void> commit(String path, byte[] bytes) {
-    return threads.submit(() -> {
-      try (LogOutputStream out = executor.create(path)) {
-        out.write(bytes, 0, bytes.length);
-      }
-      return null;
-    });
+    return threads.submit(
+        () -> {
+          try (LogOutputStream out = executor.create(path)) {
+            out.write(bytes, 0, bytes.length);
+          }
+          return null;
+        });
   }
 
   /** Begins to delete a logical file, and to write the deletion. */
@@ -137,12 +139,13 @@ public final class HeldReports implements AutoCloseable {
       all = List.copyOf(waits);
       waits.clear();
     }
-    return threads.submit(() -> {
-      for (TaskEnd.Wait wait : all) {
-        wait.await();
-      }
-      return null;
-    });
+    return threads.submit(
+        () -> {
+          for (TaskEnd.Wait wait : all) {
+            wait.await();
+          }
+          return null;
+        });
   }
 
   /** Whether the driver knows a logical file. */

@@ -28,8 +28,10 @@ import org.apache.hadoop.fs.Path;
 /** Opens logs of a checkpoint with many segments, so that a caller can measure the heap that they take. */
 public final class IndexHeap implements AutoCloseable {
   private static final long CREATED_MS = 1_700_000_000_000L;
+
   /** Of a hundred segments of a store, so many are SSTs; one is a zip. */
   private static final int SSTS = 20;
+
   private static final int GROUP = 1_000;
   private static final byte[] PAYLOAD = new byte[16];
   private static final String RUN = "run";
@@ -38,15 +40,19 @@ public final class IndexHeap implements AutoCloseable {
   private final Path state;
   private final Options options;
   private final ProcessFacts facts;
-  private final ExecutorService threads = Executors.newCachedThreadPool(task -> {
-    Thread thread = new Thread(task, "index-heap");
-    thread.setDaemon(true);
-    return thread;
-  });
+  private final ExecutorService threads =
+      Executors.newCachedThreadPool(
+          task -> {
+            Thread thread = new Thread(task, "index-heap");
+            thread.setDaemon(true);
+            return thread;
+          });
   private MergedLog full;
   private MergedLog served;
 
-  /** @param state directory on {@code fs} */
+  /**
+   * @param state directory on {@code fs}
+   */
   public IndexHeap(FileSystem fs, Path state, Configuration conf) throws IOException {
     this.fs = fs;
     this.state = state;
@@ -111,8 +117,7 @@ public final class IndexHeap implements AutoCloseable {
       last++;
       if (group.get(each).equals(path)) {
         long offset = writer.payload(PAYLOAD.length, out -> out.write(PAYLOAD));
-        entries.add(
-            new Entry(Entry.PUT, Entry.typeOf(path), 0, crc32c, last, id, offset, PAYLOAD.length, 0, path));
+        entries.add(new Entry(Entry.PUT, Entry.typeOf(path), 0, crc32c, last, id, offset, PAYLOAD.length, 0, path));
       } else {
         entries.add(new Entry(Entry.DELETE, Entry.typeOf(path), 0, 0, last, id, 0, 0, 0, path));
       }
@@ -131,8 +136,9 @@ public final class IndexHeap implements AutoCloseable {
 
   /** Opens the log of an executor that serves the first so many stores; returns how many segments live in it. */
   public int openServed(int stores) throws IOException {
-    IndexTransport transport = question -> CompletableFuture.completedFuture(
-        MergedLogs.answer(question, this, (directory, run) -> full).join());
+    IndexTransport transport =
+        question ->
+            CompletableFuture.completedFuture(MergedLogs.answer(question, this, (directory, run) -> full).join());
     for (int store = 0; store < stores; store++) {
       FreshnessKey key = new FreshnessKey.StageAttempt("application", 0, 0, true);
       String path = "0/" + store + "/1000.zip";

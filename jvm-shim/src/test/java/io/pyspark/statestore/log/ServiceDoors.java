@@ -81,9 +81,14 @@ public final class ServiceDoors {
   /** What an executor hears where the driver cannot open a checkpoint, for a reason of so many characters. */
   public static String refusal(int characters) throws IOException {
     byte[] question = ServiceMessages.encode(new ServiceMessages.Open("file:/nowhere/state", "run"));
-    byte[] answer = MergedLogs.answer(question, "sender", (directory, run) -> {
-      throw new IOException("€".repeat(characters));
-    }).join();
+    byte[] answer =
+        MergedLogs.answer(
+                question,
+                "sender",
+                (directory, run) -> {
+                  throw new IOException("€".repeat(characters));
+                })
+            .join();
     return ((ServiceMessages.Refused) ServiceMessages.answer(answer)).reason();
   }
 
@@ -91,27 +96,28 @@ public final class ServiceDoors {
    * One executor writes a changelog into each of some partitions, and another loads them all.
    *
    * @param bound bytes of an answer
-   * @return the bytes of the longest answer, how many questions were asked, and how many partitions the other knows then
+   * @return the bytes of the longest answer, how many questions were asked, and how many partitions the other knows
+   *     then
    */
   public static long[] loadAll(FileSystem fs, Path state, Configuration conf, int partitions, int versions, long bound)
       throws Exception {
     Options options = Options.from(conf);
     java.nio.file.Path local = Files.createTempDirectory("service-doors");
     ExecutorService threads = Executors.newCachedThreadPool(Threads.daemons("service-doors"));
-    ProcessFacts facts =
-        new ProcessFacts(Map::of, () -> local, () -> 1, 86_400_000, TaskEnd.NONE);
+    ProcessFacts facts = new ProcessFacts(Map::of, () -> local, () -> 1, 86_400_000, TaskEnd.NONE);
     List<Integer> lengths = new CopyOnWriteArrayList<>();
     long before = bound(bound);
     try {
       MergedLog driver = new MergedLog(fs, state, options, facts, threads, null, "run", "");
       driver.serve();
-      IndexTransport way = question -> {
-        byte[] answer = MergedLogs.answer(question, "sender", (directory, run) -> driver).join();
-        if (ServiceMessages.question(question) instanceof ServiceMessages.AskFacts) {
-          lengths.add(answer.length);
-        }
-        return CompletableFuture.completedFuture(answer);
-      };
+      IndexTransport way =
+          question -> {
+            byte[] answer = MergedLogs.answer(question, "sender", (directory, run) -> driver).join();
+            if (ServiceMessages.question(question) instanceof ServiceMessages.AskFacts) {
+              lengths.add(answer.length);
+            }
+            return CompletableFuture.completedFuture(answer);
+          };
       MergedLog writer = new MergedLog(fs, state, options, facts, threads, way, "run", "");
       for (int partition = 0; partition < partitions; partition++) {
         for (int version = 1; version <= versions; version++) {
@@ -147,8 +153,8 @@ public final class ServiceDoors {
   }
 
   /**
-   * Two changelogs lie in a file that is gone, and have been written elsewhere before. An executor that knew them in the
-   * old file hears of it in two answers.
+   * Two changelogs lie in a file that is gone, and have been written elsewhere before. An executor that knew them in
+   * the old file hears of it in two answers.
    *
    * @return how many of the two it finds at each question and at the end
    */
@@ -156,8 +162,7 @@ public final class ServiceDoors {
     Options options = Options.from(conf);
     java.nio.file.Path local = Files.createTempDirectory("service-doors");
     ExecutorService threads = Executors.newCachedThreadPool(Threads.daemons("service-doors"));
-    ProcessFacts facts =
-        new ProcessFacts(Map::of, () -> local, () -> 1, 86_400_000, TaskEnd.NONE);
+    ProcessFacts facts = new ProcessFacts(Map::of, () -> local, () -> 1, 86_400_000, TaskEnd.NONE);
     String[] paths = {"0/0/1.changelog", "0/1/1.changelog"};
     List<Integer> found = new CopyOnWriteArrayList<>();
     AtomicReference<MergedLog> watched = new AtomicReference<>();
@@ -165,12 +170,13 @@ public final class ServiceDoors {
     try {
       MergedLog driver = new MergedLog(fs, state, options, facts, threads, null, "run", "");
       driver.serve();
-      IndexTransport way = question -> {
-        if (watched.get() != null) {
-          found.add((int) Stream.of(paths).filter(path -> watched.get().find(path) != null).count());
-        }
-        return MergedLogs.answer(question, "sender", (directory, run) -> driver);
-      };
+      IndexTransport way =
+          question -> {
+            if (watched.get() != null) {
+              found.add((int) Stream.of(paths).filter(path -> watched.get().find(path) != null).count());
+            }
+            return MergedLogs.answer(question, "sender", (directory, run) -> driver);
+          };
       MergedLog writer = new MergedLog(fs, state, options, facts, threads, way, "run", "");
       MergedLog reader = new MergedLog(fs, state, options, facts, threads, way, "run", "");
       writeAll(writer, paths);

@@ -41,6 +41,7 @@ public final class SimulatedExecutors implements AutoCloseable {
   private static final String TASK = "Executor task launch worker of a simulated executor";
   private static final String MAINTENANCE = "state-store-maintenance-thread of a simulated executor";
   private static final String READER = "simulated reader of segments";
+
   /** Longer than any simulation: nothing becomes due by itself. */
   private static final long NEVER_MS = 86_400_000;
 
@@ -54,8 +55,10 @@ public final class SimulatedExecutors implements AutoCloseable {
   private final ExecutorService driverThreads = threads(DRIVER);
   private final ExecutorService executorThreads = threads(TASK);
   private final List<Executor> executors = new ArrayList<>();
+
   /** By partition, what has to be there. */
   private final List<Store> stores = new ArrayList<>();
+
   private MergedLog driver;
   private int life;
   private int stage;
@@ -67,8 +70,10 @@ public final class SimulatedExecutors implements AutoCloseable {
   private static final class Store {
     private final int partition;
     private int executor;
+
     /** By version, the paths of a snapshot's files. */
     private final TreeMap<Integer, List<String>> snapshots = new TreeMap<>();
+
     private final TreeSet<Integer> changelogs = new TreeSet<>();
 
     private Store(int partition, int executor) {
@@ -104,8 +109,8 @@ public final class SimulatedExecutors implements AutoCloseable {
 
     private MergedLog look(String path, FreshnessKey key) throws IOException {
       if (log == null) {
-        log = new MergedLog(
-            fs, state, options, facts, executorThreads, isServed ? this::ask : null, runId(), path, key);
+        log =
+            new MergedLog(fs, state, options, facts, executorThreads, isServed ? this::ask : null, runId(), path, key);
       } else {
         log.refreshFor(path, key);
       }
@@ -179,11 +184,20 @@ public final class SimulatedExecutors implements AutoCloseable {
   }
 
   private void check(Store store, MergedLog log) {
-    Set<String> found = log.index().listRecursively(store.path("").replaceAll("/$", "")).stream()
-        .map(Segment::path).collect(Collectors.toSet());
+    Set<String> found =
+        log.index().listRecursively(store.path("").replaceAll("/$", "")).stream()
+            .map(Segment::path)
+            .collect(Collectors.toSet());
     if (!found.containsAll(store.needed()) || found.contains(store.changelog(version + 1))) {
-      throw new AssertionError("version " + version + " of partition " + store.partition + " needs " + store.needed()
-          + ", and there are " + found);
+      throw new AssertionError(
+          "version "
+              + version
+              + " of partition "
+              + store.partition
+              + " needs "
+              + store.needed()
+              + ", and there are "
+              + found);
     }
   }
 
@@ -258,19 +272,24 @@ public final class SimulatedExecutors implements AutoCloseable {
 
   /** Moves the first so many partitions, each to the executor after its own. */
   public void move(int partitions) {
-    stores.subList(0, partitions).forEach(store -> {
-      executors.get(store.executor).loaded.remove(store.partition);
-      store.executor = (store.executor + 1) % executors.size();
-    });
+    stores
+        .subList(0, partitions)
+        .forEach(
+            store -> {
+              executors.get(store.executor).loaded.remove(store.partition);
+              store.executor = (store.executor + 1) % executors.size();
+            });
   }
 
   /** Kills an executor. Another one takes its place. */
   public void killExecutor(int number) throws IOException {
     Executor dead = executors.set(number, new Executor());
-    as(DRIVER, () -> {
-      MergedLogs.lost(dead);
-      return null;
-    });
+    as(
+        DRIVER,
+        () -> {
+          MergedLogs.lost(dead);
+          return null;
+        });
   }
 
   /** Kills all processes. They begin anew with the next batch, each with the partitions of another. */
@@ -335,10 +354,11 @@ public final class SimulatedExecutors implements AutoCloseable {
   }
 
   private static ExecutorService threads(String name) {
-    return Executors.newCachedThreadPool(task -> {
-      Thread thread = new Thread(task, name);
-      thread.setDaemon(true);
-      return thread;
-    });
+    return Executors.newCachedThreadPool(
+        task -> {
+          Thread thread = new Thread(task, name);
+          thread.setDaemon(true);
+          return thread;
+        });
   }
 }

@@ -18,16 +18,31 @@ import org.apache.hadoop.fs.Path;
 public final class ThreadlessLog {
   private final MergedLog log;
 
-  /** @param state directory on {@code fs} */
+  /**
+   * @param state directory on {@code fs}
+   */
   public ThreadlessLog(FileSystem fs, Path state, Configuration conf) throws IOException {
     ThreadPoolExecutor threads =
-        new ThreadPoolExecutor(0, 100, 1, TimeUnit.SECONDS, new SynchronousQueue<>(), task -> {
-          throw new OutOfMemoryError("unable to create native thread");
-        });
+        new ThreadPoolExecutor(
+            0,
+            100,
+            1,
+            TimeUnit.SECONDS,
+            new SynchronousQueue<>(),
+            task -> {
+              throw new OutOfMemoryError("unable to create native thread");
+            });
     java.nio.file.Path local = Files.createTempDirectory("threadless");
-    log = new MergedLog(
-        fs, state, Options.from(conf), new ProcessFacts(Map::of, () -> local, () -> 1, 60_000, TaskEnd.NONE), threads, null,
-        "", "");
+    log =
+        new MergedLog(
+            fs,
+            state,
+            Options.from(conf),
+            new ProcessFacts(Map::of, () -> local, () -> 1, 60_000, TaskEnd.NONE),
+            threads,
+            null,
+            "",
+            "");
   }
 
   /** Commits a logical file. */

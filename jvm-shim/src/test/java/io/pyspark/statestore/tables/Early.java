@@ -7,60 +7,64 @@ import org.apache.hadoop.fs.Path;
 
 /** Lets a test decide which SSTs are uploaded before their snapshot, and when. */
 public final class Early {
-    private static final Queue<EarlyFiles> OUT_OF_MEMORY = new ConcurrentLinkedQueue<>();
+  private static final Queue<EarlyFiles> OUT_OF_MEMORY = new ConcurrentLinkedQueue<>();
 
-    private static final AtomicInteger FAILURES = new AtomicInteger();
+  private static final AtomicInteger FAILURES = new AtomicInteger();
 
-    private Early() {}
+  private Early() {}
 
-    /** From now on files of so many bytes that are so old are uploaded early. */
-    public static void from(long smallest, long graceMs) {
-        EarlyFiles.smallest = smallest;
-        EarlyFiles.graceMs = graceMs;
-    }
+  /** From now on files of so many bytes that are so old are uploaded early. */
+  public static void from(long smallest, long graceMs) {
+    EarlyFiles.smallest = smallest;
+    EarlyFiles.graceMs = graceMs;
+  }
 
-    /** How many uploads are still to fail. */
-    public static int failuresLeft() {
-        return FAILURES.get();
-    }
+  /** How many uploads are still to fail. */
+  public static int failuresLeft() {
+    return FAILURES.get();
+  }
 
-    /** The next so many uploads run out of memory when they look for what is due. */
-    public static void failing(int times) {
-        FAILURES.set(times);
-        OUT_OF_MEMORY.add(new EarlyFiles(new Path("/nowhere") {
-            private static final long serialVersionUID = 1L;
+  /** The next so many uploads run out of memory when they look for what is due. */
+  public static void failing(int times) {
+    FAILURES.set(times);
+    OUT_OF_MEMORY.add(
+        new EarlyFiles(
+            new Path("/nowhere") {
+              private static final long serialVersionUID = 1L;
 
-            @Override
-            public boolean equals(Object other) {
+              @Override
+              public boolean equals(Object other) {
                 if (StackWalker.getInstance().walk(all -> all.anyMatch(f -> f.getMethodName().equals("takeDue")))
-                        && FAILURES.getAndUpdate(left -> Math.max(0, left - 1)) > 0) {
-                    throw new OutOfMemoryError("of a test");
+                    && FAILURES.getAndUpdate(left -> Math.max(0, left - 1)) > 0) {
+                  throw new OutOfMemoryError("of a test");
                 }
                 return false;
-            }
+              }
 
-            @Override
-            public int hashCode() {
+              @Override
+              public int hashCode() {
                 return 0;
-            }
-        }, "0/0", file -> {}));
-    }
+              }
+            },
+            "0/0",
+            file -> {}));
+  }
 
-    /** Forgets all stores that are open, as if their process had been killed. */
-    public static void forgetAll() {
-        EarlyFiles.OPEN.clear();
-    }
+  /** Forgets all stores that are open, as if their process had been killed. */
+  public static void forgetAll() {
+    EarlyFiles.OPEN.clear();
+  }
 
-    /** As in production. */
-    public static void asEver() {
-        from(64 << 10, 2000);
-        for (EarlyFiles each = OUT_OF_MEMORY.poll(); each != null; each = OUT_OF_MEMORY.poll()) {
-            each.close();
-        }
+  /** As in production. */
+  public static void asEver() {
+    from(64 << 10, 2000);
+    for (EarlyFiles each = OUT_OF_MEMORY.poll(); each != null; each = OUT_OF_MEMORY.poll()) {
+      each.close();
     }
+  }
 
-    /** The files of a store that are uploaded and that no snapshot names. */
-    public static String[] unpublished(String stateDirectory, String store) {
-        return EarlyFiles.unpublished(new Path(stateDirectory), store + "/SSTs").toArray(String[]::new);
-    }
+  /** The files of a store that are uploaded and that no snapshot names. */
+  public static String[] unpublished(String stateDirectory, String store) {
+    return EarlyFiles.unpublished(new Path(stateDirectory), store + "/SSTs").toArray(String[]::new);
+  }
 }

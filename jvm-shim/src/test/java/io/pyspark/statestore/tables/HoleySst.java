@@ -24,9 +24,12 @@ public final class HoleySst implements PartialFile.Origin {
   private int requests;
   private long fetched;
   private long requestMs;
+
   /** Before requests for the whole file, and before those for less; null where there is none. */
   private volatile Gate large;
+
   private volatile Gate small;
+
   /** What the next check throws; null where it finds nothing wrong. */
   private volatile Throwable failure;
 
@@ -90,8 +93,8 @@ public final class HoleySst implements PartialFile.Origin {
    * @param wholeBytesPerSecond how fast the file is thought to come whole
    * @return the requests that it took, the bytes that were fetched, and those that are missing now
    */
-  public static long[] blocks(
-      Path path, int length, int reads, long requestMs, long wholeBytesPerSecond, Random random) throws IOException {
+  public static long[] blocks(Path path, int length, int reads, long requestMs, long wholeBytesPerSecond, Random random)
+      throws IOException {
     long inProduction = PartialFile.wholeBytesPerSecond;
     PartialFile.wholeBytesPerSecond = wholeBytesPerSecond;
     try {
@@ -127,10 +130,12 @@ public final class HoleySst implements PartialFile.Origin {
     FutureTask<Integer> background = origin.heldBackground(file);
     FutureTask<Integer> row = row(file, length / 2);
     boolean rowCame = isDone(row, PATIENCE_SECONDS);
-    FutureTask<Integer> scan = started(() -> {
-      file.need(0, length);
-      return 0;
-    });
+    FutureTask<Integer> scan =
+        started(
+            () -> {
+              file.need(0, length);
+              return 0;
+            });
     boolean scanCame = isDone(scan, 1);
     origin.large.open.countDown();
     background.get();
@@ -192,8 +197,7 @@ public final class HoleySst implements PartialFile.Origin {
    * @param held how many others, each of a store of its own
    * @return whether the file is whole some time after
    */
-  public static boolean besideOthersThatHang(Path directory, int length, int held, Random random)
-      throws Exception {
+  public static boolean besideOthersThatHang(Path directory, int length, int held, Random random) throws Exception {
     long inProduction = Hydrator.stuckNanos;
     Hydrator.stuckNanos = TimeUnit.MILLISECONDS.toNanos(100);
     List<HoleySst> hanging = new ArrayList<>();
@@ -262,10 +266,11 @@ public final class HoleySst implements PartialFile.Origin {
   }
 
   private static FutureTask<Integer> row(PartialFile file, int at) {
-    return started(() -> {
-      file.needBlock(at, at + (4 << 10));
-      return 0;
-    });
+    return started(
+        () -> {
+          file.needBlock(at, at + (4 << 10));
+          return 0;
+        });
   }
 
   private static FutureTask<Integer> started(Callable<Integer> work) {

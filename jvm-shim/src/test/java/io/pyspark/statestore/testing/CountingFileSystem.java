@@ -8,13 +8,13 @@ package io.pyspark.statestore.testing;
  * leave the client, and a complete when the file is closed; to flush an open file is nothing.
  */
 public class CountingFileSystem extends ObservedFileSystem {
-    @Override
-    public String getScheme() {
-        return "counting";
-    }
+  @Override
+  public String getScheme() {
+    return "counting";
+  }
 
-    @Override
-    protected boolean allocatesBlocks() {
-        return true;
-    }
+  @Override
+  protected boolean allocatesBlocks() {
+    return true;
+  }
 }

@@ -7,7 +7,7 @@ import org.apache.hadoop.conf.Configuration;
 
 /** AbstractFileSystem of {@link CountingFileSystem}. */
 public final class CountingFs extends ObservedFs {
-    public CountingFs(URI uri, Configuration conf) throws IOException, URISyntaxException {
-        super(uri, new CountingFileSystem(), conf);
-    }
+  public CountingFs(URI uri, Configuration conf) throws IOException, URISyntaxException {
+    super(uri, new CountingFileSystem(), conf);
+  }
 }

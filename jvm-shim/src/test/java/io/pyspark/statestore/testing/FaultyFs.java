@@ -7,7 +7,7 @@ import org.apache.hadoop.conf.Configuration;
 
 /** AbstractFileSystem of {@link FaultyFileSystem}. */
 public final class FaultyFs extends ObservedFs {
-    public FaultyFs(URI uri, Configuration conf) throws IOException, URISyntaxException {
-        super(uri, new FaultyFileSystem(), conf);
-    }
+  public FaultyFs(URI uri, Configuration conf) throws IOException, URISyntaxException {
+    super(uri, new FaultyFileSystem(), conf);
+  }
 }

@@ -4,7 +4,7 @@ import org.apache.hadoop.fs.LocalFileSystem;
 
 /** Hadoop's {@code file:}, checksum files included, on {@link ForklessRawLocalFileSystem}. */
 public final class ForklessLocalFileSystem extends LocalFileSystem {
-    public ForklessLocalFileSystem() {
-        super(new ForklessRawLocalFileSystem());
-    }
+  public ForklessLocalFileSystem() {
+    super(new ForklessRawLocalFileSystem());
+  }
 }

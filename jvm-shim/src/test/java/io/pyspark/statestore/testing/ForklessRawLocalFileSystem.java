@@ -14,20 +14,19 @@ import org.apache.hadoop.fs.permission.FsPermission;
  * and {@code readlink}, several for each small file that Spark writes: a quarter of the time of a streaming test.
  */
 public class ForklessRawLocalFileSystem extends RawLocalFileSystem {
-    @Override
-    public void setPermission(Path f, FsPermission permission) throws IOException {
-        setBits(pathToFile(f), permission);
-    }
+  @Override
+  public void setPermission(Path f, FsPermission permission) throws IOException {
+    setBits(pathToFile(f), permission);
+  }
 
-    static void setBits(File file, FsPermission permission) throws IOException {
-        String symbols = permission.getUserAction().SYMBOL
-                + permission.getGroupAction().SYMBOL
-                + permission.getOtherAction().SYMBOL;
-        Files.setPosixFilePermissions(file.toPath(), PosixFilePermissions.fromString(symbols));
-    }
+  static void setBits(File file, FsPermission permission) throws IOException {
+    String symbols =
+        permission.getUserAction().SYMBOL + permission.getGroupAction().SYMBOL + permission.getOtherAction().SYMBOL;
+    Files.setPosixFilePermissions(file.toPath(), PosixFilePermissions.fromString(symbols));
+  }
 
-    @Override
-    public FileStatus getFileLinkStatus(Path f) throws IOException {
-        return Files.isSymbolicLink(pathToFile(f).toPath()) ? super.getFileLinkStatus(f) : getFileStatus(f);
-    }
+  @Override
+  public FileStatus getFileLinkStatus(Path f) throws IOException {
+    return Files.isSymbolicLink(pathToFile(f).toPath()) ? super.getFileLinkStatus(f) : getFileStatus(f);
+  }
 }

@@ -12,33 +12,33 @@ import org.apache.spark.io.CompressionCodec;
  * uses it to stop a heap store that is writing its rows.
  */
 public final class GatedCodec implements CompressionCodec {
-    /** Spark calls this by reflection. */
-    public GatedCodec(SparkConf conf) {}
+  /** Spark calls this by reflection. */
+  public GatedCodec(SparkConf conf) {}
 
-    @Override
-    public OutputStream compressedOutputStream(OutputStream out) {
-        return new FilterOutputStream(out) {
-            @Override
-            public void write(int b) throws IOException {
-                Gate.pass("row", Thread.currentThread().getName());
-                out.write(b);
-            }
+  @Override
+  public OutputStream compressedOutputStream(OutputStream out) {
+    return new FilterOutputStream(out) {
+      @Override
+      public void write(int b) throws IOException {
+        Gate.pass("row", Thread.currentThread().getName());
+        out.write(b);
+      }
 
-            @Override
-            public void write(byte[] bytes, int offset, int length) throws IOException {
-                Gate.pass("row", Thread.currentThread().getName());
-                out.write(bytes, offset, length);
-            }
-        };
-    }
+      @Override
+      public void write(byte[] bytes, int offset, int length) throws IOException {
+        Gate.pass("row", Thread.currentThread().getName());
+        out.write(bytes, offset, length);
+      }
+    };
+  }
 
-    @Override
-    public InputStream compressedInputStream(InputStream in) {
-        return in;
-    }
+  @Override
+  public InputStream compressedInputStream(InputStream in) {
+    return in;
+  }
 
-    @Override
-    public InputStream compressedContinuousInputStream(InputStream in) {
-        return in;
-    }
+  @Override
+  public InputStream compressedContinuousInputStream(InputStream in) {
+    return in;
+  }
 }

@@ -7,7 +7,7 @@ import org.apache.hadoop.conf.Configuration;
 
 /** AbstractFileSystem of {@link KillingFileSystem}. */
 public final class KillingFs extends ObservedFs {
-    public KillingFs(URI uri, Configuration conf) throws IOException, URISyntaxException {
-        super(uri, new KillingFileSystem(), conf);
-    }
+  public KillingFs(URI uri, Configuration conf) throws IOException, URISyntaxException {
+    super(uri, new KillingFileSystem(), conf);
+  }
 }

@@ -7,12 +7,12 @@ import org.apache.hadoop.conf.Configuration;
 
 /** AbstractFileSystem of {@link ObjectStoreLikeFileSystem}. */
 public final class ObjectStoreLikeFs extends ObservedFs {
-    public ObjectStoreLikeFs(URI uri, Configuration conf) throws IOException, URISyntaxException {
-        super(uri, new ObjectStoreLikeFileSystem(), conf);
-    }
+  public ObjectStoreLikeFs(URI uri, Configuration conf) throws IOException, URISyntaxException {
+    super(uri, new ObjectStoreLikeFileSystem(), conf);
+  }
 
-    @Override
-    boolean needsParents() {
-        return false;
-    }
+  @Override
+  boolean needsParents() {
+    return false;
+  }
 }

@@ -22,50 +22,50 @@ import org.apache.hadoop.util.Progressable;
  * does each of the two in one call, and so does this.
  */
 public abstract class ObservedFs extends DelegateToFileSystem {
-    private final ObservedFileSystem fs;
+  private final ObservedFileSystem fs;
 
-    ObservedFs(URI uri, ObservedFileSystem fs, Configuration conf) throws IOException, URISyntaxException {
-        super(uri, fs, conf, fs.getScheme(), false);
-        this.fs = fs;
-    }
+  ObservedFs(URI uri, ObservedFileSystem fs, Configuration conf) throws IOException, URISyntaxException {
+    super(uri, fs, conf, fs.getScheme(), false);
+    this.fs = fs;
+  }
 
-    @Override
-    public FSDataOutputStream createInternal(
-            Path f,
-            EnumSet<CreateFlag> flag,
-            FsPermission permission,
-            int bufferSize,
-            short replication,
-            long blockSize,
-            Progressable progress,
-            Options.ChecksumOpt checksumOpt,
-            boolean createParent)
-            throws IOException {
-        checkPath(f);
-        File file = fs.pathToFile(f);
-        CreateFlag.validate(f, file.exists(), flag);
-        if (flag.contains(CreateFlag.APPEND) && file.exists()) {
-            return fs.append(f, bufferSize, progress);
-        }
-        if (!createParent && needsParents() && !file.getAbsoluteFile().getParentFile().isDirectory()) {
-            throw new FileNotFoundException("parent of " + f + " does not exist or is not a directory");
-        }
-        boolean overwrite = flag.contains(CreateFlag.OVERWRITE);
-        return fs.create(f, permission, overwrite, bufferSize, replication, blockSize, progress);
+  @Override
+  public FSDataOutputStream createInternal(
+      Path f,
+      EnumSet<CreateFlag> flag,
+      FsPermission permission,
+      int bufferSize,
+      short replication,
+      long blockSize,
+      Progressable progress,
+      Options.ChecksumOpt checksumOpt,
+      boolean createParent)
+      throws IOException {
+    checkPath(f);
+    File file = fs.pathToFile(f);
+    CreateFlag.validate(f, file.exists(), flag);
+    if (flag.contains(CreateFlag.APPEND) && file.exists()) {
+      return fs.append(f, bufferSize, progress);
     }
+    if (!createParent && needsParents() && !file.getAbsoluteFile().getParentFile().isDirectory()) {
+      throw new FileNotFoundException("parent of " + f + " does not exist or is not a directory");
+    }
+    boolean overwrite = flag.contains(CreateFlag.OVERWRITE);
+    return fs.create(f, permission, overwrite, bufferSize, replication, blockSize, progress);
+  }
 
-    /** Whether a file can only be created in a directory that exists. */
-    boolean needsParents() {
-        return true;
-    }
+  /** Whether a file can only be created in a directory that exists. */
+  boolean needsParents() {
+    return true;
+  }
 
-    @Override
-    public void renameInternal(Path source, Path target) throws IOException {
-        fs.rename(source, target, Options.Rename.NONE);
-    }
+  @Override
+  public void renameInternal(Path source, Path target) throws IOException {
+    fs.rename(source, target, Options.Rename.NONE);
+  }
 
-    @Override
-    public void renameInternal(Path source, Path target, boolean overwrite) throws IOException {
-        fs.rename(source, target, overwrite ? Options.Rename.OVERWRITE : Options.Rename.NONE);
-    }
+  @Override
+  public void renameInternal(Path source, Path target, boolean overwrite) throws IOException {
+    fs.rename(source, target, overwrite ? Options.Rename.OVERWRITE : Options.Rename.NONE);
+  }
 }

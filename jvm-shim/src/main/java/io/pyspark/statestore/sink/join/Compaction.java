@@ -14,11 +14,12 @@ import org.apache.hadoop.mapreduce.Job;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * Joins files: one Spark job, a task for each bin. Text, JSON, CSV and XML are copied byte by byte, everything else with
- * Spark's own reader and writer, which are given the schema, the options and the settings of the query.
+ * Joins files: one Spark job, a task for each bin. Text, JSON, CSV and XML are copied byte by byte, everything else
+ * with Spark's own reader and writer, which are given the schema, the options and the settings of the query.
  */
 public final class Compaction {
   private static final String MOST_ROWS = "maxRecordsPerFile";
+
   /** In these a line ends with the same byte as in UTF-8, and nothing marks the beginning of a file. */
   private static final Set<Charset> PLAIN_CHARSETS =
       Set.of(StandardCharsets.UTF_8, StandardCharsets.US_ASCII, StandardCharsets.ISO_8859_1);
@@ -84,7 +85,9 @@ public final class Compaction {
       return whyNoHeader;
     }
     boolean isPretty = written.kind() == WrittenFormat.Kind.JSON && Boolean.parseBoolean(options.get("pretty"));
-    return isPretty ? "they are written with the option pretty, and who reads such a file takes it for one record" : null;
+    return isPretty
+        ? "they are written with the option pretty, and who reads such a file takes it for one record"
+        : null;
   }
 
   /** A name of this attempt's for a copy of a file. */
@@ -110,8 +113,12 @@ public final class Compaction {
     Job job = Job.getInstance(conf);
     JoinedFiles.Copy copy = copy(job);
     List<Integer> numbers = IntStream.range(0, joins.size()).boxed().toList();
-    List<byte[]> answers = Jobs.run(written.session(), numbers, job.getConfiguration(),
-        broadcast -> new JoinedFiles(broadcast, attempt, copy, joins));
+    List<byte[]> answers =
+        Jobs.run(
+            written.session(),
+            numbers,
+            job.getConfiguration(),
+            broadcast -> new JoinedFiles(broadcast, attempt, copy, joins));
     List<Joined> joined = new ArrayList<>();
     for (byte[] answer : answers) {
       joined.add(Joined.fromBytes(answer));
@@ -120,9 +127,7 @@ public final class Compaction {
   }
 
   private JoinedFiles.Copy copy(Job job) throws IOException {
-    return written.isText()
-        ? new TextCopy(TextForm.of(written, options, charset(), written.isTold()))
-        : rowCopy(job);
+    return written.isText() ? new TextCopy(TextForm.of(written, options, charset(), written.isTold())) : rowCopy(job);
   }
 
   private RowCopy rowCopy(Job job) {

@@ -32,19 +32,24 @@ final class FetchedFiles implements AutoCloseable {
   private final Queue<FileStatus> left;
   private final Queue<Future<FileStatus>> ahead = new ArrayDeque<>();
   private final ExecutorService threads;
+
   /** The paths of all that is in memory. */
   private final Set<Path> fetched = ConcurrentHashMap.newKeySet();
+
   private FileStatus current;
   private volatile boolean closed;
 
   FetchedFiles(List<FileStatus> files, Configuration conf) {
     this.conf = conf;
     this.left = new ArrayDeque<>(files);
-    this.threads = Executors.newFixedThreadPool(Math.min(AHEAD, files.size()), task -> {
-      Thread thread = new Thread(task, "file-sink-fetch");
-      thread.setDaemon(true);
-      return thread;
-    });
+    this.threads =
+        Executors.newFixedThreadPool(
+            Math.min(AHEAD, files.size()),
+            task -> {
+              Thread thread = new Thread(task, "file-sink-fetch");
+              thread.setDaemon(true);
+              return thread;
+            });
   }
 
   /** The next file, or null. It can be read until this is called again. */

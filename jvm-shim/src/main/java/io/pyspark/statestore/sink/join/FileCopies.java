@@ -50,8 +50,7 @@ public final class FileCopies implements Function<String, String> {
     for (int at = 0; at < files.size(); at++) {
       works.add(text(files.get(at).getPath()) + END + text(to.get(at)));
     }
-    List<String> done =
-        Jobs.run(SparkSession.active(), works, conf, broadcast -> new FileCopies(broadcast, ownNames));
+    List<String> done = Jobs.run(SparkSession.active(), works, conf, broadcast -> new FileCopies(broadcast, ownNames));
     List<FileStatus> copies = new ArrayList<>();
     for (int at = 0; at < done.size(); at++) {
       copies.add(checked(done.get(at), files.get(at)));
@@ -72,8 +71,13 @@ public final class FileCopies implements Function<String, String> {
     FileSystem fs = from.getFileSystem(own);
     FileUtil.copy(fs, from, fs, to, false, true, own);
     FileStatus made = fs.getFileStatus(to);
-    return String.join(END, text(to), Long.toString(made.getLen()), Integer.toString(made.getReplication()),
-        Long.toString(made.getBlockSize()), Long.toString(made.getModificationTime()));
+    return String.join(
+        END,
+        text(to),
+        Long.toString(made.getLen()),
+        Integer.toString(made.getReplication()),
+        Long.toString(made.getBlockSize()),
+        Long.toString(made.getModificationTime()));
   }
 
   /** The copy has to be as long as the manifest says that the file is. */
@@ -84,8 +88,8 @@ public final class FileCopies implements Function<String, String> {
     if (length != file.getLen()) {
       throw new IOException(copy + " has " + length + " bytes, and is a copy of " + file.getLen());
     }
-    return new FileStatus(length, false, Integer.parseInt(fields[2]), Long.parseLong(fields[3]),
-        Long.parseLong(fields[4]), copy);
+    return new FileStatus(
+        length, false, Integer.parseInt(fields[2]), Long.parseLong(fields[3]), Long.parseLong(fields[4]), copy);
   }
 
   private static String text(Path path) {

@@ -26,8 +26,8 @@ import org.apache.parquet.hadoop.metadata.ColumnChunkMetaData;
 import org.apache.parquet.hadoop.util.HadoopInputFile;
 
 /**
- * What a file says of its own columns. Who wrote the file has entered it, so it tells what was in there, whatever a reader
- * finds: one that does not know a name, say, finds null in each row.
+ * What a file says of its own columns. Who wrote the file has entered it, so it tells what was in there, whatever a
+ * reader finds: one that does not know a name, say, finds null in each row.
  */
 final class Footer {
   /** Where a format does not count values. */
@@ -42,8 +42,8 @@ final class Footer {
    * Reads it.
    *
    * @param format as {@link WrittenFormat#kind}
-   * @return how many values that are not null are in each column, and in each that is inside of one, by names; null where
-   *     files of the format say nothing
+   * @return how many values that are not null are in each column, and in each that is inside of one, by names; null
+   *     where files of the format say nothing
    */
   static Map<String, Long> values(WrittenFormat.Kind format, Path file, Configuration conf) throws IOException {
     return switch (format) {
@@ -87,7 +87,8 @@ final class Footer {
    *
    * @param statistics null where there are no rows
    */
-  private static void ofOrc(TypeDescription type, String above, ColumnStatistics[] statistics, Map<String, Long> values) {
+  private static void ofOrc(
+      TypeDescription type, String above, ColumnStatistics[] statistics, Map<String, Long> values) {
     List<TypeDescription> inside = type.getChildren() == null ? List.of() : type.getChildren();
     for (int at = 0; at < inside.size(); at++) {
       boolean isNamed = type.getCategory() == TypeDescription.Category.STRUCT;
@@ -109,8 +110,9 @@ final class Footer {
   }
 
   /**
-   * Why a file's times may change when its rows are copied, for users; null where they do not. ORC keeps times as clocks
-   * showed them where they were written. Where another zone's clocks never showed one, a reader there finds another time.
+   * Why a file's times may change when its rows are copied, for users; null where they do not. ORC keeps times as
+   * clocks showed them where they were written. Where another zone's clocks never showed one, a reader there finds
+   * another time.
    */
   static String otherZone(WrittenFormat.Kind format, Path file, Configuration conf) throws IOException {
     if (format != WrittenFormat.Kind.ORC) {

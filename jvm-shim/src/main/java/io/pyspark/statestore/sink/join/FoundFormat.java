@@ -80,8 +80,13 @@ public final class FoundFormat {
 
   private static StateStoreFilesException unknown(String name, Exception cause) {
     return new StateStoreFilesException(
-        Id.PSS_SINK_COMPACTION_FAILED, "The files could not be understood as " + name + ": " + cause.getMessage()
-            + ". Nothing was changed. Give the format and the options with which the query writes.", cause);
+        Id.PSS_SINK_COMPACTION_FAILED,
+        "The files could not be understood as "
+            + name
+            + ": "
+            + cause.getMessage()
+            + ". Nothing was changed. Give the format and the options with which the query writes.",
+        cause);
   }
 
   private static StructType columns(WrittenFormat bare, List<FileStatus> files) {
@@ -130,7 +135,8 @@ public final class FoundFormat {
     if (one instanceof ArrayType && other instanceof ArrayType) {
       return new ArrayType(merged(name, ((ArrayType) one).elementType(), ((ArrayType) other).elementType()), true);
     }
-    if (one instanceof MapType && other instanceof MapType
+    if (one instanceof MapType
+        && other instanceof MapType
         && ((MapType) one).keyType().equals(((MapType) other).keyType())) {
       DataType value = merged(name, ((MapType) one).valueType(), ((MapType) other).valueType());
       return new MapType(((MapType) one).keyType(), value, true);

@@ -26,7 +26,9 @@ final class Jobs {
    * @return what each task answers, in the order of the works
    */
   static <W, A> List<A> run(
-      SparkSession session, List<W> works, Configuration conf,
+      SparkSession session,
+      List<W> works,
+      Configuration conf,
       Function<Broadcast<SerializableConfiguration>, org.apache.spark.api.java.function.Function<W, A>> tasks) {
     JavaSparkContext spark = JavaSparkContext.fromSparkContext(session.sparkContext());
     Broadcast<SerializableConfiguration> broadcast = spark.broadcast(new SerializableConfiguration(conf));

@@ -43,10 +43,12 @@ public record Joined(List<Part> sources, List<Part> made, List<Left> left) imple
     }
   }
 
-  /** File systems have classes of their own, from jars that a session was given, which cannot be read from bytes here. */
+  /**
+   * File systems have classes of their own, from jars that a session was given, which cannot be read from bytes here.
+   */
   private static FileStatus plain(FileStatus file) {
-    return new FileStatus(file.getLen(), false, file.getReplication(), file.getBlockSize(), file.getModificationTime(),
-        file.getPath());
+    return new FileStatus(
+        file.getLen(), false, file.getReplication(), file.getBlockSize(), file.getModificationTime(), file.getPath());
   }
 
   /** What the innermost cause of a failure says, as {@link Left#why}. */
@@ -66,9 +68,10 @@ public record Joined(List<Part> sources, List<Part> made, List<Left> left) imple
 
   /** The same with the new files as they are in their places, by their names. */
   public Joined at(Map<String, FileStatus> places) {
-    List<Part> placed = made.stream()
-        .map(part -> new Part(places.get(part.file().getPath().getName()), part.count(), part.checksum()))
-        .toList();
+    List<Part> placed =
+        made.stream()
+            .map(part -> new Part(places.get(part.file().getPath().getName()), part.count(), part.checksum()))
+            .toList();
     return new Joined(sources, placed, left);
   }
 

@@ -15,9 +15,9 @@ import org.apache.spark.broadcast.Broadcast;
 import org.apache.spark.util.SerializableConfiguration;
 
 /**
- * What an executor does with files to join: it writes new files that hold what they hold, in their order, and says what it
- * found in both. What cannot be joined without loss is left, with the reason. Each attempt of a task writes to names of
- * its own, so attempts never meet.
+ * What an executor does with files to join: it writes new files that hold what they hold, in their order, and says what
+ * it found in both. What cannot be joined without loss is left, with the reason. Each attempt of a task writes to names
+ * of its own, so attempts never meet.
  *
  * <p>A task is given a number only, and it answers with bytes: the rest travels in this function, for which Spark uses
  * Java's serializer whatever {@code spark.serializer} is.
@@ -38,8 +38,7 @@ final class JoinedFiles implements org.apache.spark.api.java.function.Function<I
      * @param next the path of a new file with an ending; another one each time
      * @param number of the task
      */
-    Joined copy(List<FileStatus> files, Function<String, Path> next, int number, Configuration conf)
-        throws IOException;
+    Joined copy(List<FileStatus> files, Function<String, Path> next, int number, Configuration conf) throws IOException;
   }
 
   /**
@@ -59,10 +58,15 @@ final class JoinedFiles implements org.apache.spark.api.java.function.Function<I
     List<Path> named = new ArrayList<>();
     Set<Path> kept = new HashSet<>();
     try {
-      Joined joined = copy.copy(join.files(), ending -> {
-        named.add(new Path(join.directory(), PartNames.newName(attempt, number, ending)));
-        return named.get(named.size() - 1);
-      }, number, own);
+      Joined joined =
+          copy.copy(
+              join.files(),
+              ending -> {
+                named.add(new Path(join.directory(), PartNames.newName(attempt, number, ending)));
+                return named.get(named.size() - 1);
+              },
+              number,
+              own);
       byte[] answer = joined.toBytes();
       joined.made().forEach(made -> kept.add(made.file().getPath()));
       return answer;

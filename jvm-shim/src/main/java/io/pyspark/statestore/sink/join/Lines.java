@@ -1,8 +1,8 @@
 package io.pyspark.statestore.sink.join;
 
 /**
- * Counts the lines of a text that comes in pieces, and sums up a checksum of each. So the lines of a file can be compared
- * with those of the files that it was made of, in any order and without keeping them.
+ * Counts the lines of a text that comes in pieces, and sums up a checksum of each. So the lines of a file can be
+ * compared with those of the files that it was made of, in any order and without keeping them.
  */
 final class Lines {
   private static final long FACTOR = 0x9E3779B97F4A7C15L;
@@ -19,6 +19,7 @@ final class Lines {
   private boolean watches;
   private boolean seen;
   private boolean isAtBegin = true;
+
   /** How the lines begin; -1 before the first, and -2 where they begin in several ways. */
   private int beginning = -1;
 

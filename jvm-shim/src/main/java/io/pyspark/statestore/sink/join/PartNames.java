@@ -10,6 +10,7 @@ import java.util.concurrent.ThreadLocalRandom;
  */
 public final class PartNames {
   private static final String BEGINNING = "part-";
+
   /** Of a UUID as a text. */
   private static final int UUID_LENGTH = 36;
 

@@ -38,15 +38,17 @@ final class Probe {
   private static final int ROWS = 8;
   private static final int MOST_KEPT = 256;
   private static final String[] TEXTS = {"a", "", " b ", "0023", "true", "1e5", "line\nend", "ü\"'\\,;<&"};
-  /** What was found, by form; null for what gives back everything. */
-  private static final Map<String, String> FOUND = new LinkedHashMap<>(16, 0.75f, true) {
-    private static final long serialVersionUID = 1L;
 
-    @Override
-    protected boolean removeEldestEntry(Map.Entry<String, String> eldest) {
-      return size() > MOST_KEPT;
-    }
-  };
+  /** What was found, by form; null for what gives back everything. */
+  private static final Map<String, String> FOUND =
+      new LinkedHashMap<>(16, 0.75f, true) {
+        private static final long serialVersionUID = 1L;
+
+        @Override
+        protected boolean removeEldestEntry(Map.Entry<String, String> eldest) {
+          return size() > MOST_KEPT;
+        }
+      };
 
   private Probe() {}
 
@@ -100,7 +102,8 @@ final class Probe {
       List<UnsafeRow> found = copy.read(status);
       for (int number = 0; number < ROWS; number++) {
         if (number >= found.size() || !given.get(number).equals(found.get(number))) {
-          return "its reader does not find all that its writer was given (" + difference(written, given, found, number)
+          return "its reader does not find all that its writer was given ("
+              + difference(written, given, found, number)
               + ")";
         }
       }
@@ -145,7 +148,8 @@ final class Probe {
       ArrayType array = (ArrayType) type;
       Object[] elements = new Object[number % 3];
       for (int at = 0; at < elements.length; at++) {
-        elements[at] = array.containsNull() && at == 1 && number % 2 == 0 ? null : value(array.elementType(), number + at);
+        elements[at] =
+            array.containsNull() && at == 1 && number % 2 == 0 ? null : value(array.elementType(), number + at);
       }
       return new GenericArrayData(elements);
     }
@@ -162,7 +166,8 @@ final class Probe {
     }
     if (type instanceof DecimalType) {
       DecimalType decimal = (DecimalType) type;
-      return Decimal.apply(java.math.BigDecimal.valueOf(number % 9 - 4, decimal.scale()), decimal.precision(), decimal.scale());
+      return Decimal.apply(
+          java.math.BigDecimal.valueOf(number % 9 - 4, decimal.scale()), decimal.precision(), decimal.scale());
     }
     return atom(type.getClass().getSimpleName().replace("$", ""), number);
   }

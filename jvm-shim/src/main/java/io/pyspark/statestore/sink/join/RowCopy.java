@@ -29,14 +29,15 @@ import scala.collection.Iterator;
 import scala.collection.immutable.Map$;
 
 /**
- * Copies row by row, with Spark's own reader and writer of the format. The rows of each file are counted and summed up as
- * they are read; the new file is read again, and so are its rows. What the reader does not find at all, it does not find in
- * the new file either, so what the files say of themselves ({@link Footer}) is compared, too.
+ * Copies row by row, with Spark's own reader and writer of the format. The rows of each file are counted and summed up
+ * as they are read; the new file is read again, and so are its rows. What the reader does not find at all, it does not
+ * find in the new file either, so what the files say of themselves ({@link Footer}) is compared, too.
  */
 final class RowCopy implements JoinedFiles.Copy {
   private static final long serialVersionUID = 1L;
 
   private static final long SEED = 42;
+
   /** So often a file that cannot be read makes the others be copied again. */
   private static final int MOST_RESTARTS = 4;
 
@@ -109,7 +110,7 @@ final class RowCopy implements JoinedFiles.Copy {
   List<UnsafeRow> read(FileStatus file) {
     UnsafeProjection asUnsafe = UnsafeProjection.create(schema);
     List<UnsafeRow> found = new ArrayList<>();
-    for (Iterator<InternalRow> i = rows.apply(whole(file)); i.hasNext();) {
+    for (Iterator<InternalRow> i = rows.apply(whole(file)); i.hasNext(); ) {
       found.add(asUnsafe.apply(i.next()).copy());
     }
     return found;
@@ -123,11 +124,13 @@ final class RowCopy implements JoinedFiles.Copy {
     private final UnsafeProjection asUnsafe = UnsafeProjection.create(schema);
     private final List<Part> sources = new ArrayList<>();
     private final List<Part> made = new ArrayList<>();
+
     /** What the files say of themselves, and the new ones; null where their format says nothing. */
     private Map<String, Long> held = new LinkedHashMap<>();
 
     private Map<String, Long> has = new LinkedHashMap<>();
     private NewFile file;
+
     /** The file because of which this ended. */
     private Left odd;
 
@@ -280,7 +283,14 @@ final class RowCopy implements JoinedFiles.Copy {
 
   private static PartitionedFile whole(FileStatus file) {
     long length = file.getLen();
-    return new PartitionedFile(InternalRow.empty(), SparkPath.fromPath(file.getPath()), 0, length, new String[0], 0,
-        length, Map$.MODULE$.empty());
+    return new PartitionedFile(
+        InternalRow.empty(),
+        SparkPath.fromPath(file.getPath()),
+        0,
+        length,
+        new String[0],
+        0,
+        length,
+        Map$.MODULE$.empty());
   }
 }

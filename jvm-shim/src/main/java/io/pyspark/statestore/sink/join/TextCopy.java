@@ -29,17 +29,18 @@ import org.apache.hadoop.io.compress.GzipCodec;
 
 /**
  * Copies the lines of text files byte by byte. Each file ends with the end of a line, so one after the other they are a
- * text file again; what stands around the lines ({@link TextForm}) must be the same in all of them, and the new file has it
- * once. What gzip and bzip2 have compressed may follow each other, too, where nothing stands around; otherwise compression
- * is undone and done again.
+ * text file again; what stands around the lines ({@link TextForm}) must be the same in all of them, and the new file
+ * has it once. What gzip and bzip2 have compressed may follow each other, too, where nothing stands around; otherwise
+ * compression is undone and done again.
  *
- * <p>The lines of each file are counted and summed up as they are read, without compression. The new file is read again,
- * and so are its lines.
+ * <p>The lines of each file are counted and summed up as they are read, without compression. The new file is read
+ * again, and so are its lines.
  */
 final class TextCopy implements JoinedFiles.Copy {
   private static final long serialVersionUID = 1L;
 
   private static final int BUFFER = 1 << 16;
+
   /** So often a file that turns out to be odd late makes the others be copied again. */
   private static final int MOST_RESTARTS = 8;
 
@@ -67,7 +68,8 @@ final class TextCopy implements JoinedFiles.Copy {
         pass.addTo(all);
       }
     }
-    String why = open.size() > 1 ? "too many of the files beside it cannot be joined" : "no other file begins as it does";
+    String why =
+        open.size() > 1 ? "too many of the files beside it cannot be joined" : "no other file begins as it does";
     open.forEach(file -> all.left().add(new Left(file, why)));
     return all;
   }
@@ -78,12 +80,15 @@ final class TextCopy implements JoinedFiles.Copy {
     private final Configuration conf;
     private final FileSystem fs;
     private final CompressionCodec codec;
+
     /** Whether compressed files follow each other as they are. */
     private final boolean isRaw;
+
     private final Set<FileStatus> fitting = new HashSet<>();
     private final List<Part> sources = new ArrayList<>();
     private final List<TextFile> texts = new ArrayList<>();
     private final Map<FileStatus, String> odd = new LinkedHashMap<>();
+
     /** Files of which something was written before they turned out to be odd. */
     private int lateOnes;
 
@@ -167,7 +172,8 @@ final class TextCopy implements JoinedFiles.Copy {
       Lines lines = null;
       if (why == null) {
         try {
-          TextFile text = read(made, texts.get(0).opening(), new LineWriter(OutputStream.nullOutputStream(), false), null);
+          TextFile text =
+              read(made, texts.get(0).opening(), new LineWriter(OutputStream.nullOutputStream(), false), null);
           lines = text.lines();
         } catch (OddException e) {
           why = "what was made of it could not be read again: " + e.getMessage();
@@ -200,7 +206,8 @@ final class TextCopy implements JoinedFiles.Copy {
       }
       if (form.kind() == TextForm.Kind.CSV_WITHOUT_HEADER) {
         boolean alike = texts.stream().mapToLong(text -> text.lines().first()).distinct().count() == 1;
-        return !alike || repeats || texts.get(0).lines().count() == 0 ? null
+        return !alike || repeats || texts.get(0).lines().count() == 0
+            ? null
             : "all files begin with the same line, which comes nowhere else; is it a header?";
       }
       return null;

@@ -13,12 +13,14 @@ import java.util.Arrays;
  */
 record TextFile(byte[] opening, byte[] closing, Lines lines) {
   private static final int BUFFER = 1 << 16;
+
   /** A header or an opening that is longer is none. */
   private static final int LONGEST = 1 << 20;
 
   /** Of UTF-8, and of UTF-16 in both orders, with which those of UTF-32 begin or end. */
-  private static final byte[][] MARKS =
-      {{(byte) 0xef, (byte) 0xbb, (byte) 0xbf}, {(byte) 0xfe, (byte) 0xff}, {(byte) 0xff, (byte) 0xfe}};
+  private static final byte[][] MARKS = {
+    {(byte) 0xef, (byte) 0xbb, (byte) 0xbf}, {(byte) 0xfe, (byte) 0xff}, {(byte) 0xff, (byte) 0xfe}
+  };
 
   /** A file that cannot be joined with others; the message says why, to users. */
   static final class OddException extends IOException {
@@ -64,9 +66,10 @@ record TextFile(byte[] opening, byte[] closing, Lines lines) {
       opens = form.opening(begin, length);
     }
     if (opens < 0) {
-      throw new OddException(form.kind() == TextForm.Kind.XML
-          ? "it does not begin with the element " + form.root() + "; give the query's rootTag"
-          : "it has no header that ends; give the query's lineSep");
+      throw new OddException(
+          form.kind() == TextForm.Kind.XML
+              ? "it does not begin with the element " + form.root() + "; give the query's rootTag"
+              : "it has no header that ends; give the query's lineSep");
     }
     byte[] opening = Arrays.copyOf(begin, opens);
     if (expected != null && !Arrays.equals(opening, expected)) {
@@ -98,8 +101,7 @@ record TextFile(byte[] opening, byte[] closing, Lines lines) {
 
   /** Passes on all but the last bytes, which are kept back until it is clear whether they are lines. */
   private static byte[] body(
-      InputStream in, TextForm form, byte[] begin, int from, int length, Lines lines, Taker taker)
-      throws IOException {
+      InputStream in, TextForm form, byte[] begin, int from, int length, Lines lines, Taker taker) throws IOException {
     int most = form.most();
     byte[] held = new byte[most + BUFFER];
     int has = 0;

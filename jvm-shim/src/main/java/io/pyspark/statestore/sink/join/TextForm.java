@@ -26,12 +26,24 @@ import java.util.Set;
  * @param isTold whether users have said all this from memory, and not the query that writes the files
  */
 record TextForm(
-    Kind kind, int headerLines, byte[] separator, byte quote, byte escape, byte[] cellSeparator, String root,
+    Kind kind,
+    int headerLines,
+    byte[] separator,
+    byte quote,
+    byte escape,
+    byte[] cellSeparator,
+    String root,
     boolean isTold)
     implements Serializable {
   private static final byte[] LINE_END = {'\n'};
 
-  enum Kind { PLAIN, JSON, CSV_WITH_HEADER, CSV_WITHOUT_HEADER, XML }
+  enum Kind {
+    PLAIN,
+    JSON,
+    CSV_WITH_HEADER,
+    CSV_WITHOUT_HEADER,
+    XML
+  }
 
   /**
    * Reads it from a writer's options.
@@ -44,23 +56,31 @@ record TextForm(
       String root = options.getOrDefault("rootTag", "ROWS").strip().split("\\s")[0];
       return new TextForm(Kind.XML, 0, LINE_END, (byte) 0, (byte) 0, LINE_END, root, isTold);
     }
-    Kind kind = switch (written.kind()) {
-      case JSON -> Kind.JSON;
-      case CSV -> hasHeader(options) ? Kind.CSV_WITH_HEADER : Kind.CSV_WITHOUT_HEADER;
-      default -> Kind.PLAIN;
-    };
+    Kind kind =
+        switch (written.kind()) {
+          case JSON -> Kind.JSON;
+          case CSV -> hasHeader(options) ? Kind.CSV_WITH_HEADER : Kind.CSV_WITHOUT_HEADER;
+          default -> Kind.PLAIN;
+        };
     int headerLines = 1;
     for (String name : written.schema().fieldNames()) {
       headerLines += (int) name.chars().filter(c -> c == '\n').count();
     }
     String cells = options.getOrDefault("sep", options.getOrDefault("delimiter", ","));
-    return new TextForm(kind, headerLines, separator, character(options, "quote", "\""), character(options, "escape", "\\"),
-        cells.getBytes(charset), "", isTold);
+    return new TextForm(
+        kind,
+        headerLines,
+        separator,
+        character(options, "quote", "\""),
+        character(options, "escape", "\\"),
+        cells.getBytes(charset),
+        "",
+        isTold);
   }
 
   /**
-   * Why the header of a CSV cannot be told from its rows, for users; null where it can. The writer changes ends of lines
-   * within names to those of the file.
+   * Why the header of a CSV cannot be told from its rows, for users; null where it can. The writer changes ends of
+   * lines within names to those of the file.
    */
   static String whyNoHeader(WrittenFormat written, Map<String, String> options) {
     if (written.kind() != WrittenFormat.Kind.CSV || !hasHeader(options)) {
@@ -68,7 +88,8 @@ record TextForm(
     }
     String separator = options.getOrDefault("lineSep", "\n");
     for (String name : written.schema().fieldNames()) {
-      boolean isOdd = name.contains("\r") || !separator.equals("\n") && (name.contains("\n") || name.contains(separator));
+      boolean isOdd =
+          name.contains("\r") || !separator.equals("\n") && (name.contains("\n") || name.contains(separator));
       if (isOdd) {
         return "the name of a column has an end of a line, and lineSep is not its default";
       }

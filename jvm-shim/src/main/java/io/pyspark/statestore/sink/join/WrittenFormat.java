@@ -106,7 +106,7 @@ public record WrittenFormat(
   /** The options of the query's writer, by names in any case. */
   public Map<String, String> optionsAsMap() {
     Map<String, String> all = new TreeMap<>(String.CASE_INSENSITIVE_ORDER);
-    for (Iterator<scala.Tuple2<String, String>> i = options.iterator(); i.hasNext();) {
+    for (Iterator<scala.Tuple2<String, String>> i = options.iterator(); i.hasNext(); ) {
       scala.Tuple2<String, String> next = i.next();
       all.put(next._1(), next._2());
     }

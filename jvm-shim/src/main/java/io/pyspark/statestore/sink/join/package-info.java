@@ -8,8 +8,8 @@
  * <p><b>The way through:</b>
  *
  * <ol>
- *   <li>A {@link Compaction} is given a {@link WrittenFormat}: what a query tells of its files, or what
- *       {@link FoundFormat} finds in them. {@link FileFormats} asks Spark's classes for formats.
+ *   <li>A {@link Compaction} is given a {@link WrittenFormat}: what a query tells of its files, or what {@link
+ *       FoundFormat} finds in them. {@link FileFormats} asks Spark's classes for formats.
  *   <li>It says first why such files cannot be joined, if they cannot: of texts by their options and {@link TextForm},
  *       of all others after a {@link Probe} has written and read a few rows.
  *   <li>{@link Jobs} runs {@link JoinedFiles} for each {@link Join}, on executors. {@link PartNames} names new files.

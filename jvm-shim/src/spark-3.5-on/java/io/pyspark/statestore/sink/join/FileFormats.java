@@ -13,8 +13,8 @@ import scala.collection.immutable.Map;
 import scala.collection.immutable.Map$;
 
 /**
- * What is asked of Spark's formats. Their methods take another class of sequences in each Scala, so the same source gives
- * other bytes in the jar for 3.5.
+ * What is asked of Spark's formats. Their methods take another class of sequences in each Scala, so the same source
+ * gives other bytes in the jar for 3.5.
  */
 final class FileFormats {
   /** A columnar format wants to be told whether its reader gives batches of rows. */
@@ -32,9 +32,10 @@ final class FileFormats {
   static Function1<PartitionedFile, Iterator<InternalRow>> reader(
       WrittenFormat written, StructType required, Configuration conf) {
     Map<String, String> rowWise = written.options().updated(RETURNING_BATCH, "false");
-    return written.format().buildReaderWithPartitionValues(
-        written.session(), written.schema(), new StructType(), required, ScalaList.of(List.of()), rowWise,
-        conf);
+    return written
+        .format()
+        .buildReaderWithPartitionValues(
+            written.session(), written.schema(), new StructType(), required, ScalaList.of(List.of()), rowWise, conf);
   }
 
   /** Options as formats take them. */
