@@ -41,7 +41,6 @@ $(INSTALLED): setup.cfg setup.py pyproject.toml | check-python check-jdk
 		--editable ".[test,examples,benchmarks]"
 	$(MAKE) --no-print-directory register
 	@# Not needed to build or to run anything; whoever needs it says again how to get it.
-	-$(BIN)/python jvm-shim/java_format.py --fetch
 	touch $@
 
 register:
@@ -127,7 +126,8 @@ format: $(INSTALLED) ## lay out all code: ruff for Python, google-java-format fo
 lint: $(INSTALLED) ## ruff, and the layout of Java
 	$(BIN)/ruff check $(PYTHON_CODE)
 	$(BIN)/ruff format --check $(PYTHON_CODE)
-	$(BIN)/python jvm-shim/java_format.py --check
+	@# A machine that only runs the tests needs no npm.
+	$(BIN)/python jvm-shim/java_format.py --check --if-possible
 
 typecheck: $(INSTALLED) ## mypy
 	$(BIN)/mypy $(PYTHON_CODE)

@@ -38,8 +38,8 @@ def counters() -> list[str]:
     return [renamed.get(name, key) for name, key in re.findall(r'^    ([A-Z_]+)\("(\w+)"\)', counts, re.MULTILINE)]
 
 
-def test_a_counter_has_a_row_with_its_unit() -> None:
+def test_a_counter_has_a_row_that_says_what_it_counts() -> None:
     found = counters()
 
     assert len(found) > 20
-    assert [name for name in found if not any(row[0] == f"`{name}`" and row[1] and row[2] for row in ROWS)] == []
+    assert [name for name in found if not any(row[0] == f"`{name}`" and row[1] for row in ROWS)] == []

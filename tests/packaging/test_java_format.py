@@ -70,6 +70,8 @@ def test_without_npm_it_says_how_to_get_one(
 
     assert java_format.main(["--check"]) == 1
     assert "apt-get install npm" in capsys.readouterr().err
+    assert java_format.main(["--check", "--if-possible"]) == 0
+    assert "Nobody looks at the layout of Java here" in capsys.readouterr().err
 
 
 @needs_formatter
