@@ -21,6 +21,12 @@ public final class Lazily {
     readsGoFirstFor(10);
     lostAfter(120_000);
     farApart(120_000);
+    wholeAt(100 << 20);
+  }
+
+  /** How many bytes of a whole file are thought to come in a second. */
+  public static void wholeAt(long bytesPerSecond) {
+    PartialFile.wholeBytesPerSecond = bytesPerSecond;
   }
 
   /** For how long a source may be gone. */
