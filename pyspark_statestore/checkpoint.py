@@ -281,8 +281,9 @@ class Checkpoint:
             version: The state version to begin with. Batch n leaves version n + 1. The version of the last committed
                 batch if not given.
             storage_options: Options of the fsspec file system of ``dst``; this checkpoint's if not given.
-            partitions: Repartition the fork, as :meth:`repartition` does; it has this checkpoint's number if not given.
-                With a multiple of that, state with large rows is not written again (docs/reshape.md).
+            partitions: Repartition the fork, with Spark 4.3, as :meth:`repartition` does; it has this checkpoint's
+                number if not given. With a multiple of that, state with large rows is not written again
+                (docs/reshape.md).
             sinks: For each directory to which this checkpoint's query writes files, an empty one to which the fork's
                 query is to write instead: paths, or ``Sink`` objects. It gets the list without which that query could
                 not go on there. Readers of it see what the fork's query writes, and nothing else.
@@ -309,7 +310,7 @@ class Checkpoint:
         target = self._location_of(dst, storage_options)
         if partitions is not None:
             from pyspark_statestore.migration.repartition import check_number
-            from pyspark_statestore.migration.spark_side import check_location
+            from pyspark_statestore.migration.spark_side import check_location, check_spark
 
             check_number(partitions)
         pairs = self._sinks_of_fork(sinks, target, version, compact_interval, spark)
@@ -317,6 +318,8 @@ class Checkpoint:
         there = Checkpoint(dst, options, closed_after=self._closed_after)
         if partitions is not None:
             check_location(there._directory)
+            if partitions != self._partitions_at(version):
+                check_spark(spark, there.url)
 
         def afterwards() -> None:
             # Nobody runs a query on a fork that is being made.
@@ -338,6 +341,21 @@ class Checkpoint:
         )
         return replace(made, sinks_count=len(pairs.sinks))
 
+    def _partitions_at(self, version: int | None) -> int | None:
+        """How many state partitions there are in a version, or in the newest; None where the logs do not say."""
+        from pyspark_statestore.log.spark_logs import partitions_of
+
+        batch = self._batch_of(version)
+        return None if batch < 0 else partitions_of(self._directory, batch)
+
+    def _batch_of(self, version: int | None) -> int:
+        """The batch that left a version, or the last committed one; -1 where there is none."""
+        from pyspark_statestore.log.restorability import committed
+
+        if isinstance(version, int) and not isinstance(version, bool):
+            return version - 1
+        return max(committed(self._directory), default=-1)
+
     def _sinks_of_fork(
         self,
         sinks: Mapping[SinkPath, SinkPath] | None,
@@ -347,7 +365,6 @@ class Checkpoint:
         spark: SparkSession | None,
     ) -> SinksOfFork:
         """The fork's sinks, once they were looked at."""
-        from pyspark_statestore.log.restorability import committed
         from pyspark_statestore.sink.holes import SinksOfFork, interval_of_session
 
         if sinks is not None and not isinstance(sinks, Mapping):
@@ -356,9 +373,7 @@ class Checkpoint:
         pairs = tuple(zip(self._sinks(list(sinks or ())), self._sinks(list((sinks or {}).values())), strict=True))
         found = SinksOfFork(pairs, interval)
         if pairs:
-            is_number = isinstance(version, int) and not isinstance(version, bool)
-            last = version - 1 if is_number and version is not None else max(committed(self._directory), default=-1)
-            found.check(last, [target, self._location])
+            found.check(self._batch_of(version), [target, self._location])
         return found
 
     def _sinks(self, sinks: Sequence[SinkPath]) -> tuple[Directory, ...]:

@@ -34,7 +34,15 @@ from pyspark_statestore.log.state_files import STATE, StateFiles, plain_files
 from pyspark_statestore.migration.checks import require_query_stopped
 from pyspark_statestore.migration.offset_log import OffsetEntry, UnfinishedRepartition, kept, read_offsets
 from pyspark_statestore.migration.sources import EXTENSIONS, Sources
-from pyspark_statestore.migration.spark_side import Refuse, Rewrite, SparkSide, StoreName, cannot, check_location
+from pyspark_statestore.migration.spark_side import (
+    Refuse,
+    Rewrite,
+    SparkSide,
+    StoreName,
+    cannot,
+    check_location,
+    check_spark,
+)
 from pyspark_statestore.migration.split import split
 from pyspark_statestore.paths import merged_path
 from pyspark_statestore.session.doors import MERGED_PROVIDERS, STOCK_PROVIDERS, store_of
@@ -91,6 +99,8 @@ def repartition(
     check_unclaimed(directory, snapshot.scan.others)
     logs = newest_batches(directory)
     plan = Plan.of(directory, partitions)
+    if plan.new_batch is not None:
+        check_spark(spark, directory.location.url)
     names = plan.store_names(directory)
     result = Repartition(
         plan.before, partitions, plan.new_batch, len({each[0] for each in names}), len(names) * partitions, 0, dry_run

@@ -9,6 +9,7 @@ clone of the caller's session, which keeps its settings and its temporary views.
 from __future__ import annotations
 
 import re
+import sys
 import unicodedata
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark_statestore._version import __version__
 from pyspark_statestore.conf import OPTIONS
 from pyspark_statestore.errors import StateStoreFilesError
+from pyspark_statestore.paths import MERGED_PREFIX
 from pyspark_statestore.session.doors import (
     FILE_MANAGER_KEY,
     MERGED_FILE_MANAGER,
@@ -27,7 +29,14 @@ from pyspark_statestore.session.doors import (
     file_system_settings,
     spark_minor,
 )
-from pyspark_statestore.session.jvm import call_static, check_loaded, check_running, jar_missing, loaded_jar
+from pyspark_statestore.session.jvm import (
+    call_static,
+    check_loaded,
+    check_running,
+    is_running,
+    jar_missing,
+    loaded_jar,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -117,8 +126,10 @@ class SparkSide:
         self, spark: SparkSession | None, location: str, format_version: int, refuse: Refuse | None = None
     ) -> None:
         self._cannot = refuse or cannot
-        self._spark = _checked(spark, location, self._cannot)
         self._location = location
+        # People know the checkpoint by the path that they gave.
+        self._url = location.removeprefix(MERGED_PREFIX)
+        self._spark = _checked(spark, self._url, self._cannot)
         self._jvm: Any = self._spark.sparkContext._jvm
         self._session: Any = self._spark._jsparkSession.cloneSession()
         self._rewriters: dict[Rewrite, Any] = {}
@@ -150,9 +161,9 @@ class SparkSide:
             with self._active():
                 obstacle = self._rewriter(rewrite).obstacle(rewrite.batch)
         except _spark_errors() as error:
-            raise self._cannot(self._location, first_line(error)) from error
+            raise self._cannot(self._url, first_line(error)) from error
         if obstacle:
-            raise self._cannot(self._location, obstacle)
+            raise self._cannot(self._url, obstacle)
 
     def splittable(self, rewrite: Rewrite, partitions: int) -> frozenset[StoreName]:
         """The stores whose new partitions may begin with the files of the old ones, if there are to be so many.
@@ -164,7 +175,7 @@ class SparkSide:
             with self._active():
                 lines = str(self._rewriter(rewrite).splittable(rewrite.batch, partitions)).splitlines()
         except _spark_errors() as error:
-            raise self._cannot(self._location, first_line(error)) from error
+            raise self._cannot(self._url, first_line(error)) from error
         return frozenset((int(operator), name) for operator, _, name in (line.partition("/") for line in lines))
 
     def enter(self, rewrite: Rewrite, partitions: int) -> int:
@@ -217,7 +228,7 @@ class SparkSide:
             with self._active():
                 yield
         except _spark_errors() as error:
-            parameters = {"path": self._location, "partitions": partitions, "reason": first_line(error)}
+            parameters = {"path": self._url, "partitions": partitions, "reason": first_line(error)}
             raise StateStoreFilesError("PSS_REPARTITION_FAILED", parameters) from error
 
     def convert(self, rewrite: Rewrite) -> None:
@@ -230,7 +241,7 @@ class SparkSide:
             with self._active():
                 self._rewriter(rewrite).convert(rewrite.batch)
         except _spark_errors() as error:
-            parameters = {"path": self._location, "reason": first_line(error)}
+            parameters = {"path": self._url, "reason": first_line(error)}
             raise StateStoreFilesError("PSS_STORE_CONVERSION_FAILED", parameters) from error
 
     def _rewriter(self, rewrite: Rewrite) -> Any:
@@ -264,7 +275,30 @@ class SparkSide:
                 sessions.clearActiveSession()
 
 
-def _checked(spark: SparkSession | None, location: str, refuse: Refuse) -> SparkSession:
+def check_spark(spark: SparkSession | None, url: str, refuse: Refuse | None = None) -> None:
+    """Refuses a Spark that is too old to write state anew; it starts none, so a dry run can ask as well.
+
+    Args:
+        spark: The caller's session. Without one that runs, a session would be one of the installed PySpark.
+        url: The checkpoint's URL, for the message.
+        refuse: Makes the error; PSS_CANNOT_REPARTITION if not given.
+
+    Raises:
+        StateStoreFilesError: What ``refuse`` makes, or PSS_UNSUPPORTED_SPARK.
+    """
+    import pyspark
+
+    session = spark
+    if session is None and "pyspark.sql" in sys.modules:  # otherwise none can be active
+        from pyspark.sql import SparkSession
+
+        session = SparkSession.getActiveSession()
+    version = str(session.version if session is not None and is_running(session) else pyspark.__version__)
+    if SUPPORTED_SPARK.index(spark_minor(version)) < SUPPORTED_SPARK.index(FIRST_SPARK):
+        raise (refuse or cannot)(url, f"this is Spark {version}, and it takes Spark {FIRST_SPARK} or newer")
+
+
+def _checked(spark: SparkSession | None, url: str, refuse: Refuse) -> SparkSession:
     from pyspark.sql import SparkSession
 
     session = spark or SparkSession.getActiveSession()
@@ -272,9 +306,7 @@ def _checked(spark: SparkSession | None, location: str, refuse: Refuse) -> Spark
         reason = "State is written anew by a Spark session, and none is active"
         raise StateStoreFilesError("PSS_SPARK_NOT_RUNNING", {"reason": reason, "action": _ACTION})
     check_running(session, why_not_connect="and state is written anew from the driver", action=_ACTION)
-    minor = spark_minor(session.version)
-    if SUPPORTED_SPARK.index(minor) < SUPPORTED_SPARK.index(FIRST_SPARK):
-        raise refuse(location, f"this is Spark {session.version}, and it takes Spark {FIRST_SPARK} or newer")
+    check_spark(session, url, refuse)
     loaded = loaded_jar(session.sparkContext._jvm, session._jsparkSession.sharedState().jarClassLoader())
     if loaded is None:
         raise jar_missing("the session was started without the jar", _ACTION)

@@ -32,6 +32,7 @@ from pyspark_statestore.migration.repartition import (
     rewrite_of,
 )
 from pyspark_statestore.migration.sources import Sources
+from pyspark_statestore.migration.spark_side import check_spark
 from pyspark_statestore.session.doors import MERGED_PROVIDERS, STOCK_PROVIDERS, STORES, store_of
 
 if TYPE_CHECKING:
@@ -85,6 +86,7 @@ def convert_store(
     result = StoreConversion(before, store, plan.provider, None, 0, 0, None, dry_run)
     if before == store:
         return result
+    check_spark(spark, directory.location.url, _cannot)
     names = plan.store_names(directory, refuse=_cannot)
     if store == "heap" and format_version(directory, plan.batch) > 1:
         raise _cannot(directory.location.url, "it has checkpoint format 2, and the heap store knows the first only")

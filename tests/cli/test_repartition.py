@@ -10,7 +10,12 @@ from tests.cli.conftest import Invoke, rows
 from tests.maintenance.builders import contents
 from tests.migration.builders import make
 from tests.reshape.builders import repartition_by_hand
-from tests.reshape.harness import partitions_with_files
+from tests.reshape.harness import partitions_with_files, pretend_spark
+
+
+@pytest.fixture(autouse=True)
+def any_spark_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend_spark(monkeypatch, "4.3.0")
 
 
 @pytest.fixture
@@ -34,6 +39,24 @@ def test_dry_runs_say_so_and_change_nothing(invoke: Invoke, begun: Path) -> None
     for command in (("undo-repartition", begun, "--dry-run", "--force"), ("old-partitions", begun)):
         assert "DRY RUN" in invoke(*command).stdout
     assert contents(begun) == before
+
+
+@pytest.mark.parametrize(
+    ("command", "dry_run"),
+    [
+        (command, dry_run)
+        for command in (("repartition", "{q}", "--partitions", 5), ("convert", "{q}", "--store", "heap"))
+        for dry_run in ((), ("--dry-run",))
+    ],
+)
+def test_a_spark_that_is_too_old_is_refused_before_a_session_starts(
+    invoke: Invoke, begun: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[object, ...], dry_run: tuple[str, ...]
+) -> None:
+    pretend_spark(monkeypatch, "4.1.4")
+    monkeypatch.setattr("pyspark_statestore.cli.session.session", lambda *_: pytest.fail("a session was started"))
+    said = invoke(*(str(word).format(q=begun) for word in command), *dry_run, status=1).stderr
+    assert f"] {begun.as_uri()} cannot be" in said
+    assert "this is Spark 4.1.4, and it takes Spark 4.3 or newer" in said
 
 
 def test_they_do_it(invoke: Invoke, begun: Path) -> None:

@@ -23,6 +23,7 @@ from tests.inspect.builders import refused
 from tests.maintenance import builders
 from tests.migration.builders import MERGED, STOCK, make, providers, stock_goes_on, write_offsets
 from tests.reshape.builders import repartition_by_hand
+from tests.reshape.harness import pretend_spark
 
 
 def progress(batch: int, *, had_data: bool = True) -> dict[str, Any]:
@@ -113,7 +114,8 @@ VERBS: dict[str, tuple[str, Callable[[Checkpoint], object]]] = {
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_every_verb_believes_a_query_that_has_ended(tmp_path: Path, verb: str) -> None:
+def test_every_verb_believes_a_query_that_has_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str) -> None:
+    pretend_spark(monkeypatch, "4.3.0")  # which some verbs need
     kind, call = VERBS[verb]
     checkpoint = make(tmp_path / "q1", "plain" if kind == "plain" else "merged")
     if kind == "repartitioned":

@@ -23,6 +23,13 @@ SHUFFLE = "spark.sql.shuffle.partitions"
 SNAPSHOTS = {"spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "false"}
 """With which each batch leaves a snapshot."""
 
+
+def pretend_spark(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+    """As if this PySpark were installed, and no session active."""
+    monkeypatch.setattr("pyspark.__version__", version)
+    monkeypatch.setattr("pyspark.sql.SparkSession.getActiveSession", lambda: None)
+
+
 since = pytest.mark.since("4.3", "the repartitioning of Spark 4.3 is used")
 
 

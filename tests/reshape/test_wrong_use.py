@@ -19,12 +19,18 @@ from tests.maintenance import builders
 from tests.maintenance.builders import contents
 from tests.migration.builders import at, make, write_offsets
 from tests.migration.test_unfinished_repartition import BATCH, begin_repartitioning
+from tests.reshape.harness import pretend_spark
 
 
 @pytest.fixture
 def checkpoint(tmp_path: Path) -> Path:
     """Of the provider door, with two partitions."""
     return make(tmp_path / "q1")
+
+
+@pytest.fixture(autouse=True)
+def any_spark_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend_spark(monkeypatch, "4.3.0")
 
 
 @pytest.mark.parametrize("n", [0, -1, True, 2.0, "4", None, 1 << 40])
@@ -45,6 +51,26 @@ def test_a_dry_run_needs_no_spark_and_changes_nothing(checkpoint: Path) -> None:
     assert (done.partitions_before, done.partitions, done.batch, done.stores_count) == (2, 5, BATCH, 5)
     assert done.dry_run
     assert contents(checkpoint) == before
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_a_spark_that_is_too_old_is_refused_in_a_dry_run_too(
+    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dry_run: bool
+) -> None:
+    pretend_spark(monkeypatch, "4.1.4")
+    before, reason = contents(checkpoint), "this is Spark 4.1.4, and it takes Spark 4.3 or newer"
+    typed = at(f"merged+file:{checkpoint}")
+    with refused("PSS_CANNOT_REPARTITION", f"] {checkpoint.as_uri()} cannot", reason):
+        typed.repartition(5, dry_run=dry_run)
+    with refused("PSS_CANNOT_REPARTITION", f"] {tmp_path.as_uri()}/fork cannot", reason):
+        typed.fork(tmp_path / "fork", partitions=5, dry_run=dry_run)
+    with refused("PSS_CANNOT_CONVERT_STORE", f"] {checkpoint.as_uri()} cannot", reason):
+        typed.convert(store="heap", dry_run=dry_run)
+    assert contents(checkpoint) == before
+    assert not (tmp_path / "fork").exists()
+    assert typed.repartition(2, dry_run=dry_run).batch is None, "nothing is to be done, so any Spark will do"
+    assert typed.convert(store="rocksdb", dry_run=dry_run).version is None
+    assert Checkpoint(checkpoint).fork(tmp_path / "fork", partitions=2, dry_run=dry_run).version == BATCH
 
 
 def test_the_same_number_is_done_already(checkpoint: Path) -> None:
