@@ -9,6 +9,9 @@ from pyspark_statestore.errors import StateStoreFilesError
 
 MERGED_PREFIX = "merged+"
 
+SINK_LIST = "_spark_metadata"
+"""The folder in which a file sink of Spark's has the list of its files."""
+
 SCHEMES = ("file", "hdfs", "viewfs", "webhdfs", "s3a", "s3", "abfs", "abfss", "wasb", "gs", "oss", "cosn")
 """The schemes that ``configure`` sets up; the message of ``PSS_UNKNOWN_SCHEME`` says how to add another one."""
 

@@ -279,7 +279,9 @@ def compact_command(
     from pyspark_statestore.cli.layouts import SINK_FAILED, SINK_JOINED
     from pyspark_statestore.cli.output import Report, figures_of
     from pyspark_statestore.cli.session import session, task_progress
+    from pyspark_statestore.sink.file_list import check_sink
 
+    check_sink(sink._directory)  # before Spark is started
     with session(master, dict(conf)) as spark, task_progress("Joining files", spark):
         done = sink.compact(
             target_file_size=target_file_size,
@@ -336,7 +338,9 @@ def publish_command(
     """
     from pyspark_statestore.cli.output import Report, figures_of
     from pyspark_statestore.cli.session import session, task_progress
+    from pyspark_statestore.sink.file_list import check_sink
 
+    check_sink(sink._directory)  # before Spark is started
     with session(master, dict(conf)) as spark, task_progress("Publishing", spark):
         done = sink.publish(
             target_file_size=target_file_size,

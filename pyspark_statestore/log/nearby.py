@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import posixpath
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from itertools import islice
 
 from pyspark_statestore.errors import StateStoreFilesError
-from pyspark_statestore.paths import LIST_DEPTH
+from pyspark_statestore.paths import LIST_DEPTH, SINK_LIST
 from pyspark_statestore.rendering import counted
 from pyspark_statestore.storage.directory import Directory
 
 _OF_A_QUERY = frozenset(("offsets", "commits"))
 """What Spark makes in each checkpoint when its query starts."""
+
+
+def is_sink(names: Collection[str]) -> bool:
+    """Whether what is in a directory makes it a file sink, to which a query writes, and no checkpoint."""
+    return SINK_LIST in names and not _OF_A_QUERY.issubset(names)
+
 
 _UP = 6
 """Directories above one that are looked into: as many as there are between a checkpoint and its deepest file."""
@@ -69,30 +75,53 @@ def checkpoints_below(
 
 
 def hint(directory: Directory) -> str:
-    """Says where checkpoints are, near a directory that is none; nothing where none is near.
+    """Says what a directory is that is no checkpoint, or where checkpoints are near it; nothing where there is none.
 
     Args:
         directory: The directory.
     """
-    for look in (_above, _below):
+    for look in (_here, _above, _below):
         with suppress(StateStoreFilesError):  # the error that this is for says more
             if near := look(directory):
                 return near
     return ""
 
 
+def _here(directory: Directory) -> str:
+    if not is_sink(directory.names()):
+        return ""
+    url = shlex.quote(directory.location.url)
+    commands = (f"pyspark-statestore sink {each} {url}" for each in ("files", "verify"))
+    return f"a file sink has commands of its own: {'; '.join(commands)}"
+
+
+def checkpoint_of(directory: Directory) -> str:
+    """The URL of the checkpoint that a directory is, or in which it is; empty where it is none and in none."""
+    with suppress(StateStoreFilesError):  # the error that this is for says more
+        if _OF_A_QUERY.issubset(directory.names()):
+            return directory.location.url
+        return _next_above(directory)[0]
+    return ""
+
+
 def _above(directory: Directory) -> str:
+    url, steps = _next_above(directory)
+    up = "one directory up" if steps == 1 else f"{steps} directories up"
+    return f"{url} is one, {up}" if url else ""
+
+
+def _next_above(directory: Directory) -> tuple[str, int]:
+    """The URL of the next checkpoint above a directory, and how many directories up it is; empty without one."""
     path = directory.location.absolute
     for steps in range(1, _UP + 1):
         above = posixpath.dirname(path.rstrip("/"))
         if above in (path, "/", ""):
-            return ""
+            break
         path = above
         there = directory.beside(path)
         if _OF_A_QUERY.issubset(there.directories()):
-            up = "one directory up" if steps == 1 else f"{steps} directories up"
-            return f"{there.location.url} is one, {up}"
-    return ""
+            return there.location.url, steps
+    return "", 0
 
 
 def _below(directory: Directory) -> str:

@@ -22,7 +22,7 @@ from pyspark_statestore.format import MergedFile, name_ending, parse_file_name, 
 from pyspark_statestore.format.layout import MERGED_DIRECTORY
 from pyspark_statestore.format.reader import Group
 from pyspark_statestore.log import Entries, Resolution, is_closed, resolve
-from pyspark_statestore.log.nearby import hint
+from pyspark_statestore.log.nearby import hint, is_sink
 from pyspark_statestore.storage.changes import is_temporary
 from pyspark_statestore.storage.directory import Directory, FileInfo, in_parallel
 
@@ -350,6 +350,8 @@ def check_checkpoint(directory: Directory) -> None:
     names = directory.names()
     if _OF_A_CHECKPOINT.isdisjoint(names):
         reason = f"it has none of {', '.join(sorted(_OF_A_CHECKPOINT))}" if names else directory.why_empty()
+        if is_sink(names):
+            reason = "it is a file sink"
         near = hint(directory)
         parameters = {"path": directory.location.url, "reason": reason, "hint": f"; {near}" if near else ""}
         raise StateStoreFilesError("PSS_NOT_A_CHECKPOINT", parameters)

@@ -22,6 +22,7 @@ import hashlib
 import json
 import posixpath
 import re
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -32,11 +33,13 @@ import pyarrow as pa
 
 from pyspark_statestore.errors import StateStoreFilesError, redacted
 from pyspark_statestore.log.columns import schema_of, table_of
+from pyspark_statestore.log.nearby import checkpoint_of
 from pyspark_statestore.log.scan import retry_if_gone
 from pyspark_statestore.parsing import LARGEST, parse_object, whole_number
+from pyspark_statestore.paths import SINK_LIST
 from pyspark_statestore.storage.directory import Directory, FileInfo, in_parallel, in_parts
 
-LIST = "_spark_metadata"
+LIST = SINK_LIST
 
 WAITING = f"{LIST}/_waiting"
 """The directory of rows that wait to be published; no reader looks there. The same as in the jar's ``SinkPlaces``."""
@@ -194,6 +197,11 @@ def _parts(directory: Directory) -> list[tuple[FileInfo, re.Match[str]]]:
 
 
 def _why_no_list(directory: Directory) -> str:
+    if found := checkpoint_of(directory):
+        is_in = (
+            "it is a streaming checkpoint" if found == directory.location.url else f"it is in the checkpoint {found}"
+        )
+        return f"{is_in}. What is in that: pyspark-statestore summary {shlex.quote(found)}"
     reason = f"there is no {LIST} in it that names files"
     if not any(not name.startswith(("_", ".")) for name in directory.names()):
         return reason

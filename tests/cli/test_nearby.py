@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import click
 import pytest
 
 from pyspark_statestore import Checkpoint
 from pyspark_statestore.cli.main import cli
-from tests.cli.builders import write_checkpoint
+from tests.cli.builders import write_checkpoint, write_sink
 from tests.cli.conftest import Invoke, rows
+from tests.cli.test_next_steps import assert_can_be_pasted
 from tests.inspect.builders import Watch, refused, use_for_local_files, watched_file_system
 from tests.report.pages import Page
 
@@ -63,6 +65,54 @@ def test_a_wrong_directory_gets_a_hint(invoke: Invoke, root: Path, command: str)
     for inside, up in (("state", "one directory up"), ("state/_merged", "2 directories up")):
         said = invoke(command, root / "a" / inside, *OPENS[command], status=1).stderr
         assert said.endswith(f"checkpointLocation; {(root / 'a').as_uri()} is one, {up}.\n")
+
+
+@pytest.mark.parametrize("command", OPENS)
+def test_a_file_sink_is_no_checkpoint(invoke: Invoke, tmp_path: Path, command: str) -> None:
+    sink = tmp_path / "clicks"
+    write_sink(sink)
+    said = invoke(command, sink, *OPENS[command], status=1).stderr
+    assert said.startswith(f"[PSS_NOT_A_CHECKPOINT] {sink.as_uri()} is not a streaming checkpoint: it is a file sink. ")
+    assert set(assert_can_be_pasted(said.strip())) == {"files", "verify"}
+    assert f"pyspark-statestore sink files {sink.as_uri()}" in said
+
+
+def test_a_list_of_a_file_sink_says_what_it_is(invoke: Invoke, tmp_path: Path) -> None:
+    write_sink(tmp_path / "clicks")
+    said = invoke("list", tmp_path / "clicks").stderr
+    assert f"pyspark-statestore sink files {(tmp_path / 'clicks').as_uri()}" in said
+
+
+SINK_COMMANDS = {
+    "files": (),
+    "log": (),
+    "waiting": (),
+    "plot": ("-o", "never.png"),
+    "report": ("-o", "never.html"),
+    "verify": (),
+    "compact": (),
+    "publish": (),
+    "orphans": (),
+}
+
+
+def test_every_command_of_sinks_is_asked() -> None:
+    group = cli.commands["sink"]
+    assert isinstance(group, click.Group)
+    assert set(group.commands) == set(SINK_COMMANDS)
+
+
+@pytest.mark.parametrize("command", SINK_COMMANDS)
+def test_a_checkpoint_is_no_file_sink(
+    invoke: Invoke, root: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.setattr("pyspark_statestore.cli.session.session", lambda *_: pytest.fail("a session was started"))
+    url = (root / "a").as_uri()
+    for inside, where in (("", "it is a streaming checkpoint"), ("state", f"it is in the checkpoint {url}")):
+        said = invoke("sink", command, root / "a" / inside, *SINK_COMMANDS[command], status=1).stderr
+        assert said.startswith("[PSS_NOT_A_SINK]")
+        assert f": {where}. What is in that: pyspark-statestore summary {url}. Give the directory" in said
+        assert assert_can_be_pasted(said.strip()) == ["summary"]
 
 
 def test_python_and_files_too(root: Path, tmp_path: Path) -> None:
