@@ -54,8 +54,8 @@ def merged_path(path: str | os.PathLike[str]) -> str:
         # Whole: a restart from another directory must find the same checkpoint, and say so where it does not.
         return f"{MERGED_PREFIX}file:{os.path.abspath(text)}"
     scheme, rest = found[1].lower(), found[2]
-    if not rest.startswith("/") or not rest.strip("/"):
-        raise _bad(text, "a scheme has to be followed by an absolute path or by //host/path")
+    if reason := why_no_uri(scheme.removeprefix(MERGED_PREFIX), rest):
+        raise _bad(text, reason)
     if scheme.startswith(MERGED_PREFIX):
         if not scheme.removeprefix(MERGED_PREFIX) or scheme.count(MERGED_PREFIX) > 1:
             raise _bad(text, f"{MERGED_PREFIX} has to be followed by one scheme, as in merged+hdfs://namenode/path")
@@ -64,6 +64,32 @@ def merged_path(path: str | os.PathLike[str]) -> str:
         parameters = {"scheme": scheme, "path": text, "known": ", ".join(SCHEMES)}
         raise StateStoreFilesError("PSS_UNKNOWN_SCHEME", parameters)
     return f"{MERGED_PREFIX}{scheme}:{rest}"
+
+
+def why_no_uri(scheme: str, rest: str) -> str:
+    """Says why a path with a scheme cannot be one, and how to write it; nothing where it can.
+
+    Args:
+        scheme: The scheme in lower case, without ``merged+``.
+        rest: What comes after the colon.
+    """
+    if not rest.strip("/"):
+        return "nothing follows the scheme. A scheme has to be followed by an absolute path or by //host/path"
+    if not rest.startswith("/"):
+        how = (
+            ""
+            if scheme != "file"
+            else f": file://{os.path.abspath(os.path.expanduser(rest))}, or {rest} without a scheme"
+        )
+        return f"a scheme has to be followed by an absolute path or by //host/path{how}"
+    host = rest[2:].partition("/")[0] if rest.startswith("//") else ""
+    if scheme == "file" and host:
+        below = rest[2:]
+        return (
+            f"{host!r} is the name of a host there, and a file of this machine has none. Write file:///{below} for "
+            f"/{below}, or {below} without a scheme for what is below the current directory"
+        )
+    return ""
 
 
 def _bad(path: str, reason: str) -> StateStoreFilesError:

@@ -10,9 +10,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark_statestore.errors import StateStoreFilesError, first_line, not_allowed, redacted
-from pyspark_statestore.paths import MERGED_PREFIX
+from pyspark_statestore.paths import MERGED_PREFIX, SCHEMES, why_no_uri
 
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(/.*)", re.DOTALL)
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(.*)", re.DOTALL)
 
 _MERGED = re.compile(re.escape(MERGED_PREFIX) + r"(?=([A-Za-z][A-Za-z0-9+.-]*:)?/)", re.IGNORECASE)
 
@@ -179,16 +181,33 @@ def _plain_url(path: str | os.PathLike[str]) -> str:
     if not isinstance(text, str) or not text.strip():
         raise _bad_path(path, "it is empty or no text")
     text = _MERGED.sub("", text, count=1)
+    if reason := _why_no_uri(text):
+        raise _bad_path(text, reason)
     if not _URI.fullmatch(text):
         return "file://" + os.path.abspath(os.path.expanduser(text))
     scheme, _, rest = text.partition(":")
     scheme = scheme.lower()
-    if not rest.strip("/"):
-        raise _bad_path(text, "nothing follows the scheme")
+    if reason := why_no_uri(scheme, rest):
+        raise _bad_path(text, reason)
     # Hadoop writes file:/x, and leaves a default host away as in hdfs:/x.
     if not rest.startswith("//"):
         rest = "//" + rest
     return f"{scheme}:{rest.rstrip('/')}"
+
+
+def _why_no_uri(text: str) -> str:
+    """Says why a text that has a scheme of Hadoop's, or ``merged+`` before it, is no URL of a directory."""
+    found = _SCHEME.fullmatch(text)
+    if found is None:
+        if text.lower().startswith(MERGED_PREFIX):
+            return (
+                f"{MERGED_PREFIX} has to be followed by an absolute path or by a URL, as in {MERGED_PREFIX}file:///path"
+            )
+        return ""
+    scheme = found[1].lower().removeprefix(MERGED_PREFIX)
+    # A directory of this machine may have a colon in its name.
+    is_meant = scheme != found[1].lower() or scheme in SCHEMES or scheme in _PROTOCOLS
+    return why_no_uri(scheme, found[2]) if is_meant else ""
 
 
 def _options(given: object) -> dict[str, Any]:

@@ -1,13 +1,14 @@
 """merged_path."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_statestore import StateStoreFilesError, merged_path
+from pyspark_statestore import Checkpoint, Sink, StateStoreFilesError, merged_path
 from pyspark_statestore.paths import SCHEMES
 
 
@@ -41,6 +42,32 @@ def test_bad_paths_are_named(path: str) -> None:
         merged_path(path)
 
     assert caught.value.getMessageParameters()["path"] == path
+
+
+RELATIVE = [
+    ("file:ck/x", f"file://{os.getcwd()}/ck/x, or ck/x without a scheme"),
+    ("merged+file:ck/x", f"file://{os.getcwd()}/ck/x, or ck/x without a scheme"),
+    ("file://ck/x", "'ck' is the name of a host there, and a file of this machine has none. Write file:///ck/x for"),
+    ("merged+file://ck/x", "'ck' is the name of a host there"),
+    ("s3a:bucket/x", "//host/path"),
+    ("hdfs:x", "//host/path"),
+]
+
+
+@pytest.mark.parametrize(("path", "how"), RELATIVE)
+@pytest.mark.parametrize("ask", [merged_path, Checkpoint, Sink], ids=["merged_path", "Checkpoint", "Sink"])
+def test_a_url_that_is_relative_says_how_to_write_it(ask: Callable[[str], object], path: str, how: str) -> None:
+    with pytest.raises(StateStoreFilesError) as caught:
+        ask(path)
+
+    assert caught.value.getErrorClass() == "PSS_BAD_PATH"
+    assert how in str(caught.value)
+
+
+def test_what_only_looks_like_a_scheme_is_a_name() -> None:
+    assert Checkpoint("q1:v2").url == f"file://{os.getcwd()}/q1:v2"
+    with pytest.raises(StateStoreFilesError, match=r"merged\+ has to be followed by an absolute path or by a URL"):
+        Checkpoint("merged+ck/x")
 
 
 @pytest.mark.parametrize("path", ["ftp://host/q1", "gcs://bucket/q1", "C:/data/q1"])
