@@ -140,7 +140,8 @@ def release_command(checkpoint: Checkpoint, output: Output, dry_run: bool, fork:
     done = checkpoint.maintenance.release_fork(fork, dry_run=dry_run, force=force)
     note = f"{done.fork} cannot be restored once these files are gone." if done.broken_segments_count else ""
     title, step = f"Release of {done.fork}", next_steps.after_release(checkpoint.url, done)
-    output.report(Report.of(title, figures_of(done, "fork"), dry_run=done.dry_run, note=note, next_step=step))
+    figures, idle = figures_of(done, "fork"), not done.released_pins_count
+    output.report(Report.of(title, figures, dry_run=done.dry_run, is_idle=idle, note=note, next_step=step))
 
 
 @click.command(
@@ -201,8 +202,12 @@ def convert_command(
     if store is None:
         with progress("Converting", ""):
             done = checkpoint.convert(str(to), door=door, dry_run=dry_run, force=force)
-        step = next_steps.after_convert(checkpoint.url, done, door=door)
-        output.report(Report.of(title, figures_of(done), dry_run=done.dry_run, next_step=step))
+        step, idle = next_steps.after_convert(checkpoint.url, done, door=door), next_steps.is_so_already(done)
+        note = ""
+        if idle:
+            note = "It is so already." if to == "stock" or door == "provider" else "Nothing has to be converted."
+        figures = figures_of(done)
+        output.report(Report.of(title, figures, dry_run=done.dry_run, is_idle=idle, note=note, next_step=step))
         return
     with ExitStack() as stack:
         # What can be refused without Spark is refused before it is started.
@@ -211,9 +216,10 @@ def convert_command(
             spark = None if other.version is None else stack.enter_context(session(master, dict(conf)))
             stack.enter_context(task_progress("Converting", spark))
             other = checkpoint.convert(store=store, spark=spark, force=force)
-    note = "" if other.version is not None else "It has that store already."
-    step = next_steps.after_convert_store(checkpoint.url, other)
-    output.report(Report.of(title, figures_of(other), dry_run=other.dry_run, note=note, next_step=step))
+    idle = other.version is None
+    note, step = "It has that store already." if idle else "", next_steps.after_convert_store(checkpoint.url, other)
+    figures = figures_of(other)
+    output.report(Report.of(title, figures, dry_run=other.dry_run, is_idle=idle, note=note, next_step=step))
 
 
 @click.command(
@@ -242,7 +248,8 @@ def export_command(checkpoint: Checkpoint, output: Output, dry_run: bool, target
     with progress("Writing plain files", "bytes") as callback:
         done = checkpoint.export(target, dry_run=dry_run, force=force, callback=callback)
     title, step = f"Export of {checkpoint.url}", next_steps.after_export(checkpoint.url, done)
-    output.report(Report.of(title, figures_of(done), dry_run=done.dry_run, next_step=step))
+    figures, note = figures_of(done, "is_idle"), "All of its state is plain already." if done.is_idle else ""
+    output.report(Report.of(title, figures, dry_run=done.dry_run, is_idle=done.is_idle, note=note, next_step=step))
 
 
 @click.command(
@@ -272,5 +279,6 @@ def drop_merged_command(checkpoint: Checkpoint, output: Output, dry_run: bool, f
     with progress("Comparing plain files", ""):
         done = checkpoint.drop_merged(dry_run=dry_run, force=force)
     title, really = f"Merged files of {checkpoint.url}", "--no-dry-run"
-    step = next_steps.after_drop_merged(checkpoint.url)
-    output.report(Report.of(title, figures_of(done), dry_run=done.dry_run, really=really, next_step=step))
+    step, idle = next_steps.after_drop_merged(checkpoint.url, done.removed_files_count), not done.removed_files_count
+    figures = figures_of(done)
+    output.report(Report.of(title, figures, dry_run=done.dry_run, is_idle=idle, really=really, next_step=step))

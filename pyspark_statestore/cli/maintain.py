@@ -84,7 +84,9 @@ def compact_command(
         )
     title, details = f"Compaction of {checkpoint.url}", {"files": (done.files, REWRITTEN)}
     step = next_steps.after_compact(checkpoint.url, done, localize=localize)
-    output.report(Report.of(title, figures_of(done), details, dry_run=done.dry_run, next_step=step))
+    idle = not (done.rewritten_files_count or done.removed_files_count or done.removed_claimed_files_count)
+    report = Report.of(title, figures_of(done), details, dry_run=done.dry_run, is_idle=idle, next_step=step)
+    output.report(report)
 
 
 @click.command(
@@ -109,8 +111,9 @@ def consolidate_command(checkpoint: Checkpoint, output: Output, dry_run: bool) -
 
     with progress("Consolidating the index", ""):
         done = checkpoint.maintenance.consolidate_index(dry_run=dry_run)
-    title, step = f"Index of {checkpoint.url}", next_steps.after_consolidate(checkpoint.url)
-    output.report(Report.of(title, figures_of(done), dry_run=done.dry_run, next_step=step))
+    title, step = f"Index of {checkpoint.url}", next_steps.after_consolidate(checkpoint.url, done)
+    figures = figures_of(done, "is_idle")
+    output.report(Report.of(title, figures, dry_run=done.dry_run, is_idle=done.is_idle, next_step=step))
 
 
 @click.command(
@@ -143,8 +146,9 @@ def expire_command(checkpoint: Checkpoint, output: Output, dry_run: bool, retain
     with progress("Reading versions", ""):
         done = checkpoint.maintenance.expire(retain_last, dry_run=dry_run, force=force)
     title, really = f"Versions of {checkpoint.url}", "--no-dry-run"
-    step = next_steps.after_expire(checkpoint.url, done.removed_files_count)
-    output.report(Report.of(title, figures_of(done), dry_run=done.dry_run, really=really, next_step=step))
+    step, idle = next_steps.after_expire(checkpoint.url, done.removed_files_count), not done.removed_files_count
+    figures = figures_of(done)
+    output.report(Report.of(title, figures, dry_run=done.dry_run, is_idle=idle, really=really, next_step=step))
 
 
 @click.command(
@@ -182,8 +186,9 @@ def orphans_command(
     with progress("Looking for orphans", ""):
         done = checkpoint.maintenance.remove_orphan_files(older_than, dry_run=dry_run, force=force)
     title, details = f"Orphans of {checkpoint.url}", {"files": (done.files, ORPHANS)}
-    really, step = "--no-dry-run", next_steps.after_orphans(checkpoint.url)
-    output.report(Report.of(title, figures_of(done), details, dry_run=done.dry_run, really=really, next_step=step))
+    really, step, idle = "--no-dry-run", next_steps.after_orphans(checkpoint.url, done), not done.removed_files_count
+    figures = figures_of(done)
+    output.report(Report.of(title, figures, details, dry_run=done.dry_run, is_idle=idle, really=really, next_step=step))
 
 
 @click.command(

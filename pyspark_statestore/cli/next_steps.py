@@ -10,8 +10,10 @@ from pyspark_statestore.conf import OPTIONS
 if TYPE_CHECKING:
     from pyspark_statestore.forks.fork import Fork
     from pyspark_statestore.maintenance.compaction import Compaction
+    from pyspark_statestore.maintenance.consolidation import Consolidation
     from pyspark_statestore.maintenance.fork_release import ForkRelease
     from pyspark_statestore.maintenance.old_partitions import OldPartitions
+    from pyspark_statestore.maintenance.orphans import OrphanRemoval
     from pyspark_statestore.maintenance.verify.verification import Verification
     from pyspark_statestore.migration.conversion import Conversion
     from pyspark_statestore.migration.export import Export
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
     from pyspark_statestore.migration.repartition_undo import RepartitionUndo
     from pyspark_statestore.migration.store_conversion import StoreConversion
     from pyspark_statestore.sink.compaction import SinkCompaction
+    from pyspark_statestore.sink.orphans import SinkOrphanRemoval
+    from pyspark_statestore.sink.waiting import SinkPublication
 
 
 _NO_MORE = "With configure(builder, sink=True) the query makes no new small files."
@@ -34,26 +38,31 @@ def after_compact(url: str, done: Compaction, *, localize: bool) -> str:
     if localize:
         return f"{url} needs no other checkpoint any more. Its source may be deleted, if nobody else needs that."
     if not done.rewritten_files_count and not done.removed_files_count:
-        return f"nothing was to be done. What is kept, and why: {command('summary', url)}"
+        return f"nothing has to be done. What is kept, and why: {command('summary', url)}"
     most = OPTIONS["maxSpaceAmplification"].default
     said = f"run it again when space_amplification is above {most}; a running query sees to that by itself"
     return f"{said}: {command('summary', url)}"
 
 
-def after_consolidate(url: str) -> str:
+def after_consolidate(url: str, done: Consolidation) -> str:
     """After ``consolidate``."""
+    if done.is_idle:
+        there = "the index is in one file already" if done.covered_files_count else "there are too few sealed files yet"
+        return f"nothing has to be done: {there}."
     return f"start the query; it opens one file instead of all. Join small files, too: {command('compact', url)}"
 
 
 def after_expire(url: str, removed: int) -> str:
     """After ``expire``: how many files it has deleted says whether there is space to free."""
     if not removed:
-        return f"nothing was old enough. What there is: {command('versions', url)}"
+        return f"nothing has to be done: nothing was old enough. What there is: {command('versions', url)}"
     return f"free their space: {command('compact', url)}"
 
 
-def after_orphans(url: str) -> str:
+def after_orphans(url: str, done: OrphanRemoval) -> str:
     """After ``orphans``."""
+    if not done.removed_files_count:
+        return "nothing has to be done: there are no orphans of that age."
     return f"see that all is there: {command('verify', url)}"
 
 
@@ -81,7 +90,7 @@ def after_fork(made: Fork) -> str:
 def after_release(url: str, done: ForkRelease) -> str:
     """After ``release``."""
     if not done.released_pins_count:
-        return f"{done.fork} had nothing pinned here, so nothing has to be done."
+        return f"nothing has to be done: {done.fork} has nothing pinned here."
     return f"let the files go in which nothing lives any more: {command('compact', url)}"
 
 
@@ -92,11 +101,18 @@ def after_convert(url: str, done: Conversion, *, door: str) -> str:
     if done.to == "stock":
         return "start the query without this package."
     how = "configure() in its session" if door == "provider" else f"checkpointLocation = merged_path({url!r})"
+    if is_so_already(done):
+        return f"start the query with {how}."
     said = (
         f"start the query with {how}. It writes merged files from its first batch on; plain ones are read where they "
     )
     said += f"are, and go as Spark retires their versions, the last after {RETAINED} batches (minBatchesToRetain). "
     return f"{said}How many there are of both: {command('files', url)}"
+
+
+def is_so_already(done: Conversion) -> bool:
+    """Whether ``convert --to`` found nothing to change."""
+    return not (done.changed_entries_count or done.removed_files_count or done.undone_batch is not None)
 
 
 def after_convert_store(url: str, done: StoreConversion) -> str:
@@ -114,8 +130,10 @@ def after_export(url: str, done: Export) -> str:
     return f"start the query without this package. When it runs well: {drop}. The way back until then: {back}"
 
 
-def after_drop_merged(url: str) -> str:
+def after_drop_merged(url: str, removed: int) -> str:
     """After ``drop-merged``."""
+    if not removed:
+        return "nothing has to be done: there are no merged files."
     return f"start the query without this package. To merge again, stop it: {command('convert', url, '--to merged')}"
 
 
@@ -138,26 +156,32 @@ def after_undo_repartition(done: RepartitionUndo) -> str:
 def after_old_partitions(url: str, done: OldPartitions) -> str:
     """After ``old-partitions``."""
     if not done.removed_files_count:
-        return "nothing was old, so nothing has to be done."
+        return "nothing has to be done: nothing was old."
     return f"free their space: {command('compact', url)}"
 
 
 def after_sink_compact(url: str, done: SinkCompaction, *, and_remove: bool) -> str:
     """After ``sink compact``."""
     if not done.rewritten_data_files_count:
+        if not done.failed_data_files_count and not done.removed_files_count:
+            return f"nothing has to be done. What there is: {command('sink report', url, '-o sink.html')}"
         return f"nothing was joined. What there is, and why: {command('sink report', url, '-o sink.html')}"
     if and_remove:
         return f"run the same command again in a few days: it removes what this one has replaced. {_NO_MORE}"
     return f"in three days, remove what was replaced: {command('sink orphans', url, '--no-dry-run')}. {_NO_MORE}"
 
 
-def after_sink_publish(url: str) -> str:
+def after_sink_publish(url: str, done: SinkPublication) -> str:
     """After ``sink publish``."""
+    if not done.published_data_files_count:
+        return "nothing has to be done: nothing waits."
     return f"see what readers see: {command('sink files', url)}"
 
 
-def after_sink_orphans(url: str) -> str:
+def after_sink_orphans(url: str, done: SinkOrphanRemoval) -> str:
     """After ``sink orphans``."""
+    if not done.removed_files_count:
+        return "nothing has to be done: there are no orphans of that age."
     return f"see that all is there: {command('sink verify', url)}"
 
 

@@ -130,6 +130,7 @@ class Report:
         details: Mapping[str, tuple[pa.Table, TableLayout]] = MappingProxyType({}),
         *,
         dry_run: bool,
+        is_idle: bool = False,
         really: str = "",
         note: str = "",
         next_step: str = "",
@@ -141,16 +142,19 @@ class Report:
             figures: Values by name.
             details: Tables and their layouts, by name.
             dry_run: Whether the command was a dry run.
+            is_idle: Whether there was nothing to do.
             really: The option that makes the command change something, where a dry run is its default.
             note: A message besides that about the dry run.
-            next_step: What comes after the command. After a dry run, that is the same command.
+            next_step: What comes after the command. After a dry run, that is the same command, unless it was idle.
         """
         title = f"{title} (dry run)" if dry_run else title
         notes = [note] if note else []
         if dry_run:
             really = f" with {really}" if really else " without --dry-run"
-            notes.append(f"DRY RUN: nothing was changed. The same command{really} does it.")
-        return cls(title, {"dry_run": dry_run, **figures}, details, "\n".join(notes), "" if dry_run else next_step)
+            does_it = "There is nothing to do." if is_idle else f"The same command{really} does it."
+            notes.append(f"DRY RUN: nothing was changed. {does_it}")
+        is_over = not dry_run or is_idle
+        return cls(title, {"dry_run": dry_run, **figures}, details, "\n".join(notes), next_step if is_over else "")
 
 
 def figures_of(result: Any, *left_out: str) -> dict[str, Any]:

@@ -296,7 +296,8 @@ def compact_command(
     note = TWICE if done.rewritten_data_files_count and not done.dry_run else ""
     title = f"Compaction of {sink.url}"
     figures, step = figures_of(done, "failed"), next_steps.after_sink_compact(sink.url, done, and_remove=and_remove)
-    output.report(Report.of(title, figures, details, dry_run=done.dry_run, note=note, next_step=step))
+    idle = not done.rewritten_data_files_count and not done.removed_files_count
+    output.report(Report.of(title, figures, details, dry_run=done.dry_run, is_idle=idle, note=note, next_step=step))
 
 
 @sink_group.command(
@@ -352,8 +353,8 @@ def publish_command(
             spark=spark,
         )
     title = f"Publication of what waits in {sink.url}"
-    step = next_steps.after_sink_publish(sink.url)
-    output.report(Report.of(title, figures_of(done), {}, dry_run=done.dry_run, next_step=step))
+    step, idle = next_steps.after_sink_publish(sink.url, done), not done.published_data_files_count
+    output.report(Report.of(title, figures_of(done), {}, dry_run=done.dry_run, is_idle=idle, next_step=step))
 
 
 @sink_group.command(
@@ -389,5 +390,6 @@ def orphans_command(sink: Sink, output: Output, dry_run: bool, older_than: datet
     with progress("Looking for orphans", ""):
         done = sink.remove_orphan_files(older_than, dry_run=dry_run, force=force)
     title, details = f"Orphans of {sink.url}", {"files": (done.files, ORPHANS)}
-    really, step = "--no-dry-run", next_steps.after_sink_orphans(sink.url)
-    output.report(Report.of(title, figures_of(done), details, dry_run=done.dry_run, really=really, next_step=step))
+    really, step, idle = "--no-dry-run", next_steps.after_sink_orphans(sink.url, done), not done.removed_files_count
+    figures = figures_of(done)
+    output.report(Report.of(title, figures, details, dry_run=done.dry_run, is_idle=idle, really=really, next_step=step))

@@ -47,12 +47,14 @@ class Consolidation:
         covered_files_count: Sealed files that a starting process need not open.
         removed_files_count: Older index-only files that were removed.
         dry_run: Whether nothing was changed.
+        is_idle: Whether there was nothing to write and nothing to remove, or in a dry run would be.
     """
 
     index_file: str | None
     covered_files_count: int
     removed_files_count: int
     dry_run: bool
+    is_idle: bool = False
 
 
 def consolidate_index(log: MergedLog, *, dry_run: bool = False) -> Consolidation:
@@ -65,7 +67,8 @@ def consolidate_index(log: MergedLog, *, dry_run: bool = False) -> Consolidation
     indexes = _Indexes.of(found)
     keeper = indexes.covering(covered)
     written = None
-    if keeper is None and len(covered) >= _WORTH_IT:
+    is_new = keeper is None and len(covered) >= _WORTH_IT
+    if is_new:
         unneeded = list(indexes.ranks)
         if not dry_run:
             written = _write(log, found, sources, covered)
@@ -76,7 +79,7 @@ def consolidate_index(log: MergedLog, *, dry_run: bool = False) -> Consolidation
     if not dry_run:
         in_parallel(lambda name: delete(log.directory, f"{MERGED}/{name}"), unneeded)
     url = log.directory.location.display(f"{MERGED}/{written}") if written else None
-    return Consolidation(url, len(covered), len(unneeded), dry_run)
+    return Consolidation(url, len(covered), len(unneeded), dry_run, is_idle=not is_new and not unneeded)
 
 
 @dataclass(frozen=True)

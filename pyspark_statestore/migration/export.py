@@ -80,6 +80,7 @@ class Export:
         copied_files_count: Other files that a new directory got.
         provider: The class that the newest entry of the offset log names for stock Spark; None where it names none.
         dry_run: Whether nothing was changed.
+        is_idle: Whether there was nothing to do: all state is plain, and the offset log says so.
     """
 
     path: str
@@ -90,6 +91,7 @@ class Export:
     copied_files_count: int = 0
     provider: str | None = None
     dry_run: bool = False
+    is_idle: bool = False
 
 
 def export(
@@ -181,7 +183,8 @@ def _converted(log: MergedLog, changes: OffsetChanges, dry_run: bool) -> Export:
     """The export of a checkpoint whose state is all plain already: only the offset log changes."""
     if not dry_run:
         changes.carry_out(log)
-    return Export(log.directory.location.url, provider=changes.providers[1], dry_run=dry_run)
+    url, provider = log.directory.location.url, changes.providers[1]
+    return Export(url, provider=provider, dry_run=dry_run, is_idle=not changes.are_any)
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from pyspark_statestore.forks.fork import Fork
 from pyspark_statestore.migration.repartition import Repartition
 from pyspark_statestore.migration.store_conversion import StoreConversion
 from pyspark_statestore.sink.compaction import SinkCompaction
+from pyspark_statestore.sink.waiting import SinkPublication
 from tests.cli.builders import write_sink
 from tests.cli.conftest import Invoke
 from tests.inspect.builders import merged_paths
@@ -121,6 +122,59 @@ def test_a_dry_run_says_only_that_it_was_one(invoke: Invoke, tmp_path: Path) -> 
     assert "without --dry-run does it" in shown.splitlines()[-1]
 
 
+def idle_dry_run(invoke: Invoke, *arguments: object) -> str:
+    """What a dry run says that found nothing to do."""
+    shown = invoke(*arguments).stdout
+    assert "DRY RUN: nothing was changed. There is nothing to do." in shown
+    assert "does it" not in shown
+    return shown
+
+
+def test_where_nothing_is_to_be_done_a_dry_run_says_so(invoke: Invoke, tmp_path: Path) -> None:
+    q1 = builders.make(tmp_path / "q1")
+    invoke("consolidate", q1)
+    idle_dry_run(invoke, "consolidate", q1, "--dry-run")
+    assert "Next: nothing has to be done: the index is in one file already." in invoke("consolidate", q1).stdout
+    idle_dry_run(invoke, "orphans", q1)
+    idle_dry_run(invoke, "old-partitions", q1)
+    idle_dry_run(invoke, "expire", q1, "--retain-last", "1000", "--force")
+    invoke("fork", q1, tmp_path / "fork")
+    invoke("release", q1, tmp_path / "fork", "--force")
+    idle_dry_run(invoke, "release", q1, tmp_path / "fork", "--force", "--dry-run")
+    sink = tmp_path / "sink"
+    write_sink(sink)
+    idle_dry_run(invoke, "sink", "orphans", sink)
+    small = builders.make(tmp_path / "q2")
+    for file in merged_paths(small)[1:]:
+        file.unlink()
+    assert "there are too few sealed files yet" in invoke("consolidate", small).stdout
+    idle_dry_run(invoke, "compact", small, "--dry-run")
+    assert step(invoke, "compact", small).startswith("nothing has to be done. ")
+
+
+def test_what_is_converted_already(invoke: Invoke, tmp_path: Path) -> None:
+    q1 = make(tmp_path / "q1")
+    same = ("convert", q1, "--to", "merged", "--force")
+    assert "It is so already." in idle_dry_run(invoke, *same, "--dry-run")
+    assert "It is so already." in invoke(*same).stdout
+    assert step(invoke, *same) == "start the query with configure() in its session."
+    store = ("convert", q1, "--store", "rocksdb")
+    assert "It has that store already." in idle_dry_run(invoke, *store, "--dry-run")
+    number = ("repartition", q1, "--partitions", 2)
+    assert "It has that number of partitions already." in idle_dry_run(invoke, *number, "--dry-run")
+    export = ("export", q1, "--force")
+    assert "without --dry-run does it" in invoke(*export, "--dry-run").stdout
+    invoke(*export)
+    assert "All of its state is plain already." in idle_dry_run(invoke, *export, "--dry-run")
+    stock = ("convert", q1, "--to", "stock", "--force")
+    assert "It is so already." in idle_dry_run(invoke, *stock, "--dry-run")
+    invoke("drop-merged", q1, "--no-dry-run")
+    idle_dry_run(invoke, "drop-merged", q1)
+    by_path = ("convert", q1, "--to", "merged", "--door", "path", "--force")
+    assert "Nothing has to be converted." in idle_dry_run(invoke, *by_path, "--dry-run")
+    assert step(invoke, *by_path).startswith("start the query with checkpointLocation = merged_path(")
+
+
 def test_where_damage_is_left_the_note_says_what_to_do(invoke: Invoke, tmp_path: Path) -> None:
     q1 = builders.make(tmp_path / "q1")
     merged_paths(q1)[3].unlink()
@@ -147,6 +201,9 @@ def test_those_that_need_spark(url: str) -> None:
     nothing = pa.table({})
     joined = SinkCompaction(4, 1, 0, 9, 9, nothing, nothing, dry_run=False)
     assert assert_can_be_pasted(next_steps.after_sink_compact(url, joined, and_remove=False)) == ["orphans"]
-    assert assert_can_be_pasted(next_steps.after_sink_publish(url)) == ["files"]
+    assert assert_can_be_pasted(next_steps.after_sink_publish(url, SinkPublication(4, 9, False))) == ["files"]
+    assert next_steps.after_sink_publish(url, SinkPublication(0, 0, False)).startswith("nothing has to be done")
+    none = SinkCompaction(0, 0, 0, 0, 0, nothing, nothing, dry_run=False)
+    assert next_steps.after_sink_compact(url, none, and_remove=False).startswith("nothing has to be done")
     copied = next_steps.after_fork(Fork(f"{url}-b", url, "copy", 4, "id"))
     assert assert_can_be_pasted(copied) == []
