@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,7 @@ from pyspark_statestore.format import Kind, read_groups
 from pyspark_statestore.format.layout import FLAG_CUMULATIVE, FLAG_FOREIGN, FLAG_INDEX_ONLY, FLAG_SEALED
 from pyspark_statestore.format.reader import Group, Header
 from pyspark_statestore.log.entries import CLOCK_BITS
+from pyspark_statestore.log.nearby import checkpoint_of, is_sink
 from pyspark_statestore.storage import Directory, Location
 from pyspark_statestore.storage.directory import OpenFile
 
@@ -111,12 +113,12 @@ def show_file(path: str, storage_options: Mapping[str, Any] | None = None) -> Sh
         StateStoreFilesError: The file cannot be read, or its header is damaged. Damage after the header is in the
             result.
     """
-    folder, _, name = path.rpartition("/")
+    folder, _, name = path.rstrip("/").rpartition("/")
     location = Location.of(folder or ("/" if path.startswith("/") else "."), storage_options)
     directory = Directory(location)
     found = [info for info in directory.files("") if info.name == name]
     if not found:
-        reason = "there is no such file"
+        reason = _why_no_file(Directory(Location.of(path, storage_options)))
         parameters = {"action": "read", "path": location.display(name), "reason": reason}
         raise StateStoreFilesError("PSS_READ_FAILED", parameters)
     try:
@@ -125,6 +127,20 @@ def show_file(path: str, storage_options: Mapping[str, Any] | None = None) -> Sh
     except FileNotFoundError:
         parameters = {"action": "read", "path": location.display(name), "reason": "it was deleted a moment ago"}
         raise StateStoreFilesError("PSS_READ_FAILED", parameters) from None
+
+
+def _why_no_file(there: Directory) -> str:
+    """What is at a path at which there is no file."""
+    if not there.names() and not there.exists():
+        return "there is no such file"
+    checkpoint, url = checkpoint_of(there), shlex.quote(there.location.url)
+    if checkpoint:
+        files = f"the merged files of its checkpoint are those of: pyspark-statestore files {shlex.quote(checkpoint)}"
+    elif is_sink(there.names()):
+        files = f"of a file sink, show reads none; those in it: pyspark-statestore sink files {url}"
+    else:
+        files = f"the checkpoints below it: pyspark-statestore list {url}"
+    return f"it is a directory, and show takes one merged file; {files}"
 
 
 def _shown(file: OpenFile, url: str) -> ShownFile:

@@ -10,7 +10,7 @@ import fsspec
 import pytest
 
 from pyspark_statestore.format import BytesSource, read_groups, read_merged_file
-from tests.cli.builders import META, TORN, WRITER_63, name, write_index_only
+from tests.cli.builders import META, TORN, WRITER_63, name, write_index_only, write_sink
 from tests.cli.conftest import Invoke, rows
 
 
@@ -148,3 +148,16 @@ def test_a_hostile_path_moves_no_cursor(invoke: Invoke, tmp_path: Path) -> None:
 
     assert "\x1b" not in shown
     assert r"0/0/\x1b[31m.sst" in shown
+
+
+def test_a_directory_is_called_one(invoke: Invoke, checkpoint: Path, tmp_path: Path) -> None:
+    files = f"pyspark-statestore files {checkpoint.as_uri()}"
+    for folder in (checkpoint, checkpoint / "state" / "_merged", f"{checkpoint}/"):
+        said = invoke("show", folder, status=1).stderr
+        assert "it is a directory, and show takes one merged file" in said
+        assert files in said
+    write_sink(tmp_path / "clicks")
+    said = invoke("show", tmp_path / "clicks", status=1).stderr
+    assert f"pyspark-statestore sink files {(tmp_path / 'clicks').as_uri()}" in said
+    assert f"pyspark-statestore list {tmp_path.as_uri()}" in invoke("show", tmp_path, status=1).stderr
+    assert "there is no such file" in invoke("show", tmp_path / "never", status=1).stderr
