@@ -11,6 +11,7 @@ from collections.abc import Collection
 _WORDS = (
     (re.compile(r"force=True \(--force\)"), "--force"),
     (re.compile(r"\bforce=True"), "--force"),
+    (re.compile(r"\bstore_name='([^']*)' \(--store\)"), r"--store \1"),
     (re.compile(r"with force\."), "with --force."),
     (re.compile(r"\bcompact\(localize=True\)"), "pyspark-statestore compact --localize"),
     (re.compile(r"\bmode='(claim|copy)'"), r"--mode \1"),

@@ -10,13 +10,14 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from numbers import Integral
 from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyspark_statestore.errors import StateStoreFilesError
+from pyspark_statestore.errors import StateStoreFilesError, not_allowed
 from pyspark_statestore.format import foreign_path, split_foreign_path
 from pyspark_statestore.log import Entries, Resolution
 from pyspark_statestore.log.payload import SegmentRun, read_run
@@ -46,6 +47,26 @@ _STORE = re.compile(r"([0-9]{1,9})/([0-9]{1,9})(?:/(?!(?:SSTs|logs)$|_)([^/]+?))
 _NAME = r"^(?P<version>[0-9]{1,18})(?:_(?P<id>[^./]+))?\.(?P<extension>(?:zip|changelog|delta|snapshot)(?:\.crc)?)$"
 
 
+def check_id(name: str, value: object) -> None:
+    """Refuses what is neither the number of an operator or a partition nor None.
+
+    Raises:
+        StateStoreFilesError: PSS_INVALID_OPTION.
+    """
+    if value is not None and (not isinstance(value, Integral) or isinstance(value, bool) or int(value) < 0):
+        raise not_allowed(name, value, "a whole number, 0 or more")
+
+
+def check_name(name: str, value: object) -> None:
+    """Refuses what is neither text nor None.
+
+    Raises:
+        StateStoreFilesError: PSS_INVALID_OPTION.
+    """
+    if value is not None and not isinstance(value, str):
+        raise not_allowed(name, value, "text, such as 'default'")
+
+
 @dataclass(frozen=True)
 class StoreFilter:
     """Which state stores are wanted; None stands for all."""
@@ -53,6 +74,11 @@ class StoreFilter:
     operator_id: int | None = None
     partition_id: int | None = None
     store_name: str | None = None
+
+    def __post_init__(self) -> None:
+        for name, value in (("operator_id", self.operator_id), ("partition_id", self.partition_id)):
+            check_id(name, value)
+        check_name("store_name", self.store_name)
 
     def __bool__(self) -> bool:
         return (self.operator_id, self.partition_id, self.store_name) != (None, None, None)

@@ -12,7 +12,7 @@ from pyspark_statestore.errors import StateStoreFilesError, not_allowed
 from pyspark_statestore.inspect import Inspection
 from pyspark_statestore.log.restart import ranges
 from pyspark_statestore.log.spark_logs import COMMITS, OFFSETS, content_of, entries, operators, partitions_of
-from pyspark_statestore.log.state_files import DEFAULT_STORE, StateFiles, StoreFilter, plain_files
+from pyspark_statestore.log.state_files import DEFAULT_STORE, StateFiles, StoreFilter, check_id, check_name, plain_files
 from pyspark_statestore.log.versions import NOTHING, Restores
 from pyspark_statestore.state.contents import Contents, ContentsReader, Encoding
 from pyspark_statestore.state.decoding import Decoder
@@ -60,6 +60,15 @@ class StateSelection:
     partition_id: int | None
     store_name: str
     state_variable: str | None
+
+    def __post_init__(self) -> None:
+        for name in ("operator_id", "store_name"):
+            if getattr(self, name) is None:
+                raise not_allowed(name, None, "the one to read; see the summary for what there is")
+        check_id("operator_id", self.operator_id)
+        check_id("partition_id", self.partition_id)
+        check_name("store_name", self.store_name)
+        check_name("state_variable", self.state_variable)
 
 
 class StateReader:
@@ -191,8 +200,11 @@ class StateReader:
             if name in families:
                 schema, name, variable = whole, DEFAULT_STORE, name
         if schema is None:
-            what = f"schema of a store {name!r} of operator {wanted.operator_id}"
-            raise self._no_such(what, [f"store {each!r}" for each in names])
+            what = f"store {name!r} with a schema in operator {wanted.operator_id}"
+            listed = [f"store {each!r}" for each in names]
+            if names:
+                listed[-1] += f". Say which one: store_name={names[0]!r} (--store)"
+            raise self._no_such(what, listed)
         return schema, name, self._find_family(schema, variable)
 
     def _find_family(self, schema: StoreSchema, variable: str | None) -> Family:

@@ -6,10 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from pyspark_statestore import Checkpoint
 from tests.cli.conftest import Invoke, rows
+from tests.inspect.builders import refused
 from tests.state.small_stores import KEY, VALUE, schema_json, write_schema, write_store
 
 
@@ -72,3 +74,48 @@ def test_errors_are_messages(invoke: Invoke, clicks: Path) -> None:
     assert invoke("state", clicks, "--version", 9, status=1).stderr.startswith("[PSS_VERSION_NOT_RESTORABLE]")
     assert invoke("state", clicks, "--operator", 9, status=1).stderr.startswith("[PSS_NO_SUCH_STATE]")
     assert invoke("diff", clicks, status=2).stderr
+
+
+@pytest.mark.parametrize(
+    ("argument", "value"),
+    [
+        ("operator_id", "0"),
+        ("operator_id", None),
+        ("operator_id", True),
+        ("operator_id", -1),
+        ("partition_id", "0"),
+        ("partition_id", 1.0),
+        ("store_name", 7),
+        ("store_name", None),
+        ("state_variable", b"x"),
+    ],
+)
+def test_arguments_of_wrong_types_are_refused_by_id(clicks: Path, argument: str, value: Any) -> None:
+    checkpoint, given = Checkpoint(clicks), {argument: value}
+    with refused("PSS_INVALID_OPTION", f"{argument} = {str(value)!r} is not allowed"):
+        checkpoint.state(**given)
+    with refused("PSS_INVALID_OPTION", f"{argument} = {str(value)!r} is not allowed"):
+        checkpoint.state_changes(1, **given)
+    if argument != "state_variable" and value is not None:
+        for narrowed in (checkpoint.inspect.segments, checkpoint.inspect.versions):
+            with refused("PSS_INVALID_OPTION", f"{argument} = {str(value)!r} is not allowed"):
+                narrowed(**given)
+
+
+def test_numbers_of_numpy_are_numbers(clicks: Path) -> None:
+    found = Checkpoint(clicks).state(np.int64(0), np.int32(1))  # type: ignore[arg-type]
+    assert set(found["partition_id"].to_pylist()) == {1}
+
+
+def test_without_a_store_name_an_operator_with_several_names_them(invoke: Invoke, clicks: Path) -> None:
+    metadata = clicks / "state" / "0" / "_metadata" / "metadata"
+    stores = [{"storeName": name, "numPartitions": 2} for name in ("left-keyToNumValues", "right-keyToNumValues")]
+    info = {"operatorInfo": {"operatorId": 0, "operatorName": "symmetricHashJoin"}, "stateStoreInfo": stores}
+    metadata.write_text("v1\n" + json.dumps(info))
+    (clicks / "state" / "0" / "0" / "_metadata" / "schema").unlink()
+    known = "It has: store 'left-keyToNumValues', store 'right-keyToNumValues'. Say which one: "
+    said = invoke("state", clicks, status=1).stderr
+    assert said.startswith("[PSS_NO_SUCH_STATE]")
+    assert f"{known}--store left-keyToNumValues." in said
+    with refused("PSS_NO_SUCH_STATE", f"{known}store_name='left-keyToNumValues' (--store)."):
+        Checkpoint(clicks).state()
