@@ -9,13 +9,13 @@ state begin with ``spark.sql.streaming.stateStore.fileMerging.``, because Spark 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from types import MappingProxyType
 from typing import NoReturn
 
-from pyspark_statestore.errors import StateStoreFilesError, not_allowed
+from pyspark_statestore.errors import StateStoreFilesError, did_you_mean, not_allowed
 
 PREFIX = "spark.sql.streaming.stateStore.fileMerging."
 SINK_PREFIX = "spark.sql.streaming.fileSink.fileMerging."
@@ -345,6 +345,9 @@ OPTIONS: Mapping[str, Option] = MappingProxyType({option.name: option for option
 SINK_OPTIONS: Mapping[str, Option] = MappingProxyType({option.name: option for option in _DECLARED_OF_SINKS})
 """Every option of file sinks by its name below :data:`SINK_PREFIX`."""
 
+_OF_CONFIGURE = ("mode", "store", "sink")
+"""The arguments of :func:`configure` that are no options, and that somebody may have misspelled."""
+
 _BY_PYTHON_NAME = {option.python_name: option for option in (*_DECLARED, *_DECLARED_OF_SINKS) if not option.internal}
 
 
@@ -364,7 +367,7 @@ def settings_of(options: Mapping[str, object]) -> dict[str, str]:
     for name, value in options.items():
         option = _BY_PYTHON_NAME.get(name)
         if option is None:
-            raise _unknown(name, _BY_PYTHON_NAME)
+            raise _unknown(name, _BY_PYTHON_NAME, _OF_CONFIGURE)
         settings[option.key] = option.render(value)
     return settings
 
@@ -399,12 +402,9 @@ def _check_each(settings: Mapping[str, object], prefix: str, known: Mapping[str,
     return given
 
 
-def _unknown(name: str, known: Mapping[str, Option]) -> StateStoreFilesError:
-    import difflib
-
-    public = [candidate for candidate, option in known.items() if not option.internal]
-    close = difflib.get_close_matches(name, public, n=1)
-    hint = f"Did you mean {close[0]}?" if close else f"The options are: {', '.join(public)}."
+def _unknown(name: str, known: Mapping[str, Option], others: Sequence[str] = ()) -> StateStoreFilesError:
+    public = [*others, *(candidate for candidate, option in known.items() if not option.internal)]
+    hint = did_you_mean(name, public) or f"The options are: {', '.join(public)}."
     return StateStoreFilesError("PSS_UNKNOWN_OPTION", {"key": name, "hint": hint})
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import string
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 # Each message says what was wrong, where, and what to do. People match on the ids, so none is renamed or reused.
@@ -290,6 +290,15 @@ def first_line(error: BaseException) -> str:
 def not_allowed(key: str, value: object, allowed: str) -> StateStoreFilesError:
     """Returns PSS_INVALID_OPTION for an option or argument, with the allowed values in words."""
     return StateStoreFilesError("PSS_INVALID_OPTION", {"key": key, "value": value, "allowed": allowed})
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Returns a question that names what somebody may have misspelled; empty where nothing is like it."""
+    import difflib
+
+    by_lower_case = {each.lower(): each for each in known}
+    close = difflib.get_close_matches(name.lower(), by_lower_case, n=1)
+    return f"Did you mean {by_lower_case[close[0]]}?" if close else ""
 
 
 class _Lenient(dict[str, str]):

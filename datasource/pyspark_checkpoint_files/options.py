@@ -12,7 +12,7 @@ from typing import Any
 
 from pyspark_statestore.checkpoint import Checkpoint
 from pyspark_statestore.conf import OPTIONS, Option
-from pyspark_statestore.errors import StateStoreFilesError, not_allowed
+from pyspark_statestore.errors import StateStoreFilesError, did_you_mean, not_allowed
 from pyspark_statestore.sink.sink import Sink
 
 TABLES = ("files", "segments", "versions", "summary", "plain_files")
@@ -76,11 +76,13 @@ class ReadOptions:
             elif lower in _BY_LOWER_CASE:
                 given[_BY_LOWER_CASE[lower]] = value
             else:
-                hint = f"The options of checkpoint_files are: {', '.join(_NAMES)}."
+                hint = did_you_mean(key, _NAMES) or f"The options of checkpoint_files are: {', '.join(_NAMES)}."
                 raise StateStoreFilesError("PSS_UNKNOWN_OPTION", {"key": key, "hint": hint})
         table = given.get("table", TABLES[0]).strip().lower()
         if table not in (*TABLES, *SINK_TABLES):
-            raise not_allowed("table", given["table"], ", ".join((*TABLES, *SINK_TABLES)))
+            tables = (*TABLES, *SINK_TABLES)
+            meant = did_you_mean(table, tables)
+            raise not_allowed("table", given["table"], ", ".join(tables) + (f". {meant}" if meant else ""))
         narrowed: dict[str, Any] = {}
         for name, argument in _NARROWING.items():
             if name not in given:

@@ -209,3 +209,14 @@ def test_storage_options_reach_the_file_system() -> None:
 
     assert parsed.storage == {"anon": True, "key": "12", "client_kwargs": {"endpoint_url": "http://x"}}
     assert "12" not in repr(parsed)
+
+
+def test_a_misspelled_option_or_table_is_recognized() -> None:
+    with pytest.raises(StateStoreFilesError, match=r"PSS_UNKNOWN_OPTION.* Did you mean table\?"):
+        ReadOptions.parse({"path": "/x", "tabel": "segments"})
+    with pytest.raises(StateStoreFilesError, match=r"PSS_UNKNOWN_OPTION.* Did you mean operatorId\?"):
+        ReadOptions.parse({"path": "/x", "operatorid_": "0"})
+    with pytest.raises(StateStoreFilesError, match=r"PSS_INVALID_OPTION.* Did you mean segments\?"):
+        ReadOptions.parse({"path": "/x", "table": "segment"})
+    with pytest.raises(StateStoreFilesError, match=r"The options of checkpoint_files are: path, table"):
+        ReadOptions.parse({"path": "/x", "whatever": "1"})
