@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections.abc import Callable, Mapping
 
 import click
 
 from pyspark_statestore.cli.commands import Command
+from pyspark_statestore.cli.echo import say
 from pyspark_statestore.cli.options import Setting
+from pyspark_statestore.errors import StateStoreFilesError
 
 
 def _properties(settings: Mapping[str, str]) -> str:
@@ -96,12 +99,18 @@ def settings_command(
     docs/turn-it-on.md.
     """
     from pyspark_statestore.session.configure import start_settings
-    from pyspark_statestore.session.doors import door_settings
+    from pyspark_statestore.session.doors import SUPPORTED_SPARK, door_settings, without_effect
     from pyspark_statestore.session.jvm import jar_path
 
     settings: dict[str, str] = {}
     if part != "session":
         settings |= start_settings({}, jar or jar_path(spark))
     if part != "start":
-        settings |= door_settings({}, mode=mode, store=store, sink=sink, options=dict(given)).set
+        try:
+            settings |= door_settings({}, mode=mode, store=store, sink=sink, options=dict(given)).set
+        except StateStoreFilesError as error:
+            raise click.BadParameter(str(error), param_hint="--option") from error
+        for what, to_do in without_effect({}, spark or SUPPORTED_SPARK[-1], mode=mode, sink=sink, options=dict(given)):
+            said = re.sub(r"mode='(\w+)'", r"--mode \1", f"{what}. What to do: {to_do}.").replace("sink=True", "--sink")
+            say(said, err=True)
     click.echo(_FORMS[form](dict(sorted(settings.items()))))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pyspark_statestore._version import __version__
@@ -17,6 +18,7 @@ from pyspark_statestore.session.doors import (
     door_settings,
     file_system_settings,
     spark_minor,
+    without_effect,
 )
 from pyspark_statestore.session.jvm import (
     call_static,
@@ -38,6 +40,8 @@ from pyspark_statestore.session.worker_python import start_with_own_python
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+
+_log = logging.getLogger(__name__)
 
 JARS_KEY = "spark.jars"
 _TAKES_JARS = ("org.apache.spark.util.MutableURLClassLoader", "org.apache.spark.util.ChildFirstURLClassLoader")
@@ -93,6 +97,7 @@ def configure(
     door = door_settings(existing, mode=mode, store=store, sink=sink, options=options)
     changed = {**door.set, **start_settings(existing, _with_jar(existing.get(JARS_KEY, "")))}
     _check_jvm()
+    _warn(without_effect(existing, pyspark.__version__, mode=mode, sink=sink, options=options))
     for key in door.remove:
         own.pop(key, None)
     start_with_own_python(builder)
@@ -148,7 +153,8 @@ def attach(
         action="Give attach() a classic session that is running, or use configure()",
     )
     spark_minor(spark.version)
-    door = door_settings(_settings(spark), mode=mode, store=store, sink=sink, options=options)
+    existing = _settings(spark)
+    door = door_settings(existing, mode=mode, store=store, sink=sink, options=options)
     jvm = spark.sparkContext._jvm
     class_loader = _class_loader_with_jar(spark, jvm)
     hadoop = spark.sparkContext._jsc.hadoopConfiguration()
@@ -161,7 +167,13 @@ def attach(
     except BaseException:
         _change(spark, before)
         raise
+    _warn(without_effect(existing, spark.version, mode=mode, sink=sink, options=options))
     return spark
+
+
+def _warn(found: Iterable[tuple[str, str]]) -> None:
+    for what, to_do in found:
+        _log.warning("%s. What to do: %s", what, to_do)
 
 
 def _check_builder(builder: Any) -> None:
@@ -184,8 +196,8 @@ def _check_classic(builder: Any, own: Mapping[str, Any]) -> None:
             "key": "spark.remote",
             "value": remote,
             "reason": "a Spark Connect client cannot give its server jars and file systems before it starts",
-            "action": "Start the server with the jar (pyspark-statestore jar-path) and these settings, "
-            "and connect to it without configure()",
+            "action": "Start the server with the jar (pyspark-statestore jar-path) and with the settings that "
+            "pyspark-statestore settings prints, and connect to it without configure()",
         }
         raise StateStoreFilesError("PSS_CONFLICTING_SETTING", parameters)
 

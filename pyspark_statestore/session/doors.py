@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from pyspark_statestore._version import __version__
@@ -12,6 +12,9 @@ from pyspark_statestore.paths import MERGED_PREFIX, SCHEMES
 
 SUPPORTED_SPARK = ("3.5", "4.0", "4.1", "4.2", "4.3")
 """The minor versions of Spark, oldest first. Each has a jar of its own."""
+
+_FIRST_WITH_OWN_ROCKSDB = "4.1"
+"""The first minor version of Spark whose provider lets a subclass make the database."""
 
 PROVIDER_KEY = "spark.sql.streaming.stateStore.providerClass"
 FILE_MANAGER_KEY = "spark.sql.streaming.checkpointFileManagerClass"
@@ -101,6 +104,35 @@ def door_settings(
         _check_protocol(existing)
         changed[COMMIT_PROTOCOL_KEY] = COMPACTING_PROTOCOL
     return DoorSettings(changed)
+
+
+def without_effect(
+    existing: Mapping[str, str], spark: str, *, mode: str, sink: bool, options: Mapping[str, object]
+) -> Iterator[tuple[str, str]]:
+    """Yields which options say nothing to this session, in a sentence, and what to do about each.
+
+    Args:
+        existing: The session's settings so far.
+        spark: The version of Spark.
+        mode: The door.
+        sink: Whether file sinks compact.
+        options: The options by their Python names, all of which are allowed.
+    """
+    of_sinks = [name for name in options if name.startswith("sink_")]
+    if of_sinks and not sink and existing.get(COMMIT_PROTOCOL_KEY) != COMPACTING_PROTOCOL:
+        are = "has" if len(of_sinks) == 1 else "have"
+        yield f"{' and '.join(of_sinks)} {are} no effect without sink=True", "pass sink=True, or leave it out"
+    is_old = SUPPORTED_SPARK.index(spark_minor(spark)) < SUPPORTED_SPARK.index(_FIRST_WITH_OWN_ROCKSDB)
+    if mode != "path" and not is_old:
+        return
+    for name in ("restore", "upload"):
+        given = [each for each in options if each == name or each.startswith(f"{name}_")]
+        if set(given) > {name} or str(options.get(name, OPTIONS[name].default)) != OPTIONS[name].default:
+            they = f"{' and '.join(given)} {'has' if len(given) == 1 else 'have'} no effect"
+            if mode == "path":
+                yield f"{they} with mode='path'", "use mode='provider', or leave it out"
+            else:
+                yield f"{they} on Spark {spark}: it takes {_FIRST_WITH_OWN_ROCKSDB}", "leave it out"
 
 
 def file_system_settings() -> dict[str, str]:

@@ -70,8 +70,25 @@ def test_another_jar(invoke: Invoke, own_jar: str) -> None:
 
 
 def test_wrong_options_are_refused_as_by_configure(invoke: Invoke, own_jar: str) -> None:
-    assert invoke("settings", "--option", "max_file=1m", status=1).stderr.startswith("[PSS_UNKNOWN_OPTION]")
-    assert invoke("settings", "--option", "max_file_size=1", status=1).stderr.startswith("[PSS_INVALID_OPTION]")
+    wrong = {
+        "max_file=1m": "[PSS_UNKNOWN_OPTION] max_file is not an option of pyspark-statestore. Did you mean ",
+        "max_file_size=1": "[PSS_INVALID_OPTION]",
+        "max_file_size": "KEY=VALUE",
+    }
+    for given, said in wrong.items():
+        error = invoke("settings", "--option", given, status=2).stderr
+        assert "Invalid value for" in error
+        assert "--option" in error
+        assert said in error
+
+
+def test_options_without_effect_are_told(invoke: Invoke, own_jar: str) -> None:
+    done = invoke("settings", "--option", "sink_target_file_size=64m", "--as", "json")
+    assert done.stderr == (
+        "sink_target_file_size has no effect without --sink. What to do: pass --sink, or leave it out.\n"
+    )
+    assert "--mode path" in invoke("settings", "--mode", "path", "--option", "restore=lazy").stderr
+    assert invoke("settings", "--sink", "--option", "sink_target_file_size=64m").stderr == ""
 
 
 SCRIPT = """

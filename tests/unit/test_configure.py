@@ -443,3 +443,57 @@ def test_a_jar_with_the_right_manifest_is_found(tmp_path: Path) -> None:
     jar.write_bytes(b"no zip")
     with pytest.raises(StateStoreFilesError, match="PSS_JAR_MISSING.*cannot be read"):
         this_jvm.checked_jar(tmp_path, "1.2", "4.2")
+
+
+WITHOUT_SINK = "has no effect without sink=True. What to do: pass sink=True, or leave it out"
+WITH_THE_PATH_DOOR = "with mode='path'. What to do: use mode='provider', or leave it out"
+
+
+@pytest.mark.parametrize(
+    ("spark", "arguments", "said"),
+    [
+        ("4.3.0", {"sink_target_file_size": "64m"}, f"sink_target_file_size {WITHOUT_SINK}"),
+        ("4.3.0", {"mode": "path", "restore": "lazy"}, f"restore has no effect {WITH_THE_PATH_DOOR}"),
+        (
+            "4.3.0",
+            {"mode": "path", "upload": "created", "upload_max_bytes_per_second": "1m"},
+            f"upload and upload_max_bytes_per_second have no effect {WITH_THE_PATH_DOOR}",
+        ),
+        ("4.0.1", {"upload": "created"}, "upload has no effect on Spark 4.0.1: it takes 4.1. What to do: leave it out"),
+        ("4.3.0", {"sink_target_file_size": "64m", "sink": True}, None),
+        ("4.3.0", {"restore": "lazy", "upload": "created"}, None),
+        ("4.3.0", {"mode": "path", "restore": "eager", "max_file_size": "64m"}, None),
+    ],
+)
+def test_an_option_without_effect_is_told_at_once(
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    spark: str,
+    arguments: dict[str, Any],
+    said: str | None,
+) -> None:
+    monkeypatch.setattr("pyspark.__version__", spark)
+    monkeypatch.setattr(configuring, "jar_path", lambda: "/lib/it.jar")
+
+    configured(**arguments)
+
+    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [("WARNING", said)] * bool(said)
+
+
+def test_a_session_whose_sinks_compact_already_takes_their_options(caplog: pytest.LogCaptureFixture) -> None:
+    builder = SparkSession.Builder().config(PROTOCOL, doors.COMPACTING_PROTOCOL)
+
+    configured(builder, sink_target_file_size="64m")
+
+    assert caplog.records == []
+
+
+def test_a_connect_builder_is_told_which_command_prints_the_settings() -> None:
+    with pytest.raises(StateStoreFilesError, match=r"PSS_CONFLICTING_SETTING.*pyspark-statestore settings prints"):
+        configure(SparkSession.Builder().config("spark.remote", "sc://host"))
+
+
+@pytest.mark.parametrize(("typed", "meant"), [("mod", "mode"), ("stor", "store"), ("sinks", "sink")])
+def test_a_misspelled_argument_of_configure(typed: str, meant: str) -> None:
+    with pytest.raises(StateStoreFilesError, match=rf"PSS_UNKNOWN_OPTION.* Did you mean {meant}\?"):
+        configure(SparkSession.Builder(), **{typed: "path"})  # type: ignore[arg-type]
