@@ -230,7 +230,9 @@ def verify_command(ctx: click.Context, checkpoint: Checkpoint, output: Output, d
     }
     title = f"State of {checkpoint.url}"
     note, step = _note(left, checkpoint.url, done), next_steps.after_verify(checkpoint.url, done)
-    output.report(Report.of(title, figures, details, dry_run=dry_run and repair, note=note, next_step=step))
+    was_dry = dry_run if repair else None
+    idle = done.is_clean and not done.repaired_count
+    output.report(Report.of(title, figures, details, dry_run=was_dry, is_idle=idle, note=note, next_step=step))
     if left:
         ctx.exit(DAMAGED)
 

@@ -129,7 +129,7 @@ class Report:
         figures: Mapping[str, Any],
         details: Mapping[str, tuple[pa.Table, TableLayout]] = MappingProxyType({}),
         *,
-        dry_run: bool,
+        dry_run: bool | None,
         is_idle: bool = False,
         really: str = "",
         note: str = "",
@@ -141,11 +141,11 @@ class Report:
             title: The heading.
             figures: Values by name.
             details: Tables and their layouts, by name.
-            dry_run: Whether the command was a dry run.
+            dry_run: Whether the command was a dry run; None for one that changes nothing anyway.
             is_idle: Whether there was nothing to do.
             really: The option that makes the command change something, where a dry run is its default.
             note: A message besides that about the dry run.
-            next_step: What comes after the command. After a dry run, that is the same command, unless it was idle.
+            next_step: What comes after the command. After a dry run, that is the same command.
         """
         title = f"{title} (dry run)" if dry_run else title
         notes = [note] if note else []
@@ -153,8 +153,8 @@ class Report:
             really = f" with {really}" if really else " without --dry-run"
             does_it = "There is nothing to do." if is_idle else f"The same command{really} does it."
             notes.append(f"DRY RUN: nothing was changed. {does_it}")
-        is_over = not dry_run or is_idle
-        return cls(title, {"dry_run": dry_run, **figures}, details, "\n".join(notes), next_step if is_over else "")
+        said = {} if dry_run is None else {"dry_run": dry_run}
+        return cls(title, {**said, **figures}, details, "\n".join(notes), "" if dry_run else next_step)
 
 
 def figures_of(result: Any, *left_out: str) -> dict[str, Any]:

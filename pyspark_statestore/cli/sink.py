@@ -217,7 +217,9 @@ def verify_command(
     note = "\n".join(f"{'To be written' if done.dry_run else 'Written'}: {each}" for each in done.repaired)
     step = next_steps.after_sink_verify(sink.url, is_clean=done.is_clean)
     title = f"Sink {sink.url}"
-    output.report(Report.of(title, figures, details, dry_run=done.dry_run, note=note, next_step=step))
+    was_dry = done.dry_run if repair else None
+    idle = done.is_clean and not done.repaired
+    output.report(Report.of(title, figures, details, dry_run=was_dry, is_idle=idle, note=note, next_step=step))
     if not done.is_clean:
         ctx.exit(DAMAGED)
 

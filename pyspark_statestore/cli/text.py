@@ -132,7 +132,7 @@ class TextOutput(Output):
         self._line(title, style="bold")
         width = max(map(len, figures), default=0)
         for name, (value, type_) in figures.items():
-            self._line(f"{name:<{width}}  {rendering.exact(value, form_of(name, type_))}".rstrip())
+            self._line(f"{name:<{width}}  {rendering.exact(value, form_of(name, type_)) or rendering.NOTHING}".rstrip())
 
     def _room(self) -> int | None:
         """The characters of a line. Who exports COLUMNS, as ``watch`` does, means it for what is piped, too."""

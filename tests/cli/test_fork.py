@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from pathlib import Path
 
 import pytest
@@ -57,3 +58,8 @@ def test_the_defaults_are_those_of_python() -> None:
         shared = set(ours) & set(parameters) - {"storage_options", "fork"}
         assert {"dry_run", "force"} <= shared
         assert {name: ours[name] for name in shared} == {name: parameters[name].default for name in shared}
+
+
+def test_a_dry_run_for_people_has_a_dash_for_the_id(invoke: Invoke, source: Path, tmp_path: Path) -> None:
+    shown = invoke("fork", source, tmp_path / "fork", "--dry-run").stdout
+    assert re.search(r"^query_id +-$", shown, re.MULTILINE)

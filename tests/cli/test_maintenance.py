@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ from pyspark_statestore import Checkpoint
 from pyspark_statestore.cli import main
 from pyspark_statestore.cli.options import Size
 from pyspark_statestore.maintenance.maintenance import Maintenance
+from tests.cli.builders import write_sink
 from tests.cli.conftest import Invoke, rows
 from tests.conftest import ROOT
 from tests.inspect.builders import STAMP, add_index, merged_file, merged_paths
@@ -270,3 +272,19 @@ def test_interrupted(small: Path, command: str) -> None:
     assert len(done.stderr.splitlines()) == 1
     assert content(small) == before
     assert not (small.parent / "page.html").exists()
+
+
+@pytest.mark.parametrize("is_sink", [False, True])
+def test_what_changes_nothing_anyway_says_nothing_of_dry_runs(
+    invoke: Invoke, small: Path, tmp_path: Path, is_sink: bool
+) -> None:
+    write_sink(tmp_path / "clicks")
+    command = ("sink", "verify", tmp_path / "clicks") if is_sink else ("verify", small)
+    for arguments in (command, (*command, "--dry-run")):
+        assert "dry" not in invoke(*arguments).output.lower()
+        assert "dry_run" not in rows(invoke(*arguments, "--output", "json"))
+    if not is_sink:
+        repaired = invoke(*command, "--repair").stdout
+        assert re.search(r"^dry_run +no$", repaired, re.MULTILINE)
+        tried = invoke(*command, "--repair", "--dry-run").stdout
+        assert "DRY RUN: nothing was changed. There is nothing to do." in tried
