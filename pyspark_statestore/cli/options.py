@@ -227,7 +227,12 @@ STDOUT = "-"
 
 
 def _page(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
-    if value is None or value == STDOUT or Path(value).suffix.lower() == ".html":
+    if value is None or value == STDOUT:
+        return value
+    if Path(value).suffix.lower() == ".html":
+        from pyspark_statestore.report.page import check_place
+
+        check_place(Path(value))  # reading a checkpoint may take a while
         return value
     raise click.BadParameter(f"{value!r} is not a file that ends in .html, nor {STDOUT} for stdout.")
 

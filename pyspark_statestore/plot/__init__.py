@@ -85,7 +85,10 @@ def plot_sink(sink: Sink, path: str | os.PathLike[str]) -> None:
 
 
 def _write(path: str | os.PathLike[str], what: str, make: Callable[[], Picture]) -> None:
+    from pyspark_statestore.report.page import check_place, write_whole
+
     target = checked_path(path)
+    check_place(target)
     try:
         import matplotlib.figure  # noqa: F401
     except ImportError as error:
@@ -93,7 +96,6 @@ def _write(path: str | os.PathLike[str], what: str, make: Callable[[], Picture])
         parameters = {"what": what, "reason": first_line(error), "install": install}
         raise StateStoreFilesError("PSS_MISSING_DEPENDENCY", parameters) from error
     from pyspark_statestore.plot.picture import page_of
-    from pyspark_statestore.report.page import write_whole
 
     picture = make()
     write_whole(target, picture.png() if target.suffix.lower() == ".png" else page_of(picture).encode())

@@ -82,6 +82,26 @@ def write_whole(path: Path, data: bytes) -> None:
         raise StateStoreFilesError("PSS_WRITE_FAILED", {"path": path, "reason": reason}) from error
 
 
+def check_place(path: Path) -> None:
+    """Refuses a file that cannot be written, as far as its directory tells, before anything is read for it.
+
+    Raises:
+        StateStoreFilesError: PSS_WRITE_FAILED.
+    """
+    folder = path.parent
+    reason = ""
+    if path.is_dir():
+        reason = "it is a directory"
+    elif not folder.exists():
+        reason = f"the directory {folder} does not exist"
+    elif not folder.is_dir():
+        reason = f"{folder} is no directory"
+    elif not os.access(folder, os.W_OK):
+        reason = f"no permission to write to the directory {folder}"
+    if reason:
+        raise StateStoreFilesError("PSS_WRITE_FAILED", {"path": path, "reason": reason})
+
+
 def page(title: str, url: str, verdict: str, at: datetime.datetime, sections: Iterable[Part]) -> str:
     """Puts sections into the frame that all pages have.
 

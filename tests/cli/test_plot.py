@@ -140,3 +140,21 @@ def test_a_picture_is_replaced(invoke: Invoke, checkpoint: Path, tmp_path: Path)
     invoke("plot", checkpoint, "-o", tmp_path / "q1.PNG")
 
     assert (tmp_path / "q1.PNG").read_bytes()[:4] == b"\x89PNG"
+
+
+@pytest.mark.parametrize("command", ["plot", "report", "list", "sink plot", "sink report"])
+def test_where_it_goes_is_looked_at_first(
+    invoke: Invoke, checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    for listing in ("names", "files"):
+        monkeypatch.setattr(f"pyspark_statestore.storage.Directory.{listing}", lambda *_: pytest.fail("it was read"))
+    (tmp_path / "file").touch()
+    (tmp_path / "folder.html").mkdir()
+    wrong = {
+        tmp_path / "never" / "x.html": f"the directory {tmp_path}/never does not exist",
+        tmp_path / "file" / "x.html": f"{tmp_path}/file is no directory",
+        tmp_path / "folder.html": "it is a directory",
+    }
+    for out, reason in wrong.items():
+        said = invoke(*command.split(), checkpoint, "-o", out, status=1).stderr
+        assert said.startswith(f"[PSS_WRITE_FAILED] Writing {out} failed: {reason}.")
