@@ -128,7 +128,7 @@ class Inspection:
             ``segment_count``, ``live_segment_count``, ``orphan_file_count``, ``operator_count``, ``partition_count``,
             ``min_version``, ``max_version``, ``plain_file_count``, ``plain_bytes``, ``foreign_file_count``,
             ``foreign_live_bytes``, ``forked_from``, ``fork_count``, ``committed_version``, ``restorable_version``,
-            ``not_restorable`` and ``provider``; docs/columns.md explains each.
+            ``not_restorable``, ``provider`` and ``door``; docs/columns.md explains each.
 
         Raises:
             StateStoreFilesError: There is no checkpoint (PSS_NOT_A_CHECKPOINT), or it cannot be read.

@@ -16,6 +16,7 @@ from pyspark_statestore.log.columns import TIMESTAMP, table_of
 from pyspark_statestore.log.entries import CLOCK_BITS
 from pyspark_statestore.log.scan import MERGED, Scan
 from pyspark_statestore.log.state_files import EVERYTHING, PLAIN, STATE, StateFiles, StoreFilter, Stores
+from pyspark_statestore.session.doors import door_of
 from pyspark_statestore.storage.directory import FileInfo
 from pyspark_statestore.storage.location import Location
 
@@ -173,6 +174,7 @@ def summary_table(
         "restorable_version": restart.restorable,
         "not_restorable": restart.reason or None,
         "provider": restart.provider,
+        "door": door_of(restart.provider, has_merged=bool(scan.files)),
     }
     return table_of("summary", {name: [value] for name, value in columns.items()})
 

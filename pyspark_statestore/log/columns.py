@@ -210,6 +210,11 @@ _SUMMARY = (
         pa.string(),
         "The class that keeps the state after a restart, as the offset log says; null where it does not.",
     ),
+    Column(
+        "door",
+        pa.string(),
+        "The door through which the query goes on: provider or path; null without merged files, or if nothing tells.",
+    ),
 )
 
 _PLAIN_FILES = (

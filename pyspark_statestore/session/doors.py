@@ -58,6 +58,20 @@ def known_store(provider: str | None) -> str | None:
     return _STORES.get(provider or "")
 
 
+def door_of(provider: str | None, *, has_merged: bool) -> str | None:
+    """Returns through which door a query goes on; None where it has no merged files, or where nothing tells.
+
+    A heap store on the path door may have the class of the provider door, for its maps.
+
+    Args:
+        provider: The class that the newest entry of the offset log names.
+        has_merged: Whether the checkpoint has merged files that count.
+    """
+    if provider == MERGED_PROVIDERS["rocksdb"]:
+        return "provider"
+    return "path" if has_merged and provider in STOCK_PROVIDERS.values() else None
+
+
 @dataclass(frozen=True)
 class DoorSettings:
     """A change of a session's configuration.

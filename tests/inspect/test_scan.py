@@ -12,6 +12,7 @@ from pyspark_statestore.format import file_name, read_merged_file
 from pyspark_statestore.format.checksum import crc32c
 from pyspark_statestore.format.layout import HEADER_FIXED, HEADER_MAGIC, HEADER_MIN_LENGTH, TRAILER_SIZE, U32
 from pyspark_statestore.format.reader import BytesSource
+from pyspark_statestore.session.doors import MERGED_PROVIDERS, STOCK_PROVIDERS
 from tests.inspect.builders import (
     ALL_TABLES,
     CREATED_MS,
@@ -23,6 +24,7 @@ from tests.inspect.builders import (
     plain_file,
     refused,
 )
+from tests.migration.builders import write_offsets
 
 
 def table(checkpoint: Path, name: str) -> list[dict[str, Any]]:
@@ -73,6 +75,7 @@ def test_checkpoint_without_state_has_empty_tables(tmp_path: Path) -> None:
         "restorable_version",
         "not_restorable",
         "provider",
+        "door",
     }
 
 
@@ -322,3 +325,22 @@ def test_deep_group_chain_and_a_trailer_like_payload(tmp_path: Path) -> None:
             file.put(f"0/0/{version}.changelog", b"PSSGROUP" + bytes(TRAILER_SIZE), stamp=STAMP + version)
             file.end_group()
     assert len(live(tmp_path)) == 299
+
+
+@pytest.mark.parametrize(
+    ("provider", "merged", "door"),
+    [
+        (MERGED_PROVIDERS["rocksdb"], True, "provider"),
+        (STOCK_PROVIDERS["rocksdb"], True, "path"),
+        (STOCK_PROVIDERS["heap"], True, "path"),
+        (MERGED_PROVIDERS["heap"], True, None),  # the path door may have it, too
+        (STOCK_PROVIDERS["rocksdb"], False, None),
+        ("org.example.Store", True, None),
+    ],
+)
+def test_the_door_is_told_where_it_can_be(tmp_path: Path, provider: str, merged: bool, door: str | None) -> None:
+    if merged:
+        with merged_file(tmp_path, 1) as file:
+            file.put("0/0/1.zip", b"x", stamp=STAMP)
+    write_offsets(tmp_path, provider, [0])
+    assert table(tmp_path, "summary")[0]["door"] == door

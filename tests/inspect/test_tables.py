@@ -143,6 +143,7 @@ def test_tables_say_what_the_rules_say(files: list[tuple[list[Write], bool]]) ->
             "restorable_version": None,
             "not_restorable": None,
             "provider": None,
+            "door": None,
         }
 
 
