@@ -123,6 +123,14 @@ class ReadOptions:
         """
         return Sink(self._required_path(), self.storage)
 
+    def check_path(self) -> None:
+        """Makes sure that a path is given.
+
+        Raises:
+            StateStoreFilesError: PSS_BAD_PATH.
+        """
+        self._required_path()
+
     def require_path(self) -> None:
         """Makes sure that there is something at the path, if it is given yet. One listing tells.
 

@@ -49,13 +49,16 @@ class DefaultSource(DataSource):
         Spark asks for them when a frame or a view is made, so a wrong path is said then.
 
         Raises:
-            StateStoreFilesError: There is no checkpoint, or no sink, at the path, or it cannot be listed.
+            StateStoreFilesError: The path is missing; there is no checkpoint, or no sink, at it; or it cannot be
+                listed.
         """
         from pyspark.sql import types
         from pyspark.sql.pandas.types import from_arrow_type
 
         from pyspark_statestore.inspect import comments_of, schema_of
 
+        if "provider" not in self.options:  # a table of a catalog gets its path when it is read
+            self._parsed.check_path()
         self._parsed.require_path()
         made = types.StructType()
         comments = comments_of(self._parsed.table)

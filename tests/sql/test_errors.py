@@ -155,6 +155,12 @@ def test_a_read_without_a_path_says_where_to_give_it(spark: SparkSession) -> Non
 
 
 @pytest.mark.spark
+def test_a_view_without_a_path_is_refused_when_it_is_made(spark: SparkSession) -> None:
+    with pytest.raises(PySparkException, match=r"(?s)PSS_BAD_PATH.*path is missing.*OPTIONS \(path"):
+        spark.sql("CREATE TEMPORARY VIEW without_a_path USING checkpoint_files OPTIONS (table 'versions')")
+
+
+@pytest.mark.spark
 def test_a_table_with_options_that_spark_would_forget_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(PySparkException, match=r"(?s)PSS_INVALID_OPTION.*FROM it WITH \(path"):
         spark.sql(f"CREATE TABLE with_options USING checkpoint_files OPTIONS (path '{tmp_path}')")
