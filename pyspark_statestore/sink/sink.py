@@ -276,7 +276,8 @@ class SinkMaintenance:
 
         Only files count that a query can have written, by their names and places. What lies in another table or in a
         checkpoint in the directory stays. Where a batch job has left ``_SUCCESS``, only what :meth:`compact` has
-        replaced goes. Do not use it where a batch job has written and left none: Spark's list does not name its files.
+        replaced goes. Do not use it where a batch job has written a single file and left none: Spark's list does not
+        name it. What Spark's sink option ``retention`` has taken out of the list is removed, too.
 
         Args:
             older_than: Keep younger files, and those that were replaced later: a batch may be about to list them, or a

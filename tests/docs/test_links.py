@@ -94,3 +94,9 @@ def test_the_architecture_has_a_place_for_each_class() -> None:
     classes = {file.stem for root in JAVA for file in root.rglob("*.java")}
 
     assert sorted(name for name in classes if not re.search(rf"\b{name}\b", text)) == []
+
+
+def test_the_glossary_is_in_the_order_of_the_alphabet() -> None:
+    words = re.findall(r"^\*\*(.+?)\.\*\*", (ROOT / "docs" / "glossary.md").read_text(), re.MULTILINE)
+    assert len(words) > 50
+    assert words == sorted(words, key=lambda word: word.lower().replace("-", " "))
