@@ -103,7 +103,7 @@ def test_arguments_of_wrong_types_are_refused_by_id(clicks: Path, argument: str,
 
 
 def test_numbers_of_numpy_are_numbers(clicks: Path) -> None:
-    found = Checkpoint(clicks).state(np.int64(0), np.int32(1))  # type: ignore[arg-type]
+    found = Checkpoint(clicks).state(np.int64(0), np.int32(1))
     assert set(found["partition_id"].to_pylist()) == {1}
 
 
