@@ -58,7 +58,8 @@ class Command(click.Command):
         try:
             return super().invoke(ctx)
         except StateStoreFilesError as error:
-            raise Failure(spoken(str(error), ctx.params)) from error
+            options = {param.name: max(param.opts, key=len) for param in self.params if param.name}
+            raise Failure(spoken(str(error), options)) from error
         except KeyboardInterrupt:
             if self.interrupted:
                 say(f"Interrupted. {self.interrupted}", err=True)

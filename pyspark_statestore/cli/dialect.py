@@ -6,7 +6,8 @@ The package's messages name arguments, because most people meet them in Python.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Mapping
+from types import MappingProxyType
 
 _WORDS = (
     (re.compile(r"force=True \(--force\)"), "--force"),
@@ -22,16 +23,19 @@ _WORDS = (
 _ARGUMENT = re.compile(r"^(\[PSS_INVALID_OPTION\] )(\w+) = (?:'([^']*)'|\"([^\"]*)\")")
 
 
-def spoken(message: str, arguments: Collection[str] = ()) -> str:
+def spoken(message: str, options: Mapping[str, str] = MappingProxyType({})) -> str:
     """Returns a message of the package for somebody who typed a command.
 
     Args:
         message: The message, which begins with its id.
-        arguments: The names of the command's arguments in Python, such as ``older_than``.
+        options: The command's options, such as ``--older-than``, by their names in Python.
     """
     found = _ARGUMENT.match(message)
-    if found and found[2] in arguments:
-        message = f"{found[1]}--{found[2].replace('_', '-')} {found[3] or found[4] or ''}{message[found.end() :]}"
+    if found and found[2] in options:
+        option, value, rest = options[found[2]], found[3] or found[4] or "", message[found.end() :]
+        message = f"{found[1]}{option} {value}{rest}"
+        if value == "None":  # nobody has typed that
+            message = f"{found[1]}{option} has to be given here. {rest.removeprefix(' is not allowed. ')}"
     for pattern, said in _WORDS:
         message = pattern.sub(said, message)
     return message

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from pyspark_statestore import Checkpoint
+from pyspark_statestore.errors import not_allowed
 from tests.cli.conftest import Invoke, rows
 from tests.inspect.builders import refused
 from tests.state.small_stores import KEY, VALUE, schema_json, write_schema, write_store
@@ -119,3 +120,16 @@ def test_without_a_store_name_an_operator_with_several_names_them(invoke: Invoke
     assert f"{known}--store left-keyToNumValues." in said
     with refused("PSS_NO_SUCH_STATE", f"{known}store_name='left-keyToNumValues' (--store)."):
         Checkpoint(clicks).state()
+
+
+def test_a_variable_that_has_to_be_given_is_asked_for_by_its_option(
+    invoke: Invoke, clicks: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def several(*_: object, **given: object) -> None:
+        raise not_allowed("state_variable", given["state_variable"], "one of a, b")
+
+    monkeypatch.setattr(Checkpoint, "state", several)
+    said = invoke("state", clicks, status=1).stderr
+    assert said == "[PSS_INVALID_OPTION] --variable has to be given here. Allowed: one of a, b.\n"
+    said = invoke("state", clicks, "--variable", "c", status=1).stderr
+    assert said == "[PSS_INVALID_OPTION] --variable c is not allowed. Allowed: one of a, b.\n"
