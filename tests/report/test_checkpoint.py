@@ -105,6 +105,8 @@ def test_stock_spark_before_a_conversion(tmp_path: Path) -> None:
     for folder in ("offsets", "commits"):
         (tmp_path / folder).mkdir()
     (tmp_path / "commits" / "2").write_text('v1\n{"nextBatchWatermarkMs":0}')
+    for batch in (1, 2):
+        (tmp_path / "offsets" / str(batch)).write_text("v1\n{}\n{}")
     for partition in range(2):
         for version in range(1, 4):
             plain_file(tmp_path, f"0/{partition}/{version}.changelog", bytes(100 * (partition + 1)))

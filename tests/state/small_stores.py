@@ -131,6 +131,8 @@ def write_store(checkpoint: Path, *, merged: bool = False) -> Path:
     else:
         for path, data in files.items():
             plain_file(checkpoint, path, data)
+    (checkpoint / "offsets").mkdir(parents=True, exist_ok=True)
     for batch in range(3):
+        (checkpoint / "offsets" / str(batch)).write_text("v1\n{}\n{}")
         commit(checkpoint, batch)
     return checkpoint
