@@ -34,7 +34,7 @@ def relocate(checkpoint: Path, path: Path, number: int) -> None:
 
 
 def clean_up_to(checkpoint: Path, version: int, number: int) -> None:
-    """Spark deletes all versions before one, and the log its entries."""
+    """Spark deletes all versions before one, and the log its entries; a restart needs the last two."""
     with merged_file(checkpoint, number, plain=True) as out:
         for path in merged_paths(checkpoint):
             for each in index_of(path) if path.stat().st_size else ():
@@ -42,7 +42,7 @@ def clean_up_to(checkpoint: Path, version: int, number: int) -> None:
                 is_old = at.partition(".")[0] < str(version) if "SSTs" not in each.path else int(at[:6]) < version
                 if each.kind == 1 and is_old:
                     out.delete(each.path, stamp=each.stamp, writer=each.writer)
-    for batch in range(version - 1):
+    for batch in range(version - 2):
         for log in ("offsets", "commits"):
             (checkpoint / log / str(batch)).unlink(missing_ok=True)
 
