@@ -91,7 +91,8 @@ def test_what_cannot_be_read_says_why(
     ("options", "words"),
     [
         ({"table": "snapshots"}, ["PSS_INVALID_OPTION", "'snapshots'", "files, segments, versions, summary"]),
-        ({"tabel": "files"}, ["PSS_UNKNOWN_OPTION", "tabel", "path, table, operatorId", "storage.<key>"]),
+        ({"tabel": "files"}, ["PSS_UNKNOWN_OPTION", "tabel", "Did you mean table?"]),
+        ({"frobnicate": "x"}, ["PSS_UNKNOWN_OPTION", "frobnicate", "path, table, operatorId", "storage.<key>"]),
         ({"operatorId": "0"}, ["PSS_INVALID_OPTION", "operatorId", "segments or versions; this is files"]),
     ],
 )
