@@ -42,7 +42,6 @@ def test_what_is_there(sink: FileSink) -> None:
     assert "2.compact" in run("log", sink.files)
     assert [row["entry_count"] for row in as_json("log", sink.files) if row["is_current"]] == [24, 8, 8]
     assert as_json("verify", sink.files) == {
-        "dry_run": False,
         "is_clean": True,
         "listed_files_count": 40,
         "listed_bytes_count": sum(row["file_size_in_bytes"] for row in as_json("files", sink.files)),

@@ -168,7 +168,7 @@ def test_a_killed_process_leaves_orphans_that_do_no_harm(
 def test_the_path_door_says_that_it_cannot(make_spark: Callable[..., SparkSession], tmp_path: Path) -> None:
     spark = make_spark({f"{FILE_MERGING}upload": "created"}, mode="path")
     run = Run(spark, "aggregation", Setting("path", "rocksdb", changelog=False), tmp_path)
-    with log_lines(spark.sparkContext._jvm, "io.pyspark.statestore.log.MergedLog") as lines:
+    with log_lines(spark.sparkContext._jvm, "io.pyspark.statestore.tables.Snapshots") as lines:
         for batch in range(2):
             write_batch(run.input, batch)
             run.run()
