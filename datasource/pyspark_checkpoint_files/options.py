@@ -79,8 +79,8 @@ class ReadOptions:
                 hint = did_you_mean(key, _NAMES) or f"The options of checkpoint_files are: {', '.join(_NAMES)}."
                 raise StateStoreFilesError("PSS_UNKNOWN_OPTION", {"key": key, "hint": hint})
         table = given.get("table", TABLES[0]).strip().lower()
-        if table not in (*TABLES, *SINK_TABLES):
-            tables = (*TABLES, *SINK_TABLES)
+        tables = (*TABLES, *SINK_TABLES)
+        if table not in tables:
             meant = did_you_mean(table, tables)
             raise not_allowed("table", given["table"], ", ".join(tables) + (f". {meant}" if meant else ""))
         narrowed: dict[str, Any] = {}

@@ -159,6 +159,11 @@ def pins_among(directory: Directory, others: Mapping[str, FileInfo]) -> tuple[Pi
     return tuple(pin for pin in found if pin is not None)
 
 
+def _all_among(directory: Directory, others: Mapping[str, FileInfo]) -> tuple[Pin, ...]:
+    """Reads all pins of a listing; a FileNotFoundError says that one was deleted meanwhile."""
+    return tuple(in_parallel(lambda info: _read(directory, info), _infos(others)))
+
+
 def _infos(others: Mapping[str, FileInfo]) -> list[FileInfo]:
     return [others[name] for name in sorted(others) if is_pin(name)]
 
@@ -171,8 +176,7 @@ def read_pins(directory: Directory) -> tuple[Pin, ...]:
     """
     for _ in range(ATTEMPTS):
         try:
-            others = merged_files(directory, all_pins=True)[1]
-            return tuple(in_parallel(lambda info: _read(directory, info), _infos(others)))
+            return _all_among(directory, merged_files(directory, all_pins=True)[1])
         except FileNotFoundError:
             continue
     raise always_gone(directory)
@@ -215,8 +219,9 @@ def check_unclaimed(directory: Directory, others: Mapping[str, FileInfo] | None 
     Raises:
         StateStoreFilesError: PSS_CLAIMED, or the pins cannot be listed or read.
     """
-    pins = None if others is None else pins_among(directory, others)
-    if pins is None or len(pins) < len(_infos(others or {})):
+    try:
+        pins = read_pins(directory) if others is None else _all_among(directory, others)
+    except FileNotFoundError:  # what takes its place may be a claim
         pins = read_pins(directory)
     for pin in pins:
         if pin.mode == CLAIM:

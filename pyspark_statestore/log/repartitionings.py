@@ -93,6 +93,15 @@ class BatchLogs:
         found = [batch for at, batch in enumerate(batches) if batch in committed and _is_one(data[at], data[:at])]
         return cls(max(committed, default=-1), max(batches, default=-1), min(batches, default=0), tuple(found))
 
+    def first_in_row(self, end: int) -> int:
+        """The first of the repartitionings right before a batch, without one of the query between; it, without any.
+
+        All of them can still be taken back, one after the other.
+        """
+        while end - 1 in self.repartitionings:
+            end -= 1
+        return end
+
 
 def _is_one(newest: bytes, older: Sequence[bytes]) -> bool:
     try:
@@ -191,10 +200,7 @@ def forget_what_is_over(directory: Directory, batch: int) -> None:
     Raises:
         StateStoreFilesError: A log cannot be read, or a note cannot be deleted.
     """
-    repartitionings = retry_if_gone(directory, lambda: BatchLogs.read(directory)).repartitionings
-    first = batch
-    while first - 1 in repartitionings:
-        first -= 1
+    first = retry_if_gone(directory, lambda: BatchLogs.read(directory)).first_in_row(batch)
     for info in directory.files(REPLACED):
         found = _NOTE.fullmatch(info.name)
         if found and not first <= int(found[1]) < batch:

@@ -449,18 +449,22 @@ def _left_behind(
     others = sorted(store for store in set(known).difference(stores) if (store[0], store[2]) in names)
     if not others:
         return []
-    for batch in needed:
-        _had(directory, partitions, batch, 0)
-    most = max((count for count in partitions.values() if count is not None), default=0)
+    counts = [_partitions_in(directory, partitions, batch) for batch in needed]
+    most = max((count for count in counts if count is not None), default=0)
     return [store for store in others if store[1] < most]
 
 
 def _had(directory: Directory, known: dict[int, int | None], batch: int, partition: int) -> bool:
     """Whether a partition was there in a batch, as far as the offset log says."""
+    count = _partitions_in(directory, known, batch)
+    return count is None or partition < count
+
+
+def _partitions_in(directory: Directory, known: dict[int, int | None], batch: int) -> int | None:
+    """The number of partitions in a batch, which is read once."""
     if batch not in known:
         known[batch] = partitions_of(directory, batch)
-    count = known[batch]
-    return count is None or partition < count
+    return known[batch]
 
 
 def _unrestorable(directory: Directory, store: Store, first: _Key, count: int, there: _Known) -> Damage:

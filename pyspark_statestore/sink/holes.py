@@ -382,9 +382,7 @@ class SinksOfFork:
         logs = retry_if_gone(fork, lambda: BatchLogs.read(fork))
         last = logs.committed if repartitioned is None else repartitioned - 1
         # Repartitionings with which the source's batches end can be taken back in the fork, too, with their entries.
-        first = last + 1
-        while first - 1 in logs.repartitionings:
-            first -= 1
+        first = logs.first_in_row(last + 1)
         begun: list[Directory] = []
         try:
             for source, target in self.sinks:

@@ -187,8 +187,6 @@ def _plain_url(path: str | os.PathLike[str]) -> str:
         return "file://" + os.path.abspath(os.path.expanduser(text))
     scheme, _, rest = text.partition(":")
     scheme = scheme.lower()
-    if reason := why_no_uri(scheme, rest):
-        raise _bad_path(text, reason)
     # Hadoop writes file:/x, and leaves a default host away as in hdfs:/x.
     if not rest.startswith("//"):
         rest = "//" + rest
@@ -196,7 +194,7 @@ def _plain_url(path: str | os.PathLike[str]) -> str:
 
 
 def _why_no_uri(text: str) -> str:
-    """Says why a text that has a scheme of Hadoop's, or ``merged+`` before it, is no URL of a directory."""
+    """Says why a text that has a scheme, or ``merged+`` before it, is no URL of a directory."""
     found = _SCHEME.fullmatch(text)
     if found is None:
         if text.lower().startswith(MERGED_PREFIX):
@@ -206,7 +204,7 @@ def _why_no_uri(text: str) -> str:
         return ""
     scheme = found[1].lower().removeprefix(MERGED_PREFIX)
     # A directory of this machine may have a colon in its name.
-    is_meant = scheme != found[1].lower() or scheme in SCHEMES or scheme in _PROTOCOLS
+    is_meant = found[2].startswith("/") or scheme != found[1].lower() or scheme in SCHEMES or scheme in _PROTOCOLS
     return why_no_uri(scheme, found[2]) if is_meant else ""
 
 
