@@ -33,10 +33,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("docs")
     for path in write_checkpoint(folder / "checkpoints" / "q1").rglob("*"):
         age(path, minutes=60)  # its query is stopped
-    clicks = write_store(folder / "checkpoints" / "clicks")
-    (clicks / "offsets").mkdir()
-    for batch in range(3):
-        (clicks / "offsets" / str(batch)).write_text("v1\n{}")
+    write_store(folder / "checkpoints" / "clicks")
     make(folder / "checkpoints" / "orders")
     begin_repartitioning(make_with_offsets(folder / "checkpoints" / "carts"))
     write_sink(folder / "tables" / "clicks")

@@ -183,7 +183,6 @@ def test_a_password_in_a_url_is_in_nothing_that_is_shown(
     folder = make(tmp_path / "t1", [f"q=1/{name(1, '.c000.parquet')}"])
     put(folder, f"q=1/{name(2, '.c000.parquet')}")
     store = write_store(tmp_path / "q1")
-    (store / "offsets").mkdir()
     shown = []
     for command in ("files", "log", "waiting", "verify", "orphans"):
         for output in ("table", "json"):
