@@ -2,8 +2,8 @@
 
 A parametrized test carries ``@pytest.mark.sweep(8)``: a sample has eight of its cases, with each value of a parameter.
 Of tests that carry ``@pytest.mark.sweep(2, group="examples")`` it has two; of files whose tests carry
-``@pytest.mark.sweep(2, files="clusters")`` it has two. ``PSS_REST=1`` runs the other files of such groups, and nothing
-else: ``make test-rest``. A run that is given files or folders has all files that these name.
+``@pytest.mark.sweep(2, files="clusters")`` it has two, or none where that says 0. ``PSS_REST=1`` runs the other files
+of such groups, and nothing else: ``make test-rest``. A run that is given files or folders has all that these name.
 Where other things make kinds, it takes ``@pytest.mark.parametrize(names, sampled(cases, 8, kind=...))``. A test that
 loops takes ``sample(cases, 8, kind=...)`` and ``@pytest.mark.sweep``. The choice depends on ``PSS_SAMPLE_SEED`` alone,
 which a failure shows. ``PSS_EXHAUSTIVE=1`` runs everything, and lists what a sample leaves out.
@@ -101,7 +101,7 @@ def files_left_out(items: Iterable[pytest.Item]) -> list[pytest.Item]:
                 files.setdefault(item.nodeid.partition("::")[0], []).append(item)
     left = []
     for (_, count), files in groups.items():
-        taken = chosen(sorted(files), count)
+        taken = chosen(sorted(files), count) if count else []
         left += [item for file, tests in files.items() if file not in taken for item in tests]
     return left
 

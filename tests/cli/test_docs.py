@@ -17,6 +17,8 @@ from tests.migration.builders import make as make_with_offsets
 from tests.migration.test_unfinished_repartition import begin_repartitioning
 from tests.state.small_stores import write_store
 
+pytestmark = pytest.mark.sweep(1, files="queries of pages")
+
 DOCS = ROOT / "docs" / "command-line.md"
 MERGED_FILE = re.compile(r"\d{13}-[0-9a-f]{16}-\d+\.merged")
 

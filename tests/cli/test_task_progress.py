@@ -46,7 +46,7 @@ def job(spark: SparkSession, tasks: int, folder: Path) -> None:
     assert spark.sparkContext.range(0, tasks, numSlices=tasks).mapPartitionsWithIndex(waits).count() == tasks
 
 
-@pytest.mark.sweep(1, files="kills and long runs")
+@pytest.mark.sweep(0, files="kills and long runs")
 @pytest.mark.spark
 def test_tasks_are_counted_job_by_job(spark: SparkSession, tmp_path: Path) -> None:
     heard = Recorder(tmp_path)

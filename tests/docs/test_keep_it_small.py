@@ -24,7 +24,7 @@ from tests.inspect.builders import merged_paths
 from tests.streaming.runs import Run, Setting
 from tests.streaming.workloads import write_batch
 
-pytestmark = [pytest.mark.spark, pytest.mark.sweep(1, files="what a reader runs first")]
+pytestmark = [pytest.mark.spark, pytest.mark.sweep(0, files="what a reader runs first")]
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "keep-it-small.md").read_text(encoding="utf-8")
 HELP = PAGE.partition("\n## What helps?\n")[2]

@@ -17,7 +17,7 @@ from tests.packaging.test_wheel import PIP, ROOT, checkout, environment_without,
 __all__ = ["checkout", "wheel"]
 
 # `make test` has one of these files, `make test-rest` the others.
-pytestmark = [pytest.mark.slow, pytest.mark.sweep(1, files="what a reader runs first")]
+pytestmark = [pytest.mark.slow, pytest.mark.sweep(0, files="what a reader runs first")]
 
 
 def commands_of_the_readme() -> list[str]:

@@ -23,7 +23,7 @@ from tests.conftest import ROOT, MakeSpark
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.since("4.0", "Python data sources came with Spark 4.0"),
-    pytest.mark.sweep(1, files="what a reader runs first"),
+    pytest.mark.sweep(0, files="what a reader runs first"),
 ]
 
 PAGE = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")

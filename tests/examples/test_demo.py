@@ -15,7 +15,7 @@ from rich.console import Console
 from examples import demo
 from tests.examples.look import run_commands
 
-pytestmark = pytest.mark.sweep(1, files="what a reader runs first")
+pytestmark = pytest.mark.sweep(0, files="what a reader runs first")
 
 OPTIONS = demo.Options(
     days=6, batches=3, partitions=2, store="rocksdb", door="provider", delay=0, work_dir=Path("unused")

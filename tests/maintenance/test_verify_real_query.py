@@ -84,7 +84,7 @@ def verify_until(checkpoint: Path, computed: list[int], batches: int) -> int:
     return looks
 
 
-@pytest.mark.sweep(1, files="kills and long runs")
+@pytest.mark.sweep(0, files="kills and long runs")
 @pytest.mark.parametrize("store_and_format", sampled(["rocksdb-2", "heap-1"], 1))
 def test_query_is_killed_and_goes_on(main_jar: Path, tmp_path: Path, store_and_format: str) -> None:
     store, _, version = store_and_format.partition("-")

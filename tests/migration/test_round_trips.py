@@ -25,7 +25,7 @@ from tests.scripts import run_to_the_end
 from tests.streaming.runs import Run, Setting, merged_files, plain_state_files, segments
 from tests.streaming.workloads import write_batches
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.sweep(1, files="in and out")]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.sweep(0, files="in and out")]
 
 IN_PLACE = [
     (Setting("provider", "heap"), "aggregation"),
@@ -98,7 +98,7 @@ def as_a_job(case: tuple[Setting, str]) -> bool:
     return case[0].format_version == 2 or case[0].store == "heap"
 
 
-@pytest.mark.sweep(1, files="kills and long runs")
+@pytest.mark.sweep(0, files="kills and long runs")
 @pytest.mark.parametrize("in_place", sampled([True, False], 1), ids=["in-place", "new-directory"])
 def test_stock_merged_stock(session: SparkSession, tmp_path: Path, in_place: bool) -> None:
     expected, rows, cases = {}, {}, []

@@ -81,7 +81,7 @@ def test_one_object_for_all_tasks_of_a_batch(make_query: MakeQuery, mode: str, s
     query.check()
 
 
-@pytest.mark.sweep(1, files="kills and long runs")
+@pytest.mark.sweep(0, files="kills and long runs")
 def test_executor_and_driver_are_killed(make_query: MakeQuery, jars: list[Path], tmp_path: Path) -> None:
     """First an executor, and the query goes on; then all of it, and the query goes on here."""
     query = make_query("provider", "rocksdb", **{CHANGELOG: "true"})

@@ -10,7 +10,7 @@ import pytest
 from pyspark_statestore.format import MergedFileWriter, file_name
 from tests.scripts import run_script
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.sweep(1, files="sessions in processes")]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.sweep(0, files="sessions in processes")]
 
 SCRIPT = """
 import json, sys

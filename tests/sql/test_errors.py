@@ -17,6 +17,8 @@ from pyspark_statestore import StateStoreFilesError
 from pyspark_statestore.format import MergedFileWriter, file_name
 from pyspark_statestore.inspect import comments_of
 
+pytestmark = pytest.mark.sweep(1, files="a table in SQL")
+
 NAME = file_name(1_700_000_000_000, 7, 0)
 
 

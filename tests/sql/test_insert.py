@@ -26,7 +26,7 @@ from tests.inspect.builders import STAMP, merged_file, merged_paths, refused, si
 from tests.maintenance.harness import dead_files, live_files
 from tests.sampling import sampled
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.sweep(1, files="a table in SQL")]
 
 
 @pytest.fixture

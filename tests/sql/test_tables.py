@@ -16,7 +16,7 @@ from tests.jvm.harness import until
 from tests.streaming.runs import Run, Setting, session_conf
 from tests.streaming.workloads import write_batch, write_batches
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.sweep(1, files="a table in SQL")]
 
 PUSH_DOWN = "spark.sql.python.filterPushdown.enabled"
 

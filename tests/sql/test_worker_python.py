@@ -13,7 +13,7 @@ pytestmark = [
     pytest.mark.spark,
     pytest.mark.slow,
     pytest.mark.since("4.0", "checkpoint_files came with Spark 4.0"),
-    pytest.mark.sweep(1, files="sessions in processes"),
+    pytest.mark.sweep(0, files="sessions in processes"),
 ]
 
 ROOT = Path(__file__).resolve().parents[2]

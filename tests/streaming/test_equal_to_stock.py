@@ -99,7 +99,7 @@ def run_of(make_spark: MakeSpark, tmp_path_factory: pytest.TempPathFactory) -> R
 
 
 # First, in one session of stock Spark.
-@pytest.mark.sweep(1, files="kills and long runs")
+@pytest.mark.sweep(0, files="kills and long runs")
 @pytest.mark.parametrize("store", [*STOCK])
 def test_reference_is_worth_comparing_with(run_of: RunOf, store: str) -> None:
     """The queries give something out before and after the restart, forget state, and meet late rows."""

@@ -14,7 +14,7 @@ from tests.sampling import marked
 from tests.scripts import run_to_the_end
 from tests.streaming.runs import merged_files, plain_state_files
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.sweep(1, files="sessions in processes")]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.sweep(0, files="sessions in processes")]
 
 SCRIPT = Path(__file__).with_name("fresh_session.py")
 ROOT = SCRIPT.parents[2]

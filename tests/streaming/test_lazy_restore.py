@@ -207,7 +207,7 @@ def test_leaving_with_export_beside_a_store_with_holes(session: SparkSession, ho
     assert merged.rows == stock.rows
 
 
-@pytest.mark.sweep(1, files="kills and long runs")
+@pytest.mark.sweep(0, files="kills and long runs")
 @pytest.mark.slow
 def test_a_process_that_is_killed_leaves_nothing_that_is_taken_for_whole(
     session: SparkSession, holes: Any, tmp_path: Path, main_jar: Path, test_jar: Path

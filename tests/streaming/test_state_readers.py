@@ -19,7 +19,7 @@ from tests.streaming.runs import (
 )
 from tests.streaming.workloads import BATCHES, WORKLOADS, write_batches
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.sweep(1, files="state of each kind")]
 
 # Where Spark can do so, maintenance is part of each task: the snapshots are those of the same versions everywhere.
 CONF = {f"{STATE_STORE}unloadOnCommit": "true", f"{STATE_STORE}minDeltasForSnapshot": "1"}

@@ -23,7 +23,7 @@ from tests.streaming.workloads import BATCHES, WORKLOADS, Workload, write_batche
 if TYPE_CHECKING:
     import pandas as pd
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.sweep(1, files="state of each kind")]
 
 OUTPUT = """
     key long, reason string, value long, list long, map long, value_short boolean, list_short long, map_short long
