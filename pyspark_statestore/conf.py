@@ -9,7 +9,7 @@ state begin with ``spark.sql.streaming.stateStore.fileMerging.``, because Spark 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from types import MappingProxyType
@@ -33,6 +33,12 @@ _LONGEST_DURATION = 36_500 * 86_400_000
 IDLE_SEAL_FACTOR = 5
 """``closedAfter`` is at least this many times ``idleSeal`` (rule 7): a file that a slow writer may still append to must
 not count as closed."""
+
+
+
+def _python_name(prefix: str, name: str) -> str:
+    sink = "sink_" if prefix == SINK_PREFIX else ""
+    return sink + re.sub(r"(?<!^)(?=[A-Z])", "_", name.replace(".", "_")).lower()
 
 
 @dataclass(frozen=True)
@@ -69,8 +75,7 @@ class Option:
     @property
     def python_name(self) -> str:
         """The keyword argument of :func:`configure`, such as ``group_commit_max_wait`` or ``sink_target_file_size``."""
-        sink = "sink_" if self.prefix == SINK_PREFIX else ""
-        return sink + re.sub(r"(?<!^)(?=[A-Z])", "_", self.name.replace(".", "_")).lower()
+        return _python_name(self.prefix, self.name)
 
     @property
     def allowed(self) -> str:
@@ -235,12 +240,6 @@ _DECLARED = (
         maximum="256",
     ),
     Option(
-        "verifyChecksums",
-        "true",
-        "boolean",
-        "Whether segments are checked against their crc32c when they are read whole.",
-    ),
-    Option(
         "cache.sizeLimit",
         "10g",
         "bytes",
@@ -345,6 +344,21 @@ OPTIONS: Mapping[str, Option] = MappingProxyType({option.name: option for option
 SINK_OPTIONS: Mapping[str, Option] = MappingProxyType({option.name: option for option in _DECLARED_OF_SINKS})
 """Every option of file sinks by its name below :data:`SINK_PREFIX`."""
 
+REMOVED: Mapping[str, str] = MappingProxyType({"verifyChecksums": "what is read whole is always checked"})
+"""The options of merged state that there are no more, and what the package does by itself instead. Whoever still sets
+one is told so; nothing is refused, because what has worked has to go on."""
+
+REMOVED_OF_SINKS: Mapping[str, str] = MappingProxyType({})
+"""The same of file sinks."""
+
+_INSTEAD = {
+    name: instead
+    for prefix, removed in ((PREFIX, REMOVED), (SINK_PREFIX, REMOVED_OF_SINKS))
+    for option, instead in removed.items()
+    for name in (prefix + option, _python_name(prefix, option))
+}
+"""What the package does by itself, by the whole keys and the Python names of the options that it did away with."""
+
 _OF_CONFIGURE = ("mode", "store", "sink")
 """The arguments of :func:`configure` that are no options, and that somebody may have misspelled."""
 
@@ -355,7 +369,8 @@ def settings_of(options: Mapping[str, object]) -> dict[str, str]:
     """Turns keyword arguments into Spark settings.
 
     Args:
-        options: The options by their Python names, as in ``max_file_size="128m"``.
+        options: The options by their Python names, as in ``max_file_size="128m"``. Those that there are no more are
+            left out: :func:`what_is_removed` has what to say of them.
 
     Returns:
         The settings' values by their whole keys.
@@ -366,17 +381,34 @@ def settings_of(options: Mapping[str, object]) -> dict[str, str]:
     settings = {}
     for name, value in options.items():
         option = _BY_PYTHON_NAME.get(name)
-        if option is None:
+        if option is not None:
+            settings[option.key] = option.render(value)
+        elif not is_removed(name):
             raise _unknown(name, _BY_PYTHON_NAME, _OF_CONFIGURE)
-        settings[option.key] = option.render(value)
     return settings
+
+
+def is_removed(name: str) -> bool:
+    """Says whether a Python name, or a whole key, is that of an option that there is no more."""
+    return name in _INSTEAD
+
+
+def what_is_removed(names: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Yields of each option that there is no more, in a sentence, that it has no effect, and what to do.
+
+    Args:
+        names: Python names of options and whole keys of settings, of any kind.
+    """
+    for name in filter(is_removed, names):
+        yield f"{name} is not an option any more and has no effect: {_INSTEAD[name]}", "remove it"
 
 
 def check_settings(settings: Mapping[str, object]) -> None:
     """Checks every setting below both prefixes, also those that depend on each other.
 
     Args:
-        settings: Spark settings by their whole keys; those not below a prefix are ignored.
+        settings: Spark settings by their whole keys. Those not below a prefix are ignored, and so are options that
+            there are no more.
 
     Raises:
         StateStoreFilesError: PSS_UNKNOWN_OPTION or PSS_INVALID_OPTION.
@@ -394,7 +426,11 @@ def check_settings(settings: Mapping[str, object]) -> None:
 
 def _check_each(settings: Mapping[str, object], prefix: str, known: Mapping[str, Option]) -> dict[str, object]:
     """Returns what is set below a prefix, by its name there."""
-    given = {key.removeprefix(prefix): value for key, value in settings.items() if key.startswith(prefix)}
+    given = {
+        key.removeprefix(prefix): value
+        for key, value in settings.items()
+        if key.startswith(prefix) and not is_removed(key)
+    }
     for name, value in given.items():
         if name not in known:
             raise _unknown(name, known)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from pyspark_statestore._version import __version__
-from pyspark_statestore.conf import OPTIONS, check_settings, settings_of
+from pyspark_statestore.conf import OPTIONS, check_settings, is_removed, settings_of, what_is_removed
 from pyspark_statestore.errors import StateStoreFilesError, not_allowed
 from pyspark_statestore.paths import MERGED_PREFIX, SCHEMES
 
@@ -132,7 +132,8 @@ def without_effect(
         sink: Whether file sinks compact.
         options: The options by their Python names, all of which are allowed.
     """
-    of_sinks = [name for name in options if name.startswith("sink_")]
+    yield from what_is_removed([*existing, *options])
+    of_sinks = [name for name in options if name.startswith("sink_") and not is_removed(name)]
     if of_sinks and not sink and existing.get(COMMIT_PROTOCOL_KEY) != COMPACTING_PROTOCOL:
         are = "has" if len(of_sinks) == 1 else "have"
         yield f"{' and '.join(of_sinks)} {are} no effect without sink=True", "pass sink=True, or leave it out"

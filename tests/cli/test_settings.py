@@ -88,6 +88,12 @@ def test_options_without_effect_are_told(invoke: Invoke, own_jar: str) -> None:
         "sink_target_file_size has no effect without --sink. What to do: pass --sink, or leave it out.\n"
     )
     assert "--mode path" in invoke("settings", "--mode", "path", "--option", "restore=lazy").stderr
+    removed = invoke("settings", "--option", "verify_checksums=false")
+    assert removed.stderr == (
+        "verify_checksums is not an option any more and has no effect: what is read whole is always checked. What to "
+        "do: remove it.\n"
+    )
+    assert "hecksum" not in removed.stdout
     assert invoke("settings", "--sink", "--option", "sink_target_file_size=64m").stderr == ""
 
 

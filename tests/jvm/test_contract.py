@@ -9,10 +9,18 @@ import pytest
 
 from pyspark_statestore import OPTIONS, SINK_OPTIONS, StateStoreFilesError
 from pyspark_statestore._version import __version__
-from pyspark_statestore.conf import Option, check_settings
+from pyspark_statestore.conf import (
+    REMOVED,
+    REMOVED_OF_SINKS,
+    SINK_PREFIX,
+    Option,
+    check_settings,
+    what_is_removed,
+)
 from pyspark_statestore.errors import ERROR_CLASSES
 from tests.class_data import MINOR
 from tests.jvm.harness import PREFIX, Checkpoint, java_error
+from tests.streaming.test_metrics import log_lines
 
 pytestmark = pytest.mark.spark
 
@@ -28,6 +36,14 @@ def test_options_and_defaults(jvm: Any, home: str, options: Mapping[str, Option]
 
     assert declared == {name: option.default for name, option in options.items()}
     assert list(declared) == list(options)
+
+
+@pytest.mark.parametrize(("home", "removed"), [("Options", REMOVED), ("SinkOptions", REMOVED_OF_SINKS)])
+def test_options_that_there_are_no_more(jvm: Any, home: str, removed: Mapping[str, str]) -> None:
+    declared = dict(getattr(jvm.io.pyspark.statestore, home).removed())
+
+    assert declared == dict(removed)
+    assert not declared.keys() & dict(getattr(jvm.io.pyspark.statestore, home).defaults()).keys()
 
 
 def test_version(jvm: Any) -> None:
@@ -92,6 +108,18 @@ def test_options_that_depend_on_each_other(jvm: Any) -> None:
     assert java_says(jvm, settings) == python_says(settings) == "PSS_INVALID_OPTION"
     settings[PREFIX + "closedAfter"] = "300s"
     assert java_says(jvm, settings) == python_says(settings) == ""
+
+
+@pytest.mark.parametrize(
+    "key", [*(PREFIX + name for name in REMOVED), *(SINK_PREFIX + name for name in REMOVED_OF_SINKS)]
+)
+def test_an_option_that_there_is_no_more_is_told_and_nothing_else(jvm: Any, key: str) -> None:
+    with log_lines(jvm, "io.pyspark.statestore.OptionTexts", "WARN") as lines:
+        # Whatever its value is; and once in a process, which reads its options for each log.
+        for value in ("1", "no such value"):
+            assert java_says(jvm, {key: value}) == python_says({key: value}) == ""
+    assert lines() == [f"{what}. What to do: {to_do}" for what, to_do in what_is_removed([key])]
+    assert len(lines()) == 1
 
 
 def test_options_that_do_not_exist(jvm: Any) -> None:

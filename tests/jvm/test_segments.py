@@ -166,14 +166,6 @@ def test_rule_9_a_wrong_byte_is_an_error(checkpoint: Checkpoint, tmp_path: Path,
     assert checkpoint.read("0/0/0.zip") == b"before"
 
 
-def test_checks_can_be_switched_off(new_checkpoint: Callable[..., Checkpoint]) -> None:
-    checkpoint = new_checkpoint(verifyChecksums="false")
-    checkpoint.write("0/0/1.zip", bytes(100))
-    flip(checkpoint, "0/0/1.zip", 50)
-
-    assert sum(checkpoint.read("0/0/1.zip")) == 4
-
-
 def test_a_wrong_byte_in_what_was_fetched_ahead(checkpoint: Checkpoint) -> None:
     for version in range(1, 6):
         checkpoint.write(f"0/0/{version}.delta", bytes([version]) * 500)

@@ -1,5 +1,6 @@
 """The options: grammar, bounds, names."""
 
+import re
 from datetime import timedelta
 
 import pytest
@@ -7,7 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_statestore import OPTIONS, StateStoreFilesError
-from pyspark_statestore.conf import PREFIX, check_settings, settings_of
+from pyspark_statestore.conf import (
+    PREFIX,
+    REMOVED,
+    REMOVED_OF_SINKS,
+    SINK_PREFIX,
+    check_settings,
+    settings_of,
+    what_is_removed,
+)
 
 
 @pytest.mark.parametrize("name", OPTIONS)
@@ -80,7 +89,7 @@ def test_values(name: str, value: object, parsed: object, rendered: str) -> None
         ("idleSeal", "999ms"),
         ("groupCommit.maxWait", "soon"),
         ("groupCommit.maxWait", "auto "[:3]),
-        ("verifyChecksums", None),
+        ("indexService.enabled", None),
     ],
 )
 def test_bad_values_name_key_value_and_what_is_allowed(name: str, value: object) -> None:
@@ -140,6 +149,32 @@ def test_rule_7_closed_after_is_at_least_five_times_idle_seal() -> None:
         check_settings({f"{PREFIX}idleSeal": "121s"})
     with pytest.raises(StateStoreFilesError, match=r"closedAfter = '299s'"):
         check_settings({f"{PREFIX}closedAfter": "299s"})
+
+
+@pytest.mark.parametrize(
+    "key", [*(PREFIX + name for name in REMOVED), *(SINK_PREFIX + name for name in REMOVED_OF_SINKS)]
+)
+def test_a_removed_option_is_no_error_and_sets_nothing(key: str) -> None:
+    check_settings({key: "whatever", f"{PREFIX}maxFileSize": "1m"})
+    ((what, to_do),) = what_is_removed(["spark.jars", key, "max_file_size"])
+    assert what.startswith(f"{key} is not an option any more and has no effect: ")
+    assert to_do == "remove it"
+
+
+@pytest.mark.parametrize("name", ["verify_checksums"])
+def test_a_removed_keyword_argument_is_no_error_and_sets_nothing(name: str) -> None:
+    assert settings_of({name: None, "max_file_size": "64m"}) == {f"{PREFIX}maxFileSize": "64m"}
+    ((what, _),) = what_is_removed([name])
+    assert what.startswith(f"{name} is not an option any more")
+
+
+def test_what_resembles_a_removed_option_is_an_error_that_does_not_offer_it() -> None:
+    with pytest.raises(StateStoreFilesError, match="PSS_UNKNOWN_OPTION.*The options are: ") as caught:
+        settings_of({"verify_checksumz": "true"})
+    with pytest.raises(StateStoreFilesError, match="PSS_UNKNOWN_OPTION.*The options are: ") as whole:
+        check_settings({f"{PREFIX}verifyChecksumz": "true"})
+    for error in (caught, whole):
+        assert not re.search("verify_?checksums", str(error.value), re.IGNORECASE)
 
 
 def test_settings_of_others_are_left_alone() -> None:

@@ -15,6 +15,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pyspark_statestore import OPTIONS, SINK_OPTIONS, StateStoreFilesError, __version__, attach, configure
+from pyspark_statestore.conf import PREFIX
 from pyspark_statestore.paths import SCHEMES
 from pyspark_statestore.session import configure as configuring
 from pyspark_statestore.session import doors
@@ -478,6 +479,25 @@ def test_an_option_without_effect_is_told_at_once(
     configured(**arguments)
 
     assert [(record.levelname, record.getMessage()) for record in caplog.records] == [("WARNING", said)] * bool(said)
+
+
+@pytest.mark.parametrize(
+    ("settings", "arguments", "name"),
+    [
+        ({}, {"verify_checksums": False}, "verify_checksums"),
+        ({f"{PREFIX}verifyChecksums": "no"}, {}, f"{PREFIX}verifyChecksums"),
+    ],
+)
+def test_an_option_that_there_is_no_more_is_told_at_once(
+    caplog: pytest.LogCaptureFixture, settings: dict[str, str], arguments: dict[str, Any], name: str
+) -> None:
+    made = configured(SparkSession.Builder().config(map=settings), **arguments)
+
+    ((level, said),) = [(record.levelname, record.getMessage()) for record in caplog.records]
+    assert level == "WARNING"
+    assert said.startswith(f"{name} is not an option any more and has no effect: ")
+    assert said.endswith(". What to do: remove it")
+    assert {key for key in made if "hecksum" in key} == settings.keys()
 
 
 def test_a_session_whose_sinks_compact_already_takes_their_options(caplog: pytest.LogCaptureFixture) -> None:

@@ -1,12 +1,17 @@
 package io.pyspark.statestore;
 
 import io.pyspark.statestore.StateStoreFilesException.Id;
+import java.util.List;
 import java.util.Locale;
 import java.util.Map;
+import java.util.Set;
 import java.util.TreeMap;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import org.apache.hadoop.conf.Configuration;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 
 /**
  * The texts of options, as they are in a configuration, and what they mean.
@@ -16,6 +21,7 @@ import org.apache.hadoop.conf.Configuration;
  * @param given by name; every name has a default
  */
 record OptionTexts(String prefix, Map<String, String> defaults, Map<String, String> given) {
+  private static final Logger LOG = LoggerFactory.getLogger(OptionTexts.class);
   private static final Pattern WHOLE = Pattern.compile("\\d{1,9}");
   private static final Pattern DECIMAL = Pattern.compile("\\d{1,9}(?:\\.\\d{1,9})?");
   private static final Pattern QUANTITY = Pattern.compile("(\\d{1,15})\\s*([a-z]*)");
@@ -28,12 +34,29 @@ record OptionTexts(String prefix, Map<String, String> defaults, Map<String, Stri
   /** A hundred years: twice or five times as much still has room in a number. The same as Python's {@code conf.py}. */
   private static final long LONGEST_MS = 36_500 * 86_400_000L;
 
-  /** Takes what a configuration says below the prefix, and refuses what is no option. */
-  static OptionTexts below(String prefix, Map<String, String> defaults, Configuration conf)
+  /** The keys of removed options of which this process has warned. */
+  private static final Set<String> SAID = ConcurrentHashMap.newKeySet();
+
+  /**
+   * Takes what a configuration says below the prefix, and refuses what is no option. Of what was one, it warns once a
+   * process: what has worked goes on.
+   *
+   * @param removed the names of options that there are no more, and what the program does by itself instead
+   */
+  static OptionTexts below(String prefix, Map<String, String> defaults, Map<String, String> removed, Configuration conf)
       throws StateStoreFilesException {
     Map<String, String> given = new TreeMap<>(conf.getPropsWithPrefix(prefix));
-    for (String name : given.keySet()) {
-      if (!defaults.containsKey(name)) {
+    for (String name : List.copyOf(given.keySet())) {
+      if (removed.containsKey(name)) {
+        given.remove(name);
+        if (SAID.add(prefix + name)) {
+          LOG.warn(
+              "{}{} is not an option any more and has no effect: {}. What to do: remove it",
+              prefix,
+              name,
+              removed.get(name));
+        }
+      } else if (!defaults.containsKey(name)) {
         throw new StateStoreFilesException(
             Id.PSS_UNKNOWN_OPTION, prefix + name + " is not an option. Known are: " + defaults.keySet() + ".");
       }

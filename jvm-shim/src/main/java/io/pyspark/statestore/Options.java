@@ -21,7 +21,6 @@ import org.apache.hadoop.conf.Configuration;
  * @param closedAfterMs how long another process's unsealed file must not change to count as closed (rule 7)
  * @param bufferMemory bytes of payload that a process holds in memory per checkpoint; more goes to the local disk
  * @param readParallelism the most ranges that are read at the same time
- * @param verifyChecksums whether segments are checked against their crc32c (rule 9)
  * @param cacheSizeLimit bytes of SSTs that are kept on the host's disk for all its executors; 0 keeps none
  * @param cacheDir where they are kept; empty for a directory of the user's where Java keeps temporary files
  * @param restore whether a load waits for all of its SSTs
@@ -46,7 +45,6 @@ public record Options(
     long closedAfterMs,
     long bufferMemory,
     int readParallelism,
-    boolean verifyChecksums,
     long cacheSizeLimit,
     String cacheDir,
     Restore restore,
@@ -83,7 +81,6 @@ public record Options(
     DEFAULTS.put("closedAfter", "10m");
     DEFAULTS.put("bufferMemory", "8m");
     DEFAULTS.put("readParallelism", "8");
-    DEFAULTS.put("verifyChecksums", "true");
     DEFAULTS.put("cache.sizeLimit", "10g");
     DEFAULTS.put("cache.dir", "");
     DEFAULTS.put("restore", "eager");
@@ -96,14 +93,25 @@ public record Options(
     DEFAULTS.put("shimVersion", "");
   }
 
+  private static final Map<String, String> REMOVED = new LinkedHashMap<>();
+
+  static {
+    REMOVED.put("verifyChecksums", "what is read whole is always checked");
+  }
+
   /** Every option's name, without the prefix, and its default: the Python package declares the same. */
   public static Map<String, String> defaults() {
     return new LinkedHashMap<>(DEFAULTS);
   }
 
+  /** The names of options that there are no more, and what the program does instead: Python says the same. */
+  public static Map<String, String> removed() {
+    return new LinkedHashMap<>(REMOVED);
+  }
+
   /** Reads and checks what is set under the prefix. */
   public static Options from(Configuration conf) throws StateStoreFilesException {
-    return parse(OptionTexts.below(PREFIX, DEFAULTS, conf));
+    return parse(OptionTexts.below(PREFIX, DEFAULTS, REMOVED, conf));
   }
 
   /** Refuses to work with another version of the Python package than the jar's. */
@@ -160,7 +168,6 @@ public record Options(
             given.millis("closedAfter", "a duration such as 10m", 1000),
             given.bytes("bufferMemory", "a size in bytes such as 8m", 0),
             (int) given.number("readParallelism", 1, 256, "a whole number from 1 to 256"),
-            given.bool("verifyChecksums"),
             given.bytes("cache.sizeLimit", "a size in bytes such as 10g, or 0", 0),
             given.text("cache.dir"),
             restore(given),

@@ -29,9 +29,16 @@ public record SinkOptions(long targetFileSize, long maxDelayMs, long stagingRete
     DEFAULTS.put("stagingRetention", "1d");
   }
 
+  private static final Map<String, String> REMOVED = new LinkedHashMap<>();
+
   /** Every option's name, without the prefix, and its default: the Python package declares the same. */
   public static Map<String, String> defaults() {
     return new LinkedHashMap<>(DEFAULTS);
+  }
+
+  /** The names of options that there are no more, and what the program does instead: Python says the same. */
+  public static Map<String, String> removed() {
+    return new LinkedHashMap<>(REMOVED);
   }
 
   /**
@@ -41,7 +48,7 @@ public record SinkOptions(long targetFileSize, long maxDelayMs, long stagingRete
    * @param ofQuery what the query's writer was given, in a map of names in any case; counts before the session's
    */
   public static SinkOptions from(Configuration conf, Map<String, String> ofQuery) throws StateStoreFilesException {
-    OptionTexts given = OptionTexts.below(PREFIX, DEFAULTS, conf);
+    OptionTexts given = OptionTexts.below(PREFIX, DEFAULTS, REMOVED, conf);
     OF_QUERIES.stream().filter(ofQuery::containsKey).forEach(name -> given.given().put(name, ofQuery.get(name)));
     return new SinkOptions(
         given.bytes(TARGET_FILE_SIZE, "a size in bytes such as 128m, at least 1k", 1 << 10),

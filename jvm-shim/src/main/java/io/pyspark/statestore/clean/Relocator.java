@@ -151,7 +151,7 @@ final class Relocator {
         Commit.Item copy = new Commit.Item(segment.path(), payload, segment);
         copies.add(copy);
         try {
-          reader.checkAlways(segment, reader.copy(segment, payload));
+          reader.check(segment, reader.copy(segment, payload));
         } catch (StateStoreFilesException e) {
           copies.remove(copy);
           payload.close();

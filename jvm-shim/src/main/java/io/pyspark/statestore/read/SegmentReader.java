@@ -1,6 +1,5 @@
 package io.pyspark.statestore.read;
 
-import io.pyspark.statestore.Options;
 import io.pyspark.statestore.StateFileNotFoundException;
 import io.pyspark.statestore.StateStoreFilesException;
 import io.pyspark.statestore.StateStoreFilesException.Id;
@@ -12,7 +11,6 @@ import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.io.OutputStream;
 import java.util.List;
-import java.util.function.Supplier;
 import java.util.stream.Collectors;
 import java.util.zip.CRC32C;
 
@@ -35,13 +33,11 @@ public final class SegmentReader {
   private final Storage storage;
   private final FileHandles handles;
   private final Finder finder;
-  private final Supplier<Options> options;
 
-  public SegmentReader(Storage storage, FileHandles handles, Finder finder, Supplier<Options> options) {
+  public SegmentReader(Storage storage, FileHandles handles, Finder finder) {
     this.storage = storage;
     this.handles = handles;
     this.finder = finder;
-    this.options = options;
   }
 
   /** Reads a part of a segment; returns the segment at the place where it was read, as it may have been relocated. */
@@ -99,14 +95,12 @@ public final class SegmentReader {
     check(segment, (int) crc.getValue());
   }
 
+  /**
+   * Compares the checksum of what was read with that of what was written.
+   *
+   * @throws StateStoreFilesException PSS_CORRUPT_SEGMENT where they differ
+   */
   public void check(Segment segment, int crc32c) throws StateStoreFilesException {
-    if (options.get().verifyChecksums()) {
-      checkAlways(segment, crc32c);
-    }
-  }
-
-  /** Checks bytes that are about to be written again, under a new checksum that would make damage look right. */
-  public void checkAlways(Segment segment, int crc32c) throws StateStoreFilesException {
     if (crc32c != segment.entry().crc32c()) {
       throw damaged(segment, "have another checksum than was written", null);
     }

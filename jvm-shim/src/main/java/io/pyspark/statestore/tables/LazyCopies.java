@@ -151,7 +151,6 @@ final class LazyCopies implements Prefetcher.Lazily {
     private volatile Segment segment;
 
     private volatile boolean isLoaded;
-    private volatile boolean isRight;
 
     Arrival(Segment segment, LazyFiles files) {
       this.segment = segment;
@@ -178,7 +177,6 @@ final class LazyCopies implements Prefetcher.Lazily {
 
     @Override
     public void check(Path file, int crc32c) throws IOException {
-      isRight = crc32c == segment.entry().crc32c();
       try {
         reader.check(segment, crc32c);
       } catch (StateStoreFilesException e) {
@@ -194,7 +192,7 @@ final class LazyCopies implements Prefetcher.Lazily {
         LOG.info("{} cannot be completed, so its store fails until it is loaded anew", file.path(), failure);
       }
       files.decided(file, failure);
-      if (failure == null && isRight) {
+      if (failure == null) {
         keepOnHost(file);
       }
     }
