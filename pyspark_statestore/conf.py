@@ -232,14 +232,6 @@ _DECLARED = (
         "How many bytes that are about to be written stay in memory; more go to a local spill file.",
     ),
     Option(
-        "readParallelism",
-        "8",
-        "integer",
-        "How many ranges are read at the same time when a state store is loaded.",
-        minimum="1",
-        maximum="256",
-    ),
-    Option(
         "cache.sizeLimit",
         "10g",
         "bytes",
@@ -344,7 +336,12 @@ OPTIONS: Mapping[str, Option] = MappingProxyType({option.name: option for option
 SINK_OPTIONS: Mapping[str, Option] = MappingProxyType({option.name: option for option in _DECLARED_OF_SINKS})
 """Every option of file sinks by its name below :data:`SINK_PREFIX`."""
 
-REMOVED: Mapping[str, str] = MappingProxyType({"verifyChecksums": "what is read whole is always checked"})
+REMOVED: Mapping[str, str] = MappingProxyType(
+    {
+        "readParallelism": "a load reads eight ranges at the same time",
+        "verifyChecksums": "what is read whole is always checked",
+    }
+)
 """The options of merged state that there are no more, and what the package does by itself instead. Whoever still sets
 one is told so; nothing is refused, because what has worked has to go on."""
 

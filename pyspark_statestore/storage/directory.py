@@ -22,7 +22,7 @@ from pyspark_statestore.storage.growing import SeekableFile, WebHdfsFile
 from pyspark_statestore.storage.location import Location
 
 READ_PARALLELISM = 8
-"""Files that are read at the same time; the same as ``readParallelism`` of the executors."""
+"""Files that are read at the same time; the same as ``Parallel.READS`` of the executors."""
 
 _HDFS = ("hdfs", "webhdfs")
 

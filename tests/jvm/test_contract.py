@@ -18,6 +18,7 @@ from pyspark_statestore.conf import (
     what_is_removed,
 )
 from pyspark_statestore.errors import ERROR_CLASSES
+from pyspark_statestore.storage.directory import READ_PARALLELISM
 from tests.class_data import MINOR
 from tests.jvm.harness import PREFIX, Checkpoint, java_error
 from tests.streaming.test_metrics import log_lines
@@ -48,6 +49,10 @@ def test_options_that_there_are_no_more(jvm: Any, home: str, removed: Mapping[st
 
 def test_version(jvm: Any) -> None:
     assert jvm.io.pyspark.statestore.ShimInfo.version() == __version__
+
+
+def test_both_read_as_much_at_once(jvm: Any) -> None:
+    assert jvm.io.pyspark.statestore.files.Parallel.READS == READ_PARALLELISM
 
 
 def java_says(jvm: Any, settings: dict[str, str]) -> str:

@@ -20,7 +20,6 @@ import org.apache.hadoop.conf.Configuration;
  * @param idleSealMs how long a file may go without an append; then it is sealed, or never appended to again (rule 7)
  * @param closedAfterMs how long another process's unsealed file must not change to count as closed (rule 7)
  * @param bufferMemory bytes of payload that a process holds in memory per checkpoint; more goes to the local disk
- * @param readParallelism the most ranges that are read at the same time
  * @param cacheSizeLimit bytes of SSTs that are kept on the host's disk for all its executors; 0 keeps none
  * @param cacheDir where they are kept; empty for a directory of the user's where Java keeps temporary files
  * @param restore whether a load waits for all of its SSTs
@@ -44,7 +43,6 @@ public record Options(
     long idleSealMs,
     long closedAfterMs,
     long bufferMemory,
-    int readParallelism,
     long cacheSizeLimit,
     String cacheDir,
     Restore restore,
@@ -80,7 +78,6 @@ public record Options(
     DEFAULTS.put("idleSeal", "60s");
     DEFAULTS.put("closedAfter", "10m");
     DEFAULTS.put("bufferMemory", "8m");
-    DEFAULTS.put("readParallelism", "8");
     DEFAULTS.put("cache.sizeLimit", "10g");
     DEFAULTS.put("cache.dir", "");
     DEFAULTS.put("restore", "eager");
@@ -96,6 +93,7 @@ public record Options(
   private static final Map<String, String> REMOVED = new LinkedHashMap<>();
 
   static {
+    REMOVED.put("readParallelism", "a load reads eight ranges at the same time");
     REMOVED.put("verifyChecksums", "what is read whole is always checked");
   }
 
@@ -167,7 +165,6 @@ public record Options(
             given.millis("idleSeal", "a duration such as 60s, at least 1s", 1000),
             given.millis("closedAfter", "a duration such as 10m", 1000),
             given.bytes("bufferMemory", "a size in bytes such as 8m", 0),
-            (int) given.number("readParallelism", 1, 256, "a whole number from 1 to 256"),
             given.bytes("cache.sizeLimit", "a size in bytes such as 10g, or 0", 0),
             given.text("cache.dir"),
             restore(given),

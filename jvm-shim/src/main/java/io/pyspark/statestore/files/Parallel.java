@@ -10,6 +10,13 @@ import java.util.concurrent.RejectedExecutionException;
 
 /** Runs tasks on shared threads, a bounded number of them at a time. */
 public final class Parallel {
+  /**
+   * So many ranges, or ends of files, one load reads at the same time. An object store takes long to begin an answer,
+   * so one after the other would wait for most of the time; and all tasks of a process load side by side, each with so
+   * many connections. The same as {@code READ_PARALLELISM} in Python's {@code storage/directory.py}.
+   */
+  public static final int READS = 8;
+
   private Parallel() {}
 
   /**

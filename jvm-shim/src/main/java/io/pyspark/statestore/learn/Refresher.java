@@ -369,7 +369,7 @@ public final class Refresher {
   }
 
   private boolean runAll(List<Callable<Boolean>> reads) throws IOException {
-    List<FutureTask<Boolean>> futures = Parallel.start(threads, rules.options().readParallelism(), reads);
+    List<FutureTask<Boolean>> futures = Parallel.start(threads, Parallel.READS, reads);
     try {
       boolean allThere = true;
       for (FutureTask<Boolean> future : futures) {

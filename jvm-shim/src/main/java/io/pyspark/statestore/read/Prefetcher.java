@@ -202,7 +202,7 @@ public final class Prefetcher {
       ranges.add(range);
     }
     List<Callable<byte[]>> reads = ranges.stream().<Callable<byte[]>>map(range -> () -> read(range)).toList();
-    List<FutureTask<byte[]>> started = Parallel.start(threads, options.get().readParallelism(), reads);
+    List<FutureTask<byte[]>> started = Parallel.start(threads, Parallel.READS, reads);
     long now = System.nanoTime();
     for (int i = 0; i < ranges.size(); i++) {
       Range range = ranges.get(i);

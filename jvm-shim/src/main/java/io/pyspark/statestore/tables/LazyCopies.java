@@ -61,8 +61,7 @@ final class LazyCopies implements Prefetcher.Lazily {
     }
     List<Segment> lazily = wanted.stream().filter(s -> suits(s) && !cache.get().has(s)).toList();
     wanted.removeAll(lazily);
-    Options now = options.get();
-    load.expect(lazily, this::readEnd, threads, now.readParallelism(), now.bufferMemory());
+    load.expect(lazily, this::readEnd, threads, options.get().bufferMemory());
   }
 
   private byte[] readEnd(Segment segment) throws IOException {
@@ -116,17 +115,15 @@ final class LazyCopies implements Prefetcher.Lazily {
     if (file.missing() > 0) {
       metrics.leftOut(file.missing());
       arrival.isLoaded = true;
-      Options now = options.get();
-      load.files().loading(threads, now.readParallelism());
+      load.files().loading(threads);
       load.files().add(file);
     }
     return true;
   }
 
   private byte[] end(LazyLoad load, Segment segment) throws IOException {
-    Options now = options.get();
     try {
-      byte[] fetched = load.take(segment, this::readEnd, threads, now.readParallelism(), now.bufferMemory());
+      byte[] fetched = load.take(segment, this::readEnd, threads, options.get().bufferMemory());
       return fetched != null ? fetched : readEnd(segment);
     } catch (InterruptedException e) {
       Thread.currentThread().interrupt();

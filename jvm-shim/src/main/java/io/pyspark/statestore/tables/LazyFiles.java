@@ -47,7 +47,6 @@ public final class LazyFiles implements AutoCloseable {
 
   private final AtomicLong progress = new AtomicLong();
   private volatile Executor threads = Runnable::run;
-  private volatile int width = 1;
   private volatile IOException damage;
   private volatile long touchedNanos = System.nanoTime();
 
@@ -160,7 +159,7 @@ public final class LazyFiles implements AutoCloseable {
   }
 
   private void inParallel(List<Callable<Void>> tasks) throws IOException {
-    List<FutureTask<Void>> started = Parallel.start(threads, width, tasks);
+    List<FutureTask<Void>> started = Parallel.start(threads, Parallel.READS, tasks);
     IOException failed = null;
     for (FutureTask<Void> each : started) {
       try {
@@ -180,9 +179,8 @@ public final class LazyFiles implements AutoCloseable {
   // ---- loads
 
   /** A load of the store begins. */
-  void loading(Executor loadThreads, int parallelism) {
+  void loading(Executor loadThreads) {
     threads = loadThreads;
-    width = parallelism;
   }
 
   void add(PartialFile file) {

@@ -1,5 +1,6 @@
 package io.pyspark.statestore.tables;
 
+import io.pyspark.statestore.files.Parallel;
 import io.pyspark.statestore.index.Segment;
 import java.util.ArrayDeque;
 import java.util.Deque;
@@ -73,13 +74,13 @@ public final class LazyLoad implements AutoCloseable {
   }
 
   /** Files will be copied. Fetches their ends, several at a time. */
-  void expect(List<Segment> segments, Ends reader, Executor threads, int width, long bytes) {
+  void expect(List<Segment> segments, Ends reader, Executor threads, long bytes) {
     waiting.addAll(segments);
-    startMore(reader, threads, width, bytes);
+    startMore(reader, threads, bytes);
   }
 
-  private void startMore(Ends reader, Executor threads, int width, long bytes) {
-    while (!waiting.isEmpty() && ends.size() < width && (ends.isEmpty() || held < bytes)) {
+  private void startMore(Ends reader, Executor threads, long bytes) {
+    while (!waiting.isEmpty() && ends.size() < Parallel.READS && (ends.isEmpty() || held < bytes)) {
       Segment segment = waiting.poll();
       FutureTask<byte[]> task = new FutureTask<>(() -> reader.read(segment));
       held += segment.length() - endOf(segment.length());
@@ -94,14 +95,14 @@ public final class LazyLoad implements AutoCloseable {
   }
 
   /** The end of a file if it was fetched, else null. */
-  byte[] take(Segment segment, Ends reader, Executor threads, int width, long bytes) throws InterruptedException {
+  byte[] take(Segment segment, Ends reader, Executor threads, long bytes) throws InterruptedException {
     FutureTask<byte[]> task = ends.remove(segment.path());
     waiting.remove(segment);
     if (task == null) {
       return null;
     }
     held -= segment.length() - endOf(segment.length());
-    startMore(reader, threads, width, bytes);
+    startMore(reader, threads, bytes);
     // Where no thread has begun it, this one does.
     task.run();
     try {
