@@ -226,12 +226,6 @@ _DECLARED = (
         minimum="1s",
     ),
     Option(
-        "bufferMemory",
-        "8m",
-        "bytes",
-        "How many bytes that are about to be written stay in memory; more go to a local spill file.",
-    ),
-    Option(
         "cache.sizeLimit",
         "10g",
         "bytes",
@@ -338,6 +332,7 @@ SINK_OPTIONS: Mapping[str, Option] = MappingProxyType({option.name: option for o
 
 REMOVED: Mapping[str, str] = MappingProxyType(
     {
+        "bufferMemory": "8 MiB are kept in memory, and more goes to the local disk",
         "readParallelism": "a load reads eight ranges at the same time",
         "verifyChecksums": "what is read whole is always checked",
     }

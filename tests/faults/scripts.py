@@ -92,7 +92,6 @@ OPTIONS = {
     "maxFileSize": "64k",
     "maxSpaceAmplification": "1.1",
     "groupCommit.maxWait": "0ms",
-    "bufferMemory": "1m",
 }
 
 

@@ -93,13 +93,13 @@ def test_log_that_is_opened_anew_fails_the_batch(scope: Any) -> None:
     assert "its log of the checkpoint was closed" in scope.endBatch(0, PATIENT)
 
 
-def test_payloads_that_wait_on_the_local_disk_hold_no_file_open(make_scope: Callable[..., Any], jvm: Any) -> None:
+def test_payloads_that_wait_on_the_local_disk_hold_no_file_open(scope: Any, jvm: Any) -> None:
     """A batch may have tens of thousands, and a process may open a few thousand files."""
-    scope = make_scope(bufferMemory="1k")
     scope.start()
-    payloads = {partition: b"%d" % partition * 700 for partition in range(20)}
+    payloads = {partition: b"%02d" % partition * 500_000 for partition in range(12)}
     for partition, payload in payloads.items():
         assert scope.task(0, 0, path(partition, 0), payload) is None
+    assert scope.spilled() >= 4, "of 12 MB, 8 MiB stay in memory"
     assert [name for name in open_files(jvm) if ".spill" in name] == []
     assert scope.endBatch(0, PATIENT) is None
     assert {partition: scope.durable(path(partition, 0)) for partition in payloads} == payloads

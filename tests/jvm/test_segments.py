@@ -35,44 +35,52 @@ def flip(checkpoint: Checkpoint, path: str, position: int) -> tuple[str, int]:
     return name, entry.offset
 
 
-@pytest.mark.parametrize("size", [0, 1, 8191, 8192, 8193, 3 * MB + 1])
-@pytest.mark.parametrize("memory", ["0", "100k", "8m"])
-def test_any_size_comes_back(new_checkpoint: Callable[..., Checkpoint], size: int, memory: str) -> None:
-    checkpoint = new_checkpoint(bufferMemory=memory)
-    data = random.Random(size).randbytes(size)
+FITS = 8 * MB - 512
+"""Bytes that one stream has in memory: its chunks grow from 512 bytes to 1 MiB, and one more would be above 8 MiB."""
 
-    checkpoint.write(P, data)
+
+@pytest.mark.parametrize("size", [0, 1, 8191, 8192, 8193, 3 * MB + 1, FITS, FITS + 1, 9 * MB + 1])
+@pytest.mark.parametrize("memory_is_taken", [False, True])
+def test_any_size_comes_back(checkpoint: Checkpoint, jvm: Any, size: int, memory_is_taken: bool) -> None:
+    other = checkpoint.fs.create(checkpoint.path("0/0/2.changelog"), True)
+    if memory_is_taken:
+        other.write(bytes(FITS))
+    before = local_files(jvm)
+    data = random.Random(size).randbytes(size)
+    stream = checkpoint.fs.create(checkpoint.path(P), True)
+    stream.write(data)
+    # One chunk of 512 bytes is left for it.
+    assert len(local_files(jvm) - before) == (size > (512 if memory_is_taken else FITS))
+
+    stream.close()
 
     assert checkpoint.read(P) == data
     assert checkpoint.contents() == {P: data}
     assert checkpoint.fs.getFileStatus(checkpoint.path(P)).getLen() == size
+    other.close()
 
 
-def test_what_does_not_fit_into_memory_waits_on_the_local_disk(
-    new_checkpoint: Callable[..., Checkpoint], jvm: Any
-) -> None:
-    checkpoint = new_checkpoint(bufferMemory="100k")
+def test_what_does_not_fit_into_memory_waits_on_the_local_disk(checkpoint: Checkpoint, jvm: Any) -> None:
     before = local_files(jvm)
     small, large = (checkpoint.fs.create(checkpoint.path(f"0/0/{n}.zip"), True) for n in (1, 2))
     small.write(bytes(1000))
     assert local_files(jvm) == before
-    large.write(b"a" * 90_000)
-    large.write(b"b" * 90_000)
+    large.write(b"a" * 5 * MB)
+    large.write(b"b" * 5 * MB)
     assert len(local_files(jvm) - before) == 1
 
     large.close()
     small.close()
 
     assert local_files(jvm) == before
-    assert checkpoint.contents() == {"0/0/1.zip": bytes(1000), "0/0/2.zip": b"a" * 90_000 + b"b" * 90_000}
+    assert checkpoint.contents() == {"0/0/1.zip": bytes(1000), "0/0/2.zip": b"a" * 5 * MB + b"b" * 5 * MB}
 
 
-def test_a_cancelled_spill_leaves_nothing(new_checkpoint: Callable[..., Checkpoint], jvm: Any) -> None:
-    checkpoint = new_checkpoint(bufferMemory="0")
+def test_a_cancelled_spill_leaves_nothing(checkpoint: Checkpoint, jvm: Any) -> None:
     before = local_files(jvm)
     manager = file_manager(checkpoint)
     stream = manager.createAtomic(checkpoint.path(P), True)
-    stream.write(bytes(100_000))
+    stream.write(bytes(9 * MB))
     assert len(local_files(jvm) - before) == 1
 
     stream.cancel()

@@ -44,7 +44,7 @@ def test_python_names() -> None:
         ("maxFileSize", " 1GB ", 1 << 30, "1gb"),
         ("maxFileSize", "64 K", 64 << 10, "64 k"),
         ("maxFileSize", 1 << 20, 1 << 20, "1048576"),
-        ("bufferMemory", "0", 0, "0"),
+        ("cache.sizeLimit", "0", 0, "0"),
         ("idleSeal", "2min", 120_000, "2min"),
         ("idleSeal", timedelta(seconds=90), 90_000, "90000ms"),
         ("groupCommit.maxWait", "auto", "auto", "auto"),
@@ -116,7 +116,7 @@ def test_any_text_is_either_read_or_refused(text: str) -> None:
 
 @given(st.integers(1, 10**6), st.sampled_from(["k", "kb", "m", "mb", "g", "gb"]))
 def test_sizes(number: int, unit: str) -> None:
-    assert OPTIONS["bufferMemory"].parse(f"{number}{unit}") == number * 1024 ** (" kmg".index(unit[0]))
+    assert OPTIONS["cache.sizeLimit"].parse(f"{number}{unit}") == number * 1024 ** (" kmg".index(unit[0]))
 
 
 def test_keyword_arguments_become_settings() -> None:
@@ -161,7 +161,7 @@ def test_a_removed_option_is_no_error_and_sets_nothing(key: str) -> None:
     assert to_do == "remove it"
 
 
-@pytest.mark.parametrize("name", ["read_parallelism", "verify_checksums"])
+@pytest.mark.parametrize("name", ["buffer_memory", "read_parallelism", "verify_checksums"])
 def test_a_removed_keyword_argument_is_no_error_and_sets_nothing(name: str) -> None:
     assert settings_of({name: None, "max_file_size": "64m"}) == {f"{PREFIX}maxFileSize": "64m"}
     ((what, _),) = what_is_removed([name])

@@ -19,7 +19,6 @@ import org.apache.hadoop.conf.Configuration;
  * @param groupCommitOfBatch whether what the tasks of a batch commit becomes durable when the batch ends
  * @param idleSealMs how long a file may go without an append; then it is sealed, or never appended to again (rule 7)
  * @param closedAfterMs how long another process's unsealed file must not change to count as closed (rule 7)
- * @param bufferMemory bytes of payload that a process holds in memory per checkpoint; more goes to the local disk
  * @param cacheSizeLimit bytes of SSTs that are kept on the host's disk for all its executors; 0 keeps none
  * @param cacheDir where they are kept; empty for a directory of the user's where Java keeps temporary files
  * @param restore whether a load waits for all of its SSTs
@@ -42,7 +41,6 @@ public record Options(
     boolean groupCommitOfBatch,
     long idleSealMs,
     long closedAfterMs,
-    long bufferMemory,
     long cacheSizeLimit,
     String cacheDir,
     Restore restore,
@@ -77,7 +75,6 @@ public record Options(
     DEFAULTS.put("groupCommit.scope", "task");
     DEFAULTS.put("idleSeal", "60s");
     DEFAULTS.put("closedAfter", "10m");
-    DEFAULTS.put("bufferMemory", "8m");
     DEFAULTS.put("cache.sizeLimit", "10g");
     DEFAULTS.put("cache.dir", "");
     DEFAULTS.put("restore", "eager");
@@ -93,6 +90,7 @@ public record Options(
   private static final Map<String, String> REMOVED = new LinkedHashMap<>();
 
   static {
+    REMOVED.put("bufferMemory", "8 MiB are kept in memory, and more goes to the local disk");
     REMOVED.put("readParallelism", "a load reads eight ranges at the same time");
     REMOVED.put("verifyChecksums", "what is read whole is always checked");
   }
@@ -164,7 +162,6 @@ public record Options(
             scope.equals("batch"),
             given.millis("idleSeal", "a duration such as 60s, at least 1s", 1000),
             given.millis("closedAfter", "a duration such as 10m", 1000),
-            given.bytes("bufferMemory", "a size in bytes such as 8m", 0),
             given.bytes("cache.sizeLimit", "a size in bytes such as 10g, or 0", 0),
             given.text("cache.dir"),
             restore(given),

@@ -1,6 +1,5 @@
 package io.pyspark.statestore.read;
 
-import io.pyspark.statestore.Options;
 import io.pyspark.statestore.files.Parallel;
 import io.pyspark.statestore.format.Entry;
 import io.pyspark.statestore.index.Index;
@@ -23,7 +22,6 @@ import java.util.concurrent.Future;
 import java.util.concurrent.FutureTask;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.Predicate;
-import java.util.function.Supplier;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import java.util.zip.CRC32C;
@@ -37,12 +35,18 @@ public final class Prefetcher {
   private static final int MAX_GAP = 64 * 1024;
 
   private static final int MAX_RANGE = 8 << 20;
+
+  /**
+   * Bytes that are fetched and not asked for yet, of one checkpoint in a process: as many as one range has. What does
+   * not fit is read when Spark opens it.
+   */
+  public static final long MEMORY = 8 << 20;
+
   private static final int FILES_AHEAD = 64;
   private static final long STALE_NANOS = 30_000_000_000L;
   private static final Pattern VERSION = Pattern.compile("(\\d{1,18})((?:_[^./]*)?\\.(?:changelog|delta))");
 
   private final Index index;
-  private final Supplier<Options> options;
   private final Predicate<Segment> isCached;
   private final FileHandles handles;
   private final SegmentReader reader;
@@ -72,14 +76,12 @@ public final class Prefetcher {
    */
   public Prefetcher(
       Index index,
-      Supplier<Options> options,
       Predicate<Segment> isCached,
       FileHandles handles,
       SegmentReader reader,
       Lazily lazy,
       Executor threads) {
     this.index = index;
-    this.options = options;
     this.isCached = isCached;
     this.handles = handles;
     this.reader = reader;
@@ -150,8 +152,7 @@ public final class Prefetcher {
       return;
     }
     Fetch kept = new Fetch(CompletableFuture.completedFuture(bytes), 0, System.nanoTime());
-    if (bytesHeld.addAndGet(bytes.length) > options.get().bufferMemory()
-        || fetched.putIfAbsent(segment, kept) != null) {
+    if (bytesHeld.addAndGet(bytes.length) > MEMORY || fetched.putIfAbsent(segment, kept) != null) {
       bytesHeld.addAndGet(-bytes.length);
     }
   }
@@ -195,7 +196,7 @@ public final class Prefetcher {
     List<Range> ranges = new ArrayList<>();
     for (Range range : ranges(wanted)) {
       long bytes = range.segments.stream().mapToLong(Segment::length).sum();
-      if (bytesHeld.addAndGet(bytes) > options.get().bufferMemory()) {
+      if (bytesHeld.addAndGet(bytes) > MEMORY) {
         bytesHeld.addAndGet(-bytes);
         break;
       }

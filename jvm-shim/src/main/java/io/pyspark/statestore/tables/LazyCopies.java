@@ -61,7 +61,7 @@ final class LazyCopies implements Prefetcher.Lazily {
     }
     List<Segment> lazily = wanted.stream().filter(s -> suits(s) && !cache.get().has(s)).toList();
     wanted.removeAll(lazily);
-    load.expect(lazily, this::readEnd, threads, options.get().bufferMemory());
+    load.expect(lazily, this::readEnd, threads);
   }
 
   private byte[] readEnd(Segment segment) throws IOException {
@@ -123,7 +123,7 @@ final class LazyCopies implements Prefetcher.Lazily {
 
   private byte[] end(LazyLoad load, Segment segment) throws IOException {
     try {
-      byte[] fetched = load.take(segment, this::readEnd, threads, options.get().bufferMemory());
+      byte[] fetched = load.take(segment, this::readEnd, threads);
       return fetched != null ? fetched : readEnd(segment);
     } catch (InterruptedException e) {
       Thread.currentThread().interrupt();

@@ -2,6 +2,7 @@ package io.pyspark.statestore.tables;
 
 import io.pyspark.statestore.files.Parallel;
 import io.pyspark.statestore.index.Segment;
+import io.pyspark.statestore.read.Prefetcher;
 import java.util.ArrayDeque;
 import java.util.Deque;
 import java.util.HashMap;
@@ -74,13 +75,13 @@ public final class LazyLoad implements AutoCloseable {
   }
 
   /** Files will be copied. Fetches their ends, several at a time. */
-  void expect(List<Segment> segments, Ends reader, Executor threads, long bytes) {
+  void expect(List<Segment> segments, Ends reader, Executor threads) {
     waiting.addAll(segments);
-    startMore(reader, threads, bytes);
+    startMore(reader, threads);
   }
 
-  private void startMore(Ends reader, Executor threads, long bytes) {
-    while (!waiting.isEmpty() && ends.size() < Parallel.READS && (ends.isEmpty() || held < bytes)) {
+  private void startMore(Ends reader, Executor threads) {
+    while (!waiting.isEmpty() && ends.size() < Parallel.READS && (ends.isEmpty() || held < Prefetcher.MEMORY)) {
       Segment segment = waiting.poll();
       FutureTask<byte[]> task = new FutureTask<>(() -> reader.read(segment));
       held += segment.length() - endOf(segment.length());
@@ -95,14 +96,14 @@ public final class LazyLoad implements AutoCloseable {
   }
 
   /** The end of a file if it was fetched, else null. */
-  byte[] take(Segment segment, Ends reader, Executor threads, long bytes) throws InterruptedException {
+  byte[] take(Segment segment, Ends reader, Executor threads) throws InterruptedException {
     FutureTask<byte[]> task = ends.remove(segment.path());
     waiting.remove(segment);
     if (task == null) {
       return null;
     }
     held -= segment.length() - endOf(segment.length());
-    startMore(reader, threads, bytes);
+    startMore(reader, threads);
     // Where no thread has begun it, this one does.
     task.run();
     try {

@@ -46,8 +46,7 @@ public final class Loads {
     handles = new FileHandles(storage, rules);
     reader = new SegmentReader(storage, handles, finder);
     lazyCopies = new LazyCopies(reader, rules::options, this::cache, metrics, threads);
-    prefetcher =
-        new Prefetcher(index, rules::options, segment -> cache().has(segment), handles, reader, lazyCopies, threads);
+    prefetcher = new Prefetcher(index, segment -> cache().has(segment), handles, reader, lazyCopies, threads);
   }
 
   private HostCache cache() {

@@ -204,7 +204,7 @@ public final class Commits implements LogOutputStream.Target {
   }
 
   public PayloadBuffer newBuffer() {
-    return new PayloadBuffer(localSpace, options.get().bufferMemory());
+    return new PayloadBuffer(localSpace);
   }
 
   @Override

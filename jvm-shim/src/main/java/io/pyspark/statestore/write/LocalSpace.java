@@ -16,6 +16,12 @@ import org.slf4j.LoggerFactory;
 public final class LocalSpace {
   private static final Logger LOG = LoggerFactory.getLogger(LocalSpace.class);
 
+  /**
+   * Bytes of payload that a process has in memory for one checkpoint. The changelogs and deltas of a batch mostly fit.
+   * What does not is large, and takes so long to write that the way over the local disk counts for little.
+   */
+  static final long MEMORY = 8 << 20;
+
   private final Supplier<Path> createDirectory;
   private final AtomicLong memoryUsed = new AtomicLong();
   private volatile Path directory;
@@ -25,8 +31,8 @@ public final class LocalSpace {
     this.createDirectory = createDirectory;
   }
 
-  boolean reserve(long bytes, long bound) {
-    if (memoryUsed.addAndGet(bytes) <= bound) {
+  boolean reserve(long bytes) {
+    if (memoryUsed.addAndGet(bytes) <= MEMORY) {
       return true;
     }
     memoryUsed.addAndGet(-bytes);

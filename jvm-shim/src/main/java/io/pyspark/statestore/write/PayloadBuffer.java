@@ -19,7 +19,6 @@ public final class PayloadBuffer extends OutputStream implements Payload {
   private static final int MAX_CHUNK = 1024 * 1024;
 
   private final LocalSpace space;
-  private final long memoryBound;
   private final List<byte[]> chunks = new ArrayList<>();
   private int usedOfLast;
   private long reserved;
@@ -31,9 +30,8 @@ public final class PayloadBuffer extends OutputStream implements Payload {
 
   private boolean closed;
 
-  PayloadBuffer(LocalSpace space, long memoryBound) {
+  PayloadBuffer(LocalSpace space) {
     this.space = space;
-    this.memoryBound = memoryBound;
   }
 
   @Override
@@ -68,7 +66,7 @@ public final class PayloadBuffer extends OutputStream implements Payload {
 
   private void addChunkOrSpill() throws IOException {
     int size = chunks.isEmpty() ? FIRST_CHUNK : Math.min(MAX_CHUNK, 2 * chunks.get(chunks.size() - 1).length);
-    if (space.reserve(size, memoryBound)) {
+    if (space.reserve(size)) {
       reserved += size;
       chunks.add(new byte[size]);
       usedOfLast = 0;

@@ -84,6 +84,13 @@ public final class BatchScope implements AutoCloseable {
     return new ProcessFacts(Map::of, () -> local, () -> 1, 60_000, taskEnd);
   }
 
+  /** Payloads of all processes that are on the local disk. */
+  public int spilled() throws IOException {
+    try (Stream<java.nio.file.Path> files = Files.list(local)) {
+      return (int) files.filter(file -> file.toString().endsWith(".spill")).count();
+    }
+  }
+
   /** A process that runs tasks, one after the other. */
   private final class Executor implements TaskEnd {
     private final List<Wait> waits = new ArrayList<>();
