@@ -314,14 +314,6 @@ _DECLARED_OF_SINKS = (
         minimum="0s",
         prefix=SINK_PREFIX,
     ),
-    Option(
-        "stagingRetention",
-        "1d",
-        "duration",
-        "How long staged files stay that an attempt has left which failed. Longer than a batch may take.",
-        minimum="1m",
-        prefix=SINK_PREFIX,
-    ),
 )
 
 OPTIONS: Mapping[str, Option] = MappingProxyType({option.name: option for option in _DECLARED})
@@ -340,7 +332,9 @@ REMOVED: Mapping[str, str] = MappingProxyType(
 """The options of merged state that there are no more, and what the package does by itself instead. Whoever still sets
 one is told so; nothing is refused, because what has worked has to go on."""
 
-REMOVED_OF_SINKS: Mapping[str, str] = MappingProxyType({})
+REMOVED_OF_SINKS: Mapping[str, str] = MappingProxyType(
+    {"stagingRetention": "what an attempt that failed has staged stays for a day"}
+)
 """The same of file sinks."""
 
 _INSTEAD = {

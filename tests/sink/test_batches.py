@@ -22,7 +22,7 @@ from tests.streaming.test_metrics import log_lines
 pytestmark = pytest.mark.spark
 
 TARGET = SINK_OPTIONS["targetFileSize"].key
-RETENTION = SINK_OPTIONS["stagingRetention"].key
+MAX_DELAY = SINK_OPTIONS["maxDelay"].key
 
 
 def test_a_sink_goes_on_with_another_target_with_stock_spark_and_back(make_spark: MakeSpark, tmp_path: Path) -> None:
@@ -141,10 +141,9 @@ def test_what_a_failed_attempt_has_left_goes_when_it_is_old(make_spark: MakeSpar
         folder.mkdir(parents=True)
         for name in ("a.parquet", "b.parquet"):
             (folder / name).write_bytes(b"staged")
-    day = 24 * 3600
-    for folder in (old, growing):
+    for folder, hours in ((old, 25), (young, 23), (growing, 25)):
         for path in (folder / "a.parquet", folder / "b.parquet", folder, folder.parent):
-            os.utime(path, (time.time() - 2 * day,) * 2)
+            os.utime(path, (time.time() - hours * 3600,) * 2)
     os.utime(growing / "b.parquet")
 
     sink.feed(rows_of(0))
@@ -218,7 +217,7 @@ def of_shim(jvm: Any, name: str, method: str | None, *arguments: Any) -> Any:
         ({TARGET: "big"}, {}, ["PSS_INVALID_OPTION", TARGET, "'big'"]),
         ({}, {"targetFileSize": "0"}, ["PSS_INVALID_OPTION", TARGET, "'0'"]),
         ({TARGET.replace("target", "taget"): "1m"}, {}, ["PSS_UNKNOWN_OPTION", "tagetFileSize", "targetFileSize"]),
-        ({RETENTION: "1s"}, {}, ["PSS_INVALID_OPTION", RETENTION]),
+        ({MAX_DELAY: "soon"}, {}, ["PSS_INVALID_OPTION", MAX_DELAY]),
     ],
 )
 def test_nothing_is_published_with_settings_that_are_wrong(

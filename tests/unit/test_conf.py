@@ -161,7 +161,7 @@ def test_a_removed_option_is_no_error_and_sets_nothing(key: str) -> None:
     assert to_do == "remove it"
 
 
-@pytest.mark.parametrize("name", ["buffer_memory", "read_parallelism", "verify_checksums"])
+@pytest.mark.parametrize("name", ["buffer_memory", "read_parallelism", "sink_staging_retention", "verify_checksums"])
 def test_a_removed_keyword_argument_is_no_error_and_sets_nothing(name: str) -> None:
     assert settings_of({name: None, "max_file_size": "64m"}) == {f"{PREFIX}maxFileSize": "64m"}
     ((what, _),) = what_is_removed([name])

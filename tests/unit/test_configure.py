@@ -82,7 +82,7 @@ def test_file_sinks_compact_where_they_are_asked_to() -> None:
     ("arguments", "id"),
     [
         ({"sink_target_file_size": "1"}, "PSS_INVALID_OPTION"),
-        ({"sink_staging_retention": 3}, "PSS_INVALID_OPTION"),
+        ({"sink_max_delay": 3}, "PSS_INVALID_OPTION"),
         ({"sink_target_size": "1m"}, "PSS_UNKNOWN_OPTION"),
     ],
 )
@@ -485,6 +485,7 @@ def test_an_option_without_effect_is_told_at_once(
     ("settings", "arguments", "name"),
     [
         ({}, {"verify_checksums": False}, "verify_checksums"),
+        ({}, {"sink_staging_retention": "2d"}, "sink_staging_retention"),
         ({f"{PREFIX}verifyChecksums": "no"}, {}, f"{PREFIX}verifyChecksums"),
     ],
 )
@@ -497,7 +498,7 @@ def test_an_option_that_there_is_no_more_is_told_at_once(
     assert level == "WARNING"
     assert said.startswith(f"{name} is not an option any more and has no effect: ")
     assert said.endswith(". What to do: remove it")
-    assert {key for key in made if "hecksum" in key} == settings.keys()
+    assert {key for key in made if "hecksum" in key or "etention" in key} == settings.keys()
 
 
 def test_a_session_whose_sinks_compact_already_takes_their_options(caplog: pytest.LogCaptureFixture) -> None:

@@ -11,9 +11,8 @@ import org.apache.hadoop.conf.Configuration;
  *
  * @param targetFileSize bytes that a file of the sink is to have
  * @param maxDelayMs how long rows may wait for a file of that size; 0 where they do not wait
- * @param stagingRetentionMs how long staged files that no batch has published stay
  */
-public record SinkOptions(long targetFileSize, long maxDelayMs, long stagingRetentionMs) {
+public record SinkOptions(long targetFileSize, long maxDelayMs) {
   public static final String PREFIX = "spark.sql.streaming.fileSink.fileMerging.";
   private static final String TARGET_FILE_SIZE = "targetFileSize";
   private static final String MAX_DELAY = "maxDelay";
@@ -26,10 +25,10 @@ public record SinkOptions(long targetFileSize, long maxDelayMs, long stagingRete
   static {
     DEFAULTS.put(TARGET_FILE_SIZE, "128m");
     DEFAULTS.put(MAX_DELAY, "0s");
-    DEFAULTS.put("stagingRetention", "1d");
   }
 
-  private static final Map<String, String> REMOVED = new LinkedHashMap<>();
+  private static final Map<String, String> REMOVED =
+      Map.of("stagingRetention", "what an attempt that failed has staged stays for a day");
 
   /** Every option's name, without the prefix, and its default: the Python package declares the same. */
   public static Map<String, String> defaults() {
@@ -52,7 +51,6 @@ public record SinkOptions(long targetFileSize, long maxDelayMs, long stagingRete
     OF_QUERIES.stream().filter(ofQuery::containsKey).forEach(name -> given.given().put(name, ofQuery.get(name)));
     return new SinkOptions(
         given.bytes(TARGET_FILE_SIZE, "a size in bytes such as 128m, at least 1k", 1 << 10),
-        given.millis(MAX_DELAY, "a duration such as 10m, or 0s", 0),
-        given.millis("stagingRetention", "a duration such as 1d, at least 1m", 60_000));
+        given.millis(MAX_DELAY, "a duration such as 10m, or 0s", 0));
   }
 }

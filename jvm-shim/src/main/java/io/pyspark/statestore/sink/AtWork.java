@@ -118,7 +118,7 @@ final class AtWork {
       try {
         fs.delete(file.getParent(), true);
       } catch (IOException | RuntimeException e) {
-        LOG.debug("{} stays; it goes after the retention", file, e);
+        LOG.debug("{} stays; it goes after a day", file, e);
       }
     }
   }

@@ -44,8 +44,7 @@ import scala.collection.Iterator;
  *
  * <p>When all tasks are done, {@link Compaction} makes few files of many, these get their names, and then Spark adds
  * them to its list: that atomic addition is still what commits the batch. Whatever dies before leaves files that no
- * list names. The staging directory goes when its batch ends, or, if nobody was left to do that, after {@code
- * stagingRetention}.
+ * list names. The staging directory goes when its batch ends, or, if nobody was left to do that, after a day.
  *
  * <p>What differs between Spark's versions is in the class that extends this one.
  */
@@ -244,7 +243,7 @@ abstract class StagedCommitProtocol extends ManifestFileCommitProtocol {
     waiting.committed(directory.sink());
     clean(waiting.goneSince(before, directory.sink()));
     try {
-      directory.sweepIfDue(options.stagingRetentionMs(), waiting);
+      directory.sweepIfDue(waiting);
     } catch (IOException | RuntimeException e) {
       // It needs nobody: the next hour looks again, and Sink.remove_orphan_files does.
       LOG.info("[sink={}] What failed attempts have left could not be looked for: {}", sink, e.toString());
@@ -265,10 +264,7 @@ abstract class StagedCommitProtocol extends ManifestFileCommitProtocol {
     try {
       directory.delete(files);
     } catch (IOException | RuntimeException e) {
-      LOG.info(
-          "{} or files that are not needed could not be deleted; they go after the retention: {}",
-          staging,
-          e.toString());
+      LOG.info("{} or files that are not needed could not be deleted; they go after a day: {}", staging, e.toString());
     }
   }
 }

@@ -34,8 +34,8 @@ import org.slf4j.LoggerFactory;
  *
  * <p><b>What is deleted, and why that is safe.</b> No list of a sink ever names a file below the staging directory, so
  * no reader misses one. An attempt deletes its own directory when it has committed or failed. A directory that is left
- * over goes when nothing in it has changed for the retention: an attempt that is still at work would have changed it
- * ({@link AtWork}). Where a directory cannot be listed, nothing is deleted.
+ * over goes when nothing in it has changed for a day: an attempt that is still at work would have changed it ({@link
+ * AtWork}). Where a directory cannot be listed, nothing is deleted.
  *
  * <p>The directory of all attempts goes with the last of them, where a file system deletes a directory in one step, and
  * only an empty one. An attempt makes its own directory before its tasks write there, so nobody takes away what a task
@@ -54,6 +54,12 @@ final class Staging {
 
   private static final int THREADS = 8;
   private static final long SWEEP_INTERVAL_NANOS = TimeUnit.HOURS.toNanos(1);
+
+  /**
+   * What nobody has changed for so long is of an attempt that has ended. One that is at work says so every few minutes
+   * ({@link AtWork}); a day has room for a process that was stopped, a clock that is wrong, and somebody who looks.
+   */
+  private static final long RETENTION_MS = TimeUnit.DAYS.toMillis(1);
 
   /** When this process last looked for left-over directories, by sink. */
   private static final Map<String, Long> LAST_SWEEP = new ConcurrentHashMap<>();
@@ -196,13 +202,13 @@ final class Staging {
   }
 
   /** Looks for what attempts that failed have left, once an hour. */
-  void sweepIfDue(long retentionMs, Waiting waiting) throws IOException {
+  void sweepIfDue(Waiting waiting) throws IOException {
     long now = System.nanoTime();
     Long last = LAST_SWEEP.get(sink.toString());
     if (last == null || now - last >= SWEEP_INTERVAL_NANOS) {
       LAST_SWEEP.put(sink.toString(), now);
-      sweep(System.currentTimeMillis() - retentionMs);
-      waiting.sweep(fs, sink, System.currentTimeMillis() - retentionMs);
+      sweep(System.currentTimeMillis() - RETENTION_MS);
+      waiting.sweep(fs, sink, System.currentTimeMillis() - RETENTION_MS);
     }
   }
 

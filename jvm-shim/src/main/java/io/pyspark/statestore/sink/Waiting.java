@@ -50,7 +50,7 @@ import org.slf4j.LoggerFactory;
  *
  * <p><b>What is deleted, and why that is safe.</b> A file that waits is copied when it is due, never moved: an attempt
  * that fails leaves it as it was. It is deleted when the list names a manifest without it. What attempts that failed
- * have left goes when it is older than the retention and the manifest that counts does not name it.
+ * have left goes when it is older than a day and the manifest that counts does not name it.
  */
 final class Waiting {
   private static final Logger LOG = LoggerFactory.getLogger(Waiting.class);
