@@ -82,7 +82,7 @@ class MergedCosts:
         max_file_bytes: `maxFileSize`.
         small_file_bytes: A lane seals no smaller file (`MergedLog.SMALL_FILE`).
         live_share: The highest size of a file as a share of live bytes: a quarter of `maxSpaceAmplification` - 1.
-        idle_seal_seconds: `idleSeal`: a lane without a commit for so long seals its file.
+        idle_seal_seconds: A tenth of `closedAfter`: a lane without a commit for so long seals its file.
         cleaner_seconds: A process cleans at most this often (`Cleaner.MAX_INTERVAL_MS`).
         tails_per_second: The open files of others that maintenance reads (`Refresher.mayReadTails`).
         relocated: Bytes that are moved for each byte that Spark writes.
@@ -188,7 +188,7 @@ def rotations(shape: Shape, costs: MergedCosts = MergedCosts()) -> float:
     """Files that all executors together begin in a batch."""
     written = shape.partitions * shape.commit_bytes * (1 + costs.relocated)
     by_size = written / file_bytes(shape, costs)
-    # Slower than idleSeal, each batch has files of its own.
+    # Slower than that, each batch has files of its own.
     by_age = shape.executors if shape.batch_seconds > costs.idle_seal_seconds else 0.0
     # So has each wave of snapshots, which all stores make in the same batches.
     if costs.open_files > 1 and shape.deltas_per_snapshot * shape.batch_seconds > costs.idle_seal_seconds:

@@ -17,7 +17,7 @@ from benchmarks.filesystems import METADATA_CALLS, PACKAGE, TEST_JAR, Counts, mi
 from pyspark_statestore import jar_path
 
 PREFIX = "spark.sql.streaming.stateStore.fileMerging."
-SMALL_FILES = {"maxFileSize": "64k", "compaction.enabled": "false", "closedAfter": "24h", "idleSeal": "1h"}
+SMALL_FILES = {"maxFileSize": "64k", "compaction.enabled": "false", "closedAfter": "24h"}
 """Options of a simulation: files are sealed by their size alone, and segments are moved by nobody."""
 
 WRITING = ("create", "addBlock", "complete")

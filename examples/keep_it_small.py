@@ -25,8 +25,8 @@ from pyspark_statestore.conf import settings_of
 NAME = "keep_it_small"
 INTERVAL = datetime.timedelta(seconds=1)
 
-# Files are sealed soon, so that there is something to see within a minute. The defaults are 60s and 10m.
-IDLE_SEAL, CLOSED_AFTER = datetime.timedelta(seconds=1), datetime.timedelta(seconds=5)
+# Files are sealed after a tenth of it, so that there is something to see within a minute. The default is 10m.
+CLOSED_AFTER = datetime.timedelta(seconds=5)
 
 
 def print_run(run: Any) -> None:
@@ -79,7 +79,7 @@ def main(settings: Settings) -> None:
     """Runs the example."""
     if settings.state != "merged":
         raise click.BadParameter("there is nothing to maintain without merged state", param_hint="--state")
-    more = settings_of({"idle_seal": IDLE_SEAL, "closed_after": CLOSED_AFTER})
+    more = settings_of({"closed_after": CLOSED_AFTER})
     # With FAIR, Spark gives the jobs of the maintenance a share. Without it they would queue with those of the query.
     with harness.session(settings, NAME, {"spark.scheduler.mode": "FAIR", **more}) as spark:
         where = harness.prepare_run(settings, NAME)

@@ -28,12 +28,7 @@ _UNITS = {
 }
 _MAX_SIGNED = (1 << 63) - 1
 _LONGEST_DURATION = 36_500 * 86_400_000
-"""Milliseconds: twice or five times as much still has room in a number. The same as the jar's ``OptionTexts``."""
-
-IDLE_SEAL_FACTOR = 5
-"""``closedAfter`` is at least this many times ``idleSeal`` (rule 7): a file that a slow writer may still append to must
-not count as closed."""
-
+"""Milliseconds: twice as much still has room in a number. The same as the jar's ``OptionTexts``."""
 
 
 def _python_name(prefix: str, name: str) -> str:
@@ -129,9 +124,9 @@ class Option:
         self.parse(value)
         return self._text(value)
 
-    def refuse(self, value: object, allowed: str | None = None) -> NoReturn:
+    def refuse(self, value: object) -> NoReturn:
         """Raises PSS_INVALID_OPTION for this option."""
-        raise not_allowed(self.key, value, allowed or self.allowed)
+        raise not_allowed(self.key, value, self.allowed)
 
     def _text(self, value: object) -> str:
         if isinstance(value, bool):
@@ -211,19 +206,12 @@ _DECLARED = (
         choices=("task", "batch"),
     ),
     Option(
-        "idleSeal",
-        "60s",
-        "duration",
-        "A merged file is sealed when nothing was appended to it for this long.",
-        minimum="1s",
-    ),
-    Option(
         "closedAfter",
         "10m",
         "duration",
         "An unsealed merged file of another process counts as closed when it has not changed for this long: its writer "
-        "is dead. At least five times idleSeal.",
-        minimum="1s",
+        "is dead. After a tenth of it without a commit, a writer seals its file.",
+        minimum="5s",
     ),
     Option(
         "cache.sizeLimit",
@@ -325,6 +313,7 @@ SINK_OPTIONS: Mapping[str, Option] = MappingProxyType({option.name: option for o
 REMOVED: Mapping[str, str] = MappingProxyType(
     {
         "bufferMemory": "8 MiB are kept in memory, and more goes to the local disk",
+        "idleSeal": "a file is sealed after a tenth of closedAfter without a commit",
         "readParallelism": "a load reads eight ranges at the same time",
         "verifyChecksums": "what is read whole is always checked",
     }
@@ -390,7 +379,7 @@ def what_is_removed(names: Iterable[str]) -> Iterator[tuple[str, str]]:
 
 
 def check_settings(settings: Mapping[str, object]) -> None:
-    """Checks every setting below both prefixes, also those that depend on each other.
+    """Checks every setting below both prefixes.
 
     Args:
         settings: Spark settings by their whole keys. Those not below a prefix are ignored, and so are options that
@@ -399,29 +388,13 @@ def check_settings(settings: Mapping[str, object]) -> None:
     Raises:
         StateStoreFilesError: PSS_UNKNOWN_OPTION or PSS_INVALID_OPTION.
     """
-    _check_each(settings, SINK_PREFIX, SINK_OPTIONS)
-    given = _check_each(settings, PREFIX, OPTIONS)
-    idle, closed = (OPTIONS[name].parse(given.get(name, OPTIONS[name].default)) for name in ("idleSeal", "closedAfter"))
-    assert isinstance(idle, int)
-    assert isinstance(closed, int)
-    if closed < IDLE_SEAL_FACTOR * idle:
-        option = OPTIONS["closedAfter"]
-        lowest = f"at least {IDLE_SEAL_FACTOR} times {OPTIONS['idleSeal'].key}, here {IDLE_SEAL_FACTOR * idle}ms"
-        option.refuse(given.get("closedAfter", option.default), lowest)
-
-
-def _check_each(settings: Mapping[str, object], prefix: str, known: Mapping[str, Option]) -> dict[str, object]:
-    """Returns what is set below a prefix, by its name there."""
-    given = {
-        key.removeprefix(prefix): value
-        for key, value in settings.items()
-        if key.startswith(prefix) and not is_removed(key)
-    }
-    for name, value in given.items():
-        if name not in known:
-            raise _unknown(name, known)
-        known[name].parse(value)
-    return given
+    for prefix, known in ((SINK_PREFIX, SINK_OPTIONS), (PREFIX, OPTIONS)):
+        for key, value in settings.items():
+            if key.startswith(prefix) and not is_removed(key):
+                name = key.removeprefix(prefix)
+                if name not in known:
+                    raise _unknown(name, known)
+                known[name].parse(value)
 
 
 def _unknown(name: str, known: Mapping[str, Option], others: Sequence[str] = ()) -> StateStoreFilesError:

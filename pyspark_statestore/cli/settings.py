@@ -63,7 +63,9 @@ _PARTS = ("all", "start", "session")
     help="What holds the state.",
 )
 @click.option("--sink", is_flag=True, help="File sinks without small files, too.")
-@click.option("--option", "given", type=Setting(), multiple=True, help="An option of configure, such as idle_seal=30s.")
+@click.option(
+    "--option", "given", type=Setting(), multiple=True, help="An option of configure, such as max_file_size=64m."
+)
 @click.option("--spark", help="The version of Spark; that of the installed PySpark if not given.")
 @click.option("--jar", help="Where the jar is for that Spark; the one in this package if not given.")
 @click.option(

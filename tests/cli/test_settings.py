@@ -22,7 +22,7 @@ CASES: list[tuple[list[str], dict[str, Any]]] = [
     ([], {}),
     (["--mode", "path", "--store", "heap"], {"mode": "path", "store": "heap"}),
     (["--sink", "--option", "sink_target_file_size=64m"], {"sink": True, "sink_target_file_size": "64m"}),
-    (["--option", "max_file_size=64m", "--option", "idle_seal=30s"], {"max_file_size": "64m", "idle_seal": "30s"}),
+    (["--option", "max_file_size=64m", "--option", "closed_after=1h"], {"max_file_size": "64m", "closed_after": "1h"}),
 ]
 
 

@@ -57,7 +57,7 @@ CONF = {
 }
 """Of every application: so that in a short run there is something to relocate and to unlink."""
 
-OPTIONS = {"max_file_size": "64k", "max_space_amplification": "1.2", "idle_seal": "1s", "closed_after": "5s"}
+OPTIONS = {"max_file_size": "64k", "max_space_amplification": "1.2", "closed_after": "5s"}
 RETAINED = int(CONF["spark.sql.streaming.minBatchesToRetain"])
 CHANGELOG = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
 

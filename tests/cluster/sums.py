@@ -23,7 +23,6 @@ MASTER = "local-cluster[2,1,1024]"
 OPTIONS: dict[str, Any] = {
     "max_file_size": "64k",
     "max_space_amplification": "1.2",
-    "idle_seal": "1s",
     "closed_after": "5s",
 }
 """Of merged state: in a short run there is something to relocate and to unlink."""

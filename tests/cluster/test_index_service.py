@@ -106,7 +106,6 @@ def test_a_task_goes_on_while_its_report_is_under_way_and_the_batch_does_not(
     for name, value in {
         "stateStore.minDeltasForSnapshot": "100",
         "minBatchesToRetain": "100",
-        "stateStore.fileMerging.idleSeal": "60s",
         "stateStore.fileMerging.closedAfter": "600s",
     }.items():
         key = f"spark.sql.streaming.{name}"

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.spark
 LATE = 1.1
 """Seconds after which a process that has not written to a partition looks again before it uploads a snapshot of it.
 
-Above a second, and above half of the ``idleSeal`` of these tests.
+Above a second, and above a twentieth of the ``closedAfter`` of these tests.
 """
 
 
@@ -172,7 +172,7 @@ def test_pull_request_52209_two_managers_that_clean_at_the_same_time(
 
 def late_snapshot(one: Jvm, checkpoint: Path) -> Any:
     """A manager that has not yet uploaded its snapshot of version 3, which shares files with the earlier ones."""
-    late = open_store(one.view, checkpoint, compact=False, options={"idleSeal": "1s", "closedAfter": "5s"})
+    late = open_store(one.view, checkpoint, compact=False, options={"closedAfter": "5s"})
     for version in (1, 2):
         fill(late, version, **{"x": str(version), f"k{version}": "here"})
         late.upload()

@@ -40,7 +40,7 @@ VERSIONS = 10
 def test_two_attempts_that_commit_the_same_version(
     main_jar: Path, test_jar: Path, checkpoint_dir: Path, changelog: bool
 ) -> None:
-    options = {"idleSeal": "2s", "closedAfter": "60s", "maxSpaceAmplification": "1.2"}
+    options = {"closedAfter": "20s", "maxSpaceAmplification": "1.2"}
     both_wrote = 0
     with (
         second_jvm(main_jar, test_jar) as one,

@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.sweep(1, files="clusters")]
 
 KB = 1 << 10
 CLOSED_AFTER = 5.0
-OPTIONS = {"idleSeal": "1s", "closedAfter": "5s", "maxSpaceAmplification": "1.2"}
+OPTIONS = {"closedAfter": "5s", "maxSpaceAmplification": "1.2"}
 NO_HURRY = {**OPTIONS, "compaction__enabled": "false"}
 """Deletions ride in the next group, since no round of cleaning is near."""
 

@@ -23,7 +23,7 @@ from tests.jvm.harness import Checkpoint, java_error, until
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.sweep(1, files="clusters")]
 
 ROOT = Path(__file__).resolve().parents[2]
-MERGED = {"idleSeal": "1s", "closedAfter": "5s", "maxSpaceAmplification": "1.2"}
+MERGED = {"closedAfter": "5s", "maxSpaceAmplification": "1.2"}
 
 
 def test_an_executor_of_an_old_run_goes_on(main_jar: Path, test_jar: Path, checkpoint_dir: Path) -> None:

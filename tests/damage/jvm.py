@@ -48,7 +48,7 @@ def in_java(action: Callable[..., Any], *arguments: Any) -> Any:
 
 def checkpoint_of(jvm: Any, path: Path) -> Checkpoint:
     """Executors that clean as soon as they may, and move what lives out of what is mostly dead."""
-    return Checkpoint(jvm, path, maxSpaceAmplification="1.1", idleSeal="1s", closedAfter="5s")
+    return Checkpoint(jvm, path, maxSpaceAmplification="1.1", closedAfter="5s")
 
 
 def written_by_the_jvm(jvm: Any, root: Path, scheme: str) -> World:

@@ -95,7 +95,7 @@ def test_a_full_disk(jvm: Any, tmp_path: Path, scheme: str, kind: str) -> None:
 @pytest.mark.parametrize("scheme", ["faulty", "faultystore"])
 def test_nothing_is_left_for_ever(jvm: Any, tmp_path: Path, scheme: str) -> None:
     """What a fault has left, files that could not be deleted above all, goes when the process cleans later."""
-    conf = settings(scheme) | {PREFIX + "idleSeal": "1s", PREFIX + "closedAfter": "5s"}
+    conf = settings(scheme) | {PREFIX + "closedAfter": "5s"}
     faults = [
         {
             "scheme": scheme,

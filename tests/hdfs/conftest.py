@@ -52,7 +52,7 @@ def place(request: pytest.FixtureRequest, jvm: Any, tmp_path: Path) -> Place:
 
 @pytest.fixture
 def here() -> Iterator[Callable[..., SharedCheckpoint]]:
-    """Makes this process's view of a place's checkpoint: ``here(place, idleSeal="1s")``."""
+    """Makes this process's view of a place's checkpoint: ``here(place, closedAfter="10s")``."""
     made: list[SharedCheckpoint] = []
 
     def make(place: Place, **options: str) -> SharedCheckpoint:
@@ -66,7 +66,7 @@ def here() -> Iterator[Callable[..., SharedCheckpoint]]:
 
 @pytest.fixture
 def shell(main_jar: Path, test_jar: Path) -> Iterator[Callable[..., Shell]]:
-    """Starts another process that works on a place's checkpoint: ``shell(place, idleSeal="1s")``."""
+    """Starts another process that works on a place's checkpoint: ``shell(place, closedAfter="10s")``."""
     started: list[Shell] = []
 
     def start(place: Place, **options: str) -> Shell:

@@ -88,7 +88,7 @@ def test_lease_taken_from_a_living_writer(on_hdfs: Hdfs, here: Here, shell: Star
 
 def test_file_unlinked_under_an_idle_writer(place: Place, here: Here, shell: StartShell) -> None:
     """Rule 7: whoever was away for so long that others dealt with its file does not append to it any more."""
-    times = {"idleSeal": "1s", "closedAfter": "5s"}
+    times = {"closedAfter": "10s"}
     writer = shell(place, **times)
     cleaner = here(place, **times)
     write_all(writer, FILES[0])

@@ -60,7 +60,7 @@ def test_living_writer_is_left_alone(hdfs: LocalHdfs, on_hdfs: Hdfs, here: Here,
     write_all(writer, *FILES[:2])
     (name,) = on_hdfs.merged_files()
     restart_data_node(hdfs, on_hdfs, name)
-    reader = here(on_hdfs, idleSeal="1s", closedAfter="5s")
+    reader = here(on_hdfs, closedAfter="5s")
     with java_error("PSS_FILE_NOT_CLOSED", name, "hdfs debug recoverLease -path"):
         reader.load(FILES[0])
     assert not on_hdfs.fs.isFileClosed(on_hdfs.path(f"state/_merged/{name}"))
@@ -83,13 +83,13 @@ def test_given_up_file_is_closed(hdfs: LocalHdfs, on_hdfs: Hdfs, here: Here, she
 
 def test_file_that_counts_as_closed(hdfs: LocalHdfs, on_hdfs: Hdfs, here: Here, shell: StartShell) -> None:
     """Rule 7: the lease of a process that hangs for longer than `closedAfter` is no reason to wait."""
-    times = {"idleSeal": "1s", "closedAfter": "5s"}
+    times = {"closedAfter": "10s"}
     writer = shell(on_hdfs, **times)
     write_all(writer, *FILES[:2])
     reader = here(on_hdfs, **times)
     (name,) = on_hdfs.merged_files()
     writer.stop()
-    end = time.monotonic() + 6
+    end = time.monotonic() + 11
     until(lambda: reader.load(FILES[0]) and time.monotonic() > end, "the file to count as closed")
     restart_data_node(hdfs, on_hdfs, name)
     assert {path: reader.read(path) for path in FILES[:2]} == expected(*FILES[:2])

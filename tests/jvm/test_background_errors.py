@@ -37,7 +37,7 @@ def test_housekeeping_goes_on_after_an_error(
     errors: Any, forgetful: Any, new_checkpoint: Callable[..., Checkpoint]
 ) -> None:
     """A timer does not call again what has failed: nothing would be sealed, cleaned or forgotten in this process."""
-    checkpoint = new_checkpoint(idleSeal="1s", closedAfter="5s")
+    checkpoint = new_checkpoint(closedAfter="5s")
     manager = errors.housekeeperFails(2)
     try:
         checkpoint.write("0/0/1.changelog", b"one")

@@ -36,7 +36,7 @@ def written_with(checkpoint: Checkpoint, path: str) -> set[str]:
 
 
 def test_what_is_deleted_and_its_space_go_together(new_checkpoint: Callable[..., Checkpoint]) -> None:
-    checkpoint = new_checkpoint(maxFileSize="64k", closedAfter="1h", idleSeal="10m")
+    checkpoint = new_checkpoint(maxFileSize="64k", closedAfter="1h")
     for path in (KEEP, *OLD):
         checkpoint.write(path, bytes(30_000))
     started = time.monotonic()
@@ -60,7 +60,7 @@ def no_file_goes(look: Callable[[], Result]) -> Result:
 
 @pytest.mark.parametrize("compaction", ["true", "false"])
 def test_deletions_that_go_on_do_not_wait_for_ever(new_checkpoint: Callable[..., Checkpoint], compaction: str) -> None:
-    checkpoint = new_checkpoint(maxFileSize="64k", closedAfter="1h", idleSeal="10m", compaction__enabled=compaction)
+    checkpoint = new_checkpoint(maxFileSize="64k", closedAfter="1h", compaction__enabled=compaction)
     for path in (KEEP, *OLD):
         checkpoint.write(path, bytes(30_000))
     checkpoint.clean()  # the next round is not due for a while
@@ -79,7 +79,7 @@ def test_deletions_that_go_on_do_not_wait_for_ever(new_checkpoint: Callable[...,
 @pytest.mark.usefixtures("by_hand")
 def test_a_file_with_few_tombstones_goes_at_once(new_checkpoint: Callable[..., Checkpoint]) -> None:
     """What they hold down goes in the same round, so a little later they need not be written again; who would wait?"""
-    checkpoint = new_checkpoint(closedAfter="1h", idleSeal="10m")
+    checkpoint = new_checkpoint(closedAfter="1h")
     with checkpoint.foreign(1, writer=5) as file:
         file.put(OLD[0], bytes(30_000), stamp=STAMP)
     with checkpoint.foreign(2, writer=6) as file:

@@ -104,7 +104,7 @@ def test_a_step_forward_gives_no_pin_up(checkpoint: Checkpoint, wall_clock: Any)
 
 
 def test_a_step_back_keeps_nothing_for_longer(new_checkpoint: Callable[..., Checkpoint], wall_clock: Any) -> None:
-    checkpoint = new_checkpoint(idleSeal="1s", closedAfter="5s")
+    checkpoint = new_checkpoint(closedAfter="5s")
     name = open_file_of_another(checkpoint)
     left: Path = checkpoint.merged / "0000000000001-0000000000000007-1.relocating"
     left.touch()

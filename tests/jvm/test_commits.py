@@ -119,7 +119,7 @@ def test_commits_and_snapshots_do_not_share_a_file(checkpoint: Checkpoint) -> No
 def test_an_idle_file_is_sealed_and_tombstones_get_a_group_of_their_own(
     new_checkpoint: Callable[..., Checkpoint],
 ) -> None:
-    checkpoint = new_checkpoint(idleSeal="1s")
+    checkpoint = new_checkpoint(closedAfter="10s")
     checkpoint.write("0/0/1.changelog")
     checkpoint.write("0/0/2.changelog")
     checkpoint.delete("0/0/1.changelog")
@@ -130,7 +130,7 @@ def test_an_idle_file_is_sealed_and_tombstones_get_a_group_of_their_own(
 
 
 def test_a_file_that_was_left_alone_is_not_appended_to(new_checkpoint: Callable[..., Checkpoint]) -> None:
-    checkpoint = new_checkpoint(idleSeal="1s")
+    checkpoint = new_checkpoint(closedAfter="10s")
     checkpoint.write("0/0/1.changelog")
     first = checkpoint.files()[0]
     until(lambda: checkpoint.sealed(first), "the seal")
@@ -145,7 +145,7 @@ def test_a_file_that_was_left_alone_is_not_appended_to(new_checkpoint: Callable[
 
 @pytest.mark.usefixtures("by_hand")
 def test_garbage_does_not_hide_in_an_open_file(new_checkpoint: Callable[..., Checkpoint]) -> None:
-    checkpoint = new_checkpoint(maxSpaceAmplification="1.5", closedAfter="1h", idleSeal="10m")
+    checkpoint = new_checkpoint(maxSpaceAmplification="1.5", closedAfter="1h")
     for version in range(40):
         checkpoint.write(f"0/0/{version}.delta", os.urandom(MB))
         checkpoint.delete(f"0/0/{version - 1}.delta")
@@ -164,7 +164,7 @@ def test_the_more_lives_the_larger_are_files(
     new_checkpoint: Callable[..., Checkpoint], allowed: str, largest_mb: int
 ) -> None:
     """Once something has died: where all of it lives, there is nothing to be won by small files."""
-    checkpoint = new_checkpoint(maxSpaceAmplification=allowed, maxFileSize="32m", closedAfter="1h", idleSeal="10m")
+    checkpoint = new_checkpoint(maxSpaceAmplification=allowed, maxFileSize="32m", closedAfter="1h")
     for version in range(23):
         checkpoint.write(f"0/0/{version}.delta", bytes(MB))
     in_growth = checkpoint.files()

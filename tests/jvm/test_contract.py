@@ -84,7 +84,7 @@ def python_says(settings: dict[str, str]) -> str:
 LONGEST = ["36500d", "36501d", "99999999999d", "999999999999999d"]
 VALUES = {
     "bytes": ["64k", "65536", "1 MB", "1g", "2GB", "63k", "0", "-1", "1t", "1.5m", "m", "", "1e9", "\u0665m", "9" * 16],
-    "duration": ["5s", "9000ms", "10m", "10 MIN", "1h", "2d", "10", "0s", "-5s", "1w", "auto", "", "s", "1.5s"],
+    "duration": ["4999ms", "5s", "10m", "10 MIN", "1h", "2d", "10", "0s", "-5s", "1w", "auto", "", "s", "1.5s"],
     "integer": ["1", "4", "64", "256", "0", "65", "257", "1.5", "4.0", "4d", "1e1", "+4", "four", "", "99999999999"],
     "number": ["1.05", "2", "1000", "2.50", "1", "1001", "NaN", "Infinity", "2f", "1e1", "0x1p3", "-2", "two", ""],
     "boolean": ["true", "FALSE", " true ", "yes", "1", ""],
@@ -99,20 +99,19 @@ def test_both_take_and_refuse_the_same_values(jvm: Any, name: str) -> None:
     differ = []
     for value in [*VALUES[option.type], *(LONGEST if option.type == "duration" else [])]:
         settings = {option.key: value}
-        if name == "closedAfter":
-            settings[PREFIX + "idleSeal"] = "1s"
-        if name == "idleSeal":
-            settings[PREFIX + "closedAfter"] = "30d"
         if java_says(jvm, settings) != python_says(settings):
             differ.append((value, java_says(jvm, settings), python_says(settings)))
     assert differ == []
 
 
-def test_options_that_depend_on_each_other(jvm: Any) -> None:
-    settings = {PREFIX + "idleSeal": "60s", PREFIX + "closedAfter": "299s"}
-    assert java_says(jvm, settings) == python_says(settings) == "PSS_INVALID_OPTION"
-    settings[PREFIX + "closedAfter"] = "300s"
-    assert java_says(jvm, settings) == python_says(settings) == ""
+@pytest.mark.parametrize(("closed_after", "idle_ms"), [("", 60_000), ("5s", 500), ("1h", 360_000)])
+def test_rule_7_a_file_is_left_alone_for_a_tenth_of_closed_after(jvm: Any, closed_after: str, idle_ms: int) -> None:
+    conf = jvm.org.apache.hadoop.conf.Configuration(False)
+    if closed_after:
+        conf.set(PREFIX + "closedAfter", closed_after)
+    options = getattr(jvm.io.pyspark.statestore.Options, "from")(conf)
+    assert options.idleSealMs() == idle_ms
+    assert 10 * idle_ms == options.closedAfterMs()
 
 
 @pytest.mark.parametrize(

@@ -382,7 +382,7 @@ def test_a_kill_leaves_a_part_that_nobody_minds(
         (checkpoint.merged / name).write_bytes(old)
     cuts = [0, 1, 30, len(data) // 2, len(data) - 64, len(data) - 1, *sample(range(0, len(data), 97), 8)]
     for cut in dict.fromkeys(cuts):
-        killed = new_checkpoint(name=f"cut at {cut}", idleSeal="1s", closedAfter="5s")
+        killed = new_checkpoint(name=f"cut at {cut}", closedAfter="5s")
         shutil.copytree(checkpoint.directory, killed.directory)
         (killed.merged / new.name).write_bytes(data[:cut])
         assert listed(killed) == expected == as_python_reads(killed), cut
@@ -392,7 +392,7 @@ def test_a_kill_leaves_a_part_that_nobody_minds(
 def test_a_part_that_a_kill_has_left_goes(
     new_checkpoint: Callable[..., Checkpoint], consolidates: Callable[[Checkpoint], None]
 ) -> None:
-    checkpoint = new_checkpoint(idleSeal="1s", closedAfter="5s")
+    checkpoint = new_checkpoint(closedAfter="5s")
     script(checkpoint, consolidates)
     checkpoint.clean()
     [index] = indexes(checkpoint)

@@ -69,7 +69,7 @@ def test_rule_5_what_was_deleted_meanwhile_stays_deleted(
     new_checkpoint: Callable[..., Checkpoint], gate: Any, background: ThreadPoolExecutor
 ) -> None:
     """However long it takes: whoever cleans waits for a relocation whose process lives."""
-    options = {"idleSeal": "1s", "closedAfter": f"{CLOSED_AFTER_S}s"}
+    options = {"closedAfter": f"{CLOSED_AFTER_S}s"}
     other = new_checkpoint("objectstore", **options)
     relocator = Relocator(new_checkpoint("gatedstore", **options), gate, background)
     begun = time.monotonic()

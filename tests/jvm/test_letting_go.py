@@ -204,7 +204,7 @@ def test_what_is_left_of_a_reference_file_drops_no_own_pin(
     new_checkpoint: Callable[..., Checkpoint], left: str
 ) -> None:
     """It may be the file that says that something has second paths; so it stays, too."""
-    checkpoint = new_checkpoint(idleSeal="1s", closedAfter="5s")
+    checkpoint = new_checkpoint(closedAfter="5s")
     name, (path,) = split(checkpoint)
     [reference] = [found for found in checkpoint.merged.glob("*.merged") if "-0000000000000063-" in found.name]
     whole = reference.read_bytes()
@@ -232,7 +232,7 @@ def test_what_is_left_of_a_reference_file_drops_no_own_pin(
 
 def test_an_own_pin_that_was_emptied(new_checkpoint: Callable[..., Checkpoint]) -> None:
     """It looks like one that has expired. What lives at second paths says itself which files have to stay."""
-    checkpoint = new_checkpoint(idleSeal="1s", closedAfter="5s")
+    checkpoint = new_checkpoint(closedAfter="5s")
     name, (path,) = split(checkpoint)
     [own] = checkpoint.merged.glob("*.own")
     own.write_bytes(b"")

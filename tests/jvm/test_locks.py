@@ -199,7 +199,7 @@ def test_a_checkpoint_that_is_deleted_while_it_is_opened(new_checkpoint: Callabl
 def test_a_file_that_cannot_be_sealed_delays_no_other_checkpoint(
     new_checkpoint: Callable[..., Checkpoint], gate: Any
 ) -> None:
-    hung, other = (new_checkpoint("gated", name=name, idleSeal="1s", closedAfter="1h") for name in ("hung", "other"))
+    hung, other = (new_checkpoint("gated", name=name, closedAfter="10s") for name in ("hung", "other"))
     gate.hold("before close", "/hung/")
     hung.write("0/0/1.delta")
     assert gate.awaitHeld("before close")
@@ -267,7 +267,7 @@ def test_a_file_without_a_group_is_forgotten(
     """Its first group failed: where nothing of it is visible, it does not count as a file for ever."""
     if (scheme, operation) == ("faultystore", "hflush"):
         pytest.skip("an object store is not flushed")
-    checkpoint = new_checkpoint(scheme, idleSeal="1s", closedAfter="5s")
+    checkpoint = new_checkpoint(scheme, closedAfter="5s")
     checkpoint.exists("0/0")
     faulty.addRule(operation, "_merged", 1, "ioexception")
     if operation == "close" and scheme == "faulty":

@@ -143,7 +143,7 @@ def test_reads_beside_a_writer_that_never_rests(make: MakeStore, jvm: Any, store
 
 def test_empty_file_that_others_have_seen_for_too_long_gets_no_group(make: MakeStore, jvm: Any, gate: Any) -> None:
     """On Azure a file is there, empty, before it is closed: others may count it as closed, and unlink it (rule 7)."""
-    options = {"idleSeal": "1s", "closedAfter": "5s"}
+    options = {"closedAfter": "5s"}
     checkpoint = make(AZURE, **options)
     files = write(checkpoint, 1)
     clock = jvm.io.pyspark.statestore.files.WallClock
@@ -190,7 +190,7 @@ def test_a_writer_is_killed_and_others_go_on(
     make: MakeStore, main_jar: Path, test_jar: Path, jvm: Any, store: str
 ) -> None:
     """A process is killed while it commits; one beside it has read all along, moves what lives, and joins files."""
-    options = {"idleSeal": "1s", "closedAfter": "5s", "maxSpaceAmplification": "1.2"}
+    options = {"closedAfter": "5s", "maxSpaceAmplification": "1.2"}
     here = make(store, **options)
     files: dict[str, bytes] = {}
     with second_jvm(main_jar, test_jar) as victim:

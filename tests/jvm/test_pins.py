@@ -108,7 +108,7 @@ def test_pinned_files_do_not_use_up_what_a_round_may_unlink(checkpoint: Checkpoi
 
 
 def test_an_empty_one_counts_for_closed_after(new_checkpoint: Callable[..., Checkpoint]) -> None:
-    checkpoint = new_checkpoint(idleSeal="1s", closedAfter="5s")
+    checkpoint = new_checkpoint(closedAfter="5s")
     dead = dead_file(checkpoint)
     pin(checkpoint)
     assert checkpoint.clean() == 0
@@ -344,7 +344,7 @@ def test_a_second_path_is_read_where_its_segment_is(checkpoint: Checkpoint) -> N
 def test_its_file_stays_while_anything_lives_at_second_paths(
     new_checkpoint: Callable[..., Checkpoint], jvm: Any, for_all: bool
 ) -> None:
-    checkpoint = new_checkpoint(idleSeal="1s", closedAfter="5s")
+    checkpoint = new_checkpoint(closedAfter="5s")
     name, (path,) = split(checkpoint)
     if for_all:
         jvm.io.pyspark.statestore.log.Cleaning.cleansForAll(checkpoint.log)
@@ -373,7 +373,7 @@ def test_a_young_pin_stays_though_nothing_needs_it(checkpoint: Checkpoint) -> No
 
 
 def test_a_pin_that_cannot_be_understood_stays(new_checkpoint: Callable[..., Checkpoint]) -> None:
-    checkpoint = new_checkpoint(idleSeal="1s", closedAfter="5s")
+    checkpoint = new_checkpoint(closedAfter="5s")
     dead = dead_file(checkpoint)
     own = own_pin(checkpoint)
     path = own_pin(checkpoint, number=4, mode="claim")
@@ -391,7 +391,7 @@ def test_a_deletion_that_nobody_else_knows_lets_no_file_go(
     new_checkpoint: Callable[..., Checkpoint], faulty: Any
 ) -> None:
     """If this process dies before the deletion is durable, what was deleted is there again."""
-    checkpoint = new_checkpoint("faulty", idleSeal="1s", closedAfter="5s")
+    checkpoint = new_checkpoint("faulty", closedAfter="5s")
     name, (path,) = split(checkpoint)
     own = own_pin(checkpoint, number=4)  # as old as the other, and nothing needs it
 

@@ -222,7 +222,7 @@ def test_rule_6_what_an_unwritten_tombstone_killed_is_not_dead_yet(new_checkpoin
 
 
 def test_rules_6_and_7_only_closed_files_are_unlinked(new_checkpoint: Callable[..., Checkpoint]) -> None:
-    checkpoint = new_checkpoint(idleSeal="1s", closedAfter="5s", compaction__enabled="false")
+    checkpoint = new_checkpoint(closedAfter="5s", compaction__enabled="false")
     checkpoint.write(P)
     own = checkpoint.files()[0]
     with checkpoint.foreign(1, writer=5) as file:
@@ -468,7 +468,7 @@ def test_rule_9_relocation_does_not_make_a_wrong_byte_right(checkpoint: Checkpoi
 
 
 def test_a_relocation_that_fails_changes_nothing(new_checkpoint: Callable[..., Checkpoint], jvm: Any) -> None:
-    checkpoint = new_checkpoint("faulty", idleSeal="1s", closedAfter="5s")
+    checkpoint = new_checkpoint("faulty", closedAfter="10s")
     name = sparse(checkpoint)
     before = checkpoint.contents()
     faulty = jvm.io.pyspark.statestore.testing.FaultyFileSystem

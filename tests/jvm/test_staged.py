@@ -19,7 +19,7 @@ pytestmark = pytest.mark.spark
 SST = "0/0/SSTs/000008-a.sst"
 ZIP = "0/0/3.zip"
 LATER = "0/0/4.zip"
-QUICK = {"idleSeal": "1s", "closedAfter": "5s"}
+QUICK = {"closedAfter": "5s"}
 
 
 def names(*paths: str) -> bytes:

@@ -29,7 +29,7 @@ CONF = {
     "spark.sql.streaming.stateStore.maintenanceInterval": "300ms",
     "spark.sql.streaming.stateStore.minDeltasForSnapshot": "2",
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
-    "spark.sql.streaming.stateStore.fileMerging.idleSeal": "1s",
+    "spark.sql.streaming.stateStore.fileMerging.closedAfter": "10s",
 }
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from pyspark_statestore.format import Entry, Kind, SegmentType
 from pyspark_statestore.log import is_expired
 from tests.model.views import Found
-from tests.model.world import CLOSED, IDLE, Key
+from tests.model.world import CLOSED, Key
 
 
 class JavaView:
@@ -19,7 +19,7 @@ class JavaView:
     """
 
     def __init__(self, jvm: Any) -> None:
-        self._java = jvm.io.pyspark.statestore.index.ModelView(IDLE, CLOSED)
+        self._java = jvm.io.pyspark.statestore.index.ModelView(CLOSED)
 
     def next_stamp(self, wall: int, now: int) -> int:
         self._java.time(wall, now)

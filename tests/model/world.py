@@ -9,10 +9,10 @@ from pyspark_statestore.format import Entry, Kind
 
 Key = tuple[int, int]
 
-IDLE = 1_000
-"""``idleSeal``, in milliseconds of simulated time."""
 CLOSED = 10_000
-"""``closedAfter``."""
+"""``closedAfter``, in milliseconds of simulated time."""
+IDLE = CLOSED // 10
+"""How long a writer may leave a file alone, as in the jar's ``Options``."""
 
 
 @dataclass

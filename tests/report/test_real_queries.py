@@ -106,7 +106,7 @@ def test_a_query_that_cannot_start_goes_on_from_a_fork(
 ) -> None:
     """The page names a version; the query that starts with its fork has all that the first one would have had."""
     setting = Setting("provider", "rocksdb", format_version, changelog=True)
-    run = Run(make_spark(mode="provider", idle_seal="1s"), "aggregation", setting, tmp_path / "q")
+    run = Run(make_spark(mode="provider", closed_after="10s"), "aggregation", setting, tmp_path / "q")
     checkpoint = Checkpoint(run.checkpoint)
     for batch in range(4):
         write_batches(run.input, [batch])

@@ -172,7 +172,7 @@ def test_a_plugin_that_fails_fails_alone(session: SparkSession, jvm: Any) -> Non
 @pytest.fixture
 def checkpoint(session: SparkSession, by_hand: None, new_checkpoint: Callable[..., Checkpoint]) -> Checkpoint:
     """A checkpoint in the session's JVM, on a file system that fails on demand."""
-    made = new_checkpoint("faulty", maxFileSize="64k", closedAfter="1h", idleSeal="10m")
+    made = new_checkpoint("faulty", maxFileSize="64k", closedAfter="1h")
     made.exists(ONE)
     return made
 

@@ -33,7 +33,7 @@ def test_defaults_are_allowed_and_documented(name: str) -> None:
 def test_python_names() -> None:
     names = {option.python_name for option in OPTIONS.values()}
 
-    assert {"max_file_size", "group_commit_max_wait", "compaction_enabled", "flush", "idle_seal"} <= names
+    assert {"max_file_size", "group_commit_max_wait", "compaction_enabled", "flush", "closed_after"} <= names
     assert len(names) == len(OPTIONS)
 
 
@@ -45,8 +45,8 @@ def test_python_names() -> None:
         ("maxFileSize", "64 K", 64 << 10, "64 k"),
         ("maxFileSize", 1 << 20, 1 << 20, "1048576"),
         ("cache.sizeLimit", "0", 0, "0"),
-        ("idleSeal", "2min", 120_000, "2min"),
-        ("idleSeal", timedelta(seconds=90), 90_000, "90000ms"),
+        ("closedAfter", "2min", 120_000, "2min"),
+        ("closedAfter", timedelta(seconds=90), 90_000, "90000ms"),
         ("groupCommit.maxWait", "auto", "auto", "auto"),
         ("groupCommit.maxWait", "0ms", 0, "0ms"),
         ("maxSpaceAmplification", 1.5, 1.5, "1.5"),
@@ -84,9 +84,9 @@ def test_values(name: str, value: object, parsed: object, rendered: str) -> None
         ("compaction.enabled", 1),
         ("flush", "fsync"),
         ("groupCommit.scope", "query"),
-        ("idleSeal", "60"),
-        ("idleSeal", 60),
-        ("idleSeal", "999ms"),
+        ("closedAfter", "60"),
+        ("closedAfter", 60),
+        ("closedAfter", "4999ms"),
         ("groupCommit.maxWait", "soon"),
         ("groupCommit.maxWait", "auto "[:3]),
         ("indexService.enabled", None),
@@ -142,15 +142,6 @@ def test_a_near_miss_gets_a_hint() -> None:
         check_settings({f"{PREFIX}maxFilesize": "1m"})
 
 
-def test_rule_7_closed_after_is_at_least_five_times_idle_seal() -> None:
-    check_settings({f"{PREFIX}idleSeal": "120s", f"{PREFIX}closedAfter": "10m"})
-    check_settings({f"{PREFIX}idleSeal": "120s"})
-    with pytest.raises(StateStoreFilesError, match=r"closedAfter.*at least 5 times.*here 605000ms"):
-        check_settings({f"{PREFIX}idleSeal": "121s"})
-    with pytest.raises(StateStoreFilesError, match=r"closedAfter = '299s'"):
-        check_settings({f"{PREFIX}closedAfter": "299s"})
-
-
 @pytest.mark.parametrize(
     "key", [*(PREFIX + name for name in REMOVED), *(SINK_PREFIX + name for name in REMOVED_OF_SINKS)]
 )
@@ -161,7 +152,9 @@ def test_a_removed_option_is_no_error_and_sets_nothing(key: str) -> None:
     assert to_do == "remove it"
 
 
-@pytest.mark.parametrize("name", ["buffer_memory", "read_parallelism", "sink_staging_retention", "verify_checksums"])
+@pytest.mark.parametrize(
+    "name", ["buffer_memory", "idle_seal", "read_parallelism", "sink_staging_retention", "verify_checksums"]
+)
 def test_a_removed_keyword_argument_is_no_error_and_sets_nothing(name: str) -> None:
     assert settings_of({name: None, "max_file_size": "64m"}) == {f"{PREFIX}maxFileSize": "64m"}
     ((what, _),) = what_is_removed([name])

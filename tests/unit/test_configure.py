@@ -112,7 +112,7 @@ def test_what_is_no_builder_is_refused(builder: Any) -> None:
         ({"mode": ["path"]}, "mode = "),
         ({"store": "RocksDB"}, "store = 'RocksDB'.*'rocksdb' or 'heap'"),
         ({"store": True}, "store = 'True'"),
-        *(({name: ...}, r"= 'Ellipsis'") for name in ("max_file_size", "idle_seal", "cache_dir", "restore")),
+        *(({name: ...}, r"= 'Ellipsis'") for name in ("max_file_size", "closed_after", "cache_dir", "restore")),
         *(({option.python_name: ["x"]}, option.key) for option in OPTIONS.values() if not option.internal),
         *(({option.python_name: None}, option.key) for option in SINK_OPTIONS.values()),
     ],
@@ -226,8 +226,8 @@ def test_plugins_of_a_running_jvm_are_kept(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_options_are_set_and_checked_at_once() -> None:
     assert configured(max_file_size="1m")[OPTIONS["maxFileSize"].key] == "1m"
-    builder = SparkSession.builder.config(OPTIONS["idleSeal"].key, "3min")
-    with pytest.raises(StateStoreFilesError, match=r"closedAfter"):
+    builder = SparkSession.builder.config(OPTIONS["closedAfter"].key, "4s")
+    with pytest.raises(StateStoreFilesError, match=r"closedAfter = '4s'.*from 5s"):
         configure(builder)
     assert configured(builder, closed_after="15m")[OPTIONS["closedAfter"].key] == "15m"
 

@@ -69,7 +69,7 @@ def test_merged_commits_cost_only_their_share_of_a_file() -> None:
     )
 
 
-def test_slower_than_idle_seal_every_batch_has_its_own_files() -> None:
+def test_where_files_are_sealed_between_batches_every_batch_has_its_own_files() -> None:
     slow = dataclasses.replace(ONE, batch_seconds=61, executors=5)
     # And a lane for snapshots, which come every ten batches.
     assert rotations(slow, MERGED) == 5.5

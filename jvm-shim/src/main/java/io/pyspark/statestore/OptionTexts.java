@@ -31,7 +31,7 @@ record OptionTexts(String prefix, Map<String, String> defaults, Map<String, Stri
   private static final Map<String, Long> MILLIS =
       Map.of("ms", 1L, "s", 1000L, "min", 60_000L, "m", 60_000L, "h", 3_600_000L, "d", 86_400_000L);
 
-  /** A hundred years: twice or five times as much still has room in a number. The same as Python's {@code conf.py}. */
+  /** A hundred years: twice as much still has room in a number. The same as Python's {@code conf.py}. */
   private static final long LONGEST_MS = 36_500 * 86_400_000L;
 
   /** The keys of removed options of which this process has warned. */

@@ -23,7 +23,8 @@ final class Leases {
   private static final Logger LOG = LoggerFactory.getLogger(Leases.class);
 
   /**
-   * Longer than a dead writer's lease holds (60 s), and longer than a living one leaves a broken file open (idleSeal).
+   * Longer than a dead writer's lease holds (60 s), and than a living one leaves a broken file open ({@code
+   * Options.idleSealMs}, 60 s by default).
    */
   private static final long PATIENCE_MS = 120_000;
 

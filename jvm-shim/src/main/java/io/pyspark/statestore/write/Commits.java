@@ -296,7 +296,7 @@ public final class Commits implements LogOutputStream.Target {
     return tombstones;
   }
 
-  /** Writes the tombstones that wait, where the oldest has waited for {@code idleSeal}. */
+  /** Writes the tombstones that wait, where the oldest has waited for as long as an idle file. */
   public void writeTombstonesIfDue() {
     if (tombstones.haveWaited(options.get().idleSealMs())) {
       lanes.forTombstones().writeTombstones();

@@ -487,7 +487,7 @@ public final class Lane {
     }
   }
 
-  /** Seals the file if it was left alone for {@code idleSeal}, or is too large for what lives by now. */
+  /** Seals the file if it was left alone for too long, or is too large for what lives by now. */
   void sealIfDue() {
     if (io.tryLock()) {
       try {

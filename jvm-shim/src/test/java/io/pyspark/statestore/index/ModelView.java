@@ -35,9 +35,8 @@ public final class ModelView {
   private long listedMs;
 
   /** Makes a view of an empty directory. */
-  public ModelView(long idleSealMs, long closedAfterMs) throws StateStoreFilesException {
+  public ModelView(long closedAfterMs) throws StateStoreFilesException {
     Configuration conf = new Configuration(false);
-    conf.set(Options.PREFIX + "idleSeal", idleSealMs + "ms");
     conf.set(Options.PREFIX + "closedAfter", closedAfterMs + "ms");
     Options options = Options.from(conf);
     rules = new Rules(() -> options, this::moment);
