@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pyspark_statestore import OPTIONS, SINK_OPTIONS
-from pyspark_statestore.conf import Option
+from pyspark_statestore.conf import REMOVED, REMOVED_OF_SINKS, Option
 from tests.conftest import ROOT
 
 ROWS = [
@@ -20,9 +20,27 @@ ROWS = [
 """The rows of all pages that are about something with a name in code, in cells: name, default or unit, meaning."""
 
 
-@pytest.mark.parametrize("option", [*OPTIONS.values(), *SINK_OPTIONS.values()], ids=lambda option: option.key)
-def test_an_option_has_a_row_with_its_default(option: Option) -> None:
-    assert any(row[0] == f"`{option.name}`" and row[1] == option.default and len(row[2]) > 20 for row in ROWS)
+SETTINGS = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
+ALL_OPTIONS = [*OPTIONS.values(), *SINK_OPTIONS.values()]
+
+
+@pytest.mark.parametrize(
+    "option", [option for option in ALL_OPTIONS if not option.internal], ids=lambda option: option.key
+)
+def test_an_option_has_a_row_with_its_default_and_with_who_sets_it(option: Option) -> None:
+    (row,) = [row for row in ROWS if row[0] == f"`{option.name}`" and row[1] == option.default]
+
+    assert len(row) == 4
+    assert len(row[2]) > 20
+    assert len(row[3]) > 20
+
+
+def test_what_nobody_sets_is_named_below_the_table() -> None:
+    below = SETTINGS.partition("by itself:")[2]
+    nobody = [option.name for option in ALL_OPTIONS if option.internal] + [*REMOVED, *REMOVED_OF_SINKS]
+
+    assert [name for name in nobody if f"`{name}`" not in below] == []
+    assert [name for name in nobody if any(row[0] == f"`{name}`" for row in ROWS)] == []
 
 
 def source(name: str) -> str:
