@@ -55,7 +55,7 @@ def sst_bytes(spark: Any) -> dict[str, int]:
     """Bytes of SSTs that merged state had on this host, that it fetched, and that it has left out at first."""
     logs = spark._jvm.io.pyspark.statestore.log.MergedLogs.all().values()
     metrics = [log.metrics().snapshot() for log in logs]
-    names = ("cachedBytes", "fetchedBytes", "leftOutBytes", "demandedBytes", "hydratedBytes")
+    names = ("cachedBytes", "fetchedBytes", "leftOutBytes", "demandedBytes", "lookAheadBytes", "hydratedBytes")
     return {name: sum(each[name] for each in metrics) for name in names}
 
 

@@ -242,6 +242,30 @@ _DECLARED = (
         "How fast a process fetches in the background what lazy loads have left out. 0: as fast as it can.",
     ),
     Option(
+        "lookAhead.rows",
+        "8192",
+        "integer",
+        "How many rows of a stateful operator's input are copied ahead of it at a time, at most, so that the state for "
+        "them is fetched together, where stores are opened with holes. 0: none.",
+        minimum="0",
+        maximum="1000000",
+    ),
+    Option(
+        "lookAhead.bytes",
+        "16m",
+        "bytes",
+        "How many bytes of such rows are in memory, for each task.",
+        minimum="64k",
+    ),
+    Option(
+        "lookAhead.parallelism",
+        "16",
+        "integer",
+        "How many requests a task has under way at the same time for state that it will read.",
+        minimum="1",
+        maximum="256",
+    ),
+    Option(
         "upload",
         "commit",
         "choice",

@@ -24,6 +24,10 @@ NAMES = {
     "fileMergingCommitWaitMs",
     "fileMergingFetchedBytes",
     "fileMergingCachedBytes",
+    "fileMergingLookAheadWindows",
+    "fileMergingLookAheadKeys",
+    "fileMergingLookAheadPresentKeys",
+    "fileMergingLookAheadFetchedBlocks",
 }
 # What maintenance writes after the last batch would be in no progress.
 CONF = {f"{STATE_STORE}maintenanceInterval": "10m"}

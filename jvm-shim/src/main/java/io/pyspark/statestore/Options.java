@@ -22,6 +22,9 @@ import org.apache.hadoop.conf.Configuration;
  * @param cacheDir where they are kept; empty for a directory of the user's where Java keeps temporary files
  * @param restore whether a load waits for all of its SSTs
  * @param restoreMaxBytesPerSecond how fast a process fetches in the background what a load has left out; 0: no bound
+ * @param lookAheadRows how many rows of a stateful operator's input are copied ahead of it at a time, at most; 0: none
+ * @param lookAheadBytes how many bytes of them are in memory, for each task
+ * @param lookAheadParallelism requests of a task for state ahead of its reads, at the same time
  * @param uploadAsCreated whether SSTs are uploaded when RocksDB has made them, and not with the snapshot that names
  *     them
  * @param uploadMaxBytesPerSecond how fast a process uploads them for a checkpoint; 0: no bound
@@ -43,6 +46,9 @@ public record Options(
     String cacheDir,
     Restore restore,
     long restoreMaxBytesPerSecond,
+    int lookAheadRows,
+    long lookAheadBytes,
+    int lookAheadParallelism,
     boolean uploadAsCreated,
     long uploadMaxBytesPerSecond,
     boolean heapCopyOnWrite,
@@ -76,6 +82,9 @@ public record Options(
     DEFAULTS.put("cache.dir", "");
     DEFAULTS.put("restore", "eager");
     DEFAULTS.put("restore.maxBytesPerSecond", "64m");
+    DEFAULTS.put("lookAhead.rows", "8192");
+    DEFAULTS.put("lookAhead.bytes", "16m");
+    DEFAULTS.put("lookAhead.parallelism", "16");
     DEFAULTS.put("upload", "commit");
     DEFAULTS.put("upload.maxBytesPerSecond", "64m");
     DEFAULTS.put("heap.copyOnWrite", "true");
@@ -171,6 +180,9 @@ public record Options(
         given.text("cache.dir"),
         restore(given),
         given.bytes("restore.maxBytesPerSecond", "a size in bytes such as 64m, or 0", 0),
+        (int) given.number("lookAhead.rows", 0, 1_000_000, "a whole number from 0 to 1000000"),
+        given.bytes("lookAhead.bytes", "a size in bytes such as 16m, at least 64k", 64 << 10),
+        (int) given.number("lookAhead.parallelism", 1, 256, "a whole number from 1 to 256"),
         upload.equals("created"),
         given.bytes("upload.maxBytesPerSecond", "a size in bytes such as 64m, or 0", 0),
         given.bool("heap.copyOnWrite"),

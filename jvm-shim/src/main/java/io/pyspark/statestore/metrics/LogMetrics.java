@@ -43,6 +43,8 @@ public final class LogMetrics {
     LEFT_OUT_BYTES("leftOutBytes"),
     /** Those of them that were fetched because something needed them. */
     DEMANDED_BYTES("demandedBytes"),
+    /** Those of them that were fetched because they were about to be read. */
+    LOOK_AHEAD_BYTES("lookAheadBytes"),
     /** Those of them that were fetched in the background. */
     HYDRATED_BYTES("hydratedBytes"),
     /** Parts of SSTs that could not be fetched in the background, and are tried again. */
@@ -237,9 +239,9 @@ public final class LogMetrics {
     add(Count.LEFT_OUT_BYTES, bytes);
   }
 
-  /** What was left out has been fetched. */
-  public void completed(long bytes, boolean inBackground) {
-    add(inBackground ? Count.HYDRATED_BYTES : Count.DEMANDED_BYTES, bytes);
+  /** What was left out has been fetched: demanded, ahead or in the background. */
+  public void completed(long bytes, Count why) {
+    add(why, bytes);
   }
 
   /** Something that was left out could not be fetched in the background. */

@@ -5,6 +5,7 @@ import io.pyspark.statestore.fs.MergedFileSystem;
 import io.pyspark.statestore.metrics.StoreFigures;
 import java.util.LinkedHashMap;
 import java.util.Map;
+import java.util.concurrent.atomic.AtomicReference;
 import java.util.function.BiFunction;
 import java.util.function.ToLongFunction;
 import org.apache.hadoop.conf.Configuration;
@@ -37,7 +38,27 @@ final class ProgressFigures {
         "CachedBytes",
         "bytes of SSTs that the host had when the store was loaded",
         StateStoreCustomSumMetric::new,
-        StoreFigures::cachedBytes);
+        StoreFigures::cachedBytes),
+    WINDOWS(
+        "LookAheadWindows",
+        "windows of rows whose state was fetched ahead",
+        StateStoreCustomSumMetric::new,
+        figures -> figures.lookAhead().windows()),
+    KEYS(
+        "LookAheadKeys",
+        "keys that were asked for ahead",
+        StateStoreCustomSumMetric::new,
+        figures -> figures.lookAhead().keys()),
+    PRESENT_KEYS(
+        "LookAheadPresentKeys",
+        "those of them of which nothing was missing",
+        StateStoreCustomSumMetric::new,
+        figures -> figures.lookAhead().present()),
+    BLOCKS(
+        "LookAheadFetchedBlocks",
+        "blocks that were fetched ahead, each a wait that was saved",
+        StateStoreCustomSumMetric::new,
+        figures -> figures.lookAhead().blocks());
 
     private final StateStoreCustomMetric metric;
     private final ToLongFunction<StoreFigures> value;
@@ -56,6 +77,8 @@ final class ProgressFigures {
   private static final boolean SUPPORTED = ShimInfo.knowsSequencesOf(Properties.versionNumberString());
 
   private final Path store;
+
+  private final AtomicReference<StoreFigures> ahead = new AtomicReference<>(StoreFigures.NONE);
 
   /** Parts of a millisecond. */
   private StoreFigures unsaid = StoreFigures.NONE;
@@ -88,12 +111,17 @@ final class ProgressFigures {
     return MoreMetrics.added(metrics, named);
   }
 
+  /** Something was fetched for the store before it was read. From any thread. */
+  void lookedAhead(StoreFigures.LookAhead done) {
+    ahead.accumulateAndGet(StoreFigures.lookedAhead(done), StoreFigures::plus);
+  }
+
   /** What has been done for the store since this was last called; nothing where Spark does not take these metrics. */
   private Map<StateStoreCustomMetric, Long> take() {
     if (!SUPPORTED) {
       return Map.of();
     }
-    StoreFigures figures = unsaid.plus(MergedFileSystem.takeFiguresOf(store));
+    StoreFigures figures = unsaid.plus(MergedFileSystem.takeFiguresOf(store)).plus(ahead.getAndSet(StoreFigures.NONE));
     unsaid = figures.belowMs();
     Map<StateStoreCustomMetric, Long> taken = new LinkedHashMap<>();
     for (Metric each : Metric.values()) {

@@ -127,11 +127,6 @@ public final class Hydrator {
     waitedNanos = System.nanoTime();
   }
 
-  /** Whether the current thread is one of those that fetch in the background. */
-  static boolean isCurrentThread() {
-    return Thread.currentThread().getName().startsWith(NAME);
-  }
-
   private static void run() {
     while (true) {
       LazyFiles store = null;

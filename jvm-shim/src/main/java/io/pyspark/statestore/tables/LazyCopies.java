@@ -5,6 +5,7 @@ import io.pyspark.statestore.Options.Restore;
 import io.pyspark.statestore.StateStoreFilesException;
 import io.pyspark.statestore.index.Segment;
 import io.pyspark.statestore.metrics.LogMetrics;
+import io.pyspark.statestore.metrics.LogMetrics.Count;
 import io.pyspark.statestore.read.Prefetcher;
 import io.pyspark.statestore.read.SegmentReader;
 import java.io.IOException;
@@ -165,10 +166,16 @@ final class LazyCopies implements Prefetcher.Lazily {
     }
 
     @Override
-    public void arrived(int bytes) {
+    public void arrived(int bytes, PartialFile.Why why) {
       files.arrived();
       if (isLoaded) {
-        metrics.completed(bytes, Hydrator.isCurrentThread());
+        metrics.completed(
+            bytes,
+            switch (why) {
+              case DEMANDED -> Count.DEMANDED_BYTES;
+              case AHEAD -> Count.LOOK_AHEAD_BYTES;
+              case BACKGROUND -> Count.HYDRATED_BYTES;
+            });
       }
     }
 

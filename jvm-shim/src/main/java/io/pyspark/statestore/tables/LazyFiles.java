@@ -10,6 +10,7 @@ import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Collection;
+import java.util.Comparator;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
@@ -36,6 +37,14 @@ public final class LazyFiles implements AutoCloseable {
 
   private static final int MAX_DOUBLINGS = 11;
 
+  private static final long FIRST_REQUEST_NANOS = 1_000_000;
+
+  /** How much a request counts in what they cost lately: one part in so many. */
+  private static final int LATELY = 8;
+
+  /** A part of a file, which is named without its directory. */
+  public record Part(String name, long from, long to) {}
+
   private final boolean hydrates;
   private final long bytesPerSecond;
 
@@ -46,6 +55,11 @@ public final class LazyFiles implements AutoCloseable {
   private final Set<PartialFile> retired = ConcurrentHashMap.newKeySet();
 
   private final AtomicLong progress = new AtomicLong();
+  private final AtomicLong waits = new AtomicLong();
+
+  /** What a request costs beside its bytes, as it was lately; see {@link #fetch}. */
+  private volatile long requestNanos = FIRST_REQUEST_NANOS;
+
   private volatile Executor threads = Runnable::run;
   private volatile IOException damage;
   private volatile long touchedNanos = System.nanoTime();
@@ -72,6 +86,11 @@ public final class LazyFiles implements AutoCloseable {
   /** Counts what has arrived. Where two calls answer the same, nothing has arrived between them. */
   public long progress() {
     return progress.get();
+  }
+
+  /** Counts the reads that had to wait for what was missing. */
+  public long waits() {
+    return waits.get();
   }
 
   /** Whether RocksDB reads nothing but whole files. */
@@ -107,6 +126,7 @@ public final class LazyFiles implements AutoCloseable {
     if (file == null || file.has(offset, offset + size)) {
       return progress.get() != before;
     }
+    waits.incrementAndGet();
     Hydrator.readWaits();
     try {
       fill(file, offset, size, holes);
@@ -123,7 +143,7 @@ public final class LazyFiles implements AutoCloseable {
     }
     long end = offset + size + ((long) AHEAD * PartialFile.chunkBytes << Math.min(holes, MAX_DOUBLINGS));
     if (end - offset > 2 * SHARE) {
-      inParallel(shares(file, offset, end));
+      inParallel(shares(file, offset, end), Parallel.READS);
     } else {
       file.need(offset, end);
     }
@@ -142,6 +162,61 @@ public final class LazyFiles implements AutoCloseable {
     return shares;
   }
 
+  /**
+   * Fetches parts that are about to be read, for which nobody waits yet. What lies between two of them comes along
+   * where another request would take longer.
+   *
+   * @param parallelism how many requests are under way at the same time
+   * @return how many of the parts were missing
+   */
+  public int fetch(Collection<Part> parts, int parallelism) throws IOException {
+    touchedNanos = System.nanoTime();
+    check();
+    Map<PartialFile, List<Part>> wanted = new HashMap<>();
+    int missing = 0;
+    for (Part part : parts) {
+      PartialFile file = open.get(part.name());
+      if (file != null && !file.has(part.from(), part.to())) {
+        wanted.computeIfAbsent(file, any -> new ArrayList<>()).add(part);
+        missing++;
+      }
+    }
+    List<Callable<Void>> requests = new ArrayList<>();
+    wanted.forEach((file, of) -> addRequests(file, of, requests));
+    Hydrator.readWaits();
+    try {
+      inParallel(requests, parallelism);
+    } finally {
+      Hydrator.readWaits();
+    }
+    return missing;
+  }
+
+  private void addRequests(PartialFile file, List<Part> parts, List<Callable<Void>> requests) {
+    parts.sort(Comparator.comparingLong(Part::from));
+    long bridge = Math.min(SHARE, (long) (requestNanos / 1e9 * PartialFile.wholeBytesPerSecond));
+    long from = parts.get(0).from();
+    long to = parts.get(0).to();
+    for (Part part : parts) {
+      if (part.from() > to + bridge || part.to() > from + SHARE) {
+        requests.add(request(file, from, to));
+        from = Math.max(to, part.from());
+      }
+      to = Math.max(to, part.to());
+    }
+    requests.add(request(file, from, to));
+  }
+
+  private Callable<Void> request(PartialFile file, long from, long to) {
+    return () -> {
+      long began = System.nanoTime();
+      file.needSoon(from, to);
+      long nanos = System.nanoTime() - began - (long) (1e9 * (to - from) / PartialFile.wholeBytesPerSecond);
+      requestNanos += (Math.max(0, nanos) - requestNanos) / LATELY;
+      return null;
+    };
+  }
+
   /** Fetches all that is missing, and returns once all files are whole. */
   public void awaitWhole() throws IOException {
     touchedNanos = System.nanoTime();
@@ -154,12 +229,13 @@ public final class LazyFiles implements AutoCloseable {
                       file.awaitWhole();
                       return null;
                     })
-            .toList());
+            .toList(),
+        Parallel.READS);
     check();
   }
 
-  private void inParallel(List<Callable<Void>> tasks) throws IOException {
-    List<FutureTask<Void>> started = Parallel.start(threads, Parallel.READS, tasks);
+  private void inParallel(List<Callable<Void>> tasks, int atOnce) throws IOException {
+    List<FutureTask<Void>> started = Parallel.start(threads, atOnce, tasks);
     IOException failed = null;
     for (FutureTask<Void> each : started) {
       try {

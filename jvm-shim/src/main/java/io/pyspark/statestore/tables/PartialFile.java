@@ -76,13 +76,23 @@ public final class PartialFile {
     CLOSED
   }
 
+  /** Why something is fetched. */
+  enum Why {
+    /** Somebody waits for it. */
+    DEMANDED,
+    /** It is about to be read. */
+    AHEAD,
+    /** Nobody asked for it. */
+    BACKGROUND
+  }
+
   /** Where the bytes come from, and who is told what became of them. */
   interface Origin {
     /** Reads a part. */
     void read(long position, byte[] buffer, int length) throws IOException;
 
     /** Bytes were written to the file. */
-    void arrived(int bytes);
+    void arrived(int bytes, Why why);
 
     /** All bytes are there. Checks them, and keeps the file for others where they are right. */
     void check(Path file, int crc32c) throws IOException;
@@ -262,7 +272,7 @@ public final class PartialFile {
   void needBlock(long from, long to) throws IOException {
     long began = System.nanoTime();
     long width = width();
-    need(from - from % width, Math.min(length, (to + width - 1) / width * width), true);
+    need(from - from % width, Math.min(length, (to + width - 1) / width * width), Why.DEMANDED, true);
     synchronized (this) {
       waits++;
       waitedNanos += System.nanoTime() - began;
@@ -280,10 +290,15 @@ public final class PartialFile {
 
   /** Fetches what is missing of a range. For what others are fetching it waits. */
   void need(long from, long to) throws IOException {
-    need(from, to, false);
+    need(from, to, Why.DEMANDED, false);
   }
 
-  private void need(long from, long to, boolean isOfRow) throws IOException {
+  /** Fetches what rows are in that will be read soon, beside what the background fetches. */
+  void needSoon(long from, long to) throws IOException {
+    need(from, to, Why.AHEAD, true);
+  }
+
+  private void need(long from, long to, Why why, boolean isOfRow) throws IOException {
     touchedNanos = System.nanoTime();
     int last = chunkAfter(to);
     for (int at = (int) (from / chunk); at < last; ) {
@@ -302,7 +317,7 @@ public final class PartialFile {
         end = take(first, last, isOfRow);
         cursor = end;
       }
-      fetch(first, end);
+      fetch(first, end, why);
       at = end;
     }
     if (isFilled()) {
@@ -334,7 +349,7 @@ public final class PartialFile {
       inBackground.set(first, end);
       cursor = end;
     }
-    fetch(first, end);
+    fetch(first, end, Why.BACKGROUND);
     if (isFilled()) {
       complete();
     }
@@ -368,7 +383,7 @@ public final class PartialFile {
     return end;
   }
 
-  private void fetch(int first, int end) throws IOException {
+  private void fetch(int first, int end, Why why) throws IOException {
     boolean done = false;
     try {
       long from = (long) first * chunk;
@@ -384,7 +399,7 @@ public final class PartialFile {
     } finally {
       int filled = arrived(first, end, done);
       if (done) {
-        origin.arrived(filled);
+        origin.arrived(filled, why);
       }
     }
   }

@@ -11,6 +11,9 @@ final class SessionInternals {
     return session.sessionState().newHadoopConf();
   }
 
+  /** No store of Spark 3.5 has holes. */
+  static void lookAhead(SparkSession session) {}
+
   /** Spark 3.5 has no transformWithState. */
   static void guardTransformWithState(SparkSession session) {}
 }

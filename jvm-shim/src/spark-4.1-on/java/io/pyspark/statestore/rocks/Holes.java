@@ -28,6 +28,20 @@ final class Holes {
     this.files = files;
   }
 
+  /** The part that a failed read has found to be damaged, or to be a hole; null where that is not what it says. */
+  static LazyFiles.Part partOf(RocksDBException e) {
+    if (e.getStatus() == null || e.getStatus().getCode() != Status.Code.Corruption) {
+      return null;
+    }
+    Matcher block = BLOCK.matcher(String.valueOf(e.getMessage()));
+    if (!block.find()) {
+      return null;
+    }
+    long from = Long.parseLong(block.group(2));
+    long to = from + Long.parseLong(block.group(3)) + BLOCK_TRAILER;
+    return new LazyFiles.Part(Path.of(block.group(1)).getFileName().toString(), from, to);
+  }
+
   /** A read of RocksDB. */
   interface Read<T> {
     T run() throws RocksDBException;
@@ -73,15 +87,10 @@ final class Holes {
         throw e;
       }
       try {
-        Matcher block = BLOCK.matcher(String.valueOf(e.getMessage()));
+        LazyFiles.Part part = partOf(e);
         boolean wasFilled =
-            block.find()
-                && files.supply(
-                    Path.of(block.group(1)).getFileName().toString(),
-                    Long.parseLong(block.group(2)),
-                    Long.parseLong(block.group(3)) + BLOCK_TRAILER,
-                    isScan ? found++ : -1,
-                    before);
+            part != null
+                && files.supply(part.name(), part.from(), part.to() - part.from(), isScan ? found++ : -1, before);
         if (!wasFilled) {
           if (wasCompleted) {
             throw e;

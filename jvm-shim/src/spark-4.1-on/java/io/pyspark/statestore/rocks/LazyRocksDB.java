@@ -7,6 +7,8 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.locks.ReadWriteLock;
+import java.util.concurrent.locks.ReentrantReadWriteLock;
 import org.rocksdb.FlushOptions;
 import org.rocksdb.MutableColumnFamilyOptions;
 import org.rocksdb.ReadOptions;
@@ -28,6 +30,14 @@ public final class LazyRocksDB extends RocksDB {
   private final Holes holes;
   private final Set<LazyIterator> iterators = ConcurrentHashMap.newKeySet();
   private boolean compacts;
+
+  /** Reads of fetching threads hold it to read, so that the database is not closed under them. */
+  private final ReadWriteLock closing = new ReentrantReadWriteLock();
+
+  private boolean isClosed;
+
+  /** Whose reads are only noted now; null mostly. */
+  private volatile AskedKeys noting;
 
   /**
    * Of a database that was opened with compaction off.
@@ -54,13 +64,64 @@ public final class LazyRocksDB extends RocksDB {
     }
   }
 
+  /**
+   * Runs reads of the current thread that read nothing: each finds no row, and what it asks for is noted. So whoever
+   * reads decides how a key is written, and nobody else has to know it.
+   */
+  public List<AskedKey> keysOf(Runnable reads) {
+    AskedKeys keys = new AskedKeys(Thread.currentThread());
+    noting = keys;
+    try {
+      reads.run();
+    } finally {
+      noting = null;
+    }
+    return keys.found();
+  }
+
+  /** What notes the reads of the current thread, or null. */
+  private AskedKeys noting() {
+    AskedKeys keys = noting;
+    return keys != null && keys.areOfCurrentThread() ? keys : null;
+  }
+
+  /**
+   * Reads what a key asks for, as far as that is there, and has RocksDB keep the blocks in its cache. For any thread.
+   *
+   * @return the part of a file that is missing; null where none is, where the read failed, and where the database is
+   *     closed: whoever reads the key will be told
+   */
+  LazyFiles.Part missingFor(AskedKey key, ReadOptions options) {
+    closing.readLock().lock();
+    try {
+      if (!isClosed) {
+        key.read(original, options);
+      }
+      return null;
+    } catch (RocksDBException e) {
+      return Holes.partOf(e);
+    } finally {
+      closing.readLock().unlock();
+    }
+  }
+
   @Override
   public byte[] get(ReadOptions options, byte[] key) throws RocksDBException {
+    AskedKeys noted = noting();
+    if (noted != null) {
+      noted.add(AskedKey.row(key));
+      return null;
+    }
     return files.isWhole() ? super.get(options, key) : holes.read(() -> super.get(options, key));
   }
 
   @Override
   public byte[] get(byte[] key) throws RocksDBException {
+    AskedKeys noted = noting();
+    if (noted != null) {
+      noted.add(AskedKey.row(key));
+      return null;
+    }
     return files.isWhole() ? super.get(key) : holes.read(() -> super.get(key));
   }
 
@@ -93,6 +154,10 @@ public final class LazyRocksDB extends RocksDB {
 
   @Override
   public RocksIterator newIterator() {
+    AskedKeys noted = noting();
+    if (noted != null) {
+      return noted.iterator(original);
+    }
     if (files.isWhole()) {
       return original.newIterator();
     }
@@ -103,6 +168,10 @@ public final class LazyRocksDB extends RocksDB {
 
   @Override
   public RocksIterator newIterator(ReadOptions options) {
+    AskedKeys noted = noting();
+    if (noted != null) {
+      return noted.iterator(original);
+    }
     if (files.isWhole()) {
       return original.newIterator(options);
     }
@@ -135,7 +204,7 @@ public final class LazyRocksDB extends RocksDB {
   @Override
   public void closeE() throws RocksDBException {
     if (owningHandle_.compareAndSet(true, false)) {
-      List.copyOf(iterators).forEach(LazyIterator::close);
+      endReads();
       original.closeE();
     }
   }
@@ -143,8 +212,18 @@ public final class LazyRocksDB extends RocksDB {
   @Override
   public void close() {
     if (owningHandle_.compareAndSet(true, false)) {
-      List.copyOf(iterators).forEach(LazyIterator::close);
+      endReads();
       original.close();
     }
+  }
+
+  private void endReads() {
+    closing.writeLock().lock();
+    try {
+      isClosed = true;
+    } finally {
+      closing.writeLock().unlock();
+    }
+    List.copyOf(iterators).forEach(LazyIterator::close);
   }
 }

@@ -2,6 +2,7 @@ package io.pyspark.statestore.spark;
 
 import io.pyspark.statestore.Unchecked;
 import io.pyspark.statestore.rocks.LazyRocksDB;
+import io.pyspark.statestore.rocks.ReadAhead;
 import io.pyspark.statestore.rocks.TableFiles;
 import io.pyspark.statestore.tables.EarlyFiles;
 import io.pyspark.statestore.tables.LazyFiles;
@@ -55,6 +56,9 @@ final class MergedRocksDB extends RocksDB {
   private volatile boolean opensLazily;
 
   private LazyRocksDB open;
+
+  /** Of the open database; null where nothing is missing. */
+  private ReadAhead ahead;
 
   MergedRocksDB(
       LazyFiles files,
@@ -135,6 +139,7 @@ final class MergedRocksDB extends RocksDB {
         }
         opensLazily = false;
         open = null;
+        ahead = null;
         RocksDBCheckpointMetadata metadata;
         LazyLoad load = LazyLoad.begin(files);
         try {
@@ -188,6 +193,14 @@ final class MergedRocksDB extends RocksDB {
     super.updateMemoryUsageIfNeeded();
   }
 
+  /** Fetches what is missing before it is read; null where nothing is. For the thread that uses the database. */
+  ReadAhead readAhead() {
+    if (opensLazily) {
+      replaceDatabase();
+    }
+    return ahead;
+  }
+
   /**
    * Fails a commit on files that are damaged, or lost: with changelogs, Spark commits without a read or a flush, for as
    * long as it likes. A load goes on, because it puts other files in their place. What calls is asked for by its name,
@@ -211,6 +224,7 @@ final class MergedRocksDB extends RocksDB {
     org.rocksdb.RocksDB opened = (org.rocksdb.RocksDB) DB.getVolatile(this);
     if (opened != null) {
       open = new LazyRocksDB(opened, files);
+      ahead = new ReadAhead(open, files);
       DB.setVolatile(this, open);
       opensLazily = false;
     }

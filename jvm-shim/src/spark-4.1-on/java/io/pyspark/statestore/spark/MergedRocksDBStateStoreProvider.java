@@ -3,13 +3,16 @@ package io.pyspark.statestore.spark;
 import io.pyspark.statestore.Options;
 import io.pyspark.statestore.Options.Restore;
 import io.pyspark.statestore.ShimInfo;
+import io.pyspark.statestore.ahead.StoresOfTasks;
 import io.pyspark.statestore.fs.MergedFileSystem;
+import io.pyspark.statestore.rocks.ReadAhead;
 import io.pyspark.statestore.tables.EarlyFiles;
 import io.pyspark.statestore.tables.LazyFiles;
 import java.io.File;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.Path;
 import org.apache.spark.sql.execution.streaming.state.KeyStateEncoderSpec;
+import org.apache.spark.sql.execution.streaming.state.ReadStateStore;
 import org.apache.spark.sql.execution.streaming.state.RocksDB;
 import org.apache.spark.sql.execution.streaming.state.RocksDBConf;
 import org.apache.spark.sql.execution.streaming.state.RocksDBEventForwarder;
@@ -65,6 +68,16 @@ public class MergedRocksDBStateStoreProvider extends MeteredRocksDBProvider {
    */
   private static boolean isOfReader() {
     return StackWalker.getInstance().walk(all -> all.anyMatch(frame -> frame.getClassName().startsWith(READERS)));
+  }
+
+  @Override
+  void opened(ReadStateStore store) {
+    if (rocksDB() instanceof MergedRocksDB database) {
+      ReadAhead ahead = database.readAhead();
+      if (ahead != null) {
+        StoresOfTasks.opened(stateStoreId(), store, ahead, figures::lookedAhead);
+      }
+    }
   }
 
   @Override

@@ -1,7 +1,9 @@
 package io.pyspark.statestore.rocks;
 
+import io.pyspark.statestore.files.Threads;
 import io.pyspark.statestore.tables.HoleySst;
 import io.pyspark.statestore.tables.LazyFiles;
+import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -11,6 +13,9 @@ import java.util.Comparator;
 import java.util.List;
 import java.util.Objects;
 import java.util.Random;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
 import java.util.stream.Stream;
 import org.rocksdb.BlockBasedTableConfig;
 import org.rocksdb.BloomFilter;
@@ -33,9 +38,11 @@ import org.rocksdb.WriteOptions;
  */
 public final class HoleyDatabase {
   private static final int KEYS = 400;
+  private static final ExecutorService THREADS = Executors.newCachedThreadPool(Threads.daemons("look-ahead"));
 
   private final Random random;
   private final List<String> history = new ArrayList<>();
+  private final List<Future<?>> fetches = new ArrayList<>();
 
   private HoleyDatabase(long seed) {
     random = new Random(seed);
@@ -134,7 +141,11 @@ public final class HoleyDatabase {
       lazily.setDisableAutoCompactions(true);
       try (RocksDB db = RocksDB.open(options, whole.toString());
           LazyRocksDB lazy = new LazyRocksDB(RocksDB.open(lazily, holey.toString()), files)) {
-        compare(db, lazy, steps);
+        compare(db, lazy, files, steps);
+        if (random.nextInt(4) == 0) {
+          history.add("closed while state is fetched ahead");
+          return leftOut;
+        }
         files.awaitWhole();
         lazy.compactWhenWhole();
         same(scan(db.newIterator()), scan(lazy.newIterator()), "the end");
@@ -142,6 +153,9 @@ public final class HoleyDatabase {
         same(scan(db.newIterator()), scan(lazy.newIterator()), "compaction");
       } finally {
         files.close();
+        for (Future<?> each : fetches) {
+          each.get();
+        }
       }
       return leftOut;
     } finally {
@@ -209,12 +223,42 @@ public final class HoleyDatabase {
     return leftOut;
   }
 
-  private void compare(RocksDB db, LazyRocksDB lazy, int steps) throws Exception {
+  /** Lets another thread fetch what some reads would need. What they ask for is not read, so nothing is found. */
+  private void lookAhead(LazyRocksDB lazy, LazyFiles files, ReadOptions read) {
+    history.add("look ahead");
+    ReadAhead ahead = new ReadAhead(lazy, files);
+    List<AskedKey> keys =
+        ahead.keysOf(
+            () -> {
+              for (int i = 0; i < 5; i++) {
+                try (RocksIterator rows = lazy.newIterator(read)) {
+                  same(null, lazy.get(read, key()), "what was only asked for");
+                  rows.seek(Arrays.copyOf(key(), 7 + random.nextInt(2)));
+                  same(false, rows.isValid(), "what was only asked for");
+                } catch (RocksDBException e) {
+                  throw new IllegalStateException(e);
+                }
+              }
+            });
+    same(10, keys.size(), "keys");
+    fetches.add(THREADS.submit(() -> fetched(ahead, keys)));
+  }
+
+  private static Object fetched(ReadAhead ahead, List<AskedKey> keys) {
+    try {
+      return ahead.fetch(keys, 3, () -> false);
+    } catch (IOException e) {
+      // The database was closed meanwhile, and its files with it.
+      return e;
+    }
+  }
+
+  private void compare(RocksDB db, LazyRocksDB lazy, LazyFiles files, int steps) throws Exception {
     try (ReadOptions read = new ReadOptions();
         WriteOptions write = new WriteOptions().setDisableWAL(true);
         FlushOptions flush = new FlushOptions()) {
       for (int step = 0; step < steps; step++) {
-        switch (random.nextInt(8)) {
+        switch (random.nextInt(9)) {
           case 0, 1 -> {
             byte[] key = key();
             history.add("get " + text(key));
@@ -249,6 +293,7 @@ public final class HoleyDatabase {
             }
           }
           case 6 -> bounded(db, lazy);
+          case 7 -> lookAhead(lazy, files, read);
           default -> wander(db, lazy, write);
         }
       }

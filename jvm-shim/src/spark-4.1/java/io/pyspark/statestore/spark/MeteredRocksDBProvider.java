@@ -12,14 +12,28 @@ abstract class MeteredRocksDBProvider extends RocksDBStateStoreProvider {
   /** What has been done for the store, from the end of {@code init} on. */
   ProgressFigures figures;
 
+  /** A task has opened a store, or goes on to write it. */
+  abstract void opened(ReadStateStore store);
+
+  @Override
+  public StateStore getReadStore(long version, Option<String> uniqueId) {
+    StateStore store = super.getReadStore(version, uniqueId);
+    opened(store);
+    return store;
+  }
+
   @Override
   public StateStore getStore(long version, Option<String> uniqueId) {
-    return figures.metered(super.getStore(version, uniqueId));
+    StateStore store = super.getStore(version, uniqueId);
+    opened(store);
+    return figures.metered(store);
   }
 
   @Override
   public StateStore upgradeReadStoreToWriteStore(ReadStateStore read, long version, Option<String> uniqueId) {
-    return figures.metered(super.upgradeReadStoreToWriteStore(read, version, uniqueId));
+    StateStore store = super.upgradeReadStoreToWriteStore(read, version, uniqueId);
+    opened(store);
+    return figures.metered(store);
   }
 
   @Override

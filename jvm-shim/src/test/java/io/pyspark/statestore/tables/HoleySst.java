@@ -326,7 +326,7 @@ public final class HoleySst implements PartialFile.Origin {
   }
 
   @Override
-  public void arrived(int bytes) {
+  public void arrived(int bytes, PartialFile.Why why) {
     files.arrived();
   }
 

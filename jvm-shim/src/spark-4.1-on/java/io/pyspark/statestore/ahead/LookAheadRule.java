@@ -1,0 +1,126 @@
+package io.pyspark.statestore.ahead;
+
+import io.pyspark.statestore.Options;
+import io.pyspark.statestore.ahead.StateKeys.How;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.function.Supplier;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.rules.Rule;
+import org.apache.spark.sql.execution.ColumnarRule;
+import org.apache.spark.sql.execution.SparkPlan;
+import org.apache.spark.sql.execution.streaming.operators.stateful.BaseStreamingDeduplicateExec;
+import org.apache.spark.sql.execution.streaming.operators.stateful.SessionWindowStateStoreRestoreExec;
+import org.apache.spark.sql.execution.streaming.operators.stateful.StateStoreRestoreExec;
+import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperatorStateInfo;
+import org.apache.spark.sql.execution.streaming.operators.stateful.flatmapgroupswithstate.FlatMapGroupsWithStateExecBase;
+import org.apache.spark.sql.execution.streaming.operators.stateful.join.StreamingSymmetricHashJoinExec;
+import scala.Option;
+import scala.collection.immutable.Seq;
+import scala.jdk.javaapi.CollectionConverters;
+import scala.runtime.AbstractFunction1;
+
+/**
+ * Puts a {@link LookAheadExec} under each stateful operator whose keys its input tells. Spark runs such a rule over
+ * each batch's physical plan, when the operators know their state.
+ */
+public final class LookAheadRule extends ColumnarRule {
+  private final Supplier<Options> options;
+
+  /**
+   * Of a session.
+   *
+   * @param options asked for once a plan with state; null where nothing is to be looked ahead
+   */
+  public LookAheadRule(Supplier<Options> options) {
+    this.options = options;
+  }
+
+  @Override
+  public Rule<SparkPlan> preColumnarTransitions() {
+    return new Insertion();
+  }
+
+  private final class Insertion extends Rule<SparkPlan> {
+    private boolean isKnown;
+    private LookAheadExec.Settings settings;
+
+    @Override
+    public SparkPlan apply(SparkPlan plan) {
+      isKnown = false;
+      return inserted(plan);
+    }
+
+    private SparkPlan inserted(SparkPlan plan) {
+      SparkPlan with =
+          plan.mapChildren(
+              new AbstractFunction1<SparkPlan, SparkPlan>() {
+                @Override
+                public SparkPlan apply(SparkPlan child) {
+                  return inserted(child);
+                }
+              });
+      List<StateKeys> keys = keysOf(with);
+      if (keys.isEmpty() || settings() == null) {
+        return with;
+      }
+      List<SparkPlan> children = new ArrayList<>(CollectionConverters.asJava(with.children()));
+      for (int child = 0; child < keys.size(); child++) {
+        if (!(children.get(child) instanceof LookAheadExec)) {
+          children.set(child, new LookAheadExec(children.get(child), keys.get(child), settings));
+        }
+      }
+      return with.withNewChildren(CollectionConverters.asScala(children).toSeq());
+    }
+
+    private LookAheadExec.Settings settings() {
+      if (!isKnown) {
+        isKnown = true;
+        Options found = options.get();
+        settings =
+            found == null || found.lookAheadRows() == 0
+                ? null
+                : new LookAheadExec.Settings(
+                    found.lookAheadRows(), found.lookAheadBytes(), found.lookAheadParallelism());
+      }
+      return settings;
+    }
+  }
+
+  /** What an operator reads for the rows of its first child, and of its second; nothing where that is not known. */
+  private static List<StateKeys> keysOf(SparkPlan operator) {
+    if (operator instanceof StateStoreRestoreExec restore) {
+      return of(restore.stateInfo(), expressions(restore.keyExpressions()), operator, How.ROW);
+    }
+    if (operator instanceof SessionWindowStateStoreRestoreExec restore) {
+      return of(restore.stateInfo(), expressions(restore.keyWithoutSessionExpressions()), operator, How.PREFIX);
+    }
+    if (operator instanceof BaseStreamingDeduplicateExec deduplicate) {
+      return of(deduplicate.stateInfo(), expressions(deduplicate.keyExpressions()), operator, How.ROW);
+    }
+    if (operator instanceof FlatMapGroupsWithStateExecBase groups && !groups.hasInitialState()) {
+      return of(groups.stateInfo(), expressions(groups.groupingAttributes()), operator, How.ROW);
+    }
+    if (operator instanceof StreamingSymmetricHashJoinExec join && join.stateInfo().isDefined()) {
+      StatefulOperatorStateInfo info = join.stateInfo().get();
+      int format = join.stateFormatVersion();
+      return List.of(
+          StateKeys.ofJoin(info, join.leftKeys(), join.left().output(), format, "left", "right"),
+          StateKeys.ofJoin(info, join.rightKeys(), join.right().output(), format, "right", "left"));
+    }
+    return List.of();
+  }
+
+  private static List<StateKeys> of(
+      Option<StatefulOperatorStateInfo> info, Seq<Expression> key, SparkPlan operator, How how) {
+    // Without a key there is one row only.
+    return info.isEmpty() || key.isEmpty()
+        ? List.of()
+        : List.of(StateKeys.of(info.get(), key, operator.children().head().output(), how));
+  }
+
+  @SuppressWarnings("unchecked")
+  private static Seq<Expression> expressions(Seq<? extends Expression> attributes) {
+    return (Seq<Expression>) attributes;
+  }
+}
