@@ -8,7 +8,7 @@ python benchmarks/restart.py --partitions 8 --batches 8 --rows-per-batch 300000 
     --mb-per-second 100 --lazy --value-bytes 1700 --probe 1 --probe 10 --probe 100 --following 20    # 4 GB of state
 
 Merged state comes back twice from the same checkpoint: on another host, which has none of its SSTs, and on the same.
-With --lazy also on another host with restore=lazy and restore=ondemand.
+With --lazy also on another host with restore=lazy and restore=ondemand, and lazily with no look-ahead ("row by row").
 """
 
 from __future__ import annotations
@@ -200,8 +200,10 @@ def print_table(scenario: Scenario, sides: dict[str, dict[str, Any]]) -> None:
     fetched = {name: side["ssts"].get("fetchedBytes", read[name]) for name, side in sides.items()}
     row("  of which SSTs, by the loads (stock: all)", {name: count / 1e6 for name, count in fetched.items()}, 2)
     demanded = {name: side["ssts"].get("demandedBytes", 0) for name, side in sides.items()}
-    if any(demanded.values()):
+    if any("lookAheadBytes" in side["ssts"] for side in sides.values()):
         row("  of which SSTs, because they were read", {name: count / 1e6 for name, count in demanded.items()}, 2)
+        ahead = {name: side["ssts"].get("lookAheadBytes", 0) for name, side in sides.items()}
+        row("  of which SSTs, ahead of reads", {name: count / 1e6 for name, count in ahead.items()}, 2)
     if all(side["following_ms"] for side in sides.values()):
         following = {name: [ms / 1000 for ms in side["following_ms"]] for name, side in sides.items()}
         row(
@@ -310,6 +312,7 @@ def main(
     again: dict[str, dict[str, str]] = {"stock": {}, "merged": ANOTHER_HOST, "same host": {}}
     if lazy:
         again |= {"lazy": {**ANOTHER_HOST, "restore": "lazy"}, "on demand": {**ANOTHER_HOST, "restore": "ondemand"}}
+        again["row by row"] = {**again["lazy"], "look_ahead_rows": "0"}
     out.mkdir(parents=True, exist_ok=True)
     raw: dict[str, Any] = {"scenario": scenario.to_json()}
     try:
