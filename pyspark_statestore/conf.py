@@ -254,7 +254,7 @@ _DECLARED = (
         "lookAhead.bytes",
         "16m",
         "bytes",
-        "How many bytes of such rows are in memory, for each task.",
+        "How many bytes of such rows are in memory, for each task, and again of their keys.",
         minimum="64k",
     ),
     Option(

@@ -3,10 +3,16 @@ package io.pyspark.statestore.ahead;
 import io.pyspark.statestore.ahead.StateKeys.Read;
 import io.pyspark.statestore.ahead.StoresOfTasks.Opened;
 import io.pyspark.statestore.rocks.AskedKey;
+import java.util.ArrayDeque;
+import java.util.ArrayList;
 import java.util.Collection;
+import java.util.Deque;
 import java.util.HashMap;
+import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
+import java.util.function.BooleanSupplier;
 import java.util.stream.Stream;
 import org.apache.spark.TaskContext;
 import org.apache.spark.sql.catalyst.InternalRow;
@@ -28,17 +34,28 @@ final class Asking {
   private static final long MOST_VALUES = 1000;
 
   private final StateKeys keys;
+  private final long bytesOfKeys;
   private final TaskContext task;
   private final int partition;
+
+  /** A read of each store. */
+  private final List<Read> stores = new ArrayList<>();
+
   private final UnsafeProjection key;
 
   /** The key and the number of a value, as a row; null where nothing is numbered. */
   private final UnsafeProjection numbered;
 
-  Asking(StateKeys keys, TaskContext task, int partition) {
+  /** In a task, for windows whose keys take no more than so many bytes. */
+  Asking(StateKeys keys, long bytesOfKeys, TaskContext task, int partition) {
     this.keys = keys;
+    this.bytesOfKeys = bytesOfKeys;
     this.task = task;
     this.partition = partition;
+    stores.addAll(keys.reads());
+    if (keys.counted() != null) {
+      stores.add(keys.counted().values());
+    }
     key = UnsafeProjection$.MODULE$.create(keys.key(), keys.input());
     numbered = keys.counted() == null ? null : UnsafeProjection$.MODULE$.create(numberedKey());
   }
@@ -63,23 +80,17 @@ final class Asking {
 
   /** Whether something is missing of a store, so that looking ahead may save a wait. */
   boolean isNeeded() {
-    for (Read read : keys.reads()) {
-      Opened opened = opened(read);
-      if (opened != null && opened.ahead().isNeeded()) {
-        return true;
-      }
-    }
-    return false;
+    return stores.stream().map(this::opened).anyMatch(opened -> opened != null && opened.ahead().isNeeded());
   }
 
   /** Counts the reads of the stores that had to wait. */
   long waits() {
-    long waits = 0;
-    for (Read read : keys.reads()) {
-      Opened opened = opened(read);
-      waits += opened == null ? 0 : opened.ahead().waits();
-    }
-    return waits;
+    return stores.stream()
+        .map(this::opened)
+        .filter(Objects::nonNull)
+        .distinct()
+        .mapToLong(opened -> opened.ahead().waits())
+        .sum();
   }
 
   private Opened opened(Read read) {
@@ -93,7 +104,11 @@ final class Asking {
   Map<Opened, List<AskedKey>> ask(Collection<UnsafeRow> of) {
     Map<Opened, List<AskedKey>> asked = new HashMap<>();
     for (Read read : keys.reads()) {
-      ask(read, store -> of.forEach(each -> read(store, read, each)), asked);
+      Opened opened = needed(read);
+      if (opened != null) {
+        Iterator<UnsafeRow> each = of.iterator();
+        ask(opened, () -> each.hasNext() && read(opened.store(), read, each.next()), asked);
+      }
     }
     return asked;
   }
@@ -101,47 +116,71 @@ final class Asking {
   /** What it reads then: the values, whose number is known now. */
   Map<Opened, List<AskedKey>> askForCounted(Collection<UnsafeRow> of) {
     Map<Opened, List<AskedKey>> asked = new HashMap<>();
+    Read values = keys.counted().values();
     Opened counts = opened(keys.counted().counts());
-    if (counts != null) {
-      Read values = keys.counted().values();
-      Map<UnsafeRow, Long> numbers = new HashMap<>();
-      for (UnsafeRow each : of) {
-        UnsafeRow count = counts.store().get(each, keys.counted().counts().family());
-        numbers.put(each, count == null ? 0 : Math.min(MOST_VALUES, count.getLong(0)));
-      }
-      ask(values, store -> numbers.forEach((each, number) -> readNumbered(store, values, each, number)), asked);
+    Opened opened = needed(values);
+    if (counts == null || opened == null) {
+      return asked;
     }
+    Deque<Numbered> numbers = new ArrayDeque<>();
+    long left = bytesOfKeys;
+    for (UnsafeRow each : of) {
+      UnsafeRow count = left <= 0 ? null : counts.store().get(each, keys.counted().counts().family());
+      if (count != null) {
+        Numbered number = new Numbered(each, Math.min(MOST_VALUES, count.getLong(0)));
+        numbers.add(number);
+        left -= number.count * AskedKey.memoryOf(each.getSizeInBytes());
+      }
+    }
+    ask(opened, () -> readNext(opened.store(), values, numbers), asked);
     return asked;
   }
 
-  private interface Reads {
-    void of(ReadStateStore store);
+  /** A key whose values have numbers. */
+  private static final class Numbered {
+    private final UnsafeRow key;
+    private final long count;
+    private long next;
+
+    Numbered(UnsafeRow key, long count) {
+      this.key = key;
+      this.count = count;
+    }
   }
 
-  private void ask(Read read, Reads reads, Map<Opened, List<AskedKey>> asked) {
-    Opened opened = opened(read);
-    if (opened != null && opened.ahead().isNeeded()) {
-      List<AskedKey> found = opened.ahead().keysOf(() -> reads.of(opened.store()));
-      asked.merge(opened, found, Asking::both);
+  private boolean readNext(ReadStateStore store, Read read, Deque<Numbered> numbers) {
+    while (!numbers.isEmpty() && numbers.getFirst().next >= numbers.getFirst().count) {
+      numbers.removeFirst();
     }
+    if (numbers.isEmpty()) {
+      return false;
+    }
+    Numbered first = numbers.getFirst();
+    InternalRow index = new GenericInternalRow(new Object[] {first.next++});
+    store.get(numbered.apply(new JoinedRow(first.key, index)), read.family());
+    return true;
+  }
+
+  /** The store of a read, where something is missing of it. */
+  private Opened needed(Read read) {
+    Opened opened = opened(read);
+    return opened != null && opened.ahead().isNeeded() ? opened : null;
+  }
+
+  private void ask(Opened opened, BooleanSupplier reads, Map<Opened, List<AskedKey>> asked) {
+    asked.merge(opened, opened.ahead().keysOf(reads, bytesOfKeys), Asking::both);
   }
 
   private static List<AskedKey> both(List<AskedKey> some, List<AskedKey> others) {
     return Stream.concat(some.stream(), others.stream()).toList();
   }
 
-  private static void read(ReadStateStore store, Read read, UnsafeRow key) {
+  private static boolean read(ReadStateStore store, Read read, UnsafeRow key) {
     switch (read.how()) {
       case ROW -> store.get(key, read.family());
       case PREFIX -> store.prefixScan(key, read.family()).hasNext();
       default -> ListsOfValues.prefixScan(store, key, read.family());
     }
-  }
-
-  private void readNumbered(ReadStateStore store, Read read, UnsafeRow key, long count) {
-    for (long number = 0; number < count; number++) {
-      InternalRow index = new GenericInternalRow(new Object[] {number});
-      store.get(numbered.apply(new JoinedRow(key, index)), read.family());
-    }
+    return true;
   }
 }

@@ -67,7 +67,7 @@ final class RowsAhead extends AbstractIterator<InternalRow> {
     this.below = below;
     this.settings = settings;
     this.figures = figures;
-    asking = new Asking(keys, task, partition);
+    asking = new Asking(keys, settings.bytes() / WINDOWS, task, partition);
     task.addTaskCompletionListener((TaskCompletionListener) ended -> isCancelled.set(true));
   }
 

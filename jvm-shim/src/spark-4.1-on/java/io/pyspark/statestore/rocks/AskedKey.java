@@ -27,6 +27,16 @@ public record AskedKey(byte[] bytes, boolean isPrefix) implements Comparable<Ask
     return new AskedKey(prefix, true);
   }
 
+  /** About as many bytes as it takes on the heap, in the lists and sets that it is in. */
+  public long memory() {
+    return memoryOf(bytes.length);
+  }
+
+  /** The same of one of this length. */
+  public static long memoryOf(int length) {
+    return 100 + length;
+  }
+
   /** Reads it, and fails at the first block that RocksDB cannot read. */
   void read(RocksDB database, ReadOptions options) throws RocksDBException {
     if (!isPrefix) {

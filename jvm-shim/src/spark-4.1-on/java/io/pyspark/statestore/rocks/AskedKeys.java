@@ -11,9 +11,12 @@ import org.rocksdb.Snapshot;
 final class AskedKeys {
   private final Thread thread;
   private final List<AskedKey> found = new ArrayList<>();
+  private long bytesLeft;
 
-  AskedKeys(Thread thread) {
+  /** Of a thread, as long as they take no more memory. */
+  AskedKeys(Thread thread, long bytes) {
     this.thread = thread;
+    bytesLeft = bytes;
   }
 
   boolean areOfCurrentThread() {
@@ -22,6 +25,11 @@ final class AskedKeys {
 
   void add(AskedKey key) {
     found.add(key);
+    bytesLeft -= key.memory();
+  }
+
+  boolean isFull() {
+    return bytesLeft <= 0;
   }
 
   List<AskedKey> found() {

@@ -9,6 +9,7 @@ import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.locks.ReadWriteLock;
 import java.util.concurrent.locks.ReentrantReadWriteLock;
+import java.util.function.BooleanSupplier;
 import org.rocksdb.FlushOptions;
 import org.rocksdb.MutableColumnFamilyOptions;
 import org.rocksdb.ReadOptions;
@@ -67,12 +68,17 @@ public final class LazyRocksDB extends RocksDB {
   /**
    * Runs reads of the current thread that read nothing: each finds no row, and what it asks for is noted. So whoever
    * reads decides how a key is written, and nobody else has to know it.
+   *
+   * @param reads makes a read; false where there is none left
+   * @param bytes of memory that the keys may take; when there are more, no further read is made
    */
-  public List<AskedKey> keysOf(Runnable reads) {
-    AskedKeys keys = new AskedKeys(Thread.currentThread());
+  public List<AskedKey> keysOf(BooleanSupplier reads, long bytes) {
+    AskedKeys keys = new AskedKeys(Thread.currentThread(), bytes);
     noting = keys;
     try {
-      reads.run();
+      while (!keys.isFull() && reads.getAsBoolean()) {
+        // The next one.
+      }
     } finally {
       noting = null;
     }

@@ -50,8 +50,8 @@ public final class ReadAhead {
   }
 
   /** What reads of the current thread would ask for; see {@link LazyRocksDB#keysOf}. */
-  public List<AskedKey> keysOf(Runnable reads) {
-    return tampering.apply(database.keysOf(reads));
+  public List<AskedKey> keysOf(BooleanSupplier reads, long bytes) {
+    return tampering.apply(database.keysOf(reads, bytes));
   }
 
   /**

@@ -227,19 +227,20 @@ public final class HoleyDatabase {
   private void lookAhead(LazyRocksDB lazy, LazyFiles files, ReadOptions read) {
     history.add("look ahead");
     ReadAhead ahead = new ReadAhead(lazy, files);
+    int[] left = {5};
     List<AskedKey> keys =
         ahead.keysOf(
             () -> {
-              for (int i = 0; i < 5; i++) {
-                try (RocksIterator rows = lazy.newIterator(read)) {
-                  same(null, lazy.get(read, key()), "what was only asked for");
-                  rows.seek(Arrays.copyOf(key(), 7 + random.nextInt(2)));
-                  same(false, rows.isValid(), "what was only asked for");
-                } catch (RocksDBException e) {
-                  throw new IllegalStateException(e);
-                }
+              try (RocksIterator rows = lazy.newIterator(read)) {
+                same(null, lazy.get(read, key()), "what was only asked for");
+                rows.seek(Arrays.copyOf(key(), 7 + random.nextInt(2)));
+                same(false, rows.isValid(), "what was only asked for");
+              } catch (RocksDBException e) {
+                throw new IllegalStateException(e);
               }
-            });
+              return --left[0] > 0;
+            },
+            1 << 20);
     same(10, keys.size(), "keys");
     fetches.add(THREADS.submit(() -> fetched(ahead, keys)));
   }
