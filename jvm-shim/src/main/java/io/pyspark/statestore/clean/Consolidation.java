@@ -3,7 +3,6 @@ package io.pyspark.statestore.clean;
 import io.pyspark.statestore.files.Clocks;
 import io.pyspark.statestore.files.Storage;
 import io.pyspark.statestore.format.Entry;
-import io.pyspark.statestore.format.IndexBlock;
 import io.pyspark.statestore.format.MergedFileWriter;
 import io.pyspark.statestore.index.MergedFile;
 import io.pyspark.statestore.learn.Pins;
@@ -243,7 +242,7 @@ final class Consolidation {
   }
 
   private static long bytes(String name, List<Entry> entries) {
-    return name.length() + 4 + entries.stream().mapToLong(e -> IndexBlock.ENTRY_SIZE + 4L + e.path().length()).sum();
+    return name.length() + 4 + entries.stream().mapToLong(e -> Entry.SIZE + 4L + e.path().length()).sum();
   }
 
   private void write(Map<String, List<Entry>> byFile) throws IOException {

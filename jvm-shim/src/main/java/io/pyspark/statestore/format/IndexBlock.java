@@ -17,9 +17,6 @@ import java.util.List;
  *     empty
  */
 public record IndexBlock(List<Entry> entries, List<String> names) {
-  /** Bytes of an entry, without its path. */
-  public static final int ENTRY_SIZE = Entry.SIZE;
-
   /** Bytes of a block that has entries of these paths and no name table. */
   static long length(Collection<String> paths) {
     return Entry.fixedLength(paths.size())

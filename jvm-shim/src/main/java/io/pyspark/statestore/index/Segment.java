@@ -1,7 +1,6 @@
 package io.pyspark.statestore.index;
 
 import io.pyspark.statestore.format.Entry;
-import io.pyspark.statestore.format.IndexBlock;
 
 /**
  * Says where the bytes of a logical file are.
@@ -31,7 +30,7 @@ public record Segment(Entry entry, MergedFile file) {
 
   /** The bytes, and its two index entries: in its group's block and in the sealed file's. */
   public long lengthWithEntries() {
-    return ownLength() + 2L * (IndexBlock.ENTRY_SIZE + 4 + entry.path().length());
+    return ownLength() + 2L * (Entry.SIZE + 4 + entry.path().length());
   }
 
   /** When it was written, in Unix milliseconds by the clock that stamped it. */

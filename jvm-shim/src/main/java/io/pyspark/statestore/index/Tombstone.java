@@ -1,7 +1,6 @@
 package io.pyspark.statestore.index;
 
 import io.pyspark.statestore.format.Entry;
-import io.pyspark.statestore.format.IndexBlock;
 
 /**
  * The deletion of what was seen of a path: kills the path's entries up to and including this key, nothing newer (rule
@@ -31,7 +30,7 @@ public record Tombstone(String path, long stamp, long writer, int generation) {
 
   /** Bytes of its two index entries: in its group's block and in the sealed file's. */
   public long bytes() {
-    return 2L * (IndexBlock.ENTRY_SIZE + 4 + path.length());
+    return 2L * (Entry.SIZE + 4 + path.length());
   }
 
   /** Rule 4. */
