@@ -140,8 +140,7 @@ def release_command(checkpoint: Checkpoint, output: Output, dry_run: bool, fork:
     done = checkpoint.maintenance.release_fork(fork, dry_run=dry_run, force=force)
     note = f"{done.fork} cannot be restored once these files are gone." if done.broken_segments_count else ""
     title, step = f"Release of {done.fork}", next_steps.after_release(checkpoint.url, done)
-    figures, idle = figures_of(done, "fork"), not done.released_pins_count
-    output.report(Report.of(title, figures, dry_run=done.dry_run, is_idle=idle, note=note, next_step=step))
+    output.report(Report.of(title, figures_of(done, "fork"), dry_run=done.dry_run, note=note, next_step=step))
 
 
 @click.command(
@@ -202,12 +201,10 @@ def convert_command(
     if store is None:
         with progress("Converting", ""):
             done = checkpoint.convert(str(to), door=door, dry_run=dry_run, force=force)
-        step, idle = next_steps.after_convert(checkpoint.url, done, door=door), next_steps.is_so_already(done)
-        note = ""
-        if idle:
+        step, note = next_steps.after_convert(checkpoint.url, done, door=door), ""
+        if isinstance(step, next_steps.Idle):
             note = "It is so already." if to == "stock" or door == "provider" else "Nothing has to be converted."
-        figures = figures_of(done)
-        output.report(Report.of(title, figures, dry_run=done.dry_run, is_idle=idle, note=note, next_step=step))
+        output.report(Report.of(title, figures_of(done), dry_run=done.dry_run, note=note, next_step=step))
         return
     with ExitStack() as stack:
         # What can be refused without Spark is refused before it is started.
@@ -216,10 +213,9 @@ def convert_command(
             spark = None if other.version is None else stack.enter_context(session(master, dict(conf)))
             stack.enter_context(task_progress("Converting", spark))
             other = checkpoint.convert(store=store, spark=spark, force=force)
-    idle = other.version is None
-    note, step = "It has that store already." if idle else "", next_steps.after_convert_store(checkpoint.url, other)
-    figures = figures_of(other)
-    output.report(Report.of(title, figures, dry_run=other.dry_run, is_idle=idle, note=note, next_step=step))
+    step = next_steps.after_convert_store(checkpoint.url, other)
+    note = "It has that store already." if isinstance(step, next_steps.Idle) else ""
+    output.report(Report.of(title, figures_of(other), dry_run=other.dry_run, note=note, next_step=step))
 
 
 @click.command(
@@ -249,7 +245,7 @@ def export_command(checkpoint: Checkpoint, output: Output, dry_run: bool, target
         done = checkpoint.export(target, dry_run=dry_run, force=force, callback=callback)
     title, step = f"Export of {checkpoint.url}", next_steps.after_export(checkpoint.url, done)
     figures, note = figures_of(done, "is_idle"), "All of its state is plain already." if done.is_idle else ""
-    output.report(Report.of(title, figures, dry_run=done.dry_run, is_idle=done.is_idle, note=note, next_step=step))
+    output.report(Report.of(title, figures, dry_run=done.dry_run, note=note, next_step=step))
 
 
 @click.command(
@@ -279,6 +275,5 @@ def drop_merged_command(checkpoint: Checkpoint, output: Output, dry_run: bool, f
     with progress("Comparing plain files", ""):
         done = checkpoint.drop_merged(dry_run=dry_run, force=force)
     title, really = f"Merged files of {checkpoint.url}", "--no-dry-run"
-    step, idle = next_steps.after_drop_merged(checkpoint.url, done.removed_files_count), not done.removed_files_count
-    figures = figures_of(done)
-    output.report(Report.of(title, figures, dry_run=done.dry_run, is_idle=idle, really=really, next_step=step))
+    step = next_steps.after_drop_merged(checkpoint.url, done.removed_files_count)
+    output.report(Report.of(title, figures_of(done), dry_run=done.dry_run, really=really, next_step=step))

@@ -84,9 +84,7 @@ def compact_command(
         )
     title, details = f"Compaction of {checkpoint.url}", {"files": (done.files, REWRITTEN)}
     step = next_steps.after_compact(checkpoint.url, done, localize=localize)
-    idle = not (done.rewritten_files_count or done.removed_files_count or done.removed_claimed_files_count)
-    report = Report.of(title, figures_of(done), details, dry_run=done.dry_run, is_idle=idle, next_step=step)
-    output.report(report)
+    output.report(Report.of(title, figures_of(done), details, dry_run=done.dry_run, next_step=step))
 
 
 @click.command(
@@ -112,8 +110,7 @@ def consolidate_command(checkpoint: Checkpoint, output: Output, dry_run: bool) -
     with progress("Consolidating the index", ""):
         done = checkpoint.maintenance.consolidate_index(dry_run=dry_run)
     title, step = f"Index of {checkpoint.url}", next_steps.after_consolidate(checkpoint.url, done)
-    figures = figures_of(done, "is_idle")
-    output.report(Report.of(title, figures, dry_run=done.dry_run, is_idle=done.is_idle, next_step=step))
+    output.report(Report.of(title, figures_of(done, "is_idle"), dry_run=done.dry_run, next_step=step))
 
 
 @click.command(
@@ -146,9 +143,8 @@ def expire_command(checkpoint: Checkpoint, output: Output, dry_run: bool, retain
     with progress("Reading versions", ""):
         done = checkpoint.maintenance.expire(retain_last, dry_run=dry_run, force=force)
     title, really = f"Versions of {checkpoint.url}", "--no-dry-run"
-    step, idle = next_steps.after_expire(checkpoint.url, done.removed_files_count), not done.removed_files_count
-    figures = figures_of(done)
-    output.report(Report.of(title, figures, dry_run=done.dry_run, is_idle=idle, really=really, next_step=step))
+    step = next_steps.after_expire(checkpoint.url, done.removed_files_count)
+    output.report(Report.of(title, figures_of(done), dry_run=done.dry_run, really=really, next_step=step))
 
 
 @click.command(
@@ -186,9 +182,8 @@ def orphans_command(
     with progress("Looking for orphans", ""):
         done = checkpoint.maintenance.remove_orphan_files(older_than, dry_run=dry_run, force=force)
     title, details = f"Orphans of {checkpoint.url}", {"files": (done.files, ORPHANS)}
-    really, step, idle = "--no-dry-run", next_steps.after_orphans(checkpoint.url, done), not done.removed_files_count
-    figures = figures_of(done)
-    output.report(Report.of(title, figures, details, dry_run=done.dry_run, is_idle=idle, really=really, next_step=step))
+    really, step = "--no-dry-run", next_steps.after_orphans(checkpoint.url, done)
+    output.report(Report.of(title, figures_of(done), details, dry_run=done.dry_run, really=really, next_step=step))
 
 
 @click.command(
@@ -231,8 +226,7 @@ def verify_command(ctx: click.Context, checkpoint: Checkpoint, output: Output, d
     title = f"State of {checkpoint.url}"
     note, step = _note(left, checkpoint.url, done), next_steps.after_verify(checkpoint.url, done)
     was_dry = dry_run if repair else None
-    idle = done.is_clean and not done.repaired_count
-    output.report(Report.of(title, figures, details, dry_run=was_dry, is_idle=idle, note=note, next_step=step))
+    output.report(Report.of(title, figures, details, dry_run=was_dry, note=note, next_step=step))
     if left:
         ctx.exit(DAMAGED)
 

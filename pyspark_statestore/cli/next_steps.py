@@ -22,10 +22,14 @@ if TYPE_CHECKING:
     from pyspark_statestore.migration.store_conversion import StoreConversion
     from pyspark_statestore.sink.compaction import SinkCompaction
     from pyspark_statestore.sink.orphans import SinkOrphanRemoval
+    from pyspark_statestore.sink.verification import SinkVerification
     from pyspark_statestore.sink.waiting import SinkPublication
 
-
 _NO_MORE = "With configure(builder, sink=True) the query makes no new small files."
+
+
+class Idle(str):
+    """What comes after a command for which there was nothing to do."""
 
 
 def command(verb: str, url: str, *options: str) -> str:
@@ -35,10 +39,12 @@ def command(verb: str, url: str, *options: str) -> str:
 
 def after_compact(url: str, done: Compaction, *, localize: bool) -> str:
     """After ``compact``."""
+    is_idle = not (done.rewritten_files_count or done.removed_files_count or done.removed_claimed_files_count)
     if localize:
-        return f"{url} needs no other checkpoint any more. Its source may be deleted, if nobody else needs that."
-    if not done.rewritten_files_count and not done.removed_files_count:
-        return f"nothing has to be done. What is kept, and why: {command('summary', url)}"
+        said = f"{url} needs no other checkpoint any more. Its source may be deleted, if nobody else needs that."
+        return Idle(said) if is_idle else said
+    if is_idle:
+        return Idle(f"nothing has to be done. What is kept, and why: {command('summary', url)}")
     most = OPTIONS["maxSpaceAmplification"].default
     said = f"run it again when space_amplification is above {most}; a running query sees to that by itself"
     return f"{said}: {command('summary', url)}"
@@ -48,21 +54,21 @@ def after_consolidate(url: str, done: Consolidation) -> str:
     """After ``consolidate``."""
     if done.is_idle:
         there = "the index is in one file already" if done.covered_files_count else "there are too few sealed files yet"
-        return f"nothing has to be done: {there}."
+        return Idle(f"nothing has to be done: {there}.")
     return f"start the query; it opens one file instead of all. Join small files, too: {command('compact', url)}"
 
 
 def after_expire(url: str, removed: int) -> str:
     """After ``expire``: how many files it has deleted says whether there is space to free."""
     if not removed:
-        return f"nothing has to be done: nothing was old enough. What there is: {command('versions', url)}"
+        return Idle(f"nothing has to be done: nothing was old enough. What there is: {command('versions', url)}")
     return f"free their space: {command('compact', url)}"
 
 
 def after_orphans(url: str, done: OrphanRemoval) -> str:
     """After ``orphans``."""
     if not done.removed_files_count:
-        return "nothing has to be done: there are no orphans of that age."
+        return Idle("nothing has to be done: there are no orphans of that age.")
     return f"see that all is there: {command('verify', url)}"
 
 
@@ -72,7 +78,7 @@ def after_verify(url: str, done: Verification) -> str:
         return ""
     if done.repaired_count:
         return f"see that nothing is left: {command('verify', url)}"
-    return "nothing has to be done."
+    return Idle("nothing has to be done.")
 
 
 def after_fork(made: Fork) -> str:
@@ -90,7 +96,7 @@ def after_fork(made: Fork) -> str:
 def after_release(url: str, done: ForkRelease) -> str:
     """After ``release``."""
     if not done.released_pins_count:
-        return f"nothing has to be done: {done.fork} has nothing pinned here."
+        return Idle(f"nothing has to be done: {done.fork} has nothing pinned here.")
     return f"let the files go in which nothing lives any more: {command('compact', url)}"
 
 
@@ -98,49 +104,48 @@ def after_convert(url: str, done: Conversion, *, door: str) -> str:
     """After ``convert --to``: nothing is merged yet, and what is plain stays plain for a while."""
     from pyspark_statestore.report.advice import RETAINED
 
-    if done.to == "stock":
-        return "start the query without this package."
+    is_idle = not (done.changed_entries_count or done.removed_files_count or done.undone_batch is not None)
     how = "configure() in its session" if door == "provider" else f"checkpointLocation = merged_path({url!r})"
-    if is_so_already(done):
-        return f"start the query with {how}."
+    start = "start the query without this package." if done.to == "stock" else f"start the query with {how}."
+    if is_idle:
+        return Idle(start)
+    if done.to == "stock":
+        return start
     said = (
-        f"start the query with {how}. It writes merged files from its first batch on; plain ones are read where they "
+        f"{start} It writes merged files from its first batch on; plain ones are read where they are, and go as Spark "
+        f"retires their versions, the last after {RETAINED} batches (minBatchesToRetain). "
     )
-    said += f"are, and go as Spark retires their versions, the last after {RETAINED} batches (minBatchesToRetain). "
     return f"{said}How many there are of both: {command('files', url)}"
-
-
-def is_so_already(done: Conversion) -> bool:
-    """Whether ``convert --to`` found nothing to change."""
-    return not (done.changed_entries_count or done.removed_files_count or done.undone_batch is not None)
 
 
 def after_convert_store(url: str, done: StoreConversion) -> str:
     """After ``convert --store``."""
     if done.version is None:
-        return "start the query."
+        return Idle("start the query.")
     return f"start the query. When it runs well, remove the old store's files: {_old_partitions(url)}"
 
 
 def after_export(url: str, done: Export) -> str:
     """After ``export``, in place or to a new directory."""
     if done.path != url:
-        return f"start stock Spark with checkpointLocation {done.path}. Both have one query id: run only one of them."
-    drop, back = command("drop-merged", url), command("convert", url, "--to merged")
-    return f"start the query without this package. When it runs well: {drop}. The way back until then: {back}"
+        said = f"start stock Spark with checkpointLocation {done.path}. Both have one query id: run only one of them."
+    else:
+        drop, back = command("drop-merged", url), command("convert", url, "--to merged")
+        said = f"start the query without this package. When it runs well: {drop}. The way back until then: {back}"
+    return Idle(said) if done.is_idle else said
 
 
 def after_drop_merged(url: str, removed: int) -> str:
     """After ``drop-merged``."""
     if not removed:
-        return "nothing has to be done: there are no merged files."
+        return Idle("nothing has to be done: there are no merged files.")
     return f"start the query without this package. To merge again, stop it: {command('convert', url, '--to merged')}"
 
 
 def after_repartition(url: str, done: Repartition) -> str:
     """After ``repartition``."""
     if done.batch is None:
-        return "start the query."
+        return "start the query." if done.sink_entries_count else Idle("start the query.")
     undo = command("undo-repartition", url)
     said = f"start the query, which needs no setting for it. To take it back before that: {undo}"
     if done.partitions < done.partitions_before:
@@ -156,16 +161,18 @@ def after_undo_repartition(done: RepartitionUndo) -> str:
 def after_old_partitions(url: str, done: OldPartitions) -> str:
     """After ``old-partitions``."""
     if not done.removed_files_count:
-        return "nothing has to be done: nothing was old."
+        return Idle("nothing has to be done: nothing was old.")
     return f"free their space: {command('compact', url)}"
 
 
 def after_sink_compact(url: str, done: SinkCompaction, *, and_remove: bool) -> str:
     """After ``sink compact``."""
     if not done.rewritten_data_files_count:
-        if not done.failed_data_files_count and not done.removed_files_count:
-            return f"nothing has to be done. What there is: {command('sink report', url, '-o sink.html')}"
-        return f"nothing was joined. What there is, and why: {command('sink report', url, '-o sink.html')}"
+        report = command("sink report", url, "-o sink.html")
+        joined = f"nothing was joined. What there is, and why: {report}"
+        if done.removed_files_count:
+            return joined
+        return Idle(joined if done.failed_data_files_count else f"nothing has to be done. What there is: {report}")
     if and_remove:
         return f"run the same command again in a few days: it removes what this one has replaced. {_NO_MORE}"
     return f"in three days, remove what was replaced: {command('sink orphans', url, '--no-dry-run')}. {_NO_MORE}"
@@ -174,22 +181,22 @@ def after_sink_compact(url: str, done: SinkCompaction, *, and_remove: bool) -> s
 def after_sink_publish(url: str, done: SinkPublication) -> str:
     """After ``sink publish``."""
     if not done.published_data_files_count:
-        return "nothing has to be done: nothing waits."
+        return Idle("nothing has to be done: nothing waits.")
     return f"see what readers see: {command('sink files', url)}"
 
 
 def after_sink_orphans(url: str, done: SinkOrphanRemoval) -> str:
     """After ``sink orphans``."""
     if not done.removed_files_count:
-        return "nothing has to be done: there are no orphans of that age."
+        return Idle("nothing has to be done: there are no orphans of that age.")
     return f"see that all is there: {command('sink verify', url)}"
 
 
-def after_sink_verify(url: str, *, is_clean: bool) -> str:
+def after_sink_verify(url: str, done: SinkVerification) -> str:
     """After ``sink verify``."""
-    if is_clean:
-        return "nothing has to be done."
-    return f"restore the files that are missing from a copy, then: {command('sink verify', url)}"
+    if not done.is_clean:
+        return f"restore the files that are missing from a copy, then: {command('sink verify', url)}"
+    return "nothing has to be done." if done.repaired else Idle("nothing has to be done.")
 
 
 def _old_partitions(url: str) -> str:

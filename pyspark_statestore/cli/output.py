@@ -30,6 +30,7 @@ from rich.progress import (
 
 from pyspark_statestore.cli.echo import say, shown
 from pyspark_statestore.cli.layouts import TableLayout
+from pyspark_statestore.cli.next_steps import Idle
 from pyspark_statestore.values import finite, json_values, python_values, unique_names
 
 if TYPE_CHECKING:
@@ -130,7 +131,6 @@ class Report:
         details: Mapping[str, tuple[pa.Table, TableLayout]] = MappingProxyType({}),
         *,
         dry_run: bool | None,
-        is_idle: bool = False,
         really: str = "",
         note: str = "",
         next_step: str = "",
@@ -142,16 +142,16 @@ class Report:
             figures: Values by name.
             details: Tables and their layouts, by name.
             dry_run: Whether the command was a dry run; None for one that changes nothing anyway.
-            is_idle: Whether there was nothing to do.
             really: The option that makes the command change something, where a dry run is its default.
             note: A message besides that about the dry run.
-            next_step: What comes after the command. After a dry run, that is the same command.
+            next_step: What comes after the command, :class:`~pyspark_statestore.cli.next_steps.Idle` where there was
+                nothing to do. After a dry run, that is the same command.
         """
         title = f"{title} (dry run)" if dry_run else title
         notes = [note] if note else []
         if dry_run:
             really = f" with {really}" if really else " without --dry-run"
-            does_it = "There is nothing to do." if is_idle else f"The same command{really} does it."
+            does_it = "There is nothing to do." if isinstance(next_step, Idle) else f"The same command{really} does it."
             notes.append(f"DRY RUN: nothing was changed. {does_it}")
         said = {} if dry_run is None else {"dry_run": dry_run}
         return cls(title, {**said, **figures}, details, "\n".join(notes), "" if dry_run else next_step)

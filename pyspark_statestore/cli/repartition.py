@@ -75,11 +75,9 @@ def repartition_command(
             stack.enter_context(task_progress("Repartitioning", spark))
             done = change(spark=spark)
     note = "" if done.batch is not None else "It has that number of partitions already."
-    idle = done.batch is None and not done.sink_entries_count
     title = f"Repartitioning of {checkpoint.url}"
     step = next_steps.after_repartition(checkpoint.url, done)
-    figures = figures_of(done)
-    output.report(Report.of(title, figures, dry_run=done.dry_run, is_idle=idle, note=note, next_step=step))
+    output.report(Report.of(title, figures_of(done), dry_run=done.dry_run, note=note, next_step=step))
 
 
 @click.command(
@@ -134,6 +132,5 @@ def old_partitions_command(checkpoint: Checkpoint, output: Output, dry_run: bool
     with progress("Looking for old partitions", ""):
         done = checkpoint.maintenance.remove_old_partitions(dry_run=dry_run)
     title, really = f"Old partitions of {checkpoint.url}", "--no-dry-run"
-    step, idle = next_steps.after_old_partitions(checkpoint.url, done), not done.removed_files_count
-    figures = figures_of(done)
-    output.report(Report.of(title, figures, dry_run=done.dry_run, is_idle=idle, really=really, next_step=step))
+    step = next_steps.after_old_partitions(checkpoint.url, done)
+    output.report(Report.of(title, figures_of(done), dry_run=done.dry_run, really=really, next_step=step))

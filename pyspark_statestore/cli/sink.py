@@ -215,11 +215,10 @@ def verify_command(
     figures = {"is_clean": done.is_clean, **figures_of(done, "problems", "repaired")}
     figures |= {"repaired_count": len(done.repaired)} if repair else {}
     note = "\n".join(f"{'To be written' if done.dry_run else 'Written'}: {each}" for each in done.repaired)
-    step = next_steps.after_sink_verify(sink.url, is_clean=done.is_clean)
+    step = next_steps.after_sink_verify(sink.url, done)
     title = f"Sink {sink.url}"
     was_dry = done.dry_run if repair else None
-    idle = done.is_clean and not done.repaired
-    output.report(Report.of(title, figures, details, dry_run=was_dry, is_idle=idle, note=note, next_step=step))
+    output.report(Report.of(title, figures, details, dry_run=was_dry, note=note, next_step=step))
     if not done.is_clean:
         ctx.exit(DAMAGED)
 
@@ -298,8 +297,7 @@ def compact_command(
     note = TWICE if done.rewritten_data_files_count and not done.dry_run else ""
     title = f"Compaction of {sink.url}"
     figures, step = figures_of(done, "failed"), next_steps.after_sink_compact(sink.url, done, and_remove=and_remove)
-    idle = not done.rewritten_data_files_count and not done.removed_files_count
-    output.report(Report.of(title, figures, details, dry_run=done.dry_run, is_idle=idle, note=note, next_step=step))
+    output.report(Report.of(title, figures, details, dry_run=done.dry_run, note=note, next_step=step))
 
 
 @sink_group.command(
@@ -355,8 +353,8 @@ def publish_command(
             spark=spark,
         )
     title = f"Publication of what waits in {sink.url}"
-    step, idle = next_steps.after_sink_publish(sink.url, done), not done.published_data_files_count
-    output.report(Report.of(title, figures_of(done), {}, dry_run=done.dry_run, is_idle=idle, next_step=step))
+    step = next_steps.after_sink_publish(sink.url, done)
+    output.report(Report.of(title, figures_of(done), {}, dry_run=done.dry_run, next_step=step))
 
 
 @sink_group.command(
@@ -392,6 +390,5 @@ def orphans_command(sink: Sink, output: Output, dry_run: bool, older_than: datet
     with progress("Looking for orphans", ""):
         done = sink.remove_orphan_files(older_than, dry_run=dry_run, force=force)
     title, details = f"Orphans of {sink.url}", {"files": (done.files, ORPHANS)}
-    really, step, idle = "--no-dry-run", next_steps.after_sink_orphans(sink.url, done), not done.removed_files_count
-    figures = figures_of(done)
-    output.report(Report.of(title, figures, details, dry_run=done.dry_run, is_idle=idle, really=really, next_step=step))
+    really, step = "--no-dry-run", next_steps.after_sink_orphans(sink.url, done)
+    output.report(Report.of(title, figures_of(done), details, dry_run=done.dry_run, really=really, next_step=step))
