@@ -159,7 +159,9 @@ def test_task_of_a_batch_that_has_ended_without_any_fails(scope: Any) -> None:
     # Somebody reads the checkpoint meanwhile, or the query is started again: that changes nothing.
     scope.restart(f"run-{uuid.uuid4()}")
     assert "has ended without this task" in scope.task(0, 0, path(0, 0), b"later still")
+    # Who goes back does so while the query is stopped.
     scope.goBack(0)
+    scope.restart(f"run-{uuid.uuid4()}")
     assert scope.task(0, 0, path(0, 0), b"again") is None
     assert scope.endBatch(0, PATIENT) is None
     assert scope.durable(path(0, 0)) == b"again"
