@@ -22,6 +22,7 @@ import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Executor;
 import java.util.concurrent.FutureTask;
 import java.util.concurrent.atomic.AtomicLong;
+import java.util.function.BooleanSupplier;
 import java.util.stream.Stream;
 
 /**
@@ -167,9 +168,10 @@ public final class LazyFiles implements AutoCloseable {
    * where another request would take longer.
    *
    * @param parallelism how many requests are under way at the same time
+   * @param isCancelled asked before each request
    * @return how many of the parts were missing
    */
-  public int fetch(Collection<Part> parts, int parallelism) throws IOException {
+  public int fetch(Collection<Part> parts, int parallelism, BooleanSupplier isCancelled) throws IOException {
     touchedNanos = System.nanoTime();
     check();
     Map<PartialFile, List<Part>> wanted = new HashMap<>();
@@ -182,7 +184,7 @@ public final class LazyFiles implements AutoCloseable {
       }
     }
     List<Callable<Void>> requests = new ArrayList<>();
-    wanted.forEach((file, of) -> addRequests(file, of, requests));
+    wanted.forEach((file, of) -> addRequests(file, of, isCancelled, requests));
     Hydrator.readWaits();
     try {
       inParallel(requests, parallelism);
@@ -192,23 +194,27 @@ public final class LazyFiles implements AutoCloseable {
     return missing;
   }
 
-  private void addRequests(PartialFile file, List<Part> parts, List<Callable<Void>> requests) {
+  private void addRequests(
+      PartialFile file, List<Part> parts, BooleanSupplier isCancelled, List<Callable<Void>> requests) {
     parts.sort(Comparator.comparingLong(Part::from));
     long bridge = Math.min(SHARE, (long) (requestNanos / 1e9 * PartialFile.wholeBytesPerSecond));
     long from = parts.get(0).from();
     long to = parts.get(0).to();
     for (Part part : parts) {
       if (part.from() > to + bridge || part.to() > from + SHARE) {
-        requests.add(request(file, from, to));
+        requests.add(request(file, from, to, isCancelled));
         from = Math.max(to, part.from());
       }
       to = Math.max(to, part.to());
     }
-    requests.add(request(file, from, to));
+    requests.add(request(file, from, to, isCancelled));
   }
 
-  private Callable<Void> request(PartialFile file, long from, long to) {
+  private Callable<Void> request(PartialFile file, long from, long to, BooleanSupplier isCancelled) {
     return () -> {
+      if (isCancelled.getAsBoolean()) {
+        return null;
+      }
       long began = System.nanoTime();
       file.needSoon(from, to);
       long nanos = System.nanoTime() - began - (long) (1e9 * (to - from) / PartialFile.wholeBytesPerSecond);

@@ -47,7 +47,7 @@ final class RowsAhead extends AbstractIterator<InternalRow> {
   /** Whether nothing is missing in this task any more, or something went wrong. */
   private boolean isOff;
 
-  private int rowsOfNext = FIRST_ROWS;
+  private int rowsOfNext;
 
   /** Rows that are handed on before the next window. */
   private long toHandOn;
@@ -67,6 +67,7 @@ final class RowsAhead extends AbstractIterator<InternalRow> {
     this.below = below;
     this.settings = settings;
     this.figures = figures;
+    rowsOfNext = Math.min(FIRST_ROWS, settings.rows());
     asking = new Asking(keys, settings.bytes() / WINDOWS, task, partition);
     task.addTaskCompletionListener((TaskCompletionListener) ended -> isCancelled.set(true));
   }

@@ -38,13 +38,19 @@ final class AskedKeys {
 
   /** An iterator that finds nothing. */
   RocksIterator iterator(RocksDB database) {
-    return new NotingIterator(database);
+    return new NotingIterator(database, this);
   }
 
-  /** Where Spark goes, all that begins so is what it asks for. It never stands on a row. */
-  private final class NotingIterator extends RocksIterator {
-    NotingIterator(RocksDB database) {
+  /**
+   * Where Spark goes, all that begins so is what it asks for. It never stands on a row. Spark keeps its iterators until
+   * the task ends, so a closed one keeps nothing.
+   */
+  private static final class NotingIterator extends RocksIterator {
+    private AskedKeys keys;
+
+    NotingIterator(RocksDB database, AskedKeys keys) {
       super(database, 0);
+      this.keys = keys;
       // All that is public of an iterator and goes anywhere is replaced below, so nothing uses that handle.
       disOwnNativeHandle();
     }
@@ -56,7 +62,9 @@ final class AskedKeys {
 
     @Override
     public void seek(byte[] target) {
-      add(AskedKey.rowsThatBeginWith(target.clone()));
+      if (keys != null) {
+        keys.add(AskedKey.rowsThatBeginWith(target.clone()));
+      }
     }
 
     @Override
@@ -95,6 +103,8 @@ final class AskedKeys {
     public void refresh(Snapshot snapshot) {}
 
     @Override
-    public void close() {}
+    public void close() {
+      keys = null;
+    }
   }
 }

@@ -76,7 +76,7 @@ public final class ReadAhead {
         if (parts.isEmpty() || isCancelled.getAsBoolean()) {
           break;
         }
-        fetched += files.fetch(parts, parallelism);
+        fetched += files.fetch(parts, parallelism, isCancelled);
       }
     }
     return new LookAhead(1, count, present, fetched);
