@@ -82,7 +82,7 @@ class ReadOptions:
         tables = (*TABLES, *SINK_TABLES)
         if table not in tables:
             meant = did_you_mean(table, tables)
-            raise not_allowed("table", given["table"], ", ".join(tables) + (f". {meant}" if meant else ""))
+            raise not_allowed("table", given["table"], ", ".join(tables) + (f" ({meant})" if meant else ""))
         narrowed: dict[str, Any] = {}
         for name, argument in _NARROWING.items():
             if name not in given:

@@ -52,7 +52,8 @@ def cli() -> None:
     """Spark Structured Streaming state in a few merged files instead of thousands of small ones.
 
     The commands show what is in a checkpoint, also while its query runs, and keep it small and sound. They need no
-    Spark, except for repartition and for joining the files of sinks. Each command that changes anything has --dry-run.
+    Spark, unless state is written anew (repartition, convert --store, fork --partitions) or files of sinks are joined.
+    Each command that changes anything has --dry-run.
     PATH is the query's checkpointLocation: a local path or a URL such as hdfs://, s3a://, abfss:// or gs://, with or
     without merged+ before it.
     """

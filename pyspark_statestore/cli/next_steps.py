@@ -55,7 +55,8 @@ def after_consolidate(url: str, done: Consolidation) -> str:
     if done.is_idle:
         there = "the index is in one file already" if done.covered_files_count else "there are too few sealed files yet"
         return Idle(f"nothing has to be done: {there}.")
-    return f"start the query; it opens one file instead of all. Join small files, too: {command('compact', url)}"
+    instead = f"one file instead of {done.covered_files_count:,}" if done.covered_files_count else "one file"
+    return f"start the query; it opens {instead}. Join small files, too: {command('compact', url)}"
 
 
 def after_expire(url: str, removed: int) -> str:
@@ -84,8 +85,11 @@ def after_verify(url: str, done: Verification) -> str:
 def after_fork(made: Fork) -> str:
     """After ``fork``."""
     start = (
-        f"start a query with checkpointLocation {made.path}, by the same door, with the same sources and another sink."
+        f"start a query with checkpointLocation {made.path!r}, by the same door (by the path door that is "
+        f"merged_path({made.path!r})), with the same sources and another sink."
     )
+    if not made.sinks_count:
+        start += " If that is a file sink, make the fork with it: --sink OLD NEW."
     if made.mode == "claim":
         return f"{start} {made.source} must not be used any more."
     if made.mode == "copy":
@@ -111,6 +115,8 @@ def after_convert(url: str, done: Conversion, *, door: str) -> str:
         return Idle(start)
     if done.to == "stock":
         return start
+    if done.removed_files_count:
+        return f"{start} It writes merged files again; the plain ones of the export are gone."
     said = (
         f"{start} It writes merged files from its first batch on; plain ones are read where they are, and go as Spark "
         f"retires their versions, the last after {RETAINED} batches (minBatchesToRetain). "

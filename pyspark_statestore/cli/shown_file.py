@@ -135,11 +135,11 @@ def _why_no_file(there: Directory) -> str:
         return "there is no such file"
     checkpoint, url = checkpoint_of(there), shlex.quote(there.location.url)
     if checkpoint:
-        files = f"the merged files of its checkpoint are those of: pyspark-statestore files {shlex.quote(checkpoint)}"
+        files = f"the merged files of its checkpoint (pyspark-statestore files {shlex.quote(checkpoint)})"
     elif is_sink(there.names()):
-        files = f"of a file sink, show reads none; those in it: pyspark-statestore sink files {url}"
+        files = f"of a file sink, show reads none (those in it: pyspark-statestore sink files {url})"
     else:
-        files = f"the checkpoints below it: pyspark-statestore list {url}"
+        files = f"the checkpoints below it (pyspark-statestore list {url})"
     return f"it is a directory, and show takes one merged file; {files}"
 
 

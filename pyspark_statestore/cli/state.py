@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -129,4 +130,9 @@ def _show(table: pa.Table, title: str, output: Output, rows: RowChoice) -> None:
 def _one_key(texts: tuple[str, ...]) -> KeyTexts | None:
     from pyspark_statestore.state.keys import KeyTexts
 
+    try:
+        # Where the locale knows no other letters than English ones, Python hands on the bytes of others.
+        texts = tuple(os.fsencode(text).decode("utf-8") for text in texts)
+    except UnicodeError:
+        raise click.BadParameter("it is not text in UTF-8", param_hint="--key") from None
     return KeyTexts(texts) if texts else None

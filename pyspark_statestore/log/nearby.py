@@ -92,7 +92,7 @@ def _here(directory: Directory) -> str:
         return ""
     url = shlex.quote(directory.location.url)
     commands = (f"pyspark-statestore sink {each} {url}" for each in ("files", "verify"))
-    return f"a file sink has commands of its own: {'; '.join(commands)}"
+    return f"a file sink has commands of its own ({'; '.join(commands)})"
 
 
 def checkpoint_of(directory: Directory) -> str:
@@ -131,4 +131,4 @@ def _below(directory: Directory) -> str:
     more = "at least " if found == _MANY else ""
     are = "is" if found == 1 else "are"
     command = f"pyspark-statestore list {shlex.quote(directory.location.url)}"
-    return f"{more}{counted(found, 'checkpoint')} {are} below: {command}"
+    return f"{more}{counted(found, 'checkpoint')} {are} below ({command})"

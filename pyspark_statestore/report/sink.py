@@ -109,7 +109,7 @@ def sink_report(reading: SinkReading) -> Report:
     advice = sink_advice(reading.facts)
     sections: list[Part] = [
         tiles(_tiles(reading)),
-        section("What to do", cards(advice, "The files are as large as they should be, and nothing is missing.")),
+        section("What to do", cards(advice, "Joining files would gain little, and nothing is missing.")),
         section("How large the files are", _sizes(reading)),
         section("How it grew", _growth(reading)),
         _values(reading),

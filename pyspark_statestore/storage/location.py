@@ -227,7 +227,8 @@ def _unusable(url: str, protocol: str, error: Exception) -> StateStoreFilesError
         parameters = {"what": f"Reading {url}", "reason": first_line(error), "install": install}
         return StateStoreFilesError("PSS_MISSING_DEPENDENCY", parameters)
     if not is_known:
-        return _bad_path(url, first_line(error).rstrip("."))
+        known = "file, hdfs, s3a, gs, abfss and others of fsspec are known"
+        return _bad_path(url, f"{first_line(error).rstrip('.')}; {known}")
     reason = f"{type(error).__name__}: {first_line(error)}"
     return StateStoreFilesError("PSS_READ_FAILED", {"action": "reach", "path": url, "reason": reason})
 

@@ -58,7 +58,7 @@ def test_every_command_is_asked() -> None:
 
 @pytest.mark.parametrize("command", OPENS)
 def test_a_wrong_directory_gets_a_hint(invoke: Invoke, root: Path, command: str) -> None:
-    below = f"; 2 checkpoints are below: pyspark-statestore list {root.as_uri()}."
+    below = f"; 2 checkpoints are below (pyspark-statestore list {root.as_uri()})."
     said = invoke(command, root, *OPENS[command], status=1).stderr
     assert said.startswith("[PSS_NOT_A_CHECKPOINT]")
     assert said.endswith(f"Give the directory that is the query's checkpointLocation{below}\n")
@@ -111,8 +111,16 @@ def test_a_checkpoint_is_no_file_sink(
     for inside, where in (("", "it is a streaming checkpoint"), ("state", f"it is in the checkpoint {url}")):
         said = invoke("sink", command, root / "a" / inside, *SINK_COMMANDS[command], status=1).stderr
         assert said.startswith("[PSS_NOT_A_SINK]")
-        assert f": {where}. What is in that: pyspark-statestore summary {url}. Give the directory" in said
+        assert f": {where} (what is in that: pyspark-statestore summary {url}). Give the directory" in said
         assert assert_can_be_pasted(said.strip()) == ["summary"]
+
+
+def test_the_sinks_below_a_directory_are_named(invoke: Invoke, tmp_path: Path) -> None:
+    for name in ("clicks", "a b", "orders", "visits"):
+        write_sink(tmp_path / name)
+    said = invoke("sink", "files", tmp_path, status=1).stderr
+    assert "File sinks are below: a b, clicks, orders, ..." in said
+    assert "was deleted or moved" not in said
 
 
 def test_python_and_files_too(root: Path, tmp_path: Path) -> None:

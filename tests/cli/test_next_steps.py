@@ -30,7 +30,7 @@ SPARK = {"repartition", "undo-repartition", "sink compact", "sink publish"}
 def assert_can_be_pasted(text: str) -> list[str]:
     """Every command line in a text is one; returns their verbs."""
     verbs = []
-    for line in re.findall(r"pyspark-statestore (.+?)(?=$|[.;] )", text):
+    for line in re.findall(r"pyspark-statestore (.+?)(?=$|\)|[.;] )", text):
         words = shlex.split(line.rstrip("."))
         command: click.Command = cli
         while isinstance(command, click.Group):
@@ -78,7 +78,8 @@ def test_each_says_it(invoke: Invoke, tmp_path: Path) -> None:
         "sink orphans": step(invoke, "sink", "orphans", sink, "--no-dry-run"),
         "sink verify": step(invoke, "sink", "verify", sink),
     }
-    assert f"checkpointLocation {fork.as_uri()}" in said["fork"]
+    assert f"checkpointLocation {fork.as_uri()!r}" in said["fork"]
+    assert "--sink OLD NEW" in said["fork"]
     assert f"pyspark-statestore compact {fork.as_uri()} --localize" in said["fork"]
     assert said["verify"] == "nothing has to be done."
     assert f"pyspark-statestore compact {q1.as_uri()}" in said["expire"]

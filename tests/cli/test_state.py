@@ -55,6 +55,13 @@ def test_a_key(invoke: Invoke, clicks: Path, keys: list[str], expected: list[Any
     assert [row["key"] for row in rows(invoke("state", clicks, *options, "--output", "json"))] == expected
 
 
+def test_a_key_in_a_locale_without_its_letters(invoke: Invoke, clicks: Path) -> None:
+    """Python hands on bytes that it cannot decode as halves of characters."""
+    letters = "ключ".encode().decode("ascii", "surrogateescape")
+    assert "user=ключ" in invoke("state", clicks, "--key", f"user={letters}", status=1).stderr
+    assert "not text in UTF-8" in invoke("state", clicks, "--key", "user=\udcff", status=2).stderr
+
+
 def test_two_values_for_one_field(invoke: Invoke, clicks: Path) -> None:
     message = invoke("state", clicks, "--key", "user=1", "--key", "user=2", status=1).stderr
     assert message.startswith("[PSS_INVALID_OPTION] --key user=1 user=2 is not allowed.")

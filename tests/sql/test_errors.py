@@ -225,7 +225,7 @@ def test_a_misspelled_option_or_table_is_recognized() -> None:
         ReadOptions.parse({"path": "/x", "tabel": "segments"})
     with pytest.raises(StateStoreFilesError, match=r"PSS_UNKNOWN_OPTION.* Did you mean operatorId\?"):
         ReadOptions.parse({"path": "/x", "operatorid_": "0"})
-    with pytest.raises(StateStoreFilesError, match=r"PSS_INVALID_OPTION.* Did you mean segments\?"):
+    with pytest.raises(StateStoreFilesError, match=r"PSS_INVALID_OPTION.*Did you mean segments\?"):
         ReadOptions.parse({"path": "/x", "table": "segment"})
     with pytest.raises(StateStoreFilesError, match=r"The options of checkpoint_files are: path, table"):
         ReadOptions.parse({"path": "/x", "whatever": "1"})

@@ -122,13 +122,13 @@ final class DoorCheck {
       LOG.warn(
           "[{}] The query of {} goes on with {}, and its state is not merged: Spark takes the class from the"
               + " checkpoint's offset log and ignores this session's {}. What to do, once the query is stopped:"
-              + " convert the checkpoint, with pyspark-statestore convert {} --to merged; or start it with"
+              + " convert the checkpoint (pyspark-statestore convert {} --to merged); or start it with"
               + " checkpointLocation = merged_path(...), that is {}, in a session with configure(mode=\"path\").",
           Id.PSS_STAYS_STOCK,
           checkpoint,
           provider,
           sessionProvider,
-          checkpoint,
+          inShell(checkpoint),
           Schemes.toMerged(checkpoint));
     }
   }
@@ -141,14 +141,13 @@ final class DoorCheck {
       LOG.warn(
           "[{}] The query of {} goes on with its {} store: Spark takes the class from the checkpoint's offset log and"
               + " ignores that this session asks for {}. What to do: pass store=\"{}\" to configure(); or, for the"
-              + " other store, stop the query and convert the checkpoint, with pyspark-statestore convert {} --store"
-              + " {}.",
+              + " other store, stop the query and convert the checkpoint (pyspark-statestore convert {} --store {})",
           Id.PSS_KEEPS_STORE,
           checkpoint,
           store,
           asked,
           store,
-          checkpoint,
+          inShell(checkpoint),
           asked);
     }
   }
@@ -177,7 +176,7 @@ final class DoorCheck {
               + ". Nothing was written. "
               + (provider.contains("RocksDB")
                   ? "Use pyspark-statestore repartition "
-                      + checkpoint
+                      + inShell(checkpoint)
                       + " --partitions N instead, or"
                       + " Checkpoint(...).repartition(N, spark=spark)."
                   : "It does not know heap stores at all."));
@@ -200,12 +199,18 @@ final class DoorCheck {
               + Schemes.toMerged(checkpoint)
               + ". Or stop using the path"
               + " door: pyspark-statestore convert "
-              + checkpoint
+              + inShell(checkpoint)
               + " --to merged lets this location be used by sessions with"
               + " configure(), pyspark-statestore export "
-              + checkpoint
+              + inShell(checkpoint)
               + " by stock Spark.");
     }
+  }
+
+  /** A path as a shell takes it for one word. */
+  private static String inShell(Path path) {
+    String text = path.toString();
+    return text.matches("[\\w@%+=:,./-]+") ? text : "'" + text.replace("'", "'\"'\"'") + "'";
   }
 
   /** An exception whose message PySpark shows without a JVM stack trace. */
