@@ -103,7 +103,7 @@ def test_a_query_that_keeps_its_store_is_told_so(make_spark: MakeSpark, tmp_path
     (line,) = lines()
     assert line.startswith(f"[PSS_KEEPS_STORE] The query of file:{own.checkpoint} goes on with its {begun} store")
     assert f'store="{begun}" to configure()' in line
-    assert line.endswith(f"pyspark-statestore convert file:{own.checkpoint} --store {asked}.")
+    assert line.endswith(f"pyspark-statestore convert file:{own.checkpoint} --store {asked})")
 
 
 @pytest.mark.slow
