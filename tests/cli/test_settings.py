@@ -111,6 +111,7 @@ spark.stop()
 """
 
 
+@pytest.mark.sweep(0, files="sessions in processes")
 @pytest.mark.spark
 @pytest.mark.slow
 def test_a_spark_that_only_has_these_settings_merges(main_jar: Path, tmp_path: Path, invoke: Invoke) -> None:

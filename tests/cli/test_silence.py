@@ -43,6 +43,7 @@ def run(conf: Mapping[str, str], **environment: str) -> subprocess.CompletedProc
     )
 
 
+@pytest.mark.sweep(0, files="sessions in processes")
 @pytest.mark.spark
 def test_nothing_of_spark_comes_to_the_terminal() -> None:
     done = run({})
@@ -50,6 +51,7 @@ def test_nothing_of_spark_comes_to_the_terminal() -> None:
     assert done.stderr == "within\n"
 
 
+@pytest.mark.sweep(0, files="sessions in processes")
 @pytest.mark.spark
 def test_who_asks_for_sparks_log_sees_it() -> None:
     done = run({"spark.log.level": "WARN"})

@@ -10,7 +10,7 @@ import pytest
 from tests.cluster.application import Application, Setting, application, until
 from tests.cluster.checks import Graveyard, check, check_at_the_end
 
-pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.sweep(1, files="clusters")]
+pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.sweep(0, files="clusters")]
 
 SCOPE = {"group_commit_scope": "batch"}
 

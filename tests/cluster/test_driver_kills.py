@@ -11,7 +11,7 @@ from tests.cluster.application import Application, Setting, application
 from tests.cluster.checks import Graveyard, check, check_at_the_end
 from tests.sampling import sampled
 
-pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.sweep(1, files="clusters")]
+pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.sweep(0, files="clusters")]
 
 NOTHING, PART, ALL = 0.0, 0.6, 1.0
 """How much of the call is done when the process dies."""

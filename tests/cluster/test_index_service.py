@@ -18,7 +18,7 @@ from tests.jvm.harness import TESTING
 from tests.reshape.harness import SNAPSHOTS, since
 from tests.streaming.runs import NO_FILE_CHECKSUMS, session_conf
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.sweep(1, files="clusters")]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.sweep(0, files="clusters")]
 
 BATCHES = 6
 SERVICE = OPTIONS_BY_NAME["indexService.enabled"].key

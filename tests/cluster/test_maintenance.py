@@ -19,7 +19,7 @@ from tests.cluster.checks import Graveyard, check, check_replays, names_in
 from tests.cluster.kills import MINUTES, SEED, Kill
 from tests.cluster.maintainer import Maintainer, Story
 
-pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.sweep(1, files="clusters")]
+pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.sweep(0, files="clusters")]
 
 KILLS = 5 if MINUTES else 1
 """Of executors, in a round."""

@@ -12,7 +12,7 @@ from pyspark.sql.streaming import StreamingQuery
 from tests.cluster.sums import MASTER, OPTIONS, PARTITIONS, Sums, await_gone, executor_counts, settings
 from tests.jvm.harness import TESTING, until
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.sweep(1, files="clusters")]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.sweep(0, files="clusters")]
 
 BATCHES = 8
 

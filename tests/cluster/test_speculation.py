@@ -31,7 +31,7 @@ from tests.cluster.two_hosts import HOSTS, SPECULATION, is_alive, require_hosts,
 from tests.jvm.harness import TESTING, Checkpoint, until
 from tests.sampling import sample, sampled
 
-pytestmark = [pytest.mark.spark, pytest.mark.sweep(1, files="clusters")]
+pytestmark = [pytest.mark.spark, pytest.mark.sweep(0, files="clusters")]
 
 VERSIONS = 10
 

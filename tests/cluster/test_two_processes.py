@@ -16,7 +16,7 @@ from tests.cluster.checks import Graveyard, stable_view
 from tests.cluster.processes import Jvm, second_jvm
 from tests.jvm.harness import CREATED_MS, STAMP, TESTING, Checkpoint, View, until
 
-pytestmark = [pytest.mark.spark, pytest.mark.sweep(1, files="clusters")]
+pytestmark = [pytest.mark.spark, pytest.mark.sweep(0, files="clusters")]
 
 KB = 1 << 10
 CLOSED_AFTER = 5.0

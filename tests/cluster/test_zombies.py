@@ -20,7 +20,7 @@ from tests.cluster.stores import STORE, fill, open_store
 from tests.cluster.sums import OPTIONS, Hold, Sums, await_gone, expected, held_key, settings, write_input
 from tests.jvm.harness import Checkpoint, java_error, until
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.sweep(1, files="clusters")]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.sweep(0, files="clusters")]
 
 ROOT = Path(__file__).resolve().parents[2]
 MERGED = {"closedAfter": "5s", "maxSpaceAmplification": "1.2"}

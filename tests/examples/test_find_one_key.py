@@ -15,7 +15,7 @@ from tests.scripts import run_to_the_end
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.sweep(1, group="examples in a process of their own")
+@pytest.mark.sweep(0, files="what a reader runs first")
 def test_a_key_and_its_history(main_jar, tmp_path) -> None:
     options = ["--days", "8", "--partitions", "2", "--work-dir", str(tmp_path)]
     command = [sys.executable, "-m", "examples.find_one_key", *options]

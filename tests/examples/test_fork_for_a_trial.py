@@ -14,7 +14,7 @@ from tests.scripts import run_to_the_end
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.sweep(1, group="examples in a process of their own")
+@pytest.mark.sweep(0, files="what a reader runs first")
 def test_the_trial_ends_as_the_query_does(main_jar, tmp_path) -> None:
     options = ["--days", "8", "--partitions", "2", "--work-dir", str(tmp_path)]
     command = [sys.executable, "-m", "examples.fork_for_a_trial", *options]

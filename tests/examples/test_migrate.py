@@ -14,7 +14,7 @@ from tests.scripts import run_to_the_end
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.sweep(1, group="examples in a process of their own")
+@pytest.mark.sweep(0, files="what a reader runs first")
 def test_it_gets_in_and_out(main_jar, tmp_path) -> None:
     options = ["--days", "6", "--files-per-trigger", "1", "--partitions", "2", "--work-dir", str(tmp_path)]
     command = [sys.executable, "-m", "examples.migrate", *options]

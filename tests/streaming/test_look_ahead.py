@@ -125,7 +125,7 @@ def conf_of(format: int) -> dict[str, str]:
     return conf | ({f"{STATE_STORE}checkpointFormatVersion": "2"} if format >= 3 else {})
 
 
-@pytest.mark.parametrize(("workload", "format"), sampled(CASES, len(CASES)), ids=str)
+@pytest.mark.parametrize(("workload", "format"), sampled(CASES, 4), ids=str)
 def test_what_rows_will_ask_for_is_fetched_before(
     session: SparkSession, holes: Any, tmp_path: Path, workload: str, format: int
 ) -> None:
@@ -154,6 +154,21 @@ def test_what_rows_will_ask_for_is_fetched_before(
     assert found["ahead"]["demandedBytes"] < 0.5 * found["off"]["demandedBytes"]
 
 
+@pytest.mark.parametrize(
+    ("conf", "is_there"),
+    [(lazily("lazy"), True), (lazily("ondemand"), True), ({**lazily(), **OFF}, False), ({}, False)],
+    ids=["lazy", "ondemand", "off", "eager"],
+)
+def test_the_plan_shows_it(session: SparkSession, tmp_path: Path, conf: dict[str, str], is_there: bool) -> None:
+    run = Run(session, "counts", Setting("provider", "rocksdb", changelog=False), tmp_path)
+    write(run.input, 0, 5)
+    query: Any = run.start(conf)
+    run.finish(query)
+    plan = query._jsq.explainInternal(False)
+    assert ("+- LookAhead [key#" in plan) is is_there
+    assert "StateStoreRestore" in plan
+
+
 @pytest.fixture
 def tampering(session: SparkSession) -> Iterator[Any]:
     """Makes bad hints."""
@@ -163,7 +178,7 @@ def tampering(session: SparkSession) -> Iterator[Any]:
     control.off()
 
 
-@pytest.mark.parametrize(("workload", "format"), sampled(CASES, 3), ids=str)
+@pytest.mark.parametrize(("workload", "format"), sampled(CASES, 2), ids=str)
 def test_a_bad_hint_changes_nothing(
     session: SparkSession, holes: Any, tampering: Any, tmp_path: Path, workload: str, format: int
 ) -> None:

@@ -15,6 +15,8 @@ import org.apache.spark.sql.execution.streaming.operators.stateful.StateStoreRes
 import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperatorStateInfo;
 import org.apache.spark.sql.execution.streaming.operators.stateful.flatmapgroupswithstate.FlatMapGroupsWithStateExecBase;
 import org.apache.spark.sql.execution.streaming.operators.stateful.join.StreamingSymmetricHashJoinExec;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 import scala.Option;
 import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
@@ -25,6 +27,8 @@ import scala.runtime.AbstractFunction1;
  * each batch's physical plan, when the operators know their state.
  */
 public final class LookAheadRule extends ColumnarRule {
+  private static final Logger LOG = LoggerFactory.getLogger(LookAheadRule.class);
+
   private final Supplier<Options> options;
 
   /**
@@ -48,7 +52,12 @@ public final class LookAheadRule extends ColumnarRule {
     @Override
     public SparkPlan apply(SparkPlan plan) {
       isKnown = false;
-      return inserted(plan);
+      try {
+        return inserted(plan);
+      } catch (RuntimeException | LinkageError e) {
+        LOG.info("No state is fetched ahead for this plan", e);
+        return plan;
+      }
     }
 
     private SparkPlan inserted(SparkPlan plan) {

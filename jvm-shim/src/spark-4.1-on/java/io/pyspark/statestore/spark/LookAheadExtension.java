@@ -21,8 +21,12 @@ final class LookAheadExtension {
         });
   }
 
-  /** Null where no store of the session has holes. */
+  /** Null where no store of the session has holes. Called for each batch, and mostly nobody has set anything. */
   private static Options optionsOf(SparkSession session) {
+    String key = Options.PREFIX + "restore";
+    if (session.conf().getOption(key).isEmpty() && session.sparkContext().hadoopConfiguration().get(key) == null) {
+      return null;
+    }
     Options options = ProviderConf.options(SessionInternals.hadoopConf(session));
     String provider = session.conf().get("spark.sql.streaming.stateStore.providerClass", "");
     boolean hasHoles =
