@@ -210,7 +210,7 @@ _DECLARED = (
         "10m",
         "duration",
         "An unsealed merged file of another process counts as closed when it has not changed for this long: its writer "
-        "is dead. After a tenth of it without a commit, a writer seals its file.",
+        "is dead. After a tenth of it without a commit, or a minute, a writer seals its file.",
         minimum="5s",
     ),
     Option(
@@ -337,7 +337,7 @@ SINK_OPTIONS: Mapping[str, Option] = MappingProxyType({option.name: option for o
 REMOVED: Mapping[str, str] = MappingProxyType(
     {
         "bufferMemory": "8 MiB are kept in memory, and more goes to the local disk",
-        "idleSeal": "a file is sealed after a tenth of closedAfter without a commit",
+        "idleSeal": "a file is sealed after a minute without a commit, or a tenth of a shorter closedAfter",
         "readParallelism": "a load reads eight ranges at the same time",
         "verifyChecksums": "what is read whole is always checked",
     }

@@ -13,13 +13,12 @@ The note is there before the entry, and goes after it.
 
 from __future__ import annotations
 
-import datetime
 import json
 import posixpath
 import re
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 from urllib.parse import urlsplit
 
@@ -73,15 +72,12 @@ class BatchLogs:
         entered: The last batch in the offset log; -1 without one.
         first: The first batch that the offset log still has.
         repartitionings: The committed batches that are repartitionings, in ascending order.
-        times: When each of the other committed batches was entered, and when it was committed, where the file system
-            says so.
     """
 
     committed: int
     entered: int
     first: int
     repartitionings: tuple[int, ...]
-    times: Mapping[int, tuple[datetime.datetime, datetime.datetime]] = field(default_factory=dict)
 
     @classmethod
     def read(cls, directory: Directory) -> BatchLogs:
@@ -95,14 +91,7 @@ class BatchLogs:
         batches = [*infos]
         data = in_parallel(lambda batch: directory.read(f"{OFFSETS}/{batch}", infos[batch].size), batches)
         found = [batch for at, batch in enumerate(batches) if batch in committed and _is_one(data[at], data[:at])]
-        times = {
-            batch: (entered, committed[batch].modified)
-            for batch, info in infos.items()
-            if batch not in found and batch in committed
-            for entered in [info.modified]
-        }
-        known = {batch: (one, other) for batch, (one, other) in times.items() if one is not None and other is not None}
-        return cls(max(committed, default=-1), max(batches, default=-1), min(batches, default=0), tuple(found), known)
+        return cls(max(committed, default=-1), max(batches, default=-1), min(batches, default=0), tuple(found))
 
     def first_in_row(self, end: int) -> int:
         """The first of the repartitionings right before a batch, without one of the query between; it, without any.
@@ -231,18 +220,9 @@ def not_named(directory: Directory, batch: int, sinks: Sequence[Location]) -> st
     where = ", ".join(directory.location.display(f"{REPLACED}/{name}") for name in missing)
     return (
         f"the list of its file sink {', '.join(missing.values())} has, or gets, an empty entry for batch {batch}, "
-        f"which the query would skip. Name it (--sink, in Python sinks=). If that is the sink of another query, first "
-        f"take the repartitioning back with it (undo-repartition). Where the sink is gone, delete {where}"
+        f"which the query would skip. Name it (--sink, in Python sinks=); if it is the sink of another query, take the "
+        f"repartitioning back with it (undo-repartition). Where the sink is gone, delete {where}"
     )
-
-
-def is_noted(directory: Directory, batch: int, sink: Location) -> bool:
-    """Whether a sink may have an entry for a repartitioning: the note is there before it.
-
-    Raises:
-        StateStoreFilesError: The note cannot be read.
-    """
-    return any(_is_same(sink, one) for one in noted_sinks(directory, batch).values())
 
 
 def _is_same(sink: Location, noted: Mapping[str, str]) -> bool:

@@ -17,7 +17,6 @@ there is one at most. That setting is nowhere on the disk, so it has to be given
 
 from __future__ import annotations
 
-import datetime
 import sys
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
@@ -30,7 +29,6 @@ from pyspark_statestore.log.repartitionings import (
     BatchLogs,
     forget_sinks,
     forget_what_is_over,
-    is_noted,
     not_named,
     note_sinks,
 )
@@ -134,7 +132,6 @@ class Holes:
         listed = [part.batch_id for part in parts]
         missing = tuple(batch for batch in before.repartitionings if batch not in listed and batch > start_of(parts))
         _check_same_query(sink, checkpoint, max([listed[-1], *missing]), before, logs)
-        _check_times(sink, checkpoint, parts, logs)
         _check_explained(sink, parts, missing, logs)
         interval = interval_of(compact_batches(sink), default_interval)
         _check_interval(sink, parts, interval)
@@ -169,51 +166,6 @@ def _check_same_query(sink: Directory, checkpoint: Directory, newest: int, befor
         "it is not the sink of this query"
     )
     raise cannot(sink, reason)
-
-
-LEAST_SPAN = datetime.timedelta(minutes=1)
-"""Lists of less say nothing by their times. So do copies that have lost them: a copy is made in a moment."""
-
-SLACK = datetime.timedelta(seconds=1)
-"""What times of one file system are exact to."""
-
-CLOCKS = datetime.timedelta(minutes=5)
-"""What the clocks of two file systems may differ."""
-
-
-def _check_times(sink: Directory, checkpoint: Directory, parts: Sequence[ListPart], logs: BatchLogs) -> None:
-    """Refuses the list of another query, even if that has come as far.
-
-    A query enters a batch, adds it to the list, and commits it. A compaction replaces some entries later, and a copy
-    may have lost all times; so most entries have to say so, and they have to have been made one after the other.
-    """
-    listed = {
-        part.batch_id: part.info.modified
-        for part in sorted(parts, key=lambda part: part.batch_id)
-        if part.info.modified is not None and part.batch_id in logs.times
-    }
-    slack = SLACK if sink.location.shares_file_system(checkpoint.location) else CLOCKS
-    begun = [logs.times[batch][0] for batch in listed]
-    for times in (begun, [*listed.values()]):
-        if len(times) < 2 or times != sorted(times) or times[-1] - times[0] < LEAST_SPAN:
-            return
-    outside = [
-        batch
-        for batch, at in listed.items()
-        for entered, committed in [logs.times[batch]]
-        if entered <= committed and not entered - slack <= at <= committed + slack
-    ]
-    if len(outside) > len(listed) / 2:
-        batch = outside[-1]
-        entered, committed = logs.times[batch]
-        reason = (
-            f"its entry of batch {batch} was made at {listed[batch]:%Y-%m-%d %H:%M:%S}, and the query at "
-            f"{checkpoint.location.url} entered that batch at {entered:%H:%M:%S} and committed it at "
-            f"{committed:%Y-%m-%d %H:%M:%S} (UTC); so it is with {len(outside)} of {len(listed)} batches: it seems to "
-            "be the sink of another query. If one of the two is a copy that has other times, copy it with its times "
-            "(cp -a, rsync -a)"
-        )
-        raise cannot(sink, reason)
 
 
 def _check_explained(sink: Directory, parts: Sequence[ListPart], mended: Collection[int], logs: BatchLogs) -> None:
@@ -355,15 +307,11 @@ class SinksOfQuery:
 
     def check_back(self, batch: int) -> int:
         """Finds every obstacle to :meth:`take_back`; returns how many entries there are to be taken back."""
-        return sum(_written_for(sink, batch) is not None for sink in self._noted(batch))
-
-    def _noted(self, batch: int) -> list[Directory]:
-        """Those that may have an entry for a repartitioning; what is empty in another one's list is its query's own."""
-        return [sink for sink in self.sinks if is_noted(self.checkpoint, batch, sink.location)]
+        return sum(_written_for(sink, batch) is not None for sink in self.sinks)
 
     def take_back(self, batch: int) -> None:
         """Deletes the entries of a repartitioning. The query must not be able to start."""
-        for sink in self._noted(batch):
+        for sink in self.sinks:
             written = _written_for(sink, batch)
             if written is not None:
                 _changed(sink, written.info.name, partial(_take_back, sink, batch))

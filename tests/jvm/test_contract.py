@@ -104,14 +104,16 @@ def test_both_take_and_refuse_the_same_values(jvm: Any, name: str) -> None:
     assert differ == []
 
 
-@pytest.mark.parametrize(("closed_after", "idle_ms"), [("", 60_000), ("5s", 500), ("1h", 360_000)])
-def test_rule_7_a_file_is_left_alone_for_a_tenth_of_closed_after(jvm: Any, closed_after: str, idle_ms: int) -> None:
+@pytest.mark.parametrize(("closed_after", "idle_ms"), [("", 60_000), ("5s", 500), ("9m", 54_000), ("1h", 60_000)])
+def test_rule_7_a_file_is_left_alone_long_before_others_count_it_as_closed(
+    jvm: Any, closed_after: str, idle_ms: int
+) -> None:
     conf = jvm.org.apache.hadoop.conf.Configuration(False)
     if closed_after:
         conf.set(PREFIX + "closedAfter", closed_after)
     options = getattr(jvm.io.pyspark.statestore.Options, "from")(conf)
     assert options.idleSealMs() == idle_ms
-    assert 10 * idle_ms == options.closedAfterMs()
+    assert 10 * idle_ms <= options.closedAfterMs()
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -108,57 +107,6 @@ def test_a_hole_is_mended_once(q1: Path, sink: Path, goes_on: bool, is_compact: 
     assert mend(sink, q1, compact_interval=interval) == ()
     assert contents(sink) == there
     assert bool(notes(q1)) is not goes_on, "only then it can be taken back"
-
-
-def made_at(path: Path, minute: float) -> None:
-    """Gives a file a time."""
-    os.utime(path, (1_700_000_000 + 60 * minute,) * 2)
-
-
-def with_times(checkpoint: Path, sink: Path, *, later: float = 0, exact: bool = True) -> None:
-    """Gives the batches before the repartitioning times, one every ten minutes, and the list's entries later ones."""
-    for batch in range(BATCH):
-        made_at(checkpoint / "offsets" / str(batch), 10 * batch)
-        made_at(checkpoint / "commits" / str(batch), 10 * batch + 2)
-        at = 10 * batch + 1 + later if exact else later + batch / 1e4
-        made_at(sink / "_spark_metadata" / str(batch), at)
-
-
-@pytest.mark.parametrize("later", [-7, 4, 100_000])
-def test_the_list_of_another_query_that_has_come_as_far(q1: Path, sink: Path, later: float) -> None:
-    """Its entry would have that query skip a batch of its own: rows would be lost."""
-    with_times(q1, sink, later=later)
-    before = contents(sink)
-    for change in (
-        lambda: mend(sink, q1),
-        lambda: SinksOfQuery(Directory(Location.of(str(q1))), (Directory(Location.of(str(sink))),)).check(),
-    ):
-        with refused("PSS_CANNOT_REPAIR_SINK", "sink of another query"):
-            change()
-    assert contents(sink) == before
-
-
-def test_an_empty_batch_of_another_query_is_not_taken_back(q1: Path, sink: Path, tmp_path: Path) -> None:
-    """Whoever names its sink, too, does not lose that query an entry of its own."""
-    other = write_sink(tmp_path / "other")
-    write_list(other, [], entry=str(BATCH))
-    mend(sink, q1)
-    before = contents(other)
-    assert at(q1).undo_repartition(sinks=[sink, other]).sink_entries_count == 1
-    assert contents(other) == before
-    assert str(BATCH) not in entries(sink)
-
-
-def test_the_list_of_the_query_whose_times_say_so(q1: Path, sink: Path) -> None:
-    with_times(q1, sink)
-    # A compaction has replaced an entry since.
-    made_at(sink / "_spark_metadata" / "1", 500_000)
-    assert len(mend(sink, q1)) == 1
-
-
-def test_times_that_a_copy_has_lost_say_nothing(q1: Path, sink: Path) -> None:
-    with_times(q1, sink, later=100_000, exact=False)
-    assert len(mend(sink, q1)) == 1
 
 
 def test_the_list_tells_its_interval(q1: Path, tmp_path: Path) -> None:

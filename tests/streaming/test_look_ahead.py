@@ -93,7 +93,7 @@ OPERATORS = {
     "groups": Workload(groups, "update"),
 }
 # Of the first format Spark 4.3 cannot write the schema.
-JOIN_FORMATS = [2, 3, *([4] if MINOR >= "4.2" else [])]
+JOIN_FORMATS = [2, 3, *([4] if MINOR >= "4.3" else [])]  # 4.2 says that format 4 is under development
 CASES = [(name, 0) for name in OPERATORS if name != "join"] + [("join", format) for format in JOIN_FORMATS]
 
 

@@ -67,6 +67,8 @@ public record Options(
     ONDEMAND
   }
 
+  private static final long LONGEST_IDLE_MS = 60_000;
+
   private static final Map<String, String> DEFAULTS = new LinkedHashMap<>();
 
   static {
@@ -97,7 +99,7 @@ public record Options(
 
   static {
     REMOVED.put("bufferMemory", "8 MiB are kept in memory, and more goes to the local disk");
-    REMOVED.put("idleSeal", "a file is sealed after a tenth of closedAfter without a commit");
+    REMOVED.put("idleSeal", "a file is sealed after a minute without a commit, or a tenth of a shorter closedAfter");
     REMOVED.put("readParallelism", "a load reads eight ranges at the same time");
     REMOVED.put("verifyChecksums", "what is read whole is always checked");
   }
@@ -132,11 +134,12 @@ public record Options(
 
   /**
    * How long a file may go without an append; then it is sealed, or never appended to again (rule 7): a tenth of {@code
-   * closedAfter}. Others count the file as closed only after all of that, so nine tenths are left for a writer that
-   * looked at its clock in time and is slow from there on; it gives up where five tenths have passed.
+   * closedAfter}, and a minute at most, since other processes may have been told another {@code closedAfter}. Others
+   * count the file as closed only after all of that, so nine tenths are left for a writer that looked at its clock in
+   * time and is slow from there on; it gives up where five tenths have passed.
    */
   public long idleSealMs() {
-    return closedAfterMs / 10;
+    return Math.min(LONGEST_IDLE_MS, closedAfterMs / 10);
   }
 
   /** Whether the shim chooses how long commits wait for others, by the file system. */
