@@ -10,7 +10,7 @@ from benchmarks.local_hdfs import LocalHdfs
 from tests.hdfs.harness import Hdfs, Place, SharedCheckpoint, Shell, expected, text, write_all
 from tests.jvm.harness import until
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.sweep(1, files="clusters")]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.sweep(0, files="clusters")]
 
 Here = Callable[..., SharedCheckpoint]
 StartShell = Callable[..., Shell]

@@ -13,7 +13,7 @@ from tests.cluster.application import Application, Setting, application
 from tests.sampling import sampled
 from tests.sink.manifest import ids, listed, reader
 
-pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.sweep(1, files="clusters")]
+pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.sweep(0, files="clusters")]
 
 VALUES = 3
 """Of the partition column."""

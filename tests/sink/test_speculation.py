@@ -15,7 +15,7 @@ from tests.cluster.two_hosts import SPECULATION, require_hosts, two_hosts
 from tests.jvm.harness import TESTING, until
 from tests.sink.sinks import STAGING, FileSink, rows_of
 
-pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.sweep(1, files="clusters")]
+pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.sweep(0, files="clusters")]
 
 
 def in_two_tasks(rows: DataFrame) -> DataFrame:
