@@ -29,7 +29,10 @@ _LOOKS = 100
 """Directories that are listed for a hint, at most: an error should come at once."""
 
 _MANY = 20
-"""So many checkpoints need not be counted for a hint."""
+"""So many checkpoints need not be counted for a hint, and so many directories not looked into for file sinks."""
+
+_NAMED = 3
+"""File sinks that a hint names."""
 
 
 def checkpoints_below(
@@ -101,6 +104,15 @@ def checkpoint_of(directory: Directory) -> str:
         if _OF_A_QUERY.issubset(directory.names()):
             return directory.location.url
         return _next_above(directory)[0]
+    return ""
+
+
+def sinks_below(directory: Directory) -> str:
+    """The names of the first file sinks directly in a directory; empty without one."""
+    with suppress(StateStoreFilesError):  # the error that this is for says more
+        names = [name for name in sorted(directory.directories()) if not name.startswith(("_", "."))][:_MANY]
+        sinks = [name for name in names if is_sink(directory.names(name))]
+        return ", ".join([*sinks[:_NAMED], *(["..."] if len(sinks) > _NAMED else [])])
     return ""
 
 

@@ -33,7 +33,7 @@ import pyarrow as pa
 
 from pyspark_statestore.errors import StateStoreFilesError, redacted
 from pyspark_statestore.log.columns import schema_of, table_of
-from pyspark_statestore.log.nearby import checkpoint_of
+from pyspark_statestore.log.nearby import checkpoint_of, sinks_below
 from pyspark_statestore.log.scan import retry_if_gone
 from pyspark_statestore.parsing import LARGEST, parse_object, whole_number
 from pyspark_statestore.paths import SINK_LIST
@@ -57,11 +57,6 @@ _LARGEST_SIZE = 1 << 56
 """Bytes of all files that a file of the list names, at most: so sums of them are numbers of Arrow."""
 
 _VERSION = "v1"
-_LOOKS = 20
-"""Where no list is, so many directories below are looked into for one."""
-
-_MOST_NAMED = 3
-
 _PART = re.compile(r"([0-9]{1,18})(\.compact)?")
 _MANIFEST = re.compile(rf".*/{FORMER_WAITING}/(([0-9]{{1,18}})-[0-9a-f]+\.json)", re.DOTALL)
 """URLs of manifests: the name of their directory is the same in both places."""
@@ -210,22 +205,13 @@ def _why_no_list(directory: Directory) -> str:
     reason = f"there is no {LIST} in it that names files"
     if not any(not name.startswith(("_", ".")) for name in directory.names()):
         return reason
-    if below := _sinks_below(directory):
+    if below := sinks_below(directory):
         return f"{reason}. File sinks are below: {below}"
     return (
         f"{reason}. If a query has written the files in it, its list was deleted or moved: bring {LIST} back from a "
         "copy. Without one, read the files as a plain directory, and give the query a new directory and a new "
         "checkpoint: with the old one it goes on with a batch that needs the list"
     )
-
-
-def _sinks_below(directory: Directory) -> str:
-    """The first file sinks directly in a directory; empty without one."""
-    with suppress(StateStoreFilesError):  # the error that this is for says more
-        names = [name for name in sorted(directory.directories()) if not name.startswith(("_", "."))][:_LOOKS]
-        sinks = [name for name in names if LIST in directory.directories(name)]
-        return ", ".join([*sinks[:_MOST_NAMED], *(["..."] if len(sinks) > _MOST_NAMED else [])])
-    return ""
 
 
 def start_of(parts: Sequence[ListPart]) -> int:

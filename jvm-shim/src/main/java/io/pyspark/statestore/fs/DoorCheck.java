@@ -2,6 +2,7 @@ package io.pyspark.statestore.fs;
 
 import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.ObjectMapper;
+import io.pyspark.statestore.ShellWord;
 import io.pyspark.statestore.StateStoreFilesException;
 import io.pyspark.statestore.StateStoreFilesException.Id;
 import io.pyspark.statestore.format.PathRules;
@@ -128,7 +129,7 @@ final class DoorCheck {
           checkpoint,
           provider,
           sessionProvider,
-          inShell(checkpoint),
+          ShellWord.of(checkpoint),
           Schemes.toMerged(checkpoint));
     }
   }
@@ -147,7 +148,7 @@ final class DoorCheck {
           store,
           asked,
           store,
-          inShell(checkpoint),
+          ShellWord.of(checkpoint),
           asked);
     }
   }
@@ -176,7 +177,7 @@ final class DoorCheck {
               + ". Nothing was written. "
               + (provider.contains("RocksDB")
                   ? "Use pyspark-statestore repartition "
-                      + inShell(checkpoint)
+                      + ShellWord.of(checkpoint)
                       + " --partitions N instead, or"
                       + " Checkpoint(...).repartition(N, spark=spark)."
                   : "It does not know heap stores at all."));
@@ -199,18 +200,12 @@ final class DoorCheck {
               + Schemes.toMerged(checkpoint)
               + ". Or stop using the path"
               + " door: pyspark-statestore convert "
-              + inShell(checkpoint)
+              + ShellWord.of(checkpoint)
               + " --to merged lets this location be used by sessions with"
               + " configure(), pyspark-statestore export "
-              + inShell(checkpoint)
+              + ShellWord.of(checkpoint)
               + " by stock Spark.");
     }
-  }
-
-  /** A path as a shell takes it for one word. */
-  private static String inShell(Path path) {
-    String text = path.toString();
-    return text.matches("[\\w@%+=:,./-]+") ? text : "'" + text.replace("'", "'\"'\"'") + "'";
   }
 
   /** An exception whose message PySpark shows without a JVM stack trace. */

@@ -1,5 +1,6 @@
 package io.pyspark.statestore.read;
 
+import io.pyspark.statestore.ShellWord;
 import io.pyspark.statestore.StateFileNotFoundException;
 import io.pyspark.statestore.StateStoreFilesException;
 import io.pyspark.statestore.StateStoreFilesException.Id;
@@ -123,7 +124,7 @@ public final class SegmentReader {
             + ignored(files)
             + "If the query needs it, a merged file was damaged, cut off or deleted: look with"
             + " pyspark-statestore verify "
-            + storage.checkpoint()
+            + ShellWord.of(storage.checkpoint())
             + ", restore that file from a copy, and do not clear the"
             + " checkpoint.");
   }

@@ -1,5 +1,6 @@
 package io.pyspark.statestore.tab;
 
+import io.pyspark.statestore.ShellWord;
 import io.pyspark.statestore.StateStoreFilesException;
 import io.pyspark.statestore.tab.StateFilesHealth.Finding;
 import io.pyspark.statestore.tab.StateFilesHistory.Row;
@@ -14,7 +15,6 @@ import java.util.UUID;
 import java.util.function.DoubleFunction;
 import java.util.function.Function;
 import java.util.function.ToDoubleFunction;
-import java.util.regex.Pattern;
 
 /**
  * The page of {@link StateFilesTab}: how each checkpoint is, a line of figures for it, and all of one, with what was
@@ -23,8 +23,6 @@ import java.util.regex.Pattern;
 final class StateFilesHtml {
   /** A figure with its unit stays on one line. */
   private static final int SHORT = 10;
-
-  private static final Pattern NEEDS_NO_QUOTES = Pattern.compile("[A-Za-z0-9_@%+=:,./-]+");
 
   /** Colors are Spark's where they have to suit its light and its dark pages; Spark before 4.3 has light ones only. */
   private static final String STYLE =
@@ -370,11 +368,9 @@ final class StateFilesHtml {
     String location = row.checkpoint();
     // What is hidden, or is no text, can be put in no command.
     if (path(row).equals(Shown.text(location)) && location.chars().noneMatch(c -> c < ' ')) {
-      String quoted =
-          NEEDS_NO_QUOTES.matcher(location).matches() ? location : "'" + location.replace("'", "'\\''") + "'";
       links.add(
           "what to do, in a page: <code class=\"sf-path\">pyspark-statestore report "
-              + Shown.text(quoted)
+              + Shown.text(ShellWord.of(location))
               + " -o report.html</code>");
     }
     html.append("<p>").append(String.join(" · ", links)).append("</p>");

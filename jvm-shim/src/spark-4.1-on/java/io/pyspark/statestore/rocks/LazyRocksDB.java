@@ -91,6 +91,15 @@ public final class LazyRocksDB extends RocksDB {
     return keys != null && keys.areOfCurrentThread() ? keys : null;
   }
 
+  /** Notes a row that is asked for, where the current thread only notes what it asks for. */
+  private boolean isNoted(byte[] key) {
+    AskedKeys keys = noting();
+    if (keys != null) {
+      keys.add(AskedKey.row(key));
+    }
+    return keys != null;
+  }
+
   /**
    * Reads what a key asks for, as far as that is there, and has RocksDB keep the blocks in its cache. For any thread.
    *
@@ -113,9 +122,7 @@ public final class LazyRocksDB extends RocksDB {
 
   @Override
   public byte[] get(ReadOptions options, byte[] key) throws RocksDBException {
-    AskedKeys noted = noting();
-    if (noted != null) {
-      noted.add(AskedKey.row(key));
+    if (isNoted(key)) {
       return null;
     }
     return files.isWhole() ? super.get(options, key) : holes.read(() -> super.get(options, key));
@@ -123,9 +130,7 @@ public final class LazyRocksDB extends RocksDB {
 
   @Override
   public byte[] get(byte[] key) throws RocksDBException {
-    AskedKeys noted = noting();
-    if (noted != null) {
-      noted.add(AskedKey.row(key));
+    if (isNoted(key)) {
       return null;
     }
     return files.isWhole() ? super.get(key) : holes.read(() -> super.get(key));
