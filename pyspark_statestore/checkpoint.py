@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pyspark_statestore.migration.repartition_undo import RepartitionUndo
     from pyspark_statestore.migration.store_conversion import StoreConversion
     from pyspark_statestore.report.page import Report
-    from pyspark_statestore.sink.holes import SinksOfFork, SinksOfQuery
+    from pyspark_statestore.sink.holes import SinksOfFork
     from pyspark_statestore.sink.sink import Sink
     from pyspark_statestore.storage import Directory, Location
 
@@ -287,8 +287,8 @@ class Checkpoint:
             sinks: For each directory to which this checkpoint's query writes files, an empty one to which the fork's
                 query is to write instead: paths, or ``Sink`` objects. It gets the list without which that query could
                 not go on there. Readers of it see what the fork's query writes, and nothing else.
-            compact_interval: The query's ``spark.sql.streaming.fileSink.log.compactInterval``, as for
-                :meth:`repartition`.
+            compact_interval: The query's ``spark.sql.streaming.fileSink.log.compactInterval``, for a sink whose list
+                does not tell it yet; the session's if not given.
             spark: The session that repartitions it, as for :meth:`repartition`.
             dry_run: Only report what the fork would hold.
             force: Allow ``claim`` where the query seems to be running.
@@ -323,9 +323,10 @@ class Checkpoint:
 
         def afterwards() -> None:
             # Nobody runs a query on a fork that is being made.
-            done = None if partitions is None else there.repartition(partitions, spark=spark, force=True)
+            if partitions is not None:
+                there.repartition(partitions, spark=spark, force=True)
             if pairs.sinks:
-                pairs.begin(there._directory, None if done is None else done.batch)
+                pairs.begin(there._directory)
 
         log = self._merged_log(dry_run)
         made = fork_checkpoint(
@@ -373,7 +374,7 @@ class Checkpoint:
         pairs = tuple(zip(self._sinks(list(sinks or ())), self._sinks(list((sinks or {}).values())), strict=True))
         found = SinksOfFork(pairs, interval)
         if pairs:
-            found.check(self._batch_of(version), [target, self._location])
+            found.check(self._directory, self._batch_of(version), target)
         return found
 
     def _sinks(self, sinks: Sequence[SinkPath]) -> tuple[Directory, ...]:
@@ -385,21 +386,10 @@ class Checkpoint:
         found = [one if isinstance(one, Sink) else Sink(one, self._storage_options) for one in sinks]
         return tuple(sink._directory for sink in found)
 
-    def _sinks_of_query(
-        self, sinks: Sequence[SinkPath], compact_interval: int | None = None, spark: SparkSession | None = None
-    ) -> SinksOfQuery:
-        from pyspark_statestore.sink.holes import SinksOfQuery, check_interval, interval_of_session
-
-        interval = interval_of_session(spark) if compact_interval is None else compact_interval
-        check_interval(interval)
-        return SinksOfQuery(self._directory, self._sinks(sinks), interval)
-
     def repartition(
         self,
         partitions: int,
         *,
-        sinks: Sequence[SinkPath] = (),
-        compact_interval: int | None = None,
         spark: SparkSession | None = None,
         dry_run: bool = False,
         force: bool = False,
@@ -419,11 +409,6 @@ class Checkpoint:
 
         Args:
             partitions: How many state partitions each operator gets.
-            sinks: The directories to which the query writes files with ``writeStream``, all of them: paths, or ``Sink``
-                objects. Nothing in the checkpoint names them. Each gets an empty entry in its list for the batch that
-                the repartitioning is; without it, readers and the query fail (``BATCH_METADATA_NOT_FOUND``).
-            compact_interval: The query's ``spark.sql.streaming.fileSink.log.compactInterval``, for a sink whose list
-                does not tell it yet; the session's if not given.
             spark: A classic session with the package, whose tasks read and write the state; the active one if not
                 given. A dry run needs none.
             dry_run: Only check, and report what would be done.
@@ -431,7 +416,6 @@ class Checkpoint:
 
         Raises:
             StateStoreFilesError: PSS_INVALID_OPTION, PSS_CANNOT_REPARTITION (says why, before anything is changed),
-                PSS_NOT_A_SINK, PSS_DAMAGED_SINK_LIST, PSS_CANNOT_REPAIR_SINK (somebody changes the list: repeat it),
                 PSS_UNFINISHED_REPARTITION (another number was begun), PSS_QUERY_RUNNING, PSS_VERSION_NOT_RESTORABLE,
                 PSS_EXPORTED, PSS_CLAIMED, PSS_NOT_A_CHECKPOINT, PSS_SPARK_NOT_RUNNING, PSS_JAR_MISSING, or
                 PSS_REPARTITION_FAILED where Spark failed half-way: repeat it, or take it back.
@@ -444,33 +428,27 @@ class Checkpoint:
         from pyspark_statestore.migration.repartition import repartition
 
         log = self._merged_log(dry_run)
-        of_query = self._sinks_of_query(sinks, compact_interval, spark)
-        return repartition(log, partitions, of_query, spark=spark, dry_run=dry_run, force=force, query=self._query)
+        return repartition(log, partitions, spark=spark, dry_run=dry_run, force=force, query=self._query)
 
-    def undo_repartition(
-        self, *, sinks: Sequence[SinkPath] = (), dry_run: bool = False, force: bool = False
-    ) -> RepartitionUndo:
+    def undo_repartition(self, *, dry_run: bool = False, force: bool = False) -> RepartitionUndo:
         """Takes a repartitioning back: the query goes on with the partitions that it had before.
 
         It takes back a finished one as long as the query has not gone on, and one that was interrupted. What is taken
         out of the query's logs is kept in ``_replaced``; the new state is deleted. Call it again after an interruption.
 
         Args:
-            sinks: The file sinks that got an entry for it, as for :meth:`repartition`; these entries are deleted.
             dry_run: Only report what would be deleted.
             force: Allow it where the query seems to be running: after a repartitioning it does for ``closed_after``,
                 except in the session that ran the query.
 
         Raises:
-            StateStoreFilesError: PSS_CANNOT_UNDO_REPARTITION where there is none, the query has gone on, old partitions
-                were removed, or a file sink that has an entry for it was not named or was changed since;
-                PSS_QUERY_RUNNING, PSS_EXPORTED, PSS_CLAIMED, PSS_NOT_A_CHECKPOINT, PSS_NOT_A_SINK, or the checkpoint
-                cannot be read or written.
+            StateStoreFilesError: PSS_CANNOT_UNDO_REPARTITION where there is none, the query has gone on, or old
+                partitions were removed; PSS_QUERY_RUNNING, PSS_EXPORTED, PSS_CLAIMED, PSS_NOT_A_CHECKPOINT, or the
+                checkpoint cannot be read or written.
         """
         from pyspark_statestore.migration.repartition_undo import undo_repartition
 
-        of_query = self._sinks_of_query(sinks)
-        return undo_repartition(self._merged_log(dry_run), of_query, dry_run=dry_run, force=force, query=self._query)
+        return undo_repartition(self._merged_log(dry_run), dry_run=dry_run, force=force, query=self._query)
 
     @overload
     def convert(self, to: str, *, door: str = "provider", dry_run: bool = False, force: bool = False) -> Conversion: ...

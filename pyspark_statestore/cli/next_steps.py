@@ -151,7 +151,7 @@ def after_drop_merged(url: str, removed: int) -> str:
 def after_repartition(url: str, done: Repartition) -> str:
     """After ``repartition``."""
     if done.batch is None:
-        return "start the query." if done.sink_entries_count else Idle("start the query.")
+        return Idle("start the query.")
     undo = command("undo-repartition", url)
     said = f"start the query, which needs no setting for it. To take it back before that: {undo}"
     if done.partitions < done.partitions_before:

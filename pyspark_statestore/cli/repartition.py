@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING
@@ -19,11 +18,6 @@ if TYPE_CHECKING:
 _force = click.option("--force", is_flag=True, help="Do it even if the query seems to be running.")
 
 
-def _sinks(about: str) -> Callable[[options.Function], options.Function]:
-    """Adds ``--sink``; the command gets paths as ``sinks``."""
-    return click.option("--sink", "sinks", metavar="DIRECTORY", multiple=True, help=about)
-
-
 @click.command(
     "repartition",
     cls=Command,
@@ -31,15 +25,12 @@ def _sinks(about: str) -> Callable[[options.Function], options.Function]:
         "pyspark-statestore repartition /checkpoints/q1 --partitions 400 --dry-run",
         "pyspark-statestore repartition /checkpoints/q1 --partitions 400",
         "pyspark-statestore repartition hdfs://nn/checkpoints/q1 --partitions 50 --master yarn",
-        "pyspark-statestore repartition /checkpoints/q1 --partitions 400 --sink /tables/clicks",
     ],
     interrupted="Run it again with the same number, or take it back: pyspark-statestore undo-repartition PATH",
 )
 @options.dry_run("Only check, and show what would be done. This needs no Spark.")
 @options.checkpoint
 @click.option("--partitions", type=click.IntRange(min=1), required=True, help="State partitions of each operator.")
-@_sinks("A directory to which the query writes files with writeStream. Repeat it for each.")
-@options.compact_interval
 @_force
 @options.spark
 @options.output
@@ -48,8 +39,6 @@ def repartition_command(
     output: Output,
     dry_run: bool,
     partitions: int,
-    sinks: tuple[str, ...],
-    compact_interval: int | None,
     force: bool,
     master: str,
     conf: tuple[tuple[str, str], ...],
@@ -58,20 +47,16 @@ def repartition_command(
 
     It adds a batch to the query's logs which has the same state in other partitions. The old ones stay, for
     undo-repartition, until old-partitions removes them. It takes Spark 4.3. See docs/reshape.md.
-
-    A query that writes files needs --sink: readers of them, and the query itself, fail otherwise.
     """
     from pyspark_statestore.cli.output import Report, figures_of
     from pyspark_statestore.cli.session import session, task_progress
 
     with ExitStack() as stack:
         # What can be refused without Spark is refused before it is started.
-        change = partial(
-            checkpoint.repartition, partitions, sinks=sinks, compact_interval=compact_interval, force=force
-        )
+        change = partial(checkpoint.repartition, partitions, force=force)
         done = change(dry_run=True)
         if not dry_run:
-            spark = None if done.batch is None and not sinks else stack.enter_context(session(master, dict(conf)))
+            spark = None if done.batch is None else stack.enter_context(session(master, dict(conf)))
             stack.enter_context(task_progress("Repartitioning", spark))
             done = change(spark=spark)
     note = "" if done.batch is not None else "It has that number of partitions already."
@@ -91,12 +76,9 @@ def repartition_command(
 )
 @options.dry_run("Only show what would be deleted.")
 @options.checkpoint
-@_sinks("A file sink that got an empty entry for it. Repeat it for each.")
 @_force
 @options.output
-def undo_repartition_command(
-    checkpoint: Checkpoint, output: Output, dry_run: bool, sinks: tuple[str, ...], force: bool
-) -> None:
+def undo_repartition_command(checkpoint: Checkpoint, output: Output, dry_run: bool, force: bool) -> None:
     """Take a repartitioning back, as long as the query has not gone on.
 
     The query goes on with the partitions that it had before. A repartitioning that was interrupted is taken back, too.
@@ -104,7 +86,7 @@ def undo_repartition_command(
     from pyspark_statestore.cli.output import Report, figures_of, progress
 
     with progress("Taking back", ""):
-        done = checkpoint.undo_repartition(sinks=sinks, dry_run=dry_run, force=force)
+        done = checkpoint.undo_repartition(dry_run=dry_run, force=force)
     title, step = f"Repartitioning of {checkpoint.url}", next_steps.after_undo_repartition(done)
     output.report(Report.of(title, figures_of(done), dry_run=done.dry_run, next_step=step))
 

@@ -1,40 +1,19 @@
-"""Which batches in a query's logs are repartitionings, and which file sinks have got an entry for one.
+"""Which batches in a query's logs are repartitionings.
 
 A repartitioning uses up a batch number. Its entry in the offset log differs from an earlier one in nothing but the
-number of state partitions; a query's own batches differ in more, as in the time. A file sink has nothing for that batch
-in its list unless an empty entry is written there. Once the query goes on without the repartitioning, that entry would
-have the sink skip the query's own batch of that number: its rows are lost, and its state is not written. So the
-checkpoint notes which sinks have one:
-
-    checkpoint/_replaced/<batch>-<random>.sink.json
-
-The note is there before the entry, and goes after it.
+number of state partitions; a query's own batches differ in more, as in the time. ``ListHoles`` of the jar has the same
+rule.
 """
 
 from __future__ import annotations
 
 import json
-import posixpath
-import re
-import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
-from urllib.parse import urlsplit
 
-from pyspark_statestore.errors import StateStoreFilesError
-from pyspark_statestore.log.scan import retry_if_gone
 from pyspark_statestore.log.spark_logs import COMMITS, OFFSETS, PARTITIONS_KEY, entries
-from pyspark_statestore.parsing import parse_object
 from pyspark_statestore.session.doors import PROVIDER_KEY
-from pyspark_statestore.storage.changes import create_new, delete
-from pyspark_statestore.storage.directory import Directory, FileInfo, in_parallel
-from pyspark_statestore.storage.location import Location
-
-REPLACED = "_replaced"
-"""The folder in the checkpoint for what was replaced or taken away, and for these notes."""
-
-_NOTE = re.compile(r"([0-9]{1,18})-[0-9a-f]+\.sink\.json")
+from pyspark_statestore.storage.directory import Directory, in_parallel
 
 
 def without_partitions(data: bytes, *, any_store: bool = False) -> tuple[str, object]:
@@ -90,7 +69,9 @@ class BatchLogs:
         infos, committed = entries(directory, OFFSETS), entries(directory, COMMITS)
         batches = [*infos]
         data = in_parallel(lambda batch: directory.read(f"{OFFSETS}/{batch}", infos[batch].size), batches)
-        found = [batch for at, batch in enumerate(batches) if batch in committed and _is_one(data[at], data[:at])]
+        found = [
+            batch for at, batch in enumerate(batches) if batch in committed and is_repartitioning(data[at], data[:at])
+        ]
         return cls(max(committed, default=-1), max(batches, default=-1), min(batches, default=0), tuple(found))
 
     def first_in_row(self, end: int) -> int:
@@ -103,128 +84,9 @@ class BatchLogs:
         return end
 
 
-def _is_one(newest: bytes, older: Sequence[bytes]) -> bool:
+def is_repartitioning(newest: bytes, older: Sequence[bytes]) -> bool:
+    """Whether an entry of the offset log differs from an earlier one only in the number of partitions."""
     try:
         return base_of(newest, older, any_store=True) is not None
     except (ValueError, AttributeError, TypeError):  # an entry that was cut off shows nothing
         return False
-
-
-class FileSinks(Protocol):
-    """The file sinks of a query that is repartitioned, as far as a repartitioning has to know them."""
-
-    def check(self) -> int:
-        """Finds every obstacle to :meth:`mend` that can be found before; returns how many entries are missing now."""
-        ...
-
-    def mend(self) -> int:
-        """Writes the entries that are missing; returns how many were."""
-        ...
-
-    def note(self, batch: int, *, is_new: bool) -> None:
-        """Notes that these sinks get an entry for a repartitioning, which is not finished yet."""
-        ...
-
-    def not_named(self, batch: int) -> str:
-        """Why a repartitioning must not be finished or taken back without more sinks; empty where none is missing."""
-        ...
-
-    def check_back(self, batch: int) -> int:
-        """Finds every obstacle to :meth:`take_back`; returns how many entries there are to be taken back."""
-        ...
-
-    def take_back(self, batch: int) -> None:
-        """Deletes the entries of a repartitioning. The query must not be able to start."""
-        ...
-
-    def forget(self, batch: int) -> None:
-        """Deletes the note about a repartitioning that was taken back."""
-        ...
-
-    def __len__(self) -> int:
-        """How many there are."""
-        ...
-
-
-def noted_sinks(directory: Directory, batch: int) -> dict[str, Mapping[str, str]]:
-    """The sinks that are noted to have an entry for a repartitioning: by the note, its ``url`` and ``path``.
-
-    Raises:
-        StateStoreFilesError: PSS_READ_FAILED: a note cannot be understood.
-    """
-    infos = [info for info in directory.files(REPLACED) if _NOTE.fullmatch(info.name)]
-    return {info.name: _noted(directory, info) for info in infos if int(info.name.partition("-")[0]) == batch}
-
-
-def _noted(directory: Directory, info: FileInfo) -> Mapping[str, str]:
-    name = f"{REPLACED}/{info.name}"
-    try:
-        said = parse_object(directory.read(name, info.size))
-        return {"url": str(said["url"]), "path": str(said["path"])}
-    except (ValueError, KeyError) as error:
-        reason = f"it is no note of a file sink: {error}"
-        parameters = {"action": "read", "path": directory.location.display(name), "reason": reason}
-        raise StateStoreFilesError("PSS_READ_FAILED", parameters) from error
-
-
-def note_sinks(directory: Directory, batch: int, sinks: Sequence[Location]) -> None:
-    """Notes that sinks get an entry for a repartitioning, beside those that are noted already.
-
-    Raises:
-        StateStoreFilesError: A note cannot be read or written.
-    """
-    noted = noted_sinks(directory, batch).values()
-    for sink in sinks:
-        if not any(_is_same(sink, one) for one in noted):
-            data = json.dumps({"batch": batch, "url": sink.url, "path": sink.absolute}).encode()
-            create_new(directory, f"{REPLACED}/{batch}-{secrets.token_hex(4)}.sink.json", data)
-
-
-def forget_sinks(directory: Directory, batch: int) -> None:
-    """Deletes the note about a batch: what it is about is over."""
-    for info in directory.files(REPLACED):
-        found = _NOTE.fullmatch(info.name)
-        if found and int(found[1]) == batch:
-            delete(directory, f"{REPLACED}/{info.name}")
-
-
-def forget_what_is_over(directory: Directory, batch: int) -> None:
-    """Deletes the notes that are about no repartitioning any more, before one begins.
-
-    One that comes right before it, without a batch of the query between, can still be taken back after it.
-
-    Args:
-        directory: The checkpoint's directory.
-        batch: The batch that begins.
-
-    Raises:
-        StateStoreFilesError: A log cannot be read, or a note cannot be deleted.
-    """
-    first = retry_if_gone(directory, lambda: BatchLogs.read(directory)).first_in_row(batch)
-    for info in directory.files(REPLACED):
-        found = _NOTE.fullmatch(info.name)
-        if found and not first <= int(found[1]) < batch:
-            delete(directory, f"{REPLACED}/{info.name}")
-
-
-def not_named(directory: Directory, batch: int, sinks: Sequence[Location]) -> str:
-    """Why a repartitioning must not be finished or taken back without more sinks; empty where none is missing.
-
-    Raises:
-        StateStoreFilesError: The note cannot be read.
-    """
-    noted = noted_sinks(directory, batch)
-    missing = {name: one["url"] for name, one in noted.items() if not any(_is_same(sink, one) for sink in sinks)}
-    if not missing:
-        return ""
-    where = ", ".join(directory.location.display(f"{REPLACED}/{name}") for name in missing)
-    return (
-        f"the list of its file sink {', '.join(missing.values())} has, or gets, an empty entry for batch {batch}, "
-        f"which the query would skip. Name it (--sink, in Python sinks=); if it is the sink of another query, take the "
-        f"repartitioning back with it (undo-repartition). Where the sink is gone, delete {where}"
-    )
-
-
-def _is_same(sink: Location, noted: Mapping[str, str]) -> bool:
-    same_place = urlsplit(sink.url).netloc == urlsplit(noted["url"]).netloc
-    return same_place and posixpath.normpath(sink.absolute) == posixpath.normpath(noted["path"])

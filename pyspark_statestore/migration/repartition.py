@@ -8,9 +8,8 @@ and finishes. So a crash needs nothing but the same call once more.
 What is done here comes before: everything is refused that Spark would find out only when the query is barred, that it
 would not notice, or that could not be taken back.
 
-And what comes after: a file sink has no entry for that batch in its list. Once the batch is committed, it gets an
-empty one. Not before: were the repartitioning given up, the sink would skip the query's own batch of that number, and
-its rows and its state would be lost. Without the entry, readers fail, and the same call again writes it.
+What comes after is not done here: a file sink has no entry for that batch in its list. The query's driver writes it
+when the next batch begins, and the repartitioning cannot be taken back any more.
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ import pyarrow.compute as pc
 from pyspark_statestore.errors import StateStoreFilesError, not_allowed
 from pyspark_statestore.log.merged_log import MergedLog
 from pyspark_statestore.log.pins import check_unclaimed
-from pyspark_statestore.log.repartitionings import FileSinks
 from pyspark_statestore.log.restorability import committed, single_partition_operators, stores_of_operator
 from pyspark_statestore.log.scan import Scan, retry_if_gone
 from pyspark_statestore.log.spark_logs import COMMITS, entries, newest_batches, operators, partitions_of
@@ -69,7 +67,6 @@ class Repartition:
         stores_count: State stores that were written: for each operator, its stores in all new partitions.
         written_bytes_count: Size of their state files, in bytes; 0 in a dry run.
         dry_run: Whether nothing was changed.
-        sink_entries_count: Empty entries that the lists of file sinks got, or would get.
     """
 
     partitions_before: int
@@ -79,13 +76,11 @@ class Repartition:
     stores_count: int
     written_bytes_count: int
     dry_run: bool
-    sink_entries_count: int = 0
 
 
 def repartition(
     log: MergedLog,
     partitions: int,
-    sinks: FileSinks,
     *,
     spark: SparkSession | None = None,
     dry_run: bool = False,
@@ -105,11 +100,8 @@ def repartition(
     result = Repartition(
         plan.before, partitions, plan.new_batch, len({each[0] for each in names}), len(names) * partitions, 0, dry_run
     )
-    missing = _checked_sinks(directory, plan, sinks)
     if plan.new_batch is None:
-        # An earlier call may have been interrupted before it wrote the entries.
-        return replace(result, sink_entries_count=missing if dry_run else sinks.mend())
-    result = replace(result, sink_entries_count=missing + len(sinks))
+        return result
     # Spark lets no query start between the two entries, so one that was begun has no query beside it.
     if not plan.is_begun and not force:
         require_query_stopped(log, snapshot.scan, "Repartitioning", query=query)
@@ -124,7 +116,6 @@ def repartition(
         stores = side.splittable(rewrite, partitions)
     # Spark's reader finds partitions by their directories, of which merged state needs none.
     make_directories(directory, max(plan.before, partitions))
-    sinks.note(plan.new_batch, is_new=not plan.is_begun)
     # From here on nobody takes the new partitions for old ones, and no query starts.
     made = side.enter(rewrite, partitions)
 
@@ -145,24 +136,8 @@ def repartition(
     ids = side.write(rewrite, partitions, was_split)
     _require_written(log, made, partitions, store, ids)
     side.commit(rewrite, partitions)
-    mended = sinks.mend()
     written = retry_if_gone(directory, lambda: bytes_of(log, made + 1, store, repeats=bool(was_split)))
-    return replace(result, batch=made, written_bytes_count=written, sink_entries_count=mended)
-
-
-def _checked_sinks(directory: Directory, plan: Plan, sinks: FileSinks) -> int:
-    """How many entries the sinks lack now, once nothing is left that would keep them from getting one."""
-    # One that was committed may still lack the entries of the sinks that it named.
-    batch = plan.batch if plan.new_batch is None else plan.new_batch
-    if (plan.is_begun or plan.new_batch is None) and (reason := sinks.not_named(batch)):
-        raise cannot(directory.location.url, reason)
-    try:
-        return sinks.check()
-    except StateStoreFilesError as error:
-        if error.getErrorClass() != "PSS_CANNOT_REPAIR_SINK":
-            raise
-        said = error.getMessageParameters()
-        raise cannot(directory.location.url, f"of its file sink {said['path']}: {said['reason']}") from error
+    return replace(result, batch=made, written_bytes_count=written)
 
 
 def clear(log: MergedLog, batch: int, store: str, look_again: Callable[[], None]) -> int:

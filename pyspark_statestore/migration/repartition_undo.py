@@ -2,13 +2,11 @@
 
 A repartitioning writes the state anew and leaves the old partitions as they are. Until the query has gone on, nothing
 but the new state and the entries in logs says that there was one. They are taken away in this order: the commit, which
-bars the query from starting; the empty entries in the lists of file sinks; the metadata of operators; the new state;
-the entry of the offset log, which lets the query start. After a crash the checkpoint has a repartitioning that is not
-finished. This, repeated, ends what was begun; the repartitioning, repeated, writes the state again.
+bars the query from starting; the metadata of operators; the new state; the entry of the offset log, which lets the
+query start. After a crash the checkpoint has a repartitioning that is not finished. This, repeated, ends what was
+begun; the repartitioning, repeated, writes the state again.
 
-A sink skips a batch that it has an entry for. So the entries are there no more when a query can begin a batch of that
-number, and they are there as long as the repartitioning is committed. They go before the state, because ``convert``
-takes back what has none, and knows no sinks.
+A file sink has no entry for it: the query's driver writes that when the query has gone on.
 """
 
 from __future__ import annotations
@@ -23,7 +21,6 @@ from pyspark_statestore.log.deletion import delete_files
 from pyspark_statestore.log.leftovers import leftovers
 from pyspark_statestore.log.merged_log import LogSnapshot, MergedLog
 from pyspark_statestore.log.pins import check_unclaimed
-from pyspark_statestore.log.repartitionings import FileSinks
 from pyspark_statestore.log.restart import lost_stores
 from pyspark_statestore.log.restorability import batch_with_ids
 from pyspark_statestore.log.scan import retry_if_gone
@@ -47,7 +44,6 @@ class RepartitionUndo:
         removed_bytes_count: Their size in bytes.
         kept_copy: URL of a zip with the entries that were taken out of the query's logs; None in a dry run.
         dry_run: Whether nothing was changed.
-        sink_entries_count: Empty entries that were deleted in the lists of file sinks.
     """
 
     batch: int
@@ -57,11 +53,10 @@ class RepartitionUndo:
     removed_bytes_count: int
     kept_copy: str | None
     dry_run: bool
-    sink_entries_count: int = 0
 
 
 def undo_repartition(
-    log: MergedLog, sinks: FileSinks, *, dry_run: bool = False, force: bool = False, query: Any = None
+    log: MergedLog, *, dry_run: bool = False, force: bool = False, query: Any = None
 ) -> RepartitionUndo:
     """Implements :meth:`pyspark_statestore.Checkpoint.undo_repartition`."""
     directory = log.directory
@@ -70,15 +65,6 @@ def undo_repartition(
     done = UnfinishedRepartition.found(directory, read_offsets(directory, {}), or_finished=True)
     if done is None:
         raise _refused(directory, "it is none, or the query has gone on since")
-    if reason := sinks.not_named(done.batch):
-        raise _refused(directory, reason)
-    try:
-        of_sinks = sinks.check_back(done.batch)
-    except StateStoreFilesError as error:
-        if error.getErrorClass() != "PSS_CANNOT_REPAIR_SINK":
-            raise
-        said = error.getMessageParameters()
-        raise _refused(directory, f"of its file sink {said['path']}: {said['reason']}") from error
     is_finished = any(not name.startswith(OFFSETS) for name in done.files)
     if is_finished and not force:
         require_query_stopped(log, snapshot.scan, "Taking a repartitioning back", query=query, ours=done.files)
@@ -87,7 +73,7 @@ def undo_repartition(
     snapshot, files, rows = retry_if_gone(directory, lambda: _written(log, done))
     # What a fork reads elsewhere is still there.
     size = int(files.length[rows[files.origin[rows] == 0]].sum())
-    result = RepartitionUndo(done.batch, int(done.partitions), before, len(rows), size, None, dry_run, of_sinks)
+    result = RepartitionUndo(done.batch, int(done.partitions), before, len(rows), size, None, dry_run)
     if dry_run:
         return result
     copy = keep(log, [], done.files)
@@ -97,14 +83,12 @@ def undo_repartition(
     for name in done.files:
         if not name.startswith(OFFSETS):
             _forget(directory, name)
-    sinks.take_back(done.batch)
     for operator in operators(directory):
         folder = f"{STATE}/{operator}/_metadata/v2"
         for batch in entries(directory, folder):
             if batch >= done.batch:
                 _forget(directory, f"{folder}/{batch}")
     delete_files(log, snapshot, files, rows)
-    sinks.forget(done.batch)
     _forget(directory, f"{OFFSETS}/{done.batch}")
     return replace(result, kept_copy=copy)
 

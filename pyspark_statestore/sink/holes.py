@@ -5,11 +5,16 @@ Spark's list has an entry for each batch. Readers, and the query when it repeats
 
 * **A repartitioning** is a batch in the query's logs that writes nothing to a sink. Its entry is empty; where Spark
   would repeat the list with that batch, it is a ``.compact`` that repeats what the list names, and names nothing new.
+  The query's driver writes it when the next batch begins (``ListHoles`` of the jar). What is here mends the list of a
+  query that has gone on without the package.
 * **A query that goes on from a fork** begins with a batch other than 0. Its own sink gets empty entries for the batches
   before: with a ``.compact``, so that they are few.
 
-An entry is written only where the query's own logs show that the batch is a repartitioning, never for an entry that was
-lost. It never takes the place of a file. Nothing depends on the query being stopped: it writes no entry of that number.
+An entry is written only before one that there is. After the last one it would make a query skip its own batch of that
+number, whose rows would be lost: the list of another query may have come as far, and a repartitioning may be taken
+back. And it is written only where the query's own logs show that the batch is a repartitioning, never for an entry that
+was lost. It never takes the place of a file. Nothing depends on the query being stopped: it writes no entry of that
+number.
 
 Which batches repeat the list, Spark finds out by the ``.compact`` that there are, and by the query's setting where
 there is one at most. That setting is nowhere on the disk, so it has to be given then.
@@ -21,21 +26,14 @@ import sys
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark_statestore.errors import StateStoreFilesError, not_allowed
-from pyspark_statestore.log.repartitionings import (
-    BatchLogs,
-    forget_sinks,
-    forget_what_is_over,
-    not_named,
-    note_sinks,
-)
+from pyspark_statestore.log.repartitionings import BatchLogs
 from pyspark_statestore.log.scan import retry_if_gone
 from pyspark_statestore.sink.file_list import LIST, ListPart, compact_batches, read_list, start_of, text_of
 from pyspark_statestore.sink.notes import Intent
-from pyspark_statestore.storage.changes import create_new, delete, forget_checksum
+from pyspark_statestore.storage.changes import create_new, delete
 from pyspark_statestore.storage.directory import Directory
 from pyspark_statestore.storage.location import Location
 
@@ -130,8 +128,10 @@ class Holes:
         if logs.entered < 0 or before.committed < 0:
             raise cannot(sink, f"{checkpoint.location.url} is no checkpoint of a query that has committed a batch")
         listed = [part.batch_id for part in parts]
-        missing = tuple(batch for batch in before.repartitionings if batch not in listed and batch > start_of(parts))
-        _check_same_query(sink, checkpoint, max([listed[-1], *missing]), before, logs)
+        missing = tuple(
+            batch for batch in before.repartitionings if batch not in listed and start_of(parts) < batch < listed[-1]
+        )
+        _check_same_query(sink, checkpoint, listed[-1], before, logs)
         _check_explained(sink, parts, missing, logs)
         interval = interval_of(compact_batches(sink), default_interval)
         _check_interval(sink, parts, interval)
@@ -159,7 +159,8 @@ def lines_of(part: ListPart) -> list[str]:
 
 
 def _check_same_query(sink: Directory, checkpoint: Directory, newest: int, before: BatchLogs, logs: BatchLogs) -> None:
-    if before.committed <= newest <= logs.entered:
+    # Repartitionings after which the query has not gone on have no entry yet.
+    if before.first_in_row(before.committed + 1) - 1 <= newest <= logs.entered:
         return
     reason = (
         f"its last batch is {newest}, and the last one of the query at {checkpoint.location.url} is {logs.committed}: "
@@ -200,7 +201,7 @@ def cannot(sink: Directory, reason: str) -> StateStoreFilesError:
 
 
 def mend(sink: Directory, checkpoint: Directory, default_interval: int, *, dry_run: bool = False) -> list[str]:
-    """Writes the entries that repartitionings have left out; doing it again changes nothing.
+    """Writes the entries before others that repartitionings have left out; doing it again changes nothing.
 
     Returns:
         The entries' URLs.
@@ -216,9 +217,6 @@ def mend(sink: Directory, checkpoint: Directory, default_interval: int, *, dry_r
 
     def change(intent: Intent) -> list[str]:
         now = Holes.found(sink, checkpoint, default_interval)
-        # The query may have gone on, but not back: it can only be taken back where its newest batch is one of these.
-        if now.missing and now.missing[-1] == now.logs.entered:
-            note_sinks(checkpoint, now.missing[-1], [sink.location])
         now.mend(intent)
         return _urls(now)
 
@@ -240,98 +238,6 @@ def _changed(sink: Directory, name: str, change: Callable[[Intent], list[str]]) 
         raise cannot(sink, error.getMessageParameters()["reason"]) from error
 
 
-def _written_for(sink: Directory, batch: int) -> ListPart | None:
-    """The entry that was written for a repartitioning, where the query has not gone on; None without one.
-
-    Raises:
-        StateStoreFilesError: PSS_CANNOT_REPAIR_SINK: it names something, or it is not the last one.
-    """
-    parts = read_list(sink, only_current=False)
-    if parts[-1].batch_id < batch:
-        return None
-    written = parts[-1]
-    if written.batch_id > batch:
-        raise cannot(sink, f"its list goes on after batch {batch} with batch {written.batch_id}")
-    where = sink.location.display(f"{LIST}/{written.info.name}")
-    older = [part for part in parts if part is not written]
-    if [part for part in older if part.batch_id == batch]:
-        raise cannot(sink, f"it has two entries of batch {batch}")
-    if not written.is_compact:
-        if lines_of(written):
-            raise cannot(sink, f"{where} names files: something was published in it since")
-        return written
-    start = max((part.batch_id for part in older if part.is_compact), default=-1)
-    before = [part for part in older if part.batch_id >= start and (part.is_compact or part.batch_id > start)]
-    if [part.batch_id for part in before] != list(range(max(start, 0), batch)):
-        raise cannot(sink, f"the entries that {where} repeats are not there any more")
-    if sorted(lines_of(written)) != sorted(line for part in before for line in lines_of(part)):
-        raise cannot(sink, f"{where} does not name what the entries before it do: the list was changed since")
-    return written
-
-
-@dataclass(frozen=True)
-class SinksOfQuery:
-    """The file sinks of a query that is repartitioned, or whose repartitioning is taken back.
-
-    Attributes:
-        checkpoint: The query's checkpoint.
-        sinks: The sinks' directories.
-        default_interval: The query's ``compactInterval``.
-    """
-
-    checkpoint: Directory
-    sinks: tuple[Directory, ...]
-    default_interval: int = COMPACT_INTERVAL
-
-    def __len__(self) -> int:
-        """How many there are."""
-        return len(self.sinks)
-
-    def check(self) -> int:
-        """Finds every obstacle to :meth:`mend` that can be found before; returns how many entries are missing now."""
-        return sum(len(mend(sink, self.checkpoint, self.default_interval, dry_run=True)) for sink in self.sinks)
-
-    def mend(self) -> int:
-        """Writes the entries that are missing; returns how many were."""
-        return sum(len(mend(sink, self.checkpoint, self.default_interval)) for sink in self.sinks)
-
-    def note(self, batch: int, *, is_new: bool) -> None:
-        """Notes that these sinks get an entry for a repartitioning, which is not finished yet."""
-        if is_new:
-            forget_what_is_over(self.checkpoint, batch)
-        note_sinks(self.checkpoint, batch, [sink.location for sink in self.sinks])
-
-    def not_named(self, batch: int) -> str:
-        """Why a repartitioning must not be finished or taken back without more sinks; empty where none is missing."""
-        return not_named(self.checkpoint, batch, [sink.location for sink in self.sinks])
-
-    def check_back(self, batch: int) -> int:
-        """Finds every obstacle to :meth:`take_back`; returns how many entries there are to be taken back."""
-        return sum(_written_for(sink, batch) is not None for sink in self.sinks)
-
-    def take_back(self, batch: int) -> None:
-        """Deletes the entries of a repartitioning. The query must not be able to start."""
-        for sink in self.sinks:
-            written = _written_for(sink, batch)
-            if written is not None:
-                _changed(sink, written.info.name, partial(_take_back, sink, batch))
-
-    def forget(self, batch: int) -> None:
-        """Deletes the note about a repartitioning that was taken back."""
-        forget_sinks(self.checkpoint, batch)
-
-
-def _take_back(sink: Directory, batch: int, intent: Intent) -> list[str]:
-    written = _written_for(sink, batch)
-    if written is None:
-        return []
-    name = f"{LIST}/{written.info.name}"
-    intent.replaces([])
-    forget_checksum(sink, name)
-    delete(sink, name)
-    return [sink.location.display(name)]
-
-
 @dataclass(frozen=True)
 class SinksOfFork:
     """The sinks that a fork's query writes to, instead of those of its source's query.
@@ -344,60 +250,54 @@ class SinksOfFork:
     sinks: tuple[tuple[Directory, Directory], ...]
     default_interval: int = COMPACT_INTERVAL
 
-    def check(self, last: int, checkpoints: Sequence[Location]) -> None:
+    def check(self, source: Directory, batch: int, fork: Location) -> None:
         """Finds every obstacle to :meth:`begin` that can be found before the fork is made.
 
         Args:
-            last: The last batch of the fork, at least.
-            checkpoints: The fork's, and its source's.
+            source: The source's checkpoint.
+            batch: The last batch of the fork, at least.
+            fork: The fork's checkpoint.
 
         Raises:
             StateStoreFilesError: PSS_NOT_A_SINK, PSS_DAMAGED_SINK_LIST, PSS_NOT_EMPTY, PSS_BAD_PATH, or something
                 cannot be read.
         """
         check_interval(self.default_interval)
-        taken = list(checkpoints)
-        for source, target in self.sinks:
-            newest = read_list(source)[-1].batch_id
+        taken = [fork, source.location]
+        logs = retry_if_gone(source, lambda: BatchLogs.read(source))
+        last = logs.first_in_row(batch + 1) - 1
+        for old, target in self.sinks:
+            newest = read_list(old)[-1].batch_id
             if newest < last:
                 reason = f"its last batch is {newest}, so it is no sink of a query whose last batch is {last} or later"
-                raise StateStoreFilesError("PSS_BAD_PATH", {"path": source.location.url, "reason": reason})
-            for other in (*taken, source.location):
+                raise StateStoreFilesError("PSS_BAD_PATH", {"path": old.location.url, "reason": reason})
+            for other in (*taken, old.location):
                 if _overlap(target.location, other):
                     reason = f"the fork's sink is, contains or lies in {other.url}"
                     raise StateStoreFilesError("PSS_BAD_PATH", {"path": target.location.url, "reason": reason})
             taken.append(target.location)
             _check_empty(target)
 
-    def begin(self, fork: Directory, repartitioned: int | None) -> None:
+    def begin(self, fork: Directory) -> None:
         """Writes the lists with which the fork's query can go on. If that fails, they are gone again.
 
         Args:
             fork: The fork's checkpoint.
-            repartitioned: The batch that is a repartitioning of the fork; None without one.
 
         Raises:
             StateStoreFilesError: As :meth:`check`, or something cannot be written.
         """
         logs = retry_if_gone(fork, lambda: BatchLogs.read(fork))
-        last = logs.committed if repartitioned is None else repartitioned - 1
-        # Repartitionings with which the source's batches end can be taken back in the fork, too, with their entries.
-        first = logs.first_in_row(last + 1)
+        # Repartitionings with which the fork's batches end can be taken back.
+        last = logs.first_in_row(logs.committed + 1) - 1
         begun: list[Directory] = []
         try:
             for source, target in self.sinks:
                 _check_empty(target)
                 begun.append(target)
                 interval = interval_of(compact_batches(source), self.default_interval)
-                for batch in range(first, last + 1):
-                    note_sinks(fork, batch, [target.location])
-                for name in [
-                    *names_until(first - 1, interval),
-                    *(name_of(b, interval) for b in range(first, last + 1)),
-                ]:
+                for name in names_until(last, interval):
                     create_new(target, name, text_of([]).encode())
-                if repartitioned is not None:
-                    mend(target, fork, interval)
         except BaseException:
             for target in begun:
                 _remove(target)

@@ -7,16 +7,14 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
-from pyspark_statestore import Checkpoint, Sink, StateStoreFilesError
+from pyspark_statestore import Checkpoint, Sink
 from pyspark_statestore.cli.main import cli
 from tests.conftest import MakeSpark
-from tests.maintenance.faults import Breakage
 from tests.migration.builders import NOW
 from tests.reshape.harness import partitions, since
 from tests.sink.sinks import FileSink, rows_of
-from tests.streaming.runs import session_conf
 
 pytestmark = [pytest.mark.spark, since]
 
@@ -26,9 +24,13 @@ COUNT = 4
 """Rows of a batch."""
 
 
-def begun(spark: SparkSession, folder: Path, batches: int, **options: Any) -> FileSink:
+def distinct(rows: DataFrame) -> DataFrame:
+    return rows.dropDuplicates(["id"])
+
+
+def begun(spark: SparkSession, folder: Path, batches: int) -> FileSink:
     """A query with state in two partitions, which repeats its sink's list with each third batch."""
-    return go_on(FileSink(spark, folder, change=lambda rows: rows.dropDuplicates(["id"])), batches, **options)
+    return go_on(FileSink(spark, folder, change=distinct), batches)
 
 
 def go_on(sink: FileSink, batches: int, *, compacting: bool = True, **options: str) -> FileSink:
@@ -45,69 +47,91 @@ def all_ids(sink: FileSink, first: int = 0) -> list[int]:
     return list(range(first * COUNT, sink.fed * COUNT))
 
 
+@pytest.mark.parametrize("door", ["provider", "path"])
 @pytest.mark.parametrize(
     ("batches", "compacting", "entry"), [(4, False, "4"), (5, False, "5.compact"), (2, True, "2.compact")]
 )
 def test_the_query_goes_on_over_the_next_repetition_of_the_list(
-    make_spark: MakeSpark, tmp_path: Path, breakage: Breakage, batches: int, compacting: bool, entry: str
+    make_spark: MakeSpark, tmp_path: Path, door: str, batches: int, compacting: bool, entry: str
 ) -> None:
-    spark = make_spark(mode="provider")
+    spark = make_spark(mode=door)
     # What waits to be published must not be forgotten, either.
     options: dict[str, Any] = {"maxDelay": "10h"} if compacting else {}
-    sink = begun(spark, tmp_path, batches, compacting=compacting, **options)
+    sink = FileSink(spark, tmp_path, change=distinct, is_merged_path=door == "path")
+    go_on(sink, batches, compacting=compacting, **options)
     log = sink.files / "_spark_metadata"
-    commit = sink.checkpoint / "commits" / str(batches)
-    with session_conf(spark, INTERVAL):
-        breakage.at = lambda done: commit.exists() and done[-1].endswith("_spark_metadata")
-        with pytest.raises(StateStoreFilesError, match="broken on purpose"):
-            at(sink).repartition(4, sinks=[sink.files], spark=spark)
-        breakage.mended()
-        assert commit.exists()
-        assert not (log / entry).exists()
 
-        done = at(sink).repartition(4, sinks=[sink.files], spark=spark)
+    assert at(sink).repartition(4, spark=spark).batch == batches
 
-    assert (done.batch, done.sink_entries_count) == (None, 1)
-    assert (log / entry).exists()
+    assert not (log / entry).exists(), "it can still be taken back"
     if compacting:
         assert Sink(sink.files).waiting().num_rows > 0
     else:
         assert sink.ids() == all_ids(sink)
     go_on(sink, 4, compacting=compacting)
+    assert (log / entry).exists()
     assert sink.ids() == all_ids(sink)
     assert Sink(sink.files).verify().is_clean
     assert {"2.compact", "5.compact"} <= {path.name for path in log.iterdir()}
 
 
-def test_a_sink_that_has_the_hole_already(make_spark: MakeSpark, tmp_path: Path) -> None:
+def test_two_in_a_row_and_a_query_that_finds_nothing_to_do(make_spark: MakeSpark, tmp_path: Path) -> None:
+    """Until it has entered a batch, both can be taken back: the list has nothing for them."""
+    spark = make_spark(mode="provider")
+    sink = begun(spark, tmp_path, 2)
+    assert [at(sink).repartition(n, spark=spark).batch for n in (4, 3)] == [2, 3]
+    go_on(sink, 0)
+    assert sorted(path.name for path in (sink.files / "_spark_metadata").glob("[0-9]*")) == ["0", "1"]
+    assert at(sink).undo_repartition().batch == 3
+    go_on(sink, 0)
+    assert [at(sink).repartition(5, spark=spark).batch] == [3]
+    go_on(sink, 3)
+    assert sink.ids() == all_ids(sink)
+    assert (sink.files / "_spark_metadata" / "3").read_text() == "v1"
+    assert Sink(sink.files).verify().is_clean
+
+
+def test_a_list_of_another_query_that_has_come_as_far_stays(make_spark: MakeSpark, tmp_path: Path) -> None:
+    """Nothing on a disk says whose list it is, so only the query itself adds to one."""
+    spark = make_spark(mode="provider")
+    one, other = (begun(spark, tmp_path / name, 3) for name in ("one", "other"))
+    assert at(one).repartition(4, spark=spark).batch == 3
+    assert Sink(other.files).verify(repair=True, checkpoint=one.checkpoint).repaired == ()
+    for sink in (other, one):
+        go_on(sink, 4)
+        assert sink.ids() == all_ids(sink)
+        assert Sink(sink.files).verify().is_clean
+
+
+@pytest.mark.parametrize("by", ["command", "query"])
+def test_a_sink_that_has_the_hole_already(make_spark: MakeSpark, tmp_path: Path, by: str) -> None:
+    """Its query has gone on without the package."""
     spark = make_spark(mode="provider")
     sink = begun(spark, tmp_path, 3)
-    assert at(sink).repartition(4, spark=spark).sink_entries_count == 0
+    at(sink).repartition(4, spark=spark)
     go_on(sink, 1)
+    (sink.files / "_spark_metadata" / "3").unlink()
     with pytest.raises(Exception, match=r"BATCH_METADATA_NOT_FOUND|doesn't exist"):
         sink.ids()
-    with pytest.raises(Exception, match=r"BATCH_METADATA_NOT_FOUND|doesn't exist"):
-        go_on(sink, 2)
 
-    repair = ["sink", "verify", str(sink.files), "--repair", "--checkpoint", str(sink.checkpoint)]
-    found = CliRunner().invoke(cli, [*repair, "--compact-interval", "3"])
+    if by == "command":
+        repair = ["sink", "verify", str(sink.files), "--repair", "--checkpoint", str(sink.checkpoint)]
+        found = CliRunner().invoke(cli, [*repair, "--compact-interval", "3"])
+        assert found.exit_code == 0, found.output
+        assert (sink.files / "_spark_metadata" / "3").read_text() == "v1"
+        assert sink.ids() == all_ids(sink)
 
-    assert found.exit_code == 0, found.output
-    assert (sink.files / "_spark_metadata" / "3").read_text() == "v1"
     go_on(sink, 3)
     assert sink.ids() == all_ids(sink)
     assert Sink(sink.files).verify().is_clean
 
 
 def test_a_repartitioning_that_is_taken_back(make_spark: MakeSpark, tmp_path: Path) -> None:
-    """The sink would skip the query's own batch of that number."""
+    """A sink would skip the query's own batch of that number, had its list an entry for it."""
     spark = make_spark(mode="provider")
     sink = begun(spark, tmp_path, 2)
-    with session_conf(spark, INTERVAL):
-        assert at(sink).repartition(4, sinks=[sink.files], spark=spark).sink_entries_count == 1
-    with pytest.raises(StateStoreFilesError, match="PSS_CANNOT_UNDO_REPARTITION"):
-        at(sink).undo_repartition()
-    assert at(sink).undo_repartition(sinks=[sink.files]).sink_entries_count == 1
+    at(sink).repartition(4, spark=spark)
+    at(sink).undo_repartition()
     go_on(sink, 2)
     assert sink.ids() == all_ids(sink)
 
@@ -133,12 +157,10 @@ def test_a_fork_writes_to_a_sink_of_its_own(make_spark: MakeSpark, tmp_path: Pat
     made = Checkpoint(sink.checkpoint).fork(fork.checkpoint, partitions=n, sinks={sink.files: fork.files}, spark=spark)
     assert (made.version, made.sinks_count) == (5, 1)
     if n is not None:
-        with pytest.raises(StateStoreFilesError, match="PSS_CANNOT_UNDO_REPARTITION"):
-            at(fork).undo_repartition()
-        assert at(fork).undo_repartition(sinks=[fork.files]).sink_entries_count == 1
-        assert at(fork).repartition(n, sinks=[fork.files], spark=spark).sink_entries_count == 1
-        assert (fork.files / "_spark_metadata" / "5.compact").exists()
+        assert at(fork).undo_repartition().batch == 5
+        at(fork).repartition(n, spark=spark)
     go_on(fork, 4, compacting=False)
+    assert n is None or (fork.files / "_spark_metadata" / "5.compact").exists()
     assert fork.ids() == all_ids(fork, 5)
     assert Sink(fork.files).verify().is_clean
     assert sink.ids() == before

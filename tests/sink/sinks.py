@@ -13,6 +13,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
+from pyspark_statestore import merged_path
 from pyspark_statestore.session.doors import COMMIT_PROTOCOL_KEY, COMPACTING_PROTOCOL
 from tests.sink import manifest
 from tests.streaming.runs import session_conf
@@ -55,6 +56,7 @@ class FileSink:
         scheme: Of the file system of the sink.
         url: Of a sink that is on no disk.
         fed: Batches of input.
+        is_merged_path: Whether its checkpoint is on a merged path.
     """
 
     spark: SparkSession
@@ -66,6 +68,7 @@ class FileSink:
     scheme: str = "file"
     url: str = ""
     fed: int = 0
+    is_merged_path: bool = False
 
     def __post_init__(self) -> None:
         for name in ("input", "files"):
@@ -85,6 +88,11 @@ class FileSink:
     def checkpoint(self) -> Path:
         """The query's checkpoint."""
         return self.folder / "checkpoint"
+
+    @property
+    def checkpoint_location(self) -> str:
+        """The query's checkpoint as Spark is told."""
+        return merged_path(str(self.checkpoint)) if self.is_merged_path else str(self.checkpoint)
 
     def feed(self, *batches: Sequence[Mapping[str, Any]]) -> None:
         """Adds input."""
@@ -114,7 +122,7 @@ class FileSink:
             writer = self.change(rows).writeStream.format(self.format).options(**self.options).options(**options)
             if self.partition_by:
                 writer = writer.partitionBy(*self.partition_by)
-            writer = writer.option("checkpointLocation", str(self.checkpoint)).trigger(availableNow=True)
+            writer = writer.option("checkpointLocation", self.checkpoint_location).trigger(availableNow=True)
             yield writer.start(self.location)
 
     def read(self, **options: str) -> Counter[str]:

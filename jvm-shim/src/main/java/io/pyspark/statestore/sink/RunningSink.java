@@ -34,10 +34,8 @@ record RunningSink(StreamingQuery query, WrittenFormat written) {
    */
   static RunningSink ofThisThread() throws StateStoreFilesException {
     SparkSession session = SparkSession.active();
-    String id = session.sparkContext().getLocalProperty(QUERY_ID);
     try {
-      Object queries = call(call(session, "sharedState"), "activeStreamingQueries");
-      Object query = id == null ? null : ((Map<?, ?>) queries).get(UUID.fromString(id));
+      Object query = queryOfThisThread(session);
       if (query == null) {
         throw notFound("this thread runs no streaming query", null);
       }
@@ -58,6 +56,13 @@ record RunningSink(StreamingQuery query, WrittenFormat written) {
     } catch (ReflectiveOperationException | ClassCastException e) {
       throw notFound("this Spark's file sink is not as expected", e);
     }
+  }
+
+  /** The query that this thread runs; null without one. */
+  static Object queryOfThisThread(SparkSession session) throws ReflectiveOperationException {
+    String id = session.sparkContext().getLocalProperty(QUERY_ID);
+    Object queries = id == null ? null : call(call(session, "sharedState"), "activeStreamingQueries");
+    return id == null ? null : ((Map<?, ?>) queries).get(UUID.fromString(id));
   }
 
   /** Whether the query ends because the user stops it: then nothing has failed that Spark does not know of. */
@@ -82,7 +87,7 @@ record RunningSink(StreamingQuery query, WrittenFormat written) {
     return object.getClass().getMethod(method).invoke(object);
   }
 
-  private static Object field(Object object, String name) throws ReflectiveOperationException {
+  static Object field(Object object, String name) throws ReflectiveOperationException {
     Field field = object.getClass().getDeclaredField(name);
     field.setAccessible(true);
     return field.get(object);

@@ -1,17 +1,44 @@
 package io.pyspark.statestore.spark;
 
 import io.pyspark.statestore.ShimInfo;
+import io.pyspark.statestore.sink.ListHolesRule;
+import java.util.Collections;
+import java.util.Set;
+import java.util.WeakHashMap;
+import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.SparkSessionExtensions;
+import org.apache.spark.sql.execution.ColumnarRule;
 import scala.runtime.AbstractFunction1;
 import scala.runtime.BoxedUnit;
 
-/** The class for {@code spark.sql.extensions}: adds {@link TransformWithStateGuard}, and {@link LookAheadExtension}. */
+/**
+ * The class for {@code spark.sql.extensions}: adds {@link TransformWithStateGuard}, and what looks at the plan of each
+ * batch: {@link LookAheadExtension} and {@link ListHolesRule}.
+ */
 public final class MergedStateExtensions extends AbstractFunction1<SparkSessionExtensions, BoxedUnit> {
+  private static final Set<SparkSessionExtensions> WITH_PLAN_RULES =
+      Collections.synchronizedSet(Collections.newSetFromMap(new WeakHashMap<>()));
+
   @Override
   public BoxedUnit apply(SparkSessionExtensions extensions) {
     ShimInfo.checkSpark();
     extensions.injectCheckRule(TransformWithStateGuard.CheckRule::new);
-    LookAheadExtension.inject(extensions);
+    injectPlanRules(extensions);
     return BoxedUnit.UNIT;
+  }
+
+  /** Also in a session that runs already, once: Spark makes a session for each query, with the same extensions. */
+  static void injectPlanRules(SparkSessionExtensions extensions) {
+    if (!WITH_PLAN_RULES.add(extensions)) {
+      return;
+    }
+    LookAheadExtension.inject(extensions);
+    extensions.injectColumnar(
+        new AbstractFunction1<SparkSession, ColumnarRule>() {
+          @Override
+          public ColumnarRule apply(SparkSession session) {
+            return new ListHolesRule(session, () -> SessionInternals.hadoopConf(session));
+          }
+        });
   }
 }

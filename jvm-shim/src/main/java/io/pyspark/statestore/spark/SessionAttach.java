@@ -24,7 +24,7 @@ public final class SessionAttach {
     // Hadoop looks the class up with a class loader that does not know the jar, so an instance is put into its cache.
     MergedFileSystem.of(new Path("merged+file:///"), conf);
     SessionInternals.guardTransformWithState(session);
-    SessionInternals.lookAhead(session);
+    MergedStateExtensions.injectPlanRules(SessionInternals.extensions(session));
     EndedQueries.listen(session.sparkContext());
     return ShimInfo.version();
   }

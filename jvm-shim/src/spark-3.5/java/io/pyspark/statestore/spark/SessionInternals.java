@@ -2,6 +2,7 @@ package io.pyspark.statestore.spark;
 
 import org.apache.hadoop.conf.Configuration;
 import org.apache.spark.sql.SparkSession;
+import org.apache.spark.sql.SparkSessionExtensions;
 
 /** What a session shows to Spark's own code only. */
 final class SessionInternals {
@@ -11,8 +12,9 @@ final class SessionInternals {
     return session.sessionState().newHadoopConf();
   }
 
-  /** No store of Spark 3.5 has holes. */
-  static void lookAhead(SparkSession session) {}
+  static SparkSessionExtensions extensions(SparkSession session) {
+    return session.extensions();
+  }
 
   /** Spark 3.5 has no transformWithState. */
   static void guardTransformWithState(SparkSession session) {}

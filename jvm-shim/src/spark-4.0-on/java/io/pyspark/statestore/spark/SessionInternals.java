@@ -1,8 +1,5 @@
 package io.pyspark.statestore.spark;
 
-import java.util.Collections;
-import java.util.Set;
-import java.util.WeakHashMap;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.spark.sql.ExperimentalMethods;
 import org.apache.spark.sql.SparkSession;
@@ -13,10 +10,6 @@ import scala.collection.immutable.Seq;
 
 /** What a session shows to Spark's own code only. */
 final class SessionInternals {
-  /** Those of running sessions to which that was added. */
-  private static final Set<SparkSessionExtensions> WITH_LOOK_AHEAD =
-      Collections.synchronizedSet(Collections.newSetFromMap(new WeakHashMap<>()));
-
   private SessionInternals() {}
 
   private static org.apache.spark.sql.classic.SparkSession classic(SparkSession session) {
@@ -27,11 +20,8 @@ final class SessionInternals {
     return classic(session).sessionState().newHadoopConf();
   }
 
-  /** Has queries that start from now on looked ahead for: Spark makes a session for each, with the same extensions. */
-  static void lookAhead(SparkSession session) {
-    if (WITH_LOOK_AHEAD.add(classic(session).extensions())) {
-      LookAheadExtension.inject(classic(session).extensions());
-    }
+  static SparkSessionExtensions extensions(SparkSession session) {
+    return classic(session).extensions();
   }
 
   /** Adds {@link TransformWithStateGuard} to a session that runs already, once. */

@@ -1,0 +1,135 @@
+"""Batches that are repartitionings: a query adds their entries to the list of its own sink, and no other entry.
+
+The repartitionings are made by hand, of queries without state, so that all of this runs on every Spark; real ones are
+in ``tests/reshape/test_sinks.py``.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import col, raise_error, when
+
+from pyspark_statestore import Sink, attach
+from pyspark_statestore.log.repartitionings import is_repartitioning
+from tests.conftest import MakeSpark
+from tests.sink.sinks import FileSink, rows_of
+
+pytestmark = pytest.mark.spark
+
+COUNT = 4
+"""Rows of a batch."""
+
+CONF = {"spark.sql.streaming.fileSink.log.compactInterval": "3"}
+
+
+def go_on(sink: FileSink, batches: int, **options: str) -> FileSink:
+    sink.feed(*(rows_of(sink.fed + number, COUNT) for number in range(batches)))
+    sink.run(compacting=False, conf=CONF, **options)
+    return sink
+
+
+def is_whole(sink: FileSink) -> bool:
+    return sink.ids() == list(range(sink.fed * COUNT)) and Sink(sink.files).verify().is_clean
+
+
+def repartition(sink: FileSink, batch: int, partitions: int = 7) -> None:
+    """Enters and commits a batch as Spark's offline repartitioning does."""
+    offsets, commits = sink.checkpoint / "offsets", sink.checkpoint / "commits"
+    version, settings, *sources = (offsets / str(batch - 1)).read_text().split("\n")
+    said = json.loads(settings)
+    said["conf"]["spark.sql.shuffle.partitions"] = str(partitions)
+    (offsets / str(batch)).write_text("\n".join([version, json.dumps(said), *sources]))
+    shutil.copy(commits / str(batch - 1), commits / str(batch))
+
+
+def entries(sink: FileSink) -> set[str]:
+    return {path.name for path in (sink.files / "_spark_metadata").glob("[0-9]*")}
+
+
+@pytest.mark.parametrize("batch", [2, 3, 4])
+def test_the_query_adds_the_entries_before_its_next_batch(spark: SparkSession, tmp_path: Path, batch: int) -> None:
+    """Two in a row; one of them, or the batch after them, repeats the list."""
+    sink = go_on(FileSink(spark, tmp_path), batch)
+    repartition(sink, batch)
+    repartition(sink, batch + 1, 8)
+    before = entries(sink)
+    sink.run(compacting=False, conf=CONF)
+    assert entries(sink) == before, "a query that has entered no batch adds nothing"
+    go_on(sink, 1)
+    assert is_whole(sink)
+    go_on(sink, 5)
+    assert is_whole(sink)
+
+
+def test_a_session_that_runs_already(make_spark: MakeSpark, tmp_path: Path) -> None:
+    sink = go_on(FileSink(attach(make_spark()), tmp_path), 3)
+    repartition(sink, 3)
+    go_on(sink, 4)
+    assert is_whole(sink)
+
+
+def test_a_batch_that_fails_after_the_entry_was_added(spark: SparkSession, tmp_path: Path) -> None:
+    def fails(rows: DataFrame) -> DataFrame:
+        return rows.withColumn("word", when(col("id") >= 3 * COUNT, raise_error(col("word"))).otherwise(col("word")))
+
+    sink = go_on(FileSink(spark, tmp_path, change=fails), 3)
+    repartition(sink, 3)
+    with pytest.raises(Exception, match="word"):
+        go_on(sink, 1)
+    assert "3" in entries(sink)
+    assert "4" not in entries(sink)
+    sink.change = lambda rows: rows
+    go_on(sink, 4)
+    assert is_whole(sink)
+
+
+@pytest.mark.parametrize("lost", [1, 3])
+def test_an_entry_that_was_lost_is_not_made_up(spark: SparkSession, tmp_path: Path, lost: int) -> None:
+    """Nor is anything added beside it, which would let the list look whole."""
+    sink = go_on(FileSink(spark, tmp_path), 5)
+    repartition(sink, 5)
+    (sink.files / "_spark_metadata" / str(lost)).unlink()
+    if lost == 1:  # as far back as readers go
+        for name in ("2.compact", ".2.compact.crc"):
+            (sink.files / "_spark_metadata" / name).unlink(missing_ok=True)
+    before = entries(sink)
+    with pytest.raises(Exception, match=r"BATCH_METADATA_NOT_FOUND|doesn't exist"):
+        go_on(sink, 3)
+    assert not {"1", "3", "5", "5.compact"} & (entries(sink) - before)
+
+
+def test_java_and_python_know_the_same_batches(spark: SparkSession) -> None:
+    java = spark._jvm.io.pyspark.statestore.sink.ListHoles
+    chance = random.Random(34)
+    verdicts = set()
+    for _ in range(300):
+        older = [_entry(chance) for _ in range(chance.randrange(4))]
+        entry = _entry(chance)
+        said = java.isRepartitioning(entry, spark._jvm.java.util.ArrayList(older))
+        assert said == is_repartitioning(entry.encode(), [each.encode() for each in older]), (entry, older)
+        verdicts.add(said)
+    assert verdicts == {True, False}
+
+
+def _entry(chance: random.Random) -> str:
+    conf: dict[str, object] = {"spark.sql.x": chance.choice("aab")}
+    if chance.random() < 0.9:
+        conf["spark.sql.shuffle.partitions"] = chance.choice(["1", "2", "20", "ü", None])
+    if chance.random() < 0.3:
+        conf["spark.sql.streaming.stateStore.providerClass"] = chance.choice("pq")
+    items = list(conf.items())
+    chance.shuffle(items)
+    said: dict[str, object] = {"batchTimestampMs": chance.choice([1, 1, 2]), "conf": dict(items)}
+    if chance.random() < 0.1:
+        said["conf"] = chance.choice([None, [], {}, "x"])
+    settings = json.dumps(said, ensure_ascii=False)
+    if chance.random() < 0.1:
+        settings = chance.choice(["", " ", "[]", settings[:-1], settings + "x", "null"])
+    lines = [chance.choice(["v1"] * 5 + ["v2"]), settings, chance.choice(['{"o":1}', '{"o":1}', '{"o":1}\n-'])]
+    return "\n".join(lines[: chance.choice([3] * 9 + [1, 2])])
