@@ -1,14 +1,18 @@
-"""Which batches in a query's logs are repartitionings.
+"""Which batches in a query's logs write nothing to a sink: repartitionings.
 
 A repartitioning uses up a batch number. Its entry in the offset log differs from an earlier one in nothing but the
-number of state partitions; a query's own batches differ in more, as in the time. ``ListHoles`` of the jar has the same
-rule.
+number of state partitions; a query's own batches differ in more, as in the time. Mostly that is the batch before. Spark
+can be told to skip one that has failed (``enforce_exactly_once_sink=False``): it commits it unwritten, takes the state
+of the one before, and the query reads the input of the skipped one again.
+
+``ListHoles`` of the jar has the same rule.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from pyspark_statestore.log.spark_logs import COMMITS, OFFSETS, PARTITIONS_KEY, entries
@@ -50,13 +54,13 @@ class BatchLogs:
         committed: The last batch that was committed; -1 without one.
         entered: The last batch in the offset log; -1 without one.
         first: The first batch that the offset log still has.
-        repartitionings: The committed batches that are repartitionings, in ascending order.
+        without_output: The committed batches that are repartitionings or were skipped for one, in ascending order.
     """
 
     committed: int
     entered: int
     first: int
-    repartitionings: tuple[int, ...]
+    without_output: tuple[int, ...]
 
     @classmethod
     def read(cls, directory: Directory) -> BatchLogs:
@@ -69,24 +73,28 @@ class BatchLogs:
         infos, committed = entries(directory, OFFSETS), entries(directory, COMMITS)
         batches = [*infos]
         data = in_parallel(lambda batch: directory.read(f"{OFFSETS}/{batch}", infos[batch].size), batches)
-        found = [
-            batch for at, batch in enumerate(batches) if batch in committed and is_repartitioning(data[at], data[:at])
-        ]
-        return cls(max(committed, default=-1), max(batches, default=-1), min(batches, default=0), tuple(found))
+        found = tuple(batch for batch in without_output(dict(zip(batches, data, strict=True))) if batch in committed)
+        return cls(max(committed, default=-1), max(batches, default=-1), min(batches, default=0), found)
 
     def first_in_row(self, end: int) -> int:
-        """The first of the repartitionings right before a batch, without one of the query between; it, without any.
-
-        All of them can still be taken back, one after the other.
-        """
-        while end - 1 in self.repartitionings:
+        """The first of the batches without output right before a batch; that one, without any."""
+        while end - 1 in self.without_output:
             end -= 1
         return end
 
 
-def is_repartitioning(newest: bytes, older: Sequence[bytes]) -> bool:
-    """Whether an entry of the offset log differs from an earlier one only in the number of partitions."""
-    try:
-        return base_of(newest, older, any_store=True) is not None
-    except (ValueError, AttributeError, TypeError):  # an entry that was cut off shows nothing
-        return False
+def without_output(entries: Mapping[int, bytes]) -> list[int]:
+    """The batches that are repartitionings, or were skipped for one, in ascending order.
+
+    Args:
+        entries: The offset log, by batch in ascending order.
+    """
+    batches, data = [*entries], [*entries.values()]
+    found: set[int] = set()
+    for at in range(len(batches)):
+        # An entry that was cut off shows nothing.
+        with suppress(ValueError, AttributeError, TypeError):
+            base = base_of(data[at], data[:at], any_store=True)
+            if base is not None:
+                found.update(batches[base + 1 : at + 1])
+    return sorted(found)

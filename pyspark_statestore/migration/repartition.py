@@ -9,7 +9,7 @@ What is done here comes before: everything is refused that Spark would find out 
 would not notice, or that could not be taken back.
 
 What comes after is not done here: a file sink has no entry for that batch in its list. The query's driver writes it
-when the next batch begins, and the repartitioning cannot be taken back any more.
+with the next batch's entry, and the repartitioning cannot be taken back any more.
 """
 
 from __future__ import annotations

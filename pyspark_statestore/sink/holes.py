@@ -5,7 +5,7 @@ Spark's list has an entry for each batch. Readers, and the query when it repeats
 
 * **A repartitioning** is a batch in the query's logs that writes nothing to a sink. Its entry is empty; where Spark
   would repeat the list with that batch, it is a ``.compact`` that repeats what the list names, and names nothing new.
-  The query's driver writes it when the next batch begins (``ListHoles`` of the jar). What is here mends the list of a
+  The query's driver writes it with the next batch's entry (``ListHoles`` of the jar). What is here mends the list of a
   query that has gone on without the package.
 * **A query that goes on from a fork** begins with a batch other than 0. Its own sink gets empty entries for the batches
   before: with a ``.compact``, so that they are few.
@@ -129,7 +129,7 @@ class Holes:
             raise cannot(sink, f"{checkpoint.location.url} is no checkpoint of a query that has committed a batch")
         listed = [part.batch_id for part in parts]
         missing = tuple(
-            batch for batch in before.repartitionings if batch not in listed and start_of(parts) < batch < listed[-1]
+            batch for batch in before.without_output if batch not in listed and start_of(parts) < batch < listed[-1]
         )
         _check_same_query(sink, checkpoint, listed[-1], before, logs)
         _check_explained(sink, parts, missing, logs)

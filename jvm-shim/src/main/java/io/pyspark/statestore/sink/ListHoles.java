@@ -8,14 +8,16 @@ import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.io.InputStream;
-import java.lang.reflect.Array;
-import java.lang.reflect.InvocationTargetException;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
-import java.util.Collection;
+import java.util.HashSet;
 import java.util.List;
-import java.util.NavigableMap;
+import java.util.Map;
+import java.util.Set;
+import java.util.SortedMap;
+import java.util.SortedSet;
 import java.util.TreeMap;
+import java.util.TreeSet;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import org.apache.hadoop.conf.Configuration;
@@ -30,13 +32,14 @@ import org.slf4j.LoggerFactory;
  *
  * <p>A repartitioning is a batch in the query's logs that writes nothing to a sink. Once the list has a later entry,
  * readers fail for want of that one, and the query fails when it repeats the list. So the query's driver adds it,
- * empty, by Spark's own list, before the next batch is added. The next batch is in the offset log by then: nobody can
- * take the repartitioning back, and no batch of the query has that number. And a query knows its own sink.
+ * empty, right before its own next entry, and by Spark's own list: see {@link FilledSinkLog}. Nobody can take the
+ * repartitioning back by then, no batch of the query has that number, and the list is the one to which the query's next
+ * batch goes in any case.
  *
- * <p>An entry that was lost named files. So only batches count that are repartitionings by the query's logs; {@code
+ * <p>An entry that was lost named files. So only batches count that write to no sink by the query's logs; {@code
  * log.repartitionings} in Python has the same rule.
  */
-public final class ListHoles {
+final class ListHoles {
   private static final Logger LOG = LoggerFactory.getLogger(ListHoles.class);
   private static final ObjectMapper JSON = new ObjectMapper().enable(DeserializationFeature.FAIL_ON_TRAILING_TOKENS);
   private static final Pattern ENTRY = Pattern.compile("([0-9]{1,18})(\\.compact)?");
@@ -46,95 +49,131 @@ public final class ListHoles {
   /** A conversion puts another class into the newest entry, and that may be a repartitioning's. */
   private static final String PROVIDER = "spark.sql.streaming.stateStore.providerClass";
 
-  private ListHoles() {}
+  private final Path checkpoint;
+  private final Configuration conf;
+
+  /** Of the query with a checkpoint. */
+  ListHoles(Path checkpoint, Configuration conf) {
+    this.checkpoint = checkpoint;
+    this.conf = conf;
+  }
 
   /**
-   * Adds what is missing.
-   *
-   * @param query whose next batch is in its offset log
-   * @param sink where it writes files
+   * The batches before one that get an empty entry, in ascending order. None where another entry was lost, or something
+   * is not as expected: the query goes on as without the package.
    */
-  static void fill(Object query, Object sink, Configuration conf) throws IOException, ReflectiveOperationException {
-    Object list = RunningSink.field(sink, "fileLog");
-    Path root = (Path) RunningSink.call(list, "metadataPath");
-    NavigableMap<Long, Path> entries = new TreeMap<>();
+  List<Long> before(long next, Path list) throws IOException {
+    try {
+      return missing(next, list);
+    } catch (RuntimeException e) {
+      LOG.warn(
+          "Whether the list of files in {} lacks the entry of a repartitioning was not found out. What to do: if"
+              + " readers fail with BATCH_METADATA_NOT_FOUND, run pyspark-statestore sink verify DIRECTORY --repair"
+              + " --checkpoint PATH",
+          list,
+          e);
+      return List.of();
+    }
+  }
+
+  private List<Long> missing(long next, Path list) throws IOException {
+    Set<Long> entries = new HashSet<>();
     long start = -1;
-    for (FileStatus file : listed(root, conf)) {
+    for (FileStatus file : listed(list)) {
       Matcher name = ENTRY.matcher(file.getPath().getName());
       if (name.matches()) {
-        entries.put(Long.parseLong(name.group(1)), file.getPath());
+        entries.add(Long.parseLong(name.group(1)));
         start = name.group(2) == null ? start : Math.max(start, Long.parseLong(name.group(1)));
       }
     }
-    if (entries.isEmpty()) {
-      return;
-    }
-    Path checkpoint = new Path((String) RunningSink.call(query, "resolvedCheckpointRoot"));
-    NavigableMap<Long, Path> committed = numbered(new Path(checkpoint, "commits"), conf);
     List<Long> missing = new ArrayList<>();
-    NavigableMap<Long, Path> entered = null;
-    for (long batch = start + 1; !committed.isEmpty() && batch <= committed.lastKey(); batch++) {
-      if (entries.containsKey(batch)) {
-        continue;
+    SortedSet<Long> withoutOutput = null;
+    for (long batch = start + 1; batch < next && !entries.isEmpty(); batch++) {
+      if (!entries.contains(batch)) {
+        withoutOutput = withoutOutput == null ? withoutOutput() : withoutOutput;
+        if (!withoutOutput.contains(batch)) {
+          LOG.warn(
+              "The list of files in {} has no entry for batch {}, and it is not known to be a repartitioning. Readers"
+                  + " fail. What to do: restore it from a copy",
+              list,
+              batch);
+          return List.of();
+        }
+        missing.add(batch);
       }
-      entered = entered == null ? numbered(new Path(checkpoint, "offsets"), conf) : entered;
-      boolean isOver = !entered.isEmpty() && batch < entered.lastKey() && committed.containsKey(batch);
-      if (!isOver || !isRepartitioning(batch, entered, conf)) {
-        LOG.warn(
-            "The list of files in {} has no entry for batch {}, and it is not known to be a repartitioning. Readers"
-                + " fail. What to do: restore it from a copy",
-            root,
-            batch);
-        return;
-      }
-      missing.add(batch);
     }
     for (long batch : missing) {
-      add(list, sink, batch);
-      LOG.info("The list of files in {} has got an empty entry for batch {}, which is a repartitioning", root, batch);
+      LOG.info("The list of files in {} gets an empty entry for batch {}, which is a repartitioning", list, batch);
+    }
+    return missing;
+  }
+
+  /** The committed batches that write to no sink, as far as the offset log still says. */
+  private SortedSet<Long> withoutOutput() throws IOException {
+    SortedMap<Long, String> entered = new TreeMap<>();
+    for (FileStatus file : listed(new Path(checkpoint, "offsets"))) {
+      Matcher name = ENTRY.matcher(file.getPath().getName());
+      if (name.matches() && name.group(2) == null) {
+        entered.put(Long.parseLong(name.group(1)), text(file.getPath()));
+      }
+    }
+    Set<String> committed = new HashSet<>();
+    for (FileStatus file : listed(new Path(checkpoint, "commits"))) {
+      committed.add(file.getPath().getName());
+    }
+    SortedSet<Long> found = new TreeSet<>(withoutOutput(entered));
+    found.removeIf(batch -> !committed.contains(batch.toString()));
+    return found;
+  }
+
+  private FileStatus[] listed(Path folder) throws IOException {
+    try {
+      return folder.getFileSystem(conf).listStatus(folder);
+    } catch (FileNotFoundException e) {
+      return new FileStatus[0];
     }
   }
 
-  private static void add(Object list, Object sink, long batch) throws ReflectiveOperationException {
-    // Beside the sink's class, wherever Spark has that.
-    String status = sink.getClass().getPackageName() + ".SinkFileStatus";
-    Object none = Array.newInstance(Class.forName(status, true, sink.getClass().getClassLoader()), 0);
-    // If it is there by now, another driver of the same query has added the same.
-    list.getClass().getMethod("add", long.class, Object.class).invoke(list, batch, none);
-  }
-
-  private static boolean isRepartitioning(long batch, NavigableMap<Long, Path> entered, Configuration conf)
-      throws IOException {
-    if (!entered.containsKey(batch)) {
-      return false;
+  private String text(Path path) throws IOException {
+    FileSystem files = path.getFileSystem(conf);
+    try (InputStream in = files.open(path)) {
+      return new String(in.readAllBytes(), StandardCharsets.UTF_8);
     }
-    String entry = text(entered.get(batch), conf);
-    List<String> older = new ArrayList<>();
-    for (Path path : entered.headMap(batch).values()) {
-      older.add(text(path, conf));
-    }
-    return isRepartitioning(entry, older);
   }
 
   /**
-   * Whether an entry of the offset log differs from an earlier one only in the number of partitions.
+   * The batches that write to no sink: repartitionings, and those that were skipped for one, after the batch whose
+   * state it has taken.
    *
-   * @param older the earlier ones in ascending order
+   * @param entries of the offset log, by batch
    */
-  public static boolean isRepartitioning(String entry, Collection<String> older) {
+  static List<Long> withoutOutput(SortedMap<Long, String> entries) {
+    List<Long> found = new ArrayList<>();
+    for (Map.Entry<Long, String> entry : entries.entrySet()) {
+      SortedMap<Long, String> older = entries.headMap(entry.getKey());
+      Long base = baseOf(entry.getValue(), older);
+      if (base != null) {
+        found.addAll(entries.subMap(base + 1, entry.getKey() + 1).keySet());
+      }
+    }
+    return found;
+  }
+
+  /** The last earlier batch whose entry differs only in the number of partitions; null without one. */
+  private static Long baseOf(String entry, SortedMap<Long, String> older) {
     try {
       Said said = Said.of(entry);
-      List<String> before = new ArrayList<>(older);
-      for (int at = before.size() - 1; at >= 0 && said.partitions != null; at--) {
-        Said earlier = Said.of(before.get(at));
+      List<Long> batches = new ArrayList<>(older.keySet());
+      for (int at = batches.size() - 1; at >= 0 && said.partitions != null; at--) {
+        Said earlier = Said.of(older.get(batches.get(at)));
         boolean isSame = earlier.partitions != null && earlier.rest.equals(said.rest);
         if (isSame && !earlier.partitions.equals(said.partitions)) {
-          return true;
+          return batches.get(at);
         }
       }
-      return false;
+      return null;
     } catch (JsonProcessingException | ClassCastException e) {
-      return false; // an entry that was cut off shows nothing
+      return null; // an entry that was cut off shows nothing
     }
   }
 
@@ -157,36 +196,5 @@ public final class ListHoles {
       boolean isSaid = partitions != null && !partitions.isNull();
       return new Said(isSaid ? partitions.asText() : null, List.of(lines[0], said, lines.length > 2 ? lines[2] : ""));
     }
-  }
-
-  private static NavigableMap<Long, Path> numbered(Path folder, Configuration conf) throws IOException {
-    NavigableMap<Long, Path> found = new TreeMap<>();
-    for (FileStatus file : listed(folder, conf)) {
-      Matcher name = ENTRY.matcher(file.getPath().getName());
-      if (name.matches() && name.group(2) == null) {
-        found.put(Long.parseLong(name.group(1)), file.getPath());
-      }
-    }
-    return found;
-  }
-
-  private static FileStatus[] listed(Path folder, Configuration conf) throws IOException {
-    try {
-      return folder.getFileSystem(conf).listStatus(folder);
-    } catch (FileNotFoundException e) {
-      return new FileStatus[0];
-    }
-  }
-
-  private static String text(Path path, Configuration conf) throws IOException {
-    FileSystem files = path.getFileSystem(conf);
-    try (InputStream in = files.open(path)) {
-      return new String(in.readAllBytes(), StandardCharsets.UTF_8);
-    }
-  }
-
-  /** What a call by reflection has failed with. */
-  static Throwable causeOf(Throwable failure) {
-    return failure instanceof InvocationTargetException && failure.getCause() != null ? failure.getCause() : failure;
   }
 }

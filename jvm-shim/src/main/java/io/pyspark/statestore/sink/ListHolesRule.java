@@ -1,21 +1,20 @@
 package io.pyspark.statestore.sink;
 
-import io.pyspark.statestore.ShellWord;
-import java.io.IOException;
-import java.io.InterruptedIOException;
-import java.nio.channels.ClosedByInterruptException;
+import java.lang.reflect.Field;
 import java.util.function.Supplier;
 import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.Path;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.execution.ColumnarRule;
 import org.apache.spark.sql.execution.SparkPlan;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
+import scala.Option;
 
 /**
- * Has {@link ListHoles} filled once in each run of a query. Spark applies such a rule when it plans a batch: the batch
- * is in the offset log then, and not yet in the sink's list. The plan stays as it is.
+ * Gives the file sink of each run of a query a {@link FilledSinkLog}. Spark applies such a rule when it plans a batch,
+ * which is before the batch is written. The plan stays as it is.
  */
 public final class ListHolesRule extends ColumnarRule {
   private static final Logger LOG = LoggerFactory.getLogger(ListHolesRule.class);
@@ -44,37 +43,32 @@ public final class ListHolesRule extends ColumnarRule {
   }
 
   private void look() {
-    Object query = null;
-    Object sink = null;
     try {
-      query = RunningSink.queryOfThisThread(session);
+      Object query = RunningSink.queryOfThisThread(session);
       String run = query == null ? seen : RunningSink.call(query, "runId").toString();
-      if (run.equals(seen)) {
-        return;
+      if (!run.equals(seen)) {
+        seen = run;
+        replaceList(query, RunningSink.call(query, "sink"));
       }
-      sink = RunningSink.call(query, "sink");
-      if (sink.getClass().getSimpleName().equals("FileStreamSink")) {
-        ListHoles.fill(query, sink, conf.get());
-      }
-      seen = run;
-    } catch (IOException | ReflectiveOperationException | RuntimeException | LinkageError e) {
-      failed(ListHoles.causeOf(e), sink);
+    } catch (ReflectiveOperationException | RuntimeException | LinkageError e) {
+      // The batch goes on: it would without the package, too.
+      LOG.warn(
+          "This Spark's file sink is not as expected, so its list gets no entry for a repartitioning. What to do: if"
+              + " readers fail with BATCH_METADATA_NOT_FOUND, run pyspark-statestore sink verify DIRECTORY --repair"
+              + " --checkpoint PATH",
+          e);
     }
   }
 
-  /** The batch goes on: it would without the package, too. */
-  private static void failed(Throwable cause, Object sink) {
-    if (cause instanceof InterruptedException
-        || cause instanceof InterruptedIOException
-        || cause instanceof ClosedByInterruptException) {
-      Thread.currentThread().interrupt(); // somebody stops the query
-      return;
+  @SuppressWarnings("unchecked")
+  private void replaceList(Object query, Object sink) throws ReflectiveOperationException {
+    if (sink.getClass().getSimpleName().equals("FileStreamSink")) {
+      Path checkpoint = new Path((String) RunningSink.call(query, "resolvedCheckpointRoot"));
+      String path = RunningSink.field(sink, "logPath").toString();
+      Option<Object> retention = (Option<Object>) RunningSink.field(sink, "retention");
+      SparkSession ofSink = (SparkSession) RunningSink.field(sink, "sparkSession");
+      Field list = RunningSink.fieldOf(sink, "fileLog");
+      list.set(sink, new FilledSinkLog(ofSink, path, retention, new ListHoles(checkpoint, conf.get())));
     }
-    LOG.warn(
-        "Whether the list of {} lacks the entry of a repartitioning was not found out. If readers fail with"
-            + " BATCH_METADATA_NOT_FOUND, run: pyspark-statestore sink verify {} --repair --checkpoint PATH",
-        sink,
-        ShellWord.of(String.valueOf(sink).replaceFirst("^FileSink\\[(.*)]$", "$1")),
-        cause);
   }
 }

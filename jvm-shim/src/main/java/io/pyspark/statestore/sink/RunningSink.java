@@ -88,9 +88,13 @@ record RunningSink(StreamingQuery query, WrittenFormat written) {
   }
 
   static Object field(Object object, String name) throws ReflectiveOperationException {
+    return fieldOf(object, name).get(object);
+  }
+
+  static Field fieldOf(Object object, String name) throws ReflectiveOperationException {
     Field field = object.getClass().getDeclaredField(name);
     field.setAccessible(true);
-    return field.get(object);
+    return field;
   }
 
   private static StateStoreFilesException notFound(String why, Exception cause) {

@@ -18,8 +18,8 @@
  *       {@link SinkMetrics} tells of it, and the staging directory goes.
  *   <li>{@link SinkRewrite} does steps 2 and 3 for Python with files that are listed, or wait, and replaces a part of
  *       the list. {@link SinkScala} refuses a Scala with which Spark would not call us.
- *   <li>Beside all that, when a query begins: {@link ListHolesRule} has {@link ListHoles} add the entries that
- *       repartitionings have left out of the list.
+ *   <li>Beside all that, {@link ListHolesRule} gives each query a {@link FilledSinkLog}, which adds the entries that
+ *       repartitionings have left out of the list ({@link ListHoles}).
  * </ol>
  */
 package io.pyspark.statestore.sink;

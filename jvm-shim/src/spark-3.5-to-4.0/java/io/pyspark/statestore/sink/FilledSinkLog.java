@@ -1,0 +1,39 @@
+package io.pyspark.statestore.sink;
+
+import io.pyspark.statestore.Unchecked;
+import java.io.IOException;
+import org.apache.spark.sql.SparkSession;
+import org.apache.spark.sql.execution.streaming.FileStreamSinkLog;
+import org.apache.spark.sql.execution.streaming.SinkFileStatus;
+import scala.Option;
+
+/**
+ * The list of a query's file sink. With the first entry of a run it gets those, empty, that {@link ListHoles} finds
+ * missing before.
+ */
+final class FilledSinkLog extends FileStreamSinkLog {
+  private final ListHoles holes;
+  private boolean isFilled;
+
+  /** Of a query, in the place of Spark's own. */
+  FilledSinkLog(SparkSession session, String path, Option<Object> retention, ListHoles holes) {
+    super(FileStreamSinkLog.VERSION(), session, path, retention);
+    this.holes = holes;
+  }
+
+  @Override
+  public boolean add(long batch, SinkFileStatus[] files) {
+    if (!isFilled) {
+      try {
+        for (long missing : holes.before(batch, metadataPath())) {
+          // If it is there by now, another driver of the same query has added the same.
+          super.add(missing, new SinkFileStatus[0]);
+        }
+      } catch (IOException e) {
+        throw Unchecked.raise(e);
+      }
+      isFilled = true;
+    }
+    return super.add(batch, files);
+  }
+}
