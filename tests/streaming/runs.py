@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -99,6 +100,7 @@ class Run:
         input: Where it reads.
         rows: What it gave out, by batch, sorted.
         metrics: What it said of its state, by batch: for each store, rows in all, updated, removed, dropped as late.
+        more_metrics: What it said besides, by batch: the sums of all operators.
     """
 
     spark: SparkSession
@@ -108,6 +110,7 @@ class Run:
     input: Path = field(default=Path())
     rows: dict[int, list[str]] = field(default_factory=dict)
     metrics: dict[int, list[tuple[int, ...]]] = field(default_factory=dict)
+    more_metrics: dict[int, Counter[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.input == Path():
@@ -147,7 +150,9 @@ class Run:
         """Keeps the metrics of the batches that a query has done."""
         for progress in query.recentProgress:
             if progress["batchId"] in self.rows:
-                self.metrics[progress["batchId"]] = [_figures(store) for store in progress["stateOperators"]]
+                batch, operators = progress["batchId"], progress["stateOperators"]
+                self.metrics[batch] = [_figures(store) for store in operators]
+                self.more_metrics[batch] = sum((Counter(dict(each["customMetrics"])) for each in operators), Counter())
 
     def run(self, conf: Mapping[str, str] | None = None) -> None:
         """Reads all that is there.

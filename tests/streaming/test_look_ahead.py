@@ -154,10 +154,52 @@ def test_what_rows_will_ask_for_is_fetched_before(
     assert found["ahead"]["demandedBytes"] < 0.5 * found["off"]["demandedBytes"]
 
 
+@pytest.fixture
+def slow_disk(session: SparkSession) -> Iterator[Any]:
+    """Decides how long a read takes that counts as slow: here any."""
+    jvm: Any = session.sparkContext._jvm
+    control = jvm.io.pyspark.statestore.rocks.SlowDisk
+    getattr(control, "from")(0.0)
+    yield control
+    control.asEver()
+
+
+@pytest.mark.parametrize("how", ["eager", "lazy"])
+@pytest.mark.parametrize(("workload", "format"), sampled(CASES, 3), ids=str)
+def test_a_slow_disk_is_read_ahead(
+    session: SparkSession, slow_disk: Any, tampering: Any, tmp_path: Path, workload: str, format: int, how: str
+) -> None:
+    """And bad hints change nothing."""
+    setting = Setting("provider", "rocksdb", changelog=False)
+    ahead = Run(session, workload, setting, tmp_path / "ahead", tmp_path / "input")
+    stock = Run(session, workload, Setting("stock", "rocksdb", 1, False), tmp_path / "stock", tmp_path / "input")
+    conf = {**SMALL_BLOCKS, **conf_of(format), "spark.sql.shuffle.partitions": "2"}
+    for batch in range(4):
+        write(ahead.input, batch, 900)
+        if batch == 3:
+            tampering.on(batch)
+        for run, more in ((stock, {}), (ahead, {f"{FILE_MERGING}restore": how})):
+            forget(session, run)
+            run.run({**conf, **more})
+    assert tampering.off() > 0
+    assert ahead.rows == stock.rows
+    assert ahead.metrics == stock.metrics
+    assert sum(each["fileMergingLookAheadFetchedBlocks"] for each in ahead.more_metrics.values()) > 0
+
+
+def test_nothing_is_read_ahead_in_memory(session: SparkSession, tmp_path: Path) -> None:
+    """By the statistics of RocksDB: no read is slow. And the database is the one that Spark has opened."""
+    run = Run(session, "counts", Setting("provider", "rocksdb", changelog=False), tmp_path)
+    for batch in range(3):
+        write(run.input, batch, 900)
+        run.run({"spark.sql.shuffle.partitions": "2"})
+        assert run.more_metrics[batch]["fileMergingLookAheadWindows"] == 0
+
+
 @pytest.mark.parametrize(
     ("conf", "is_there"),
-    [(lazily("lazy"), True), (lazily("ondemand"), True), ({**lazily(), **OFF}, False), ({}, False)],
-    ids=["lazy", "ondemand", "off", "eager"],
+    [(lazily("lazy"), True), (lazily("ondemand"), True), ({}, True), ({**lazily(), **OFF}, False), (OFF, False)],
+    ids=["lazy", "ondemand", "eager", "off", "eager and off"],
 )
 def test_the_plan_shows_it(session: SparkSession, tmp_path: Path, conf: dict[str, str], is_there: bool) -> None:
     run = Run(session, "counts", Setting("provider", "rocksdb", changelog=False), tmp_path)

@@ -41,10 +41,11 @@ final class Asking {
   /** A read of each store. */
   private final List<Read> stores = new ArrayList<>();
 
-  private final UnsafeProjection key;
+  /** Null until a key was asked for: most tasks ask for none, and Spark generates code for it. */
+  private UnsafeProjection key;
 
-  /** The key and the number of a value, as a row; null where nothing is numbered. */
-  private final UnsafeProjection numbered;
+  /** The key and the number of a value, as a row; null until one was asked for. */
+  private UnsafeProjection numbered;
 
   /** In a task, for windows whose keys take no more than so many bytes. */
   Asking(StateKeys keys, long bytesOfKeys, TaskContext task, int partition) {
@@ -56,8 +57,6 @@ final class Asking {
     if (keys.counted() != null) {
       stores.add(keys.counted().values());
     }
-    key = UnsafeProjection$.MODULE$.create(keys.key(), keys.input());
-    numbered = keys.counted() == null ? null : UnsafeProjection$.MODULE$.create(numberedKey());
   }
 
   private StructType numberedKey() {
@@ -71,6 +70,9 @@ final class Asking {
 
   /** The key of a row, which is overwritten by the next one. */
   UnsafeRow keyOf(InternalRow row) {
+    if (key == null) {
+      key = UnsafeProjection$.MODULE$.create(keys.key(), keys.input());
+    }
     return key.apply(row);
   }
 
@@ -78,7 +80,17 @@ final class Asking {
     return keys.counted() != null;
   }
 
-  /** Whether something is missing of a store, so that looking ahead may save a wait. */
+  /** For how many keys at a time. */
+  long mostKeys(int windows) {
+    return stores.stream()
+        .map(this::needed)
+        .filter(Objects::nonNull)
+        .mapToLong(opened -> opened.ahead().mostKeys(windows))
+        .min()
+        .orElse(Long.MAX_VALUE);
+  }
+
+  /** Whether reads of a store would wait, so that looking ahead may save it. */
   boolean isNeeded() {
     return stores.stream().map(this::opened).anyMatch(opened -> opened != null && opened.ahead().isNeeded());
   }
@@ -156,12 +168,15 @@ final class Asking {
       return false;
     }
     Numbered first = numbers.getFirst();
+    if (numbered == null) {
+      numbered = UnsafeProjection$.MODULE$.create(numberedKey());
+    }
     InternalRow index = new GenericInternalRow(new Object[] {first.next++});
     store.get(numbered.apply(new JoinedRow(first.key, index)), read.family());
     return true;
   }
 
-  /** The store of a read, where something is missing of it. */
+  /** The store of a read, where that would wait. */
   private Opened needed(Read read) {
     Opened opened = opened(read);
     return opened != null && opened.ahead().isNeeded() ? opened : null;

@@ -31,13 +31,30 @@ public final class LookAheadRule extends ColumnarRule {
 
   private final Supplier<Options> options;
 
+  /** Whether the options were asked for. Spark has a session, and with it a rule, for each run of a query. */
+  private boolean isKnown;
+
+  private LookAheadExec.Settings settings;
+
   /**
    * Of a session.
    *
-   * @param options asked for once a plan with state; null where nothing is to be looked ahead
+   * @param options asked for at the first plan with state; null where nothing is to be looked ahead
    */
   public LookAheadRule(Supplier<Options> options) {
     this.options = options;
+  }
+
+  private synchronized LookAheadExec.Settings settings() {
+    if (!isKnown) {
+      isKnown = true;
+      Options found = options.get();
+      settings =
+          found == null || found.lookAheadRows() == 0
+              ? null
+              : new LookAheadExec.Settings(found.lookAheadRows(), found.lookAheadBytes(), found.lookAheadParallelism());
+    }
+    return settings;
   }
 
   @Override
@@ -46,12 +63,8 @@ public final class LookAheadRule extends ColumnarRule {
   }
 
   private final class Insertion extends Rule<SparkPlan> {
-    private boolean isKnown;
-    private LookAheadExec.Settings settings;
-
     @Override
     public SparkPlan apply(SparkPlan plan) {
-      isKnown = false;
       try {
         return inserted(plan);
       } catch (RuntimeException | LinkageError e) {
@@ -76,23 +89,10 @@ public final class LookAheadRule extends ColumnarRule {
       List<SparkPlan> children = new ArrayList<>(CollectionConverters.asJava(with.children()));
       for (int child = 0; child < keys.size(); child++) {
         if (!(children.get(child) instanceof LookAheadExec)) {
-          children.set(child, new LookAheadExec(children.get(child), keys.get(child), settings));
+          children.set(child, new LookAheadExec(children.get(child), keys.get(child), settings()));
         }
       }
       return with.withNewChildren(CollectionConverters.asScala(children).toSeq());
-    }
-
-    private LookAheadExec.Settings settings() {
-      if (!isKnown) {
-        isKnown = true;
-        Options found = options.get();
-        settings =
-            found == null || found.lookAheadRows() == 0
-                ? null
-                : new LookAheadExec.Settings(
-                    found.lookAheadRows(), found.lookAheadBytes(), found.lookAheadParallelism());
-      }
-      return settings;
     }
   }
 

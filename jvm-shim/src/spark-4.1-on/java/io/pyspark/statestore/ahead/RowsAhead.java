@@ -16,7 +16,7 @@ import scala.collection.Iterator;
  * The input of an operator in a task, all rows in their order. While the operator works on a window of them, what it
  * will read for the next ones is fetched.
  *
- * <p>Where nothing is missing, rows are handed on as they come. After a window for which nothing was fetched that is so
+ * <p>Where no read would wait, rows are handed on as they come. After a window for which nothing was fetched that is so
  * for a while, longer after each further one, and until a read of the operator has to wait.
  */
 final class RowsAhead extends AbstractIterator<InternalRow> {
@@ -36,6 +36,9 @@ final class RowsAhead extends AbstractIterator<InternalRow> {
   /** After so many rows that were handed on there is a look whether reads have waited. */
   private static final int LOOK_EVERY = 64;
 
+  /** The same where no read would wait: twice as many rows after each look, up to this. */
+  private static final int LOOK_SELDOM = 4096;
+
   private final Iterator<InternalRow> below;
   private final LookAheadExec.Settings settings;
   private final LookAheadExec.Figures figures;
@@ -44,13 +47,19 @@ final class RowsAhead extends AbstractIterator<InternalRow> {
   private final Deque<RowWindow> ahead = new ArrayDeque<>();
   private RowWindow current = new RowWindow();
 
-  /** Whether nothing is missing in this task any more, or something went wrong. */
+  /** Whether something went wrong. */
   private boolean isOff;
 
   private int rowsOfNext;
 
   /** Rows that are handed on before the next window. */
   private long toHandOn;
+
+  /** Rows that are handed on before there is a look. */
+  private int untilLook;
+
+  /** The same where no read would wait. */
+  private int idleRows = LOOK_EVERY;
 
   /** Windows in a row for which nothing was fetched. */
   private int quiet;
@@ -83,6 +92,7 @@ final class RowsAhead extends AbstractIterator<InternalRow> {
       fill();
       if (ahead.isEmpty()) {
         toHandOn--;
+        untilLook--;
         return below.next();
       }
       current = ahead.remove();
@@ -96,8 +106,9 @@ final class RowsAhead extends AbstractIterator<InternalRow> {
     while (ahead.size() < WINDOWS && isOn() && below.hasNext()) {
       RowWindow window = new RowWindow();
       ahead.add(window);
+      long most = Math.min(rowsOfNext, asking.mostKeys(WINDOWS));
       // What fails here is what the rows are made of, and the operator's to know.
-      while (window.size() < rowsOfNext && window.bytes() < settings.bytes() / WINDOWS && below.hasNext()) {
+      while (window.size() < most && window.bytes() < settings.bytes() / WINDOWS && below.hasNext()) {
         window.add(below.next());
       }
       rowsOfNext = Math.min(2 * rowsOfNext, settings.rows());
@@ -113,12 +124,13 @@ final class RowsAhead extends AbstractIterator<InternalRow> {
   }
 
   private boolean isOn() {
-    if (isOff || toHandOn > 0 && toHandOn % LOOK_EVERY != 0) {
+    if (isOff || untilLook > 0) {
       return false;
     }
     try {
       if (!asking.isNeeded()) {
-        isOff = true;
+        untilLook = idleRows;
+        idleRows = Math.min(2 * idleRows, LOOK_SELDOM);
         return false;
       }
       long now = asking.waits();
@@ -127,6 +139,7 @@ final class RowsAhead extends AbstractIterator<InternalRow> {
         quiet = 0;
         toHandOn = 0;
       }
+      untilLook = toHandOn > 0 ? LOOK_EVERY : 0;
       return toHandOn <= 0;
     } catch (RuntimeException | Error e) {
       giveUp(e);

@@ -1,6 +1,8 @@
 package io.pyspark.statestore.spark;
 
 import io.pyspark.statestore.Unchecked;
+import io.pyspark.statestore.rocks.AskedRocksDB;
+import io.pyspark.statestore.rocks.DiskReads;
 import io.pyspark.statestore.rocks.LazyRocksDB;
 import io.pyspark.statestore.rocks.ReadAhead;
 import io.pyspark.statestore.rocks.TableFiles;
@@ -34,6 +36,9 @@ import scala.Option;
  * updateMemoryUsageIfNeeded}. Only the counting of keys does not, where a snapshot does not say how many it has; all
  * files are completed then. A test goes through the methods of Spark's class.
  *
+ * <p><b>Read ahead.</b> Where reads are slow, or have to wait for what is missing, the database is asked for keys. One
+ * that was opened with whole files is replaced by an {@link AskedRocksDB} then, and not before.
+ *
  * <p><b>Its SSTs are uploaded as they are made.</b> RocksDB tells {@link EarlyFiles} of them. Spark makes the name that
  * an SST has in the checkpoint with {@code newDFSFileName}, when it takes a snapshot, and gets the name that the SST
  * has already. Which snapshot a name was made for Spark finds out with {@code dfsFileSuffix}.
@@ -52,17 +57,21 @@ final class MergedRocksDB extends RocksDB {
 
   private final TableFiles listener;
 
+  /** Null where nothing is read ahead. */
+  private final DiskReads disk;
+
   /** Whether the next database that is opened has holes. */
   private volatile boolean opensLazily;
 
   private LazyRocksDB open;
 
-  /** Of the open database; null where nothing is missing. */
+  /** Of the open database; null where it was not asked for yet. */
   private ReadAhead ahead;
 
   MergedRocksDB(
       LazyFiles files,
       EarlyFiles early,
+      boolean looksAhead,
       String dfsRootDir,
       RocksDBConf conf,
       File localRootDir,
@@ -87,6 +96,7 @@ final class MergedRocksDB extends RocksDB {
     this.files = files;
     this.early = early;
     listener = early == null ? null : new TableFiles(early);
+    disk = looksAhead ? new DiskReads(rocksDbOptions().statistics()) : null;
     if (listener != null) {
       rocksDbOptions().setListeners(List.of(listener));
     }
@@ -98,15 +108,15 @@ final class MergedRocksDB extends RocksDB {
           .findVarHandle(RocksDB.class, "db", org.rocksdb.RocksDB.class);
     } catch (ReflectiveOperationException e) {
       LOG.warn(
-          "Stores are not loaded lazily: Spark's RocksDB class has no field db. What to do: leave restore out,"
-              + " and report it",
+          "Stores are not loaded lazily, nor read ahead: Spark's RocksDB class has no field db. What to do: leave"
+              + " restore out, and report it",
           e);
       return null;
     }
   }
 
-  /** Whether this Spark's class can be opened with the ends of its SSTs. */
-  static boolean opensLazily() {
+  /** Whether this Spark's class can have another database in the place of the one that it has opened. */
+  static boolean canReplaceDatabase() {
     return DB != null;
   }
 
@@ -134,12 +144,12 @@ final class MergedRocksDB extends RocksDB {
         if (early != null) {
           early.loading();
         }
+        ahead = null;
         if (files == null) {
           return super.loadCheckpointFromDfs(version, localDir, mapping, checkpointId);
         }
         opensLazily = false;
         open = null;
-        ahead = null;
         RocksDBCheckpointMetadata metadata;
         LazyLoad load = LazyLoad.begin(files);
         try {
@@ -193,12 +203,25 @@ final class MergedRocksDB extends RocksDB {
     super.updateMemoryUsageIfNeeded();
   }
 
-  /** Fetches what is missing before it is read; null where nothing is. For the thread that uses the database. */
+  /** Fetches what will be read; null where nobody wants that. For the thread that uses the open database. */
   ReadAhead readAhead() {
+    if (disk != null && ahead == null) {
+      ahead = new ReadAhead(this::asked, files, disk);
+    }
+    return ahead;
+  }
+
+  private AskedRocksDB asked() {
     if (opensLazily) {
       replaceDatabase();
     }
-    return ahead;
+    org.rocksdb.RocksDB opened = (org.rocksdb.RocksDB) DB.getVolatile(this);
+    if (opened instanceof AskedRocksDB asked) {
+      return asked;
+    }
+    AskedRocksDB asked = new AskedRocksDB(opened);
+    DB.setVolatile(this, asked);
+    return asked;
   }
 
   /**
@@ -224,7 +247,6 @@ final class MergedRocksDB extends RocksDB {
     org.rocksdb.RocksDB opened = (org.rocksdb.RocksDB) DB.getVolatile(this);
     if (opened != null) {
       open = new LazyRocksDB(opened, files);
-      ahead = new ReadAhead(open, files);
       DB.setVolatile(this, open);
       opensLazily = false;
     }
@@ -233,6 +255,9 @@ final class MergedRocksDB extends RocksDB {
   @Override
   public void close() {
     super.close();
+    if (disk != null) {
+      disk.close();
+    }
     if (files != null) {
       files.close();
     }

@@ -95,15 +95,18 @@ public class MergedRocksDBStateStoreProvider extends MeteredRocksDBProvider {
     Path merged = ProviderConf.mergedRoot(dfsRootDir, hadoopConf);
     Configuration withClasses = MergedFileSystem.withClasses(hadoopConf, merged.toUri().getScheme());
     Options options = ProviderConf.options(hadoopConf);
+    boolean isReplaceable = MergedRocksDB.canReplaceDatabase() && !isOfReader();
     LazyFiles lazy =
-        options.restore() != Restore.EAGER && MergedRocksDB.opensLazily() && !isOfReader()
+        options.restore() != Restore.EAGER && isReplaceable
             ? new LazyFiles(options.restore() == Restore.LAZY, options.restoreMaxBytesPerSecond())
             : null;
+    boolean looksAhead = options.lookAheadRows() > 0 && isReplaceable;
     EarlyFiles early = options.uploadAsCreated() ? MergedFileSystem.earlyFiles(merged) : null;
-    if (lazy != null || early != null) {
+    if (lazy != null || early != null || looksAhead) {
       return new MergedRocksDB(
           lazy,
           early,
+          looksAhead,
           merged.toString(),
           conf,
           localRootDir,

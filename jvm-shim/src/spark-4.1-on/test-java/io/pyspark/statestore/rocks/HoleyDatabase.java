@@ -226,7 +226,7 @@ public final class HoleyDatabase {
   /** Lets another thread fetch what some reads would need. What they ask for is not read, so nothing is found. */
   private void lookAhead(LazyRocksDB lazy, LazyFiles files, ReadOptions read) {
     history.add("look ahead");
-    ReadAhead ahead = new ReadAhead(lazy, files);
+    ReadAhead ahead = new ReadAhead(() -> lazy, files, null);
     int[] left = {5};
     List<AskedKey> keys =
         ahead.keysOf(

@@ -1,0 +1,71 @@
+package io.pyspark.statestore.rocks;
+
+import org.rocksdb.HistogramData;
+import org.rocksdb.HistogramType;
+import org.rocksdb.Statistics;
+
+/**
+ * Whether a database whose files are whole waits for its disk, by RocksDB's own statistics: reads of SSTs, and how long
+ * they took. What it has in its cache of blocks is not among them, and what the operating system has takes some
+ * microseconds.
+ */
+public final class DiskReads implements AutoCloseable {
+  /** Reading ahead pays from about here: a thread takes ten microseconds or more to be handed a key. */
+  private static final double SLOW_MICROS = 100;
+
+  /** Of fewer reads nothing is concluded. */
+  private static final long ENOUGH = 16;
+
+  /** Tests take another time for slow. */
+  static volatile double slowMicros = SLOW_MICROS;
+
+  /** Null once it is closed: another thread may unload a store that a task uses. */
+  private Statistics statistics;
+
+  private long count;
+  private long micros;
+  private boolean areSlow;
+
+  /** Of a database, which does not have to be open yet. They are closed with this. */
+  public DiskReads(Statistics statistics) {
+    this.statistics = statistics;
+  }
+
+  /** Whether reads were slow when there were enough of them. It costs a call of RocksDB. */
+  public synchronized boolean areSlow() {
+    if (statistics == null) {
+      return false;
+    }
+    HistogramData reads = statistics.getHistogramData(HistogramType.SST_READ_MICROS);
+    if (reads.getCount() < count || reads.getSum() < micros) {
+      // Spark resets them when it loads a version.
+      count = 0;
+      micros = 0;
+    }
+    long more = reads.getCount() - count;
+    if (more >= ENOUGH) {
+      areSlow = (double) (reads.getSum() - micros) / more >= slowMicros;
+      count = reads.getCount();
+      micros = reads.getSum();
+    }
+    return areSlow;
+  }
+
+  /** Nothing had to be read for keys that were asked for: until reads are slow again nobody looks ahead. */
+  synchronized void foundNothingToRead() {
+    areSlow = false;
+  }
+
+  @Override
+  public synchronized void close() {
+    if (statistics != null) {
+      statistics.close();
+      statistics = null;
+    }
+  }
+
+  /** Whether a read that took so long has waited for the disk. */
+  static boolean isSlow(long nanos) {
+    return nanos >= slowMicros * 1000;
+  }
+}
