@@ -71,6 +71,16 @@ def test_the_query_adds_the_entries_before_its_next_batch(spark: SparkSession, t
     assert is_whole(sink)
 
 
+def test_a_query_that_keeps_few_batches(spark: SparkSession, tmp_path: Path) -> None:
+    """When it enters its next batch, it deletes those from which one sees that the others are repartitionings."""
+    sink = go_on(FileSink(spark, tmp_path), 3)
+    repartition(sink, 3)
+    repartition(sink, 4, 8)
+    with session_conf(spark, {"spark.sql.streaming.minBatchesToRetain": "1"}):
+        go_on(sink, 4)
+    assert is_whole(sink)
+
+
 def test_a_session_that_runs_already(make_spark: MakeSpark, tmp_path: Path) -> None:
     sink = go_on(FileSink(attach(make_spark()), tmp_path), 3)
     repartition(sink, 3)

@@ -10,14 +10,13 @@ import java.io.IOException;
 import java.io.InputStream;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
+import java.util.Collection;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.SortedMap;
-import java.util.SortedSet;
 import java.util.TreeMap;
-import java.util.TreeSet;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import org.apache.hadoop.conf.Configuration;
@@ -52,6 +51,9 @@ final class ListHoles {
   private final Path checkpoint;
   private final Configuration conf;
 
+  /** What {@link #look} has found. */
+  private Set<Long> known = Set.of();
+
   /** Of the query with a checkpoint. */
   ListHoles(Path checkpoint, Configuration conf) {
     this.checkpoint = checkpoint;
@@ -76,22 +78,58 @@ final class ListHoles {
     }
   }
 
-  private List<Long> missing(long next, Path list) throws IOException {
-    Set<Long> entries = new HashSet<>();
-    long start = -1;
-    for (FileStatus file : listed(list)) {
+  /**
+   * Looks at the query's logs before it enters a batch. A query that is told to keep few batches then forgets what a
+   * repartitioning was made of.
+   */
+  void look(Path list) throws IOException {
+    List<Long> committed = new ArrayList<>();
+    for (FileStatus file : listed(new Path(checkpoint, "commits"))) {
       Matcher name = ENTRY.matcher(file.getPath().getName());
       if (name.matches()) {
-        entries.add(Long.parseLong(name.group(1)));
-        start = name.group(2) == null ? start : Math.max(start, Long.parseLong(name.group(1)));
+        committed.add(Long.parseLong(name.group(1)));
       }
     }
+    if (!Entries.of(listed(list)).withoutAny(committed).isEmpty()) {
+      known = withoutOutput();
+    }
+  }
+
+  /**
+   * The entries of a list.
+   *
+   * @param start up to which nobody reads any but the one that repeats the others; -1 where all count
+   */
+  private record Entries(Set<Long> batches, long start) {
+    static Entries of(FileStatus[] files) {
+      Set<Long> batches = new HashSet<>();
+      long start = -1;
+      for (FileStatus file : files) {
+        Matcher name = ENTRY.matcher(file.getPath().getName());
+        if (name.matches()) {
+          batches.add(Long.parseLong(name.group(1)));
+          start = name.group(2) == null ? start : Math.max(start, Long.parseLong(name.group(1)));
+        }
+      }
+      return new Entries(batches, start);
+    }
+
+    /** Those of the batches that should have an entry, and have none. A list without any has just begun. */
+    List<Long> withoutAny(Collection<Long> of) {
+      return batches.isEmpty()
+          ? List.of()
+          : of.stream().filter(batch -> batch > start && !batches.contains(batch)).toList();
+    }
+  }
+
+  private List<Long> missing(long next, Path list) throws IOException {
+    Entries entries = Entries.of(listed(list));
     List<Long> missing = new ArrayList<>();
-    SortedSet<Long> withoutOutput = null;
-    for (long batch = start + 1; batch < next && !entries.isEmpty(); batch++) {
-      if (!entries.contains(batch)) {
+    Set<Long> withoutOutput = null;
+    for (long batch = entries.start + 1; batch < next && !entries.batches.isEmpty(); batch++) {
+      if (!entries.batches.contains(batch)) {
         withoutOutput = withoutOutput == null ? withoutOutput() : withoutOutput;
-        if (!withoutOutput.contains(batch)) {
+        if (!withoutOutput.contains(batch) && !known.contains(batch)) {
           LOG.warn(
               "The list of files in {} has no entry for batch {}, and it is not known to be a repartitioning. Readers"
                   + " fail. What to do: restore it from a copy",
@@ -109,7 +147,7 @@ final class ListHoles {
   }
 
   /** The committed batches that write to no sink, as far as the offset log still says. */
-  private SortedSet<Long> withoutOutput() throws IOException {
+  private Set<Long> withoutOutput() throws IOException {
     SortedMap<Long, String> entered = new TreeMap<>();
     for (FileStatus file : listed(new Path(checkpoint, "offsets"))) {
       Matcher name = ENTRY.matcher(file.getPath().getName());
@@ -121,7 +159,7 @@ final class ListHoles {
     for (FileStatus file : listed(new Path(checkpoint, "commits"))) {
       committed.add(file.getPath().getName());
     }
-    SortedSet<Long> found = new TreeSet<>(withoutOutput(entered));
+    Set<Long> found = new HashSet<>(withoutOutput(entered));
     found.removeIf(batch -> !committed.contains(batch.toString()));
     return found;
   }

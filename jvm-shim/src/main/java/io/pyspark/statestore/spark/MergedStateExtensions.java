@@ -23,6 +23,7 @@ public final class MergedStateExtensions extends AbstractFunction1<SparkSessionE
   public BoxedUnit apply(SparkSessionExtensions extensions) {
     ShimInfo.checkSpark();
     extensions.injectCheckRule(TransformWithStateGuard.CheckRule::new);
+    extensions.injectCheckRule(session -> new ListHolesRule.Check(() -> SessionInternals.hadoopConf(session)));
     injectPlanRules(extensions);
     return BoxedUnit.UNIT;
   }
