@@ -246,7 +246,7 @@ _DECLARED = (
         "8192",
         "integer",
         "How many rows of a stateful operator's input are copied ahead of it at a time, at most, so that the state for "
-        "them is fetched together, where stores are opened with holes. 0: none.",
+        "them is fetched together, where stores have holes or their disk is slow. 0: none.",
         minimum="0",
         maximum="1000000",
     ),
