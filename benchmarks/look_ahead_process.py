@@ -89,7 +89,7 @@ class Side:
         (self.work / "input").mkdir(parents=True)
         build, mode = QUERIES[query]
         rows = self.session.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(f"{self.work}/input")
-        writer = build(rows).writeStream.outputMode(mode).format("noop")  # type: ignore[arg-type]
+        writer = build(rows).writeStream.outputMode(mode).format("noop")
         self.query = writer.option("checkpointLocation", f"{self.work}/checkpoint").start()
 
     def run(self, file: Path, is_measured: bool) -> None:
