@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col, raise_error, when
 
@@ -96,7 +97,7 @@ def test_a_batch_that_fails_adds_nothing(spark: SparkSession, tmp_path: Path) ->
 
     sink = go_on(FileSink(spark, tmp_path, change=fails), 3)
     repartition(sink, 3)
-    with pytest.raises(Exception, match="word"):
+    with pytest.raises(StreamingQueryException):
         go_on(sink, 1)
     assert not {"3", "4"} & entries(sink)
     sink.change = lambda rows: rows
