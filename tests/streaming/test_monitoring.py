@@ -189,6 +189,7 @@ GROUPS = {
         "Mean commit",
         "Failed groups",
     ],
+    "reading": ["Keys asked ahead", "Waits saved"],
     "maintenance": ["Last maintenance", "Bytes moved", "Files deleted", "Failed deletes"],
     "processes": ["Index service", "Last change"],
 }

@@ -163,8 +163,20 @@ public final class MergedFileSystem extends FileSystem {
    */
   public static StoreFigures takeFiguresOf(Path store) {
     StatePath state = StatePath.of(Schemes.toReal(store));
-    MergedLog log = state == null ? null : MergedLogs.open(state.stateDirectory());
+    MergedLog log = logOf(state);
     return log == null ? StoreFigures.NONE : log.metrics().takeOf(state.relative());
+  }
+
+  private static MergedLog logOf(StatePath state) {
+    return state == null ? null : MergedLogs.open(state.stateDirectory());
+  }
+
+  /** Counts what was fetched of a store before it was read. */
+  public static void lookedAhead(Path store, StoreFigures.LookAhead done) {
+    MergedLog log = logOf(StatePath.of(Schemes.toReal(store)));
+    if (log != null) {
+      log.metrics().lookedAhead(done);
+    }
   }
 
   /** Reads the options, and refuses to work with another Spark or another Python package than this jar's. */

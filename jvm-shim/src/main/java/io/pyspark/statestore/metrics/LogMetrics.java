@@ -45,6 +45,10 @@ public final class LogMetrics {
     DEMANDED_BYTES("demandedBytes"),
     /** Those of them that were fetched because they were about to be read. */
     LOOK_AHEAD_BYTES("lookAheadBytes"),
+    /** Keys that stores were asked for before an operator read them. */
+    LOOK_AHEAD_KEYS("lookAheadKeys"),
+    /** Blocks that were fetched, or read from a slow disk, for them. */
+    LOOK_AHEAD_FETCHED_BLOCKS("lookAheadFetchedBlocks"),
     /** Those of them that were fetched in the background. */
     HYDRATED_BYTES("hydratedBytes"),
     /** Parts of SSTs that could not be fetched in the background, and are tried again. */
@@ -226,6 +230,12 @@ public final class LogMetrics {
   public void fetched(Segment segment, long bytes) {
     add(Count.FETCHED_BYTES, bytes);
     of(segment.path(), StoreFigures.fetched(bytes));
+  }
+
+  /** What rows will ask a store for was fetched before. */
+  public void lookedAhead(StoreFigures.LookAhead done) {
+    add(Count.LOOK_AHEAD_KEYS, done.keys());
+    add(Count.LOOK_AHEAD_FETCHED_BLOCKS, done.blocks());
   }
 
   /** The host had an SST. */

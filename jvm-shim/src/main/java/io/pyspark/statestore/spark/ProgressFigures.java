@@ -114,6 +114,7 @@ final class ProgressFigures {
   /** Something was fetched for the store before it was read. From any thread. */
   void lookedAhead(StoreFigures.LookAhead done) {
     ahead.accumulateAndGet(StoreFigures.lookedAhead(done), StoreFigures::plus);
+    MergedFileSystem.lookedAhead(store, done);
   }
 
   /** What has been done for the store since this was last called; nothing where Spark does not take these metrics. */

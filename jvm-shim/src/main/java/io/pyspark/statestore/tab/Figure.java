@@ -15,6 +15,8 @@ enum Figure {
   RELOCATED_BYTES("relocatedBytes", "relocatedBytes"),
   UNLINKED_FILES("unlinkedFiles", "unlinkedFiles"),
   FAILED_DELETES("failedDeletes", "failedDeletes"),
+  LOOK_AHEAD_KEYS("lookAheadKeys", "lookAheadKeys"),
+  LOOK_AHEAD_FETCHED_BLOCKS("lookAheadFetchedBlocks", "lookAheadFetchedBlocks"),
   WRITE_NANOS("writeNanos", "flushNanos"),
   WAIT_NANOS("waitNanos", "commitWaitNanos"),
   FILES,

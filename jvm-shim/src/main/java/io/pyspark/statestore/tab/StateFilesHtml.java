@@ -78,6 +78,7 @@ final class StateFilesHtml {
   private enum Group {
     SIZE("Size", "size"),
     WRITING("Writing", "writing"),
+    READING("Reading", "reading"),
     MAINTENANCE("Maintenance", "maintenance"),
     PROCESSES("Processes", "processes");
 
@@ -149,6 +150,20 @@ final class StateFilesHtml {
             row -> Shown.number(millis(row, Figure.WAIT_NANOS, Figure.COMMITS), " ms")),
         figure(
             Group.WRITING, true, Shown.FAILED_GROUPS, "Spark retries their tasks", Figure.FAILED_GROUPS, Shown::count),
+        figure(
+            Group.READING,
+            false,
+            "Keys asked ahead",
+            "of rows that an operator was going to work on",
+            Figure.LOOK_AHEAD_KEYS,
+            Shown::count),
+        figure(
+            Group.READING,
+            false,
+            "Waits saved",
+            "blocks that were fetched before a read would have waited for them",
+            Figure.LOOK_AHEAD_FETCHED_BLOCKS,
+            Shown::count),
         new Column(
             Group.MAINTENANCE,
             true,
