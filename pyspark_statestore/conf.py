@@ -261,7 +261,7 @@ _DECLARED = (
         "lookAhead.parallelism",
         "16",
         "integer",
-        "How many requests a task has under way at the same time for state that it will read.",
+        "How many requests, or reads of a disk, are under way at the same time for such a window of rows.",
         minimum="1",
         maximum="256",
     ),

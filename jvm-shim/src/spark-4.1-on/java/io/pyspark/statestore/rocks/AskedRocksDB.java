@@ -5,6 +5,8 @@ import java.util.List;
 import java.util.concurrent.locks.ReadWriteLock;
 import java.util.concurrent.locks.ReentrantReadWriteLock;
 import java.util.function.BooleanSupplier;
+import org.rocksdb.PerfContext;
+import org.rocksdb.PerfLevel;
 import org.rocksdb.ReadOptions;
 import org.rocksdb.RocksDB;
 import org.rocksdb.RocksDBException;
@@ -90,6 +92,36 @@ public class AskedRocksDB extends RocksDB {
     } finally {
       closing.readLock().unlock();
     }
+  }
+
+  /**
+   * Reads what keys ask for, one after the other. For threads that do nothing else: RocksDB is to count what they read.
+   *
+   * @return how many blocks were read that took long; less where the database is closed, or a key cannot be read
+   */
+  final int read(List<AskedKey> keys, BooleanSupplier isCancelled) {
+    PerfContext reads = null;
+    try (ReadOptions options = new ReadOptions()) {
+      for (AskedKey key : keys) {
+        closing.readLock().lock();
+        try {
+          if (isClosed || isCancelled.getAsBoolean()) {
+            break;
+          }
+          if (reads == null) {
+            original.setPerfLevel(PerfLevel.ENABLE_TIME_EXCEPT_FOR_MUTEX);
+            reads = original.getPerfContext();
+            reads.reset();
+          }
+          key.read(original, options);
+        } finally {
+          closing.readLock().unlock();
+        }
+      }
+    } catch (RocksDBException e) {
+      // Whoever reads the key is told.
+    }
+    return reads == null ? 0 : DiskReads.slow(reads.getBlockReadCount(), reads.getBlockReadTime());
   }
 
   /** How many bytes RocksDB's cache of blocks has, also those of other databases that share it; 0 if not known. */

@@ -64,8 +64,8 @@ public final class DiskReads implements AutoCloseable {
     }
   }
 
-  /** Whether a read that took so long has waited for the disk. */
-  static boolean isSlow(long nanos) {
-    return nanos >= slowMicros * 1000;
+  /** How many of the blocks that were read have waited for the disk; all or none, by what they took together. */
+  static int slow(long blocks, long nanos) {
+    return blocks > 0 && nanos >= blocks * slowMicros * 1000 ? Math.toIntExact(blocks) : 0;
   }
 }

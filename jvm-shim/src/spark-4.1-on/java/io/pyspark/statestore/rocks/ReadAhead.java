@@ -176,7 +176,7 @@ public final class ReadAhead {
     List<Callable<Integer>> tasks = new ArrayList<>();
     for (int at = 0; at < keys.size(); at += NEIGHBOURS) {
       List<AskedKey> some = keys.subList(at, Math.min(at + NEIGHBOURS, keys.size()));
-      tasks.add(() -> slowReads(some, isCancelled));
+      tasks.add(() -> asked.read(some, isCancelled));
     }
     int slow = 0;
     try {
@@ -192,23 +192,6 @@ public final class ReadAhead {
     if (slow == 0 && disk != null && !isCancelled.getAsBoolean()) {
       disk.foundNothingToRead();
     }
-    return new LookAhead(1, keys.size(), keys.size() - slow, slow);
-  }
-
-  /** Reads keys, and counts those that were not in memory. */
-  private int slowReads(List<AskedKey> keys, BooleanSupplier isCancelled) {
-    int slow = 0;
-    try (ReadOptions options = new ReadOptions()) {
-      for (AskedKey key : keys) {
-        long began = System.nanoTime();
-        if (isCancelled.getAsBoolean() || !asked.read(key, options)) {
-          break;
-        }
-        slow += DiskReads.isSlow(System.nanoTime() - began) ? 1 : 0;
-      }
-    } catch (RocksDBException e) {
-      // Whoever reads the key is told.
-    }
-    return slow;
+    return new LookAhead(1, keys.size(), Math.max(0, keys.size() - slow), slow);
   }
 }
