@@ -5,12 +5,18 @@ number of state partitions; a query's own batches differ in more, as in the time
 can be told to skip one that has failed (``enforce_exactly_once_sink=False``): it commits it unwritten, takes the state
 of the one before, and the query reads the input of the skipped one again.
 
-``ListHoles`` of the jar has the same rule.
+A query that is told to keep few batches soon forgets what a repartitioning was made of. So its driver notes what it
+will need, when it starts, until the batch's entry is in the list of the query's file sink:
+
+    checkpoint/_replaced/<batch>.repartitioning
+
+``ListHoles`` of the jar has the same rule, and writes these notes.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,6 +24,17 @@ from dataclasses import dataclass
 from pyspark_statestore.log.spark_logs import COMMITS, OFFSETS, PARTITIONS_KEY, entries
 from pyspark_statestore.session.doors import PROVIDER_KEY
 from pyspark_statestore.storage.directory import Directory, in_parallel
+
+REPLACED = "_replaced"
+"""The folder in the checkpoint for what was replaced or taken away, and for these notes."""
+
+_NOTE = re.compile(r"([0-9]{1,18})\.repartitioning")
+
+
+def noted(directory: Directory) -> dict[int, str]:
+    """The batches that are noted to be repartitionings, or to be skipped for one; and the paths of the notes."""
+    found = (_NOTE.fullmatch(info.name) for info in directory.files(REPLACED))
+    return {int(each[1]): f"{REPLACED}/{each[0]}" for each in found if each}
 
 
 def without_partitions(data: bytes, *, any_store: bool = False) -> tuple[str, object]:
@@ -73,8 +90,11 @@ class BatchLogs:
         infos, committed = entries(directory, OFFSETS), entries(directory, COMMITS)
         batches = [*infos]
         data = in_parallel(lambda batch: directory.read(f"{OFFSETS}/{batch}", infos[batch].size), batches)
-        found = tuple(batch for batch in without_output(dict(zip(batches, data, strict=True))) if batch in committed)
-        return cls(max(committed, default=-1), max(batches, default=-1), min(batches, default=0), found)
+        found = {batch for batch in without_output(dict(zip(batches, data, strict=True))) if batch in committed}
+        found |= noted(directory).keys()  # these were committed when they were noted
+        last = max(committed, default=-1)
+        without = tuple(sorted(batch for batch in found if batch <= last))
+        return cls(last, max(batches, default=-1), min(batches, default=0), without)
 
     def first_in_row(self, end: int) -> int:
         """The first of the batches without output right before a batch; that one, without any."""

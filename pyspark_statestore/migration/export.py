@@ -23,6 +23,7 @@ import numpy as np
 from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.log.merged_log import MergedLog
 from pyspark_statestore.log.payload import checksum_of
+from pyspark_statestore.log.repartitionings import REPLACED
 from pyspark_statestore.log.scan import (
     EXPORTED_SUFFIX,
     EXPORTING_SUFFIX,
@@ -45,7 +46,7 @@ from pyspark_statestore.migration.checks import (
     require_query_stopped,
 )
 from pyspark_statestore.migration.export_marker import ExportMarker, Progress, remove_markers
-from pyspark_statestore.migration.offset_log import REPLACED, OffsetChanges
+from pyspark_statestore.migration.offset_log import OffsetChanges
 from pyspark_statestore.migration.plain_writer import PlainWriter, copy_tasks, segment_tasks
 from pyspark_statestore.storage.changes import delete, overwrite, publish
 from pyspark_statestore.storage.directory import Directory, FileInfo, in_parallel

@@ -24,16 +24,13 @@ from io import BytesIO
 
 from pyspark_statestore.errors import StateStoreFilesError
 from pyspark_statestore.log.merged_log import MergedLog
-from pyspark_statestore.log.repartitionings import base_of, without_partitions
+from pyspark_statestore.log.repartitionings import REPLACED, base_of, without_partitions
 from pyspark_statestore.log.spark_logs import COMMITS, OFFSETS, entries
 from pyspark_statestore.migration.checks import highest_version
 from pyspark_statestore.parsing import opened_zip, parse_json, parse_object
 from pyspark_statestore.session.doors import MERGED_PROVIDERS, PROVIDER_KEY, STOCK_PROVIDERS
 from pyspark_statestore.storage.changes import delete, forget_checksum, overwrite, publish
 from pyspark_statestore.storage.directory import Directory, in_parallel
-
-REPLACED = "_replaced"
-"""The folder in the checkpoint for what was replaced or taken away."""
 
 _UNDONE = "undone"
 """The folder in such a zip for files that were taken away: nothing replaces them."""

@@ -21,6 +21,7 @@ from pyspark_statestore.log.deletion import delete_files
 from pyspark_statestore.log.leftovers import leftovers
 from pyspark_statestore.log.merged_log import LogSnapshot, MergedLog
 from pyspark_statestore.log.pins import check_unclaimed
+from pyspark_statestore.log.repartitionings import noted
 from pyspark_statestore.log.restart import lost_stores
 from pyspark_statestore.log.restorability import batch_with_ids
 from pyspark_statestore.log.scan import retry_if_gone
@@ -89,6 +90,8 @@ def undo_repartition(
             if batch >= done.batch:
                 _forget(directory, f"{folder}/{batch}")
     delete_files(log, snapshot, files, rows)
+    if (note := noted(directory).get(done.batch)) is not None:
+        _forget(directory, note)
     _forget(directory, f"{OFFSETS}/{done.batch}")
     return replace(result, kept_copy=copy)
 

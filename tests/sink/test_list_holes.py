@@ -72,14 +72,29 @@ def test_the_query_adds_the_entries_before_its_next_batch(spark: SparkSession, t
     assert is_whole(sink)
 
 
-def test_a_query_that_keeps_few_batches(spark: SparkSession, tmp_path: Path) -> None:
+def same(rows: DataFrame) -> DataFrame:
+    return rows
+
+
+def fails(rows: DataFrame) -> DataFrame:
+    """With the fourth batch."""
+    return rows.withColumn("word", when(col("id") >= 3 * COUNT, raise_error(col("word"))).otherwise(col("word")))
+
+
+@pytest.mark.parametrize("has_failed", [False, True])
+def test_a_query_that_keeps_few_batches(spark: SparkSession, tmp_path: Path, has_failed: bool) -> None:
     """When it enters its next batch, it deletes those from which one sees that the others are repartitionings."""
-    sink = go_on(FileSink(spark, tmp_path), 3)
+    sink = go_on(FileSink(spark, tmp_path, change=fails if has_failed else same), 3)
     repartition(sink, 3)
     repartition(sink, 4, 8)
     with session_conf(spark, {"spark.sql.streaming.minBatchesToRetain": "1"}):
+        if has_failed:
+            with pytest.raises(StreamingQueryException):
+                go_on(sink, 1)
+            sink.change = same
         go_on(sink, 4)
     assert is_whole(sink)
+    assert not [*(sink.checkpoint / "_replaced").glob("*.repartitioning")]
 
 
 def test_a_session_that_runs_already(make_spark: MakeSpark, tmp_path: Path) -> None:
@@ -91,16 +106,12 @@ def test_a_session_that_runs_already(make_spark: MakeSpark, tmp_path: Path) -> N
 
 def test_a_batch_that_fails_adds_nothing(spark: SparkSession, tmp_path: Path) -> None:
     """The sink may be another query's that has come as far: its next batch would be skipped."""
-
-    def fails(rows: DataFrame) -> DataFrame:
-        return rows.withColumn("word", when(col("id") >= 3 * COUNT, raise_error(col("word"))).otherwise(col("word")))
-
     sink = go_on(FileSink(spark, tmp_path, change=fails), 3)
     repartition(sink, 3)
     with pytest.raises(StreamingQueryException):
         go_on(sink, 1)
     assert not {"3", "4"} & entries(sink)
-    sink.change = lambda rows: rows
+    sink.change = same
     go_on(sink, 4)
     assert is_whole(sink)
 

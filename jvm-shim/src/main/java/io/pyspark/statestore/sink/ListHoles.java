@@ -45,14 +45,16 @@ final class ListHoles {
   private static final String SETTINGS = "conf";
   private static final String PARTITIONS = "spark.sql.shuffle.partitions";
 
+  /** The folder of a checkpoint for what was replaced, and a file in it that says that a batch writes to no sink. */
+  private static final String NOTES = "_replaced";
+
+  private static final Pattern NOTE = Pattern.compile("([0-9]{1,18})\\.repartitioning");
+
   /** A conversion puts another class into the newest entry, and that may be a repartitioning's. */
   private static final String PROVIDER = "spark.sql.streaming.stateStore.providerClass";
 
   private final Path checkpoint;
   private final Configuration conf;
-
-  /** What {@link #look} has found. */
-  private Set<Long> known = Set.of();
 
   /** Of the query with a checkpoint. */
   ListHoles(Path checkpoint, Configuration conf) {
@@ -79,8 +81,8 @@ final class ListHoles {
   }
 
   /**
-   * Looks at the query's logs before it enters a batch. A query that is told to keep few batches then forgets what a
-   * repartitioning was made of.
+   * Looks at the query's logs before it enters a batch, and notes what is needed then: a query that is told to keep few
+   * batches forgets what a repartitioning was made of, and the batch may fail.
    */
   void look(Path list) throws IOException {
     List<Long> committed = new ArrayList<>();
@@ -90,8 +92,29 @@ final class ListHoles {
         committed.add(Long.parseLong(name.group(1)));
       }
     }
-    if (!Entries.of(listed(list)).withoutAny(committed).isEmpty()) {
-      known = withoutOutput();
+    List<Long> missing = Entries.of(listed(list)).withoutAny(committed);
+    if (!missing.isEmpty()) {
+      Set<Long> withoutOutput = withoutOutput();
+      for (long batch : missing) {
+        if (withoutOutput.contains(batch)) {
+          note(batch).getFileSystem(conf).create(note(batch), true).close();
+        }
+      }
+    }
+  }
+
+  private Path note(long batch) {
+    return new Path(new Path(checkpoint, NOTES), batch + ".repartitioning");
+  }
+
+  /** The entries are there: what was noted of the batches is over. */
+  void filled(List<Long> batches) {
+    try {
+      for (long batch : batches) {
+        note(batch).getFileSystem(conf).delete(note(batch), false);
+      }
+    } catch (IOException e) {
+      LOG.debug("A note at {} stays, which says what the logs said", note(batches.get(0)), e);
     }
   }
 
@@ -129,7 +152,7 @@ final class ListHoles {
     for (long batch = entries.start + 1; batch < next && !entries.batches.isEmpty(); batch++) {
       if (!entries.batches.contains(batch)) {
         withoutOutput = withoutOutput == null ? withoutOutput() : withoutOutput;
-        if (!withoutOutput.contains(batch) && !known.contains(batch)) {
+        if (!withoutOutput.contains(batch)) {
           LOG.warn(
               "The list of files in {} has no entry for batch {}, and it is not known to be a repartitioning. Readers"
                   + " fail. What to do: restore it from a copy",
@@ -146,7 +169,7 @@ final class ListHoles {
     return missing;
   }
 
-  /** The committed batches that write to no sink, as far as the offset log still says. */
+  /** The committed batches that write to no sink, as far as the offset log still says, or a note does. */
   private Set<Long> withoutOutput() throws IOException {
     SortedMap<Long, String> entered = new TreeMap<>();
     for (FileStatus file : listed(new Path(checkpoint, "offsets"))) {
@@ -161,6 +184,13 @@ final class ListHoles {
     }
     Set<Long> found = new HashSet<>(withoutOutput(entered));
     found.removeIf(batch -> !committed.contains(batch.toString()));
+    // These were committed when they were noted.
+    for (FileStatus file : listed(new Path(checkpoint, NOTES))) {
+      Matcher name = NOTE.matcher(file.getPath().getName());
+      if (name.matches()) {
+        found.add(Long.parseLong(name.group(1)));
+      }
+    }
     return found;
   }
 

@@ -2,6 +2,7 @@ package io.pyspark.statestore.sink;
 
 import io.pyspark.statestore.Unchecked;
 import java.io.IOException;
+import java.util.List;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.execution.streaming.FileStreamSinkLog;
 import org.apache.spark.sql.execution.streaming.SinkFileStatus;
@@ -25,10 +26,12 @@ final class FilledSinkLog extends FileStreamSinkLog {
   public boolean add(long batch, SinkFileStatus[] files) {
     if (!isFilled) {
       try {
-        for (long missing : holes.before(batch, metadataPath())) {
+        List<Long> missing = holes.before(batch, metadataPath());
+        for (long each : missing) {
           // If it is there by now, another driver of the same query has added the same.
-          super.add(missing, new SinkFileStatus[0]);
+          super.add(each, new SinkFileStatus[0]);
         }
+        holes.filled(missing);
       } catch (IOException e) {
         throw Unchecked.raise(e);
       }
