@@ -82,8 +82,12 @@ def fails(rows: DataFrame) -> DataFrame:
 
 
 @pytest.mark.parametrize("has_failed", [False, True])
-def test_a_query_that_keeps_few_batches(spark: SparkSession, tmp_path: Path, has_failed: bool) -> None:
+@pytest.mark.parametrize("is_attached", [False, True])
+def test_a_query_that_keeps_few_batches(
+    make_spark: MakeSpark, tmp_path: Path, is_attached: bool, has_failed: bool
+) -> None:
     """When it enters its next batch, it deletes those from which one sees that the others are repartitionings."""
+    spark = attach(make_spark()) if is_attached else make_spark(mode="provider")
     sink = go_on(FileSink(spark, tmp_path, change=fails if has_failed else same), 3)
     repartition(sink, 3)
     repartition(sink, 4, 8)
@@ -95,13 +99,6 @@ def test_a_query_that_keeps_few_batches(spark: SparkSession, tmp_path: Path, has
         go_on(sink, 4)
     assert is_whole(sink)
     assert not [*(sink.checkpoint / "_replaced").glob("*.repartitioning")]
-
-
-def test_a_session_that_runs_already(make_spark: MakeSpark, tmp_path: Path) -> None:
-    sink = go_on(FileSink(attach(make_spark()), tmp_path), 3)
-    repartition(sink, 3)
-    go_on(sink, 4)
-    assert is_whole(sink)
 
 
 def test_a_batch_that_fails_adds_nothing(spark: SparkSession, tmp_path: Path) -> None:

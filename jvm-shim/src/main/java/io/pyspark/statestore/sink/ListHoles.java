@@ -155,7 +155,8 @@ final class ListHoles {
         if (!withoutOutput.contains(batch)) {
           LOG.warn(
               "The list of files in {} has no entry for batch {}, and it is not known to be a repartitioning. Readers"
-                  + " fail. What to do: restore it from a copy",
+                  + " fail. What to do: if it was lost, restore it from a copy; if the query has begun in another"
+                  + " directory, see docs/fork.md",
               list,
               batch);
           return List.of();
@@ -175,7 +176,11 @@ final class ListHoles {
     for (FileStatus file : listed(new Path(checkpoint, "offsets"))) {
       Matcher name = ENTRY.matcher(file.getPath().getName());
       if (name.matches() && name.group(2) == null) {
-        entered.put(Long.parseLong(name.group(1)), text(file.getPath()));
+        try {
+          entered.put(Long.parseLong(name.group(1)), text(file.getPath()));
+        } catch (FileNotFoundException e) {
+          // The query has purged it meanwhile.
+        }
       }
     }
     Set<String> committed = new HashSet<>();

@@ -11,6 +11,7 @@ import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.catalyst.streaming.WriteToStream;
 import org.apache.spark.sql.execution.ColumnarRule;
 import org.apache.spark.sql.execution.SparkPlan;
+import org.apache.spark.sql.streaming.StreamingQueryListener;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 import scala.Option;
@@ -21,8 +22,8 @@ import scala.runtime.BoxedUnit;
  * Gives the file sink of a query a {@link FilledSinkLog}. Plans stay as they are.
  *
  * <p>Spark checks the plan of a query before that starts: see {@link Check}. A session to which the rules were added
- * while it ran does not; so this looks once more when a run plans its first batch, which is before the batch is
- * written.
+ * while it ran does not, and has a {@link Listener}. Where neither is, this looks when a run plans its first batch,
+ * which is before the batch is written.
  */
 public final class ListHolesRule extends ColumnarRule {
   private static final Logger LOG = LoggerFactory.getLogger(ListHolesRule.class);
@@ -56,12 +57,48 @@ public final class ListHolesRule extends ColumnarRule {
       String run = query == null ? seen : RunningSink.call(query, "runId").toString();
       if (!run.equals(seen)) {
         seen = run;
-        String checkpoint = (String) RunningSink.call(query, "resolvedCheckpointRoot");
-        replaceList(RunningSink.call(query, "sink"), checkpoint, conf);
+        replaceListOf(query, conf);
       }
     } catch (ReflectiveOperationException | RuntimeException | LinkageError e) {
       notAsExpected(e);
     }
+  }
+
+  private static void replaceListOf(Object query, Supplier<Configuration> conf) throws ReflectiveOperationException {
+    String checkpoint = (String) RunningSink.call(query, "resolvedCheckpointRoot");
+    replaceList(RunningSink.call(query, "sink"), checkpoint, conf);
+  }
+
+  /** Sees a query when it has started, before it enters a batch: Spark tells of a start in the query's own thread. */
+  public static final class Listener extends StreamingQueryListener {
+    private static final long serialVersionUID = 1;
+
+    private final SparkSession session;
+    private final Supplier<Configuration> conf;
+
+    /** Of a session, with the configuration that its file systems have. */
+    public Listener(SparkSession session, Supplier<Configuration> conf) {
+      this.session = session;
+      this.conf = conf;
+    }
+
+    @Override
+    public void onQueryStarted(QueryStartedEvent event) {
+      try {
+        Object query = RunningSink.query(session, event.id());
+        if (query != null) {
+          replaceListOf(query, conf);
+        }
+      } catch (ReflectiveOperationException | RuntimeException | LinkageError e) {
+        notAsExpected(e);
+      }
+    }
+
+    @Override
+    public void onQueryProgress(QueryProgressEvent event) {}
+
+    @Override
+    public void onQueryTerminated(QueryTerminatedEvent event) {}
   }
 
   /** Sees a query before it starts. */

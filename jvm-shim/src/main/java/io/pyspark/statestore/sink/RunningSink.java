@@ -61,8 +61,13 @@ record RunningSink(StreamingQuery query, WrittenFormat written) {
   /** The query that this thread runs; null without one. */
   static Object queryOfThisThread(SparkSession session) throws ReflectiveOperationException {
     String id = session.sparkContext().getLocalProperty(QUERY_ID);
-    Object queries = id == null ? null : call(call(session, "sharedState"), "activeStreamingQueries");
-    return id == null ? null : ((Map<?, ?>) queries).get(UUID.fromString(id));
+    return id == null ? null : query(session, UUID.fromString(id));
+  }
+
+  /** A query that runs; null if it does not. */
+  static Object query(SparkSession session, UUID id) throws ReflectiveOperationException {
+    Object queries = call(call(session, "sharedState"), "activeStreamingQueries");
+    return ((Map<?, ?>) queries).get(id);
   }
 
   /** Whether the query ends because the user stops it: then nothing has failed that Spark does not know of. */

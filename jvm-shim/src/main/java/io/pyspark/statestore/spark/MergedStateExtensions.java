@@ -28,10 +28,14 @@ public final class MergedStateExtensions extends AbstractFunction1<SparkSessionE
     return BoxedUnit.UNIT;
   }
 
-  /** Also in a session that runs already, once: Spark makes a session for each query, with the same extensions. */
-  static void injectPlanRules(SparkSessionExtensions extensions) {
+  /**
+   * Also in a session that runs already: Spark makes a session for each query, with the same extensions.
+   *
+   * @return false where they are there already
+   */
+  static boolean injectPlanRules(SparkSessionExtensions extensions) {
     if (!WITH_PLAN_RULES.add(extensions)) {
-      return;
+      return false;
     }
     LookAheadExtension.inject(extensions);
     extensions.injectColumnar(
@@ -41,5 +45,6 @@ public final class MergedStateExtensions extends AbstractFunction1<SparkSessionE
             return new ListHolesRule(session, () -> SessionInternals.hadoopConf(session));
           }
         });
+    return true;
   }
 }

@@ -3,6 +3,7 @@ package io.pyspark.statestore.spark;
 import io.pyspark.statestore.Options;
 import io.pyspark.statestore.ShimInfo;
 import io.pyspark.statestore.fs.MergedFileSystem;
+import io.pyspark.statestore.sink.ListHolesRule;
 import java.io.IOException;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.Path;
@@ -24,7 +25,9 @@ public final class SessionAttach {
     // Hadoop looks the class up with a class loader that does not know the jar, so an instance is put into its cache.
     MergedFileSystem.of(new Path("merged+file:///"), conf);
     SessionInternals.guardTransformWithState(session);
-    MergedStateExtensions.injectPlanRules(SessionInternals.extensions(session));
+    if (MergedStateExtensions.injectPlanRules(SessionInternals.extensions(session))) {
+      session.streams().addListener(new ListHolesRule.Listener(session, () -> SessionInternals.hadoopConf(session)));
+    }
     EndedQueries.listen(session.sparkContext());
     return ShimInfo.version();
   }
