@@ -16,6 +16,8 @@ public final class DiskReads implements AutoCloseable {
   /** Of fewer reads nothing is concluded. */
   private static final long ENOUGH = 16;
 
+  private static final int MOST_IGNORED = 64;
+
   /** Tests take another time for slow. */
   static volatile double slowMicros = SLOW_MICROS;
 
@@ -25,6 +27,11 @@ public final class DiskReads implements AutoCloseable {
   private long count;
   private long micros;
   private boolean areSlow;
+
+  /** How often slow reads are ignored now, and how often after the next time that nothing was found. */
+  private int toIgnore;
+
+  private int ignored = 1;
 
   /** Of a database, which does not have to be open yet. They are closed with this. */
   public DiskReads(Statistics statistics) {
@@ -44,16 +51,23 @@ public final class DiskReads implements AutoCloseable {
     }
     long more = reads.getCount() - count;
     if (more >= ENOUGH) {
-      areSlow = (double) (reads.getSum() - micros) / more >= slowMicros;
+      boolean wereSlow = (double) (reads.getSum() - micros) / more >= slowMicros;
+      areSlow = wereSlow && toIgnore <= 0;
+      toIgnore -= wereSlow ? 1 : 0;
       count = reads.getCount();
       micros = reads.getSum();
     }
     return areSlow;
   }
 
-  /** Nothing had to be read for keys that were asked for: until reads are slow again nobody looks ahead. */
-  synchronized void foundNothingToRead() {
-    areSlow = false;
+  /**
+   * Keys were asked for. If nothing had to be read for them, it was something else that was slow, mostly a compaction,
+   * which reads much at a time: more and more of that is ignored.
+   */
+  synchronized void asked(boolean foundSlow) {
+    areSlow &= foundSlow;
+    toIgnore = foundSlow ? 0 : ignored;
+    ignored = foundSlow ? 1 : Math.min(2 * ignored, MOST_IGNORED);
   }
 
   @Override

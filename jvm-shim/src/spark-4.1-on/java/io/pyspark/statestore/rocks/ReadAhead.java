@@ -189,8 +189,8 @@ public final class ReadAhead {
       Thread.currentThread().interrupt();
       throw new InterruptedIOException("Interrupted while state was read ahead");
     }
-    if (slow == 0 && disk != null && !isCancelled.getAsBoolean()) {
-      disk.foundNothingToRead();
+    if (disk != null && !isCancelled.getAsBoolean()) {
+      disk.asked(slow > 0);
     }
     return new LookAhead(1, keys.size(), Math.max(0, keys.size() - slow), slow);
   }
