@@ -23,7 +23,7 @@ there is one at most. That setting is nowhere on the disk, so it has to be given
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -215,27 +215,19 @@ def mend(sink: Directory, checkpoint: Directory, default_interval: int, *, dry_r
     if dry_run or not holes.missing:
         return _urls(holes)
 
-    def change(intent: Intent) -> list[str]:
-        now = Holes.found(sink, checkpoint, default_interval)
-        now.mend(intent)
-        return _urls(now)
-
-    return _changed(sink, name_of(holes.missing[0], holes.interval), change)
-
-
-def _urls(holes: Holes) -> list[str]:
-    return [holes.sink.location.display(name_of(batch, holes.interval)) for batch in holes.missing]
-
-
-def _changed(sink: Directory, name: str, change: Callable[[Intent], list[str]]) -> list[str]:
-    """Changes a list where nobody else is about to."""
     try:
-        with Intent(sink, name.rpartition("/")[2]) as intent:
-            return change(intent)
+        with Intent(sink, name_of(holes.missing[0], holes.interval).rpartition("/")[2]) as intent:
+            now = Holes.found(sink, checkpoint, default_interval)
+            now.mend(intent)
+            return _urls(now)
     except StateStoreFilesError as error:
         if error.getErrorClass() != "PSS_SINK_REWRITE_FAILED":
             raise
         raise cannot(sink, error.getMessageParameters()["reason"]) from error
+
+
+def _urls(holes: Holes) -> list[str]:
+    return [holes.sink.location.display(name_of(batch, holes.interval)) for batch in holes.missing]
 
 
 @dataclass(frozen=True)

@@ -5,18 +5,21 @@ import com.fasterxml.jackson.databind.DeserializationFeature;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import io.pyspark.statestore.Unchecked;
 import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.io.InputStream;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Collection;
+import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.SortedMap;
 import java.util.TreeMap;
+import java.util.function.LongConsumer;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import org.apache.hadoop.conf.Configuration;
@@ -41,6 +44,7 @@ import org.slf4j.LoggerFactory;
 final class ListHoles {
   private static final Logger LOG = LoggerFactory.getLogger(ListHoles.class);
   private static final ObjectMapper JSON = new ObjectMapper().enable(DeserializationFeature.FAIL_ON_TRAILING_TOKENS);
+  private static final Pattern BATCH = Pattern.compile("([0-9]{1,18})");
   private static final Pattern ENTRY = Pattern.compile("([0-9]{1,18})(\\.compact)?");
   private static final String SETTINGS = "conf";
   private static final String PARTITIONS = "spark.sql.shuffle.partitions";
@@ -55,6 +59,7 @@ final class ListHoles {
 
   private final Path checkpoint;
   private final Configuration conf;
+  private boolean isFilled;
 
   /** Of the query with a checkpoint. */
   ListHoles(Path checkpoint, Configuration conf) {
@@ -63,10 +68,29 @@ final class ListHoles {
   }
 
   /**
+   * Fills the list, once, before the query adds a batch.
+   *
+   * @param add adds an empty entry; if it is there by now, another driver of the same query has added the same
+   */
+  void fillBefore(long next, Path list, LongConsumer add) {
+    if (isFilled) {
+      return;
+    }
+    try {
+      List<Long> missing = before(next, list);
+      missing.forEach(add::accept);
+      filled(missing);
+    } catch (IOException e) {
+      throw Unchecked.raise(e);
+    }
+    isFilled = true;
+  }
+
+  /**
    * The batches before one that get an empty entry, in ascending order. None where another entry was lost, or something
    * is not as expected: the query goes on as without the package.
    */
-  List<Long> before(long next, Path list) throws IOException {
+  private List<Long> before(long next, Path list) throws IOException {
     try {
       return missing(next, list);
     } catch (RuntimeException e) {
@@ -85,14 +109,7 @@ final class ListHoles {
    * batches forgets what a repartitioning was made of, and the batch may fail.
    */
   void look(Path list) throws IOException {
-    List<Long> committed = new ArrayList<>();
-    for (FileStatus file : listed(new Path(checkpoint, "commits"))) {
-      Matcher name = ENTRY.matcher(file.getPath().getName());
-      if (name.matches()) {
-        committed.add(Long.parseLong(name.group(1)));
-      }
-    }
-    List<Long> missing = Entries.of(listed(list)).withoutAny(committed);
+    List<Long> missing = Entries.of(listed(list)).withoutAny(numbered("commits", BATCH).keySet());
     if (!missing.isEmpty()) {
       Set<Long> withoutOutput = withoutOutput();
       for (long batch : missing) {
@@ -108,7 +125,7 @@ final class ListHoles {
   }
 
   /** The entries are there: what was noted of the batches is over. */
-  void filled(List<Long> batches) {
+  private void filled(List<Long> batches) {
     try {
       for (long batch : batches) {
         note(batch).getFileSystem(conf).delete(note(batch), false);
@@ -173,27 +190,27 @@ final class ListHoles {
   /** The committed batches that write to no sink, as far as the offset log still says, or a note does. */
   private Set<Long> withoutOutput() throws IOException {
     SortedMap<Long, String> entered = new TreeMap<>();
-    for (FileStatus file : listed(new Path(checkpoint, "offsets"))) {
-      Matcher name = ENTRY.matcher(file.getPath().getName());
-      if (name.matches() && name.group(2) == null) {
-        try {
-          entered.put(Long.parseLong(name.group(1)), text(file.getPath()));
-        } catch (FileNotFoundException e) {
-          // The query has purged it meanwhile.
-        }
+    for (Map.Entry<Long, Path> entry : numbered("offsets", BATCH).entrySet()) {
+      try {
+        entered.put(entry.getKey(), text(entry.getValue()));
+      } catch (FileNotFoundException e) {
+        // The query has purged it meanwhile.
       }
     }
-    Set<String> committed = new HashSet<>();
-    for (FileStatus file : listed(new Path(checkpoint, "commits"))) {
-      committed.add(file.getPath().getName());
-    }
     Set<Long> found = new HashSet<>(withoutOutput(entered));
-    found.removeIf(batch -> !committed.contains(batch.toString()));
+    found.retainAll(numbered("commits", BATCH).keySet());
     // These were committed when they were noted.
-    for (FileStatus file : listed(new Path(checkpoint, NOTES))) {
-      Matcher name = NOTE.matcher(file.getPath().getName());
+    found.addAll(numbered(NOTES, NOTE).keySet());
+    return found;
+  }
+
+  /** The files of a folder of the checkpoint whose names are of a form, by the batch in them. */
+  private Map<Long, Path> numbered(String folder, Pattern form) throws IOException {
+    Map<Long, Path> found = new HashMap<>();
+    for (FileStatus file : listed(new Path(checkpoint, folder))) {
+      Matcher name = form.matcher(file.getPath().getName());
       if (name.matches()) {
-        found.add(Long.parseLong(name.group(1)));
+        found.put(Long.parseLong(name.group(1)), file.getPath());
       }
     }
     return found;

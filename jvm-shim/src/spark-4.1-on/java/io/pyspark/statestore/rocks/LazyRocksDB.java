@@ -100,7 +100,10 @@ public final class LazyRocksDB extends AskedRocksDB {
 
   @Override
   public RocksIterator newIterator(ReadOptions options) {
-    RocksIterator noted = files.isWhole() ? super.newIterator(options) : notingIterator();
+    if (files.isWhole()) {
+      return super.newIterator(options);
+    }
+    RocksIterator noted = notingIterator();
     if (noted != null) {
       return noted;
     }
