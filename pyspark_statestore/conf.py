@@ -232,14 +232,22 @@ _DECLARED = (
         "eager",
         "choice",
         "Whether the load of a RocksDB store waits for all of its SSTs (eager), or needs only their ends. Then the "
-        "rest is fetched when it is read, and in the background (lazy) or not at all (ondemand).",
-        choices=("eager", "lazy", "ondemand"),
+        "rest is fetched when it is read, and in the background (lazy) or not at all (ondemand). With remote it also "
+        "goes again where there is no room for it.",
+        choices=("eager", "lazy", "ondemand", "remote"),
     ),
     Option(
         "restore.maxBytesPerSecond",
         "64m",
         "bytes",
         "How fast a process fetches in the background what lazy loads have left out. 0: as fast as it can.",
+    ),
+    Option(
+        "local.sizeLimit",
+        "10g",
+        "bytes",
+        "How many bytes of SSTs the stores of a process have on its disk, where restore is remote.",
+        minimum="16m",
     ),
     Option(
         "lookAhead.rows",

@@ -39,7 +39,7 @@ SETTINGS = [
     Setting("provider", "rocksdb", format_version=2, checksums=True),
 ]
 ADMITTED = [name for name, workload in WORKLOADS.items() if not workload.only_stock_class]
-CASES = [(setting, name, how) for setting in SETTINGS for name in ADMITTED for how in ("lazy", "ondemand")]
+CASES = [(setting, name, how) for setting in SETTINGS for name in ADMITTED for how in ("lazy", "ondemand", "remote")]
 # Snapshots come soon, so that a load has SSTs and changelogs.
 CHANGELOG = {f"{STATE_STORE}maintenanceInterval": "100ms", f"{STATE_STORE}minDeltasForSnapshot": "2"}
 # Each row is a block of its own.
@@ -59,7 +59,11 @@ def holes(make_spark: Callable[..., SparkSession]) -> Iterator[Any]:
     jvm: Any = session.sparkContext._jvm
     control = jvm.io.pyspark.statestore.tables.Lazily
     getattr(control, "from")(600, 256, 256)
+    ssts = jvm.io.pyspark.statestore.tables.HoleySst
+    ssts.pages(512, 600)
     yield control
+    ssts.goAllTheTime(False)
+    ssts.pages(4096, 1 << 20)
     control.asEver()
 
 
@@ -82,7 +86,7 @@ def figures(spark: SparkSession, run: Run) -> dict[str, int]:
     return dict(jvm.io.pyspark.statestore.log.MergedLogs.all()[f"file:{run.checkpoint}/state"].metrics().snapshot())
 
 
-@pytest.mark.parametrize(("setting", "workload", "how"), sampled(CASES, 4, kind=lambda case: case[2]), ids=str)
+@pytest.mark.parametrize(("setting", "workload", "how"), sampled(CASES, 6, kind=lambda case: case[2]), ids=str)
 def test_equal_to_stock_when_each_batch_is_restored(
     session: SparkSession, holes: Any, tmp_path: Path, setting: Setting, workload: str, how: str
 ) -> None:
@@ -90,6 +94,8 @@ def test_equal_to_stock_when_each_batch_is_restored(
     stock_setting = Setting("stock", "rocksdb", setting.format_version, setting.changelog)
     stock = Run(session, workload, stock_setting, tmp_path / "stock", tmp_path / "input")
     left_out = demanded = hydrated = 0
+    ssts = session.sparkContext._jvm.io.pyspark.statestore.tables.HoleySst
+    ssts.goAllTheTime(how == "remote")
     for batch in range(BATCHES + 1):
         write_batch(lazy.input, batch)
         for run, conf in ((stock, {}), (lazy, lazily(how))):

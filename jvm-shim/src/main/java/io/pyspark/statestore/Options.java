@@ -22,6 +22,7 @@ import org.apache.hadoop.conf.Configuration;
  * @param cacheDir where they are kept; empty for a directory of the user's where Java keeps temporary files
  * @param restore whether a load waits for all of its SSTs
  * @param restoreMaxBytesPerSecond how fast a process fetches in the background what a load has left out; 0: no bound
+ * @param localSizeLimit bytes of SSTs that the stores of a process have on its disk, where {@code restore} is remote
  * @param lookAheadRows how many rows of a stateful operator's input are copied ahead of it at a time, at most; 0: none
  * @param lookAheadBytes how many bytes of them are in memory, for each task
  * @param lookAheadParallelism requests of a task for state ahead of its reads, at the same time
@@ -46,6 +47,7 @@ public record Options(
     String cacheDir,
     Restore restore,
     long restoreMaxBytesPerSecond,
+    long localSizeLimit,
     int lookAheadRows,
     long lookAheadBytes,
     int lookAheadParallelism,
@@ -64,7 +66,9 @@ public record Options(
     /** It needs their ends only; the rest is fetched when it is read, and in the background. */
     LAZY,
     /** As lazy, without the background. */
-    ONDEMAND
+    ONDEMAND,
+    /** As on demand, and what is not read often goes again where there is no room. */
+    REMOTE
   }
 
   private static final long LONGEST_IDLE_MS = 60_000;
@@ -84,6 +88,7 @@ public record Options(
     DEFAULTS.put("cache.dir", "");
     DEFAULTS.put("restore", "eager");
     DEFAULTS.put("restore.maxBytesPerSecond", "64m");
+    DEFAULTS.put("local.sizeLimit", "10g");
     DEFAULTS.put("lookAhead.rows", "8192");
     DEFAULTS.put("lookAhead.bytes", "16m");
     DEFAULTS.put("lookAhead.parallelism", "16");
@@ -153,7 +158,7 @@ public record Options(
         return each;
       }
     }
-    throw given.invalid("restore", "eager, lazy or ondemand");
+    throw given.invalid("restore", "eager, lazy, ondemand or remote");
   }
 
   private static Options parse(OptionTexts given) throws StateStoreFilesException {
@@ -183,6 +188,7 @@ public record Options(
         given.text("cache.dir"),
         restore(given),
         given.bytes("restore.maxBytesPerSecond", "a size in bytes such as 64m, or 0", 0),
+        given.bytes("local.sizeLimit", "a size in bytes such as 10g, at least 16m", 16 << 20),
         (int) given.number("lookAhead.rows", 0, 1_000_000, "a whole number from 0 to 1000000"),
         given.bytes("lookAhead.bytes", "a size in bytes such as 16m, at least 64k", 64 << 10),
         (int) given.number("lookAhead.parallelism", 1, 256, "a whole number from 1 to 256"),

@@ -8,6 +8,7 @@ import io.pyspark.statestore.log.MergedLog;
 import io.pyspark.statestore.log.MergedLogs;
 import io.pyspark.statestore.metrics.StoreFigures;
 import io.pyspark.statestore.tables.EarlyFiles;
+import io.pyspark.statestore.tables.LazyFiles;
 import io.pyspark.statestore.tables.PartialFile;
 import java.io.FileNotFoundException;
 import java.io.IOException;
@@ -154,6 +155,21 @@ public final class MergedFileSystem extends FileSystem {
     return state == null || state.isFile()
         ? null
         : new EarlyFiles(state.stateDirectory(), state.relative(), MergedLogs::deleteEarly);
+  }
+
+  /**
+   * The files of a store whose state is in the checkpoint, and of which the local disk has no more than there is room
+   * for.
+   *
+   * @param store its directory, with a name of this file system; qualified
+   * @param limit bytes that all stores of this process may have
+   * @return null where that is no store's
+   */
+  public static LazyFiles cachedFiles(Path store, long limit) {
+    StatePath state = StatePath.of(Schemes.toReal(store));
+    return state == null || state.isFile()
+        ? null
+        : LazyFiles.cached(new Path(state.stateDirectory(), state.relative()), limit);
   }
 
   /**
@@ -312,8 +328,8 @@ public final class MergedFileSystem extends FileSystem {
       return;
     }
     java.nio.file.Path local = java.nio.file.Path.of(source.toUri().getPath());
-    PartialFile.makeWhole(local);
     if (!view.stage(local)) {
+      PartialFile.makeWhole(local);
       try (FSDataOutputStream out = create(view, overwrite)) {
         Files.copy(local, out);
       }

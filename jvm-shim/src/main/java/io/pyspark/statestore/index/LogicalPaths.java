@@ -51,6 +51,13 @@ public final class LogicalPaths {
     return immutable && up > 0 ? parent.substring(0, up) : null;
   }
 
+  /** The name that RocksDB has given an SST, which Spark has made another one of for the checkpoint. */
+  public static String localName(String path) {
+    String name = path.substring(path.lastIndexOf('/') + 1);
+    int dash = name.indexOf('-');
+    return dash < 0 ? name : name.substring(0, dash) + ".sst";
+  }
+
   /** The directory of the store that a file belongs to. */
   public static String store(String path) {
     String immutable = storeOfImmutable(path);

@@ -166,6 +166,7 @@ public final class MergedLog {
             learning.pins(),
             source,
             commits,
+            loads,
             this::bornMerged,
             maintenance.garbage()::written,
             threads);

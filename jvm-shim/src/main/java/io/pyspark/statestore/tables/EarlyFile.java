@@ -128,6 +128,11 @@ public final class EarlyFile {
     return link;
   }
 
+  /** Another name of the file, which it has until it is released. */
+  Path link() {
+    return kept.file();
+  }
+
   void release() {
     if (kept != null) {
       kept.close();
@@ -152,6 +157,9 @@ public final class EarlyFile {
   boolean isSameAs(Path file, Entry uploaded) throws IOException {
     if (!identity.equals(PartialFile.keyOf(file)) || Files.size(file) != bytes) {
       return false;
+    }
+    if (PartialFile.at(file) != null) {
+      return true; // parts of it went because it was uploaded, and come from there again
     }
     CRC32C crc = new CRC32C();
     byte[] buffer = new byte[BUFFER];

@@ -296,7 +296,9 @@ public final class EarlyFiles implements AutoCloseable {
   }
 
   private boolean isAnyDue() {
-    return isWritten && !waiting.isEmpty() && waiting.iterator().next().ageMs() >= graceMs;
+    return isWritten
+        && !waiting.isEmpty()
+        && (waiting.iterator().next().ageMs() >= graceMs || LocalCache.ofProcess().isWaitingForUploads());
   }
 
   /** A file's segment is durable. */

@@ -41,6 +41,7 @@ final class EarlyUploads {
   private final LocalSpace localSpace;
   private final Index index;
   private final Pins pins;
+  private final Loads loads;
   private final LogMetrics metrics;
   private final LongConsumer written;
   private final Executor threads;
@@ -59,6 +60,7 @@ final class EarlyUploads {
       LocalSpace localSpace,
       Index index,
       Pins pins,
+      Loads loads,
       LogMetrics metrics,
       LongConsumer written,
       Executor threads) {
@@ -68,6 +70,7 @@ final class EarlyUploads {
     this.localSpace = localSpace;
     this.index = index;
     this.pins = pins;
+    this.loads = loads;
     this.metrics = metrics;
     this.written = written;
     this.threads = threads;
@@ -151,6 +154,7 @@ final class EarlyUploads {
           bytes += file.bytes();
           metrics.uploadedEarly(file.bytes());
           written.accept(file.bytes());
+          loads.mayGo(segment, file.link());
           file.owner().written(file, segment.entry());
         }
       } catch (UploadWatch.ObsoleteUploadException e) {

@@ -3,6 +3,7 @@ package io.pyspark.statestore.tables;
 import io.pyspark.statestore.Options;
 import io.pyspark.statestore.Options.Restore;
 import io.pyspark.statestore.StateStoreFilesException;
+import io.pyspark.statestore.index.LogicalPaths;
 import io.pyspark.statestore.index.Segment;
 import io.pyspark.statestore.metrics.LogMetrics;
 import io.pyspark.statestore.metrics.LogMetrics.Count;
@@ -30,6 +31,7 @@ final class LazyCopies implements Prefetcher.Lazily {
   private static final Logger LOG = LoggerFactory.getLogger(LazyCopies.class);
   private static final AtomicBoolean SAID_WHY_NOT = new AtomicBoolean();
 
+  private final org.apache.hadoop.fs.Path stateDirectory;
   private final SegmentReader reader;
   private final Supplier<Options> options;
   private final Supplier<HostCache> cache;
@@ -38,11 +40,13 @@ final class LazyCopies implements Prefetcher.Lazily {
   private final Set<String> distrusted = ConcurrentHashMap.newKeySet();
 
   LazyCopies(
+      org.apache.hadoop.fs.Path stateDirectory,
       SegmentReader reader,
       Supplier<Options> options,
       Supplier<HostCache> cache,
       LogMetrics metrics,
       ExecutorService threads) {
+    this.stateDirectory = stateDirectory;
     this.reader = reader;
     this.options = options;
     this.cache = cache;
@@ -60,7 +64,8 @@ final class LazyCopies implements Prefetcher.Lazily {
     if (load == null) {
       return;
     }
-    List<Segment> lazily = wanted.stream().filter(s -> suits(s) && !cache.get().has(s)).toList();
+    boolean usesHost = !load.files().isCached();
+    List<Segment> lazily = wanted.stream().filter(s -> suits(s) && !(usesHost && cache.get().has(s))).toList();
     wanted.removeAll(lazily);
     load.expect(lazily, this::readEnd, threads);
   }
@@ -93,16 +98,17 @@ final class LazyCopies implements Prefetcher.Lazily {
     TableEnd.Answer answer = TableEnd.find(end, segment.length());
     while (!answer.isKnown()) {
       // Each answer is further to the front than the one before.
-      end = read(segment, answer.from() - answer.from() % PartialFile.chunkBytes);
+      end = read(segment, answer.from() - answer.from() % PartialFile.pageBytes);
       answer = TableEnd.find(end, segment.length());
     }
     if (answer.from() == TableEnd.UNKNOWN) {
       return false;
     }
     Arrival arrival = new Arrival(segment, load.files());
-    PartialFile file = new PartialFile(local, segment.length(), arrival);
+    PartialFile file = new PartialFile(local, segment.length(), arrival, load.files().cache());
     boolean done = false;
     try {
+      file.keepFrom(answer.from());
       file.begin(end);
       file.need(answer.from(), segment.length());
       done = true;
@@ -113,13 +119,45 @@ final class LazyCopies implements Prefetcher.Lazily {
       }
     }
     metrics.fetched(segment, segment.length() - file.missing());
-    if (file.missing() > 0) {
+    if (file.missing() > 0 || load.files().isCached()) {
       metrics.leftOut(file.missing());
       arrival.isLoaded = true;
       load.files().loading(threads);
       load.files().add(file);
     }
     return true;
+  }
+
+  /**
+   * An SST was written that a store of this process may have. Where its state is in the checkpoint, parts of its file
+   * may go from now on.
+   *
+   * @param link a name of the file
+   */
+  void durable(Segment segment, Path link) throws IOException {
+    org.apache.hadoop.fs.Path store = storeOf(segment);
+    if (LazyFiles.isCached(store)) {
+      LazyFiles.durable(
+          store,
+          LogicalPaths.localName(segment.path()),
+          link,
+          files -> {
+            Arrival arrival = new Arrival(segment, files);
+            arrival.isLoaded = true;
+            files.loading(threads);
+            return arrival;
+          });
+    }
+  }
+
+  /** Whether the store of an SST has its state in the checkpoint, so that the host keeps nothing for it. */
+  boolean isCached(Segment segment) {
+    return LazyFiles.isCached(storeOf(segment));
+  }
+
+  private org.apache.hadoop.fs.Path storeOf(Segment segment) {
+    String store = LogicalPaths.storeOfImmutable(segment.path());
+    return new org.apache.hadoop.fs.Path(stateDirectory, store == null ? "none" : store);
   }
 
   private byte[] end(LazyLoad load, Segment segment) throws IOException {
@@ -196,7 +234,7 @@ final class LazyCopies implements Prefetcher.Lazily {
         LOG.info("{} cannot be completed, so its store fails until it is loaded anew", file.path(), failure);
       }
       files.decided(file, failure);
-      if (failure == null) {
+      if (failure == null && !files.isCached()) {
         keepOnHost(file);
       }
     }

@@ -21,13 +21,19 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Executor;
 import java.util.concurrent.FutureTask;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.BooleanSupplier;
+import java.util.function.Function;
+import java.util.function.Predicate;
 import java.util.stream.Stream;
 
 /**
  * The SSTs of one store that are not whole. A read that finds a hole has it filled here; the {@link Hydrator} fills the
  * others meanwhile, unless the store is to have only what it asks for.
+ *
+ * <p>Of a store whose state is in the checkpoint ({@link LocalCache}) all SSTs come here as soon as they are durable
+ * there, and none ever counts as whole, because parts of it may go again.
  */
 public final class LazyFiles implements AutoCloseable {
   /** A read that needs more than this has it fetched by several threads. */
@@ -38,16 +44,38 @@ public final class LazyFiles implements AutoCloseable {
 
   private static final int MAX_DOUBLINGS = 11;
 
-  private static final long FIRST_REQUEST_NANOS = 1_000_000;
+  /** What is fetched along between two parts where it displaces others: a few blocks. */
+  private static final long CROWDED_BRIDGE = 16 << 10;
 
-  /** How much a request counts in what they cost lately: one part in so many. */
-  private static final int LATELY = 8;
+  private static final long MOST_WAIT_NANOS = TimeUnit.SECONDS.toNanos(10);
+
+  private static final String SST = ".sst";
 
   /** A part of a file, which is named without its directory. */
   public record Part(String name, long from, long to) {}
 
+  /** Those of which parts may go again. */
+  private static final Set<LazyFiles> CACHED = ConcurrentHashMap.newKeySet();
+
   private final boolean hydrates;
   private final long bytesPerSecond;
+
+  /** Null where nothing of a file goes again. */
+  private final LocalCache cache;
+
+  /** The store's directory in the checkpoint; null where nobody has to find the store by it. */
+  private final org.apache.hadoop.fs.Path store;
+
+  /** Of a store with a cache: its SSTs that nothing may go of, by name, with their bytes. Guarded by itself. */
+  private final Map<String, Long> own = new HashMap<>();
+
+  /** In which RocksDB has its files, and below which the store has all that it has; null before the first load. */
+  private volatile Path directory;
+
+  private volatile Path root;
+
+  private final Set<Hold> holds = new HashSet<>();
+  private boolean isClosed;
 
   /** Those of the loaded version, by name. */
   private final Map<String, PartialFile> open = new ConcurrentHashMap<>();
@@ -58,8 +86,7 @@ public final class LazyFiles implements AutoCloseable {
   private final AtomicLong progress = new AtomicLong();
   private final AtomicLong waits = new AtomicLong();
 
-  /** What a request costs beside its bytes, as it was lately; see {@link #fetch}. */
-  private volatile long requestNanos = FIRST_REQUEST_NANOS;
+  private final RequestCosts costs = new RequestCosts();
 
   private volatile Executor threads = Runnable::run;
   private volatile IOException damage;
@@ -72,8 +99,42 @@ public final class LazyFiles implements AutoCloseable {
    * @param bytesPerSecond how fast; 0 without a bound
    */
   public LazyFiles(boolean hydrates, long bytesPerSecond) {
+    this(hydrates, bytesPerSecond, null, null);
+  }
+
+  LazyFiles(boolean hydrates, long bytesPerSecond, LocalCache cache, org.apache.hadoop.fs.Path store) {
     this.hydrates = hydrates;
     this.bytesPerSecond = bytesPerSecond;
+    this.cache = cache;
+    this.store = store;
+  }
+
+  /**
+   * Of a store that is not loaded yet, and of which the disk has no more than there is room for.
+   *
+   * @param store its directory in the checkpoint, with its real name; qualified
+   * @param limit bytes that all stores of this process may have
+   */
+  public static LazyFiles cached(org.apache.hadoop.fs.Path store, long limit) {
+    LazyFiles made = new LazyFiles(false, 0, LocalCache.ofProcess(), store);
+    made.cache.opened(made, limit);
+    CACHED.add(made);
+    return made;
+  }
+
+  /** Whether a store that is open has its state in the checkpoint. */
+  static boolean isCached(org.apache.hadoop.fs.Path store) {
+    return CACHED.stream().anyMatch(each -> each.store.equals(store));
+  }
+
+  /** Null where nothing of a file goes again. */
+  LocalCache cache() {
+    return cache;
+  }
+
+  /** Whether parts of files may go again. */
+  public boolean isCached() {
+    return cache != null;
   }
 
   long bytesPerSecond() {
@@ -94,9 +155,9 @@ public final class LazyFiles implements AutoCloseable {
     return waits.get();
   }
 
-  /** Whether RocksDB reads nothing but whole files. */
+  /** Whether RocksDB reads nothing but whole files, from now on. */
   public boolean isWhole() {
-    return open.isEmpty();
+    return cache == null && open.isEmpty();
   }
 
   /** Whether a file was found to be damaged, or to be lost, so that nothing may be built on the others. */
@@ -118,23 +179,56 @@ public final class LazyFiles implements AutoCloseable {
    * @param name of the file
    * @param holes how many the same scan has found before; less than 0 for the read of a single row
    * @param before {@link #progress} when the read began
+   * @param reader for which it stays until {@link #letGo}
    * @return false where all of it was there when the read began, so that it is not a hole what is wrong
    */
-  public boolean supply(String name, long offset, long size, int holes, long before) throws IOException {
+  public boolean supply(String name, long offset, long size, int holes, long before, Object reader) throws IOException {
     touchedNanos = System.nanoTime();
     check();
     PartialFile file = open.get(name);
     if (file == null || file.has(offset, offset + size)) {
-      return progress.get() != before;
+      return progress.get() != before || file == null && isDeleted(name);
     }
     waits.incrementAndGet();
     Hydrator.readWaits();
     try {
+      if (cache != null) {
+        cache.hold(file, offset, offset + size, reader);
+      }
       fill(file, offset, size, holes);
+    } catch (IOException e) {
+      // Where RocksDB has deleted the file since the read, it finds the row in another one now.
+      if (!isDeleted(name)) {
+        throw e;
+      }
     } finally {
       Hydrator.readWaits();
     }
     return true;
+  }
+
+  private boolean isDeleted(String name) {
+    return cache != null && directory != null && !open.containsKey(name) && Files.notExists(directory.resolve(name));
+  }
+
+  /** A read is over that has had holes filled. */
+  public void letGo(Object reader) {
+    if (cache != null) {
+      cache.letGo(reader);
+    }
+  }
+
+  /**
+   * Has a range made right that was there, and that a read could not understand: fetched once more where only parts of
+   * files are here, and otherwise all that is missing, which checks the files.
+   */
+  public void renew(Part part) throws IOException {
+    PartialFile file = cache == null || part == null ? null : open.get(part.name());
+    if (cache == null) {
+      awaitWhole();
+    } else if (file != null) {
+      file.renew(part.from(), part.to());
+    }
   }
 
   private void fill(PartialFile file, long offset, long size, int holes) throws IOException {
@@ -197,7 +291,11 @@ public final class LazyFiles implements AutoCloseable {
   private void addRequests(
       PartialFile file, List<Part> parts, BooleanSupplier isCancelled, List<Callable<Void>> requests) {
     parts.sort(Comparator.comparingLong(Part::from));
-    long bridge = Math.min(SHARE, (long) (requestNanos / 1e9 * PartialFile.wholeBytesPerSecond));
+    long bridge = Math.min(SHARE, costs.bridge());
+    if (cache != null && !cache.hasRoom(file.missing())) {
+      // What comes along would displace what was asked for.
+      bridge = Math.min(bridge, CROWDED_BRIDGE);
+    }
     long from = parts.get(0).from();
     long to = parts.get(0).to();
     for (Part part : parts) {
@@ -216,9 +314,10 @@ public final class LazyFiles implements AutoCloseable {
         return null;
       }
       long began = System.nanoTime();
-      file.needSoon(from, to);
-      long nanos = System.nanoTime() - began - (long) (1e9 * (to - from) / PartialFile.wholeBytesPerSecond);
-      requestNanos += (Math.max(0, nanos) - requestNanos) / LATELY;
+      long bytes = file.needSoon(from, to);
+      if (bytes > 0) {
+        costs.add(bytes, System.nanoTime() - began);
+      }
       return null;
     };
   }
@@ -266,10 +365,17 @@ public final class LazyFiles implements AutoCloseable {
   }
 
   void add(PartialFile file) {
-    PartialFile before = open.put(file.path().getFileName().toString(), file);
+    PartialFile before = open.put(nameOf(file), file);
     if (before != null) {
       retired.add(before);
     }
+    if (cache != null) {
+      cache.add(file);
+    }
+  }
+
+  private static String nameOf(PartialFile file) {
+    return file.path().getFileName().toString();
   }
 
   /** Something of a file has arrived. */
@@ -279,7 +385,7 @@ public final class LazyFiles implements AutoCloseable {
 
   /** All of a file is there, but it could not be checked. */
   void undecided(PartialFile file) {
-    if (open.get(file.path().getFileName().toString()) == file) {
+    if (cache == null && open.get(nameOf(file)) == file) {
       Hydrator.add(this);
     }
   }
@@ -288,12 +394,15 @@ public final class LazyFiles implements AutoCloseable {
   void decided(PartialFile file, IOException failure) {
     if (failure != null) {
       // Of a file that the loaded version does not have nobody reads.
-      if (open.get(file.path().getFileName().toString()) == file) {
+      if (open.get(nameOf(file)) == file) {
         damage = failure;
       }
     } else {
-      open.remove(file.path().getFileName().toString(), file);
+      boolean wasOpen = open.remove(nameOf(file), file);
       retired.remove(file);
+      if (cache != null && wasOpen) {
+        own(nameOf(file), file.length());
+      }
     }
   }
 
@@ -304,6 +413,8 @@ public final class LazyFiles implements AutoCloseable {
    * @param root below which the store has all that it has on this disk
    */
   public void loaded(Path directory, Path root) throws IOException {
+    this.directory = directory;
+    this.root = root;
     damage = null;
     if (!open.isEmpty() || !retired.isEmpty()) {
       retired.addAll(open.values());
@@ -313,19 +424,257 @@ public final class LazyFiles implements AutoCloseable {
       open.putAll(inPlace);
       // Files that became whole since they were looked for.
       open.values().removeIf(PartialFile::isWhole);
-      Set<Object> found = keysBelow(root);
-      for (PartialFile file : List.copyOf(retired)) {
-        if (!found.contains(file.key())) {
-          retired.remove(file);
-          file.close();
-        }
-      }
+      forgetRetired(root);
+    }
+    if (cache != null) {
+      countOwn();
     }
     touchedNanos = System.nanoTime();
     if (needsHydrator()) {
       Hydrator.add(this);
     }
   }
+
+  /** Forgets files that have no name any more. */
+  private void forgetRetired(Path root) throws IOException {
+    Set<Object> found = keysBelow(root);
+    for (PartialFile file : List.copyOf(retired)) {
+      if (!found.contains(file.key())) {
+        retired.remove(file);
+        file.close();
+      }
+    }
+  }
+
+  // ---- a cache
+
+  /** RocksDB has made a file. */
+  public void created(String name, long bytes) {
+    if (cache != null && name.endsWith(SST)) {
+      own(name, bytes);
+    }
+  }
+
+  /** RocksDB has deleted a file. */
+  public void deleted(String name) {
+    if (cache == null) {
+      return;
+    }
+    own(name, 0);
+    PartialFile file = open.remove(name);
+    if (file != null) {
+      // A snapshot that waits for its upload may still have a link to it.
+      retired.add(file);
+      file.giveBackAll();
+    }
+  }
+
+  /** RocksDB has read a part of a file. */
+  public void wasRead(String name, long from, long to) {
+    PartialFile file = open.get(name);
+    if (file != null) {
+      file.wasRead(from, to);
+    }
+  }
+
+  /** From now on a file that nothing may go of takes so many bytes; 0 where it is gone. */
+  private void own(String name, long bytes) {
+    long change;
+    synchronized (own) {
+      if (isClosed) {
+        return;
+      }
+      Long before = bytes == 0 ? own.remove(name) : own.put(name, bytes);
+      change = bytes - (before == null ? 0 : before);
+    }
+    cache.ownChanged(change);
+  }
+
+  /** Counts what is in the directory and was copied whole. */
+  private void countOwn() throws IOException {
+    Map<String, Long> found = new HashMap<>();
+    try (DirectoryStream<Path> all = Files.newDirectoryStream(directory, "*" + SST)) {
+      for (Path path : all) {
+        if (PartialFile.at(path) == null) {
+          found.put(path.getFileName().toString(), Files.size(path));
+        }
+      }
+    }
+    Set<String> gone;
+    synchronized (own) {
+      gone = new HashSet<>(own.keySet());
+    }
+    gone.removeAll(found.keySet());
+    gone.forEach(name -> own(name, 0));
+    found.forEach(this::own);
+  }
+
+  /**
+   * An SST of the store is durable in the checkpoint, so parts of it may go.
+   *
+   * @param store its directory in the checkpoint, with its real name; qualified
+   * @param name as RocksDB has it
+   * @param link another name of the file, which it has meanwhile
+   * @param origin makes what reads it from the checkpoint, for a store
+   */
+  static void durable(
+      org.apache.hadoop.fs.Path store, String name, Path link, Function<LazyFiles, PartialFile.Origin> origin)
+      throws IOException {
+    for (LazyFiles files : CACHED) {
+      if (files.store.equals(store)) {
+        files.durable(name, link, origin);
+      }
+    }
+  }
+
+  void durable(String name, Path link, Function<LazyFiles, PartialFile.Origin> origin) throws IOException {
+    Path path = directory == null ? null : directory.resolve(name);
+    if (path == null
+        || !isSame(path, link)
+        || PartialFile.at(link) != null
+        || Files.size(link) < PartialFile.smallest) {
+      return;
+    }
+    long dataEnd = TableEnd.of(link);
+    if (dataEnd == TableEnd.UNKNOWN) {
+      return;
+    }
+    PartialFile file = PartialFile.ofWhole(path, link, origin.apply(this), cache);
+    file.keepFrom(dataEnd);
+    synchronized (holds) {
+      // A compaction may be reading it.
+      holds.stream().filter(hold -> hold.which.test(name)).forEach(hold -> hold.add(file));
+      add(file);
+    }
+    own(name, 0);
+    if (!isSame(path, link)) {
+      deleted(name);
+    }
+  }
+
+  private static boolean isSame(Path path, Path link) throws IOException {
+    try {
+      return PartialFile.keyOf(path).equals(PartialFile.keyOf(link));
+    } catch (NoSuchFileException e) {
+      return false;
+    }
+  }
+
+  /**
+   * Waits until what others have made is in the checkpoint, if there is no room for so many bytes more otherwise. It
+   * does not wait for long, because nothing says that it will be there soon.
+   *
+   * @param isCancelled asked again and again
+   */
+  public void awaitRoom(long bytes, BooleanSupplier isCancelled) throws InterruptedException {
+    long until = System.nanoTime() + MOST_WAIT_NANOS;
+    while (cache.own() + bytes > cache.limit()
+        && cache.own() > 0
+        && System.nanoTime() - until < 0
+        && !isCancelled.getAsBoolean()) {
+      TimeUnit.MILLISECONDS.sleep(50);
+    }
+  }
+
+  /**
+   * Has all of some files here, and lets nothing of them go.
+   *
+   * @param isCancelled asked before each request
+   * @return to be closed when they are not needed any more
+   */
+  public Hold hold(Collection<String> names, BooleanSupplier isCancelled) throws IOException {
+    return hold(Set.copyOf(names)::contains, isCancelled);
+  }
+
+  /** Has all files here, as {@link #hold} does. */
+  public Hold holdAll() throws IOException {
+    return hold(name -> true, () -> false);
+  }
+
+  private Hold hold(Predicate<String> which, BooleanSupplier isCancelled) throws IOException {
+    check();
+    Hold hold = new Hold(which);
+    List<PartialFile> files;
+    synchronized (holds) {
+      holds.add(hold);
+      open.values().stream().filter(file -> which.test(nameOf(file))).forEach(hold::add);
+      files = List.copyOf(hold.files);
+    }
+    boolean done = false;
+    try {
+      List<Callable<Void>> shares = new ArrayList<>();
+      for (PartialFile file : files) {
+        for (Callable<Void> share : shares(file, 0, file.length())) {
+          shares.add(() -> isCancelled.getAsBoolean() ? null : unlessDeleted(file, share));
+        }
+      }
+      inParallel(shares, Parallel.READS);
+      hold.room = files.stream().mapToLong(PartialFile::length).sum();
+      cache.take(hold.room);
+      done = true;
+    } finally {
+      if (!done) {
+        hold.close();
+      }
+    }
+    return hold;
+  }
+
+  private Void unlessDeleted(PartialFile file, Callable<Void> share) throws Exception {
+    try {
+      return share.call();
+    } catch (IOException e) {
+      if (isDeleted(nameOf(file))) {
+        return null;
+      }
+      throw e;
+    }
+  }
+
+  /** Files that are all here as long as this is open, also those that become durable meanwhile. */
+  public final class Hold implements AutoCloseable {
+    private final Predicate<String> which;
+    private final List<PartialFile> files = new ArrayList<>();
+
+    /** What is made of the files takes as much room again. */
+    private long room;
+
+    private Hold(Predicate<String> which) {
+      this.which = which;
+    }
+
+    /** Whether all of the files is here: it is, unless it was cancelled. */
+    public boolean isWhole() {
+      synchronized (holds) {
+        return files.stream().allMatch(file -> file.missing() == 0);
+      }
+    }
+
+    private void add(PartialFile file) {
+      file.hold();
+      files.add(file);
+    }
+
+    @Override
+    public void close() {
+      synchronized (holds) {
+        holds.remove(this);
+        files.forEach(PartialFile::letGo);
+        files.clear();
+        cache.release(room);
+        room = 0;
+      }
+    }
+  }
+
+  /** Forgets deleted files that have no name any more. */
+  public void tidy() throws IOException {
+    if (!retired.isEmpty() && root != null) {
+      forgetRetired(root);
+    }
+  }
+
+  // ---- what is missing
 
   /** Whether there is anything to do that nobody waits for. */
   boolean needsHydrator() {
@@ -382,6 +731,7 @@ public final class LazyFiles implements AutoCloseable {
   /** The store is closed, and Spark has deleted its files. */
   @Override
   public void close() {
+    CACHED.remove(this);
     Hydrator.remove(this);
     List<PartialFile> all = new ArrayList<>(open.values());
     all.addAll(retired);
@@ -393,6 +743,14 @@ public final class LazyFiles implements AutoCloseable {
       } catch (IOException e) {
         // It is deleted, and nobody asks for it any more.
       }
+    }
+    if (cache != null) {
+      synchronized (own) {
+        isClosed = true;
+        cache.ownChanged(-own.values().stream().mapToLong(Long::longValue).sum());
+        own.clear();
+      }
+      cache.closed(this);
     }
   }
 }

@@ -18,9 +18,6 @@ import java.util.concurrent.RejectedExecutionException;
  * version's files one after the other, in the thread that loads it; files that other threads copy are copied whole.
  */
 public final class LazyLoad implements AutoCloseable {
-  /** A file of less is copied whole: its end takes a request, too. */
-  static volatile long smallest = 1 << 20;
-
   /** At first as much of a file's end is fetched. Mostly that is all that is behind the data. */
   static volatile int end = 64 << 10;
 
@@ -64,14 +61,14 @@ public final class LazyLoad implements AutoCloseable {
 
   /** Whether a file may be there in parts. */
   static boolean suits(Segment segment) {
-    return segment.path().endsWith(".sst") && segment.length() >= smallest;
+    return segment.path().endsWith(".sst") && segment.length() >= PartialFile.smallest;
   }
 
   /** Where the end of a file begins that is fetched first. */
   static long endOf(long length) {
     long bytes = Math.min(length, Math.max(end, length / END_SHARE));
     long start = length - bytes;
-    return start - start % PartialFile.chunkBytes;
+    return start - start % PartialFile.pageBytes;
   }
 
   /** Files will be copied. Fetches their ends, several at a time. */

@@ -16,12 +16,16 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.concurrent.ExecutorService;
 import org.apache.hadoop.fs.FSInputStream;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 
 /**
  * What this process reads out of the merged files of one checkpoint when a store is loaded: changelogs, deltas and zips
  * as streams, with what Spark wants after them fetched ahead, and SSTs onto the local disk.
  */
 public final class Loads {
+  private static final Logger LOG = LoggerFactory.getLogger(Loads.class);
+
   private final Rules rules;
   private final Index index;
   private final LogMetrics metrics;
@@ -45,7 +49,7 @@ public final class Loads {
     this.metrics = metrics;
     handles = new FileHandles(storage, rules);
     reader = new SegmentReader(storage, handles, finder);
-    lazyCopies = new LazyCopies(reader, rules::options, this::cache, metrics, threads);
+    lazyCopies = new LazyCopies(storage.stateDirectory(), reader, rules::options, this::cache, metrics, threads);
     prefetcher = new Prefetcher(index, segment -> cache().has(segment), handles, reader, lazyCopies, threads);
   }
 
@@ -78,7 +82,9 @@ public final class Loads {
   public void copyTo(Segment segment, Path local) throws IOException {
     // The file that is there may be an entry of the cache, too, so nothing is written into it.
     Files.deleteIfExists(local);
-    if (cache().linkTo(segment, local)) {
+    LazyLoad load = LazyLoad.current();
+    boolean usesHost = load == null || !load.files().isCached();
+    if (usesHost && cache().linkTo(segment, local)) {
       metrics.cached(segment);
       return;
     }
@@ -95,7 +101,32 @@ public final class Loads {
       }
     }
     metrics.fetched(segment, segment.length());
-    cache().fetched(segment, local);
+    if (usesHost) {
+      cache().fetched(segment, local);
+    }
+  }
+
+  /**
+   * An SST is durable. The host keeps it for a restart, or, where its store has its state in the checkpoint, no more of
+   * it than there is room for.
+   *
+   * @param file a name of it on the local disk
+   */
+  public void durable(Segment segment, Path file) {
+    if (lazyCopies.isCached(segment)) {
+      mayGo(segment, file);
+    } else {
+      cache().written(segment, file);
+    }
+  }
+
+  /** An SST is durable that no snapshot names yet. Where there is no room, parts of its file may go. */
+  void mayGo(Segment segment, Path file) {
+    try {
+      lazyCopies.durable(segment, file);
+    } catch (IOException e) {
+      LOG.info("All of {} stays on the local disk", file, e);
+    }
   }
 
   /** Copies a whole segment, checked, out of its merged file. */

@@ -9,12 +9,14 @@ import java.io.RandomAccessFile;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.attribute.BasicFileAttributes;
-import java.util.BitSet;
 import java.util.EnumSet;
+import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
+import java.util.function.BiPredicate;
+import java.util.function.IntPredicate;
 import java.util.zip.CRC32C;
 
 /**
@@ -27,7 +29,7 @@ import java.util.zip.CRC32C;
  * <p>The map of what is there is in memory only. A process that dies leaves a file that no other process ever takes:
  * each store of Spark's begins with an empty local directory.
  */
-public final class PartialFile {
+public final class PartialFile implements LocalCache.Cached {
   /** What is there is known by so many bytes. A data block is mostly 4 KB, and begins anywhere. */
   static volatile int chunkBytes = 1 << 10;
 
@@ -56,11 +58,14 @@ public final class PartialFile {
   private static final long FIRST_REST_MS = 500;
   private static final long LONGEST_REST_MS = 30_000;
 
+  /** The same where parts of it may go again: a disk gives back whole pages. */
+  static volatile int pageBytes = 1 << 12;
+
+  /** A smaller file is always whole: its end takes a request, too. */
+  static volatile long smallest = 1 << 20;
+
   /** It fetches so many bytes at most. */
   private static final int WIDEST = 1 << 20;
-
-  /** Fewer chunks than this between two holes are fetched again, so that both take one request. */
-  private static final int BRIDGE = 32;
 
   private static final int MAX_READ = SegmentReader.CHUNK;
   private static final int BUFFER = 1 << 16;
@@ -110,23 +115,16 @@ public final class PartialFile {
   private final Path path;
   private final long length;
   private final Origin origin;
-  private final int chunk;
-  private final int chunks;
   private final Object key;
+
+  /** What gives parts of the file back where there is no room for them; null where the file is to become whole. */
+  private final LocalCache cache;
+
+  /** Guarded by this. */
+  private final Chunks chunks;
 
   /** Not a channel: the interruption of a task that waits for a channel would close it for all. Guarded by itself. */
   private final RandomAccessFile file;
-
-  private final BitSet here;
-  private final BitSet underWay;
-
-  /**
-   * Of what is under way, that for which no read waits. Its parts are large, so reads of rows fetch their blocks beside
-   * it.
-   */
-  private final BitSet inBackground;
-
-  private long missing;
 
   /** How many reads of single rows have waited for their blocks, and how long in all. */
   private long waits;
@@ -151,22 +149,48 @@ public final class PartialFile {
 
   private volatile long touchedNanos;
 
-  /** Makes a file that has nothing but its length. */
+  /** Nothing is given back from this chunk on. */
+  private int keptFrom;
+
+  /** How many need all of the file to stay. */
+  private int holds;
+
+  /** Makes a file that has nothing but its length, and is to become whole. */
   PartialFile(Path path, long length, Origin origin) throws IOException {
-    this.path = path;
-    this.length = length;
-    this.origin = origin;
-    chunk = chunkBytes;
-    chunks = Math.toIntExact((length + chunk - 1) / chunk);
-    here = new BitSet(chunks);
-    underWay = new BitSet(chunks);
-    inBackground = new BitSet(chunks);
-    missing = length;
-    file = new RandomAccessFile(path.toFile(), "rw");
+    this(path, length, origin, null);
+  }
+
+  /**
+   * Makes a file that has nothing but its length.
+   *
+   * @param cache gives parts of it back where there is no room for them; null where it is to become whole
+   */
+  PartialFile(Path path, long length, Origin origin, LocalCache cache) throws IOException {
+    this(path, path, length, origin, cache);
     boolean done = false;
     try {
       file.setLength(length);
-      key = keyOf(path);
+      done = true;
+    } finally {
+      if (!done) {
+        release();
+        Files.deleteIfExists(path);
+      }
+    }
+  }
+
+  /** Of a file that has this name also. */
+  private PartialFile(Path path, Path opened, long length, Origin origin, LocalCache cache) throws IOException {
+    this.path = path;
+    this.length = length;
+    this.origin = origin;
+    this.cache = cache;
+    chunks = new Chunks(length, cache == null ? chunkBytes : pageBytes);
+    keptFrom = chunks.count();
+    file = new RandomAccessFile(opened.toFile(), "rw");
+    boolean done = false;
+    try {
+      key = keyOf(opened);
       if (key == null) {
         throw new IOException("The disk of " + path + " does not tell files apart");
       }
@@ -175,9 +199,20 @@ public final class PartialFile {
     } finally {
       if (!done) {
         file.close();
-        Files.deleteIfExists(path);
       }
     }
+  }
+
+  /**
+   * Of a file that is whole, and in the checkpoint, so that parts of it may be given back.
+   *
+   * @param path its name
+   * @param link another name, which it has meanwhile in any case
+   */
+  static PartialFile ofWhole(Path path, Path link, Origin origin, LocalCache cache) throws IOException {
+    PartialFile made = new PartialFile(path, link, Files.size(link), origin, cache);
+    made.cache.count(made.arrived(new Chunks.Run(0, made.chunks.count()), true));
+    return made;
   }
 
   /** The file of this name, if parts of it are missing; else null. */
@@ -191,6 +226,12 @@ public final class PartialFile {
     if (partial != null) {
       partial.awaitWhole();
     }
+  }
+
+  /** Whether parts of a file may go again, which are in the checkpoint. */
+  static boolean isCached(Path path) throws IOException {
+    PartialFile partial = at(path);
+    return partial != null && partial.cache != null;
   }
 
   /** Bytes that are missing in this process. */
@@ -212,6 +253,11 @@ public final class PartialFile {
     return path;
   }
 
+  @Override
+  public long length() {
+    return length;
+  }
+
   Object key() {
     return key;
   }
@@ -221,7 +267,7 @@ public final class PartialFile {
   }
 
   synchronized long missing() {
-    return state == State.PARTIAL || state == State.CHECKING ? missing : 0;
+    return state == State.PARTIAL || state == State.CHECKING ? chunks.missing() : 0;
   }
 
   synchronized boolean isWhole() {
@@ -230,7 +276,7 @@ public final class PartialFile {
 
   /** Whether all bytes are there, and were not checked yet. */
   synchronized boolean isUnchecked() {
-    return state == State.PARTIAL && missing == 0;
+    return cache == null && state == State.PARTIAL && chunks.missing() == 0;
   }
 
   /** Whether the background may try to go on. */
@@ -257,15 +303,125 @@ public final class PartialFile {
 
   /** Whether a range is there. */
   synchronized boolean has(long from, long to) {
-    int first = (int) (from / chunk);
-    return here.nextClearBit(first) >= chunkAfter(to);
+    return chunks.has(chunks.at(from), chunks.after(to));
   }
+
+  // ---- a cache of it
+
+  /** From where on the file stays, however little room there is: RocksDB reads that when it opens the file. */
+  synchronized void keepFrom(long offset) {
+    keptFrom = chunks.at(offset);
+  }
+
+  /** RocksDB has read a part. What it reads again and again stays longer. */
+  synchronized void wasRead(long from, long to) {
+    chunks.wasRead(chunks.at(from), chunks.after(to));
+  }
+
+  /** Until it is let go, nothing of the file is given back. */
+  synchronized void hold() {
+    holds++;
+  }
+
+  synchronized void letGo() {
+    holds--;
+  }
+
+  @Override
+  public synchronized long here() {
+    return length - chunks.missing();
+  }
+
+  @Override
+  public long giveBack(long from, long to, HolePuncher puncher, BiPredicate<Long, Long> isHeld) {
+    List<Chunks.Run> runs;
+    long bytes;
+    synchronized (this) {
+      if (state != State.PARTIAL || holds > 0) {
+        return 0;
+      }
+      long before = chunks.missing();
+      IntPredicate held = at -> isHeld.test(chunks.offset(at), chunks.offset(at + 1));
+      runs = chunks.takeToGiveBack(chunks.at(from), Math.min(chunks.after(to), keptFrom), held);
+      bytes = chunks.missing() - before;
+    }
+    try {
+      // Whoever reads a part now finds that it is missing, and waits until it can be fetched again.
+      if (!runs.isEmpty()) {
+        puncher.punch(path, key, runs.stream().map(this::range).toList());
+      }
+    } finally {
+      synchronized (this) {
+        runs.forEach(chunks::gaveBack);
+        notifyAll();
+      }
+    }
+    return bytes;
+  }
+
+  /** Gives back all of a file that RocksDB has deleted. Where it has other names, whoever reads one has it fetched. */
+  void giveBackAll() {
+    synchronized (this) {
+      if (state != State.PARTIAL) {
+        return;
+      }
+      try {
+        synchronized (file) {
+          file.setLength(0);
+          file.setLength(length);
+        }
+      } catch (IOException e) {
+        return; // it goes with its store
+      } finally {
+        cache.release(chunks.forget(0, chunks.count()));
+      }
+    }
+  }
+
+  private HolePuncher.Range range(Chunks.Run run) {
+    return new HolePuncher.Range(chunks.offset(run.first()), chunks.bytes(run));
+  }
+
+  /** Fetches a part that is there, because RocksDB cannot read it. */
+  void renew(long from, long to) throws IOException {
+    long forgotten;
+    synchronized (this) {
+      forgotten = chunks.forget(chunks.at(from), chunks.after(to));
+    }
+    cache.release(forgotten);
+    need(from, to);
+  }
+
+  private long makeRoom(long bytes) {
+    if (cache != null) {
+      cache.take(bytes);
+      return bytes;
+    }
+    return 0;
+  }
+
+  private void writeFetched(long at, byte[] bytes) throws IOException {
+    try {
+      write(at, bytes, bytes.length);
+    } catch (IOException e) {
+      // The disk may be full: others use it, too.
+      if (cache == null || !cache.giveBack(bytes.length)) {
+        throw e;
+      }
+      write(at, bytes, bytes.length);
+    }
+  }
+
+  // ---- arrivals
 
   /** Begins with bytes that were fetched before. They have to begin where a chunk does, and to reach the file's end. */
   void begin(byte[] tail) throws IOException {
-    int first = (int) ((length - tail.length) / chunk);
-    write((long) first * chunk, tail, tail.length);
-    arrived(first, chunks, true);
+    long from = length - tail.length;
+    write(from, tail, tail.length);
+    long arrived = arrived(new Chunks.Run(chunks.at(from), chunks.count()), true);
+    if (cache != null) {
+      cache.count(arrived);
+    }
   }
 
   /** Fetches a block for a read of a single row, and what is around it where such reads have waited for long. */
@@ -282,7 +438,7 @@ public final class PartialFile {
   /** The bytes to whose multiples the read of a row is extended. */
   private synchronized long width() {
     double wholeNanos = 1e9 * length / wholeBytesPerSecond;
-    if (waitedNanos <= wholeNanos) {
+    if (waitedNanos <= wholeNanos || cache != null && !cache.hasRoom(chunks.missing())) {
       return 1;
     }
     return Math.max(1, Math.min(WIDEST, waitedNanos / waits * wholeBytesPerSecond / 1_000_000_000));
@@ -293,103 +449,81 @@ public final class PartialFile {
     need(from, to, Why.DEMANDED, false);
   }
 
-  /** Fetches what rows are in that will be read soon, beside what the background fetches. */
-  void needSoon(long from, long to) throws IOException {
-    need(from, to, Why.AHEAD, true);
+  /**
+   * Fetches what rows are in that will be read soon, beside what the background fetches.
+   *
+   * @return the bytes of the request that it took; 0 where it took none, or several
+   */
+  long needSoon(long from, long to) throws IOException {
+    return need(from, to, Why.AHEAD, true);
   }
 
-  private void need(long from, long to, Why why, boolean isOfRow) throws IOException {
+  private long need(long from, long to, Why why, boolean isOfRow) throws IOException {
     touchedNanos = System.nanoTime();
-    int last = chunkAfter(to);
-    for (int at = (int) (from / chunk); at < last; ) {
-      int first;
-      int end;
+    int last = chunks.after(to);
+    int requests = 0;
+    long bytes = 0;
+    for (int at = chunks.at(from); at < last; ) {
+      Chunks.Run taken;
       synchronized (this) {
         requireUsable();
-        first = here.nextClearBit(at);
-        if (first < last && isTaken(first, isOfRow)) {
+        int first = chunks.nextMissing(at);
+        if (first < last && chunks.isTaken(first, isOfRow)) {
           await();
           continue;
         }
         if (first >= last) {
           break;
         }
-        end = take(first, last, isOfRow);
-        cursor = end;
+        taken = chunks.take(first, last, MAX_READ / chunks.size(), isOfRow);
+        cursor = taken.end();
       }
-      fetch(first, end, why);
-      at = end;
+      fetch(taken, why);
+      requests++;
+      bytes += chunks.bytes(taken);
+      at = taken.end();
     }
-    if (isFilled()) {
-      complete();
-    }
+    completeIfFilled();
+    return requests == 1 ? bytes : 0;
   }
 
   /** Fetches something that is missing; returns how many bytes, 0 where there is nothing to do. */
   int fetchSome(int bytes) throws IOException {
-    int first;
-    int end;
     if (isUnchecked()) {
       // The check failed for a reason that says nothing of the file.
       complete();
       return 0;
     }
+    Chunks.Run taken;
     synchronized (this) {
       if (state != State.PARTIAL) {
         return 0;
       }
-      first = nextToFetch(Math.min(cursor, chunks));
-      if (first >= chunks) {
-        first = nextToFetch(0);
+      int first = chunks.nextToFetch(Math.min(cursor, chunks.count()));
+      if (first >= chunks.count()) {
+        first = chunks.nextToFetch(0);
       }
-      if (first >= chunks) {
+      if (first >= chunks.count()) {
         return 0;
       }
-      end = take(first, (int) Math.min(chunks, first + Math.max(1L, bytes / chunk)), false);
-      inBackground.set(first, end);
-      cursor = end;
+      long most = Math.min(MAX_READ, bytes) / chunks.size();
+      taken = chunks.take(first, chunks.count(), most, false);
+      chunks.isInBackground(taken);
+      cursor = taken.end();
     }
-    fetch(first, end, Why.BACKGROUND);
-    if (isFilled()) {
-      complete();
-    }
-    return (int) (Math.min((long) end * chunk, length) - (long) first * chunk);
+    fetch(taken, Why.BACKGROUND);
+    completeIfFilled();
+    return (int) chunks.bytes(taken);
   }
 
-  private int nextToFetch(int from) {
-    int at = here.nextClearBit(from);
-    while (at < chunks && underWay.get(at)) {
-      at = here.nextClearBit(underWay.nextClearBit(at));
-    }
-    return at;
-  }
-
-  /** Whether a chunk is being fetched, so that to wait for it is better than to fetch it. */
-  private boolean isTaken(int at, boolean isOfRow) {
-    return underWay.get(at) && !(isOfRow && inBackground.get(at));
-  }
-
-  /** Takes a run of chunks that nobody fetches. The first and the last of it are missing. */
-  private int take(int first, int last, boolean isOfRow) {
-    long most = Math.min(last, first + Math.max(1L, MAX_READ / chunk));
-    int end = first + 1;
-    for (int at = end; at < most && !isTaken(at, isOfRow) && at - end < BRIDGE; at++) {
-      if (!here.get(at)) {
-        end = at + 1;
-      }
-    }
-    underWay.set(first, end);
-    inBackground.clear(first, end);
-    return end;
-  }
-
-  private void fetch(int first, int end, Why why) throws IOException {
+  private void fetch(Chunks.Run taken, Why why) throws IOException {
     boolean done = false;
+    long room = 0;
     try {
-      long from = (long) first * chunk;
-      byte[] bytes = new byte[(int) (Math.min((long) end * chunk, length) - from)];
-      origin.read(from, bytes, bytes.length);
-      write(from, bytes, bytes.length);
+      byte[] bytes = new byte[(int) chunks.bytes(taken)];
+      room = makeRoom(bytes.length);
+      origin.read(chunks.offset(taken.first()), bytes, bytes.length);
+      writeFetched(chunks.offset(taken.first()), bytes);
       done = true;
     } catch (StateStoreFilesException e) {
       if (GONE.contains(e.id())) {
@@ -397,9 +531,12 @@ public final class PartialFile {
       }
       throw e;
     } finally {
-      int filled = arrived(first, end, done);
+      long filled = arrived(taken, done);
+      if (cache != null) {
+        cache.release(room - filled);
+      }
       if (done) {
-        origin.arrived(filled, why);
+        origin.arrived((int) filled, why);
       }
     }
   }
@@ -433,7 +570,7 @@ public final class PartialFile {
 
   private void write(long at, byte[] bytes, int n) throws IOException {
     synchronized (file) {
-      if (isFilled()) {
+      if (cache == null && isFilled()) {
         // The background has brought it meanwhile. The file may be checked, and closed, already.
         return;
       }
@@ -443,31 +580,35 @@ public final class PartialFile {
   }
 
   /** Returns how many bytes were missing before. */
-  private synchronized int arrived(int first, int end, boolean done) {
-    underWay.clear(first, end);
-    inBackground.clear(first, end);
-    long before = missing;
+  private synchronized long arrived(Chunks.Run taken, boolean done) {
     if (done) {
       goneSinceNanos = null;
-      for (int from = here.nextClearBit(first); from < end; from = here.nextClearBit(from)) {
-        int to = here.nextSetBit(from);
-        to = to < 0 ? end : Math.min(to, end);
-        here.set(from, to);
-        missing -= Math.min((long) to * chunk, length) - (long) from * chunk;
-      }
     }
+    // What comes after the end does not count.
+    long filled = chunks.arrived(taken, done && state != State.CLOSED);
     notifyAll();
-    return (int) (before - missing);
+    return filled;
   }
 
   private synchronized boolean isFilled() {
-    return missing == 0;
+    return chunks.missing() == 0;
   }
 
-  /** Fetches all that is missing, and returns once the file is whole. */
+  private void completeIfFilled() throws IOException {
+    if (cache == null && isFilled()) {
+      complete();
+    }
+  }
+
+  /** Fetches all that is missing, and returns once the file is whole. From then on nothing of it is given back. */
   void awaitWhole() throws IOException {
-    need(0, length);
-    complete();
+    hold();
+    try {
+      need(0, length);
+      complete();
+    } finally {
+      letGo();
+    }
   }
 
   /** All bytes are there: checks them, once. */
@@ -541,6 +682,9 @@ public final class PartialFile {
 
   private void release() throws IOException {
     ALL.remove(key, this);
+    if (cache != null) {
+      cache.remove(this);
+    }
     synchronized (file) {
       file.close();
     }
@@ -554,10 +698,6 @@ public final class PartialFile {
     if (state == State.CLOSED) {
       throw new IOException(path + " was closed with its store before all of it was there");
     }
-  }
-
-  private int chunkAfter(long to) {
-    return (int) Math.min(chunks, (Math.min(to, length) + chunk - 1) / chunk);
   }
 
   /** Called with the lock, which is free meanwhile. */

@@ -35,6 +35,7 @@ public final class Snapshots implements Commits.Companions {
   private final Rules rules;
   private final LogMetrics metrics;
   private final Commits commits;
+  private final Loads loads;
   private final StagedFiles staged = new StagedFiles();
   private final SnapshotGuard guard;
   private final EarlyUploads earlyUploads;
@@ -53,6 +54,7 @@ public final class Snapshots implements Commits.Companions {
       Pins pins,
       IndexSource source,
       Commits commits,
+      Loads loads,
       BooleanSupplier bornMerged,
       LongConsumer written,
       Executor threads) {
@@ -61,6 +63,7 @@ public final class Snapshots implements Commits.Companions {
     this.rules = rules;
     this.metrics = metrics;
     this.commits = commits;
+    this.loads = loads;
     guard = new SnapshotGuard(storage, index, rules, writerId, source, bornMerged);
     earlyUploads =
         new EarlyUploads(
@@ -70,6 +73,7 @@ public final class Snapshots implements Commits.Companions {
             commits.localSpace(),
             index,
             pins,
+            loads,
             metrics,
             written,
             threads);
@@ -85,6 +89,9 @@ public final class Snapshots implements Commits.Companions {
     if (store == null) {
       return false;
     }
+    if (!PartialFile.isCached(localFile)) {
+      PartialFile.makeWhole(localFile);
+    }
     if (EarlyFiles.isKnown(storage.stateDirectory(), store)) {
       EarlyFiles.handedOver(storage.stateDirectory(), store, path, localFile);
     } else if (rules.options().uploadAsCreated() && !warnedOfNoEarlyUploads.getAndSet(true)) {
@@ -93,8 +100,18 @@ public final class Snapshots implements Commits.Companions {
               + " 4.1 and later. They are written with their snapshots. What to do: use that door, or leave upload out",
           storage.checkpoint());
     }
-    staged.add(store, new Commit.Item(path, commits.localSpace().keep(localFile)));
+    staged.add(store, new Commit.Item(path, keep(localFile)));
     return true;
+  }
+
+  private Payload keep(Path localFile) throws IOException {
+    try {
+      return commits.localSpace().link(localFile);
+    } catch (IOException e) {
+      // A copy is another file, of which nobody would know that parts of it are missing.
+      PartialFile.makeWhole(localFile);
+      return commits.localSpace().keep(localFile);
+    }
   }
 
   /** With a zip goes what was staged for it. */
@@ -121,6 +138,25 @@ public final class Snapshots implements Commits.Companions {
 
   /** Checks a snapshot and takes what was staged for it. */
   private List<Commit.Item> companions(String store, String zip, Set<String> named, EarlyFiles.Publication early)
+      throws IOException {
+    List<Commit.Item> taken = take(store, zip, named, early);
+    boolean done = false;
+    try {
+      for (Commit.Item each : taken) {
+        if (!early.leavesOut(each.path())) {
+          PartialFile.makeWhole(each.payload().file());
+        }
+      }
+      done = true;
+    } finally {
+      if (!done) {
+        staged.giveBack(store, LogicalPaths.versionOfZip(zip), taken);
+      }
+    }
+    return taken;
+  }
+
+  private List<Commit.Item> take(String store, String zip, Set<String> named, EarlyFiles.Publication early)
       throws IOException {
     Predicate<String> comes = path -> staged.find(path) != null && !early.leavesOut(path);
     if (named.isEmpty()) {
@@ -156,18 +192,18 @@ public final class Snapshots implements Commits.Companions {
     public void ended(boolean isDurable) {
       early.ended(isDurable);
       if (isDurable) {
-        companions.forEach(Snapshots.this::keepOnHost);
+        companions.forEach(Snapshots.this::durable);
       } else {
         staged.giveBack(store, LogicalPaths.versionOfZip(zip), companions);
       }
     }
   }
 
-  /** A file that was staged is durable. Keeps its bytes for a restart on this host. */
-  private void keepOnHost(Commit.Item item) {
+  /** A file that was staged is durable. */
+  private void durable(Commit.Item item) {
     Segment written = index.find(item.path());
     if (written != null) {
-      HostCache.of(rules.options()).written(written, item.payload().file());
+      loads.durable(written, item.payload().file());
     }
     item.payload().close();
   }

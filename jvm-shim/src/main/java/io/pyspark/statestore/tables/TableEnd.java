@@ -1,8 +1,11 @@
 package io.pyspark.statestore.tables;
 
+import java.io.IOException;
+import java.io.RandomAccessFile;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Path;
 
 /**
  * Finds out where the data of an SST ends, from its last bytes. What follows the data (filter, index, deleted ranges,
@@ -81,6 +84,21 @@ final class TableEnd {
     } catch (RuntimeException e) {
       // It does not have RocksDB's layout. RocksDB will say so itself.
       return new Answer(UNKNOWN, true);
+    }
+  }
+
+  /** Where the data of a local file ends that is whole; {@link #UNKNOWN} where it is no SST as expected. */
+  static long of(Path file) throws IOException {
+    try (RandomAccessFile in = new RandomAccessFile(file.toFile(), "r")) {
+      long length = in.length();
+      Answer answer = new Answer(Math.max(0, length - FOOTER), false);
+      while (!answer.isKnown) {
+        byte[] tail = new byte[Math.toIntExact(length - answer.from)];
+        in.seek(answer.from);
+        in.readFully(tail);
+        answer = find(tail, length);
+      }
+      return answer.from;
     }
   }
 

@@ -2,6 +2,8 @@ package io.pyspark.statestore.rocks;
 
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Optional;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.locks.ReadWriteLock;
 import java.util.concurrent.locks.ReentrantReadWriteLock;
 import java.util.function.BooleanSupplier;
@@ -24,6 +26,10 @@ public class AskedRocksDB extends RocksDB {
   private final ReadWriteLock closing = new ReentrantReadWriteLock();
 
   private boolean isClosed;
+  private volatile boolean isClosing;
+
+  /** How many threads do something now that may take long. */
+  private final AtomicInteger uses = new AtomicInteger();
 
   /** Whose reads are only noted now; null mostly. */
   private volatile AskedKeys noting;
@@ -124,6 +130,31 @@ public class AskedRocksDB extends RocksDB {
     return reads == null ? 0 : DiskReads.slow(reads.getBlockReadCount(), reads.getBlockReadTime());
   }
 
+  /** What is done with an open database. */
+  interface Use<T> {
+    T with(RocksDB opened) throws RocksDBException;
+  }
+
+  /** Does something, for any thread, and has the database stay open meanwhile. Empty where it is closed. */
+  final <T> Optional<T> whileOpen(Use<T> use) throws RocksDBException {
+    closing.readLock().lock();
+    try {
+      uses.incrementAndGet();
+      if (isClosed || isClosing) {
+        return Optional.empty();
+      }
+      return Optional.ofNullable(use.with(original));
+    } finally {
+      uses.decrementAndGet();
+      closing.readLock().unlock();
+    }
+  }
+
+  /** Whether the database is being closed, or is. */
+  final boolean isClosing() {
+    return isClosing;
+  }
+
   /** How many bytes RocksDB's cache of blocks has, also those of other databases that share it; 0 if not known. */
   final long cacheBytes() {
     closing.readLock().lock();
@@ -193,8 +224,12 @@ public class AskedRocksDB extends RocksDB {
     }
   }
 
-  /** Waits for reads of other threads, and has none begin. */
+  /** Waits for what other threads do, of which it gives up what takes long, and has nothing begin. */
   void endReads() {
+    isClosing = true;
+    if (uses.get() > 0) {
+      original.cancelAllBackgroundWork(false);
+    }
     closing.writeLock().lock();
     try {
       isClosed = true;

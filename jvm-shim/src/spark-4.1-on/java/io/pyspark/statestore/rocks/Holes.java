@@ -13,8 +13,8 @@ import org.rocksdb.Status;
  * Repeats reads of RocksDB that found a hole in a file, after the hole was filled.
  *
  * <p>A hole is zeros, and no block of zeros has the checksum zero, so RocksDB says which block of which file has the
- * wrong checksum. If all of that block was there when the read began it is no hole. All files are completed then, which
- * also checks them; if their bytes are as they were written, the error is RocksDB's own.
+ * wrong checksum. If all of that block was there when the read began it is no hole. It is made right once then ({@link
+ * LazyFiles#renew}); if its bytes are as they were written, the error is RocksDB's own.
  */
 final class Holes {
   private static final Pattern BLOCK = Pattern.compile(" in (\\S.*) offset (\\d{1,18}) size (\\d{1,18})");
@@ -50,13 +50,17 @@ final class Holes {
   /** Reads a row, until no hole is in the way. */
   <T> T read(Read<T> read) throws RocksDBException {
     Attempt attempt = new Attempt(false);
-    while (true) {
-      attempt.begins();
-      try {
-        return read.run();
-      } catch (RocksDBException e) {
-        attempt.failed(e);
+    try {
+      while (true) {
+        attempt.begins();
+        try {
+          return read.run();
+        } catch (RocksDBException e) {
+          attempt.failed(e);
+        }
       }
+    } finally {
+      attempt.isOver();
     }
   }
 
@@ -65,7 +69,8 @@ final class Holes {
     private final boolean isScan;
     private long before;
     private int found;
-    private boolean wasCompleted;
+    private boolean hasSupplied;
+    private boolean wasRenewed;
 
     Attempt(boolean isScan) {
       this.isScan = isScan;
@@ -81,6 +86,20 @@ final class Holes {
       before = files.progress();
     }
 
+    private boolean supply(LazyFiles.Part part) throws IOException {
+      hasSupplied = true;
+      return files.supply(part.name(), part.from(), part.to() - part.from(), isScan ? found++ : -1, before, this);
+    }
+
+    /** The read has found all that it needed, or is given up. */
+    void isOver() {
+      wasRenewed = false;
+      if (hasSupplied) {
+        hasSupplied = false;
+        files.letGo(this);
+      }
+    }
+
     /** The read has failed. Fills the hole, or fails as well where there is none. */
     void failed(RocksDBException e) throws RocksDBException {
       if (e.getStatus() == null || e.getStatus().getCode() != Status.Code.Corruption) {
@@ -88,15 +107,13 @@ final class Holes {
       }
       try {
         LazyFiles.Part part = partOf(e);
-        boolean wasFilled =
-            part != null
-                && files.supply(part.name(), part.from(), part.to() - part.from(), isScan ? found++ : -1, before);
+        boolean wasFilled = part != null && supply(part);
         if (!wasFilled) {
-          if (wasCompleted) {
+          if (wasRenewed) {
             throw e;
           }
-          wasCompleted = true;
-          files.awaitWhole();
+          wasRenewed = true;
+          files.renew(part);
         }
       } catch (IOException cause) {
         cause.addSuppressed(e);

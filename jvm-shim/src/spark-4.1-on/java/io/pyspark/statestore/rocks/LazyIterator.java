@@ -72,6 +72,7 @@ final class LazyIterator extends RocksIterator {
       try {
         below.status();
         key = null;
+        attempt.isOver();
         return;
       } catch (RocksDBException e) {
         fill(e);
@@ -232,6 +233,7 @@ final class LazyIterator extends RocksIterator {
   private void reopen() {
     below = original.newIterator(options);
     key = null;
+    attempt.isOver();
     attempt = holes.new Attempt(true);
   }
 
@@ -246,6 +248,7 @@ final class LazyIterator extends RocksIterator {
   public void close() {
     if (isOpen) {
       isOpen = false;
+      attempt.isOver();
       below.close();
       release();
       options.close();

@@ -9,6 +9,7 @@ import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import org.rocksdb.FlushOptions;
 import org.rocksdb.MutableColumnFamilyOptions;
+import org.rocksdb.Options;
 import org.rocksdb.ReadOptions;
 import org.rocksdb.RocksDB;
 import org.rocksdb.RocksDBException;
@@ -28,6 +29,9 @@ public final class LazyRocksDB extends AskedRocksDB {
   private final Set<LazyIterator> iterators = ConcurrentHashMap.newKeySet();
   private boolean compacts;
 
+  /** Null where RocksDB compacts by itself, or nobody does. */
+  private Compactor compactor;
+
   /**
    * Of a database that was opened with compaction off.
    *
@@ -37,6 +41,23 @@ public final class LazyRocksDB extends AskedRocksDB {
     super(original);
     this.files = files;
     this.holes = new Holes(files);
+  }
+
+  /**
+   * Has the database compacted although its files have holes.
+   *
+   * @param options that it was opened with
+   * @param bytesPerSecond that compactions read; 0 without a bound
+   */
+  public void compactWithHoles(Options options, long bytesPerSecond) {
+    compactor = new Compactor(this, files, options, bytesPerSecond);
+  }
+
+  /** Has another thread compact something, where there is something to compact. */
+  public void compactIfDue() {
+    if (compactor != null && isOwningHandle()) {
+      compactor.lookIfDue();
+    }
   }
 
   /** Lets the database compact, once all of its files are whole. For the thread that uses it. */
@@ -116,6 +137,9 @@ public final class LazyRocksDB extends AskedRocksDB {
   public void flush(FlushOptions options) throws RocksDBException {
     try {
       files.check();
+      if (compactor != null) {
+        compactor.awaitLevel0();
+      }
     } catch (IOException e) {
       throw Unchecked.raise(e);
     }
@@ -124,13 +148,22 @@ public final class LazyRocksDB extends AskedRocksDB {
 
   @Override
   public void compactRange() throws RocksDBException {
+    LazyFiles.Hold hold = null;
     try {
-      files.awaitWhole();
+      if (files.isCached()) {
+        hold = files.holdAll();
+      } else {
+        files.awaitWhole();
+        compactWhenWhole();
+      }
+      super.compactRange();
     } catch (IOException e) {
       throw Unchecked.raise(e);
+    } finally {
+      if (hold != null) {
+        hold.close();
+      }
     }
-    compactWhenWhole();
-    super.compactRange();
   }
 
   @Override

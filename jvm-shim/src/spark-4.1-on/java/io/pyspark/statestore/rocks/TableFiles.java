@@ -1,39 +1,98 @@
 package io.pyspark.statestore.rocks;
 
 import io.pyspark.statestore.tables.EarlyFiles;
+import io.pyspark.statestore.tables.LazyFiles;
 import java.nio.file.Path;
 import org.rocksdb.AbstractEventListener;
+import org.rocksdb.FileOperationInfo;
 import org.rocksdb.Status;
 import org.rocksdb.TableFileCreationInfo;
 import org.rocksdb.TableFileDeletionInfo;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
-/** Hears from RocksDB, in its threads, which SSTs it makes and deletes. What goes wrong here must not reach RocksDB. */
+/**
+ * Hears from RocksDB, in its threads, which SSTs it makes and deletes, and, where only parts of files are on the disk,
+ * which parts it reads. What goes wrong here must not reach RocksDB.
+ */
 public final class TableFiles extends AbstractEventListener {
   private static final Logger LOG = LoggerFactory.getLogger(TableFiles.class);
 
-  private final EarlyFiles files;
+  /** Null where SSTs are uploaded with their snapshots. */
+  private final EarlyFiles early;
 
-  /** Tells what it hears to those of one store. */
-  public TableFiles(EarlyFiles files) {
-    super(EnabledEventCallback.ON_TABLE_FILE_CREATED, EnabledEventCallback.ON_TABLE_FILE_DELETED);
-    this.files = files;
+  /** Null where all of a file stays on the disk. */
+  private final LazyFiles cached;
+
+  /**
+   * Tells what it hears to those of one store.
+   *
+   * @param early null where SSTs are uploaded with their snapshots
+   * @param files null where files are whole
+   */
+  public TableFiles(EarlyFiles early, LazyFiles files) {
+    super(events(files != null && files.isCached()));
+    this.early = early;
+    cached = files != null && files.isCached() ? files : null;
+  }
+
+  private static EnabledEventCallback[] events(boolean readsToo) {
+    return readsToo
+        ? new EnabledEventCallback[] {
+          EnabledEventCallback.ON_TABLE_FILE_CREATED,
+          EnabledEventCallback.ON_TABLE_FILE_DELETED,
+          EnabledEventCallback.ON_FILE_READ_FINISH,
+          EnabledEventCallback.SHOULD_BE_NOTIFIED_ON_FILE_IO
+        }
+        : new EnabledEventCallback[] {
+          EnabledEventCallback.ON_TABLE_FILE_CREATED, EnabledEventCallback.ON_TABLE_FILE_DELETED
+        };
+  }
+
+  @Override
+  public boolean shouldBeNotifiedOnFileIO() {
+    return cached != null;
   }
 
   @Override
   public void onTableFileCreated(TableFileCreationInfo info) {
     tell(
         () -> {
-          if (isOk(info.getStatus())) {
-            files.created(Path.of(info.getFilePath()), info.getFileSize());
+          if (!isOk(info.getStatus())) {
+            return;
+          }
+          Path file = Path.of(info.getFilePath());
+          if (early != null) {
+            early.created(file, info.getFileSize());
+          }
+          if (cached != null) {
+            cached.created(file.getFileName().toString(), info.getFileSize());
           }
         });
   }
 
   @Override
   public void onTableFileDeleted(TableFileDeletionInfo info) {
-    tell(() -> files.deleted(Path.of(info.getFilePath())));
+    tell(
+        () -> {
+          Path file = Path.of(info.getFilePath());
+          if (early != null) {
+            early.deleted(file);
+          }
+          if (cached != null) {
+            cached.deleted(file.getFileName().toString());
+          }
+        });
+  }
+
+  @Override
+  public void onFileReadFinish(FileOperationInfo info) {
+    tell(
+        () -> {
+          String path = info.getPath();
+          String name = path.substring(path.lastIndexOf('/') + 1);
+          cached.wasRead(name, info.getOffset(), info.getOffset() + info.getLength());
+        });
   }
 
   private static boolean isOk(Status status) {
@@ -44,7 +103,7 @@ public final class TableFiles extends AbstractEventListener {
     try {
       event.run();
     } catch (RuntimeException | Error e) {
-      LOG.info("An SST is not uploaded before its snapshot", e);
+      LOG.info("What RocksDB says of an SST is not taken note of", e);
     }
   }
 }

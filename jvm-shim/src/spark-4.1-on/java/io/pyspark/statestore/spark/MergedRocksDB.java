@@ -49,13 +49,21 @@ final class MergedRocksDB extends RocksDB {
   /** The open database of Spark's class; null where this Spark has no such field. */
   private static final VarHandle DB = findDatabase();
 
+  /** The size of an SST, and that of the first level below level 0, where only parts of SSTs are on the disk. */
+  private static final long CACHED_TABLE = 4 << 20;
+
+  private static final long CACHED_LEVEL = 16 << 20;
+
   /** Null where files are copied whole. */
   private final LazyFiles files;
 
   /** Null where SSTs are uploaded with their snapshots. */
   private final EarlyFiles early;
 
+  /** Null where nobody has to know which SSTs there are. */
   private final TableFiles listener;
+
+  private final long compactedBytesPerSecond;
 
   /** Null where nothing is read ahead. */
   private final DiskReads disk;
@@ -65,6 +73,9 @@ final class MergedRocksDB extends RocksDB {
 
   private LazyRocksDB open;
 
+  /** All of the files, while Spark counts their rows; null mostly. */
+  private LazyFiles.Hold counting;
+
   /** Of the open database; null where it was not asked for yet. */
   private ReadAhead ahead;
 
@@ -72,6 +83,7 @@ final class MergedRocksDB extends RocksDB {
       LazyFiles files,
       EarlyFiles early,
       boolean looksAhead,
+      long compactedBytesPerSecond,
       String dfsRootDir,
       RocksDBConf conf,
       File localRootDir,
@@ -95,11 +107,22 @@ final class MergedRocksDB extends RocksDB {
         uniqueId);
     this.files = files;
     this.early = early;
-    listener = early == null ? null : new TableFiles(early);
+    this.compactedBytesPerSecond = compactedBytesPerSecond;
+    listener = early == null && !isCached() ? null : new TableFiles(early, files);
+    if (isCached()) {
+      // What a compaction reads and writes has to be here at once.
+      org.rocksdb.Options options = rocksDbOptions();
+      options.setTargetFileSizeBase(Math.min(options.targetFileSizeBase(), CACHED_TABLE));
+      options.setMaxBytesForLevelBase(Math.min(options.maxBytesForLevelBase(), CACHED_LEVEL));
+    }
     disk = looksAhead ? new DiskReads(rocksDbOptions().statistics()) : null;
     if (listener != null) {
       rocksDbOptions().setListeners(List.of(listener));
     }
+  }
+
+  private boolean isCached() {
+    return files != null && files.isCached();
   }
 
   private static VarHandle findDatabase() {
@@ -180,7 +203,11 @@ final class MergedRocksDB extends RocksDB {
     try {
       files.loaded(localDir.toPath(), localRootDir().toPath());
       if (conf().trackTotalNumberOfRows() && metadata.numKeys() < 0) {
-        files.awaitWhole();
+        if (isCached()) {
+          counting = files.holdAll();
+        } else {
+          files.awaitWhole();
+        }
       }
     } catch (IOException e) {
       throw Unchecked.raise(e);
@@ -196,9 +223,14 @@ final class MergedRocksDB extends RocksDB {
     if (opensLazily) {
       replaceDatabase();
     }
+    if (counting != null) {
+      counting.close();
+      counting = null;
+    }
     if (open != null) {
       checkBeforeCommit();
       open.compactWhenWhole();
+      open.compactIfDue();
     }
     super.updateMemoryUsageIfNeeded();
   }
@@ -247,6 +279,9 @@ final class MergedRocksDB extends RocksDB {
     org.rocksdb.RocksDB opened = (org.rocksdb.RocksDB) DB.getVolatile(this);
     if (opened != null) {
       open = new LazyRocksDB(opened, files);
+      if (isCached()) {
+        open.compactWithHoles(rocksDbOptions(), compactedBytesPerSecond);
+      }
       DB.setVolatile(this, open);
       opensLazily = false;
     }
@@ -263,6 +298,8 @@ final class MergedRocksDB extends RocksDB {
     }
     if (early != null) {
       early.close();
+    }
+    if (listener != null) {
       listener.close();
     }
   }

@@ -80,6 +80,16 @@ public class MergedRocksDBStateStoreProvider extends MeteredRocksDBProvider {
     }
   }
 
+  /** What is missing of a store's files when it is loaded; null where they are whole then. */
+  private static LazyFiles lazyFiles(Path store, Options options) {
+    return switch (options.restore()) {
+      case EAGER -> null;
+      case LAZY -> new LazyFiles(true, options.restoreMaxBytesPerSecond());
+      case ONDEMAND -> new LazyFiles(false, options.restoreMaxBytesPerSecond());
+      case REMOTE -> MergedFileSystem.cachedFiles(store, options.localSizeLimit());
+    };
+  }
+
   @Override
   public RocksDB createRocksDB(
       String dfsRootDir,
@@ -96,17 +106,16 @@ public class MergedRocksDBStateStoreProvider extends MeteredRocksDBProvider {
     Configuration withClasses = MergedFileSystem.withClasses(hadoopConf, merged.toUri().getScheme());
     Options options = ProviderConf.options(hadoopConf);
     boolean isReplaceable = MergedRocksDB.canReplaceDatabase() && !isOfReader();
-    LazyFiles lazy =
-        options.restore() != Restore.EAGER && isReplaceable
-            ? new LazyFiles(options.restore() == Restore.LAZY, options.restoreMaxBytesPerSecond())
-            : null;
+    LazyFiles lazy = isReplaceable ? lazyFiles(merged, options) : null;
     boolean looksAhead = options.lookAheadRows() > 0 && isReplaceable;
-    EarlyFiles early = options.uploadAsCreated() ? MergedFileSystem.earlyFiles(merged) : null;
+    boolean uploads = options.uploadAsCreated() || options.restore() == Restore.REMOTE;
+    EarlyFiles early = uploads ? MergedFileSystem.earlyFiles(merged) : null;
     if (lazy != null || early != null || looksAhead) {
       return new MergedRocksDB(
           lazy,
           early,
           looksAhead,
+          options.restoreMaxBytesPerSecond(),
           merged.toString(),
           conf,
           localRootDir,

@@ -11,11 +11,14 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Comparator;
 import java.util.List;
+import java.util.Map;
 import java.util.Objects;
 import java.util.Random;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.stream.Stream;
 import org.rocksdb.BlockBasedTableConfig;
 import org.rocksdb.BloomFilter;
@@ -56,6 +59,87 @@ public final class HoleyDatabase {
       return test.run(Path.of(directory), steps);
     } catch (Throwable e) {
       throw new AssertionError("seed " + seed + " after " + test.history, e);
+    }
+  }
+
+  /**
+   * Runs one random history of a database of which parts go again all the time, and that is compacted all the same.
+   * Fails where it differs from one that is whole.
+   *
+   * @param limit bytes of files that may be on the disk
+   * @return how many bytes have gone, and how often it was compacted
+   */
+  public static long[] runCached(String directory, long seed, int steps, long limit) throws Exception {
+    RocksDB.loadLibrary();
+    HoleyDatabase test = new HoleyDatabase(seed);
+    Compactor.lookNanos = 0;
+    try {
+      long before = Compactor.done();
+      long gone = test.runCached(Path.of(directory), steps, limit);
+      return new long[] {gone, Compactor.done() - before};
+    } catch (Throwable e) {
+      throw new AssertionError("seed " + seed + " after " + test.history, e);
+    } finally {
+      Compactor.lookNanos = TimeUnit.SECONDS.toNanos(1);
+    }
+  }
+
+  private long runCached(Path directory, int steps, long limit) throws Exception {
+    Path whole = Files.createDirectories(directory.resolve("whole"));
+    Path holey = Files.createDirectories(directory.resolve("holey"));
+    Path links = Files.createDirectories(directory.resolve("links"));
+    long seed = random.nextLong();
+    LazyFiles files = HoleySst.cached(limit);
+    AtomicBoolean isOver = new AtomicBoolean();
+    try (Options options = options(new Random(seed));
+        Options lazily = options(new Random(seed))) {
+      try (RocksDB db = RocksDB.open(options, whole.toString())) {
+        fill(db);
+      }
+      copy(whole, holey, sst -> HoleySst.copy(whole.resolve(sst), holey.resolve(sst), files, random));
+      lazily.setDisableAutoCompactions(true);
+      TableFiles listener = new TableFiles(null, files);
+      lazily.setListeners(List.of(listener));
+      files.loaded(holey, directory);
+      Future<?> taking = THREADS.submit(() -> takeAllTheTime(files, isOver));
+      try (RocksDB db = RocksDB.open(options, whole.toString());
+          LazyRocksDB lazy = new LazyRocksDB(RocksDB.open(lazily, holey.toString()), files)) {
+        lazy.compactWithHoles(lazily, 0);
+        for (int part = 0; part < steps; part++) {
+          compare(db, lazy, files, 20);
+          lazy.compactIfDue();
+          if (random.nextInt(3) == 0) {
+            history.add("durable");
+            HoleySst.allDurable(holey, links, files);
+          }
+        }
+        same(scan(db.newIterator()), scan(lazy.newIterator()), "the end");
+        if (random.nextBoolean()) {
+          lazy.compactRange();
+          same(scan(db.newIterator()), scan(lazy.newIterator()), "compaction");
+        }
+      } finally {
+        isOver.set(true);
+        taking.get();
+        files.close();
+        for (Future<?> each : fetches) {
+          each.get();
+        }
+        listener.close();
+      }
+      Map<String, Long> figures = HoleySst.figures(files);
+      same(0L, figures.get("localBytes"), "bytes that are counted after the end");
+      return figures.get("givenBackBytes");
+    } finally {
+      delete(directory);
+    }
+  }
+
+  private static void takeAllTheTime(LazyFiles files, AtomicBoolean isOver) {
+    Random random = new Random();
+    while (!isOver.get()) {
+      HoleySst.giveBack(files, random.nextInt(64 << 10));
+      Thread.onSpinWait();
     }
   }
 

@@ -2,12 +2,16 @@ package io.pyspark.statestore.tables;
 
 import java.io.IOException;
 import java.io.InterruptedIOException;
+import java.nio.file.DirectoryStream;
 import java.nio.file.Files;
+import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import java.util.Map;
 import java.util.Random;
+import java.util.UUID;
 import java.util.concurrent.Callable;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.FutureTask;
@@ -51,7 +55,8 @@ public final class HoleySst implements PartialFile.Origin {
       throw new IllegalStateException(from + " is no SST");
     }
     HoleySst origin = new HoleySst(whole, files);
-    PartialFile file = new PartialFile(to, whole.length, origin);
+    PartialFile file = new PartialFile(to, whole.length, origin, files.cache());
+    file.keepFrom(answer.from());
     file.need(answer.from(), whole.length);
     for (long at = 0; density > 0 && at < whole.length; at += PartialFile.chunkBytes) {
       if (random.nextInt(4) < density) {
@@ -59,10 +64,74 @@ public final class HoleySst implements PartialFile.Origin {
       }
     }
     long missing = file.missing();
-    if (missing > 0) {
+    if (missing > 0 || files.isCached()) {
       files.add(file);
     }
     return missing;
+  }
+
+  /** The files of a store of which the disk has no more than there is room for, with a cache of its own. */
+  public static LazyFiles cached(long limit) {
+    LocalCache cache = new LocalCache(new HolePuncher());
+    LazyFiles made = new LazyFiles(false, 0, cache, new org.apache.hadoop.fs.Path("/nowhere"));
+    cache.opened(made, limit);
+    return made;
+  }
+
+  /** Gives back so many bytes of a store's cache. */
+  public static void giveBack(LazyFiles files, long bytes) {
+    files.cache().giveBack(bytes);
+  }
+
+  private static volatile boolean goes;
+
+  /** Whether parts of all stores of the process go all the time, however much room there is. */
+  public static void goAllTheTime(boolean now) {
+    boolean before = goes;
+    goes = now;
+    if (now && !before) {
+      Thread thread = new Thread(HoleySst::goAllTheTime, "goes-all-the-time");
+      thread.setDaemon(true);
+      thread.start();
+    }
+  }
+
+  private static void goAllTheTime() {
+    Random random = new Random();
+    while (goes) {
+      LocalCache.ofProcess().giveBack(random.nextInt(64 << 10));
+      Thread.onSpinWait();
+    }
+  }
+
+  /** What a store's cache says of itself. */
+  public static Map<String, Long> figures(LazyFiles files) {
+    return files.cache().figures();
+  }
+
+  /** From now on parts of so many bytes go, and files of so many are there in parts. */
+  public static void pages(int bytes, long smallest) {
+    PartialFile.pageBytes = bytes;
+    PartialFile.smallest = smallest;
+  }
+
+  /** All SSTs of a database are durable from now on, so that parts of them may go. */
+  public static void allDurable(Path directory, Path links, LazyFiles files) throws IOException {
+    try (DirectoryStream<Path> all = Files.newDirectoryStream(directory, "*.sst")) {
+      for (Path sst : all) {
+        Path link = links.resolve(UUID.randomUUID().toString());
+        try {
+          Files.createLink(link, sst);
+        } catch (NoSuchFileException e) {
+          continue; // compacted away
+        }
+        if (PartialFile.at(link) == null) {
+          byte[] whole = Files.readAllBytes(link);
+          files.durable(sst.getFileName().toString(), link, each -> new HoleySst(whole, each));
+        }
+        Files.delete(link);
+      }
+    }
   }
 
   /** Bytes that are missing of the files that a database reads. */

@@ -9,7 +9,7 @@ public final class Lazily {
 
   /** From now on files of so many bytes have holes. */
   public static void from(long smallest, int chunkBytes, int end) {
-    LazyLoad.smallest = smallest;
+    PartialFile.smallest = smallest;
     PartialFile.chunkBytes = chunkBytes;
     LazyLoad.end = end;
   }

@@ -1,0 +1,128 @@
+package io.pyspark.statestore.tables;
+
+import java.io.BufferedInputStream;
+import java.io.BufferedOutputStream;
+import java.io.DataInputStream;
+import java.io.DataOutputStream;
+import java.io.IOException;
+import java.io.InputStream;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Path;
+import java.util.List;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * Gives parts of files back to the disk, which keep their length: holes. Java has no call for that, so a child process
+ * does it, a Python without any package ({@code hole_puncher.py}), which ends with this process.
+ *
+ * <p>It is told which file it is, not only its name: another file may have got it meanwhile.
+ */
+final class HolePuncher {
+  private static final Logger LOG = LoggerFactory.getLogger(HolePuncher.class);
+
+  private static final String PYTHON = "python3";
+  private static final String SCRIPT = "hole_puncher.py";
+  private static final int DONE = 0;
+  private static final int GONE = 1;
+
+  /** A part of a file. */
+  record Range(long offset, long length) {}
+
+  private Process process;
+  private DataOutputStream orders;
+  private DataInputStream answers;
+  private int failures;
+  private volatile String whyNot;
+
+  /** Whether it may be asked again. */
+  boolean isWorking() {
+    return whyNot == null;
+  }
+
+  String whyNot() {
+    return whyNot;
+  }
+
+  /**
+   * Makes holes.
+   *
+   * @param identity what tells the file from all others, {@link PartialFile#keyOf}
+   * @return false where that could not be done, at least not for all
+   */
+  synchronized boolean punch(Path file, Object identity, List<Range> ranges) {
+    if (whyNot != null) {
+      return false;
+    }
+    try {
+      start();
+      byte[] name = file.toString().getBytes(StandardCharsets.UTF_8);
+      byte[] id = identity.toString().getBytes(StandardCharsets.UTF_8);
+      orders.writeInt(name.length);
+      orders.write(name);
+      orders.writeInt(id.length);
+      orders.write(id);
+      orders.writeInt(ranges.size());
+      for (Range range : ranges) {
+        orders.writeLong(range.offset);
+        orders.writeLong(range.length);
+      }
+      orders.flush();
+      int answer = answers.readInt();
+      if (answer == GONE) {
+        return true; // and so are its bytes
+      }
+      if (answer != DONE) {
+        whyNot = "the disk of " + file + " answers with error " + -answer;
+      }
+      return answer == DONE;
+    } catch (IOException e) {
+      end();
+      if (++failures >= 3) {
+        whyNot = e.toString();
+      }
+      LOG.info("A part of {} was not given back", file, e);
+      return false;
+    }
+  }
+
+  private void start() throws IOException {
+    if (process != null && process.isAlive()) {
+      return;
+    }
+    end();
+    String sparks = System.getenv().getOrDefault("PYSPARK_PYTHON", PYTHON);
+    try {
+      process = child(sparks);
+    } catch (IOException e) {
+      if (sparks.equals(PYTHON)) {
+        throw e;
+      }
+      process = child(PYTHON);
+    }
+    orders = new DataOutputStream(new BufferedOutputStream(process.getOutputStream()));
+    answers = new DataInputStream(new BufferedInputStream(process.getInputStream()));
+  }
+
+  private static Process child(String python) throws IOException {
+    return new ProcessBuilder(python, "-I", "-S", "-c", script())
+        .redirectError(ProcessBuilder.Redirect.DISCARD)
+        .start();
+  }
+
+  private static String script() throws IOException {
+    try (InputStream in = HolePuncher.class.getResourceAsStream(SCRIPT)) {
+      if (in == null) {
+        throw new IOException(SCRIPT + " is not in the jar");
+      }
+      return new String(in.readAllBytes(), StandardCharsets.UTF_8);
+    }
+  }
+
+  private void end() {
+    if (process != null) {
+      process.destroyForcibly();
+      process = null;
+    }
+  }
+}
