@@ -26,7 +26,7 @@ def number():
 
 
 def punch(name, identity, numbers):
-    """Makes holes: offset, length, offset, ... Returns 0, GONE where the file is, or less than 0: the error's number."""
+    """Makes holes: offset, length, offset, ... Returns 0, GONE where the file is, or less than 0: an error number."""
     try:
         file = os.open(name, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     except FileNotFoundError:
