@@ -12,6 +12,7 @@ import io.pyspark.statestore.log.MergedLogs;
 import io.pyspark.statestore.metrics.LogMetrics;
 import io.pyspark.statestore.metrics.LogMetrics.Count;
 import io.pyspark.statestore.sink.SinkMetrics;
+import io.pyspark.statestore.tables.LocalCache;
 import io.pyspark.statestore.tables.PartialFile;
 import java.util.EnumMap;
 import java.util.Map;
@@ -69,6 +70,9 @@ final class FileMergingMetrics implements LogMetrics.Listener, SinkMetrics.Liste
     gauge(registry, "physicalFileSize", () -> totals().physicalBytes());
     gauge(registry, "spaceAmplification", () -> totals().spaceAmplification());
     gauge(registry, "missingBytes", PartialFile::missingInAll);
+    gauge(registry, "localBytes", () -> LocalCache.ofProcess().used());
+    gauge(registry, "localOwnBytes", () -> LocalCache.ofProcess().own());
+    gauge(registry, "givenBackBytes", () -> LocalCache.ofProcess().givenBack());
     for (Count what : Count.values()) {
       counters.put(what, registry.register(PREFIX + name(what), new Counter()));
     }

@@ -342,14 +342,17 @@ public final class EarlyFiles implements AutoCloseable {
    * that is under way.
    *
    * @param path in the checkpoint
+   * @return whether it is
    */
-  static void handedOver(org.apache.hadoop.fs.Path stateDirectory, String store, String path, Path file)
+  static boolean handedOver(org.apache.hadoop.fs.Path stateDirectory, String store, String path, Path file)
       throws IOException {
+    boolean isAny = false;
     for (EarlyFiles files : of(stateDirectory, store)) {
       EarlyFile early = files.settled(path);
       if (early != null) {
         boolean isSame = early.isSameAs(file, early.entry());
         synchronized (files) {
+          isAny |= isSame;
           if (isSame) {
             early.handedOver();
           } else {
@@ -359,6 +362,7 @@ public final class EarlyFiles implements AutoCloseable {
         }
       }
     }
+    return isAny;
   }
 
   /** The file of a path once its upload has ended; null where it was not uploaded. */

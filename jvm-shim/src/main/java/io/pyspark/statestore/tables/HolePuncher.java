@@ -1,5 +1,6 @@
 package io.pyspark.statestore.tables;
 
+import io.pyspark.statestore.files.Threads;
 import java.io.BufferedInputStream;
 import java.io.BufferedOutputStream;
 import java.io.DataInputStream;
@@ -9,6 +10,10 @@ import java.io.InputStream;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
 import java.util.List;
+import java.util.concurrent.Future;
+import java.util.concurrent.ScheduledExecutorService;
+import java.util.concurrent.ScheduledThreadPoolExecutor;
+import java.util.concurrent.TimeUnit;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -23,6 +28,10 @@ final class HolePuncher {
 
   private static final String PYTHON = "python3";
   private static final String SCRIPT = "hole_puncher.py";
+  private static final int MOST_WAIT_SECONDS = 30;
+
+  private static final ScheduledExecutorService WATCH = watch();
+
   private static final int DONE = 0;
   private static final int GONE = 1;
 
@@ -34,6 +43,13 @@ final class HolePuncher {
   private DataInputStream answers;
   private int failures;
   private volatile String whyNot;
+
+  private static ScheduledExecutorService watch() {
+    ScheduledThreadPoolExecutor made =
+        new ScheduledThreadPoolExecutor(1, Threads.daemons("pyspark-statestore-hole-watch"));
+    made.setRemoveOnCancelPolicy(true);
+    return made;
+  }
 
   /** Whether it may be asked again. */
   boolean isWorking() {
@@ -68,7 +84,7 @@ final class HolePuncher {
         orders.writeLong(range.length);
       }
       orders.flush();
-      int answer = answers.readInt();
+      int answer = answer();
       if (answer == GONE) {
         return true; // and so are its bytes
       }
@@ -83,6 +99,17 @@ final class HolePuncher {
       }
       LOG.info("A part of {} was not given back", file, e);
       return false;
+    }
+  }
+
+  /** Waits for the answer. A disk that does not answer must not hold up all who wait for room. */
+  private int answer() throws IOException {
+    Process asked = process;
+    Future<?> end = WATCH.schedule(asked::destroyForcibly, MOST_WAIT_SECONDS, TimeUnit.SECONDS);
+    try {
+      return answers.readInt();
+    } finally {
+      end.cancel(false);
     }
   }
 

@@ -12,6 +12,8 @@ import io.pyspark.statestore.write.Commit;
 import io.pyspark.statestore.write.Commits;
 import io.pyspark.statestore.write.Payload;
 import java.io.IOException;
+import java.io.OutputStream;
+import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
 import java.util.Set;
@@ -89,29 +91,36 @@ public final class Snapshots implements Commits.Companions {
     if (store == null) {
       return false;
     }
-    if (!PartialFile.isCached(localFile)) {
-      PartialFile.makeWhole(localFile);
-    }
+    boolean isUploaded = false;
     if (EarlyFiles.isKnown(storage.stateDirectory(), store)) {
-      EarlyFiles.handedOver(storage.stateDirectory(), store, path, localFile);
+      isUploaded = EarlyFiles.handedOver(storage.stateDirectory(), store, path, localFile);
     } else if (rules.options().uploadAsCreated() && !warnedOfNoEarlyUploads.getAndSet(true)) {
       LOG.warn(
           "upload=created has no effect for {}: RocksDB says which SSTs it makes with the provider door, on Spark"
               + " 4.1 and later. They are written with their snapshots. What to do: use that door, or leave upload out",
           storage.checkpoint());
     }
-    staged.add(store, new Commit.Item(path, keep(localFile)));
+    Payload payload;
+    if (isUploaded && PartialFile.isCached(localFile)) {
+      payload = new Uploaded(path, Files.size(localFile));
+    } else {
+      PartialFile.makeWhole(localFile);
+      payload = commits.localSpace().keep(localFile);
+    }
+    staged.add(store, new Commit.Item(path, payload));
     return true;
   }
 
-  private Payload keep(Path localFile) throws IOException {
-    try {
-      return commits.localSpace().link(localFile);
-    } catch (IOException e) {
-      // A copy is another file, of which nobody would know that parts of it are missing.
-      PartialFile.makeWhole(localFile);
-      return commits.localSpace().keep(localFile);
+  /** An SST that was uploaded, and of which only parts are here since then. It is never written again. */
+  private record Uploaded(String path, long length) implements Payload {
+    @Override
+    public void writeTo(OutputStream out) throws IOException {
+      throw new IOException(
+          "state/" + path + " was uploaded before its snapshot, and is not in the checkpoint any more");
     }
+
+    @Override
+    public void close() {}
   }
 
   /** With a zip goes what was staged for it. */
@@ -138,25 +147,6 @@ public final class Snapshots implements Commits.Companions {
 
   /** Checks a snapshot and takes what was staged for it. */
   private List<Commit.Item> companions(String store, String zip, Set<String> named, EarlyFiles.Publication early)
-      throws IOException {
-    List<Commit.Item> taken = take(store, zip, named, early);
-    boolean done = false;
-    try {
-      for (Commit.Item each : taken) {
-        if (!early.leavesOut(each.path())) {
-          PartialFile.makeWhole(each.payload().file());
-        }
-      }
-      done = true;
-    } finally {
-      if (!done) {
-        staged.giveBack(store, LogicalPaths.versionOfZip(zip), taken);
-      }
-    }
-    return taken;
-  }
-
-  private List<Commit.Item> take(String store, String zip, Set<String> named, EarlyFiles.Publication early)
       throws IOException {
     Predicate<String> comes = path -> staged.find(path) != null && !early.leavesOut(path);
     if (named.isEmpty()) {
@@ -202,7 +192,7 @@ public final class Snapshots implements Commits.Companions {
   /** A file that was staged is durable. */
   private void durable(Commit.Item item) {
     Segment written = index.find(item.path());
-    if (written != null) {
+    if (written != null && item.payload().file() != null) {
       loads.durable(written, item.payload().file());
     }
     item.payload().close();

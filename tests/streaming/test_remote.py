@@ -1,0 +1,101 @@
+"""State that is larger than what the local disk may have of it: the checkpoint holds it (restore=remote)."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+
+from tests.streaming.runs import PROVIDER, STATE_STORE, STOCK_CLASSES, session_conf
+from tests.streaming.test_lazy_restore import FILE_MERGING, NO_CACHE
+
+pytestmark = [pytest.mark.spark, pytest.mark.since("4.1", "stores are loaded lazily from Spark 4.1 on")]
+
+LIMIT = 16 << 20
+KEYS, BATCHES = 24_000, 5
+"""Of a kilobyte each."""
+
+CONF = {
+    "spark.sql.shuffle.partitions": "1",
+    f"{STATE_STORE}maintenanceInterval": "100ms",
+    f"{STATE_STORE}minDeltasForSnapshot": "2",
+    f"{STATE_STORE}rocksdb.changelogCheckpointing.enabled": "true",
+    f"{STATE_STORE}rocksdb.compression": "none",
+    f"{STATE_STORE}rocksdb.writeBufferSizeMB": "2",
+}
+REMOTE = {**NO_CACHE, f"{FILE_MERGING}restore": "remote", f"{FILE_MERGING}local.sizeLimit": "16m"}
+
+
+class Query:
+    """Counts keys, with a kilobyte for each."""
+
+    def __init__(self, spark: SparkSession, folder: Path, conf: dict[str, str]) -> None:
+        self.spark, self.folder, self.conf = spark, folder, {**CONF, **conf}
+        self.found: dict[int, Any] = {}
+
+    def run(self) -> None:
+        """Works on all input there is, one file after the other."""
+
+        def keep(frame: DataFrame, batch: int) -> None:
+            hashes = sf.sum(sf.xxhash64("key", "times", "value").cast("decimal(20,0)")).cast("string")
+            self.found[batch] = tuple(frame.agg(sf.count("*"), hashes).first() or ())
+
+        with session_conf(self.spark, self.conf):
+            rows = self.spark.readStream.schema("key long, value string").option("maxFilesPerTrigger", 1)
+            counts = rows.parquet(str(self.folder.parent / "input")).groupBy("key")
+            counted = counts.agg(sf.count("*").alias("times"), sf.max("value").alias("value"))
+            writer = counted.writeStream.outputMode("update").foreachBatch(keep).trigger(availableNow=True)
+            writer.option("checkpointLocation", str(self.folder)).start().awaitTermination()
+
+
+def write_input(spark: SparkSession, folder: Path) -> None:
+    """A batch of all keys, and some of a few."""
+    for batch in range(BATCHES + 1):
+        some = spark.range(KEYS, numPartitions=1).where(f"{batch} = 0 OR xxhash64(id, {batch}) % 40 = 0")
+        rows = some.select(sf.col("id").alias("key"), sf.expr(f"repeat(sha2(string(id + {batch}), 256), 16) AS value"))
+        rows.write.parquet(str(folder / f"written-{batch}"))
+        (part,) = (folder / f"written-{batch}").glob("*.parquet")
+        (folder / "input").mkdir(exist_ok=True)
+        os.utime(part, (1_400_000_000 + batch, 1_400_000_000 + batch))
+        part.rename(folder / "input" / f"{batch}.parquet")
+
+
+def on_disk(jvm: Any) -> int:
+    """Bytes that SSTs take on the local disk, each counted once."""
+    found = {}
+    for file in Path(jvm.java.lang.System.getProperty("java.io.tmpdir")).rglob("*.sst"):
+        try:
+            status = file.stat()
+        except FileNotFoundError:
+            continue
+        found[status.st_ino] = status.st_blocks * 512
+    return sum(found.values())
+
+
+def test_the_disk_has_no_more_of_the_state_than_it_may(
+    make_spark: Callable[..., SparkSession], tmp_path: Path
+) -> None:
+    spark = make_spark(CONF, mode="provider")
+    jvm: Any = spark.sparkContext._jvm
+    write_input(spark, tmp_path)
+    stock = Query(spark, tmp_path / "stock", {PROVIDER: STOCK_CLASSES["rocksdb"]})
+    stock.run()
+    jvm.org.apache.spark.sql.execution.streaming.state.StateStore.stop()
+    before = on_disk(jvm)
+    cache = jvm.io.pyspark.statestore.tables.LocalCache.ofProcess()
+    remote = Query(spark, tmp_path / "remote", REMOTE)
+    remote.run()
+    assert remote.found == stock.found
+    assert cache.givenBack() > 0
+    # What was written last is in the checkpoint soon.
+    until = time.monotonic() + 60
+    while cache.used() > LIMIT and time.monotonic() < until:
+        time.sleep(0.1)
+    assert cache.used() <= LIMIT
+    assert on_disk(jvm) - before <= LIMIT + (1 << 20)
