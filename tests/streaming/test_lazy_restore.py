@@ -60,7 +60,7 @@ def holes(make_spark: Callable[..., SparkSession]) -> Iterator[Any]:
     control = jvm.io.pyspark.statestore.tables.Lazily
     getattr(control, "from")(600, 256, 256)
     ssts = jvm.io.pyspark.statestore.tables.HoleySst
-    ssts.pages(512, 600)
+    ssts.pages(64, 600)
     yield control
     ssts.goAllTheTime(False)
     ssts.pages(4096, 1 << 20)
