@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,43 @@ def live_and_die(scenario: Scenario, work: Path, files: list[str], answer: Path)
     time.sleep(3600)
 
 
+class LocalBytes:
+    """Looks four times a second what SSTs take on the local disk.
+
+    Args:
+        directory: Below which stores have them.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._found: list[int] = []
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._is_over.wait(0.25):
+            self._found.append(self._now())
+
+    def _now(self) -> int:
+        found = {}
+        for folder, _, names in os.walk(self._directory):
+            for name in names:
+                if name.endswith(".sst"):
+                    try:
+                        status = os.stat(os.path.join(folder, name))
+                    except FileNotFoundError:
+                        continue
+                    found[status.st_ino] = status.st_blocks * 512
+        return sum(found.values())
+
+    def end(self) -> list[int]:
+        """Stops looking. Returns what was found, in bytes."""
+        self._is_over.set()
+        self._thread.join()
+        return self._found
+
+
 def jvm_pid(spark: Any) -> int:
     """The id of the process of a session's JVM."""
     return int(spark._jvm.java.lang.ProcessHandle.current().pid())
@@ -70,7 +108,8 @@ def come_back(scenario: Scenario, work: Path, megabytes_per_second: int, followi
 
     Returns:
         seconds from the start of the query to the end of its first batch, its counts, output and durations, what
-        following batches took, and the id of the JVM's process.
+        following batches took and what was counted until then, the bytes of SSTs on the local disk four times a second,
+        and the id of the JVM's process.
     """
     (name,) = scenario.sides
     merged = merged_settings(scenario) if name == "merged" else {}
@@ -81,6 +120,7 @@ def come_back(scenario: Scenario, work: Path, megabytes_per_second: int, followi
     counters.delay(scenario.delay_ms)
     counters.limit_reads(megabytes_per_second)
     side = Side(name, spark.newSession(), scenario, work / name, counters)
+    local = LocalBytes(work / "local")
     begin = time.monotonic()
     side.start(merged)
     seconds = time.monotonic() - begin
@@ -92,6 +132,7 @@ def come_back(scenario: Scenario, work: Path, megabytes_per_second: int, followi
     for file in following:
         side.run_batch(Path(file))
     ssts_at_the_end = sst_bytes(spark) if merged else {}
+    at_the_end = counters.snapshot(name)
     pid = jvm_pid(spark)
     counters.delay(0)
     side.stop()
@@ -107,6 +148,8 @@ def come_back(scenario: Scenario, work: Path, megabytes_per_second: int, followi
         "following_ms": [batch["trigger_ms"] for batch in side.batches],
         "following_output": [batch["output"] for batch in side.batches],
         "ssts_at_the_end": ssts_at_the_end,
+        "counts_at_the_end": at_the_end,
+        "local_bytes": local.end(),
         "jvm": pid,
     }
 
