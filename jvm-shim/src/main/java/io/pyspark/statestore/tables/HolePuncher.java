@@ -85,6 +85,7 @@ final class HolePuncher {
       }
       orders.flush();
       int answer = answer();
+      failures = 0;
       if (answer == GONE) {
         return true; // and so are its bytes
       }

@@ -39,6 +39,9 @@ public final class LocalCache {
 
   private static final int MOST_SLACK = 16 << 20;
 
+  /** After a look at everything that was not enough. */
+  private static final long PAUSE_NANOS = TimeUnit.MILLISECONDS.toNanos(20);
+
   private static final long SAY_NANOS = TimeUnit.MINUTES.toNanos(10);
 
   /** Of this process. */
@@ -87,6 +90,7 @@ public final class LocalCache {
 
   private long handOffset;
   private volatile boolean isUnbounded;
+  private volatile long pauseUntilNanos = System.nanoTime();
   private final AtomicBoolean saidFull = new AtomicBoolean();
   private volatile long saidFullNanos = System.nanoTime() - SAY_NANOS;
 
@@ -176,8 +180,12 @@ public final class LocalCache {
   /** Takes so many bytes, and gives others back where there is no room. */
   void take(long bytes) {
     long limit = limit();
-    if (used.addAndGet(bytes) > limit && !isUnbounded && limit > 0) {
+    if (used.addAndGet(bytes) > limit && !isUnbounded && limit > 0 && System.nanoTime() - pauseUntilNanos >= 0) {
       giveBackTo(limit - Math.min(limit / SLACK_SHARE, MOST_SLACK));
+      if (used.get() > limit) {
+        // Nothing else can go now, and to look at all files takes a while.
+        pauseUntilNanos = System.nanoTime() + PAUSE_NANOS;
+      }
     }
   }
 
