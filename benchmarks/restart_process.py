@@ -14,6 +14,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from pyspark.errors import StreamingQueryException
+
 from benchmarks.filesystems import CallCounters
 from benchmarks.loads import Loads, java_option
 from benchmarks.scenario import Scenario
@@ -82,6 +84,16 @@ class LocalBytes:
         self._is_over.set()
         self._thread.join()
         return self._found
+
+
+def java_causes(error: Any) -> str:
+    """What a query's error says, and the errors behind it: Python shows the first one only."""
+    found = []
+    cause = error._origin
+    while cause is not None and len(found) < 10:
+        found.append(str(cause.toString())[:500])
+        cause = cause.getCause()
+    return "\n  because ".join(found)
 
 
 def jvm_pid(spark: Any) -> int:
@@ -166,6 +178,9 @@ def main() -> int:
             answer.write_text(json.dumps(come_back(scenario, work, order["megabytes_per_second"], order["following"])))
     except BenchmarkError as error:
         print(f"FAILED: {error}", file=sys.stderr)
+        return 1
+    except StreamingQueryException as error:
+        print(f"FAILED: {java_causes(error)}", file=sys.stderr)
         return 1
     return 0
 

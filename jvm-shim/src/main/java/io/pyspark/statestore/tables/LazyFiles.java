@@ -132,6 +132,11 @@ public final class LazyFiles implements AutoCloseable {
     return cache;
   }
 
+  /** The bytes that all stores with a cache may have on the disk. */
+  public long limit() {
+    return cache.limit();
+  }
+
   /** Whether parts of files may go again. */
   public boolean isCached() {
     return cache != null;

@@ -39,8 +39,10 @@ public final class LocalCache {
 
   private static final int MOST_SLACK = 16 << 20;
 
-  /** After a look at everything that was not enough. */
-  private static final long PAUSE_NANOS = TimeUnit.MILLISECONDS.toNanos(20);
+  /** After a look at everything that was not enough there is none for so long, and for so many times what it took. */
+  private static final long LEAST_PAUSE_NANOS = TimeUnit.MILLISECONDS.toNanos(20);
+
+  private static final int PAUSES = 50;
 
   private static final long SAY_NANOS = TimeUnit.MINUTES.toNanos(10);
 
@@ -181,10 +183,12 @@ public final class LocalCache {
   void take(long bytes) {
     long limit = limit();
     if (used.addAndGet(bytes) > limit && !isUnbounded && limit > 0 && System.nanoTime() - pauseUntilNanos >= 0) {
+      long began = System.nanoTime();
       giveBackTo(limit - Math.min(limit / SLACK_SHARE, MOST_SLACK));
       if (used.get() > limit) {
-        // Nothing else can go now, and to look at all files takes a while.
-        pauseUntilNanos = System.nanoTime() + PAUSE_NANOS;
+        // Nothing else can go now, and all files were looked at for it.
+        long now = System.nanoTime();
+        pauseUntilNanos = now + Math.max(LEAST_PAUSE_NANOS, PAUSES * (now - began));
       }
     }
   }

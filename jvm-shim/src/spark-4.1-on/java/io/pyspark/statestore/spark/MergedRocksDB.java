@@ -49,10 +49,16 @@ final class MergedRocksDB extends RocksDB {
   /** The open database of Spark's class; null where this Spark has no such field. */
   private static final VarHandle DB = findDatabase();
 
-  /** The size of an SST, and that of the first level below level 0, where only parts of SSTs are on the disk. */
-  private static final long CACHED_TABLE = 4 << 20;
+  /**
+   * Where only parts of SSTs are on the disk: an SST is no larger than one part in so many of what may be there, as a
+   * compaction has some twenty of them here at once; but not small either, because each is held open.
+   */
+  private static final long TABLES = 512;
 
-  private static final long CACHED_LEVEL = 16 << 20;
+  private static final long LEAST_TABLE = 4 << 20;
+
+  /** The first level below level 0 has so many. */
+  private static final int TABLES_OF_LEVEL = 4;
 
   /** Null where files are copied whole. */
   private final LazyFiles files;
@@ -112,8 +118,9 @@ final class MergedRocksDB extends RocksDB {
     if (isCached()) {
       // What a compaction reads and writes has to be here at once.
       org.rocksdb.Options options = rocksDbOptions();
-      options.setTargetFileSizeBase(Math.min(options.targetFileSizeBase(), CACHED_TABLE));
-      options.setMaxBytesForLevelBase(Math.min(options.maxBytesForLevelBase(), CACHED_LEVEL));
+      long table = Math.min(options.targetFileSizeBase(), Math.max(LEAST_TABLE, files.limit() / TABLES));
+      options.setTargetFileSizeBase(table);
+      options.setMaxBytesForLevelBase(Math.min(options.maxBytesForLevelBase(), table * TABLES_OF_LEVEL));
     }
     disk = looksAhead ? new DiskReads(rocksDbOptions().statistics()) : null;
     if (listener != null) {
