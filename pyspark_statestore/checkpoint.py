@@ -478,10 +478,11 @@ class Checkpoint:
         merged files, and the plain copies are removed, unless stock Spark has gone on since. A repartitioning that
         Spark began offline is undone if it has written no state.
 
-        Nothing in a checkpoint says that its query was stopped, so the query counts as running until nothing was
-        written for ``closed_after``. The session that ran it knows better: there this works at once where the query has
-        ended and wrote last, and never while it runs. With ``configure`` or ``attach`` the path is enough; a session of
-        stock Spark needs ``Checkpoint.of(query)``. So it is for all methods that need a stopped query.
+        A query with merged state says in its checkpoint that it has ended, and this works at once then. One that was
+        killed does not, nor does one of stock Spark: it counts as running until nothing was written for
+        ``closed_after``. The session that ran it knows better: there this works at once, too, where the query has ended
+        and wrote last, and never while it runs. With ``configure`` or ``attach`` the path is enough; a session of stock
+        Spark needs ``Checkpoint.of(query)``. So it is for all methods that need a stopped query.
 
         To ``stock``: :meth:`export` must have written the state back, and has done this already.
 

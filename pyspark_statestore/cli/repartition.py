@@ -70,7 +70,7 @@ def repartition_command(
     cls=Command,
     examples=[
         "pyspark-statestore undo-repartition /checkpoints/q1 --dry-run",
-        "pyspark-statestore undo-repartition /checkpoints/q1 --force",
+        "pyspark-statestore undo-repartition /checkpoints/q1",
     ],
     interrupted="Run it again before you start the query.",
 )

@@ -41,6 +41,7 @@ from pyspark_statestore.forks.spark_side import (
 )
 from pyspark_statestore.format import MergedFile
 from pyspark_statestore.log import is_timely
+from pyspark_statestore.log.ended import Ended, say_unused
 from pyspark_statestore.log.merged_log import LogSnapshot, MergedLog
 from pyspark_statestore.log.pins import (
     CLAIM,
@@ -60,12 +61,14 @@ from pyspark_statestore.log.restorability import batch_with_ids, committed
 from pyspark_statestore.log.scan import MERGED, ForeignFileGoneError, retry_if_gone, scan
 from pyspark_statestore.log.spark_logs import COMMITS
 from pyspark_statestore.log.state_files import StateFiles, by_checkpoint, foreign_of, plain_files
-from pyspark_statestore.log.stopped import require_stopped
+from pyspark_statestore.log.stopped import require_still_stopped, require_stopped
 from pyspark_statestore.storage import Directory, Location
 from pyspark_statestore.storage.changes import delete
 
 COPY = "copy"
 MODES = (NO_CLAIM, CLAIM, COPY)
+
+_CLAIMING = "Claiming a checkpoint"
 
 
 @dataclass(frozen=True)
@@ -189,6 +192,7 @@ class _Forking:
         self._force = force
         self._query = query
         self._is_reshaped = is_reshaped
+        self._said: Ended | None = None
         self._known: Mapping[str, MergedFile] = {}
 
     def make(self, pins: _Pins) -> Fork:
@@ -203,6 +207,7 @@ class _Forking:
             plan = self._plan()
         holders = Holders.of(plan.snapshot.scan.entries, plan.rows, source)
         files = by_checkpoint(holders.paths)
+        require_still_stopped(self._log, self._said, _CLAIMING)
         if self._mode == CLAIM and pinned:
             files[source] = frozenset(plan.snapshot.scan.infos)
         pins.name_files(files, {source: CLAIM} if self._mode == CLAIM else {})
@@ -224,7 +229,7 @@ class _Forking:
         if self._mode == CLAIM and not self._force:
             snapshot = self._log.snapshot()
             plain = plain_files(self._log.directory, snapshot.scan)
-            require_stopped(self._log, snapshot, plain, "Claiming a checkpoint", query=self._query)
+            self._said = require_stopped(self._log, snapshot, plain, _CLAIMING, query=self._query)
         return plan
 
     def _plan(self) -> _Plan:
@@ -273,6 +278,7 @@ class _Forking:
             make_partitions(source, there)
             copy_first(source, there, plan.version, plan.spark)
             query_id = copy_last(source, there, plan.spark)
+            say_unused(self._target, query_id, plan.version - 1)
         except (KeyError, FileNotFoundError) as error:
             reason = f"the query deleted it while it was being copied ({error.args[-1]}); fork a later version"
             raise self._not_restorable_now(plan.version, reason) from error

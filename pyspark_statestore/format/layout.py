@@ -75,7 +75,8 @@ MERGED_ENDINGS = (".merged", ".index.merged")
 
 _FILE_NAME = re.compile(
     r"([0-9]{13})-([0-9a-f]{16})-([0-9]{1,10})"
-    r"(\.merged|\.index\.merged|\.relocating|\.fork|\.fork\.away|\.own|\.origin|\.exporting|\.exported|\.dropping)"
+    r"(\.merged|\.index\.merged|\.relocating|\.fork|\.fork\.away|\.own|\.origin|\.exporting|\.exported|\.dropping"
+    r"|\.running|\.ended)"
 )
 
 MERGED_DIRECTORY = "/state/_merged/"

@@ -1,8 +1,9 @@
 """Whether the query of a checkpoint is stopped: the one rule of all verbs that need it.
 
-Nothing in a checkpoint tells: a query that was stopped leaves what one that waits for data has, too. Merged files may
-all be sealed while their query runs, and stock Spark's files have no writer in them. So either this process knows,
-since the query ran here and has ended, and nobody has gone on since; or nothing was written for ``closedAfter``.
+A query that has ended says so in its checkpoint, if its session merges state (:mod:`~pyspark_statestore.log.ended`).
+One that was killed does not, nor does stock Spark: what a stopped query leaves there, one that waits for data has, too.
+Then either this process knows, since the query ran here and has ended, and nobody has gone on since; or nothing was
+written for ``closedAfter``.
 """
 
 from __future__ import annotations
@@ -15,11 +16,13 @@ from typing import Any
 
 from pyspark_statestore import rendering
 from pyspark_statestore.errors import StateStoreFilesError
+from pyspark_statestore.log.ended import Ended, running
 from pyspark_statestore.log.entries import time_of
 from pyspark_statestore.log.merged_log import Clocks, LogSnapshot, MergedLog, ask_file_system
+from pyspark_statestore.log.scan import our_files
 from pyspark_statestore.log.spark_logs import COMMITS, OFFSETS, content_of, entries
 from pyspark_statestore.parsing import parse_object
-from pyspark_statestore.session.queries import active_run, ended_run
+from pyspark_statestore.session.queries import active_run, ended_run, own_runs
 from pyspark_statestore.storage import Directory, Location
 from pyspark_statestore.storage.directory import FileInfo
 
@@ -38,7 +41,7 @@ def require_stopped(
     *,
     query: Any = None,
     ours: Collection[str] = (),
-) -> None:
+) -> Ended | None:
     """Refuses to go on where the query seems to be running.
 
     A query's thread writes the logs and has ended when the query is not active any more. What its tasks and the
@@ -52,6 +55,9 @@ def require_stopped(
         query: The ``StreamingQuery`` that the checkpoint was found by; None without one.
         ours: Files of the query's logs that this package wrote last, such as ``offsets/7``: no sign of a query.
 
+    Returns:
+        What the query itself has said of its end, for those that rewrite its state; None where it has said nothing.
+
     Raises:
         StateStoreFilesError: PSS_QUERY_RUNNING, or the checkpoint cannot be read.
     """
@@ -60,11 +66,38 @@ def require_stopped(
     if run is not None:
         override = "stop it, or wait for its last batch, and try again"
         raise _running(log, action, f"its run {run} is active in this session", override)
-    if any(end.was_last(log, seen) for end in _known_ends(log.directory, query)):
-        return
+    said = Ended.found(log.directory, snapshot.scan, seen.plain, _id_of(log.directory), seen.ours)
+    if said is not None:
+        return said
+    known = any(end.was_last(log, seen) for end in _known_ends(log.directory, query))
+    if known and not _others_running(log.directory):
+        return None
     _require_silence(log, seen, Clocks(log.clock()), action)
     if not log.dry_run:
         _require_silence(log, seen, ask_file_system(log), action)
+    return None
+
+
+def require_still_stopped(log: MergedLog, said: Ended | None, action: str) -> None:
+    """Refuses to go on where a run has begun since :func:`require_stopped` has answered; call it before any change.
+
+    Args:
+        log: This process's work on the checkpoint.
+        said: What :func:`require_stopped` has returned. Without it, nothing tells but what the run writes.
+        action: What needs a stopped query, for the message.
+
+    Raises:
+        StateStoreFilesError: PSS_QUERY_RUNNING.
+    """
+    if said is not None and not said.stands(log.directory):
+        raise _running(log, action, "a run of it has begun meanwhile", "try again")
+
+
+def _others_running(directory: Directory) -> list[FileInfo]:
+    """What runs in other processes have left that have not said that they ended, perhaps before their first batch."""
+    begun = running(our_files(directory))
+    own = own_runs() if begun else ()
+    return [info for info in begun if info.name not in own]
 
 
 @dataclass(frozen=True)
@@ -236,7 +269,7 @@ def _require_silence(log: MergedLog, seen: _Seen, now: Clocks, action: str) -> N
     reason, left = max(signs, key=lambda sign: sign[1])
     at = now.here + left
     override = (
-        f"nothing in a checkpoint says so, and only silence tells: wait {rendering.duration(left)}, until "
+        f"it has not said so, as a killed one does not, and only silence tells: wait {rendering.duration(left)}, until "
         f"{at:%H:%M:%S} UTC. The session that ran it knows when it has ended, and need not wait. Where you know that "
         "no process runs it, say so with force=True (--force)"
     )
@@ -254,6 +287,9 @@ def _signs(log: MergedLog, seen: _Seen, now: Clocks) -> Iterator[tuple[str, date
     for spark_log in (COMMITS, OFFSETS):
         if (wait := left(seen.entries(spark_log).values(), log.closed_after)) > nothing:
             yield f"a file in {spark_log} was written in the last {rendering.duration(log.closed_after)}", wait
+    begun = running(our_files(log.directory))
+    if (wait := left(begun, log.closed_after)) > nothing:
+        yield f"a run began in the last {rendering.duration(log.closed_after)} and has not said that it ended", wait
     # HDFS shows the time of its creation as that of an open file's last change.
     within = log.closed_after + (_SEALED_AFTER if log.directory.lists_old_lengths else nothing)
     scan = seen.snapshot.scan

@@ -32,7 +32,7 @@ from pyspark_statestore.log.pins import check_unclaimed
 from pyspark_statestore.log.restorability import committed
 from pyspark_statestore.log.scan import retry_if_gone
 from pyspark_statestore.log.state_files import STATE, StateFiles, Stores, files_below_state, is_state_file, store_folder
-from pyspark_statestore.log.stopped import require_stopped
+from pyspark_statestore.log.stopped import require_still_stopped, require_stopped
 from pyspark_statestore.log.versions import versions_table
 from pyspark_statestore.maintenance.cleaning import clean
 from pyspark_statestore.sparkfiles import files_named
@@ -66,9 +66,10 @@ def expire(log: MergedLog, retain_last: int, *, dry_run: bool = True, force: boo
     """Implements :meth:`pyspark_statestore.maintenance.maintenance.Maintenance.expire`."""
     if not isinstance(retain_last, int) or isinstance(retain_last, bool) or retain_last < 1:
         raise not_allowed("retain_last", retain_last, "a whole number of batches, at least 1")
+    said = None
     if not force:
         state = _StateDirectory.read(log)
-        require_stopped(log, state.snapshot, state.plain.values(), "Expiring versions", query=query)
+        said = require_stopped(log, state.snapshot, state.plain.values(), _ACTION, query=query)
     batches = committed(log.directory)
     if not batches:
         log.snapshot()  # there is no checkpoint, or no batch of it was committed
@@ -83,6 +84,7 @@ def expire(log: MergedLog, retain_last: int, *, dry_run: bool = True, force: boo
 
     state, files, expired = retry_if_gone(log.directory, plan)
     if not dry_run:
+        require_still_stopped(log, said, _ACTION)
         check_unclaimed(log.directory, state.snapshot.scan.others)
         _delete_expired(log, state, files, expired)
         clean(log, state.snapshot.closed_tombstones)
@@ -115,6 +117,7 @@ class _StateDirectory:
         return cls(snapshot, plain, {name: info for name, info in below.items() if name not in plain})
 
 
+_ACTION = "Expiring versions"
 _STORE = ["operator_id", "partition_id", "store_name"]
 _KEEP_ALL = -1
 """A cut that keeps the whole store: no version is below it."""

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from pyspark_statestore.errors import StateStoreFilesError
+from pyspark_statestore.log.ended import Ended
 from pyspark_statestore.log.entries import time_of
 from pyspark_statestore.log.merged_log import MergedLog
 from pyspark_statestore.log.payload import checksum_of
@@ -138,7 +139,7 @@ def require_query_stopped(
     query: Any,
     marker: ExportMarker | None = None,
     ours: Collection[str] = (),
-) -> None:
+) -> Ended | None:
     """Refuses to go on where the query seems to be running (:func:`~pyspark_statestore.log.stopped.require_stopped`).
 
     Args:
@@ -149,13 +150,16 @@ def require_query_stopped(
         marker: The marker of an export that was begun: plain files that it has written are no sign of a query.
         ours: Files of the query's logs, such as ``offsets/7``, that this package wrote, which are no sign either.
 
+    Returns:
+        What the query has said of its end; who writes its state anew says it again afterwards.
+
     Raises:
         StateStoreFilesError: PSS_QUERY_RUNNING, or the checkpoint cannot be read.
     """
     plain: list[FileInfo] = []
     if marker is None:
         plain = [info for name, info in files_below_state(log.directory).items() if is_state_file(name)]
-    require_stopped(log, log.snapshot_of(found), plain, action, query=query, ours=ours)
+    return require_stopped(log, log.snapshot_of(found), plain, action, query=query, ours=ours)
 
 
 def require_fresh(directory: Directory, found: Scan, there: Iterable[FileInfo]) -> None:

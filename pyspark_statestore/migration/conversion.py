@@ -33,6 +33,7 @@ from pyspark_statestore.log.scan import (
 )
 from pyspark_statestore.log.spark_logs import content_of, operator_metadata, operators
 from pyspark_statestore.log.state_files import STATE, files_below_state, is_state_file
+from pyspark_statestore.log.stopped import require_still_stopped
 from pyspark_statestore.migration.checks import (
     LiveSegments,
     highest_version,
@@ -99,10 +100,12 @@ def convert(
             back = _GoingBack.planned(log, marker, found, there)
         elif not force:  # force never overrules a marker
             require_fresh(directory, found, there.values())
+    said = None
     if not force and (changes.are_any or back):
-        require_query_stopped(log, found, f"Converting to {to}", query=query, marker=marker, ours=changes.ours)
+        said = require_query_stopped(log, found, f"Converting to {to}", query=query, marker=marker, ours=changes.ours)
     copy = None
     if not dry_run:
+        require_still_stopped(log, said, f"Converting to {to}")
         if back is not None:
             back.begin(log)
         copy = changes.carry_out(log)

@@ -34,6 +34,7 @@ from pyspark_statestore.log.scan import (
 )
 from pyspark_statestore.log.spark_logs import COMMITS, OFFSETS
 from pyspark_statestore.log.state_files import STATE, files_below_state
+from pyspark_statestore.log.stopped import require_still_stopped
 from pyspark_statestore.migration.checks import (
     LiveSegments,
     PlainCopies,
@@ -114,12 +115,14 @@ def export(
             remove_markers(log.directory, (EXPORTING_SUFFIX,))
         return _converted(log, changes, dry_run)
     found, live = retry_if_gone(log.directory, lambda: _restorable(log.directory))
+    said = None
     if not force:
-        require_query_stopped(log, found, _ACTION, query=query, marker=marker, ours=changes.ours)
+        said = require_query_stopped(log, found, _ACTION, query=query, marker=marker, ours=changes.ours)
     if not len(live) and marker is None:
         return _converted(log, changes, dry_run)
     plain = _checked(log, marker, found, live, force=force)
     if not dry_run:
+        require_still_stopped(log, said, _ACTION)
         _write_in_place(log, marker, live, plain, PlainWriter(log.directory, log.directory, spark, callback))
         changes.carry_out(log)
     new: np.ndarray = np.setdiff1d(np.arange(len(live)), plain.same)
@@ -242,9 +245,10 @@ def _export_to(
     _check_empty(target, what)
     changes = OffsetChanges.planned(source, "stock")
     contents = retry_if_gone(source, lambda: _Contents.of(source))
+    said = None
     if not force:
         marker = ExportMarker.found(source)
-        require_query_stopped(log, contents.found, _ACTION, query=query, marker=marker, ours=changes.ours)
+        said = require_query_stopped(log, contents.found, _ACTION, query=query, marker=marker, ours=changes.ours)
     there = files_below_state(target)
     check_places(target, contents.live, there)
     rows = contents.live.rows_in(there)
@@ -258,6 +262,7 @@ def _export_to(
         writer = PlainWriter(source, target, spark, callback)
         writer.note(contents.live, same)
         contents = _write_state(source, target, contents, writer)
+        require_still_stopped(log, said, _ACTION)
         _write_rest(source, target, contents, changes)
     live = contents.live
     new: np.ndarray = np.setdiff1d(np.arange(len(live)), same)

@@ -103,8 +103,9 @@ def repartition(
     if plan.new_batch is None:
         return result
     # Spark lets no query start between the two entries, so one that was begun has no query beside it.
+    said = None
     if not plan.is_begun and not force:
-        require_query_stopped(log, snapshot.scan, "Repartitioning", query=query)
+        said = require_query_stopped(log, snapshot.scan, "Repartitioning", query=query)
     rewrite = retry_if_gone(directory, lambda: rewrite_of(log, plan))
     side = None if dry_run else checked_side(directory, plan, rewrite, spark, snapshot.scan)
     store = store_of(plan.provider)
@@ -121,10 +122,12 @@ def repartition(
 
     def look_again() -> None:
         now = newest_batches(directory)
-        if made != plan.new_batch or now != (made, logs[1]):
+        has_begun = said is not None and not said.stands(directory)
+        if made != plan.new_batch or now != (made, logs[1]) or has_begun:
             batch = made - 1 if made != plan.new_batch else max(now)
+            how = "been started meanwhile" if has_begun else f"gone on meanwhile, with batch {batch}"
             reason = (
-                f"the query has gone on meanwhile, with batch {batch}. Nothing was deleted, and its state is whole. "
+                f"the query has {how}. Nothing was deleted, and its state is whole. "
                 "Call it again, or take it back with undo_repartition"
             )
             parameters = {"path": directory.location.url, "partitions": partitions, "reason": reason}
@@ -136,6 +139,8 @@ def repartition(
     ids = side.write(rewrite, partitions, was_split)
     _require_written(log, made, partitions, store, ids)
     side.commit(rewrite, partitions)
+    if said is not None:
+        said.renew(log)
     written = retry_if_gone(directory, lambda: bytes_of(log, made + 1, store, repeats=bool(was_split)))
     return replace(result, batch=made, written_bytes_count=written)
 

@@ -67,8 +67,9 @@ def undo_repartition(
     if done is None:
         raise _refused(directory, "it is none, or the query has gone on since")
     is_finished = any(not name.startswith(OFFSETS) for name in done.files)
+    said = None
     if is_finished and not force:
-        require_query_stopped(log, snapshot.scan, "Taking a repartitioning back", query=query, ours=done.files)
+        said = require_query_stopped(log, snapshot.scan, "Taking a repartitioning back", query=query, ours=done.files)
     before = partitions_of(directory, done.base)
     assert before is not None, "an entry that differs in the number has one"
     snapshot, files, rows = retry_if_gone(directory, lambda: _written(log, done))
@@ -93,6 +94,8 @@ def undo_repartition(
     if (note := noted(directory).get(done.batch)) is not None:
         _forget(directory, note)
     _forget(directory, f"{OFFSETS}/{done.batch}")
+    if said is not None:
+        said.renew(log)
     return replace(result, kept_copy=copy)
 
 

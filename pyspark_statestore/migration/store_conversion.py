@@ -94,8 +94,9 @@ def convert_store(
     provider = (MERGED_PROVIDERS if is_ours else STOCK_PROVIDERS)[store]
     changes = OffsetChanges.of_newest(directory, provider)
     action = f"Converting to the {store} store"
+    said = None
     if not force:
-        require_query_stopped(log, snapshot.scan, action, query=query, ours=changes.ours)
+        said = require_query_stopped(log, snapshot.scan, action, query=query, ours=changes.ours)
     rewrite = replace(retry_if_gone(directory, lambda: rewrite_of(log, plan)), next_provider=STOCK_PROVIDERS[store])
     side = None if dry_run else checked_side(directory, plan, rewrite, spark, snapshot.scan, refuse=_cannot)
     retry_if_gone(directory, lambda: Sources.found(log, log.snapshot(), plan.batch, before))
@@ -107,7 +108,7 @@ def convert_store(
 
     # Later versions of that store are of batches that the query went back before.
     def look_again() -> None:
-        if newest_batches(directory) != logs:
+        if newest_batches(directory) != logs or (said is not None and not said.stands(directory)):
             raise _cannot(directory.location.url, "its query has gone on meanwhile. Nothing was changed; call it again")
 
     retry_if_gone(directory, lambda: clear(log, plan.batch, before, look_again))
@@ -115,7 +116,10 @@ def convert_store(
     side.convert(rewrite)
     _require_written(log, plan.batch, store)
     written = retry_if_gone(directory, lambda: bytes_of(log, plan.batch + 1, store))
-    return replace(result, written_bytes_count=written, kept_copy=changes.carry_out(log))
+    copy = changes.carry_out(log)
+    if said is not None:
+        said.renew(log)
+    return replace(result, written_bytes_count=written, kept_copy=copy)
 
 
 def _require_written(log: MergedLog, batch: int, store: str) -> None:

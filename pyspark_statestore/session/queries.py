@@ -80,6 +80,20 @@ def ended_run(query_id: str, is_here: IsHere) -> EndedRun | None:
     return EndedRun(last_batch, at, str(spark.sparkContext.applicationId))
 
 
+def own_runs() -> frozenset[str]:
+    """The names of the files by which runs of this process say that they go on, of all checkpoints."""
+    spark = _session_here()
+    if spark is None:
+        return frozenset()
+    from py4j.protocol import Py4JError
+
+    try:
+        ended_queries = spark._jsparkSession.sharedState().jarClassLoader().loadClass(_ENDED_QUERIES)
+        return frozenset(str(call_static(spark._jvm, ended_queries, "filesOfRuns")).split())
+    except Py4JError:  # a session without the jar
+        return frozenset()
+
+
 def _session_here() -> Any:
     """A classic session of this process that runs; None without one. It starts nothing, and imports no Spark."""
     sql = sys.modules.get("pyspark.sql")

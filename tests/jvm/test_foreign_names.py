@@ -37,6 +37,8 @@ ENDINGS = (
     ".exporting",
     ".exported",
     ".dropping",
+    ".running",
+    ".ended",
 )
 
 

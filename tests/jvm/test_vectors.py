@@ -48,7 +48,7 @@ def test_both_call_the_same_names_ours(jvm: Any) -> None:
     ending = jvm.io.pyspark.statestore.format.PathRules.ending
 
     assert len(committed) > 400
-    assert len(set(committed.values())) == 11
+    assert len(set(committed.values())) == 13
     assert dict(names()) == committed
     assert {name: ending(name) for name in committed} == committed
 

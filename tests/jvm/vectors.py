@@ -56,7 +56,7 @@ _OUR = (
 )
 _ENDINGS = (
     *(".merged", ".index.merged", ".relocating", ".fork", ".fork.away", ".own", ".origin"),
-    *(".exporting", ".exported", ".dropping"),
+    *(".exporting", ".exported", ".dropping", ".running", ".ended"),
 )
 _NOT_OURS = (
     *(".DS_Store", "Thumbs.db", "desktop.ini", "_SUCCESS", ".nfs000000000a1b2c3d00000001", "lost+found", "", " ", "-"),

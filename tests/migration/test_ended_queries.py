@@ -1,4 +1,7 @@
-"""A query that has ended in this session, by itself or by an error, is known by its path; any other one is not."""
+"""A query that has ended in this session, by itself or by an error, is known by its path; any other one is not.
+
+What it says in its checkpoint, for other processes, is taken away here: tests/streaming/test_run_ends.py is about that.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -50,7 +54,18 @@ def start(
 def run(spark: SparkSession, at: Path, numbers: range) -> StreamingQuery:
     query = start(spark, at, numbers)
     assert query.awaitTermination(60)
+    forget_end(at / "q1")
     return query
+
+
+def forget_end(checkpoint: Path) -> None:
+    """Takes away what the query says, once it has said it."""
+    end = time.monotonic() + 60
+    while not (said := list((checkpoint / "state/_merged").glob("*.ended"))):
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    for file in said:
+        file.unlink()
 
 
 def require_wait(path: Path, *queries: StreamingQuery) -> None:
@@ -81,6 +96,7 @@ def test_a_query_that_failed(make_spark: MakeSpark, tmp_path: Path) -> None:
         query.awaitTermination(60)
     assert (tmp_path / "q1/offsets/1").exists()
     assert not (tmp_path / "q1/commits/1").exists()
+    forget_end(tmp_path / "q1")
     merged = tmp_path / "q1/state/_merged"
     for file in merged.glob("*.merged"):
         os.utime(file)  # as sealing them does after a while
@@ -155,7 +171,7 @@ def test_a_repartitioning_is_taken_back_at_once(make_spark: MakeSpark, tmp_path:
 def test_a_query_of_stock_spark_that_failed(make_spark: MakeSpark, tmp_path: Path) -> None:
     """Spark knows which batch it has begun; only the query itself can be asked."""
     spark = make_spark()
-    run(spark, tmp_path, range(9))
+    assert start(spark, tmp_path, range(9)).awaitTermination(60)
     query = start(spark, tmp_path, range(9, 20), fails_at=12)
     with pytest.raises(Exception, match="no such number"):
         query.awaitTermination(60)

@@ -47,6 +47,12 @@ public final class Storage {
   /** Ends the name of the file in which a fork says where it came from. */
   public static final String ORIGIN_SUFFIX = ".origin";
 
+  /** Ends the name of the empty file that is there while a run of the query goes on. */
+  public static final String RUNNING_SUFFIX = ".running";
+
+  /** Ends the name of the file in which a run of the query says that it has ended. */
+  public static final String ENDED_SUFFIX = ".ended";
+
   /** Options of S3A, which others ignore. */
   private static final String CREATE_UNCHECKED = "fs.s3a.create.performance";
 
@@ -351,6 +357,32 @@ public final class Storage {
       }
     }
     return found;
+  }
+
+  /**
+   * What runs of the query have left in the directory.
+   *
+   * @param names of the files {@code *.running} and {@code *.ended}
+   * @param isExported whether the merged files count no more
+   */
+  public record OfRuns(List<String> names, boolean isExported) {}
+
+  /**
+   * Lists what runs of the query have left in the directory: while they go on, and when they ended.
+   *
+   * @throws FileNotFoundException if there is no directory
+   */
+  public OfRuns ofRuns() throws IOException {
+    List<String> found = new ArrayList<>();
+    boolean isExported = false;
+    for (FileStatus status : fs.listStatus(directory)) {
+      String ending = status.isFile() ? PathRules.ending(status.getPath().getName()) : "";
+      if (ending.equals(RUNNING_SUFFIX) || ending.equals(ENDED_SUFFIX)) {
+        found.add(status.getPath().getName());
+      }
+      isExported |= EXPORT_SUFFIXES.contains(ending);
+    }
+    return new OfRuns(found, isExported);
   }
 
   /** Reads a small file, which is as long as it was listed. */

@@ -15,7 +15,7 @@ public final class PathRules {
       Pattern.compile(
           "[0-9]{13}-[0-9a-f]{16}-[0-9]{1,10}"
               + "(\\.merged|\\.index\\.merged|\\.relocating|\\.fork|\\.fork\\.away|\\.own|\\.origin"
-              + "|\\.exporting|\\.exported|\\.dropping)");
+              + "|\\.exporting|\\.exported|\\.dropping|\\.running|\\.ended)");
   private static final String MERGED_DIRECTORY = "/state/_merged/";
 
   private PathRules() {}

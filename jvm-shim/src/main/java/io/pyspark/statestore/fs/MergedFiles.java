@@ -142,7 +142,7 @@ public final class MergedFiles {
           String own = showsSparksProviders ? SparksProviders.ownFor(real, conf) : "";
           AtomicFile made = SparksProviders.written(plain().createAtomic(real, overwriteIfPossible), own);
           IndexEndpoint.written(fs == null ? real : fs.real().makeQualified(real), conf);
-          return BatchEnd.of(real, made, conf, madeNanos);
+          return RunEnds.noting(real, BatchEnd.of(real, made, conf, madeNanos), conf);
         });
   }
 
@@ -253,7 +253,8 @@ public final class MergedFiles {
             DoorCheck.beforeMergedStart(Schemes.toReal(location), conf);
           }
           Path root = Schemes.toReal(location);
-          IndexEndpoint.runBegins(root.getFileSystem(conf).makeQualified(root));
+          Path checkpoint = root.getFileSystem(conf).makeQualified(root);
+          IndexEndpoint.runBegins(checkpoint);
           Path made;
           try {
             made = plain().createCheckpointDirectory();
@@ -268,6 +269,7 @@ public final class MergedFiles {
                     + ". Check that it is not a file and that you may write there.",
                 e);
           }
+          RunEnds.begins(checkpoint, conf);
           return mergedNames ? Schemes.toMerged(made) : made;
         });
   }

@@ -1,5 +1,7 @@
 package io.pyspark.statestore.spark;
 
+import io.pyspark.statestore.fs.ActiveRuns;
+import io.pyspark.statestore.fs.RunEnds;
 import java.lang.ref.WeakReference;
 import java.util.LinkedHashMap;
 import java.util.Map;
@@ -7,7 +9,6 @@ import java.util.UUID;
 import org.apache.spark.SparkContext;
 import org.apache.spark.scheduler.SparkListener;
 import org.apache.spark.scheduler.SparkListenerEvent;
-import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.streaming.StreamingQueryListener;
 import org.apache.spark.sql.streaming.StreamingQueryProgress;
 import org.slf4j.Logger;
@@ -16,7 +17,7 @@ import org.slf4j.LoggerFactory;
 /**
  * What the driver heard of the runs of its queries: up to which batch each has come, and when it ended. Python asks for
  * it where a command needs a stopped query, and counts a run as ended only if its end was heard. Spark may drop events;
- * then less is known, and the command waits.
+ * then less is known, and the command waits. Other processes read what {@link RunEnds} leaves in the checkpoint.
  */
 public final class EndedQueries extends SparkListener {
   private static final Logger LOG = LoggerFactory.getLogger(EndedQueries.class);
@@ -39,6 +40,7 @@ public final class EndedQueries extends SparkListener {
 
   /** Begins to listen to an application, once. Without it commands only wait longer, so no exception leaves this. */
   static void listen(SparkContext context) {
+    RunEnds.listen(context);
     synchronized (RUNS) {
       if (heard.get() == context) {
         return;
@@ -85,6 +87,11 @@ public final class EndedQueries extends SparkListener {
     }
   }
 
+  /** The names of the files by which runs of this process say that they go on, each in a line. */
+  public static String filesOfRuns() {
+    return String.join("\n", RunEnds.filesOfRuns());
+  }
+
   @Override
   public void onOtherEvent(SparkListenerEvent event) {
     if (event instanceof StreamingQueryListener.QueryStartedEvent started) {
@@ -112,28 +119,13 @@ public final class EndedQueries extends SparkListener {
         return known;
       }
     }
-    String checkpoint = checkpointOf(query, runId);
+    ActiveRuns active = ActiveRuns.find(query, runId);
+    String checkpoint = active == null ? null : active.checkpoint();
     synchronized (RUNS) {
       Run run = RUNS.computeIfAbsent(runId, ignored -> new Run(query));
       run.checkpoint = checkpoint;
       return run;
     }
-  }
-
-  /** Where a run that is active keeps its checkpoint; null if that is not known. Spark moves these classes about. */
-  private static String checkpointOf(UUID query, UUID runId) {
-    try {
-      Object queries = call(call(SparkSession.active(), "sharedState"), "activeStreamingQueries");
-      Object run = ((Map<?, ?>) queries).get(query);
-      boolean isIt = run != null && runId.equals(call(run, "runId"));
-      return isIt ? String.valueOf(call(run, "resolvedCheckpointRoot")) : null;
-    } catch (ReflectiveOperationException | RuntimeException e) {
-      return null;
-    }
-  }
-
-  private static Object call(Object object, String method) throws ReflectiveOperationException {
-    return object.getClass().getMethod(method).invoke(object);
   }
 
   private static final class Run {
