@@ -153,6 +153,10 @@ ERROR_CLASSES: Mapping[str, str] = MappingProxyType(
             "{path} does not exist, and no merged file of {checkpoint} has it: {reason}. Find out more with "
             "pyspark-statestore verify, and restore the file from a copy. Do not clear the checkpoint."
         ),
+        "PSS_MISSING_DIRECTORIES": (
+            "Spark's reader would not find all partitions in {path}: a copy of the checkpoint has lost the directories "
+            "of {partitions}, and they cannot be made: {reason}. Read merged_path(...) instead, which needs none."
+        ),
         "PSS_SINK_COMPACTION_FAILED": (
             "The files of batch {batch} of {path} could not be compacted: {reason}. Nothing of the batch was "
             "published. Restart the query; to publish files as stock Spark does, unset "

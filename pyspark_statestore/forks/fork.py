@@ -275,7 +275,7 @@ class _Forking:
         write_origin(there, self._target.next_name(ORIGIN_SUFFIX), origin)
         try:
             copied = copy_plain(source, there, plan.files, plan.needed.plain)
-            make_partitions(source, there)
+            make_partitions(source, there, {store[:2] for store in plan.files.stores().known})
             copy_first(source, there, plan.version, plan.spark)
             query_id = copy_last(source, there, plan.spark)
             say_unused(self._target, query_id, plan.version - 1)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -93,12 +93,18 @@ def copy_first(source: Directory, target: Directory, version: int, files: SparkF
     raise always_gone(source)
 
 
-def make_partitions(source: Directory, target: Directory) -> None:
-    """Makes the directories of the state partitions, by which Spark's ``statestore`` source counts the partitions."""
-    found = [f"{STATE}/{each}/{name}" for each in operators(source) for name in source.names(f"{STATE}/{each}")]
-    in_parallel(
-        lambda path: make_directory(target, path), [path for path in found if path.rpartition("/")[2].isdecimal()]
-    )
+def make_partitions(source: Directory, target: Directory, with_state: Iterable[tuple[int, int]]) -> None:
+    """Makes the directories of the state partitions, by which Spark's ``statestore`` source counts the partitions.
+
+    Args:
+        source: The checkpoint. A copy of one, by which it may have come there, may have lost empty directories.
+        target: The fork.
+        with_state: Operators and partitions that have state.
+    """
+    found = {f"{STATE}/{each}/{name}" for each in operators(source) for name in source.names(f"{STATE}/{each}")}
+    made = {path for path in found if path.rpartition("/")[2].isdecimal()}
+    made |= {f"{STATE}/{operator}/{partition}" for operator, partition in with_state}
+    in_parallel(lambda path: make_directory(target, path), sorted(made))
 
 
 def copy_last(source: Directory, target: Directory, files: SparkFiles) -> str:

@@ -36,6 +36,7 @@ public class StateStoreFilesException extends IOException implements LoadFailure
     PSS_KEEPS_STORE,
     PSS_CANNOT_REPARTITION,
     PSS_MISSING_STATE_FILE,
+    PSS_MISSING_DIRECTORIES,
     PSS_SINK_COMPACTION_FAILED
   }
 

@@ -24,7 +24,7 @@ public final class SessionAttach {
     Options.from(conf).checkPackage();
     // Hadoop looks the class up with a class loader that does not know the jar, so an instance is put into its cache.
     MergedFileSystem.of(new Path("merged+file:///"), conf);
-    SessionInternals.guardTransformWithState(session);
+    SessionInternals.addOptimizations(session);
     if (MergedStateExtensions.injectPlanRules(SessionInternals.extensions(session))) {
       session.streams().addListener(new ListHolesRule.Listener(session, () -> SessionInternals.hadoopConf(session)));
     }

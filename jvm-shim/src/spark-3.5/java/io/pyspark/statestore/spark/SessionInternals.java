@@ -16,6 +16,6 @@ final class SessionInternals {
     return session.extensions();
   }
 
-  /** Spark 3.5 has no transformWithState. */
-  static void guardTransformWithState(SparkSession session) {}
+  /** Spark 3.5 has no transformWithState, and no reader of state. */
+  static void addOptimizations(SparkSession session) {}
 }

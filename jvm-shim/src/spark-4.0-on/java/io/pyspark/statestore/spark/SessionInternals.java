@@ -24,14 +24,17 @@ final class SessionInternals {
     return classic(session).extensions();
   }
 
-  /** Adds {@link TransformWithStateGuard} to a session that runs already, once. */
-  static void guardTransformWithState(SparkSession session) {
+  /** Adds {@link TransformWithStateGuard} and {@link PartitionDirectories} to a session that runs already, once. */
+  static void addOptimizations(SparkSession session) {
     ExperimentalMethods methods = classic(session).experimental();
     Seq<Rule<LogicalPlan>> rules = methods.extraOptimizations();
     if (rules.forall(r -> !(r instanceof TransformWithStateGuard.Optimization))) {
       @SuppressWarnings("unchecked")
       Seq<Rule<LogicalPlan>> more =
-          (Seq<Rule<LogicalPlan>>) rules.appended(new TransformWithStateGuard.Optimization(session));
+          (Seq<Rule<LogicalPlan>>)
+              rules
+                  .appended(new TransformWithStateGuard.Optimization(session))
+                  .appended(new PartitionDirectories.Optimization(session));
       methods.extraOptimizations_$eq(more);
     }
   }
