@@ -18,7 +18,7 @@ SOAK := -m pytest --timeout=0
 PYTHON_CODE := $(wildcard pyspark_statestore datasource jvm-shim benchmarks examples release tests website setup.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help install hooks register jar jars demo docs docs-serve check check-tests test test-spark test-sparks test-rest test-hdfs test-s3 test-clouds test-jars format lint typecheck unit soak bench matrix wheel full-wheel sdist release clean check-python check-jdk check-version
+.PHONY: help install hooks register jar jars demo docs docs-serve check check-tests test test-spark test-sparks test-rest test-hdfs test-s3 test-clouds test-jars format lint typecheck unit soak bench bench-publish bench-check matrix wheel full-wheel sdist release clean check-python check-jdk check-version
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -141,6 +141,12 @@ docs-serve: $(INSTALLED) ## the documentation site on http://127.0.0.1:8000, as 
 bench: jar ## benchmarks/small_files.py; its options in BENCH_ARGS="..."
 	$(BIN)/python jvm-shim/build.py --tests
 	$(BIN)/python -m benchmarks.small_files $(BENCH_ARGS)
+
+bench-publish: jar ## Nexmark on all file systems, into docs/nexmark.md; takes hours on a quiet machine
+	$(BIN)/python benchmarks/nexmark.py --publish
+
+bench-check: jar ## has something become a tenth slower since Nexmark was published? Its options in BENCH_ARGS="..."
+	$(BIN)/python benchmarks/nexmark.py --check $(BENCH_ARGS)
 
 matrix: $(INSTALLED) ## what works on which version of Spark, and what it costs: the table in docs/versions.md
 	$(BIN)/python benchmarks/matrix.py --write

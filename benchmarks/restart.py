@@ -129,12 +129,12 @@ def come_back(
         (work / side / "input" / file.name).unlink()
     result: dict[str, Any] = json.loads(answer.read_text())
     seconds = time.monotonic() - begin
-    _end(result.pop("jvm"))
+    end(result.pop("jvm"))
     _remove_local(work)
     return {**result, "process_seconds": seconds}
 
 
-def _end(pid: int) -> None:
+def end(pid: int) -> None:
     """Ends a JVM that Python has left. One that goes on for a while, or for ever, would be in the next one's way."""
     with contextlib.suppress(ProcessLookupError):
         for _ in range(100):

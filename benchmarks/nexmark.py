@@ -1,0 +1,337 @@
+"""Nexmark on Structured Streaming: ten queries on stock Spark and on merged state, side by side.
+
+python benchmarks/nexmark.py --quick                      # three minutes: all queries give the same, and first figures
+python benchmarks/nexmark.py --place local --query q4     # one query on one file system
+python benchmarks/nexmark.py --publish                    # everything, into docs/nexmark.md; hours, on a quiet machine
+python benchmarks/nexmark.py --check                      # is a tenth lost since the published run? `make bench-check`
+
+First, each query runs with all sides in turn, and has to give out the same rows in each batch, and what a batch
+computation in SQL says. Then it is measured at each place; there the sums of the rows' hashes are compared in each
+batch. Then everything is killed, and each side starts again in a process of its own, without what its host has kept.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.markdown import Markdown
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from benchmarks import nexmark_figures as results  # noqa: E402
+from benchmarks.nexmark_events import Shape  # noqa: E402
+from benchmarks.nexmark_places import PLACES  # noqa: E402
+from benchmarks.nexmark_queries import QUERIES  # noqa: E402
+from benchmarks.nexmark_sides import KINDS, OF_PLACE, USUAL  # noqa: E402
+from benchmarks.scenario import DOORS, Scenario  # noqa: E402
+from benchmarks.shim import build_shim  # noqa: E402
+
+PUBLISHED = ROOT / "benchmarks" / "published" / "nexmark.json"
+PAGE = ROOT / "docs" / "nexmark.md"
+PICTURE = ROOT / "docs" / "pictures" / "nexmark.svg"
+BEGIN, END = "<!-- nexmark:begin -->", "<!-- nexmark:end -->"
+
+SHAPES = {
+    # S3's stock side takes a minute a batch with more.
+    "s3": {"partitions": 4, "batches": 8},
+    "hdfs": {"batches": 12},
+}
+"""What differs from the options for a place, unless the command line says it."""
+QUICK = {"partitions": 2, "batches": 4, "events": 3_000}
+"""Also of the check that rows are the same, which comes before all measurements."""
+
+
+def run_part(part: str, scenario: Scenario, shape: Shape, **values: Any) -> dict[str, Any]:
+    """Runs a part in a process and JVM of its own.
+
+    Args:
+        part: "equal" or "measure".
+        scenario: Partitions and so on.
+        shape: Of the events.
+        **values: What else the part needs; see nexmark_process.py.
+
+    Returns:
+        The part's raw numbers.
+
+    Raises:
+        click.ClickException: It fails. The reason is on stderr.
+    """
+    with tempfile.TemporaryDirectory() as directory:
+        order, answer = Path(directory) / "in.json", Path(directory) / "out.json"
+        order.write_text(json.dumps({"part": part, "scenario": scenario.to_json(), "shape": asdict(shape), **values}))
+        command = [sys.executable, "-W", "ignore::FutureWarning", "-m", "benchmarks.nexmark_process"]
+        done = subprocess.run([*command, str(order), str(answer)], cwd=ROOT)
+        if done.returncode or not answer.exists():
+            what = (
+                " ".join(str(values[name]) for name in ("query", "place") if name in values) or "the check for equality"
+            )
+            raise click.ClickException(f"{what} failed; the reason is above")
+        found: dict[str, Any] = json.loads(answer.read_text())
+        return found
+
+
+def compare_all(queries: list[str], sides: tuple[str, ...], scenario: Scenario, shape: Shape) -> list[dict[str, Any]]:
+    """Compares all rows of queries in a small run.
+
+    Args:
+        queries: Their names.
+        sides: The sides.
+        scenario: Door and changelogs; it has fewer partitions here.
+        shape: The seed and the seconds of a batch; there are fewer events here.
+
+    Returns:
+        What that run's raw numbers are, as those of `measure_all`.
+
+    Raises:
+        click.ClickException: Something differs. The reason is on stderr.
+    """
+    scenario = dataclasses.replace(scenario, partitions=QUICK["partitions"])
+    shape = dataclasses.replace(shape, batches=QUICK["batches"], events=QUICK["events"])
+    compared = run_part("equal", scenario, shape, queries=queries, sides=[*sides])
+    about = {"environment": compared["environment"], "shape": asdict(shape), "scenario": scenario.to_json()}
+    found = compared["queries"].items()
+    return [{**about, "query": name, "place": "local", "sides": each["sides"]} for name, each in found]
+
+
+def measure_all(
+    queries: list[str],
+    places: list[str],
+    sides: tuple[str, ...],
+    shapes: dict[str, tuple[Scenario, Shape]],
+    following: int,
+    save: Any,
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """Measures queries at places, one after the other.
+
+    Args:
+        queries: Their names.
+        places: Their names.
+        sides: Empty for the usual ones of each place.
+        shapes: By place.
+        following: Batches after a restart; -1 for no restart.
+        save: Called with the raw numbers so far after each.
+
+    Returns:
+        The raw numbers, and a sentence for each that failed.
+    """
+    raw: list[dict[str, Any]] = []
+    failed = []
+    for place in places:
+        scenario, shape = shapes[place]
+        for query in queries:
+            print(f"{query} at {PLACES[place]}, {scenario.partitions} partitions", file=sys.stderr)
+            chosen = [*(sides or OF_PLACE.get(place, USUAL))]
+            try:
+                values = {"query": query, "place": place, "sides": chosen, "following": following}
+                found = run_part("measure", scenario, shape, **values)
+            except click.ClickException as error:
+                failed.append(error.message)
+                print(f"FAILED: {error.message}", file=sys.stderr)
+                continue
+            raw.append({**found, "shape": asdict(shape), "scenario": scenario.to_json()})
+            save(raw)
+    return raw, failed
+
+
+def figures_of(raw: list[dict[str, Any]]) -> results.Figures:
+    """Computes all figures of raw numbers."""
+    found: results.Figures = {}
+    for each in raw:
+        sides = {name: results.side_figures(side, each["shape"]["events"]) for name, side in each["sides"].items()}
+        found.setdefault(each["place"], {})[each["query"]] = sides
+    return found
+
+
+def check_again(published: results.Figures, found: results.Figures, measure: Any) -> list[results.Regression]:
+    """Finds what is worse than in the published run. What looks worse is measured once more: only twice counts.
+
+    Args:
+        published: The figures of the published run.
+        found: The figures of this run. Those that are measured again are replaced.
+        measure: Measures a query at a place, and returns the raw numbers.
+
+    Returns:
+        What is worse, twice.
+    """
+    first = {each.what for each in results.regressions(published, found)}
+    for place, query in sorted({(place, query) for place, query, *_ in first}):
+        print(f"{query} at {place} looks worse, and is measured again", file=sys.stderr)
+        found[place] |= figures_of(measure(place, query)).get(place, {})
+    return [each for each in results.regressions(published, found) if each.what in first]
+
+
+def publish(found: results.Figures, raw: list[dict[str, Any]]) -> None:
+    """Writes the figures beside the benchmark, and tables and picture into the page."""
+    PUBLISHED.parent.mkdir(exist_ok=True)
+    shapes = {each["place"]: {"shape": each["shape"], "partitions": each["scenario"]["partitions"]} for each in raw}
+    kept = {"environment": raw[0]["environment"], "shapes": shapes, "figures": found}
+    PUBLISHED.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n")
+    head = ["# Nexmark, all figures", "", "Each cell is stock → merged (their ratio).", ""]
+    PUBLISHED.with_suffix(".md").write_text("\n".join([*head, *results.tables(found)]) + "\n", encoding="utf-8")
+    results.draw(found, PICTURE)
+    text = PAGE.read_text(encoding="utf-8")
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise click.ClickException(f"{PAGE} has no {BEGIN} and {END}")
+    about = raw[0]["environment"]
+    said = [
+        f"Spark {about['spark']}, Java {about['java']}, {about['cpus']} cores. Each cell: median batch ÷ stock's; calls"
+    ]
+    said += [
+        "for state ÷ stock's.",
+        "",
+        *results.summary(found),
+        "",
+        "![Median batches and calls](pictures/nexmark.svg)",
+    ]
+    for place, each in shapes.items():
+        shape = each["shape"]
+        events = f"{shape['batches']} batches of {shape['events']:,} events"
+        said += ["", f"{PLACES[place][0].upper()}{PLACES[place][1:]}: {each['partitions']} partitions, {events}."]
+    PAGE.write_text(f"{before}{begin}\n\n" + "\n".join(said) + f"\n\n{end}{after}", encoding="utf-8")
+
+
+def of_published(shape: dict[str, Any]) -> tuple[Scenario, Shape]:
+    """The partitions and events of a place in the published run: only what has the same shape can be compared."""
+    return Scenario(workload="nexmark", partitions=shape["partitions"]), Shape(**shape["shape"])
+
+
+def shapes_at(places: list[str], shape: Shape, scenario: Scenario, said: set[str]) -> dict[str, tuple[Scenario, Shape]]:
+    """The partitions and events of each place.
+
+    Args:
+        places: Their names.
+        shape: Of the command line.
+        scenario: Of the command line.
+        said: The options that the command line has: they win over `SHAPES`.
+    """
+    found = {}
+    for place in places:
+        own = {option: value for option, value in SHAPES.get(place, {}).items() if option not in said}
+        found[place] = (
+            dataclasses.replace(scenario, partitions=own.get("partitions", scenario.partitions)),
+            dataclasses.replace(shape, batches=own.get("batches", shape.batches)),
+        )
+    return found
+
+
+@click.command(context_settings={"show_default": True})
+@click.option("--query", "queries", type=click.Choice(list(QUERIES)), multiple=True, help="All without it.")
+@click.option("--place", "places", type=click.Choice(list(PLACES)), multiple=True, help="All without it.")
+@click.option("--side", "sides", type=click.Choice(list(KINDS)), multiple=True, help="The usual ones without it.")
+@click.option("--partitions", type=click.IntRange(1), default=16, help="s3 has 4 unless you say it.")
+@click.option("--batches", type=click.IntRange(4), default=20, help="hdfs has 12 and s3 8 unless you say it.")
+@click.option("--events", type=click.IntRange(50), default=10_000, help="In a batch.")
+@click.option("--seconds", type=click.IntRange(1), default=10, help="Event time of a batch.")
+@click.option("--following", type=click.IntRange(0), default=3, help="Batches after the first one after a restart.")
+@click.option("--restart/--no-restart", default=True, help="Kill everything, and start each side again.")
+@click.option("--equality/--no-equality", default=True, help="Compare all rows first, in a small run.")
+@click.option("--door", type=click.Choice(DOORS), default="provider")
+@click.option("--changelog/--no-changelog", default=True, help="RocksDB changelog checkpointing.")
+@click.option("--seed", default=20130101)
+@click.option("--quick", is_flag=True, help="Compare all rows, and show the figures of that small run.")
+@click.option("--publish", "is_published", is_flag=True, help="Write figures, tables and picture into the repository.")
+@click.option("--check", is_flag=True, help="Fail where a tenth is lost since the published run; local unless you say.")
+@click.option("--build/--no-build", default=True, help="Compile the shim first if its sources changed.")
+@click.option("--out", type=click.Path(file_okay=False, path_type=Path), default=Path("build/benchmarks"))
+@click.pass_context
+def main(
+    context: click.Context,
+    queries: tuple[str, ...],
+    places: tuple[str, ...],
+    sides: tuple[str, ...],
+    partitions: int,
+    batches: int,
+    events: int,
+    seconds: int,
+    following: int,
+    restart: bool,
+    equality: bool,
+    door: str,
+    changelog: bool,
+    seed: int,
+    quick: bool,
+    is_published: bool,
+    check: bool,
+    build: bool,
+    out: Path,
+) -> None:
+    """Run Nexmark's queries on stock Spark and on merged state, compare their rows, and what they cost."""
+    said = {
+        name for name in context.params if context.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT
+    }
+    if is_published and said - {"is_published", "build", "out"}:
+        raise click.UsageError("--publish runs everything as it is by default: leave the other options out")
+    if check and said & {"partitions", "batches", "events", "seconds", "seed", "door", "changelog", "quick"}:
+        raise click.UsageError("--check runs what was published, which says how much and how: leave these options out")
+    if sides and any(KINDS[side].stock not in sides for side in sides):
+        raise click.UsageError("each side needs the stock side of its store: --side stock --side merged")
+    published: dict[str, Any] = json.loads(PUBLISHED.read_text()) if PUBLISHED.exists() else {}
+    if check and not published:
+        raise click.ClickException(f"{PUBLISHED} is missing; run this with --publish on a quiet machine")
+    if build:
+        build_shim()
+    begin = time.monotonic()
+    scenario = Scenario(workload="nexmark", partitions=partitions, door=door, changelog=changelog)
+    shape = Shape(batches, events, seconds, seed)
+    chosen = [name for name in QUERIES if not queries or name in queries]
+    out.mkdir(parents=True, exist_ok=True)
+    file = out / ("nexmark-quick.json" if quick else "nexmark.json")
+    raw: list[dict[str, Any]] = []
+    failed: list[str] = []
+    if quick or (equality and not check):
+        raw = compare_all(chosen, sides or USUAL, scenario, shape)
+        print(f"all rows are the same, after {time.monotonic() - begin:.0f} s", file=sys.stderr)
+    where = [place for place in PLACES if (place in places if places else place == "local" or not check)]
+    shapes = shapes_at(where, shape, scenario, said)
+    if check:
+        where = [place for place in where if place in published["shapes"]]
+        shapes = {place: of_published(published["shapes"][place]) for place in where}
+    more = following if restart and not check else -1
+    if not quick:
+        raw, failed = measure_all(chosen, where, sides, shapes, more, lambda so_far: _save(so_far, file))
+    if not raw:
+        raise click.ClickException("; ".join(failed) or "nothing was measured")
+    _save(raw, file)
+    found = figures_of(raw)
+    results.draw(found, file.with_suffix(".png"))
+    Console(width=max(120, Console().width)).print(Markdown("\n".join(results.summary(found))))
+    file.with_suffix(".md").write_text("\n".join([*results.summary(found), "", *results.tables(found)]) + "\n")
+    for sentence in results.missed(found) if not quick else []:
+        print(f"MISSED: {sentence}")
+    print(f"raw numbers: {file}; tables and picture: the same name with .md and .png", file=sys.stderr)
+    print(f"all of it took {time.monotonic() - begin:.0f} s", file=sys.stderr)
+    if failed:
+        raise click.ClickException("; ".join(failed))
+    if is_published:
+        publish(found, raw)
+    if check:
+
+        def measure(place: str, query: str) -> list[dict[str, Any]]:
+            return measure_all([query], [place], sides, shapes, more, lambda _: None)[0]
+
+        worse = check_again(published["figures"], found, measure)
+        for each in worse:
+            print(f"WORSE: {each}")
+        if worse:
+            raise click.ClickException(f"{len(worse)} figures are more than a tenth worse than those in {PUBLISHED}")
+
+
+def _save(raw: list[dict[str, Any]], file: Path) -> None:
+    file.write_text(json.dumps(raw, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,244 @@
+"""The figures of Nexmark: from raw numbers to tables, a picture, and what is worse than the published run."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.nexmark_places import PLACES
+from benchmarks.nexmark_queries import QUERIES
+from benchmarks.nexmark_sides import KINDS
+from benchmarks.report import COLOURS
+
+MOST_TIME = {"local": 1.05, "local5": 0.6}
+"""The target for the median batch, as a part of stock's, by place."""
+MOST_CALLS = 0.02
+"""The target for calls for state, as a part of stock's."""
+
+WORSE = 1.1
+"""From here on, a figure is a regression."""
+CHECKED = ("batch_seconds", "cpu_seconds", "state_calls", "state_files", "all_calls", "state_bytes", "restart_seconds")
+"""The figures that are compared with those of the published run, each as a part of stock's."""
+SLACK = {"state_calls": 0.005, "state_files": 0.005, "all_calls": 0.02}
+"""A ratio that is nearly zero may differ by so much."""
+
+# place -> query -> side -> figure -> value
+Figures = dict[str, dict[str, dict[str, dict[str, float]]]]
+
+
+def side_figures(side: dict[str, Any], events: int) -> dict[str, float]:
+    """Computes the figures of one side.
+
+    Args:
+        side: Its raw numbers.
+        events: In a batch.
+
+    Returns:
+        By name: ``batch_seconds`` (median) and ``p99_seconds``, ``events_per_second``, and the means a batch of
+        ``cpu_seconds``, ``state_calls``, ``all_calls``, ``state_files``, ``all_files`` and ``state_bytes``, all over
+        the second half of the batches; ``files_left``, ``bytes_left``, ``amplification``, ``restart_seconds``,
+        ``restart_calls`` and ``peak_bytes`` where they were measured.
+    """
+    steady = side["batches"][len(side["batches"]) // 2 :]
+    seconds = [batch["trigger_ms"] / 1000 for batch in steady]
+    found = {"batch_seconds": statistics.median(seconds), "p99_seconds": float(np.percentile(seconds, 99))}
+    found["events_per_second"] = events / found["batch_seconds"]
+    for name in ("cpu_seconds", "state_calls", "all_calls", "state_files", "all_files", "state_bytes"):
+        if name in steady[0]:
+            found[name] = statistics.mean(batch[name] for batch in steady)
+    found |= {f"{name}_left": count for name, count in side["left"].items()}
+    if side["amplification"] is not None:
+        found["amplification"] = side["amplification"]
+    if "restart" in side:
+        again = side["restart"]
+        found |= {"restart_seconds": again["seconds"], "restart_calls": again["state_calls"]}
+        found["peak_bytes"] = again["memory"]["peak_resident"]
+    return found
+
+
+def ratio(sides: dict[str, dict[str, float]], side: str, figure: str) -> float | None:
+    """A figure of a side as a part of stock's; None where there is none or stock's is nothing."""
+    stock, own = sides.get(KINDS[side].stock, {}).get(figure), sides.get(side, {}).get(figure)
+    return own / stock if own is not None and stock else None
+
+
+@dataclass(frozen=True)
+class Regression:
+    """A figure that is more than a tenth worse than in the published run, beside stock of the same run.
+
+    Attributes:
+        place: Where.
+        query: Of which query.
+        side: Of which side.
+        figure: One of CHECKED.
+        before: The published figure as a part of stock's.
+        now: The same of this run.
+    """
+
+    place: str
+    query: str
+    side: str
+    figure: str
+    before: float
+    now: float
+
+    @property
+    def what(self) -> tuple[str, str, str, str]:
+        """What it is about."""
+        return (self.place, self.query, self.side, self.figure)
+
+    def __str__(self) -> str:
+        where = f"{self.place}, {self.query}, {KINDS[self.side].title}"
+        return f"{where}: {self.figure} is {self.now:.3g} of stock's, and {self.before:.3g} was published"
+
+
+def regressions(published: Figures, found: Figures) -> list[Regression]:
+    """Compares this run's figures with those of the published run.
+
+    Args:
+        published: The figures of the published run.
+        found: Those of this one. What only one of them has is not compared.
+
+    Returns:
+        What is worse.
+    """
+    worse = []
+    for place, queries in found.items():
+        for query, sides in queries.items():
+            before = published.get(place, {}).get(query, {})
+            for side in (name for name in sides if KINDS[name].merged and name in before):
+                for figure in CHECKED:
+                    old, new = ratio(before, side, figure), ratio(sides, side, figure)
+                    if old is not None and new is not None and new > old * WORSE + SLACK.get(figure, 0):
+                        worse.append(Regression(place, query, side, figure, old, new))
+    return worse
+
+
+def missed(found: Figures) -> list[str]:
+    """Which targets are missed: a sentence for each."""
+    sentences = []
+    for place, queries in found.items():
+        for query, sides in queries.items():
+            for side in (name for name in sides if KINDS[name].merged):
+                for figure, most in (("batch_seconds", MOST_TIME.get(place)), ("state_calls", MOST_CALLS)):
+                    value = ratio(sides, side, figure)
+                    if most is not None and value is not None and value > most:
+                        what = "the median batch takes" if figure == "batch_seconds" else "calls for state are"
+                        title = KINDS[side].title
+                        sentences.append(f"{place} {query} {title}: {what} {value:.3g} of stock's, target {most}")
+    return sentences
+
+
+def _pair(sides: dict[str, dict[str, float]], side: str, figure: str, scale: float = 1, digits: int = 2) -> str:
+    """Stock's value, this side's, and their ratio."""
+    stock, own = sides.get(KINDS[side].stock, {}).get(figure), sides.get(side, {}).get(figure)
+    if stock is None or own is None:
+        return ""
+    part = ratio(sides, side, figure)
+    shown = f"{stock / scale:,.{digits}f} → {own / scale:,.{digits}f}"
+    return shown if part is None else f"{shown} ({part:.2f})"
+
+
+def tables(found: Figures) -> list[str]:
+    """All figures as tables in Markdown, one for each place and side; each cell is stock → merged (their ratio)."""
+    lines: list[str] = []
+    for place, queries in found.items():
+        names = [name for name in KINDS if KINDS[name].merged and any(name in sides for sides in queries.values())]
+        for side in names:
+            title = f"{KINDS[side].title.replace(', merged', '')}, {PLACES[place]}"
+            lines += ["", f"**{title[0].upper()}{title[1:]}**", ""]
+            lines += [
+                "| query | median batch, s | p99, s | events a second | CPU a batch, s | calls for state a batch | all "
+                "calls | files for state a batch | MB for state a batch | restart to first batch, s | "
+                "calls for state there | MB left | space amplification | peak memory, MB |",
+                "|---|" + "---:|" * 13,
+            ]
+            for query, sides in queries.items():
+                if side not in sides:
+                    continue
+                cells = [
+                    query,
+                    _pair(sides, side, "batch_seconds"),
+                    _pair(sides, side, "p99_seconds"),
+                    _pair(sides, side, "events_per_second", digits=0),
+                    _pair(sides, side, "cpu_seconds"),
+                    _pair(sides, side, "state_calls", digits=0),
+                    _pair(sides, side, "all_calls", digits=0),
+                    _pair(sides, side, "state_files", digits=1),
+                    _pair(sides, side, "state_bytes", 1e6),
+                    _pair(sides, side, "restart_seconds"),
+                    _pair(sides, side, "restart_calls", digits=0),
+                    _pair(sides, side, "bytes_left", 1e6, 1),
+                    f"{sides[side]['amplification']:.2f}" if "amplification" in sides[side] else "",
+                    _pair(sides, side, "peak_bytes", 1e6, 0),
+                ]
+                lines.append(f"| {' | '.join(cells)} |")
+    return lines[1:]
+
+
+def summary(found: Figures) -> list[str]:
+    """One table in Markdown: the median batch as a part of stock's, and calls for state, by query."""
+    columns = [
+        (place, side)
+        for place, queries in found.items()
+        for side in KINDS
+        if KINDS[side].merged and any(side in sides for sides in queries.values())
+    ]
+    heads = [f"{place}, {KINDS[side].title.replace(', merged', '')}" for place, side in columns]
+    lines = ["| query | " + " | ".join(heads) + " |", "|---|" + "---:|" * len(heads)]
+    for query in (name for name in QUERIES if any(name in queries for queries in found.values())):
+        cells = []
+        for place, side in columns:
+            sides = found[place].get(query, {})
+            time, calls = ratio(sides, side, "batch_seconds"), ratio(sides, side, "state_calls")
+            cells.append("" if time is None else f"{time:.2f}; {0 if calls is None else calls:.3f}")
+        lines.append(f"| {query}: {QUERIES[query].asks} ({QUERIES[query].operators}) | {' | '.join(cells)} |")
+    return lines
+
+
+def draw(found: Figures, target: Path) -> None:
+    """Draws, for each place, the median batches beside stock's, and the calls for state.
+
+    Args:
+        found: The figures.
+        target: The file, whose ending says what kind of picture it is.
+    """
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    plt.rcParams["svg.hashsalt"] = "nexmark"
+    figure, axes = plt.subplots(len(found), 2, figsize=(12, 3.1 * len(found)), squeeze=False, layout="constrained")
+    for (time_axis, calls_axis), (place, queries) in zip(axes, found.items(), strict=True):
+        names = list(queries)
+        merged = [side for side in KINDS if KINDS[side].merged and any(side in queries[name] for name in names)]
+        width = 0.8 / max(len(merged), 1)
+        for number, side in enumerate(merged):
+            at = np.arange(len(names)) + (number - (len(merged) - 1) / 2) * width
+            shade = {"color": COLOURS["merged"], "alpha": 1 - 0.3 * number, "width": width}
+            times = [ratio(queries[name], side, "batch_seconds") or 0 for name in names]
+            time_axis.bar(at, times, label=KINDS[side].title, **shade)
+        time_axis.axhline(1, color=COLOURS["stock"], linewidth=1.2, label="stock")
+        if place in MOST_TIME:
+            time_axis.axhline(MOST_TIME[place], color="#444444", linewidth=1, linestyle=":", label="target")
+        at = np.arange(len(names))
+        for number, side in enumerate(("stock", "merged")):
+            counts = [queries[name].get(side, {}).get("state_calls", 0) for name in names]
+            calls_axis.bar(at + (number - 0.5) * 0.4, counts, 0.4, color=COLOURS[side], label=KINDS[side].title)
+            for where, count in zip(at + (number - 0.5) * 0.4, counts, strict=True):
+                calls_axis.text(where, max(count, 0.5), f"{count:,.0f}", ha="center", va="bottom", fontsize=7)
+        calls_axis.set_yscale("symlog", linthresh=1)
+        calls_axis.set_ylim(0, calls_axis.get_ylim()[1] * 4)
+        time_axis.set_title(f"{PLACES[place]}: median batch ÷ stock's", loc="left", fontsize=10)
+        calls_axis.set_title("calls for state a batch, RocksDB", loc="left", fontsize=10)
+        for axis in (time_axis, calls_axis):
+            axis.set_xticks(at, names)
+            axis.grid(axis="y", alpha=0.3)
+            axis.legend(fontsize=7, ncols=2)
+    figure.savefig(target, dpi=110, metadata={"Date": None} if target.suffix == ".svg" else None)
+    plt.close(figure)

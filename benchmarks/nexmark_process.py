@@ -1,0 +1,306 @@
+"""One part of a run of Nexmark, in a process of its own.
+
+Usage: `python -m benchmarks.nexmark_process IN.json OUT.json`. IN.json names the part:
+
+* `equal`: queries one after the other. All sides have to give out the same rows in each batch, and what a batch
+  computation says.
+* `measure`: one query at one place, all sides batch by batch in turn. Then the JVM is killed, and each side starts
+  again in a process of its own, which is the part `return`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from benchmarks.filesystems import minus
+from benchmarks.nexmark_events import SCHEMA, Shape, write_files
+from benchmarks.nexmark_places import PlaceUnavailable, client_of, open_place
+from benchmarks.nexmark_queries import QUERIES, Query
+from benchmarks.nexmark_sides import NexmarkSide, Stage, run_in_turn
+from benchmarks.restart import ANOTHER_HOST, end
+from benchmarks.restart_process import jvm_pid
+from benchmarks.scenario import Scenario
+from benchmarks.sides import BenchmarkError, environment, jvm_memory
+
+ROOT = Path(__file__).resolve().parent.parent
+RETURN_SECONDS = 1800
+
+
+def equal(names: Sequence[str], sides: tuple[str, ...], shape: Shape, scenario: Scenario, work: Path) -> dict[str, Any]:
+    """Checks that queries give out the same on all sides, and what a batch computation says.
+
+    Args:
+        names: The queries.
+        sides: The sides; the first one is what the others are compared with.
+        shape: Of the events.
+        scenario: Partitions and so on.
+        work: An empty directory for everything that is written.
+
+    Returns:
+        What was measured by the way, by query: the number of rows, and each side's batches.
+
+    Raises:
+        BenchmarkError: Something differs. The message says what.
+    """
+    files = write_files(shape, work / "events", closing=True)
+    found: dict[str, Any] = {}
+    with open_place("local") as place:
+        stage = Stage.open(place, sides, shape, scenario, work)
+        try:
+            for name in names:
+                found[name] = compare(QUERIES[name], stage, sides, files)
+                print(f"  {name}: {found[name]['rows']:,} rows, the same on all sides and by SQL", file=sys.stderr)
+            return {"queries": found, "environment": environment(stage.spark)}
+        finally:
+            stage.spark.stop()
+
+
+def compare(query: Query, stage: Stage, names: tuple[str, ...], files: list[Path]) -> dict[str, Any]:
+    """Checks one query.
+
+    Args:
+        query: The query.
+        stage: Where it runs.
+        names: The sides; the first one is what the others are compared with.
+        files: The events, with those that close them.
+
+    Returns:
+        The number of rows, and what was measured.
+
+    Raises:
+        BenchmarkError: Something differs. The message says what.
+    """
+    sides = stage.sides(query, names, keep=True)
+    try:
+        run_in_turn(sides, files)
+        given = sides[0].rows
+        for side in sides[1:]:
+            for batch, rows in given.items():
+                same(f"{query.name}, batch {batch}: {side.kind.title}", rows, side.rows[batch])
+        expected = by_sql(stage.spark.newSession(), query, files[: None if query.key else stage.shape.batches])
+        final = last_of_each_key(query, sides[0].columns, given) if query.key else _all(given)
+        same(f"{query.name}, the whole stream beside SQL", expected, final)
+        if not expected:
+            raise BenchmarkError(f"{query.name} gave nothing out: this proves nothing")
+        measured = {name: _measured(side, stage.shape.batches) for name, side in zip(names, sides, strict=True)}
+        return {"rows": len(_all(given)), "sides": measured}
+    finally:
+        for side in sides:
+            side.stop()
+
+
+def _measured(side: NexmarkSide, batches: int) -> dict[str, Any]:
+    place = side.place
+    return {
+        "batches": side.batches[:batches],
+        "left": place.left(side.name, side.directory),
+        "amplification": place.amplification(side.directory) if side.is_merged else None,
+    }
+
+
+def by_sql(spark: SparkSession, query: Query, files: list[Path]) -> list[Any]:
+    """What a batch computation over the events of these files says."""
+    events = spark.read.schema(SCHEMA).parquet(*map(str, files))
+    for number, name in enumerate(("person", "auction", "bid")):
+        events.where(f"event_type = {number}").select(f"{name}.*").createOrReplaceTempView(name)
+    events.where("event_type = 2").select("arrival", "bid.bidder").createOrReplaceTempView("arrivals")
+    return [tuple(row) for row in spark.sql(query.expected).collect()]
+
+
+def last_of_each_key(query: Query, columns: list[str], rows: dict[int, list[Any]]) -> list[Any]:
+    """What is left of a stream of updates: of each key the row of the last batch that has one."""
+    at = [columns.index(name) for name in query.key]
+    last: dict[Any, Any] = {}
+    for batch in sorted(rows):
+        last |= {tuple(row[i] for i in at): row for row in rows[batch]}
+    return list(last.values())
+
+
+def _all(rows: dict[int, list[Any]]) -> list[Any]:
+    return [row for batch in sorted(rows) for row in rows[batch]]
+
+
+def same(what: str, expected: list[Any], found: list[Any]) -> None:
+    """Fails unless these are the same rows in any order."""
+    missing, more = Counter(expected) - Counter(found), Counter(found) - Counter(expected)
+    if missing or more:
+        examples = f"missing such as {[*missing][:2]}, too many such as {[*more][:2]}"
+        raise BenchmarkError(
+            f"{what} differs: {missing.total()} of {len(expected)} rows are missing, {more.total()} are too many; "
+            f"{examples}"
+        )
+
+
+def measure(
+    name: str, sides: tuple[str, ...], where: str, shape: Shape, following: int, scenario: Scenario, work: Path
+) -> dict[str, Any]:
+    """Measures a query at a place.
+
+    Args:
+        name: The query.
+        sides: The sides.
+        where: The place.
+        shape: Of the events before the kill.
+        following: Batches after the first one that follows it; -1 for no restart at all.
+        scenario: Partitions and so on.
+        work: An empty directory for everything that is written.
+
+    Returns:
+        All raw numbers.
+
+    Raises:
+        BenchmarkError: The sides gave out different rows.
+    """
+    files = write_files(dataclasses.replace(shape, batches=shape.batches + 1 + following), work / "events")
+    scenario = dataclasses.replace(scenario, options={**scenario.options, "cache_dir": str(work / "cache")})
+    with open_place(where) as place:
+        stage = Stage.open(place, sides, shape, scenario, work)
+        running = stage.sides(QUERIES[name], sides)
+        run_in_turn(running, files[: shape.batches])
+        stock = running[0]
+        for side in running[1:]:
+            for one, other in zip(stock.batches, side.batches, strict=True):
+                _same_output(f"{name}, batch {one['batch']}: {side.kind.title}", one["output"], other["output"])
+        if not sum(batch["output"][0] for batch in stock.batches):
+            raise BenchmarkError(f"{name} gave nothing out: this proves nothing")
+        found = {each: _measured(side, shape.batches) for each, side in zip(sides, running, strict=True)}
+        about = {"query": name, "place": where, "environment": environment(stage.spark)}
+        os.kill(jvm_pid(stage.spark), signal.SIGKILL)
+        if following >= 0:
+            for each, side in zip(sides, running, strict=True):
+                found[each]["restart"] = _return(each, side, files[shape.batches :])
+                first, now = found[sides[0]]["restart"], found[each]["restart"]
+                _same_output(f"{name} after the restart: {side.kind.title}", first["output"], now["output"])
+        return {**about, "sides": found}
+
+
+def _same_output(what: str, expected: list[Any], found: list[Any]) -> None:
+    if expected != found:
+        raise BenchmarkError(f"{what} differs: {found}, stock {expected} (rows, sum of their hashes)")
+
+
+def _return(name: str, side: NexmarkSide, files: list[Path]) -> dict[str, Any]:
+    """Starts a killed side again in a process of its own, on another host: without what this one has kept."""
+    scenario, work = side.scenario, side.root.parent.parent
+    shutil.rmtree(work / "local", ignore_errors=True)
+    options = {**scenario.options, **ANOTHER_HOST}
+    order, answer = work / "return-in.json", work / "return-out.json"
+    answer.unlink(missing_ok=True)
+    values = {
+        "part": "return",
+        "query": side.query.name,
+        "side": name,
+        "place": side.place.for_client(),
+        "shape": dataclasses.asdict(side.shape),
+        "scenario": dataclasses.replace(scenario, options=options).to_json(),
+        "files": [str(file) for file in files],
+        "work": str(work),
+        "first_batch": len(side.batches),
+    }
+    order.write_text(json.dumps(values))
+    command = [sys.executable, "-W", "ignore::FutureWarning", "-m", "benchmarks.nexmark_process"]
+    before = side.counters.snapshot(side.name) if side.place.url != "counting:" else {}
+    if before:
+        side.place.slow(side.counters)
+    done = subprocess.run([*command, str(order), str(answer)], cwd=ROOT, timeout=RETURN_SECONDS)
+    if done.returncode or not answer.exists():
+        raise BenchmarkError(f"{side.name} did not come back")
+    found: dict[str, Any] = json.loads(answer.read_text())
+    end(found.pop("jvm"))
+    if before:
+        side.place.fast(side.counters)
+        found |= side.place.tally(minus(side.counters.snapshot(side.name), before))
+    print(f"  {side.name} is back after {found['seconds']:.1f} s", file=sys.stderr, flush=True)
+    return found
+
+
+def come_back(order: dict[str, Any], scenario: Scenario, shape: Shape) -> dict[str, Any]:
+    """Starts a killed side again, with a file that waits, and runs more batches.
+
+    Args:
+        order: What `measure` says.
+        scenario: Partitions and so on.
+        shape: Of the events.
+
+    Returns:
+        Seconds from the start of the query to the end of its first batch, what that batch gave out, what the following
+        ones took, and the JVM's peak memory. On the local disk also calls.
+    """
+    name, work, place = order["side"], Path(order["work"]), client_of(order["place"])
+    stage = Stage.open(place, (name,), shape, scenario, work)
+    (side,) = stage.sides(QUERIES[order["query"]], (name,))
+    first, *following = map(Path, order["files"])
+    (side.root / "input" / first.name).hardlink_to(first)
+    place.slow(side.counters)
+    begin = monotonic()
+    side.start(side.merged)
+    seconds = monotonic() - begin
+    counts = side.counters.snapshot(side.name)
+    progress = side.progress()
+    if progress["batchId"] != order["first_batch"]:
+        raise BenchmarkError(f"{side.name} came back with batch {progress['batchId']}, not {order['first_batch']}")
+    side.first_batch = progress["batchId"] + 1
+    for file in following:
+        side.run_batch(file)
+    place.fast(side.counters)
+    peak, pid = jvm_memory(stage.spark), jvm_pid(stage.spark)
+    side.stop()
+    stage.spark.stop()
+    return {
+        "seconds": seconds,
+        "output": list(progress["observedMetrics"]["check"]),
+        "durations_ms": dict(progress["durationMs"]),
+        "following_ms": [batch["trigger_ms"] for batch in side.batches],
+        "memory": peak,
+        "jvm": pid,
+        **(place.tally(counts) if counts else {}),
+    }
+
+
+def main() -> int:
+    """Does what the order says."""
+    order = json.loads(Path(sys.argv[1]).read_text())
+    scenario, shape = Scenario.from_json(order["scenario"]), Shape(**order["shape"])
+    answer = Path(sys.argv[2])
+    work = Path(tempfile.mkdtemp(prefix="nexmark-")) if order["part"] != "return" else Path(order["work"])
+    begin = monotonic()
+    code = 0
+    try:
+        if order["part"] == "equal":
+            result = equal(order["queries"], tuple(order["sides"]), shape, scenario, work)
+        elif order["part"] == "measure":
+            result = measure(
+                order["query"], tuple(order["sides"]), order["place"], shape, order["following"], scenario, work
+            )
+        else:
+            result = come_back(order, scenario, shape)
+        answer.write_text(json.dumps({**result, "process_seconds": round(monotonic() - begin, 1)}))
+    except (BenchmarkError, PlaceUnavailable) as error:
+        print(f"FAILED: {error}", file=sys.stderr)
+        code = 1
+    finally:
+        if order["part"] != "return":
+            shutil.rmtree(work, ignore_errors=True)
+    sys.stderr.flush()
+    if order["part"] == "measure":
+        # What is left of a session whose JVM was killed is not ended in order.
+        os._exit(code)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

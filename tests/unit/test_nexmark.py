@@ -1,0 +1,228 @@
+"""Nexmark without Spark: its events are those of the original's rules, and what is different is found."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+
+from benchmarks import nexmark, nexmark_figures
+from benchmarks.nexmark_events import AUCTION, BID, PERSON, Shape, write_files
+from benchmarks.nexmark_process import last_of_each_key, same
+from benchmarks.nexmark_queries import QUERIES
+from benchmarks.sides import BenchmarkError
+
+SHAPE = Shape(batches=2, events=50_000)
+
+
+@pytest.fixture(scope="module")
+def events(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
+    files = write_files(SHAPE, tmp_path_factory.mktemp("events") / "files", closing=True)
+    return [pq.read_table(file) for file in files]
+
+
+def column(table: Any, struct: str, name: str) -> Any:
+    kind = {"person": PERSON, "auction": AUCTION, "bid": BID}[struct]
+    rows = table.filter(np.asarray(table["event_type"]) == kind)
+    return rows[struct].combine_chunks().field(name)
+
+
+def test_there_are_46_bids_for_three_auctions_and_a_person(events: list[Any]) -> None:
+    for table in events[:2]:
+        assert Counter(table["event_type"].to_pylist()) == {PERSON: 1_000, AUCTION: 3_000, BID: 46_000}
+        present = {name: sum(table[name].is_valid().to_pylist()) for name in ("person", "auction", "bid")}
+        assert present == {"person": 1_000, "auction": 3_000, "bid": 46_000}
+
+
+def test_ids_go_on_from_file_to_file(events: list[Any]) -> None:
+    for struct, count in (("person", 1_000), ("auction", 3_000)):
+        ids = [column(table, struct, "id").to_pylist() for table in events[:2]]
+        assert ids[0] + ids[1] == [*range(1_000, 1_000 + 2 * count)]
+
+
+def test_some_are_hot(events: list[Any]) -> None:
+    """Half of all bids are for every hundredth auction, three quarters by the second of every hundred persons."""
+    bids = events[1]
+    auctions, bidders = (np.asarray(column(bids, "bid", name)) for name in ("auction", "bidder"))
+    sellers = np.asarray(column(bids, "auction", "seller"))
+    assert np.mean(auctions % 100 == 0) == pytest.approx(0.5, abs=0.02)
+    assert np.mean(bidders % 100 == 1) == pytest.approx(0.75, abs=0.02)
+    assert np.mean(sellers % 100 == 0) == pytest.approx(0.75, abs=0.03)
+    prices = np.log10(np.asarray(column(bids, "bid", "price")) / 100)
+    assert np.histogram(prices, bins=6, range=(0, 6))[0] / len(prices) == pytest.approx(1 / 6, abs=0.02)
+
+
+def test_bids_are_for_auctions_that_are_near(events: list[Any]) -> None:
+    """For the last hundred, one of which may be the hot one of a hundred, or for one of ten that come."""
+    table = events[1]
+    newest, far = 999 + 3_000, []
+    for kind, auction, bid in zip(*(table[name].to_pylist() for name in ("event_type", "auction", "bid")), strict=True):
+        newest = auction["id"] if kind == AUCTION else newest
+        if kind == BID:
+            far.append(newest - bid["auction"])
+    assert (min(far), max(far)) == (-10, 100)
+
+
+def test_events_have_the_size_that_they_are_said_to_have(events: list[Any]) -> None:
+    for struct, average, fixed, texts in (
+        ("person", 200, 8, ("name", "emailAddress", "creditCard", "city", "state", "extra")),
+        ("auction", 500, 48, ("itemName", "description", "extra")),
+        ("bid", 100, 32, ("extra",)),
+    ):
+        sizes = sum(np.array([len(value) for value in column(events[0], struct, name).to_pylist()]) for name in texts)
+        assert np.mean(sizes) + fixed == pytest.approx(average, rel=0.02)
+
+
+def test_auctions_last_until_a_hundred_more_were_opened(events: list[Any]) -> None:
+    opened, closed = (np.asarray(column(events[1], "auction", name)) for name in ("dateTime", "expires"))
+    seconds = (closed - opened) / np.timedelta64(1, "s")
+    assert 0 < seconds.min() < seconds.max() <= SHAPE.longest_auction_seconds
+    # A hundred auctions are 1,666 events.
+    assert seconds.mean() == pytest.approx(1_666 * SHAPE.seconds / SHAPE.events, rel=0.1)
+
+
+def test_time_goes_on_and_so_does_arrival(events: list[Any]) -> None:
+    times = []
+    for table in events:
+        for kind, *structs in zip(
+            *(table[n].to_pylist() for n in ("event_type", "person", "auction", "bid")), strict=True
+        ):
+            times.append(structs[kind]["dateTime"])
+    arrivals = [time for table in events for time in table["arrival"].to_pylist()]
+    assert times == sorted(times)
+    assert arrivals == sorted(arrivals)
+    assert all(0 < (arrival - time).total_seconds() <= 2 for arrival, time in zip(arrivals, times, strict=True))
+
+
+def test_a_seed_makes_the_same_files_however_many_there_are(tmp_path: Path, events: list[Any]) -> None:
+    again = write_files(dataclasses.replace(SHAPE, batches=1), tmp_path / "again")
+    other = write_files(dataclasses.replace(SHAPE, batches=1, seed=7), tmp_path / "other")
+    assert pq.read_table(again[0]).equals(events[0])
+    assert not pq.read_table(other[0]).equals(events[0])
+
+
+def test_closing_events_have_nothing_to_do_with_others(events: list[Any]) -> None:
+    ids: Counter[int] = Counter()
+    for table in events[2:]:
+        for struct, name in (
+            ("person", "id"),
+            ("auction", "id"),
+            ("auction", "seller"),
+            ("bid", "auction"),
+            ("bid", "bidder"),
+        ):
+            ids.update(column(table, struct, name).to_pylist())
+    assert len(ids) == 10
+    assert max(ids) < 0
+
+
+def test_rows_that_differ_are_named() -> None:
+    same("q", [(1, "a"), (1, "a"), (2, None)], [(2, None), (1, "a"), (1, "a")])
+    with pytest.raises(BenchmarkError, match=r"q differs: 1 of 2 rows are missing, 1 are too many; .*\(1, 'b'\)"):
+        same("q", [(1, "a"), (2, "b")], [(1, "b"), (2, "b")])
+    with pytest.raises(BenchmarkError, match="0 of 1 rows are missing, 1 are too many"):
+        same("q", [(1, "a")], [(1, "a"), (1, "a")])
+
+
+def test_the_last_update_of_a_key_counts() -> None:
+    query = dataclasses.replace(QUERIES["q18"], key=("b",))
+    assert last_of_each_key(query, ["a", "b"], {1: [(3, "x")], 0: [(1, "x"), (2, "y")]}) == [(3, "x"), (2, "y")]
+
+
+def sides(**merged: float) -> dict[str, dict[str, float]]:
+    stock = {"batch_seconds": 2.0, "cpu_seconds": 2.0, "state_calls": 1000.0, "all_calls": 1100.0}
+    return {
+        "stock": stock,
+        "merged": {"batch_seconds": 2.0, "cpu_seconds": 1.0, "state_calls": 0.0, "all_calls": 100, **merged},
+    }
+
+
+def test_what_is_a_tenth_worse_is_found() -> None:
+    published = {"local": {"q4": sides(), "q5": sides()}}
+    found = {
+        "local": {"q4": sides(batch_seconds=2.19), "q5": sides(cpu_seconds=1.15, state_calls=30)},
+        "s3": {"q4": sides()},
+    }
+    worse = nexmark_figures.regressions(published, found)
+    assert [(each.query, each.figure) for each in worse] == [("q5", "cpu_seconds"), ("q5", "state_calls")]
+    assert str(worse[0]) == "local, q5, RocksDB, merged: cpu_seconds is 0.575 of stock's, and 0.5 was published"
+    # A machine that is slower altogether is no regression.
+    slower = {name: {figure: value * 3 for figure, value in side.items()} for name, side in sides().items()}
+    assert nexmark_figures.regressions(published, {"local": {"q4": slower}}) == []
+
+
+def test_only_what_is_worse_twice_counts() -> None:
+    published, asked = {"local": {"q4": sides(), "q5": sides()}}, []
+    found = {"local": {"q4": sides(batch_seconds=3), "q5": sides(batch_seconds=3)}}
+
+    def measure(place: str, query: str) -> list[dict[str, Any]]:
+        asked.append(query)
+        ms = {"q4": 2_000, "q5": 2_900}[query]
+        side: dict[str, Any] = {
+            "batches": [{"trigger_ms": 2_000, "cpu_seconds": 2.0, "state_calls": 1_000}],
+            "left": {},
+            "amplification": None,
+        }
+        merged = {**side, "batches": [{"trigger_ms": ms, "cpu_seconds": 2.0, "state_calls": 0}]}
+        return [{"place": place, "query": query, "shape": {"events": 10}, "sides": {"stock": side, "merged": merged}}]
+
+    worse = nexmark.check_again(published, found, measure)
+    assert asked == ["q4", "q5"]
+    assert [(each.query, each.figure) for each in worse] == [("q5", "batch_seconds")]
+
+
+def test_missed_targets_are_named() -> None:
+    found = {"local": {"q4": sides(batch_seconds=2.2)}, "local5": {"q4": sides(batch_seconds=1.1, state_calls=21)}}
+    assert nexmark_figures.missed(found) == [
+        "local q4 RocksDB, merged: the median batch takes 1.1 of stock's, target 1.05",
+        "local5 q4 RocksDB, merged: calls for state are 0.021 of stock's, target 0.02",
+    ]
+
+
+def test_publishing_fills_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(f"before\n{nexmark.BEGIN}\nold\n{nexmark.END}\nafter\n")
+    for name, path in (
+        ("PAGE", page),
+        ("PUBLISHED", tmp_path / "published" / "f.json"),
+        ("PICTURE", tmp_path / "p.svg"),
+    ):
+        monkeypatch.setattr(nexmark, name, path)
+    about = {"spark": "4.3.0", "java": "17", "cpus": 2}
+    raw = [{"environment": about, "place": "local", "shape": dataclasses.asdict(SHAPE), "scenario": {"partitions": 4}}]
+    nexmark.publish({"local": {"q4": sides()}}, raw)
+
+    text = page.read_text()
+    assert text.startswith(f"before\n{nexmark.BEGIN}\n")
+    assert text.endswith(f"{nexmark.END}\nafter\n")
+    assert "old" not in text
+    assert "| q4: average final price by category (join, two aggregations) | 1.00; 0.000 |" in text
+    assert "1.00 → 1.00" not in text
+    assert "2.00 → 2.00 (1.00)" in (tmp_path / "published" / "f.md").read_text()
+    assert json.loads((tmp_path / "published" / "f.json").read_text())["figures"]["local"]["q4"] == sides()
+    assert (tmp_path / "p.svg").read_text().startswith("<?xml")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--side", "merged"], "each side needs the stock side of its store"),
+        (["--publish", "--query", "q4"], "--publish runs everything as it is by default"),
+        (["--check", "--events", "5000"], "--check runs what was published"),
+        (["--check"], "is missing; run this with --publish"),
+    ],
+)
+def test_options_that_do_not_go_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str
+) -> None:
+    monkeypatch.setattr(nexmark, "PUBLISHED", tmp_path / "nothing.json")
+    done = CliRunner().invoke(nexmark.main, arguments)
+    assert done.exit_code != 0
+    assert message in done.output
