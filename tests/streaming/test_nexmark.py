@@ -33,12 +33,12 @@ SETTINGS = {
 @pytest.mark.since("4.0", "its queries chain operators whose watermarks Spark passes on since 4.0")
 @pytest.mark.parametrize(
     ("name", "sides"),
-    [("q7", ("stock", "merged")), ("q18", ("heap-stock", "heap-merged"))],
+    [("q8", ("stock", "merged")), ("q18", ("heap-stock", "heap-merged"))],
 )
 def test_a_query_gives_the_same_everywhere(
     make_spark: MakeSpark, tmp_path: Path, name: str, sides: tuple[str, str]
 ) -> None:
-    """An aggregation and a join behind it, which appends, and an aggregation that updates."""
+    """A deduplication and a join behind it, which append, and an aggregation that updates."""
     scenario = Scenario(workload="nexmark", partitions=1)
     files = write_files(SHAPE, tmp_path / "events", closing=True)
     merged = settings_of(scenario, USUAL)
