@@ -143,7 +143,7 @@ bench: jar ## benchmarks/small_files.py; its options in BENCH_ARGS="..."
 	$(BIN)/python -m benchmarks.small_files $(BENCH_ARGS)
 
 bench-publish: jar ## Nexmark on all file systems, into docs/nexmark.md; takes hours on a quiet machine
-	$(BIN)/python benchmarks/nexmark.py --publish
+	$(BIN)/python benchmarks/nexmark.py --publish $(BENCH_ARGS)
 
 bench-check: jar ## has something become a tenth slower since Nexmark was published? Its options in BENCH_ARGS="..."
 	$(BIN)/python benchmarks/nexmark.py --check $(BENCH_ARGS)

@@ -3,6 +3,7 @@
 python benchmarks/nexmark.py --quick                      # three minutes: all queries give the same, and first figures
 python benchmarks/nexmark.py --place local --query q4     # one query on one file system
 python benchmarks/nexmark.py --publish                    # everything, into docs/nexmark.md; hours, on a quiet machine
+python benchmarks/nexmark.py --publish --place local      # a part of it; the other places keep their figures
 python benchmarks/nexmark.py --check                      # is a tenth lost since the published run? `make bench-check`
 
 First, each query runs with all sides in turn, and has to give out the same rows in each batch, and what a batch
@@ -171,12 +172,25 @@ def check_again(published: results.Figures, found: results.Figures, measure: Any
     return [each for each in results.regressions(published, found) if each.what in first]
 
 
-def publish(found: results.Figures, raw: list[dict[str, Any]]) -> None:
-    """Writes the figures beside the benchmark, and tables and picture into the page."""
+def publish(raw: list[dict[str, Any]]) -> None:
+    """Writes figures beside the benchmark, and summary and picture into the page. Other places keep what they have.
+
+    Args:
+        raw: The raw numbers of all queries at some places.
+    """
+    kept: dict[str, Any] = json.loads(PUBLISHED.read_text()) if PUBLISHED.exists() else {}
+    for place, queries in figures_of(raw).items():
+        about = next(each for each in raw if each["place"] == place)
+        kept[place] = {
+            "environment": about["environment"],
+            "shape": about["shape"],
+            "partitions": about["scenario"]["partitions"],
+            "figures": queries,
+        }
+    kept = {place: kept[place] for place in PLACES if place in kept}
+    found = published_figures(kept)
     PUBLISHED.parent.mkdir(exist_ok=True)
-    shapes = {each["place"]: {"shape": each["shape"], "partitions": each["scenario"]["partitions"]} for each in raw}
-    kept = {"environment": raw[0]["environment"], "shapes": shapes, "figures": found}
-    PUBLISHED.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n")
+    PUBLISHED.write_text(json.dumps(kept, indent=1) + "\n")
     head = ["# Nexmark, all figures", "", "Each cell is stock → merged (their ratio).", ""]
     PUBLISHED.with_suffix(".md").write_text("\n".join([*head, *results.tables(found)]) + "\n", encoding="utf-8")
     results.draw(found, PICTURE)
@@ -185,22 +199,20 @@ def publish(found: results.Figures, raw: list[dict[str, Any]]) -> None:
     _, end, after = rest.partition(END)
     if not begin or not end:
         raise click.ClickException(f"{PAGE} has no {BEGIN} and {END}")
-    about = raw[0]["environment"]
-    said = [
-        f"Spark {about['spark']}, Java {about['java']}, {about['cpus']} cores. Each cell: median batch ÷ stock's; calls"
-    ]
-    said += [
-        "for state ÷ stock's.",
-        "",
-        *results.summary(found),
-        "",
-        "![Median batches and calls](pictures/nexmark.svg)",
-    ]
-    for place, each in shapes.items():
-        shape = each["shape"]
-        events = f"{shape['batches']} batches of {shape['events']:,} events"
-        said += ["", f"{PLACES[place][0].upper()}{PLACES[place][1:]}: {each['partitions']} partitions, {events}."]
+    said = ["Each cell: median batch ÷ stock's; calls for state in a batch ÷ stock's.", "", *results.summary(found)]
+    said += ["", "![Median batches beside stock's, and calls for state, by query](pictures/nexmark.svg)", ""]
+    for place, each in kept.items():
+        shape, about = each["shape"], each["environment"]
+        said += [
+            f"* `{place}` is {PLACES[place]}: {each['partitions']} partitions, {shape['batches']} batches of "
+            f"{shape['events']:,} events; Spark {about['spark']}, Java {about['java']}, {about['cpus']} cores."
+        ]
     PAGE.write_text(f"{before}{begin}\n\n" + "\n".join(said) + f"\n\n{end}{after}", encoding="utf-8")
+
+
+def published_figures(kept: dict[str, Any]) -> results.Figures:
+    """The figures of the published runs, by place."""
+    return {place: each["figures"] for place, each in kept.items()}
 
 
 def of_published(shape: dict[str, Any]) -> tuple[Scenario, Shape]:
@@ -272,8 +284,8 @@ def main(
     said = {
         name for name in context.params if context.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT
     }
-    if is_published and said - {"is_published", "build", "out"}:
-        raise click.UsageError("--publish runs everything as it is by default: leave the other options out")
+    if is_published and said - {"is_published", "places", "build", "out"}:
+        raise click.UsageError("--publish runs all queries as they are by default: leave all options but --place out")
     if check and said & {"partitions", "batches", "events", "seconds", "seed", "door", "changelog", "quick"}:
         raise click.UsageError("--check runs what was published, which says how much and how: leave these options out")
     if sides and any(KINDS[side].stock not in sides for side in sides):
@@ -297,8 +309,8 @@ def main(
     where = [place for place in PLACES if (place in places if places else place == "local" or not check)]
     shapes = shapes_at(where, shape, scenario, said)
     if check:
-        where = [place for place in where if place in published["shapes"]]
-        shapes = {place: of_published(published["shapes"][place]) for place in where}
+        where = [place for place in where if place in published]
+        shapes = {place: of_published(published[place]) for place in where}
     more = following if restart and not check else -1
     if not quick:
         raw, failed = measure_all(chosen, where, sides, shapes, more, lambda so_far: _save(so_far, file))
@@ -316,13 +328,13 @@ def main(
     if failed:
         raise click.ClickException("; ".join(failed))
     if is_published:
-        publish(found, raw)
+        publish(raw)
     if check:
 
         def measure(place: str, query: str) -> list[dict[str, Any]]:
             return measure_all([query], [place], sides, shapes, more, lambda _: None)[0]
 
-        worse = check_again(published["figures"], found, measure)
+        worse = check_again(published_figures(published), found, measure)
         for each in worse:
             print(f"WORSE: {each}")
         if worse:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import logging
 import os
 import shutil
 import signal
@@ -180,6 +181,8 @@ def measure(
         found = {each: _measured(side, shape.batches) for each, side in zip(sides, running, strict=True)}
         about = {"query": name, "place": where, "environment": environment(stage.spark)}
         os.kill(jvm_pid(stage.spark), signal.SIGKILL)
+        # What is left of the session in this process says that it misses the JVM.
+        logging.disable()
         if following >= 0:
             for each, side in zip(sides, running, strict=True):
                 found[each]["restart"] = _return(each, side, files[shape.batches :])

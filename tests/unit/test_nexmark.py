@@ -196,17 +196,35 @@ def test_publishing_fills_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     ):
         monkeypatch.setattr(nexmark, name, path)
     about = {"spark": "4.3.0", "java": "17", "cpus": 2}
-    raw = [{"environment": about, "place": "local", "shape": dataclasses.asdict(SHAPE), "scenario": {"partitions": 4}}]
-    nexmark.publish({"local": {"q4": sides()}}, raw)
+    common = {"environment": about, "shape": dataclasses.asdict(SHAPE), "scenario": {"partitions": 4}}
+
+    def raw(place: str, query: str, stock_ms: int, merged_ms: int) -> dict[str, Any]:
+        both = {
+            name: {"batches": [{"trigger_ms": ms, "state_calls": calls}], "left": {}, "amplification": None}
+            for name, ms, calls in (("stock", stock_ms, 100), ("merged", merged_ms, 1))
+        }
+        return {**common, "place": place, "query": query, "sides": both}
+
+    nexmark.publish([raw("local5", "q4", 4_000, 1_000), raw("local5", "q5", 1_000, 1_000)])
+    nexmark.publish([raw("local", "q4", 9_000, 9_000)])
+    nexmark.publish([raw("local", "q4", 2_000, 3_000)])
 
     text = page.read_text()
     assert text.startswith(f"before\n{nexmark.BEGIN}\n")
     assert text.endswith(f"{nexmark.END}\nafter\n")
     assert "old" not in text
-    assert "| q4: average final price by category (join, two aggregations) | 1.00; 0.000 |" in text
-    assert "1.00 → 1.00" not in text
-    assert "2.00 → 2.00 (1.00)" in (tmp_path / "published" / "f.md").read_text()
-    assert json.loads((tmp_path / "published" / "f.json").read_text())["figures"]["local"]["q4"] == sides()
+    assert "| query | local, RocksDB | local5, RocksDB |" in text
+    assert "| q4: average final price by category (join, two aggregations) | 1.50; 0.010 | 0.25; 0.010 |" in text
+    assert "| q5: auctions with the most bids (three aggregations, join of windows) |  | 1.00; 0.010 |" in text
+    assert "9.00 → 9.00" not in (tmp_path / "published" / "f.md").read_text()
+    assert "2.00 → 3.00 (1.50)" in (tmp_path / "published" / "f.md").read_text()
+    kept = nexmark.published_figures(json.loads((tmp_path / "published" / "f.json").read_text()))
+    assert [*kept] == ["local", "local5"]
+    assert nexmark_figures.regressions(kept, kept) == []
+    worse = nexmark.figures_of([raw("local", "q4", 2_000, 3_400), raw("local5", "q4", 4_000, 1_050)])
+    assert [each.what for each in nexmark_figures.regressions(kept, worse)] == [
+        ("local", "q4", "merged", "batch_seconds")
+    ]
     assert (tmp_path / "p.svg").read_text().startswith("<?xml")
 
 
@@ -214,7 +232,7 @@ def test_publishing_fills_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     ("arguments", "message"),
     [
         (["--side", "merged"], "each side needs the stock side of its store"),
-        (["--publish", "--query", "q4"], "--publish runs everything as it is by default"),
+        (["--publish", "--query", "q4"], "--publish runs all queries as they are by default"),
         (["--check", "--events", "5000"], "--check runs what was published"),
         (["--check"], "is missing; run this with --publish"),
     ],
