@@ -199,7 +199,7 @@ def test_publishing_fills_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     common = {"environment": about, "shape": dataclasses.asdict(SHAPE), "scenario": {"partitions": 4}}
 
     def raw(place: str, query: str, stock_ms: int, merged_ms: int) -> dict[str, Any]:
-        both = {
+        both: dict[str, Any] = {
             name: {"batches": [{"trigger_ms": ms, "state_calls": calls}], "left": {}, "amplification": None}
             for name, ms, calls in (("stock", stock_ms, 100), ("merged", merged_ms, 1))
         }
