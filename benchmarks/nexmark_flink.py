@@ -126,6 +126,8 @@ class Job:
             "execution.checkpointing.file-merging.enabled": str(merging).lower(),
             "io.tmp.dirs": str(work / "local"),
             "restart-strategy.type": "none",
+            # How old the counters may be that say whether events are processed; ten seconds by default.
+            "metrics.fetcher.update-interval": "100",
         }
         if backend == "forst":
             settings["table.exec.async-state.enabled"] = "true"

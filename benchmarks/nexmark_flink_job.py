@@ -120,15 +120,11 @@ def main() -> None:
     environment.execute_sql(EVENTS.format(folder=order["folder"]))
     for view in VIEWS:
         environment.execute_sql(view)
-    if order.get("explain"):
-        print(environment.explain_sql(QUERIES[order["query"]]))
-        return
     # Nothing is written: what is measured is state.
     query = environment.sql_query(QUERIES[order["query"]])
     names = [f"c{number} {_sql(kind)}" for number, kind in enumerate(query.get_schema().get_field_data_types())]
     environment.execute_sql(f"CREATE TABLE nothing ({', '.join(names)}) WITH ('connector' = 'blackhole')")
-    environment.create_temporary_view("result", query)
-    done = environment.execute_sql("INSERT INTO nothing SELECT * FROM result")
+    done = query.execute_insert("nothing")
     print(done.get_job_client().get_job_id(), flush=True)
     done.wait()
 
