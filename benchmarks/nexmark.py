@@ -49,7 +49,7 @@ SHAPES = {
     "hdfs": {"batches": 12},
 }
 """What differs from the options for a place, unless the command line says it."""
-QUICK = {"partitions": 2, "batches": 4, "events": 3_000}
+QUICK = {"partitions": 2, "batches": 3, "events": 3_000}
 """Also of the check that rows are the same, which comes before all measurements."""
 
 

@@ -128,6 +128,7 @@ class Job:
             "restart-strategy.type": "none",
             # How old the counters may be that say whether events are processed; ten seconds by default.
             "metrics.fetcher.update-interval": "100",
+            "web.refresh-interval": "100",
         }
         if backend == "forst":
             settings["table.exec.async-state.enabled"] = "true"
@@ -193,7 +194,12 @@ class Job:
             time.sleep(0.02)
         if "failureCause" in status.get("operation", {}):
             raise click.ClickException(f"a checkpoint failed: {status['operation']['failureCause']}"[:2000])
-        latest = self._ask(f"/jobs/{self.id}/checkpoints")["latest"]["completed"]
+        while True:
+            # What is told of checkpoints may be older than this one.
+            latest = self._ask(f"/jobs/{self.id}/checkpoints")["latest"]["completed"]
+            if latest and latest["id"] >= status["operation"]["checkpointId"]:
+                break
+            time.sleep(0.05)
         after = {file: file.stat().st_size for file in self.checkpoints.rglob("*") if file.is_file()}
         return {
             "path": latest["external_path"],
