@@ -12,6 +12,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
+from pyspark_statestore import Checkpoint
 from tests.streaming.runs import PROVIDER, STATE_STORE, STOCK_CLASSES, session_conf
 from tests.streaming.test_lazy_restore import FILE_MERGING, NO_CACHE
 
@@ -78,9 +79,7 @@ def on_disk(jvm: Any) -> int:
     return sum(found.values())
 
 
-def test_the_disk_has_no_more_of_the_state_than_it_may(
-    make_spark: Callable[..., SparkSession], tmp_path: Path
-) -> None:
+def test_the_disk_has_no_more_of_the_state_than_it_may(make_spark: Callable[..., SparkSession], tmp_path: Path) -> None:
     spark = make_spark(CONF, mode="provider")
     jvm: Any = spark.sparkContext._jvm
     write_input(spark, tmp_path)
@@ -99,3 +98,37 @@ def test_the_disk_has_no_more_of_the_state_than_it_may(
         time.sleep(0.1)
     assert cache.used() <= LIMIT
     assert on_disk(jvm) - before <= LIMIT + (1 << 20)
+
+
+def test_a_snapshot_comes_also_where_it_cannot_rely_on_what_was_uploaded(
+    make_spark: Callable[..., SparkSession], tmp_path: Path
+) -> None:
+    """As after a night without a batch: what was uploaded, and has gone from the disk since, is fetched and written."""
+    spark = make_spark(CONF, mode="provider")
+    jvm: Any = spark.sparkContext._jvm
+    tables = jvm.io.pyspark.statestore.tables
+    write_input(spark, tmp_path)
+    stock = Query(spark, tmp_path / "stock", {PROVIDER: STOCK_CLASSES["rocksdb"]})
+    stock.run()
+    tables.Early.reliableFor(0)
+    getattr(tables.Early, "from")(64 << 10, 20)
+    tables.HoleySst.goAllTheTime(True)
+    try:
+        remote = Query(
+            spark, tmp_path / "remote", {**REMOTE, f"{STATE_STORE}rocksdb.changelogCheckpointing.enabled": "false"}
+        )
+        remote.run()
+    finally:
+        tables.HoleySst.goAllTheTime(False)
+        tables.Early.asEver()
+    assert remote.found == stock.found
+    jvm.org.apache.spark.sql.execution.streaming.state.StateStore.stop()
+    checkpoint = Checkpoint(str(remote.folder))
+    assert checkpoint.maintenance.verify().is_clean
+    paths = checkpoint.inspect.segments().column("logical_path").to_pylist()
+    assert [path for path in paths if path.endswith(f"/{BATCHES + 1}.zip")]
+    state = [
+        spark.read.format("statestore").load(str(query.folder)).select("key.key", "value.*").orderBy("key").collect()
+        for query in (stock, remote)
+    ]
+    assert state[0] == state[1]

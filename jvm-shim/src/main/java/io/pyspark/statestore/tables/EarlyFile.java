@@ -8,6 +8,7 @@ import java.io.IOException;
 import java.io.InputStream;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.UUID;
 import java.util.zip.CRC32C;
 
 /** An SST that RocksDB has made, and what has become of its upload. The monitor of its {@link EarlyFiles} guards it. */
@@ -27,7 +28,10 @@ public final class EarlyFile {
   }
 
   /** A segment that no snapshot names is safe from others for a day. A snapshot relies on it for so long. */
-  private static final long RELIABLE_NANOS = 12L * 3600 * 1_000_000_000;
+  static final long RELIABLE_NANOS = 12L * 3600 * 1_000_000_000;
+
+  /** Tests rely on it for less. */
+  static volatile long reliableNanos = RELIABLE_NANOS;
 
   private static final int BUFFER = 1 << 16;
 
@@ -109,7 +113,7 @@ public final class EarlyFile {
    * @throws IOException where it is not there any more, or another file has its name
    */
   Payload keep(LocalSpace space) throws IOException {
-    Payload link = space.link(local);
+    Payload link = link(space);
     boolean done = false;
     try {
       if (!identity.equals(PartialFile.keyOf(link.file())) || link.length() != bytes) {
@@ -128,9 +132,22 @@ public final class EarlyFile {
     return link;
   }
 
-  /** Another name of the file, which it has until it is released. */
-  Path link() {
-    return kept.file();
+  /** What tells the file from all others on its disk. */
+  Object identity() {
+    return identity;
+  }
+
+  /** On its own disk, which the checkpoint's local space may not be on. */
+  private Payload link(LocalSpace space) throws IOException {
+    try {
+      return space.link(local);
+    } catch (IOException e) {
+      Path own = local.getParent().resolveSibling("uploads");
+      Files.createDirectories(own);
+      Path link = own.resolve(UUID.randomUUID() + "-" + local.getFileName());
+      Files.createLink(link, local);
+      return Payload.ofFile(link);
+    }
   }
 
   void release() {
@@ -179,7 +196,7 @@ public final class EarlyFile {
   boolean isReliable(Segment live) {
     return (state == State.WRITTEN || state == State.PUBLISHED)
         && isHandedOver
-        && System.nanoTime() - writtenNanos < RELIABLE_NANOS
+        && System.nanoTime() - writtenNanos < reliableNanos
         && live != null
         && live.length() == bytes
         && live.entry().crc32c() == entry.crc32c();

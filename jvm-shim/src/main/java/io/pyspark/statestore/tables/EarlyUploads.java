@@ -154,7 +154,7 @@ final class EarlyUploads {
           bytes += file.bytes();
           metrics.uploadedEarly(file.bytes());
           written.accept(file.bytes());
-          loads.mayGo(segment, file.link());
+          loads.mayGo(segment, file.identity());
           file.owner().written(file, segment.entry());
         }
       } catch (UploadWatch.ObsoleteUploadException e) {

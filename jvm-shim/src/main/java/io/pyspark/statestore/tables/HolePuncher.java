@@ -10,6 +10,7 @@ import java.io.InputStream;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
 import java.util.List;
+import java.util.Set;
 import java.util.concurrent.Future;
 import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.ScheduledThreadPoolExecutor;
@@ -28,7 +29,15 @@ final class HolePuncher {
 
   private static final String PYTHON = "python3";
   private static final String SCRIPT = "hole_puncher.py";
-  private static final int MOST_WAIT_SECONDS = 30;
+  private static final int MOST_WAIT_SECONDS = 10;
+
+  /** After a failure nothing is tried for so long, and twice as long after each further one. */
+  private static final long FIRST_REST_MS = 500;
+
+  private static final int MOST_DOUBLINGS = 10;
+
+  /** What a file system answers that cannot do it: EOPNOTSUPP, ENOSYS. */
+  private static final Set<Integer> NEVER = Set.of(95, 38);
 
   private static final ScheduledExecutorService WATCH = watch();
 
@@ -43,6 +52,8 @@ final class HolePuncher {
   private DataInputStream answers;
   private int failures;
   private volatile String whyNot;
+  private volatile boolean isNever;
+  private volatile long restUntilNanos = System.nanoTime();
 
   private static ScheduledExecutorService watch() {
     ScheduledThreadPoolExecutor made =
@@ -51,9 +62,9 @@ final class HolePuncher {
     return made;
   }
 
-  /** Whether it may be asked again. */
+  /** Whether it may be asked now. */
   boolean isWorking() {
-    return whyNot == null;
+    return !isNever && System.nanoTime() - restUntilNanos >= 0;
   }
 
   String whyNot() {
@@ -67,7 +78,7 @@ final class HolePuncher {
    * @return false where that could not be done, at least not for all
    */
   synchronized boolean punch(Path file, Object identity, List<Range> ranges) {
-    if (whyNot != null) {
+    if (!isWorking()) {
       return false;
     }
     try {
@@ -85,22 +96,24 @@ final class HolePuncher {
       }
       orders.flush();
       int answer = answer();
-      failures = 0;
-      if (answer == GONE) {
-        return true; // and so are its bytes
+      if (answer == DONE || answer == GONE) { // a file that is gone takes no room
+        failures = 0;
+        return true;
       }
-      if (answer != DONE) {
-        whyNot = "the disk of " + file + " answers with error " + -answer;
-      }
-      return answer == DONE;
+      isNever = NEVER.contains(-answer);
+      rest("the disk of " + file + " answers with error " + -answer);
     } catch (IOException e) {
       end();
-      if (++failures >= 3) {
-        whyNot = e.toString();
-      }
+      rest(e.toString());
       LOG.info("A part of {} was not given back", file, e);
-      return false;
     }
+    return false;
+  }
+
+  private void rest(String why) {
+    whyNot = why;
+    long ms = FIRST_REST_MS << Math.min(failures++, MOST_DOUBLINGS);
+    restUntilNanos = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(ms);
   }
 
   /** Waits for the answer. A disk that does not answer must not hold up all who wait for room. */

@@ -132,15 +132,15 @@ final class LazyCopies implements Prefetcher.Lazily {
    * An SST was written that a store of this process may have. Where its state is in the checkpoint, parts of its file
    * may go from now on.
    *
-   * @param link a name of the file
+   * @param identity what tells its file from all others on the disk
    */
-  void durable(Segment segment, Path link) throws IOException {
+  void durable(Segment segment, Object identity) throws IOException {
     org.apache.hadoop.fs.Path store = storeOf(segment);
     if (LazyFiles.isCached(store)) {
       LazyFiles.durable(
           store,
           LogicalPaths.localName(segment.path()),
-          link,
+          identity,
           files -> {
             Arrival arrival = new Arrival(segment, files);
             arrival.isLoaded = true;

@@ -16,6 +16,7 @@ import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.UUID;
 import java.util.concurrent.Callable;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutionException;
@@ -75,7 +76,7 @@ public final class LazyFiles implements AutoCloseable {
   private volatile Path root;
 
   private final Set<Hold> holds = new HashSet<>();
-  private boolean isClosed;
+  private volatile boolean isClosed;
 
   /** Those of the loaded version, by name. */
   private final Map<String, PartialFile> open = new ConcurrentHashMap<>();
@@ -444,7 +445,7 @@ public final class LazyFiles implements AutoCloseable {
   private void forgetRetired(Path root) throws IOException {
     Set<Object> found = keysBelow(root);
     for (PartialFile file : List.copyOf(retired)) {
-      if (!found.contains(file.key())) {
+      if (!found.contains(file.key()) && !file.isLinked()) {
         retired.remove(file);
         file.close();
       }
@@ -519,49 +520,69 @@ public final class LazyFiles implements AutoCloseable {
    *
    * @param store its directory in the checkpoint, with its real name; qualified
    * @param name as RocksDB has it
-   * @param link another name of the file, which it has meanwhile
+   * @param identity what tells the file from all others, {@link PartialFile#keyOf}
    * @param origin makes what reads it from the checkpoint, for a store
    */
   static void durable(
-      org.apache.hadoop.fs.Path store, String name, Path link, Function<LazyFiles, PartialFile.Origin> origin)
+      org.apache.hadoop.fs.Path store, String name, Object identity, Function<LazyFiles, PartialFile.Origin> origin)
       throws IOException {
     for (LazyFiles files : CACHED) {
       if (files.store.equals(store)) {
-        files.durable(name, link, origin);
+        files.durable(name, identity, origin);
       }
     }
   }
 
-  void durable(String name, Path link, Function<LazyFiles, PartialFile.Origin> origin) throws IOException {
+  void durable(String name, Object identity, Function<LazyFiles, PartialFile.Origin> origin) throws IOException {
     Path path = directory == null ? null : directory.resolve(name);
-    if (path == null
-        || !isSame(path, link)
-        || PartialFile.at(link) != null
-        || Files.size(link) < PartialFile.smallest) {
+    if (path == null || !identity.equals(keyIfThere(path))) {
       return;
     }
-    long dataEnd = TableEnd.of(link);
-    if (dataEnd == TableEnd.UNKNOWN) {
-      return;
+    // A name of its own, by which the file is there whatever RocksDB does meanwhile.
+    Path link = root.resolve("durable-" + UUID.randomUUID());
+    try {
+      Files.createLink(link, path);
+      if (identity.equals(PartialFile.keyOf(link)) && Files.size(link) >= PartialFile.smallest) {
+        long dataEnd = PartialFile.at(link) == null ? TableEnd.of(link) : TableEnd.UNKNOWN;
+        if (dataEnd != TableEnd.UNKNOWN) {
+          adopt(PartialFile.ofWhole(path, link, origin.apply(this), cache), dataEnd);
+        }
+      }
+    } catch (NoSuchFileException e) {
+      // RocksDB has just deleted it, or the store is closed.
+    } finally {
+      Files.deleteIfExists(link);
     }
-    PartialFile file = PartialFile.ofWhole(path, link, origin.apply(this), cache);
-    file.keepFrom(dataEnd);
-    synchronized (holds) {
-      // A compaction may be reading it.
-      holds.stream().filter(hold -> hold.which.test(name)).forEach(hold -> hold.add(file));
-      add(file);
-    }
-    own(name, 0);
-    if (!isSame(path, link)) {
+    PartialFile adopted = open.get(name);
+    if (adopted != null && identity.equals(adopted.key()) && !identity.equals(keyIfThere(path))) {
       deleted(name);
     }
   }
 
-  private static boolean isSame(Path path, Path link) throws IOException {
+  private void adopt(PartialFile file, long dataEnd) throws IOException {
+    String name = nameOf(file);
+    file.keepFrom(dataEnd);
+    boolean isTooLate;
+    synchronized (holds) {
+      isTooLate = isClosed;
+      if (!isTooLate) {
+        // A compaction may be reading it.
+        holds.stream().filter(hold -> hold.which.test(name)).forEach(hold -> hold.add(file));
+        add(file);
+      }
+    }
+    if (isTooLate) {
+      file.close();
+    } else {
+      own(name, 0);
+    }
+  }
+
+  private static Object keyIfThere(Path path) throws IOException {
     try {
-      return PartialFile.keyOf(path).equals(PartialFile.keyOf(link));
+      return PartialFile.keyOf(path);
     } catch (NoSuchFileException e) {
-      return false;
+      return null;
     }
   }
 
@@ -738,6 +759,9 @@ public final class LazyFiles implements AutoCloseable {
   public void close() {
     CACHED.remove(this);
     Hydrator.remove(this);
+    synchronized (holds) {
+      isClosed = true;
+    }
     List<PartialFile> all = new ArrayList<>(open.values());
     all.addAll(retired);
     open.clear();
@@ -751,7 +775,6 @@ public final class LazyFiles implements AutoCloseable {
     }
     if (cache != null) {
       synchronized (own) {
-        isClosed = true;
         cache.ownChanged(-own.values().stream().mapToLong(Long::longValue).sum());
         own.clear();
       }

@@ -110,22 +110,23 @@ public final class Loads {
    * An SST is durable. The host keeps it for a restart, or, where its store has its state in the checkpoint, no more of
    * it than there is room for.
    *
-   * @param file a name of it on the local disk
+   * @param file a name of it on the local disk, or a copy
+   * @param identity what tells the store's own file from all others on its disk
    */
-  public void durable(Segment segment, Path file) {
+  public void durable(Segment segment, Path file, Object identity) {
     if (lazyCopies.isCached(segment)) {
-      mayGo(segment, file);
+      mayGo(segment, identity);
     } else {
       cache().written(segment, file);
     }
   }
 
   /** An SST is durable that no snapshot names yet. Where there is no room, parts of its file may go. */
-  void mayGo(Segment segment, Path file) {
+  void mayGo(Segment segment, Object identity) {
     try {
-      lazyCopies.durable(segment, file);
+      lazyCopies.durable(segment, identity);
     } catch (IOException e) {
-      LOG.info("All of {} stays on the local disk", file, e);
+      LOG.info("All of state/{} stays on the local disk", segment.path(), e);
     }
   }
 

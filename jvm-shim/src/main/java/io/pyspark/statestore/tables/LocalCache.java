@@ -7,7 +7,6 @@ import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
-import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.BiPredicate;
@@ -91,9 +90,8 @@ public final class LocalCache {
   private int handFile;
 
   private long handOffset;
-  private volatile boolean isUnbounded;
   private volatile long pauseUntilNanos = System.nanoTime();
-  private final AtomicBoolean saidFull = new AtomicBoolean();
+  private volatile long saidUnboundedNanos = System.nanoTime() - SAY_NANOS;
   private volatile long saidFullNanos = System.nanoTime() - SAY_NANOS;
 
   LocalCache(HolePuncher puncher) {
@@ -182,7 +180,7 @@ public final class LocalCache {
   /** Takes so many bytes, and gives others back where there is no room. */
   void take(long bytes) {
     long limit = limit();
-    if (used.addAndGet(bytes) > limit && !isUnbounded && limit > 0 && System.nanoTime() - pauseUntilNanos >= 0) {
+    if (used.addAndGet(bytes) > limit && limit > 0 && System.nanoTime() - pauseUntilNanos >= 0) {
       long began = System.nanoTime();
       giveBackTo(limit - Math.min(limit / SLACK_SHARE, MOST_SLACK));
       if (used.get() > limit) {
@@ -210,7 +208,7 @@ public final class LocalCache {
 
   /** Gives back so many bytes, although there is room by the limit. Returns whether anything was. */
   boolean giveBack(long bytes) {
-    return !isUnbounded && giveBackTo(used.get() - bytes) > 0;
+    return giveBackTo(used.get() - bytes) > 0;
   }
 
   private long giveBackTo(long aim) {
@@ -266,17 +264,22 @@ public final class LocalCache {
     long freed = file.giveBack(from, Math.min(from + EXTENT, file.length()), puncher, heldOf(file));
     used.addAndGet(-freed);
     if (!puncher.isWorking()) {
-      if (!isUnbounded) {
-        isUnbounded = true;
-        LOG.warn(
-            "local.sizeLimit has no effect: this process cannot give back parts of a file ({}). What to do: have a"
-                + " python3 on the PATH of executors, or PYSPARK_PYTHON set, and spark.local.dir on a file system such"
-                + " as ext4 or xfs",
-            puncher.whyNot());
-      }
+      sayUnbounded();
       return -1;
     }
     return freed;
+  }
+
+  private void sayUnbounded() {
+    long now = System.nanoTime();
+    if (now - saidUnboundedNanos >= SAY_NANOS) {
+      saidUnboundedNanos = now;
+      LOG.warn(
+          "local.sizeLimit has no effect now: this process cannot give back parts of files ({}). What to do: have a"
+              + " python3 on the PATH of executors, or PYSPARK_PYTHON set, and spark.local.dir on a file system such as"
+              + " ext4 or xfs",
+          puncher.whyNot());
+    }
   }
 
   private BiPredicate<Long, Long> heldOf(Cached file) {
@@ -286,9 +289,8 @@ public final class LocalCache {
 
   private void sayFull() {
     long now = System.nanoTime();
-    if (now - saidFullNanos >= SAY_NANOS && saidFull.compareAndSet(false, true)) {
+    if (now - saidFullNanos >= SAY_NANOS) {
       saidFullNanos = now;
-      saidFull.set(false);
       LOG.warn(
           "Stores have {} MB on the disk of this process, more than local.sizeLimit ({} MB): {} MB are not in the"
               + " checkpoint yet, and what a compaction reads stays as well. What to do: a larger local.sizeLimit, or"

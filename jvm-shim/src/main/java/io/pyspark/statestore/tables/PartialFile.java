@@ -155,6 +155,11 @@ public final class PartialFile implements LocalCache.Cached {
   /** How many need all of the file to stay. */
   private int holds;
 
+  private int links;
+
+  /** Whether RocksDB has deleted it. */
+  private boolean isDeleted;
+
   /** Makes a file that has nothing but its length, and is to become whole. */
   PartialFile(Path path, long length, Origin origin) throws IOException {
     this(path, length, origin, null);
@@ -323,8 +328,24 @@ public final class PartialFile implements LocalCache.Cached {
     holds++;
   }
 
-  synchronized void letGo() {
-    holds--;
+  void letGo() {
+    boolean goes;
+    synchronized (this) {
+      holds--;
+      goes = isDeleted && holds == 0;
+    }
+    if (goes) {
+      giveBackAll();
+    }
+  }
+
+  /** A snapshot on its way has so many names of it more, so it has to be known for as long. */
+  synchronized void linked(int more) {
+    links += more;
+  }
+
+  synchronized boolean isLinked() {
+    return links > 0;
   }
 
   @Override
@@ -362,7 +383,8 @@ public final class PartialFile implements LocalCache.Cached {
   /** Gives back all of a file that RocksDB has deleted. Where it has other names, whoever reads one has it fetched. */
   void giveBackAll() {
     synchronized (this) {
-      if (state != State.PARTIAL) {
+      isDeleted = true;
+      if (state != State.PARTIAL || holds > 0) {
         return;
       }
       try {

@@ -12,8 +12,6 @@ import io.pyspark.statestore.write.Commit;
 import io.pyspark.statestore.write.Commits;
 import io.pyspark.statestore.write.Payload;
 import java.io.IOException;
-import java.io.OutputStream;
-import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
 import java.util.Set;
@@ -100,27 +98,27 @@ public final class Snapshots implements Commits.Companions {
               + " 4.1 and later. They are written with their snapshots. What to do: use that door, or leave upload out",
           storage.checkpoint());
     }
-    Payload payload;
-    if (isUploaded && PartialFile.isCached(localFile)) {
-      payload = new Uploaded(path, Files.size(localFile));
-    } else {
-      PartialFile.makeWhole(localFile);
-      payload = commits.localSpace().keep(localFile);
-    }
-    staged.add(store, new Commit.Item(path, payload));
+    staged.add(store, new Commit.Item(path, keep(localFile, isUploaded)));
     return true;
   }
 
-  /** An SST that was uploaded, and of which only parts are here since then. It is never written again. */
-  private record Uploaded(String path, long length) implements Payload {
-    @Override
-    public void writeTo(OutputStream out) throws IOException {
-      throw new IOException(
-          "state/" + path + " was uploaded before its snapshot, and is not in the checkpoint any more");
+  /**
+   * Keeps a file for its snapshot.
+   *
+   * @param isUploaded whether it is in the checkpoint already, so that it does not matter if parts of it have gone
+   */
+  private StagedTable keep(Path localFile, boolean isUploaded) throws IOException {
+    Object identity = PartialFile.keyOf(localFile);
+    PartialFile parts = isUploaded ? PartialFile.at(localFile) : null;
+    if (parts != null) {
+      try {
+        return new StagedTable(commits.localSpace().link(localFile), identity, parts);
+      } catch (IOException e) {
+        LOG.debug("{} is copied, and so has to be whole", localFile, e);
+      }
     }
-
-    @Override
-    public void close() {}
+    PartialFile.makeWhole(localFile);
+    return new StagedTable(commits.localSpace().keep(localFile), identity, null);
   }
 
   /** With a zip goes what was staged for it. */
@@ -147,6 +145,26 @@ public final class Snapshots implements Commits.Companions {
 
   /** Checks a snapshot and takes what was staged for it. */
   private List<Commit.Item> companions(String store, String zip, Set<String> named, EarlyFiles.Publication early)
+      throws IOException {
+    List<Commit.Item> taken = take(store, zip, named, early);
+    boolean done = false;
+    try {
+      for (Commit.Item each : taken) {
+        // Here, and not while the group is written, where others would fail with it.
+        if (!early.leavesOut(each.path()) && each.payload() instanceof StagedTable table) {
+          table.complete();
+        }
+      }
+      done = true;
+    } finally {
+      if (!done) {
+        staged.giveBack(store, LogicalPaths.versionOfZip(zip), taken);
+      }
+    }
+    return taken;
+  }
+
+  private List<Commit.Item> take(String store, String zip, Set<String> named, EarlyFiles.Publication early)
       throws IOException {
     Predicate<String> comes = path -> staged.find(path) != null && !early.leavesOut(path);
     if (named.isEmpty()) {
@@ -192,8 +210,8 @@ public final class Snapshots implements Commits.Companions {
   /** A file that was staged is durable. */
   private void durable(Commit.Item item) {
     Segment written = index.find(item.path());
-    if (written != null && item.payload().file() != null) {
-      loads.durable(written, item.payload().file());
+    if (written != null && item.payload() instanceof StagedTable table) {
+      loads.durable(written, table.file(), table.identity());
     }
     item.payload().close();
   }

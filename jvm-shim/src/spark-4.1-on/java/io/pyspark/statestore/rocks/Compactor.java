@@ -13,6 +13,7 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
 import org.rocksdb.CompactionJobInfo;
 import org.rocksdb.CompactionOptions;
+import org.rocksdb.CompressionType;
 import org.rocksdb.LiveFileMetaData;
 import org.rocksdb.Options;
 import org.rocksdb.RocksDB;
@@ -46,7 +47,8 @@ final class Compactor {
 
   private final LazyRocksDB database;
   private final LazyFiles files;
-  private final Options options;
+  private final CompressionType compression;
+  private final long tableBytes;
   private final Levels.Shape shape;
   private final long bytesPerSecond;
   private long lookedNanos = System.nanoTime() - lookNanos;
@@ -63,7 +65,9 @@ final class Compactor {
   Compactor(LazyRocksDB database, LazyFiles files, Options options, long bytesPerSecond) {
     this.database = database;
     this.files = files;
-    this.options = options;
+    // Spark frees the options with the database.
+    compression = options.compressionType();
+    tableBytes = options.targetFileSizeBase();
     this.bytesPerSecond = bytesPerSecond;
     shape =
         new Levels.Shape(
@@ -163,8 +167,8 @@ final class Compactor {
     try (LazyFiles.Hold hold = files.hold(names, database::isClosing);
         CompactionOptions how = new CompactionOptions();
         CompactionJobInfo done = new CompactionJobInfo()) {
-      how.setCompression(options.compressionType());
-      how.setOutputFileSizeLimit(options.targetFileSizeBase());
+      how.setCompression(compression);
+      how.setOutputFileSizeLimit(tableBytes);
       if (!hold.isWhole()) {
         return; // it is being closed
       }

@@ -55,9 +55,15 @@ public final class Early {
     EarlyFiles.OPEN.clear();
   }
 
+  /** For how long a snapshot relies on what was uploaded before it. */
+  public static void reliableFor(long ms) {
+    EarlyFile.reliableNanos = ms * 1_000_000;
+  }
+
   /** As in production. */
   public static void asEver() {
     from(64 << 10, 2000);
+    EarlyFile.reliableNanos = EarlyFile.RELIABLE_NANOS;
     for (EarlyFiles each = OUT_OF_MEMORY.poll(); each != null; each = OUT_OF_MEMORY.poll()) {
       each.close();
     }

@@ -127,7 +127,8 @@ public final class HoleySst implements PartialFile.Origin {
         }
         if (PartialFile.at(link) == null) {
           byte[] whole = Files.readAllBytes(link);
-          files.durable(sst.getFileName().toString(), link, each -> new HoleySst(whole, each));
+          Object identity = PartialFile.keyOf(link);
+          files.durable(sst.getFileName().toString(), identity, each -> new HoleySst(whole, each));
         }
         Files.delete(link);
       }
