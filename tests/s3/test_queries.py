@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from pyspark_statestore.log.ended import Ended
+from pyspark_statestore.log.scan import scan
+from pyspark_statestore.parsing import parse_object
 from tests.class_data import MINOR
 from tests.cluster.application import processes
 from tests.jvm.harness import until
@@ -79,6 +82,30 @@ def test_one_object_for_all_tasks_of_a_batch(make_query: MakeQuery, mode: str, s
     query.forget()
     query.run(1)
     query.check()
+
+
+def test_a_query_that_ended_says_so(make_query: MakeQuery) -> None:
+    """Without renames: an object appears whole. A restart takes it away before its first batch."""
+    query = make_query("provider", "rocksdb")
+
+    def of_runs() -> list[str]:
+        return sorted(Path(key).suffix for key in query.keys(MERGED) if key.endswith((".running", ".ended")))
+
+    for _ in range(2):
+        query.run(1)
+        until(lambda: of_runs() == [".ended"], "the end to be said")
+        directory = query.checkpoint()._directory
+        query_id = parse_object(directory.read("metadata", 1 << 10))["id"]
+        assert Ended.found(directory, scan(directory), (), query_id, ()) is not None
+    waits = query.start(available_now=False)
+    try:
+        assert of_runs() == [".running"]
+        assert Ended.found(directory, scan(directory), (), query_id, ()) is None
+    finally:
+        waits.stop()
+    until(lambda: of_runs() == [".ended"], "the end to be said")
+    made = [Path(each.key).suffix for each in query.s3.proxy.requests if each.kind == "PUT" and query.key in each.key]
+    assert (made.count(".running"), made.count(".ended")) == (3, 3)
 
 
 @pytest.mark.sweep(0, files="kills and long runs")
