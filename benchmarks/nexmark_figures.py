@@ -133,6 +133,11 @@ def missed(found: Figures) -> list[str]:
     return sentences
 
 
+def _is_beside_stock(sides: dict[str, dict[str, float]], side: str) -> bool:
+    """Whether a side of merged state was measured, and stock with the same store too."""
+    return KINDS[side].merged and side in sides and KINDS[side].stock in sides
+
+
 def _pair(sides: dict[str, dict[str, float]], side: str, figure: str, scale: float = 1, digits: int = 2) -> str:
     """Stock's value, this side's, and their ratio."""
     stock, own = sides.get(KINDS[side].stock, {}).get(figure), sides.get(side, {}).get(figure)
@@ -147,7 +152,7 @@ def tables(found: Figures) -> list[str]:
     """All figures as tables in Markdown, one for each place and side; each cell is stock → merged (their ratio)."""
     lines: list[str] = []
     for place, queries in found.items():
-        names = [name for name in KINDS if KINDS[name].merged and any(name in sides for sides in queries.values())]
+        names = [name for name in KINDS if any(_is_beside_stock(sides, name) for sides in queries.values())]
         for side in names:
             title = f"{KINDS[side].title.replace(', merged', '')}, {PLACES[place]}"
             lines += ["", f"**{title[0].upper()}{title[1:]}**", ""]
@@ -158,7 +163,7 @@ def tables(found: Figures) -> list[str]:
                 "|---|" + "---:|" * 13,
             ]
             for query, sides in queries.items():
-                if side not in sides:
+                if not _is_beside_stock(sides, side):
                     continue
                 cells = [
                     query,
@@ -186,7 +191,7 @@ def summary(found: Figures) -> list[str]:
         (place, side)
         for place, queries in found.items()
         for side in KINDS
-        if KINDS[side].merged and any(side in sides for sides in queries.values())
+        if any(_is_beside_stock(sides, side) for sides in queries.values())
     ]
     heads = [f"{place}, {KINDS[side].title.replace(', merged', '')}" for place, side in columns]
     lines = ["| query | " + " | ".join(heads) + " |", "|---|" + "---:|" * len(heads)]
@@ -216,7 +221,7 @@ def draw(found: Figures, target: Path) -> None:
     figure, axes = plt.subplots(len(found), 2, figsize=(12, 3.1 * len(found)), squeeze=False, layout="constrained")
     for (time_axis, calls_axis), (place, queries) in zip(axes, found.items(), strict=True):
         names = list(queries)
-        merged = [side for side in KINDS if KINDS[side].merged and any(side in queries[name] for name in names)]
+        merged = [side for side in KINDS if any(_is_beside_stock(queries[name], side) for name in names)]
         width = 0.8 / max(len(merged), 1)
         for number, side in enumerate(merged):
             at = np.arange(len(names)) + (number - (len(merged) - 1) / 2) * width
