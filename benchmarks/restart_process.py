@@ -68,7 +68,7 @@ class LocalBytes:
             self._found.append(self._now())
 
     def _now(self) -> int:
-        found = {}
+        found: dict[int, int] = {}
         for folder, _, names in os.walk(self._directory):
             for name in names:
                 if name.endswith(".sst"):
@@ -88,7 +88,7 @@ class LocalBytes:
 
 def java_causes(error: Any) -> str:
     """What a query's error says, and the errors behind it: Python shows the first one only."""
-    found = []
+    found: list[str] = []
     cause = error._origin
     while cause is not None and len(found) < 10:
         found.append(str(cause.toString())[:500])

@@ -1,5 +1,7 @@
 """Gives parts of files back to the disk, as HolePuncher tells it. It ends when that closes its input."""
 
+from __future__ import annotations
+
 import ctypes
 import os
 import struct
@@ -12,7 +14,7 @@ fallocate = ctypes.CDLL(None, use_errno=True).fallocate
 fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_longlong, ctypes.c_longlong)
 
 
-def read(count):
+def read(count: int) -> bytes:
     """Reads so many bytes; where there are no more, the process ends."""
     found = sys.stdin.buffer.read(count)
     if len(found) < count:
@@ -20,19 +22,19 @@ def read(count):
     return found
 
 
-def number():
+def number() -> int:
     """Reads a number."""
-    return struct.unpack(">i", read(4))[0]
+    return int(struct.unpack(">i", read(4))[0])
 
 
-def punch(name, identity, numbers):
+def punch(name: bytes, identity: bytes, numbers: tuple[int, ...]) -> int:
     """Makes holes: offset, length, offset, ... Returns 0, GONE where the file is, or less than 0: an error number."""
     try:
         file = os.open(name, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     except FileNotFoundError:
         return GONE
     except OSError as error:
-        return -error.errno
+        return -(error.errno or 5)
     try:
         status = os.fstat(file)
         # As Java writes it (sun.nio.fs.UnixFileKey).
