@@ -108,6 +108,7 @@ class Job:
         self, python: Path, work: Path, query: str, backend: str, merging: bool, parallelism: int, restore: str = ""
     ) -> None:
         self.checkpoints = work / "checkpoints"
+        self._counted = 0
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
@@ -163,7 +164,7 @@ class Job:
 
     def wait_until_processed(self) -> float:
         """Waits until nothing moves; returns the time at which something moved last."""
-        moved, seen, first = time.monotonic(), None, None
+        moved, seen = time.monotonic(), self._counted
         deadline = moved + WAIT_SECONDS
         while time.monotonic() < deadline:
             if self._process.poll() is not None:
@@ -174,11 +175,11 @@ class Job:
                 job = {"vertices": []}
             if job.get("state") == "FAILED":
                 raise click.ClickException(f"the job has failed: {self._ask(f'/jobs/{self.id}/exceptions')}"[:3000])
-            counts = [v["metrics"]["read-records"] + v["metrics"]["write-records"] for v in job["vertices"]]
-            first = counts if first is None and counts else first
-            if counts != seen:
-                moved, seen = time.monotonic(), counts
-            elif sum(counts) > sum(first or [0]) and time.monotonic() - moved > QUIET_SECONDS:
+            counted = sum(v["metrics"]["read-records"] + v["metrics"]["write-records"] for v in job["vertices"])
+            if counted != seen:
+                moved, seen = time.monotonic(), counted
+            elif counted > self._counted and time.monotonic() - moved > QUIET_SECONDS:
+                self._counted = counted
                 return moved
             time.sleep(0.1)
         raise click.ClickException(f"the events were not processed within {WAIT_SECONDS} s")
