@@ -143,6 +143,7 @@ class Job:
         with self._log.open("a") as log:
             self._process = subprocess.Popen(
                 [str(python), str(ROOT / "benchmarks" / "nexmark_flink_job.py"), str(order)],
+                stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,

@@ -5,7 +5,10 @@ query. The job runs until the process is killed.
 """
 
 import json
+import os
+import signal
 import sys
+import threading
 from pathlib import Path
 
 EVENTS = """
@@ -110,6 +113,7 @@ def main() -> None:
     from pyflink.common import Configuration  # type: ignore[import-not-found]
     from pyflink.table import EnvironmentSettings, TableEnvironment  # type: ignore[import-not-found]
 
+    threading.Thread(target=_end_with_the_other_side, daemon=True).start()
     order = json.loads(Path(sys.argv[1]).read_text())
     conf = Configuration()
     for key, value in order["settings"].items():
@@ -127,6 +131,12 @@ def main() -> None:
     done = query.execute_insert("nothing")
     print(done.get_job_client().get_job_id(), flush=True)
     done.wait()
+
+
+def _end_with_the_other_side() -> None:
+    """Ends this process and its JVM when whoever has started it is gone, however that ended."""
+    sys.stdin.read()
+    os.killpg(0, signal.SIGKILL)
 
 
 def _sql(kind: object) -> str:
