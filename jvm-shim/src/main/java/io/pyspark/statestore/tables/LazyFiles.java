@@ -48,6 +48,9 @@ public final class LazyFiles implements AutoCloseable {
   /** What is fetched along between two parts where it displaces others: a few blocks. */
   private static final long CROWDED_BRIDGE = 16 << 10;
 
+  /** A smaller file that RocksDB has made stays: its end is not much less. */
+  private static final long SMALLEST_MADE = 64 << 10;
+
   private static final long MOST_WAIT_NANOS = TimeUnit.SECONDS.toNanos(10);
 
   private static final String SST = ".sst";
@@ -77,6 +80,11 @@ public final class LazyFiles implements AutoCloseable {
 
   private final Set<Hold> holds = new HashSet<>();
   private volatile boolean isClosed;
+
+  /** How often the store was loaded, and whether it is being loaded now. Guarded by the holds. */
+  private int loads;
+
+  private boolean isLoading;
 
   /** Those of the loaded version, by name. */
   private final Map<String, PartialFile> open = new ConcurrentHashMap<>();
@@ -365,6 +373,14 @@ public final class LazyFiles implements AutoCloseable {
 
   // ---- loads
 
+  /** Files of another version are about to take the places of those that are there. */
+  public void loadBegins() {
+    synchronized (holds) {
+      isLoading = true;
+      loads++;
+    }
+  }
+
   /** A load of the store begins. */
   void loading(Executor loadThreads) {
     threads = loadThreads;
@@ -419,8 +435,11 @@ public final class LazyFiles implements AutoCloseable {
    * @param root below which the store has all that it has on this disk
    */
   public void loaded(Path directory, Path root) throws IOException {
-    this.directory = directory;
-    this.root = root;
+    synchronized (holds) {
+      this.directory = directory;
+      this.root = root;
+      isLoading = false;
+    }
     damage = null;
     if (!open.isEmpty() || !retired.isEmpty()) {
       retired.addAll(open.values());
@@ -534,6 +553,10 @@ public final class LazyFiles implements AutoCloseable {
   }
 
   void durable(String name, Object identity, Function<LazyFiles, PartialFile.Origin> origin) throws IOException {
+    int load;
+    synchronized (holds) {
+      load = loads;
+    }
     Path path = directory == null ? null : directory.resolve(name);
     if (path == null || !identity.equals(keyIfThere(path))) {
       return;
@@ -542,10 +565,11 @@ public final class LazyFiles implements AutoCloseable {
     Path link = root.resolve("durable-" + UUID.randomUUID());
     try {
       Files.createLink(link, path);
-      if (identity.equals(PartialFile.keyOf(link)) && Files.size(link) >= PartialFile.smallest) {
+      if (identity.equals(PartialFile.keyOf(link))
+          && Files.size(link) >= Math.min(PartialFile.smallest, SMALLEST_MADE)) {
         long dataEnd = PartialFile.at(link) == null ? TableEnd.of(link) : TableEnd.UNKNOWN;
         if (dataEnd != TableEnd.UNKNOWN) {
-          adopt(PartialFile.ofWhole(path, link, origin.apply(this), cache), dataEnd);
+          adopt(PartialFile.ofWhole(path, link, origin.apply(this), cache), dataEnd, load);
         }
       }
     } catch (NoSuchFileException e) {
@@ -559,12 +583,13 @@ public final class LazyFiles implements AutoCloseable {
     }
   }
 
-  private void adopt(PartialFile file, long dataEnd) throws IOException {
+  private void adopt(PartialFile file, long dataEnd, int load) throws IOException {
     String name = nameOf(file);
     file.keepFrom(dataEnd);
     boolean isTooLate;
     synchronized (holds) {
-      isTooLate = isClosed;
+      // Another load may have put another file there.
+      isTooLate = isClosed || isLoading || load != loads;
       if (!isTooLate) {
         // A compaction may be reading it.
         holds.stream().filter(hold -> hold.which.test(name)).forEach(hold -> hold.add(file));
@@ -691,6 +716,11 @@ public final class LazyFiles implements AutoCloseable {
         room = 0;
       }
     }
+  }
+
+  /** How many deleted files are still held open, because they may have another name. */
+  int retired() {
+    return retired.size();
   }
 
   /** Forgets deleted files that have no name any more. */

@@ -43,7 +43,10 @@ final class Compactor {
   /** A commit waits where level 0 has so many times the files at which it is compacted. */
   private static final int MOST_OF_LEVEL_0 = 4;
 
-  private static final long MOST_WAIT_NANOS = TimeUnit.MINUTES.toNanos(5);
+  /** It does not wait for longer: other stores, or a full disk, may be in the way of its compaction. */
+  private static final long MOST_WAIT_NANOS = TimeUnit.SECONDS.toNanos(20);
+
+  private static final long SAY_NANOS = TimeUnit.MINUTES.toNanos(10);
 
   private final LazyRocksDB database;
   private final LazyFiles files;
@@ -55,6 +58,7 @@ final class Compactor {
   private long restUntilNanos = System.nanoTime();
   private boolean isBusy;
   private int filesOfLevel0;
+  private long saidLateNanos = System.nanoTime() - SAY_NANOS;
 
   /**
    * Of an open database.
@@ -119,6 +123,18 @@ final class Compactor {
         throw new InterruptedIOException("Interrupted while level 0 was compacted");
       }
     }
+    sayLate(most, began);
+  }
+
+  private synchronized void sayLate(int most, long now) {
+    if (now - saidLateNanos >= SAY_NANOS) {
+      saidLateNanos = now;
+      LOG.warn(
+          "Level 0 of {} has {} files or more, so its reads are slow: compactions do not keep up. What to do: raise"
+              + " local.sizeLimit or restore.maxBytesPerSecond, and look whether the local disk is full",
+          database.getName(),
+          most);
+    }
   }
 
   private void run() {
@@ -131,8 +147,8 @@ final class Compactor {
         // What is read is here whole, and what is made of it as well.
         files.awaitRoom(2 * bytes, database::isClosing);
         compact(choice.get());
-        files.tidy();
       }
+      files.tidy();
     } catch (InterruptedException | IOException | RocksDBException | RuntimeException | Error e) {
       bytes = Math.max(bytes, 1);
       LOG.info("{} is not compacted now; that is tried again", database.getName(), e);

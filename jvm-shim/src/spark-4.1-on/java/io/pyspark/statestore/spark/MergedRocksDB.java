@@ -128,6 +128,13 @@ final class MergedRocksDB extends RocksDB {
     }
   }
 
+  private void endCounting() {
+    if (counting != null) {
+      counting.close();
+      counting = null;
+    }
+  }
+
   private boolean isCached() {
     return files != null && files.isCached();
   }
@@ -180,6 +187,8 @@ final class MergedRocksDB extends RocksDB {
         }
         opensLazily = false;
         open = null;
+        endCounting();
+        files.loadBegins();
         RocksDBCheckpointMetadata metadata;
         LazyLoad load = LazyLoad.begin(files);
         try {
@@ -230,10 +239,7 @@ final class MergedRocksDB extends RocksDB {
     if (opensLazily) {
       replaceDatabase();
     }
-    if (counting != null) {
-      counting.close();
-      counting = null;
-    }
+    endCounting();
     if (open != null) {
       checkBeforeCommit();
       open.compactWhenWhole();

@@ -111,21 +111,31 @@ public class MergedRocksDBStateStoreProvider extends MeteredRocksDBProvider {
     boolean uploads = options.uploadAsCreated() || options.restore() == Restore.REMOTE;
     EarlyFiles early = uploads ? MergedFileSystem.earlyFiles(merged) : null;
     if (lazy != null || early != null || looksAhead) {
-      return new MergedRocksDB(
-          lazy,
-          early,
-          looksAhead,
-          options.restoreMaxBytesPerSecond(),
-          merged.toString(),
-          conf,
-          localRootDir,
-          withClasses,
-          loggingId,
-          useColumnFamilies,
-          enableStateStoreCheckpointIds,
-          partitionId,
-          eventForwarder,
-          uniqueId);
+      boolean done = false;
+      try {
+        MergedRocksDB made =
+            new MergedRocksDB(
+                lazy,
+                early,
+                looksAhead,
+                options.restoreMaxBytesPerSecond(),
+                merged.toString(),
+                conf,
+                localRootDir,
+                withClasses,
+                loggingId,
+                useColumnFamilies,
+                enableStateStoreCheckpointIds,
+                partitionId,
+                eventForwarder,
+                uniqueId);
+        done = true;
+        return made;
+      } finally {
+        if (!done && lazy != null) {
+          lazy.close();
+        }
+      }
     }
     return super.createRocksDB(
         merged.toString(),

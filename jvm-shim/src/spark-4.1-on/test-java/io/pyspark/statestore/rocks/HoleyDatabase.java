@@ -117,6 +117,7 @@ public final class HoleyDatabase {
         if (random.nextBoolean()) {
           lazy.compactRange();
           same(scan(db.newIterator()), scan(lazy.newIterator()), "compaction");
+          awaitForgotten(lazy, files);
         }
       } finally {
         isOver.set(true);
@@ -138,6 +139,16 @@ public final class HoleyDatabase {
     } finally {
       delete(directory);
     }
+  }
+
+  /** Files that RocksDB has deleted are not held open for ever. */
+  private static void awaitForgotten(LazyRocksDB lazy, LazyFiles files) throws InterruptedException {
+    long until = System.nanoTime() + TimeUnit.SECONDS.toNanos(30);
+    while (HoleySst.retired(files) > 0 && System.nanoTime() - until < 0) {
+      lazy.compactIfDue();
+      Thread.sleep(1);
+    }
+    same(0, HoleySst.retired(files), "deleted files that are open");
   }
 
   private static void takeAllTheTime(LazyFiles files, AtomicBoolean isOver) {

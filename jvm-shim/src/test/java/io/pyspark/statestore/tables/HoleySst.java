@@ -104,6 +104,11 @@ public final class HoleySst implements PartialFile.Origin {
     }
   }
 
+  /** How many deleted files of a store are still held open. */
+  public static int retired(LazyFiles files) {
+    return files.retired();
+  }
+
   /** What a store's cache says of itself. */
   public static Map<String, Long> figures(LazyFiles files) {
     return files.cache().figures();
