@@ -32,7 +32,8 @@ def new_query(session: SparkSession, tmp_path: Path, jvm: Any) -> Iterator[Calla
 
 
 def files_of(directory: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+    found = (path for path in directory.rglob("*") if path.is_file() and path.suffix not in (".running", ".ended"))
+    return {str(path.relative_to(directory)): path.read_bytes() for path in found}
 
 
 @pytest.mark.parametrize(("door", "store"), [("path", "rocksdb"), ("provider", "rocksdb"), ("provider", "heap")])

@@ -49,7 +49,8 @@ def begin(spark: SparkSession, folder: Path, setting: Setting) -> Run:
     write_batches(run.input, range(BATCHES))
     run.run(ONLY_DATA)
     copy = Run(spark, "aggregation", setting, folder / "copy", run.input)
-    shutil.copytree(run.checkpoint, copy.checkpoint)
+    # The query has just ended, and says so meanwhile.
+    shutil.copytree(run.checkpoint, copy.checkpoint, ignore=shutil.ignore_patterns("*.running", "*.ended"))
     write_batches(run.input, range(BATCHES, BATCHES + 1))
     return copy
 

@@ -98,7 +98,7 @@ final class LazyCopies implements Prefetcher.Lazily {
     TableEnd.Answer answer = TableEnd.find(end, segment.length());
     while (!answer.isKnown()) {
       // Each answer is further to the front than the one before.
-      end = read(segment, answer.from() - answer.from() % PartialFile.pageBytes);
+      end = read(segment, answer.from() - answer.from() % PartialFile.alignment());
       answer = TableEnd.find(end, segment.length());
     }
     if (answer.from() == TableEnd.UNKNOWN) {

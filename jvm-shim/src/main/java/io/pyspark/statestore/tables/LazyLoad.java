@@ -68,7 +68,7 @@ public final class LazyLoad implements AutoCloseable {
   static long endOf(long length) {
     long bytes = Math.min(length, Math.max(end, length / END_SHARE));
     long start = length - bytes;
-    return start - start % PartialFile.pageBytes;
+    return start - start % PartialFile.alignment();
   }
 
   /** Files will be copied. Fetches their ends, several at a time. */

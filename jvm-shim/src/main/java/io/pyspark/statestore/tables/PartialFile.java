@@ -436,9 +436,17 @@ public final class PartialFile implements LocalCache.Cached {
 
   // ---- arrivals
 
+  /** The bytes to whose multiples a file's end is fetched, so that it begins where a chunk does. */
+  static int alignment() {
+    return Math.max(pageBytes, chunkBytes);
+  }
+
   /** Begins with bytes that were fetched before. They have to begin where a chunk does, and to reach the file's end. */
   void begin(byte[] tail) throws IOException {
     long from = length - tail.length;
+    if (from % chunks.size() != 0) {
+      throw new IllegalArgumentException("The end of " + path + " begins within a chunk");
+    }
     write(from, tail, tail.length);
     long arrived = arrived(new Chunks.Run(chunks.at(from), chunks.count()), true);
     if (cache != null) {
