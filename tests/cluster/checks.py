@@ -20,9 +20,10 @@ Key = tuple[int, int]
 
 
 def names_in(state: Path) -> list[str]:
-    """All that is in the directory of merged files."""
+    """All that is in the directory of merged files, without what runs of the query say of themselves."""
     try:
-        return sorted(path.name for path in (state / "_merged").iterdir())
+        found = sorted(path.name for path in (state / "_merged").iterdir())
+        return [name for name in found if not name.endswith((".running", ".ended"))]
     except FileNotFoundError:
         return []
 
