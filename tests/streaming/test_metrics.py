@@ -128,7 +128,8 @@ def test_a_query(session: SparkSession, jvm: Any, tmp_path: Path) -> None:
     assert new["groupCommits"] == new["flushTime"] == new["segmentsPerGroup"] <= new["commits"] == new["commitWait"]
     assert new["writtenSegments"] >= len(View.of(state).live)
     assert new["writtenBytes"] >= expected["logicalFileSize"]
-    assert new["refreshes"] == new["refreshTime"] > 0
+    # The driver may just be looking once more, because the run has ended.
+    assert new["refreshes"] >= new["refreshTime"] > 0
     detail = beans(jvm)
     assert detail["flushTime", "Max"] > 0
     assert detail["commitWait", "Max"] >= detail["flushTime", "Min"] > 0
