@@ -12,8 +12,8 @@ import scala.runtime.AbstractFunction1;
 import scala.runtime.BoxedUnit;
 
 /**
- * The class for {@code spark.sql.extensions}: adds {@link TransformWithStateGuard}, {@link PartitionDirectories}, and
- * what looks at the plan of each batch: {@link LookAheadExtension} and {@link ListHolesRule}.
+ * The class for {@code spark.sql.extensions}: adds {@link PlanChecks}, and what looks at the plan of each batch: {@link
+ * LookAheadExtension} and {@link ListHolesRule}.
  */
 public final class MergedStateExtensions extends AbstractFunction1<SparkSessionExtensions, BoxedUnit> {
   private static final Set<SparkSessionExtensions> WITH_PLAN_RULES =
@@ -22,8 +22,7 @@ public final class MergedStateExtensions extends AbstractFunction1<SparkSessionE
   @Override
   public BoxedUnit apply(SparkSessionExtensions extensions) {
     ShimInfo.checkSpark();
-    extensions.injectCheckRule(TransformWithStateGuard.CheckRule::new);
-    extensions.injectCheckRule(PartitionDirectories.CheckRule::new);
+    extensions.injectCheckRule(PlanChecks.CheckRule::new);
     extensions.injectCheckRule(session -> new ListHolesRule.Check(() -> SessionInternals.hadoopConf(session)));
     injectPlanRules(extensions);
     return BoxedUnit.UNIT;

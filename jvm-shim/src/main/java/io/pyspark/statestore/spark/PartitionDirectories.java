@@ -16,14 +16,11 @@ import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
-import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanRelation;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
-import scala.runtime.AbstractFunction1;
-import scala.runtime.BoxedUnit;
 
 /**
  * Makes the directories of partitions that a copy of a checkpoint has lost. Merged state needs none, and copies by
@@ -35,18 +32,12 @@ final class PartitionDirectories {
 
   private PartitionDirectories() {}
 
-  private static void checkAll(SparkSession session, LogicalPlan plan) {
-    plan.foreach(
-        new AbstractFunction1<LogicalPlan, BoxedUnit>() {
-          @Override
-          public BoxedUnit apply(LogicalPlan operator) {
-            Table table = tableOf(operator);
-            if (table != null && table.getClass().getSimpleName().equals("StateTable")) {
-              check(session, table);
-            }
-            return BoxedUnit.UNIT;
-          }
-        });
+  /** Makes what is missing where the operator reads state. */
+  static void check(SparkSession session, LogicalPlan operator) {
+    Table table = tableOf(operator);
+    if (table != null && table.getClass().getSimpleName().equals("StateTable")) {
+      check(session, table);
+    }
   }
 
   private static Table tableOf(LogicalPlan operator) {
@@ -123,35 +114,5 @@ final class PartitionDirectories {
             + ". Read merged_path(\"<the checkpoint>\") instead, which needs none, or make them.";
     return new IllegalArgumentException(
         new StateStoreFilesException(Id.PSS_MISSING_DIRECTORIES, message).getMessage(), why);
-  }
-
-  /** Looks when the DataFrame is made, in a session that is built with the extension. */
-  static final class CheckRule extends AbstractFunction1<LogicalPlan, BoxedUnit> {
-    private final SparkSession session;
-
-    CheckRule(SparkSession session) {
-      this.session = session;
-    }
-
-    @Override
-    public BoxedUnit apply(LogicalPlan plan) {
-      checkAll(session, plan);
-      return BoxedUnit.UNIT;
-    }
-  }
-
-  /** Looks when the state is read, in a session that was running already and takes no more check rules. */
-  static final class Optimization extends Rule<LogicalPlan> {
-    private final SparkSession session;
-
-    Optimization(SparkSession session) {
-      this.session = session;
-    }
-
-    @Override
-    public LogicalPlan apply(LogicalPlan plan) {
-      checkAll(session, plan);
-      return plan;
-    }
   }
 }

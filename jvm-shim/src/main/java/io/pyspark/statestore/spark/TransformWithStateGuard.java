@@ -5,9 +5,6 @@ import io.pyspark.statestore.StateStoreFilesException;
 import io.pyspark.statestore.StateStoreFilesException.Id;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
-import org.apache.spark.sql.catalyst.rules.Rule;
-import scala.runtime.AbstractFunction1;
-import scala.runtime.BoxedUnit;
 
 /**
  * Refuses transformWithState behind the provider door, with a message that names the way out. Spark would refuse it
@@ -18,7 +15,8 @@ final class TransformWithStateGuard {
 
   private TransformWithStateGuard() {}
 
-  private static void check(SparkSession session, LogicalPlan operator) {
+  /** Refuses the operator where it is one, and the session keeps its state behind the provider door. */
+  static void check(SparkSession session, LogicalPlan operator) {
     if (operator.getClass().getSimpleName().startsWith("TransformWithState") && operator.isStreaming()) {
       String provider = session.conf().get(PROVIDER_KEY, "");
       if (provider.startsWith(TransformWithStateGuard.class.getPackageName() + ".")) {
@@ -35,47 +33,6 @@ final class TransformWithStateGuard {
         // PySpark shows the message of this class of exceptions without a JVM stack trace.
         throw new IllegalArgumentException(new StateStoreFilesException(Id.PSS_NEEDS_PATH_DOOR, message).getMessage());
       }
-    }
-  }
-
-  private static void checkAll(SparkSession session, LogicalPlan plan) {
-    plan.foreach(
-        new AbstractFunction1<LogicalPlan, BoxedUnit>() {
-          @Override
-          public BoxedUnit apply(LogicalPlan operator) {
-            check(session, operator);
-            return BoxedUnit.UNIT;
-          }
-        });
-  }
-
-  /** Refuses when the DataFrame is made, in a session that is built with the extension. */
-  static final class CheckRule extends AbstractFunction1<LogicalPlan, BoxedUnit> {
-    private final SparkSession session;
-
-    CheckRule(SparkSession session) {
-      this.session = session;
-    }
-
-    @Override
-    public BoxedUnit apply(LogicalPlan plan) {
-      checkAll(session, plan);
-      return BoxedUnit.UNIT;
-    }
-  }
-
-  /** Refuses when the query starts, in a session that was running already and takes no more check rules. */
-  static final class Optimization extends Rule<LogicalPlan> {
-    private final SparkSession session;
-
-    Optimization(SparkSession session) {
-      this.session = session;
-    }
-
-    @Override
-    public LogicalPlan apply(LogicalPlan plan) {
-      checkAll(session, plan);
-      return plan;
     }
   }
 }

@@ -24,17 +24,13 @@ final class SessionInternals {
     return classic(session).extensions();
   }
 
-  /** Adds {@link TransformWithStateGuard} and {@link PartitionDirectories} to a session that runs already, once. */
+  /** Adds {@link PlanChecks} to a session that runs already, once. */
   static void addOptimizations(SparkSession session) {
     ExperimentalMethods methods = classic(session).experimental();
     Seq<Rule<LogicalPlan>> rules = methods.extraOptimizations();
-    if (rules.forall(r -> !(r instanceof TransformWithStateGuard.Optimization))) {
+    if (rules.forall(r -> !(r instanceof PlanChecks.Optimization))) {
       @SuppressWarnings("unchecked")
-      Seq<Rule<LogicalPlan>> more =
-          (Seq<Rule<LogicalPlan>>)
-              rules
-                  .appended(new TransformWithStateGuard.Optimization(session))
-                  .appended(new PartitionDirectories.Optimization(session));
+      Seq<Rule<LogicalPlan>> more = (Seq<Rule<LogicalPlan>>) rules.appended(new PlanChecks.Optimization(session));
       methods.extraOptimizations_$eq(more);
     }
   }
