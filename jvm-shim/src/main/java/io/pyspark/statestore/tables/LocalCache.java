@@ -1,7 +1,6 @@
 package io.pyspark.statestore.tables;
 
 import java.util.ArrayList;
-import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
@@ -220,7 +219,7 @@ public final class LocalCache {
       while (used.get() > aim && left > 0) {
         long step = step();
         if (step < 0) {
-          return freed;
+          break;
         }
         freed += step;
         left -= EXTENT;
@@ -299,15 +298,5 @@ public final class LocalCache {
           limit() >> 20,
           own.get() >> 20);
     }
-  }
-
-  /** Figures of the process, by their names. */
-  public Map<String, Long> figures() {
-    Map<String, Long> found = new HashMap<>();
-    found.put("localBytes", used());
-    found.put("localLimit", limit());
-    found.put("localOwnBytes", own());
-    found.put("givenBackBytes", givenBack());
-    return found;
   }
 }

@@ -11,7 +11,6 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Comparator;
 import java.util.List;
-import java.util.Map;
 import java.util.Objects;
 import java.util.Random;
 import java.util.concurrent.ExecutorService;
@@ -130,12 +129,11 @@ public final class HoleyDatabase {
       }
       // A compaction that was given up lets go of its files a moment later.
       long until = System.nanoTime() + TimeUnit.SECONDS.toNanos(30);
-      while (HoleySst.figures(files).get("localBytes") != 0 && System.nanoTime() - until < 0) {
+      while (HoleySst.used(files) != 0 && System.nanoTime() - until < 0) {
         Thread.sleep(1);
       }
-      Map<String, Long> figures = HoleySst.figures(files);
-      same(0L, figures.get("localBytes"), "bytes that are counted after the end");
-      return figures.get("givenBackBytes");
+      same(0L, HoleySst.used(files), "bytes that are counted after the end");
+      return HoleySst.givenBack(files);
     } finally {
       delete(directory);
     }

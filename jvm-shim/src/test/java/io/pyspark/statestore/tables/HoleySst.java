@@ -9,7 +9,6 @@ import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
-import java.util.Map;
 import java.util.Random;
 import java.util.UUID;
 import java.util.concurrent.Callable;
@@ -109,9 +108,14 @@ public final class HoleySst implements PartialFile.Origin {
     return files.retired();
   }
 
-  /** What a store's cache says of itself. */
-  public static Map<String, Long> figures(LazyFiles files) {
-    return files.cache().figures();
+  /** Bytes that a store's cache counts on the disk. */
+  public static long used(LazyFiles files) {
+    return files.cache().used();
+  }
+
+  /** Bytes that a store's cache has given back. */
+  public static long givenBack(LazyFiles files) {
+    return files.cache().givenBack();
   }
 
   /** From now on parts of so many bytes go, and files of so many are there in parts. */
