@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 
 from tests.faults.queries import CONF, MASTER, Query, said_by
 from tests.jvm.harness import TESTING, View, in_time
+from tests.streaming.ends import of_runs, until
 
 pytestmark = [pytest.mark.spark, pytest.mark.sweep(1, files="calls that fail")]
 
@@ -178,6 +179,22 @@ def test_a_commit_that_cannot_be_repeated(
     assert query.versions() == {1, 2}
     helpers.FaultyFileSystem.clear()
     query.run()
+    query.assert_right()
+
+
+@pytest.mark.parametrize("operation", ["create", "close"])
+def test_a_run_whose_file_was_made_when_its_thread_was_interrupted(
+    new_query: Callable[..., Query], helpers: Any, operation: str
+) -> None:
+    """The file system made it and reported a failure; the run's end takes it away all the same."""
+    query = new_query()
+    query.feed(0, 1)
+    helpers.FaultyFileSystem.addRule(operation, ".running", 1, "success_but_error")
+
+    query.run()
+
+    assert helpers.FaultyFileSystem.fired() == 1
+    until(lambda: of_runs(query.root, "checkpoint") == [".ended"], "it did not say that it has ended")
     query.assert_right()
 
 

@@ -26,7 +26,7 @@ SLOW = -2
 def session(how: str, mode: str, store: str, master: str) -> SparkSession:
     """Starts a session."""
     builder = SparkSession.builder.master(master).config("spark.ui.enabled", "false")
-    builder = builder.config("spark.sql.shuffle.partitions", "2").config("spark.log.level", "ERROR")
+    builder = builder.config("spark.sql.shuffle.partitions", "2").config("spark.log.level", "WARN")
     if how == "configure":
         return configure(builder, mode=mode, store=store).getOrCreate()
     if how == "attach":

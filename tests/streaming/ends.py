@@ -36,9 +36,9 @@ def put(root: Path, *numbers: int) -> None:
     file.with_suffix(".tmp").rename(file)
 
 
-def of_runs(root: Path) -> list[str]:
+def of_runs(root: Path, checkpoint: str = "q1") -> list[str]:
     """The endings of what runs say of themselves."""
-    merged = root / "q1" / "state" / "_merged"
+    merged = root / checkpoint / "state" / "_merged"
     return sorted(file.suffix for file in merged.glob("*-*-*") if file.suffix in (".running", ".ended"))
 
 

@@ -64,7 +64,7 @@ final class RunFiles {
 
   private boolean hasTried;
 
-  /** Name of its file {@code *.running}; null where it has none. */
+  /** Name of its file {@code *.running}, which it has made or tried to make; null where it did not try. */
   private String running;
 
   private Options options;
@@ -110,14 +110,12 @@ final class RunFiles {
       return;
     }
     hasTried = true;
-    if (!earlier.isExported()) {
-      sayRunning(conf);
-    }
+    boolean isSaid = !earlier.isExported() && sayRunning(conf);
     for (String other : earlier.names()) {
       try {
         storage.delete(other);
       } catch (IOException | RuntimeException e) {
-        if (running != null || other.endsWith(Storage.RUNNING_SUFFIX)) {
+        if (isSaid || other.endsWith(Storage.RUNNING_SUFFIX)) {
           // Nobody believes an end beside a run that goes on, or that was killed.
           LOG.info("Could not delete {}, which an earlier run has left in {}", other, storage.directory(), e);
           continue;
@@ -133,25 +131,29 @@ final class RunFiles {
     }
   }
 
-  private void sayRunning(Configuration conf) {
+  /** Whether it is known to be said. */
+  private boolean sayRunning(Configuration conf) {
     String name = names.nextFileName(Clocks.wallMs(), Storage.RUNNING_SUFFIX);
     try {
       options = Options.from(conf);
       process = ProcessIdentity.facts("", conf);
-      storage.createEmpty(name);
-      running = name;
       synchronized (MADE) {
         MADE.add(name);
         while (MADE.size() > KEPT) {
           MADE.removeFirst();
         }
       }
+      // Who stops a query interrupts this thread, perhaps when the file is there already: the end looks for it.
+      running = name;
+      storage.createEmpty(name);
+      return true;
     } catch (IOException | RuntimeException e) {
       LOG.warn(
-          "Could not say in {} that a run of its query goes on, so its end will not be said either. What to do: allow"
+          "Could not say in {} that a run of its query goes on, so its end may not be said either. What to do: allow"
               + " the driver to write there; until then commands that need a stopped query wait for closedAfter",
           storage.directory(),
           e);
+      return false;
     }
   }
 
