@@ -300,6 +300,14 @@ _DECLARED = (
         "Whether executors ask the driver what others have written, instead of reading each other's files.",
     ),
     Option(
+        "rebalance",
+        "off",
+        "choice",
+        "Whether stores move to executors that have less to do, when executors come or go, or some have more to do "
+        "than others (auto).",
+        choices=("off", "auto"),
+    ),
+    Option(
         "fileManagerClass",
         "",
         "string",

@@ -138,7 +138,7 @@ JAVA_FLOORS: tuple[frozenset[str], ...] = (
     frozenset({"service"}),
     frozenset({"log"}),
     frozenset({"fs", "heap", "reshape", "rocks", "sink", "tab"}),
-    frozenset({"ahead"}),
+    frozenset({"ahead", "balance"}),
     frozenset({"spark"}),
 )
 """Packages of the shim, from the ground up; the empty name is ``io.pyspark.statestore`` itself."""

@@ -31,6 +31,7 @@ import org.apache.hadoop.conf.Configuration;
  * @param uploadMaxBytesPerSecond how fast a process uploads them for a checkpoint; 0: no bound
  * @param heapCopyOnWrite whether versions of a heap store share what did not change between them
  * @param indexService whether executors learn from the driver what others have written, and not from the files
+ * @param rebalance whether stores move to executors that have less to do
  * @param fileManagerClass the manager of files that are not state; empty for Spark's own choice
  * @param shimVersion the version that the Python package expects; empty skips the check
  */
@@ -55,6 +56,7 @@ public record Options(
     long uploadMaxBytesPerSecond,
     boolean heapCopyOnWrite,
     boolean indexService,
+    boolean rebalance,
     String fileManagerClass,
     String shimVersion) {
   public static final String PREFIX = "spark.sql.streaming.stateStore.fileMerging.";
@@ -96,6 +98,7 @@ public record Options(
     DEFAULTS.put("upload.maxBytesPerSecond", "64m");
     DEFAULTS.put("heap.copyOnWrite", "true");
     DEFAULTS.put("indexService.enabled", "true");
+    DEFAULTS.put("rebalance", "off");
     DEFAULTS.put("fileManagerClass", "");
     DEFAULTS.put("shimVersion", "");
   }
@@ -175,6 +178,10 @@ public record Options(
     if (!upload.equals("commit") && !upload.equals("created")) {
       throw given.invalid("upload", "commit or created");
     }
+    String rebalance = given.text("rebalance").toLowerCase(Locale.ROOT);
+    if (!rebalance.equals("off") && !rebalance.equals("auto")) {
+      throw given.invalid("rebalance", "off or auto");
+    }
     return new Options(
         given.bytes("maxFileSize", "a size in bytes such as 128m, at least 64k", 64 << 10),
         (int) given.number("maxOpenFiles", 1, 64, "a whole number from 1 to 64"),
@@ -196,6 +203,7 @@ public record Options(
         given.bytes("upload.maxBytesPerSecond", "a size in bytes such as 64m, or 0", 0),
         given.bool("heap.copyOnWrite"),
         given.bool("indexService.enabled"),
+        rebalance.equals("auto"),
         given.text("fileManagerClass"),
         given.text("shimVersion"));
   }

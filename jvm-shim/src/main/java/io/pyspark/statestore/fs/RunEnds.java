@@ -331,10 +331,9 @@ public final class RunEnds extends SparkListener {
 
   @Override
   public void onStageSubmitted(SparkListenerStageSubmitted event) {
-    String group = event.properties() == null ? null : event.properties().getProperty(SparkQuery.JOB_GROUP);
     Run run;
     synchronized (NEWEST) {
-      run = group == null ? null : RUNS.get(group);
+      run = RUNS.get(SparkQuery.runOf(event.properties()));
     }
     if (run != null) {
       stages.computeIfAbsent(event.stageInfo().stageId(), id -> new Stage(run)).isCompleted = false;

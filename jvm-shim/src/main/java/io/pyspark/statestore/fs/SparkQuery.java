@@ -1,7 +1,9 @@
 package io.pyspark.statestore.fs;
 
+import java.util.Properties;
 import java.util.regex.Pattern;
 import org.apache.hadoop.conf.Configuration;
+import org.apache.spark.SparkContext;
 import org.apache.spark.TaskContext;
 
 /** What Spark says of the query for which a store is made or a task runs: the id of its run, and its batch. */
@@ -53,7 +55,25 @@ public final class SparkQuery {
   /** The number of the batch that the current task is of; -1 for none. */
   static long batch() {
     TaskContext task = TaskContext.get();
-    String batch = task == null ? null : task.getLocalProperty(BATCH_ID);
+    return number(task == null ? null : task.getLocalProperty(BATCH_ID));
+  }
+
+  /** The number of the batch that the current thread of the driver works on; -1 for none. */
+  public static long batchOf(SparkContext context) {
+    return number(context.getLocalProperty(BATCH_ID));
+  }
+
+  /** The number of the batch that a job is of; -1 for none. */
+  public static long batchOf(Properties job) {
+    return number(job.getProperty(BATCH_ID));
+  }
+
+  /** The id of the run that a job is of, or another group that it is in; empty for none. */
+  public static String runOf(Properties job) {
+    return job == null ? "" : job.getProperty(JOB_GROUP, "");
+  }
+
+  private static long number(String batch) {
     return batch == null ? -1 : Long.parseLong(batch);
   }
 }

@@ -1,6 +1,7 @@
 package io.pyspark.statestore.spark;
 
 import io.pyspark.statestore.ShimInfo;
+import io.pyspark.statestore.balance.RebalanceRule;
 import io.pyspark.statestore.sink.ListHolesRule;
 import java.util.Collections;
 import java.util.Set;
@@ -13,7 +14,7 @@ import scala.runtime.BoxedUnit;
 
 /**
  * The class for {@code spark.sql.extensions}: adds {@link PlanChecks}, and what looks at the plan of each batch: {@link
- * LookAheadExtension} and {@link ListHolesRule}.
+ * LookAheadExtension}, {@link RebalanceRule} and {@link ListHolesRule}.
  */
 public final class MergedStateExtensions extends AbstractFunction1<SparkSessionExtensions, BoxedUnit> {
   private static final Set<SparkSessionExtensions> WITH_PLAN_RULES =
@@ -38,6 +39,14 @@ public final class MergedStateExtensions extends AbstractFunction1<SparkSessionE
       return false;
     }
     LookAheadExtension.inject(extensions);
+    extensions.injectColumnar(
+        new AbstractFunction1<SparkSession, ColumnarRule>() {
+          @Override
+          public ColumnarRule apply(SparkSession session) {
+            return new RebalanceRule(
+                session, () -> ProviderConf.options(SessionInternals.hadoopConf(session)).rebalance());
+          }
+        });
     extensions.injectColumnar(
         new AbstractFunction1<SparkSession, ColumnarRule>() {
           @Override

@@ -1,0 +1,270 @@
+package io.pyspark.statestore.balance;
+
+import io.pyspark.statestore.fs.SparkQuery;
+import java.lang.ref.Reference;
+import java.lang.ref.WeakReference;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.TreeMap;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.LongAdder;
+import org.apache.spark.SparkContext;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * Says before a batch of a run where its partitions are to be, when executors have come or gone, or some have more to
+ * do than others.
+ *
+ * <p>A partition weighs by a third what each partition does, by a third as much as its task takes, and by a third as
+ * many rows as its stores have, compared with the mean of its stage. All stores that a task uses move together. A move
+ * is a wish: a task that runs elsewhere loads its stores there, and they stay.
+ */
+final class Rebalancer {
+  private static final Logger LOG = LoggerFactory.getLogger(Rebalancer.class);
+
+  /** In a batch a quarter of the partitions move at most, so that the other tasks go on with what they have. */
+  private static final int PART_OF_A_BATCH = 4;
+
+  /** Where only weights differ, they have to so many times: batches differ, too. */
+  private static final int TIMES_UNEVEN = 3;
+
+  /** Where all is even and executors are the same, it is not looked at more often. */
+  private static final long LOOK_AGAIN_NANOS = TimeUnit.SECONDS.toNanos(10);
+
+  /** Of so many batches the median tells what a task takes. */
+  private static final int BATCHES = 3;
+
+  /** Added to each, so that differences make no difference that are small in themselves. */
+  private static final long LEAST_MILLIS = 200;
+
+  private static final long LEAST_ROWS = 1_000;
+
+  private static final Map<String, Rebalancer> RUNS = new ConcurrentHashMap<>();
+  private static final LongAdder MOVED = new LongAdder();
+
+  private static Reference<SparkContext> heard = new WeakReference<>(null);
+  private static TaskLoads loads;
+
+  private final String run;
+  private final Places places;
+  private final Map<Long, StageState> stages = new ConcurrentHashMap<>();
+  private Set<String> takersBefore = Set.of();
+  private long seenVersion = -1;
+
+  /** All tasks of the first batch had to load, so it tells little. */
+  private long firstBatch = -1;
+
+  private boolean isSettled;
+  private long lookedNanos;
+
+  private Rebalancer(StatefulStages stages) {
+    run = stages.run().toString();
+    places = new Places(stages.location(), stages.run());
+  }
+
+  /** A stage of the query, and what is known of it. */
+  private static final class StageState {
+    final List<Long> operators;
+
+    /** By operator, the stores that a partition has. */
+    final Map<Long, List<String>> stores = new TreeMap<>();
+
+    /** By partition, the milliseconds of its last tasks, the newest last. */
+    final List<List<Long>> millis = new ArrayList<>();
+
+    final long[] rows;
+
+    /** The batch in which each has moved last: its task had to load. */
+    final long[] movedIn;
+
+    /** How many partitions each executor has. */
+    volatile Map<String, Integer> counts = Map.of();
+
+    boolean isActing;
+    int timesUneven;
+
+    StageState(List<Long> operators, int partitions) {
+      this.operators = operators;
+      for (int i = 0; i < partitions; i++) {
+        millis.add(new ArrayList<>());
+      }
+      rows = new long[partitions];
+      movedIn = new long[partitions];
+      Arrays.fill(movedIn, -1);
+    }
+
+    void learn(long batch, TaskLoads.StageLoad load) {
+      for (int i = 0; i < Math.min(rows.length, load.partitions()); i++) {
+        if (!load.knows(i)) {
+          continue;
+        }
+        rows[i] = load.rows[i];
+        if (movedIn[i] != batch) {
+          List<Long> last = millis.get(i);
+          last.add(load.millis[i]);
+          last.subList(0, Math.max(0, last.size() - BATCHES)).clear();
+        }
+      }
+    }
+
+    /** What each partition weighs; 1 is what one does of which nothing is known. */
+    double[] weights() {
+      double[] times = millis.stream().mapToDouble(each -> median(each) + LEAST_MILLIS).toArray();
+      double[] counts = Arrays.stream(rows).mapToDouble(each -> each + LEAST_ROWS).toArray();
+      double meanTime = Arrays.stream(times).average().orElse(1);
+      double meanCount = Arrays.stream(counts).average().orElse(1);
+      double[] weights = new double[rows.length];
+      Arrays.setAll(weights, i -> (1 + times[i] / meanTime + counts[i] / meanCount) / 3);
+      return weights;
+    }
+
+    private static long median(List<Long> some) {
+      return some.isEmpty() ? 0 : some.stream().sorted().toList().get(some.size() / 2);
+    }
+  }
+
+  /** How many partitions this driver has wished elsewhere. */
+  static long moved() {
+    return MOVED.sum();
+  }
+
+  /** A batch is planned, and none of its tasks has begun. */
+  static void before(SparkContext context, StatefulStages stages) {
+    Rebalancer of = RUNS.computeIfAbsent(stages.run().toString(), ignored -> new Rebalancer(stages));
+    of.look(context, stages, listening(context));
+  }
+
+  private static synchronized TaskLoads listening(SparkContext context) {
+    if (heard.get() != context) {
+      heard = new WeakReference<>(context);
+      loads = new TaskLoads(RUNS::remove);
+      context.addSparkListener(loads);
+    }
+    return loads;
+  }
+
+  private synchronized void look(SparkContext context, StatefulStages found, TaskLoads heardOf) {
+    if (found.version() == seenVersion) {
+      return;
+    }
+    seenVersion = found.version();
+    firstBatch = firstBatch < 0 ? SparkQuery.batchOf(context) : firstBatch;
+    heardOf.listenFor(run);
+    for (StatefulStages.Stage each : found.all()) {
+      stages.computeIfAbsent(each.operators().get(0), key -> new StageState(each.operators(), found.partitions()));
+    }
+    heardOf.take(run).forEach((batch, known) -> learn(found, batch, known));
+    Map<String, Places.Taker> takers = Places.takers(context);
+    boolean hasChanged = !takers.keySet().equals(takersBefore);
+    takersBefore = Set.copyOf(takers.keySet());
+    boolean isSoon = System.nanoTime() - lookedNanos < LOOK_AGAIN_NANOS;
+    if (takers.size() < 2 || !hasChanged && isSettled && isSoon) {
+      return;
+    }
+    lookedNanos = System.nanoTime();
+    isSettled = true;
+    for (StatefulStages.Stage each : found.all()) {
+      even(stages.get(each.operators().get(0)), takers, hasChanged, SparkQuery.batchOf(context));
+    }
+  }
+
+  private void learn(StatefulStages found, long batch, List<TaskLoads.StageLoad> known) {
+    if (batch == firstBatch || known.size() != found.all().size() || known.size() > 1 && !found.isChain()) {
+      return;
+    }
+    for (int i = 0; i < known.size(); i++) {
+      stages.get(found.all().get(i).operators().get(0)).learn(batch, known.get(i));
+    }
+  }
+
+  private void even(StageState stage, Map<String, Places.Taker> takers, boolean hasChanged, long batch) {
+    List<Integer> partitions = new ArrayList<>();
+    List<Balance.Unit> units = new ArrayList<>();
+    boolean isHomeless = false;
+    double[] weights = stage.weights();
+    for (int i = 0; i < weights.length; i++) {
+      String where = whereIs(stage, i);
+      if (where != null) {
+        partitions.add(i);
+        units.add(new Balance.Unit(where, weights[i]));
+        isHomeless |= !takers.containsKey(where);
+      }
+    }
+    if (units.isEmpty()) {
+      // Nothing is loaded yet. Spark spreads the first batch evenly.
+      isSettled = false;
+      return;
+    }
+    List<Balance.Executor> executors = new ArrayList<>();
+    takers.values().forEach(each -> executors.add(new Balance.Executor(each.id(), each.slots(), others(each, stage))));
+    Balance balance = new Balance(executors, units);
+    stage.isActing |= hasChanged || isHomeless || balance.isUnevenByCount();
+    Map<Integer, String> moves = Map.of();
+    if (!isHomeless && balance.isEven()) {
+      stage.isActing = false;
+      stage.timesUneven = 0;
+    } else {
+      isSettled = false;
+      stage.isActing |= ++stage.timesUneven >= TIMES_UNEVEN;
+      moves = stage.isActing ? balance.moves((units.size() + PART_OF_A_BATCH - 1) / PART_OF_A_BATCH) : Map.of();
+    }
+    Map<String, Integer> counts = new HashMap<>();
+    for (int i = 0; i < units.size(); i++) {
+      String to = moves.get(i);
+      counts.merge(to == null ? units.get(i).where() : to, 1, Integer::sum);
+      if (to != null) {
+        move(stage, partitions.get(i), takers.get(to));
+        stage.movedIn[partitions.get(i)] = batch;
+      }
+    }
+    stage.counts = counts;
+    if (!moves.isEmpty()) {
+      MOVED.add(moves.size());
+      LOG.info(
+          "In batch {} of run {}, {} of {} partitions of operators {} move to other executors; they then have {}",
+          batch,
+          run,
+          moves.size(),
+          units.size(),
+          stage.operators,
+          new TreeMap<>(counts));
+    }
+  }
+
+  private String whereIs(StageState stage, int partition) {
+    long operator = stage.operators.get(0);
+    List<String> stores = stage.stores.getOrDefault(operator, List.of());
+    if (stores.isEmpty()) {
+      stores = places.storesOf(operator, partition);
+      if (!stores.isEmpty()) {
+        stage.stores.put(operator, stores);
+      }
+    }
+    return stores.isEmpty() ? null : places.of(operator, partition, stores.get(0));
+  }
+
+  private void move(StageState stage, int partition, Places.Taker to) {
+    for (long operator : stage.operators) {
+      for (String store : stage.stores.computeIfAbsent(operator, id -> places.storesOf(id, partition))) {
+        places.say(operator, partition, store, to);
+      }
+    }
+  }
+
+  /** How many partitions of other queries, and of other stages of this one, an executor has. */
+  private double others(Places.Taker taker, StageState but) {
+    double sum = 0;
+    for (Rebalancer each : RUNS.values()) {
+      for (StageState stage : each.stages.values()) {
+        sum += stage == but ? 0 : stage.counts.getOrDefault(taker.id(), 0);
+      }
+    }
+    return sum;
+  }
+}

@@ -1,0 +1,199 @@
+"""State moves to executors that come, and away from those that go: ``rebalance=auto``."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as sf
+from pyspark.sql.streaming import StreamingQuery
+
+from tests.cluster.sums import OPTIONS, Sums, settings
+from tests.jvm.harness import until
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.sweep(0, files="clusters")]
+
+PARTITIONS = 12
+EXECUTORS = 4
+NEVER_ELSEWHERE = {"spark__locality__wait": "60s"}
+"""A task waits for the executor that it prefers, so that it is known who has moved it."""
+
+
+@pytest.fixture(scope="module")
+def cluster(make_spark: Callable[..., Any], main_jar: Path, test_jar: Path) -> SparkSession:
+    more = {"spark__sql__shuffle__partitions": str(PARTITIONS), "spark__decommission__enabled": "true"}
+    conf = settings((main_jar, test_jar), **NEVER_ELSEWHERE, **more)
+    session: SparkSession = make_spark(
+        conf, mode="provider", master=f"local-cluster[{EXECUTORS},1,1024]", rebalance="auto", **OPTIONS
+    )
+    await_takers(session, EXECUTORS)
+    return session
+
+
+@pytest.fixture
+def spark(cluster: SparkSession) -> SparkSession:
+    """With all executors."""
+    resize(cluster, EXECUTORS)
+    return cluster
+
+
+def takers(spark: SparkSession) -> list[str]:
+    """The executors that take tasks."""
+    assert spark._jvm is not None
+    balances = spark._jvm.io.pyspark.statestore.balance.Balances
+    return sorted(str(balances.takers(spark.sparkContext._jsc.sc())).split(), key=int)
+
+
+def await_takers(spark: SparkSession, number: int) -> list[str]:
+    """Waits until there are so many."""
+    found: list[str] = until(lambda: (now := takers(spark)) and len(now) == number and now, f"{number} executors")
+    return found
+
+
+def resize(spark: SparkSession, to: int) -> list[str]:
+    """Has so many executors; those that came last go."""
+    context, jvm = spark.sparkContext._jsc.sc(), spark._jvm
+    assert jvm is not None
+    utils = jvm.org.apache.spark.api.python.PythonUtils
+    before = takers(spark)
+    context.requestTotalExecutors(max(to, len(before)), 0, utils.toScalaMap({}))
+    if to < len(before):
+        context.killExecutors(utils.toSeq(before[to:]))
+    return await_takers(spark, to)
+
+
+def start(sums: Sums) -> StreamingQuery:
+    """Starts a query that waits for input."""
+    sums.feed([])
+    return sums.start(available_now=False)
+
+
+def batch(sums: Sums, query: StreamingQuery, number: int) -> Counter[str]:
+    """Runs a batch, and returns how many partitions each executor has committed in it."""
+    sums.feed([number])
+    query.processAllAvailable()
+    sums.look()
+    return Counter(sums.owners[partition, number + 1] for partition in range(PARTITIONS))
+
+
+def is_even(counts: Counter[str], executors: list[str]) -> bool:
+    share = PARTITIONS / len(executors)
+    return counts.keys() == set(executors) and all(abs(count / share - 1) <= 0.2 for count in counts.values())
+
+
+def test_executors_that_come_and_go(spark: SparkSession, tmp_path: Path) -> None:
+    two = resize(spark, 2)
+    sums = Sums(spark, tmp_path)
+    query = start(sums)
+    counts = [batch(sums, query, number) for number in range(3)]
+    assert is_even(counts[-1], two), counts
+
+    four = resize(spark, 4)
+    counts = [batch(sums, query, number) for number in range(3, 6)]
+    assert is_even(counts[-1], four), counts
+    moved = sum(sums.owners[i, 4 + n] != sums.owners[i, 3 + n] for i in range(PARTITIONS) for n in range(3))
+    assert moved == PARTITIONS / 2, "no more than have to"
+    assert batch(sums, query, 6) == counts[-1], "what is even stays"
+
+    three = resize(spark, 3)
+    assert is_even(batch(sums, query, 7), three), "who has lost its executor gets another one at once"
+
+    victim = spark.sparkContext._jvm.java.lang.ProcessHandle.current().children().toList()[0]
+    os.kill(victim.pid(), signal.SIGKILL)
+    batch(sums, query, 8)
+    now = until(lambda: (found := takers(spark)) != three and len(found) == 3 and found, "another one in its place")
+    counts = [batch(sums, query, number) for number in range(9, 12)]
+    assert is_even(counts[-1], now), counts
+    sums.assert_right(12)
+    query.stop()
+
+
+def test_an_executor_that_is_to_go_loses_its_state_and_gets_none(spark: SparkSession, tmp_path: Path) -> None:
+    sums = Sums(spark, tmp_path)
+    query = start(sums)
+    batch(sums, query, 0)
+    batch(sums, query, 1)
+    four = takers(spark)
+    jvm, context = spark._jvm, spark.sparkContext._jsc.sc()
+    assert jvm is not None
+    info = jvm.org.apache.spark.scheduler.ExecutorDecommissionInfo("a test", jvm.scala.Option.empty())
+    assert context.schedulerBackend().decommissionExecutor(four[0], info, False, False)
+    counts = [batch(sums, query, number) for number in range(2, 5)]
+    assert all(four[0] not in each for each in counts), counts
+    sums.assert_right(5)
+    query.stop()
+
+
+def test_all_stores_of_a_partition_move_together(spark: SparkSession, tmp_path: Path) -> None:
+    """A join has four, and what counts its rows in the same tasks has one more."""
+    resize(spark, 2)
+    sums = Sums(spark, tmp_path)
+    sums.feed([])
+    rows = spark.readStream.schema("k long, v long").option("maxFilesPerTrigger", 1).json(str(tmp_path / "input"))
+    other = rows.select("k", sf.col("v").alias("w"))
+    joined = rows.join(other, "k").dropDuplicates(["k"])
+    query = joined.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "q")).start()
+
+    def places(operator: int) -> list[dict[str, str]]:
+        balances = spark.sparkContext._jvm.io.pyspark.statestore.balance.Balances
+        state = f"file:{tmp_path}/q/state"
+        found: list[dict[str, str]] = json.loads(balances.places(state, str(query.runId), operator, PARTITIONS))
+        return found
+
+    for number in range(3):
+        sums.feed([number])
+        query.processAllAvailable()
+    four = resize(spark, 4)
+    for number in range(3, 7):
+        sums.feed([number])
+        query.processAllAvailable()
+    joins, counts = sorted((places(0), places(1)), key=lambda each: len(each[0]), reverse=True)
+    assert len(joins[0]) in (1, 4)
+    assert len(counts[0]) == 1
+    for first, second in zip(joins, counts, strict=True):
+        assert len({*first.values(), *second.values()}) == 1, "a task finds all of its stores"
+    assert is_even(Counter(each["default"] for each in counts), four), counts
+    query.stop()
+
+
+def test_two_queries_share_the_executors(spark: SparkSession, tmp_path: Path) -> None:
+    """Each of them has two partitions for each executor, and together they are as even as alone."""
+    resize(spark, 2)
+    both = [Sums(spark, tmp_path / name) for name in ("a", "b")]
+    queries = [start(each) for each in both]
+    for number in range(3):
+        for sums, query in zip(both, queries, strict=True):
+            batch(sums, query, number)
+    four = resize(spark, 4)
+    for number in range(3, 7):
+        counts = [batch(sums, query, number) for sums, query in zip(both, queries, strict=True)]
+    assert all(is_even(each, four) for each in counts), counts
+    for sums, query in zip(both, queries, strict=True):
+        sums.assert_right(7)
+        query.stop()
+
+
+def test_off_is_the_default_and_moves_nothing(
+    make_spark: Callable[..., Any], main_jar: Path, test_jar: Path, tmp_path: Path
+) -> None:
+    more = {"spark__sql__shuffle__partitions": str(PARTITIONS)}
+    conf = settings((main_jar, test_jar), **NEVER_ELSEWHERE, **more)
+    spark: SparkSession = make_spark(conf, mode="provider", master=f"local-cluster[{EXECUTORS},1,1024]", **OPTIONS)
+    await_takers(spark, EXECUTORS)
+    two = resize(spark, 2)
+    sums = Sums(spark, tmp_path)
+    query = start(sums)
+    for number in range(2):
+        batch(sums, query, number)
+    resize(spark, 4)
+    for number in range(2, 6):
+        counts = batch(sums, query, number)
+    assert counts.keys() == set(two), "as stock Spark"
+    query.stop()
