@@ -118,12 +118,16 @@ class Sums:
                 self.owners[int(partition), int(name.removesuffix(".changelog"))] = self._writers[entry.writer]
         return view
 
-    def assert_right(self, batches: int) -> None:
-        """The result, and the state of each version that is kept, are those of a batch computation."""
+    def latest(self) -> dict[int, tuple[int, int]]:
+        """The result so far."""
         latest: dict[int, tuple[int, int]] = {}
         for number in sorted(self.given):
             latest.update(self.given[number])
-        assert latest == expected(batches)
+        return latest
+
+    def assert_right(self, batches: int) -> None:
+        """The result, and the state of each version that is kept, are those of a batch computation."""
+        assert self.latest() == expected(batches)
         for batch in range(max(0, batches - RETAINED), batches):
             assert self.state(batch) == expected(batch + 1), f"state after batch {batch}"
 

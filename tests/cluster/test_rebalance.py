@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.streaming import StreamingQuery
 
-from tests.cluster.sums import OPTIONS, Sums, settings
+from tests.cluster.sums import OPTIONS, Sums, expected, settings
 from tests.jvm.harness import until
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.sweep(0, files="clusters")]
@@ -69,6 +69,17 @@ def resize(spark: SparkSession, to: int) -> list[str]:
     return await_takers(spark, to)
 
 
+def pid_of(spark: SparkSession, executor: str) -> int:
+    """The process of an executor."""
+    words = f"--executor-id {executor} ", f"--app-id {spark.sparkContext.applicationId} "
+    children = spark.sparkContext._jvm.java.lang.ProcessHandle.current().children().toList()
+    for child in children:
+        line = Path(f"/proc/{child.pid()}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+        if all(word in line for word in words):
+            return int(child.pid())
+    raise AssertionError(f"no process of executor {executor} among {len(children)}")
+
+
 def start(sums: Sums) -> StreamingQuery:
     """Starts a query that waits for input."""
     sums.feed([])
@@ -105,13 +116,12 @@ def test_executors_that_come_and_go(spark: SparkSession, tmp_path: Path) -> None
     three = resize(spark, 3)
     assert is_even(batch(sums, query, 7), three), "who has lost its executor gets another one at once"
 
-    victim = spark.sparkContext._jvm.java.lang.ProcessHandle.current().children().toList()[0]
-    os.kill(victim.pid(), signal.SIGKILL)
+    os.kill(pid_of(spark, three[0]), signal.SIGKILL)
     batch(sums, query, 8)
     now = until(lambda: (found := takers(spark)) != three and len(found) == 3 and found, "another one in its place")
     counts = [batch(sums, query, number) for number in range(9, 12)]
     assert is_even(counts[-1], now), counts
-    sums.assert_right(12)
+    assert sums.latest() == expected(12)
     query.stop()
 
 
@@ -127,7 +137,7 @@ def test_an_executor_that_is_to_go_loses_its_state_and_gets_none(spark: SparkSes
     assert context.schedulerBackend().decommissionExecutor(four[0], info, False, False)
     counts = [batch(sums, query, number) for number in range(2, 5)]
     assert all(four[0] not in each for each in counts), counts
-    sums.assert_right(5)
+    assert sums.latest() == expected(5)
     query.stop()
 
 
@@ -176,7 +186,7 @@ def test_two_queries_share_the_executors(spark: SparkSession, tmp_path: Path) ->
         counts = [batch(sums, query, number) for sums, query in zip(both, queries, strict=True)]
     assert all(is_even(each, four) for each in counts), counts
     for sums, query in zip(both, queries, strict=True):
-        sums.assert_right(7)
+        assert sums.latest() == expected(7)
         query.stop()
 
 
